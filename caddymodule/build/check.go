@@ -1,0 +1,95 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+)
+
+// pins are the modules that go.mod and go.sum allow.
+type pins struct {
+	// module is the path of the module itself.
+	module string
+	// versions has the version of each required module, by its path.
+	versions map[string]string
+	// sums has the lines of go.sum: "path version h1:hash".
+	sums map[string]bool
+}
+
+// checkBinary checks that each module in the binary has the version of go.mod
+// and the hash of go.sum. xcaddy's temporary module chose the versions anew;
+// by minimal version selection it should come to the same ones, since go.mod
+// lists them all. This makes sure of it.
+func checkBinary(ctx context.Context, file, root string) error {
+	info, err := buildinfo.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	p, err := readPins(ctx, root)
+	if err != nil {
+		return err
+	}
+	if err := p.check(info.Deps); err != nil {
+		return fmt.Errorf("%s is not what go.mod and go.sum say: %w", file, err)
+	}
+	return nil
+}
+
+// readPins reads go.mod and go.sum.
+func readPins(ctx context.Context, root string) (*pins, error) {
+	out, err := goCommand(ctx, root, "mod", "edit", "-json")
+	if err != nil {
+		return nil, err
+	}
+	var mod struct {
+		Module  struct{ Path string }
+		Require []struct{ Path, Version string }
+	}
+	if err := json.Unmarshal(out, &mod); err != nil {
+		return nil, fmt.Errorf("go mod edit -json: %w", err)
+	}
+	sum, err := os.ReadFile(filepath.Join(root, "go.sum"))
+	if err != nil {
+		return nil, err
+	}
+	p := &pins{module: mod.Module.Path, versions: make(map[string]string), sums: make(map[string]bool)}
+	for _, r := range mod.Require {
+		p.versions[r.Path] = r.Version
+	}
+	for line := range bytes.Lines(sum) {
+		p.sums[strings.TrimSpace(string(line))] = true
+	}
+	return p, nil
+}
+
+// check compares the modules in a binary with the pins; all that differ are in
+// the error.
+func (p *pins) check(modules []*debug.Module) error {
+	var errs []error
+	own := false
+	for _, m := range modules {
+		switch version, ok := p.versions[m.Path]; {
+		case m.Path == p.module:
+			own = true
+		case m.Replace != nil:
+			errs = append(errs, fmt.Errorf("%s is replaced by %s", m.Path, m.Replace.Path))
+		case !ok:
+			errs = append(errs, fmt.Errorf("%s %s is not in go.mod", m.Path, m.Version))
+		case version != m.Version:
+			errs = append(errs, fmt.Errorf("%s has %s, go.mod says %s", m.Path, m.Version, version))
+		case !p.sums[m.Path+" "+m.Version+" "+m.Sum]:
+			errs = append(errs, fmt.Errorf("%s %s %s is not in go.sum", m.Path, m.Version, m.Sum))
+		}
+	}
+	if !own {
+		errs = append(errs, fmt.Errorf("%s is not in the binary", p.module))
+	}
+	return errors.Join(errs...)
+}

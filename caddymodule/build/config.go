@@ -1,0 +1,55 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/caddyserver/xcaddy"
+)
+
+// configFile is the name of the configuration, beside go.mod.
+const configFile = "xcaddy.json"
+
+// readConfig reads an [xcaddy.Builder] from a JSON file. Unknown fields are an
+// error: a misspelt one would leave out what it was to say.
+func readConfig(file string) (*xcaddy.Builder, error) {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	builder, err := decodeConfig(f)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return builder, nil
+}
+
+// decodeConfig decodes one JSON value, and nothing after it.
+func decodeConfig(r io.Reader) (*xcaddy.Builder, error) {
+	decoder := json.NewDecoder(r)
+	decoder.DisallowUnknownFields()
+	builder := new(xcaddy.Builder)
+	if err := decoder.Decode(builder); err != nil {
+		return nil, err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return nil, errors.New("more than one value")
+	}
+	return builder, nil
+}
+
+// resolve makes relative replacements absolute, from root. xcaddy's command
+// does so; its Builder does not, and would look in its temporary folder.
+func resolve(builder *xcaddy.Builder, root string) {
+	for i, r := range builder.Replacements {
+		if strings.HasPrefix(r.New.String(), ".") {
+			builder.Replacements[i] = xcaddy.NewReplace(r.Old.String(), filepath.Join(root, r.New.String()))
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// toolchain is what go env says of the module around the working directory.
+type toolchain struct {
+	// Module is the path of its go.mod.
+	Module string `json:"GOMOD"`
+	// Root is the folder of the Go that its go.mod selects.
+	Root string `json:"GOROOT"`
+}
+
+// findToolchain asks go env, from the working directory.
+func findToolchain(ctx context.Context) (*toolchain, error) {
+	out, err := goCommand(ctx, "", "env", "-json", "GOMOD", "GOROOT")
+	if err != nil {
+		return nil, err
+	}
+	t := new(toolchain)
+	if err := json.Unmarshal(out, t); err != nil {
+		return nil, fmt.Errorf("go env: %w", err)
+	}
+	if t.Module == "" || t.Module == os.DevNull {
+		return nil, errors.New("not inside a Go module")
+	}
+	return t, nil
+}
+
+// offline is the environment for xcaddy's go commands. It keeps all of environ
+// but what would make them fetch modules or another Go: the temporary module
+// does not say which Go it needs, so the one that go.mod selected is named.
+func (t *toolchain) offline(environ []string) ([]string, error) {
+	if os.Getenv("XCADDY_WHICH_GO") == "" {
+		if err := os.Setenv("XCADDY_WHICH_GO", filepath.Join(t.Root, "bin", "go")); err != nil {
+			return nil, err
+		}
+	}
+	environ = slices.Clone(environ)
+	for _, setting := range []string{
+		"GOPROXY=off",       // only the module cache, which download has filled
+		"GOSUMDB=off",       // go.sum was the check; the database cannot be asked
+		"GOTOOLCHAIN=local", // no other Go
+		"GOWORK=off",        // no workspace around the temporary folder
+	} {
+		name, _, _ := strings.Cut(setting, "=")
+		environ = slices.DeleteFunc(environ, func(s string) bool { return strings.HasPrefix(s, name+"=") })
+		environ = append(environ, setting)
+	}
+	return environ, nil
+}
+
+// download fetches the modules of go.mod into the module cache. Each of them,
+// fetched now or earlier, is checked against go.sum.
+func download(ctx context.Context, root string) error {
+	_, err := goCommand(ctx, root, "mod", "download")
+	return err
+}
+
+// goCommand runs go in a folder and returns what it prints.
+func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
+	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd.Dir = dir
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("go %s: %w\n%s", strings.Join(args, " "), err, stderr.Bytes())
+	}
+	return stdout.Bytes(), nil
+}
