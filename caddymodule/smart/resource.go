@@ -1,0 +1,113 @@
+package smart
+
+import "strings"
+
+// AnyType is the resource type of a scope over all types.
+const AnyType = "*"
+
+// ResourceScope is a SMART scope for FHIR resources, such as
+// patient/Observation.rs?category=laboratory or, in the form of SMART 1,
+// user/*.read. Two scopes are equal (==) when they are written alike.
+type ResourceScope struct {
+	// Level is whose data it is about: patient, user or system.
+	Level string
+	// Type is the name of a FHIR resource type, in its syntax only, or [AnyType].
+	Type string
+	// Permission is what may be done; never empty.
+	Permission Permission
+	// Query is the search that narrows the scope, as written after the
+	// question mark; empty where there is none. SMART 1 has no queries.
+	Query string
+	// V1 says that the permission is written in a word of SMART 1: read,
+	// write or *.
+	V1 bool
+}
+
+// ParseResourceScope reads a resource scope; ok is false for any other scope,
+// a nearly right one included. The grammar is
+//
+//	( patient | user | system ) "/" ( Type | "*" ) "." permission
+//	permission = c?r?u?d?s? [ "?" query ] | "read" | "write" | "*"
+func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
+	if !isScopeToken(s) {
+		return ResourceScope{}, false
+	}
+	level, rest, ok := strings.Cut(s, "/")
+	if !ok || !isLevel(level) {
+		return ResourceScope{}, false
+	}
+	rest, query, hasQuery := strings.Cut(rest, "?")
+	typ, permission, ok := strings.Cut(rest, ".")
+	if !ok || !isType(typ) || (hasQuery && !isQuery(query)) {
+		return ResourceScope{}, false
+	}
+	scope = ResourceScope{Level: level, Type: typ, Query: query}
+	scope.Permission, scope.V1 = permissionsV1[permission]
+	if scope.V1 {
+		return scope, !hasQuery
+	}
+	scope.Permission, ok = parsePermission(permission)
+	return scope, ok
+}
+
+// String writes the scope in the version in which it was asked.
+func (s ResourceScope) String() string {
+	permission := s.Permission.String()
+	if s.V1 {
+		if word, ok := s.Permission.wordV1(); ok {
+			permission = word
+		}
+	}
+	written := s.Level + "/" + s.Type + "." + permission
+	if s.Query != "" {
+		written += "?" + s.Query
+	}
+	return written
+}
+
+// Covers says whether o asks for nothing that s does not give. A query
+// narrows, so a scope without one covers all queries, and a scope with one
+// covers this very query alone: whether one search is narrower than another
+// is not decided here.
+func (s ResourceScope) Covers(o ResourceScope) bool {
+	return s.reaches(o) && s.Permission&o.Permission == o.Permission
+}
+
+// reaches is Covers without the permissions.
+func (s ResourceScope) reaches(o ResourceScope) bool {
+	return s.Level == o.Level &&
+		(s.Type == AnyType || s.Type == o.Type) &&
+		(s.Query == "" || s.Query == o.Query)
+}
+
+// isLevel says whether s is one of the three prefixes of a resource scope.
+func isLevel(s string) bool {
+	return s == "patient" || s == "user" || s == "system"
+}
+
+// isType says whether s is * or has the syntax of a FHIR type name. The list
+// of names is not asked: it differs by FHIR version, and the list of the
+// client's scopes decides anyway.
+func isType(s string) bool {
+	if s == AnyType {
+		return true
+	}
+	for i := range len(s) {
+		upper, lower := 'A' <= s[i] && s[i] <= 'Z', 'a' <= s[i] && s[i] <= 'z'
+		if !upper && (!lower || i == 0) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// isQuery says whether s is param=value, or several joined by &.
+func isQuery(s string) bool {
+	for pair := range strings.SplitSeq(s, "&") {
+		name, value, ok := strings.Cut(pair, "=")
+		if !ok || name == "" || value == "" {
+			return false
+		}
+	}
+	return true
+}
