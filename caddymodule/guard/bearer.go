@@ -1,0 +1,80 @@
+package guard
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// MaxTokenSize is the size in bytes above which a token is not looked at.
+const MaxTokenSize = 8 << 10
+
+// Bearer takes the bearer token from the Authorization header (RFC 6750
+// §2.1), the only place where one may be. Any error is an [*Error]:
+//
+//   - 401 and [ErrNoToken] without the header, or with another scheme;
+//   - 400 and [ErrRequest] with the header repeated, anything but one token
+//     in it, or an access_token in the query (§2.3), where it would stand in
+//     logs, histories and Referer headers.
+func Bearer(r *http.Request) (string, error) {
+	if queryHasToken(r.URL.RawQuery) {
+		return "", badRequest("The access token must not be sent in the query.",
+			fmt.Errorf("%w: access_token in the query", ErrRequest))
+	}
+	credentials := r.Header["Authorization"]
+	if len(credentials) == 0 {
+		return "", noToken(ErrNoToken)
+	}
+	if len(credentials) > 1 {
+		// The next reader may take the other one.
+		return "", badRequest("The Authorization header must be sent once.",
+			fmt.Errorf("%w: %d Authorization headers", ErrRequest, len(credentials)))
+	}
+	scheme, token, _ := strings.Cut(credentials[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", noToken(fmt.Errorf("%w: another authentication scheme", ErrNoToken))
+	}
+	token = strings.Trim(token, " ")
+	if len(token) > MaxTokenSize || !isB64Token(token) {
+		return "", badRequest("The Authorization header must hold one bearer token.",
+			fmt.Errorf("%w: not one b64token of at most %d bytes", ErrRequest, MaxTokenSize))
+	}
+	return token, nil
+}
+
+// isB64Token says whether s is a b64token (RFC 6750 §2.1):
+//
+//	1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="
+func isB64Token(s string) bool {
+	s = strings.TrimRight(s, "=")
+	for i := range len(s) {
+		c := s[i]
+		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
+		if !alphanumeric && strings.IndexByte("-._~+/", c) < 0 {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// queryHasToken says whether a query has the parameter access_token, in any
+// spelling that a reader behind us may still take for it.
+func queryHasToken(query string) bool {
+	for query != "" {
+		var pair string
+		if i := strings.IndexAny(query, "&;"); i >= 0 {
+			pair, query = query[:i], query[i+1:]
+		} else {
+			pair, query = query, ""
+		}
+		name, _, _ := strings.Cut(pair, "=")
+		if decoded, err := url.QueryUnescape(name); err == nil {
+			name = decoded
+		}
+		if strings.EqualFold(name, "access_token") {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,28 @@
+// Package guard is the resource server's side of OAuth: it takes the bearer
+// token from a FHIR request and verifies it. It knows no Caddy and no FHIR
+// server, writes no response and no log; a refusal is an [*Error] that says
+// which status, challenge and OperationOutcome the caller answers with.
+//
+// A request's way through:
+//
+//	[IdentityHeaders.Check]    a Connection header that would remove our headers → 400
+//	   ▼
+//	[IdentityHeaders.Strip]    identities that the client wrote itself are gone
+//	   ▼
+//	[Bearer]                   one Authorization header, one token → else 400 or 401
+//	   ▼
+//	[Verifier.Verify]
+//	   ├─ [Memory]             this very token was verified before, or
+//	   ├─ joseheader.go        typ, alg, kid; nothing that names its own key
+//	   ├─ signature.go         the key from the [KeySet], the signature
+//	   ├─ claims.go            iss, aud, exp, nbf, iat, sub, client_id, jti
+//	   └─ Revoked              asked each time, remembered or not
+//	   ▼
+//	[Token]
+//
+// Every valid token passes. What its scope allows on which FHIR resource is
+// not decided here.
+//
+// References: RFC 6750 (bearer tokens), RFC 9068 (JWT access tokens), RFC 7519
+// and RFC 7515 (JWT, JWS), RFC 8725 (JWT best practices).
+package guard

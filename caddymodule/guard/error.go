@@ -1,0 +1,156 @@
+package guard
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+)
+
+// The causes of a refusal, for logs and tests. The client learns no more of
+// them than the fields of [Error] say.
+var (
+	// ErrNoToken: the request has no bearer token (RFC 6750 §3.1).
+	ErrNoToken = errors.New("no bearer token")
+	// ErrRequest: the token is not sent as RFC 6750 §2.1 has it.
+	ErrRequest = errors.New("bearer token sent in a wrong way")
+	// ErrHopByHop: the Connection or Trailer header names a header that
+	// carries an identity.
+	ErrHopByHop = errors.New("hop-by-hop header names an identity header")
+	// ErrMalformed: not a JWS in compact form with a JSON header and claims.
+	ErrMalformed = errors.New("malformed token")
+	// ErrType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token.
+	ErrType = errors.New("token is not an access token")
+	// ErrAlgorithm: the alg header is not the key's, or not allowed.
+	ErrAlgorithm = errors.New("signature algorithm not allowed")
+	// ErrHeader: the header holds a parameter that is not accepted.
+	ErrHeader = errors.New("header parameter not accepted")
+	// ErrUnknownKey: no key has this kid. A [KeySet] returns it too.
+	ErrUnknownKey = errors.New("unknown key")
+	// ErrSignature: the signature is not the key's.
+	ErrSignature = errors.New("wrong signature")
+	// ErrIssuer: the iss claim is another issuer's.
+	ErrIssuer = errors.New("wrong issuer")
+	// ErrAudience: the aud claim does not hold the audience.
+	ErrAudience = errors.New("wrong audience")
+	// ErrExpired: the exp claim is past.
+	ErrExpired = errors.New("token expired")
+	// ErrNotYetValid: the nbf claim is to come.
+	ErrNotYetValid = errors.New("token not yet valid")
+	// ErrIssuedAt: the iat claim is to come, or after exp.
+	ErrIssuedAt = errors.New("implausible time of issue")
+	// ErrMissingClaim: a claim that RFC 9068 §2.2 requires is missing.
+	ErrMissingClaim = errors.New("required claim missing")
+	// ErrRevoked: the token was revoked.
+	ErrRevoked = errors.New("token revoked")
+	// ErrUnavailable: keys or revocations cannot be asked.
+	ErrUnavailable = errors.New("verification unavailable")
+)
+
+// The error codes of RFC 6750 §3.1 that are used.
+const (
+	codeInvalidRequest = "invalid_request"
+	codeInvalidToken   = "invalid_token"
+)
+
+// Error is a refusal. Its Error method is for logs; its fields, and what
+// [Error.Challenge] makes of them, are fixed texts without any input and fit
+// for the client.
+type Error struct {
+	// Status is the HTTP status: 400, 401 or 503.
+	Status int
+	// Code is the error code of RFC 6750 §3.1. Empty where no token was sent,
+	// and with 503.
+	Code string
+	// Description is a sentence for the developer of the client.
+	Description string
+	// Err is the cause; one of the Err… values is in its tree.
+	Err error
+}
+
+// Error says the cause, or the description where there is none.
+func (e *Error) Error() string {
+	if e.Err == nil {
+		return e.Description
+	}
+	return e.Err.Error()
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// IssueType is the code for OperationOutcome.issue.code
+// (http://hl7.org/fhir/issue-type): expired, login, security or transient.
+func (e *Error) IssueType() string {
+	switch {
+	case e.Status == http.StatusServiceUnavailable:
+		return "transient"
+	case errors.Is(e.Err, ErrExpired):
+		return "expired"
+	case e.Status == http.StatusUnauthorized:
+		return "login"
+	default:
+		return "security"
+	}
+}
+
+// Diagnostics is the text for OperationOutcome.issue.diagnostics.
+func (e *Error) Diagnostics() string { return e.Description }
+
+// Challenge is the value for WWW-Authenticate (RFC 6750 §3), empty with 503,
+// where no other token would help. The realm is the FHIR base. A request
+// without a token gets the bare challenge, without an error code (§3.1).
+func (e *Error) Challenge(realm string) string {
+	if e.Status == http.StatusServiceUnavailable {
+		return ""
+	}
+	challenge := "Bearer realm=" + quoted(realm)
+	if e.Code != "" {
+		challenge += ", error=" + quoted(e.Code)
+		challenge += ", error_description=" + quoted(e.Description)
+	}
+	return challenge
+}
+
+// quoted writes s as a quoted-string of the characters that RFC 6750 §3 lets
+// into its attributes; any other would be a way out of the quotes, or out of
+// the header, and is left out.
+func quoted(s string) string {
+	return `"` + strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' || r == '"' || r == '\\' {
+			return -1
+		}
+		return r
+	}, s) + `"`
+}
+
+// noToken refuses a request that does not try to authenticate with a bearer
+// token.
+func noToken(err error) *Error {
+	return &Error{Status: http.StatusUnauthorized, Description: "An access token is required.", Err: err}
+}
+
+// badRequest refuses a request that no token would make right.
+func badRequest(description string, err error) *Error {
+	return &Error{Status: http.StatusBadRequest, Code: codeInvalidRequest, Description: description, Err: err}
+}
+
+// invalidToken refuses a token. All defects look alike to the client, so that
+// a forger does not learn how far it got. Expiry, on which a client acts, is
+// told apart, but is looked at only after the signature.
+func invalidToken(err error) *Error {
+	description := "The access token is invalid."
+	if errors.Is(err, ErrExpired) {
+		description = "The access token has expired."
+	}
+	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: description, Err: err}
+}
+
+// unavailable refuses since the token could not be judged. To let it pass
+// would make a broken store the way in (CVE-2020-15223).
+func unavailable(err error) *Error {
+	return &Error{
+		Status:      http.StatusServiceUnavailable,
+		Description: "The access token cannot be verified at present.",
+		Err:         err,
+	}
+}
