@@ -1,0 +1,154 @@
+package authorize
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// accessTokenClaims are those of RFC 9068 §2.2.
+type accessTokenClaims struct {
+	Issuer   string           `json:"iss"`
+	Subject  string           `json:"sub"`
+	Audience string           `json:"aud"`
+	Expiry   *jwt.NumericDate `json:"exp"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+	ID       string           `json:"jti"`
+	ClientID string           `json:"client_id"`
+	Scope    string           `json:"scope"`
+	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
+	FHIRUser string           `json:"fhirUser,omitempty"`
+}
+
+// idTokenClaims are those of OpenID Connect Core §2. What the person is called
+// and how to reach them is asked of userinfo (§5.4).
+type idTokenClaims struct {
+	Issuer          string           `json:"iss"`
+	Subject         string           `json:"sub"`
+	Audience        string           `json:"aud"`
+	Expiry          *jwt.NumericDate `json:"exp"`
+	IssuedAt        *jwt.NumericDate `json:"iat"`
+	AuthTime        *jwt.NumericDate `json:"auth_time"`
+	Nonce           string           `json:"nonce,omitempty"`
+	AccessTokenHash string           `json:"at_hash"`
+	FHIRUser        string           `json:"fhirUser,omitempty"`
+}
+
+// tokens are what one grant is turned into.
+type tokens struct {
+	access, id string
+	lifetime   time.Duration
+}
+
+// issue makes the tokens of a person's grant. The ID token comes with the scope
+// openid alone.
+func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
+	user := s.directory.users[g.User]
+	if user == nil {
+		return nil, invalidGrant("the user is no longer known")
+	}
+	now := time.Now()
+	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenClaims{
+		Issuer: s.issuer, Subject: user.ID, Audience: s.fhirBase,
+		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
+		ID: g.TokenID, ClientID: g.ClientID, Scope: g.scope(),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.fhirUser(user),
+	})
+	t := &tokens{access: access, lifetime: s.accessTokenLifetime}
+	if err == nil && g.has("openid") {
+		t.id, err = s.issueIDToken(ctx, g, user, access, now)
+	}
+	return t, err
+}
+
+func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access string, now time.Time) (string, error) {
+	claims := idTokenClaims{
+		Issuer: s.issuer, Subject: user.ID, Audience: g.ClientID,
+		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
+	}
+	if g.has("fhirUser") {
+		claims.FHIRUser = s.fhirUser(user)
+	}
+	return s.sign(ctx, idTokenAlgorithm, claims)
+}
+
+// issueToClient makes the access token of a client that acts for itself
+// (RFC 6749 §4.4). Its subject is the client.
+func (s *Server) issueToClient(ctx context.Context, client *Client, scope []string) (*tokens, error) {
+	now, lifetime := time.Now(), min(s.accessTokenLifetime, clientTokenLifetime)
+	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenClaims{
+		Issuer: s.issuer, Subject: client.ID, Audience: s.fhirBase,
+		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
+		ID: randomToken(), ClientID: client.ID, Scope: strings.Join(scope, " "),
+	})
+	return &tokens{access: access, lifetime: lifetime}, err
+}
+
+// clientTokenLifetime is the bound that SMART Backend Services recommends.
+const clientTokenLifetime = 5 * time.Minute
+
+func (s *Server) sign(ctx context.Context, alg jose.SignatureAlgorithm, claims any) (string, error) {
+	signer, err := s.keys.signer(ctx, alg)
+	if err != nil {
+		return "", err
+	}
+	token, err := jwt.Signed(signer).Claims(claims).Serialize()
+	if err != nil {
+		return "", fmt.Errorf("signing a token: %w", err)
+	}
+	return token, nil
+}
+
+// fhirUser is the absolute URL of the person's FHIR resource.
+func (s *Server) fhirUser(user *User) string {
+	if user.FHIRUser == "" {
+		return ""
+	}
+	return s.fhirBase + "/" + user.FHIRUser
+}
+
+// accessTokenHash is at_hash for an ID token signed with a SHA-256 algorithm
+// (OpenID Connect Core §3.1.3.6): the left half of the digest.
+func accessTokenHash(access string) string {
+	sum := sha256.Sum256([]byte(access))
+	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
+}
+
+var errInvalidToken = errors.New("not a valid access token of ours")
+
+// verify checks an access token that comes back to the userinfo endpoint
+// (RFC 9068 §4).
+func (s *Server) verify(ctx context.Context, raw string) (*accessTokenClaims, error) {
+	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{accessTokenAlgorithm})
+	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != "at+jwt" {
+		return nil, errInvalidToken
+	}
+	key, err := s.keys.Key(ctx, token.Headers[0].KeyID)
+	if errors.Is(err, ErrUnknownKey) {
+		return nil, errInvalidToken
+	}
+	if err != nil {
+		return nil, err
+	}
+	claims := new(accessTokenClaims)
+	if err := token.Claims(key, claims); err != nil || !s.current(claims) {
+		return nil, errInvalidToken
+	}
+	revoked, err := s.Revoked(ctx, claims.ID)
+	if err == nil && revoked {
+		err = errInvalidToken
+	}
+	return claims, err
+}
+
+func (s *Server) current(c *accessTokenClaims) bool {
+	return c.Issuer == s.issuer && c.Audience == s.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time())
+}

@@ -1,0 +1,85 @@
+package authorize
+
+import (
+	"net/http"
+	"net/url"
+)
+
+// authorize is the authorization endpoint (RFC 6749 §3.1). It answers at once
+// where the browser is signed in, and else sends it to the sign-in page.
+func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		s.authorizePosted(w, r)
+		return
+	}
+	req, err := s.authorizationRequest(r.URL.RawQuery)
+	switch {
+	case req == nil:
+		s.refuse(w, r, err)
+	case err != nil:
+		s.redirectError(w, r, req, err)
+	default:
+		s.answerOrAsk(w, r, req)
+	}
+}
+
+// authorizePosted turns a posted request into the same one by GET (SMART's
+// capability authorize-post). The browser holds back our cookies from another
+// site's POST, not from the GET that follows.
+func (s *Server) authorizePosted(w http.ResponseWriter, r *http.Request) {
+	p, err := formParameters(w, r)
+	if err == nil && r.URL.RawQuery != "" {
+		err = invalidRequest("A posted request must have no query.")
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	w.Header().Set("Location", pathAuthorize+"?"+url.Values(p).Encode())
+	w.WriteHeader(http.StatusSeeOther)
+}
+
+// authorizationRequest reads a request from its query. Where the request is nil,
+// the error must not be sent to the redirect URI.
+func (s *Server) authorizationRequest(query string) (*authorizationRequest, error) {
+	p, malformed := queryParameters(query)
+	req, err := s.destination(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.fill(req, p); err != nil {
+		return req, err
+	}
+	return req, malformed
+}
+
+func (s *Server) answerOrAsk(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {
+	signedIn, err := s.session(r)
+	switch {
+	case err != nil:
+		s.redirectError(w, r, req, err)
+	case signedIn != nil:
+		s.answer(w, r, req, signedIn)
+	default:
+		s.askToSignIn(w, r, req)
+	}
+}
+
+// answer gives the client what it asked for.
+func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
+	g := newGrant(req, signedIn)
+	var a answerParameters
+	var err error
+	separator := "?"
+	if req.responseType == "token" {
+		separator = "#"
+		a, err = s.tokenAnswer(r.Context(), req, g)
+	} else {
+		a, err = s.codeAnswer(r.Context(), g)
+	}
+	if err != nil {
+		s.redirectError(w, r, req, err)
+		return
+	}
+	s.redirect(w, req, separator, a)
+}

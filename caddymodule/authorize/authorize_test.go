@@ -1,0 +1,200 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// The names of these cases quote the interface's table of request parameters
+// (§4.1) and of errors (§7). Each is an error at the redirect URI.
+func TestAuthorizeErrors(t *testing.T) {
+	tests := []struct {
+		name   string
+		change url.Values
+		want   string
+	}{
+		{"response_type: a missing response_type yields invalid_request", url.Values{"response_type": {""}}, "invalid_request"},
+		{"an unknown response_type", url.Values{"response_type": {"id_token"}}, "unsupported_response_type"},
+		{"two response types at once", url.Values{"response_type": {"code token"}}, "unsupported_response_type"},
+		{"code_challenge_method: a value other than S256 yields invalid_request", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {s256(verifier)}}, "invalid_request"},
+		{"code_challenge_method is compared with case", url.Values{"code_challenge_method": {"s256"}, "code_challenge": {s256(verifier)}}, "invalid_request"},
+		{"code_challenge: without code_challenge_method yields invalid_request", url.Values{"code_challenge": {s256(verifier)}}, "invalid_request"},
+		{"code_challenge: required when code_challenge_method is given", url.Values{"code_challenge_method": {"S256"}}, "invalid_request"},
+		{"code_challenge that is no SHA-256", url.Values{"code_challenge_method": {"S256"}, "code_challenge": {"short"}}, "invalid_request"},
+		{"code_challenge with padding", url.Values{"code_challenge_method": {"S256"}, "code_challenge": {s256(verifier) + "="}}, "invalid_request"},
+		{"PKCE that the client requires", url.Values{"client_id": {"strict"}}, "invalid_request"},
+		{"unauthorized_client: asks for token without permission for it", url.Values{"client_id": {"strict"}, "response_type": {"token"}}, "unauthorized_client"},
+		{"unauthorized_client: asks for code without permission for it", url.Values{"client_id": {"implicit"}}, "unauthorized_client"},
+		{"invalid_scope: unknown", url.Values{"scope": {"openid nonsense"}}, "invalid_scope"},
+		{"invalid_scope: malformed", url.Values{"scope": {`openid "profile"`}}, "invalid_scope"},
+		{"invalid_scope: not valid for the client", url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}, "scope": {"demo.read"}}, "invalid_scope"},
+		{"invalid_scope: more than is listed", url.Values{"scope": {"user/Observation.cruds"}}, "invalid_scope"},
+		{"state: must not be a URL-encoded JSON string", url.Values{"state": {`{"return":"/"}`}}, "invalid_request"},
+		{"state: nor a JSON array", url.Values{"state": {` ["a"]`}}, "invalid_request"},
+		{"a parameter twice", url.Values{"scope": {"openid", "profile"}}, "invalid_request"},
+		{"an unknown parameter twice", url.Values{"x": {"1", "2"}}, "invalid_request"},
+		{"a parameter over 8 KiB", url.Values{"nonce": {strings.Repeat("n", 8<<10+1)}}, "invalid_request"},
+		{"all parameters over 32 KiB", url.Values{"a": {strings.Repeat("n", 8<<10)}, "b": {strings.Repeat("n", 8<<10)}, "c": {strings.Repeat("n", 8<<10)}, "d": {strings.Repeat("n", 8<<10)}}, "invalid_request"},
+		{"a request object", url.Values{"request": {"eyJ"}}, "request_not_supported"},
+		{"a request_uri", url.Values{"request_uri": {"https://evil.example/"}}, "request_uri_not_supported"},
+		{"a code in the fragment", url.Values{"response_mode": {"fragment"}}, "invalid_request"},
+		{"tokens in the query", url.Values{"response_mode": {"query"}, "response_type": {"token"}}, "invalid_request"},
+		{"a token for another FHIR server", url.Values{"aud": {"https://other.example/fhir/R4"}}, "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			u := location(t, newBrowser(t, newServer(t, nil)).authorize(request(tt.change)))
+			q := u.Query()
+			if q.Get("error") != tt.want {
+				t.Errorf("error %q, want %q, at %s", q.Get("error"), tt.want, u)
+			}
+			if q.Has("error_description") {
+				t.Errorf("error_description %q, the interface has none", q.Get("error_description"))
+			}
+			if u.Fragment != "" || q.Has("code") {
+				t.Errorf("more than an error: %s", u)
+			}
+			if q.Get("iss") != issuer {
+				t.Errorf("iss %q", q.Get("iss"))
+			}
+		})
+	}
+}
+
+func TestAuthorizeMalformedQuery(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	u := location(t, b.get("/oauth2/authorize?"+request(nil).Encode()+"&x=%zz"))
+	if u.Query().Get("error") != "invalid_request" {
+		t.Errorf("%s", u)
+	}
+}
+
+// "Behaviour when client_id or redirect_uri is itself invalid: not shown": a page
+// with status 400, that sends nobody anywhere and repeats nothing.
+func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
+	tests := []struct {
+		name   string
+		change url.Values
+	}{
+		{"client_id: must be the identifier of an already registered client", url.Values{"client_id": {"<script>x"}}},
+		{"client_id missing", url.Values{"client_id": {""}}},
+		{"client_id twice", url.Values{"client_id": {"app", "app"}}},
+		{"redirect_uri missing", url.Values{"redirect_uri": {""}}},
+		{"redirect_uri twice", url.Values{"redirect_uri": {callback, callback}}},
+		{"redirect_uri: must match exactly, trailing slashes included", url.Values{"redirect_uri": {callback + "/"}}},
+		{"redirect_uri: must match exactly, punctuation included", url.Values{"redirect_uri": {callback + "?"}}},
+		{"redirect_uri: must match exactly, case included", url.Values{"redirect_uri": {"https://APP.example.org/callback"}}},
+		{"redirect_uri: must match exactly, port included", url.Values{"redirect_uri": {"http://localhost:3001/callback"}}},
+		{"redirect_uri: must be pre-registered for the client", url.Values{"redirect_uri": {callback + "?tenant=1"}}},
+		{"redirect_uri: must be an absolute URI", url.Values{"redirect_uri": {"/callback"}}},
+		{"redirect_uri: must not contain a fragment", url.Values{"redirect_uri": {callback + "#f"}}},
+		{"redirect_uri: with user information", url.Values{"redirect_uri": {"https://app.example.org@evil.example/callback"}}},
+		{"redirect_uri of a script", url.Values{"redirect_uri": {"javascript:alert(1)"}}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newBrowser(t, newServer(t, nil)).authorize(request(tt.change))
+			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
+				t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
+			}
+			page := body(t, r)
+			for _, values := range tt.change {
+				for _, v := range values {
+					if v != "" && v != "app" && strings.Contains(page, v) {
+						t.Errorf("the page repeats %q", v)
+					}
+				}
+			}
+			if csp := r.Header.Get("Content-Security-Policy"); !strings.Contains(csp, "frame-ancestors 'none'") {
+				t.Errorf("Content-Security-Policy %q", csp)
+			}
+		})
+	}
+}
+
+func TestRegisteredRedirectURI(t *testing.T) {
+	tests := []struct {
+		uri string
+		ok  bool
+	}{
+		{"https://app.example.org/callback", true},
+		{"https://app.example.org/callback?a=b&c=d", true},
+		{"https://app.example.org:8443/", true},
+		{"http://localhost", true},
+		{"http://localhost:3000/callback", true},
+		{"https://xn--bcher-kva.example/cb", true},
+		{"http://app.example.org/callback", false},
+		{"http://127.0.0.1/callback", false},
+		{"http://localhost.evil.example/callback", false},
+		{"https://app.example.org/callback#", false},
+		{"https://good@evil.example/", false},
+		{"https://app.example.org\\@evil.example/", false},
+		{"https://app.example.org/a b", false},
+		{"https://app.example.org/\x7f", false},
+		{"https://bücher.example/cb", false},
+		{"https:app.example.org", false},
+		{"https:///callback", false},
+		{"/callback", false},
+		{"javascript:alert(1)", false},
+		{"data:text/html,x", false},
+		{"myapp://callback", false},
+		{"", false},
+	}
+	for _, tt := range tests {
+		if err := authorize.CheckRedirectURI(tt.uri); (err == nil) != tt.ok {
+			t.Errorf("CheckRedirectURI(%q) = %v", tt.uri, err)
+		}
+	}
+}
+
+func TestAuthorizeMethods(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	for _, method := range []string{http.MethodPost, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions} {
+		r := postRequest("/oauth2/authorize", request(nil))
+		r.Method = method
+		if got := b.send(r); got.StatusCode != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "GET" {
+			t.Errorf("%s: %d, Allow %q", method, got.StatusCode, got.Header.Get("Allow"))
+		}
+	}
+}
+
+func TestAuthorizePOST(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	r := b.post("/oauth2/authorize", request(nil))
+	if r.StatusCode != http.StatusSeeOther {
+		t.Fatalf("status %d", r.StatusCode)
+	}
+	if u := location(t, b.get(r.Header.Get("Location"))); u.Path != "/oauth2/login" {
+		t.Errorf("the request by GET ends at %s", u)
+	}
+	if r := b.post("/oauth2/authorize?state=x", request(nil)); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("parameters in query and body: %d", r.StatusCode)
+	}
+}
+
+// "HTTPS is required."
+func TestHTTPSRequired(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } }))
+	for _, path := range []string{"/oauth2/authorize?" + request(nil).Encode(), "/oauth2/login", "/oauth2/userinfo", "/.well-known/openid-configuration", "/.well-known/jwks.json"} {
+		if r := b.get(path); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
+			t.Errorf("GET %s: %d", path, r.StatusCode)
+		}
+	}
+	if r := b.post("/oauth2/token", codeForm("x", nil)); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("token: %d", r.StatusCode)
+	}
+}
+
+// "Errors are not returned to the client as an HTTP 500": a store that fails is
+// server_error at the redirect URI.
+func TestAuthorizeServerError(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = authorize.NewMemoryStore(1, 0) }))
+	u := b.answer(request(nil)) // the session takes the one place
+	if q := u.Query(); q.Get("error") != "server_error" || q.Has("error_description") || q.Get("state") != "s" {
+		t.Errorf("%s", u)
+	}
+}

@@ -1,0 +1,65 @@
+package authorize
+
+import (
+	"net/http"
+	"net/url"
+)
+
+var (
+	errUnknownClient = invalidClient("unknown client, or wrong client secret")
+	errTwoMethods    = invalidRequest("authenticate the client in one way alone")
+)
+
+// authenticateClient finds the client of a token request: client_secret_basic,
+// client_secret_post, or none for public clients (RFC 6749 §2.3).
+func (s *Server) authenticateClient(r *http.Request, p parameters) (*Client, error) {
+	if len(r.Header.Values("Authorization")) > 0 {
+		return s.authenticateBasic(r, p)
+	}
+	client := s.clients[p.get("client_id")]
+	switch secret := p.get("client_secret"); {
+	case p.get("client_id") == "":
+		return nil, invalidClient("client_id is missing")
+	case client == nil:
+		return nil, errUnknownClient
+	case client.Public() && secret == "":
+		return client, nil
+	case !client.secretIs(secret):
+		return nil, errUnknownClient
+	}
+	return client, nil
+}
+
+func (s *Server) authenticateBasic(r *http.Request, p parameters) (*Client, error) {
+	id, secret, ok := r.BasicAuth()
+	switch {
+	case !ok || len(r.Header.Values("Authorization")) > 1:
+		return nil, invalidClient("the Authorization header is not one of HTTP Basic")
+	case p.get("client_secret") != "":
+		return nil, errTwoMethods
+	}
+	client := s.clientByBasic(id, secret)
+	if client == nil {
+		return nil, errUnknownClient
+	}
+	if sent := p.get("client_id"); sent != "" && sent != client.ID {
+		return nil, invalidRequest("client_id is not the client that authenticated")
+	}
+	return client, nil
+}
+
+// clientByBasic tries the credentials form-decoded, as RFC 6749 §2.3.1 has
+// them, and then as they are, as many clients send them.
+func (s *Server) clientByBasic(id, secret string) *Client {
+	decodedID, err1 := url.QueryUnescape(id)
+	decodedSecret, err2 := url.QueryUnescape(secret)
+	if err1 == nil && err2 == nil {
+		if c := s.clients[decodedID]; c != nil && c.secretIs(decodedSecret) {
+			return c
+		}
+	}
+	if c := s.clients[id]; c != nil && c.secretIs(secret) {
+		return c
+	}
+	return nil
+}

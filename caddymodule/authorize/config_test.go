@@ -1,0 +1,53 @@
+package authorize_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func TestConfigRefused(t *testing.T) {
+	client := func(change func(*authorize.Client)) func(*authorize.Config) {
+		return func(c *authorize.Config) { change(&c.Clients[0]) }
+	}
+	tests := []struct {
+		name   string
+		change func(*authorize.Config)
+		want   string
+	}{
+		{"issuer over http", func(c *authorize.Config) { c.Issuer = "http://fhir.example.org" }, "issuer"},
+		{"issuer with a path", func(c *authorize.Config) { c.Issuer = issuer + "/" }, "issuer"},
+		{"issuer with a query", func(c *authorize.Config) { c.Issuer = issuer + "?a" }, "issuer"},
+		{"issuer in upper case", func(c *authorize.Config) { c.Issuer = "https://FHIR.example.org" }, "issuer"},
+		{"issuer with a user", func(c *authorize.Config) { c.Issuer = "https://a@fhir.example.org" }, "issuer"},
+		{"a lifetime below a second", func(c *authorize.Config) { c.CodeLifetime = time.Millisecond }, "code_lifetime"},
+		{"codes for longer than ten minutes", func(c *authorize.Config) { c.CodeLifetime = time.Hour }, "code_lifetime"},
+		{"tokens for longer than keys are kept", func(c *authorize.Config) { c.AccessTokenLifetime = 48 * time.Hour }, "access_token_lifetime"},
+		{"a user without a hash", func(c *authorize.Config) { c.Users[0].PasswordHash = "" }, `"alice"`},
+		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, `"alice"`},
+		{"a fhirUser that is a medication", func(c *authorize.Config) { c.Users[0].FHIRUser = "Medication/1" }, "Medication/1"},
+		{"a client twice", func(c *authorize.Config) { c.Clients[1].ID = "app" }, `"app"`},
+		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, `"alice"`},
+		{"a client without an id", client(func(c *authorize.Client) { c.ID = "" }), "id"},
+		{"a redirect URI over http", client(func(c *authorize.Client) { c.RedirectURIs[0] = "http://app.example.org" }), "http://app.example.org"},
+		{"a scope with a space", client(func(c *authorize.Client) { c.Scopes = []string{"a b"} }), "a b"},
+		{"an unknown response type", client(func(c *authorize.Client) { c.ResponseTypes = []string{"magic"} }), "magic"},
+		{"an unknown grant type", client(func(c *authorize.Client) { c.GrantTypes = []string{"password"} }), "password"},
+		{"a flow that leads nowhere", client(func(c *authorize.Client) { c.RedirectURIs = nil }), "redirect_uri"},
+		{"client_credentials of a public client", client(func(c *authorize.Client) { c.GrantTypes = []string{"client_credentials"} }), "secret"},
+		{"codes that cannot be had", client(func(c *authorize.Client) {
+			c.ResponseTypes, c.GrantTypes = []string{"token"}, []string{"authorization_code"}
+		}), "authorization_code"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := testConfig()
+			tt.change(&c)
+			if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one that names %s", err, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,131 @@
+package authorize
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+)
+
+// metadata is the discovery document of OpenID Connect Discovery §3 and
+// RFC 8414 §2. It names what is built, and nothing else.
+type metadata struct {
+	Issuer                string   `json:"issuer"`
+	AuthorizationEndpoint string   `json:"authorization_endpoint"`
+	TokenEndpoint         string   `json:"token_endpoint"`
+	UserinfoEndpoint      string   `json:"userinfo_endpoint"`
+	JWKSURI               string   `json:"jwks_uri"`
+	Scopes                []string `json:"scopes_supported"`
+	ResponseTypes         []string `json:"response_types_supported"`
+	ResponseModes         []string `json:"response_modes_supported"`
+	GrantTypes            []string `json:"grant_types_supported"`
+	SubjectTypes          []string `json:"subject_types_supported"`
+	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`
+	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
+	Claims                []string `json:"claims_supported"`
+	ClaimsParameter       bool     `json:"claims_parameter_supported"`
+	RequestParameter      bool     `json:"request_parameter_supported"`
+	RequestURIParameter   bool     `json:"request_uri_parameter_supported"`
+	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// smartConfiguration is that of SMART App Launch 2.2, Conformance.
+type smartConfiguration struct {
+	Issuer                string   `json:"issuer"`
+	JWKSURI               string   `json:"jwks_uri"`
+	AuthorizationEndpoint string   `json:"authorization_endpoint"`
+	TokenEndpoint         string   `json:"token_endpoint"`
+	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
+	GrantTypes            []string `json:"grant_types_supported"`
+	Scopes                []string `json:"scopes_supported"`
+	ResponseTypes         []string `json:"response_types_supported"`
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
+	Capabilities          []string `json:"capabilities"`
+}
+
+func (s *Server) metadata() metadata {
+	m := metadata{
+		Issuer:                s.issuer,
+		AuthorizationEndpoint: s.issuer + pathAuthorize,
+		TokenEndpoint:         s.issuer + pathToken,
+		UserinfoEndpoint:      s.issuer + pathUserinfo,
+		JWKSURI:               s.issuer + pathJWKS,
+		Scopes:                append(slices.Clone(ReservedScopes), "fhirUser"),
+		ResponseTypes:         []string{"code"},
+		ResponseModes:         []string{"query"},
+		GrantTypes:            []string{"authorization_code"},
+		SubjectTypes:          []string{"public"},
+		IDTokenAlgorithms:     []string{string(idTokenAlgorithm)},
+		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", "none"},
+		ChallengeMethods:      []string{"S256"},
+		IssuerInAnswers:       !s.omitIssuer,
+		Claims: []string{
+			"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash",
+			"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser",
+		},
+	}
+	if s.anyClient(func(c *Client) bool { return c.mayRespond("token") }) {
+		m.ResponseTypes = append(m.ResponseTypes, "token")
+		m.ResponseModes = append(m.ResponseModes, "fragment")
+		m.GrantTypes = append(m.GrantTypes, "implicit")
+	}
+	if s.anyClient(func(c *Client) bool { return c.mayGrant("client_credentials") }) {
+		m.GrantTypes = append(m.GrantTypes, "client_credentials")
+	}
+	return m
+}
+
+func (s *Server) smartConfiguration() smartConfiguration {
+	m := s.metadata()
+	c := smartConfiguration{
+		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
+		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
+		ClientAuthentication: m.ClientAuthentication, GrantTypes: m.GrantTypes, Scopes: m.Scopes,
+		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
+		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "sso-openid-connect"},
+	}
+	if s.authorizePOST {
+		c.Capabilities = append(c.Capabilities, "authorize-post")
+	}
+	return c
+}
+
+func (s *Server) anyClient(is func(*Client) bool) bool {
+	for _, c := range s.clients {
+		if is(c) {
+			return true
+		}
+	}
+	return false
+}
+
+// document serves a JSON document that never changes while this Server lives.
+func (s *Server) document(content any) (http.HandlerFunc, error) {
+	body, err := json.Marshal(content)
+	if err != nil {
+		return nil, fmt.Errorf("writing a discovery document: %w", err)
+	}
+	return func(w http.ResponseWriter, r *http.Request) { s.publish(w, r, body) }, nil
+}
+
+func (s *Server) jwks(w http.ResponseWriter, r *http.Request) {
+	body, err := s.keys.JWKS(r.Context())
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	s.publish(w, r, body)
+}
+
+// publish sends what anybody may read, from any origin. Caches keep it for less
+// than a new key is published ahead of its use (publishLead).
+func (s *Server) publish(w http.ResponseWriter, r *http.Request, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", "application/json")
+	h.Set("Cache-Control", "public, max-age=600")
+	h.Set("Access-Control-Allow-Origin", "*")
+	if _, err := w.Write(body); err != nil {
+		s.logger.DebugContext(r.Context(), "answer not written", "error", err)
+	}
+}

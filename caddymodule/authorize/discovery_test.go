@@ -1,0 +1,116 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/go-jose/go-jose/v4"
+)
+
+func TestDiscovery(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	for _, path := range []string{"/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"} {
+		r := b.get(path)
+		if r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Access-Control-Allow-Origin") != "*" {
+			t.Errorf("%s: header %v", path, r.Header)
+		}
+		m := decode[map[string]any](t, r)
+		if m["issuer"] != issuer {
+			t.Errorf("%s: issuer %v", path, m["issuer"])
+		}
+		for name, value := range m {
+			if address, ok := value.(string); ok && !strings.HasPrefix(address, "https://") {
+				t.Errorf("%s: %s = %v", path, name, value)
+			}
+		}
+		for name, want := range map[string]string{
+			"response_types_supported":              "code token",
+			"grant_types_supported":                 "authorization_code implicit client_credentials",
+			"code_challenge_methods_supported":      "S256",
+			"id_token_signing_alg_values_supported": "RS256",
+			"subject_types_supported":               "public",
+		} {
+			if got := list(m[name]); got != want {
+				t.Errorf("%s: %s = %q, want %q", path, name, got, want)
+			}
+		}
+	}
+}
+
+// Every endpoint that is announced is there.
+func TestDiscoveredEndpoints(t *testing.T) {
+	server := newServer(t, nil)
+	b := newBrowser(t, server)
+	m := decode[map[string]any](t, b.get("/.well-known/openid-configuration"))
+	for name, value := range m {
+		if address, ok := value.(string); ok && name != "issuer" {
+			u, err := url.Parse(address)
+			if err != nil || !server.Serves(u.Path) {
+				t.Errorf("%s = %s is not served", name, address)
+			}
+		}
+	}
+}
+
+func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
+	m := decode[map[string]any](t, b.get("/.well-known/openid-configuration"))
+	if got := list(m["response_types_supported"]); got != "code" {
+		t.Errorf("response types %q", got)
+	}
+	if got := list(m["grant_types_supported"]); got != "authorization_code" {
+		t.Errorf("grant types %q", got)
+	}
+}
+
+func TestSMARTConfiguration(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	m := decode[map[string]any](t, b.get("/fhir/R4/.well-known/smart-configuration"))
+	if m["issuer"] != issuer || m["authorization_endpoint"] != issuer+"/oauth2/authorize" || m["jwks_uri"] == nil {
+		t.Errorf("%v", m)
+	}
+	if got := list(m["capabilities"]); !strings.Contains(got, "sso-openid-connect") {
+		t.Errorf("capabilities %q", got)
+	}
+}
+
+func TestJWKS(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	keys := decode[jose.JSONWebKeySet](t, b.get("/.well-known/jwks.json"))
+	var algorithms []string
+	for _, k := range keys.Keys {
+		if !k.IsPublic() || k.KeyID == "" || k.Use != "sig" {
+			t.Errorf("key %q, use %q, public %t", k.KeyID, k.Use, k.IsPublic())
+		}
+		algorithms = append(algorithms, k.Algorithm)
+	}
+	slices.Sort(algorithms)
+	if got := strings.Join(algorithms, " "); got != "ES256 RS256" {
+		t.Errorf("algorithms %q", got)
+	}
+}
+
+func TestUnknownPath(t *testing.T) {
+	server := newServer(t, nil)
+	for _, path := range []string{"/", "/oauth2", "/oauth2/authorize/", "//oauth2/authorize", "/fhir/R4/metadata"} {
+		if server.Serves(path) {
+			t.Errorf("%s is served", path)
+		}
+		if r := newBrowser(t, server).get("http://x" + path); r.StatusCode != http.StatusNotFound {
+			t.Errorf("%s: %d", path, r.StatusCode)
+		}
+	}
+}
+
+func list(v any) string {
+	var words []string
+	values, _ := v.([]any)
+	for _, w := range values {
+		words = append(words, w.(string))
+	}
+	return strings.Join(words, " ")
+}

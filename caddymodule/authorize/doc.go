@@ -1,0 +1,34 @@
+// Package authorize is the authorization server: it signs people in, hands
+// registered clients codes and tokens, and tells them who signed in
+// (RFC 6749, RFC 7636, RFC 9068, RFC 9207, OpenID Connect Core 1.0).
+//
+// It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out.
+//
+//	GET  /oauth2/authorize                          authorize.go  check, then answer or ask to sign in
+//	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends
+//	POST /oauth2/token                              token.go      authorization_code, client_credentials
+//	GET, POST /oauth2/userinfo                      userinfo.go
+//	GET  /.well-known/openid-configuration          discovery.go
+//	GET  /.well-known/oauth-authorization-server    discovery.go
+//	GET  /.well-known/jwks.json                     discovery.go
+//	GET  {fhir_base}/.well-known/smart-configuration
+//
+// A sign-in is a walk through these states; each arrow is one request:
+//
+//	authorize ──signed in──────────────────────────────▶ redirect URI, with code or tokens
+//	    │ not signed in                                        ▲
+//	    ▼ 302, request sealed into the URL                     │ 302
+//	login page ──POST user name, password──▶ right ────────────┘
+//	    ▲                                      │ wrong
+//	    └──────────────────────────────────────┘
+//
+// What waits for a person (the authorization request) is kept by the browser,
+// sealed ([Keyring], seal.go) and bound to it by a cookie, so that abandoned or
+// malicious requests take no memory here. It is checked again from scratch when
+// it comes back, against the configuration of that moment. What must be used
+// once, or must be revocable (codes, sessions), is in the [Store].
+//
+// Errors are values ([Error]). Where they go is decided in one place each:
+// to an error page while the redirect URI is not yet trusted, afterwards to the
+// redirect URI (response.go), and at the token and userinfo endpoints to JSON.
+package authorize

@@ -1,0 +1,69 @@
+package authorize
+
+import (
+	"errors"
+	"net/http"
+)
+
+// Error is an OAuth 2.0 error: what the client is told, and why.
+type Error struct {
+	// Code is the error code of RFC 6749 §4.1.2.1 or §5.2, RFC 6750 §3.1 or
+	// OpenID Connect Core §3.1.2.6.
+	Code string
+
+	// Description says what the client's developer should change. It is sent
+	// by the token and userinfo endpoints and shown on error pages; at the
+	// authorization endpoint it only goes to the log, because the interface
+	// has the errors found there without an error_description.
+	Description string
+
+	// Status is the HTTP status where the error is not sent by redirect.
+	// Default: 400.
+	Status int
+
+	// Err is the cause, for the log alone.
+	Err error
+}
+
+func (e *Error) Error() string {
+	text := e.Code
+	if e.Description != "" {
+		text += ": " + e.Description
+	}
+	if e.Err != nil {
+		text += ": " + e.Err.Error()
+	}
+	return text
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+func (e *Error) status() int {
+	if e.Status == 0 {
+		return http.StatusBadRequest
+	}
+	return e.Status
+}
+
+func invalidRequest(description string) *Error {
+	return &Error{Code: "invalid_request", Description: description}
+}
+
+func invalidGrant(description string) *Error {
+	return &Error{Code: "invalid_grant", Description: description}
+}
+
+func invalidClient(description string) *Error {
+	return &Error{Code: "invalid_client", Description: description, Status: http.StatusUnauthorized}
+}
+
+// asError gives every error an OAuth code. What is not an [Error] already is our
+// own fault: server_error, with no detail for the client (RFC 6749 §4.1.2.1).
+func asError(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Code: "server_error", Status: http.StatusServiceUnavailable, Err: err}
+}

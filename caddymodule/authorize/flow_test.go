@@ -1,0 +1,245 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// "Authorization code | response_type=code | 302 to redirect_uri with query
+// parameters code and state."
+func TestCodeFlow(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	u := b.answer(request(nil))
+	q := u.Query()
+	if got := strings.SplitN(u.String(), "?", 2)[0]; got != callback {
+		t.Errorf("sent to %s", got)
+	}
+	if u.Fragment != "" || strings.Contains(u.String(), "#") {
+		t.Errorf("code and state are returned in the query string, never in the fragment: %s", u)
+	}
+	if q.Get("state") != "s" || q.Get("iss") != issuer || len(q) != 3 {
+		t.Errorf("parameters %v", q)
+	}
+	if !regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`).MatchString(q.Get("code")) {
+		t.Errorf("code %q", q.Get("code"))
+	}
+	answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(q.Get("code"), nil)))
+	if answer.TokenType != "Bearer" || answer.ExpiresIn != 3600 || answer.Scope != "openid" || answer.Refresh != "" {
+		t.Errorf("%+v", answer)
+	}
+	checkIDToken(t, b, answer.IDToken, answer.AccessToken, "")
+}
+
+// "Authorization code with PKCE | response_type=code plus
+// code_challenge_method=S256 and code_challenge | Same as above."
+func TestCodeFlowWithPKCE(t *testing.T) {
+	tests := []struct {
+		name     string
+		asked    url.Values
+		verifier string
+		want     string
+	}{
+		{"the verifier", pkce(), verifier, ""},
+		{"no verifier", pkce(), "", "invalid_grant"},
+		{"another verifier", pkce(), strings.Repeat("x", 43), "invalid_grant"},
+		{"the challenge as verifier", pkce(), s256(verifier), "invalid_grant"},
+		{"a verifier too short", pkce(), "short", "invalid_grant"},
+		{"a verifier of other characters", pkce(), verifier + "!", "invalid_grant"},
+		{"a verifier where no challenge was", nil, verifier, "invalid_grant"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, nil))
+			form := codeForm(b.code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
+			if got := decode[tokenAnswer](t, b.post("/oauth2/token", form)); got.Error != tt.want {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// "Token, scope without openid | 302 to redirect_uri with fragment access_token,
+// token_type=bearer, expires_in, state. No ID token and no refresh token."
+// "Token, scope with openid | … id_token, access_token, …"
+func TestTokenFlow(t *testing.T) {
+	tests := []struct {
+		name  string
+		scope string
+		want  []string
+	}{
+		{"scope without openid", "demo.read", []string{"access_token", "token_type", "expires_in", "state", "iss"}},
+		{"scope with openid", "openid demo.read", []string{"id_token", "access_token", "token_type", "expires_in", "state", "iss"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, nil))
+			u := b.answer(request(url.Values{"response_type": {"token"}, "scope": {tt.scope}, "nonce": {"n"}}))
+			if u.RawQuery != "" {
+				t.Errorf("the values are returned in the fragment, never in the query string: %s", u)
+			}
+			_, raw, _ := strings.Cut(u.String(), "#")
+			var names []string
+			for pair := range strings.SplitSeq(raw, "&") {
+				names = append(names, strings.SplitN(pair, "=", 2)[0])
+			}
+			if strings.Join(names, " ") != strings.Join(tt.want, " ") {
+				t.Errorf("fragment has %v, want %v", names, tt.want)
+			}
+			f, err := url.ParseQuery(raw)
+			if err != nil || f.Get("token_type") != "bearer" || f.Get("expires_in") != "3600" || f.Get("state") != "s" {
+				t.Errorf("fragment %v, %v", f, err)
+			}
+			if f.Has("id_token") {
+				checkIDToken(t, b, f.Get("id_token"), f.Get("access_token"), "n")
+			}
+		})
+	}
+}
+
+func checkIDToken(t *testing.T, b *browser, idToken, accessToken, nonce string) {
+	t.Helper()
+	id, access := b.claims(idToken), b.claims(accessToken)
+	for name, want := range map[string]any{"iss": issuer, "sub": "alice", "aud": "app"} {
+		if id[name] != want {
+			t.Errorf("ID token %s = %v, want %v", name, id[name], want)
+		}
+	}
+	if got, _ := id["nonce"].(string); got != nonce {
+		t.Errorf("ID token nonce = %q, want %q", got, nonce)
+	}
+	if id["exp"].(float64)-id["iat"].(float64) != 3600 {
+		t.Errorf("ID token from %v to %v", id["iat"], id["exp"])
+	}
+	if id["at_hash"] == nil || id["auth_time"] == nil || id["email"] != nil {
+		t.Errorf("ID token %v", id)
+	}
+	if access["aud"] != fhirBase || access["sub"] != "alice" || access["client_id"] != "app" || access["jti"] == "" {
+		t.Errorf("access token %v", access)
+	}
+}
+
+// "nonce | included in the ID token issued; guards against replay."
+func TestNonceInIDToken(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	answer := b.tokens(url.Values{"nonce": {"n 0/S6_WzA2Mj"}})
+	checkIDToken(t, b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
+}
+
+// "An ID token is issued only when the openid scope is requested."
+func TestNoIDTokenWithoutOpenID(t *testing.T) {
+	if answer := newBrowser(t, newServer(t, nil)).tokens(url.Values{"scope": {"demo.read"}}); answer.IDToken != "" {
+		t.Errorf("%+v", answer)
+	}
+}
+
+// "When no scope is requested, openid is used", and what is granted otherwise.
+func TestGrantedScope(t *testing.T) {
+	tests := []struct{ name, asked, want string }{
+		{"no scope", "", "openid"},
+		{"system-reserved scopes", "openid email phone profile", "openid email phone profile"},
+		{"custom scopes associated with the client", "demo.read openid", "demo.read openid"},
+		{"a SMART scope covered by the list", "user/Observation.rs", "user/Observation.rs"},
+		{"a SMART wildcard that the list covers in part", "openid user/*.cruds", "openid user/*.rs"},
+		{"a scope twice", "openid openid", "openid"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, nil))
+			answer := b.tokens(url.Values{"scope": {tt.asked}})
+			if answer.Scope != tt.want || b.claims(answer.AccessToken)["scope"] != tt.want {
+				t.Errorf("scope %q, want %q", answer.Scope, tt.want)
+			}
+		})
+	}
+}
+
+func TestTokenFlowTellsNarrowedScope(t *testing.T) {
+	u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
+	if f, _ := url.ParseQuery(u.Fragment); f.Get("scope") != "user/*.rs" {
+		t.Errorf("fragment %v", f)
+	}
+}
+
+// "state | Returned unchanged on redirect."
+func TestStateUnchanged(t *testing.T) {
+	states := []string{
+		"simple", "a b+c&d=e#f?g/h", "ünïcödé ☃", "%7B%22a%22", "eyJhIjoxfQ==", "{not json", "\"json string\"", "123",
+		"line\nbreak", "\xff\xfe", "<script>", strings.Repeat("x", 8<<10),
+	}
+	for _, flow := range []string{"code", "token"} {
+		for _, state := range states {
+			u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"response_type": {flow}, "state": {state}}))
+			values := u.Query()
+			if flow == "token" {
+				_, raw, _ := strings.Cut(u.String(), "#")
+				values, _ = url.ParseQuery(raw)
+			}
+			if values.Get("state") != state {
+				t.Errorf("%s: state %.40q came back as %.40q", flow, state, values.Get("state"))
+			}
+		}
+	}
+	if u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"state": {""}})); u.Query().Has("state") {
+		t.Errorf("state that was not sent: %s", u)
+	}
+}
+
+func TestRedirectURIKeepsItsQuery(t *testing.T) {
+	u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}}))
+	if q := u.Query(); q.Get("tenant") != "1" || q.Get("code") == "" {
+		t.Errorf("%s", u)
+	}
+}
+
+func TestOmitIssuer(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.OmitIssuer = true }))
+	if u := b.answer(request(nil)); u.Query().Has("iss") {
+		t.Errorf("%s", u)
+	}
+}
+
+// "Authorization code validity | 5 minutes, single use"
+func TestCodeValidity(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		wait time.Duration
+		want string
+	}{
+		{"within five minutes", 5*time.Minute - time.Second, ""},
+		{"after five minutes", 5*time.Minute + time.Second, "invalid_grant"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, nil))
+				code := b.code(nil)
+				time.Sleep(tt.wait)
+				if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != tt.want {
+					t.Errorf("%+v", got)
+				}
+			})
+		})
+	}
+}
+
+// "Access token lifetime shown | 3600 seconds"
+func TestAccessTokenLifetime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrowser(t, newServer(t, nil))
+		token := b.tokens(nil).AccessToken
+		time.Sleep(time.Hour - time.Second)
+		if r := b.userinfo(token); r.StatusCode != http.StatusOK {
+			t.Errorf("a second before the hour: %d", r.StatusCode)
+		}
+		time.Sleep(2 * time.Second)
+		if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+			t.Errorf("a second after the hour: %d", r.StatusCode)
+		}
+	})
+}

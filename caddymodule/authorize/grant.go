@@ -1,0 +1,130 @@
+package authorize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+)
+
+// grant is what a person let a client have: the content of a code, and the
+// ground on which tokens are made.
+type grant struct {
+	// TokenID becomes the jti of the access token. It is fixed before the code
+	// is sent, so that whoever finds the code used twice can revoke a token
+	// that is being made at that very moment.
+	TokenID string `json:"token_id"`
+
+	ClientID      string    `json:"client_id"`
+	RedirectURI   string    `json:"redirect_uri"`
+	Asked         string    `json:"asked"`
+	Scope         []string  `json:"scope"`
+	User          string    `json:"user"`
+	SignedInAt    time.Time `json:"signed_in_at"`
+	CodeChallenge string    `json:"code_challenge,omitempty"`
+	Nonce         string    `json:"nonce,omitempty"`
+}
+
+func newGrant(req *authorizationRequest, by *signedIn) *grant {
+	return &grant{
+		TokenID:       randomToken(),
+		ClientID:      req.client.ID,
+		RedirectURI:   req.redirectURI,
+		Asked:         req.asked,
+		Scope:         req.scope,
+		User:          by.user.ID,
+		SignedInAt:    by.at,
+		CodeChallenge: req.codeChallenge,
+		Nonce:         req.nonce,
+	}
+}
+
+func (g *grant) scope() string { return strings.Join(g.Scope, " ") }
+
+func (g *grant) has(scope string) bool { return slices.Contains(g.Scope, scope) }
+
+// codeAnswer stores the grant under a new code (RFC 6749 §4.1.2).
+func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, error) {
+	value, err := json.Marshal(g)
+	if err != nil {
+		return nil, err
+	}
+	code := randomToken()
+	if err := s.store.Add(ctx, storeKey("code", code), value, s.codeLifetime); err != nil {
+		return nil, err
+	}
+	var a answerParameters
+	a.add("code", code)
+	return a, nil
+}
+
+var errSpentCode = invalidGrant("the code is unknown, expired or used already")
+
+// redeem turns a code into its grant, once. Everything that can be wrong with
+// the request is checked before the code counts as used, so that nobody without
+// the client's credentials and verifier can use up somebody's code.
+//
+// A code that comes a second time was stolen before or after the first: what
+// the first was given is revoked (RFC 6749 §4.1.2). That a code was used is an
+// entry of its own rather than the code's absence, so that of many at once all
+// but one see it, however they interleave.
+func (s *Server) redeem(ctx context.Context, client *Client, p parameters) (*grant, error) {
+	g, err := s.storedGrant(ctx, p.get("code"))
+	if err != nil {
+		return nil, err
+	}
+	if err := g.check(client, p); err != nil {
+		return nil, err
+	}
+	err = s.store.Add(ctx, storeKey("used", p.get("code")), nil, s.codeLifetime)
+	if errors.Is(err, ErrExists) {
+		s.logger.WarnContext(ctx, "code used twice, revoking what it gave", "client_id", client.ID, "user", g.User)
+		return nil, errors.Join(errSpentCode, s.revoke(ctx, g.TokenID))
+	}
+	return g, err
+}
+
+func (s *Server) storedGrant(ctx context.Context, code string) (*grant, error) {
+	if code == "" {
+		return nil, invalidRequest("code is missing")
+	}
+	value, err := s.store.Get(ctx, storeKey("code", code))
+	if errors.Is(err, ErrNotFound) {
+		return nil, errSpentCode
+	}
+	if err != nil {
+		return nil, err
+	}
+	g := new(grant)
+	return g, json.Unmarshal(value, g)
+}
+
+// check compares a token request with the authorization request it goes on
+// from (RFC 6749 §4.1.3).
+func (g *grant) check(client *Client, p parameters) error {
+	switch {
+	case g.ClientID != client.ID:
+		return invalidGrant("the code was given to another client")
+	case p.get("redirect_uri") == "":
+		return invalidRequest("redirect_uri is missing")
+	case p.get("redirect_uri") != g.RedirectURI:
+		return invalidGrant("redirect_uri is not the one of the authorization request")
+	}
+	return checkVerifier(g.CodeChallenge, p.get("code_verifier"))
+}
+
+// revoke makes an access token void for as long as it could live.
+func (s *Server) revoke(ctx context.Context, tokenID string) error {
+	return s.store.Put(ctx, storeKey("revoked", tokenID), nil, s.accessTokenLifetime+time.Minute)
+}
+
+// Revoked says whether an access token of ours was revoked, by its jti.
+func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
+	_, err := s.store.Get(ctx, storeKey("revoked", tokenID))
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,203 @@
+package authorize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// ErrUnknownKey says that no key of ours has the id that a token names.
+var ErrUnknownKey = errors.New("no such key")
+
+const (
+	// keyLifetime is the age at which a key is followed by a new one.
+	keyLifetime = 90 * 24 * time.Hour
+
+	// keyRetention is how long a key that signs no more stays published. It is
+	// longer than any token signed with it may live.
+	keyRetention = 24 * time.Hour
+
+	// keyRefresh is how old our copy of the stored keys may get, so that the
+	// gateways that share a storage learn of each other's keys well within
+	// publishLead.
+	keyRefresh = 5 * time.Minute
+
+	// keyTimeout bounds the work on the storage, which goes on when the
+	// request that happened to need it is gone.
+	keyTimeout = 30 * time.Second
+)
+
+// Keyring holds the keys of one issuer. They are read from storage on first
+// need, made when there are none or when the newest is 90 days old, and shared
+// by all gateways that use the same storage.
+type Keyring struct {
+	storage KeyStorage
+	name    string
+	logger  *slog.Logger
+
+	mu  sync.Mutex // held by whoever reads the storage
+	set atomic.Pointer[keySet]
+}
+
+// NewKeyring returns the keyring stored under name. It does not touch storage.
+func NewKeyring(storage KeyStorage, name string, logger *slog.Logger) *Keyring {
+	return &Keyring{storage: storage, name: name, logger: logger}
+}
+
+// Key returns the public key with the given id, for verifying a signature. Its
+// error is [ErrUnknownKey] where there is no such key.
+func (k *Keyring) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+	set, err := k.current(ctx)
+	if err != nil {
+		return jose.JSONWebKey{}, err
+	}
+	key, ok := set.byID(kid)
+	if !ok || key.JWK.Algorithm == string(sealAlgorithm) {
+		return jose.JSONWebKey{}, ErrUnknownKey
+	}
+	return key.JWK.Public(), nil
+}
+
+// JWKS returns the published keys as a JWK Set (RFC 7517 §5).
+func (k *Keyring) JWKS(ctx context.Context) ([]byte, error) {
+	set, err := k.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return set.jwks, nil
+}
+
+// signer returns the signer of new tokens for an algorithm.
+func (k *Keyring) signer(ctx context.Context, alg jose.SignatureAlgorithm) (jose.Signer, error) {
+	set, err := k.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := set.active(alg, time.Now())
+	if !ok {
+		return nil, fmt.Errorf("%w for %s", ErrUnknownKey, alg)
+	}
+	return set.signers[key.JWK.KeyID], nil
+}
+
+// current returns the keys, from memory where that copy is fresh enough. When
+// the storage fails, a stale copy is better than no sign-in.
+func (k *Keyring) current(ctx context.Context) (*keySet, error) {
+	if set := k.set.Load(); set.fresh() {
+		return set, nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	old := k.set.Load()
+	if old.fresh() { // read by another while we waited
+		return old, nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keyTimeout)
+	defer cancel()
+	set, err := k.read(ctx)
+	if err != nil && old != nil {
+		k.logger.Warn("signing keys could not be read again, going on with the ones in memory", "error", err)
+		set, err = old.again(), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	k.set.Store(set)
+	return set, nil
+}
+
+func (s *keySet) fresh() bool { return s != nil && time.Since(s.read) < keyRefresh }
+
+// again is the same set, taken as read now.
+func (s *keySet) again() *keySet {
+	c := *s
+	c.read = time.Now()
+	return &c
+}
+
+// read loads the keys, and renews them where one is due.
+func (k *Keyring) read(ctx context.Context) (*keySet, error) {
+	set, err := k.load(ctx)
+	if err != nil || !set.due() {
+		return set, err
+	}
+	return k.renew(ctx)
+}
+
+func (k *Keyring) load(ctx context.Context) (*keySet, error) {
+	document, err := k.storage.Load(ctx, k.name)
+	if errors.Is(err, fs.ErrNotExist) {
+		document, err = []byte("[]"), nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("loading %s from storage: %w", k.name, err)
+	}
+	return parseKeySet(document, time.Now())
+}
+
+// renew adds the keys that are due, under the storage's lock, after looking
+// again whether another gateway has just done so.
+func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
+	if err := k.storage.Lock(ctx, k.name); err != nil {
+		return nil, fmt.Errorf("locking %s in storage: %w", k.name, err)
+	}
+	defer func() { err = errors.Join(err, k.storage.Unlock(context.WithoutCancel(ctx), k.name)) }()
+	if set, err = k.load(ctx); err != nil || !set.due() {
+		return set, err
+	}
+	keys, err := set.renewed(time.Now())
+	if err != nil {
+		return nil, err
+	}
+	document, err := json.Marshal(keys)
+	if err != nil {
+		return nil, fmt.Errorf("writing the signing keys: %w", err)
+	}
+	if err := k.storage.Store(ctx, k.name, document); err != nil {
+		return nil, fmt.Errorf("storing %s: %w", k.name, err)
+	}
+	return parseKeySet(document, time.Now())
+}
+
+var keyAlgorithms = []jose.SignatureAlgorithm{accessTokenAlgorithm, idTokenAlgorithm, sealAlgorithm}
+
+// due says whether an algorithm has no key, or only one past its lifetime.
+func (s *keySet) due() bool {
+	return slices.ContainsFunc(keyAlgorithms, func(alg jose.SignatureAlgorithm) bool {
+		return time.Since(s.newest(alg)) >= keyLifetime
+	})
+}
+
+// spent says whether a key was followed by another so long ago that nothing it
+// signed can still be valid.
+func (s *keySet) spent(k storedKey, now time.Time) bool {
+	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
+		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
+			now.Sub(next.Created) >= publishLead+keyRetention
+	})
+}
+
+// renewed returns the keys without the spent ones and with those that are due.
+func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
+	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.spent(k, now) })
+	for _, alg := range keyAlgorithms {
+		if now.Sub(s.newest(alg)) < keyLifetime {
+			continue
+		}
+		key, err := generateKey(alg, now)
+		if err != nil {
+			return nil, err
+		}
+		keys = append(keys, key)
+	}
+	return keys, nil
+}

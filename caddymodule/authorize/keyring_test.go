@@ -1,0 +1,166 @@
+package authorize
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// sharedStorage is a KeyStorage in memory that can be made to fail, and counts
+// how often it was written.
+type sharedStorage struct {
+	lock   sync.Mutex
+	mu     sync.Mutex
+	file   []byte
+	fail   error
+	writes int
+}
+
+func (s *sharedStorage) Lock(context.Context, string) error   { s.lock.Lock(); return nil }
+func (s *sharedStorage) Unlock(context.Context, string) error { s.lock.Unlock(); return nil }
+
+func (s *sharedStorage) Load(context.Context, string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fail == nil && s.file == nil {
+		return nil, fs.ErrNotExist
+	}
+	return s.file, s.fail
+}
+
+func (s *sharedStorage) Store(_ context.Context, _ string, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.file = value
+	s.writes++
+	return s.fail
+}
+
+func testKeyring(storage KeyStorage) *Keyring {
+	return NewKeyring(storage, "keys", slog.New(slog.DiscardHandler))
+}
+
+// signedBy returns the id of the key that signs now.
+func signedBy(t *testing.T, k *Keyring, alg jose.SignatureAlgorithm) string {
+	t.Helper()
+	set, err := k.current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, _ := set.active(alg, time.Now())
+	return key.JWK.KeyID
+}
+
+func published(t *testing.T, k *Keyring, kid string) bool {
+	t.Helper()
+	_, err := k.Key(t.Context(), kid)
+	if err != nil && !errors.Is(err, ErrUnknownKey) {
+		t.Fatal(err)
+	}
+	return err == nil
+}
+
+func TestKeysAreMadeOnce(t *testing.T) {
+	storage := new(sharedStorage)
+	kids := make([]string, 8)
+	var all sync.WaitGroup
+	for i := range kids {
+		all.Go(func() { kids[i] = signedBy(t, testKeyring(storage), accessTokenAlgorithm) })
+	}
+	all.Wait()
+	for _, kid := range kids {
+		if kid == "" || kid != kids[0] {
+			t.Errorf("gateways with one storage sign with %q", kids)
+			break
+		}
+	}
+	if storage.writes != 1 {
+		t.Errorf("the keys were written %d times", storage.writes)
+	}
+}
+
+// A key is followed by a new one after 90 days, which is published an hour
+// before it signs; the old one stays published for what it has signed.
+func TestKeyRotation(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		k := testKeyring(new(sharedStorage))
+		first := signedBy(t, k, accessTokenAlgorithm)
+		time.Sleep(keyLifetime - time.Minute)
+		if got := signedBy(t, k, accessTokenAlgorithm); got != first {
+			t.Error("rotated before its time")
+		}
+		time.Sleep(10 * time.Minute)
+		if got := signedBy(t, k, accessTokenAlgorithm); got != first {
+			t.Error("a key signs before it was published for an hour")
+		}
+		if set := k.set.Load(); len(set.keys) != 6 {
+			t.Errorf("%d keys, want the old and the new one of three algorithms", len(set.keys))
+		}
+		time.Sleep(publishLead)
+		second := signedBy(t, k, accessTokenAlgorithm)
+		if second == first || !published(t, k, first) {
+			t.Error("the new key does not sign, or the old one is gone")
+		}
+		time.Sleep(keyLifetime)
+		third := signedBy(t, k, accessTokenAlgorithm)
+		if third != second || published(t, k, first) || !published(t, k, second) {
+			t.Error("after another 90 days the first key must be gone and the second one sign on")
+		}
+	})
+}
+
+// A gateway learns of a key that another one made before that key signs.
+func TestKeysOfOthersAreLearned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := new(sharedStorage)
+		one, other := testKeyring(storage), testKeyring(storage)
+		signedBy(t, one, idTokenAlgorithm)
+		signedBy(t, other, idTokenAlgorithm)
+		time.Sleep(keyLifetime)
+		signedBy(t, one, idTokenAlgorithm)
+		time.Sleep(publishLead)
+		if kid := signedBy(t, one, idTokenAlgorithm); !published(t, other, kid) {
+			t.Error("the key is unknown to the other gateway")
+		}
+	})
+}
+
+func TestKeysWhenStorageFails(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := &sharedStorage{fail: errors.New("disk on fire")}
+		k := testKeyring(storage)
+		if _, err := k.JWKS(t.Context()); !errors.Is(err, storage.fail) {
+			t.Errorf("first read: %v", err)
+		}
+		storage.fail = nil
+		kid := signedBy(t, k, accessTokenAlgorithm)
+		storage.fail = errors.New("disk on fire")
+		time.Sleep(time.Hour)
+		if got := signedBy(t, k, accessTokenAlgorithm); got != kid {
+			t.Errorf("with failing storage signed by %q, want the key in memory", got)
+		}
+	})
+}
+
+func TestKeysOfBrokenFile(t *testing.T) {
+	for _, file := range []string{"", "{", `[{"created":"x"}]`, `[{"jwk":{"kty":"oct","k":"AA","alg":"ES256","kid":"a"}}]`} {
+		storage := &sharedStorage{file: []byte(file)}
+		if _, err := testKeyring(storage).JWKS(t.Context()); err == nil || storage.writes > 0 {
+			t.Errorf("file %q: %v, written %d times", file, err, storage.writes)
+		}
+	}
+}
+
+func TestSealedKeyIsNoVerificationKey(t *testing.T) {
+	k := testKeyring(new(sharedStorage))
+	if published(t, k, signedBy(t, k, sealAlgorithm)) {
+		t.Error("the sealing key can be asked for")
+	}
+}

@@ -1,0 +1,149 @@
+package authorize
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// The algorithms of our keys. Access tokens are verified on each FHIR request,
+// so they get the signature that is cheap to make and short; RS256 is what
+// every OpenID Connect client can verify (OpenID Connect Core §15.1).
+const (
+	accessTokenAlgorithm = jose.ES256
+	idTokenAlgorithm     = jose.RS256
+	sealAlgorithm        = jose.SignatureAlgorithm(jose.A256GCM)
+)
+
+// storedKey is one key as it lies in storage.
+type storedKey struct {
+	Created time.Time       `json:"created"`
+	JWK     jose.JSONWebKey `json:"jwk"`
+}
+
+// keySet is what the storage held when it was read. It is never changed.
+type keySet struct {
+	read    time.Time
+	keys    []storedKey
+	signers map[string]jose.Signer // by kid
+	jwks    []byte
+}
+
+// publishLead is how long a new key is published before it signs, so that
+// whoever caches our JWKS for less than this never meets an unknown key.
+const publishLead = time.Hour
+
+// active returns the newest key of an algorithm that has been published long
+// enough or, right after the first start, the newest at all.
+func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, bool) {
+	var newest, ready storedKey
+	for _, k := range s.keys {
+		if k.JWK.Algorithm != string(alg) {
+			continue
+		}
+		if k.Created.After(newest.Created) {
+			newest = k
+		}
+		if k.Created.After(ready.Created) && now.Sub(k.Created) >= publishLead {
+			ready = k
+		}
+	}
+	if ready.JWK.Key != nil {
+		return ready, true
+	}
+	return newest, newest.JWK.Key != nil
+}
+
+// newest returns when the newest key of an algorithm was made.
+func (s *keySet) newest(alg jose.SignatureAlgorithm) (created time.Time) {
+	for _, k := range s.keys {
+		if k.JWK.Algorithm == string(alg) && k.Created.After(created) {
+			created = k.Created
+		}
+	}
+	return created
+}
+
+// byID finds a key, secret part included.
+func (s *keySet) byID(kid string) (storedKey, bool) {
+	for _, k := range s.keys {
+		if k.JWK.KeyID == kid {
+			return k, true
+		}
+	}
+	return storedKey{}, false
+}
+
+func parseKeySet(document []byte, now time.Time) (*keySet, error) {
+	s := &keySet{read: now, signers: map[string]jose.Signer{}}
+	if err := json.Unmarshal(document, &s.keys); err != nil {
+		return nil, fmt.Errorf("reading the signing keys: %w", err)
+	}
+	public := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{}}
+	for _, k := range s.keys {
+		if k.JWK.Algorithm == string(sealAlgorithm) {
+			continue
+		}
+		signer, err := newSigner(k.JWK)
+		if err != nil {
+			return nil, fmt.Errorf("signing key %q: %w", k.JWK.KeyID, err)
+		}
+		s.signers[k.JWK.KeyID] = signer
+		public.Keys = append(public.Keys, k.JWK.Public())
+	}
+	var err error
+	s.jwks, err = json.Marshal(public)
+	return s, err
+}
+
+// newSigner says in the header what the token is, so that none passes for
+// another: at+jwt for an access token (RFC 9068 §2.1), JWT for an ID token.
+func newSigner(key jose.JSONWebKey) (jose.Signer, error) {
+	typ := jose.ContentType("JWT")
+	if key.Algorithm == string(accessTokenAlgorithm) {
+		typ = "at+jwt"
+	}
+	options := (&jose.SignerOptions{}).WithType(typ)
+	return jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, options)
+}
+
+// generateKey makes a key for an algorithm, with a random id.
+func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) {
+	var key any
+	var err error
+	switch alg {
+	case accessTokenAlgorithm:
+		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	case idTokenAlgorithm:
+		key, err = rsa.GenerateKey(rand.Reader, 2048)
+	case sealAlgorithm:
+		key = randomBytes(32)
+	default:
+		err = errors.New("no such algorithm")
+	}
+	if err != nil {
+		return storedKey{}, fmt.Errorf("making a key for %s: %w", alg, err)
+	}
+	jwk := jose.JSONWebKey{Key: key, KeyID: randomToken(), Algorithm: string(alg), Use: "sig"}
+	if alg == sealAlgorithm {
+		jwk.Use = "enc"
+	}
+	return storedKey{Created: now, JWK: jwk}, nil
+}
+
+// KeyStorage is where a [Keyring] keeps its keys; Caddy's storage
+// (certmagic.Storage) is one. A key that was never stored is fs.ErrNotExist.
+type KeyStorage interface {
+	Lock(ctx context.Context, name string) error
+	Unlock(ctx context.Context, name string) error
+	Load(ctx context.Context, key string) ([]byte, error)
+	Store(ctx context.Context, key string, value []byte) error
+}

@@ -1,0 +1,195 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func TestSignInPage(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	page := b.get(location(t, b.authorize(request(nil))).String())
+	text := body(t, page)
+	for _, want := range []string{
+		"<html lang=\"en\">", "name=\"viewport\"", "<strong>The App</strong>", "method=\"post\"",
+		"<label for=\"username\">", "autocomplete=\"username\"", "<label for=\"password\">", "autocomplete=\"current-password\"",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if strings.Contains(text, "<script") || strings.Contains(text, "http://") {
+		t.Error("the page has a script or a link")
+	}
+	for name, want := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src 'sha256-",
+		"X-Frame-Options":         "DENY",
+		"X-Content-Type-Options":  "nosniff",
+		"Referrer-Policy":         "no-referrer",
+		"Cache-Control":           "no-store",
+	} {
+		if got := page.Header.Get(name); !strings.HasPrefix(got, want) {
+			t.Errorf("%s: %q", name, got)
+		}
+	}
+}
+
+func TestSignInRefused(t *testing.T) {
+	tests := []struct{ name, user, password string }{
+		{"wrong password", "alice", "wrong"},
+		{"unknown user", "mallory", "right"},
+		{"another's password", "bob", "right"},
+		{"no password", "alice", ""},
+		{"nothing", "", ""},
+		{"markup", `"><script>alert(1)</script>`, "x"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, nil))
+			r := b.signIn(request(nil), tt.user, tt.password)
+			text := body(t, r)
+			if r.StatusCode != http.StatusForbidden || r.Header.Get("Location") != "" || b.cookies["__Host-fhir-session"] != "" {
+				t.Errorf("status %d, cookies %v", r.StatusCode, b.cookies)
+			}
+			if !strings.Contains(text, "The user name or the password is wrong.") || strings.Contains(text, "<script") {
+				t.Errorf("page: %s", text)
+			}
+			field := hiddenField.FindStringSubmatch(text)
+			again := b.post("/oauth2/login", url.Values{"request": {field[1]}, "username": {"alice"}, "password": {"right"}})
+			if location(t, again).Query().Get("code") == "" {
+				t.Error("no code after a second, right try")
+			}
+		})
+	}
+}
+
+func TestSessionCookie(t *testing.T) {
+	r := newBrowser(t, newServer(t, nil)).signIn(request(nil), "alice", "right")
+	cookie := r.Header.Get("Set-Cookie")
+	for _, want := range []string{"__Host-fhir-session=", "Path=/", "HttpOnly", "Secure", "SameSite=Lax"} {
+		if !strings.Contains(cookie, want) {
+			t.Errorf("Set-Cookie lacks %s: %s", want, cookie)
+		}
+	}
+}
+
+func TestSessionAnswersAtOnce(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	b.answer(request(nil))
+	if u := location(t, b.authorize(request(url.Values{"state": {"2"}}))); u.Query().Get("code") == "" {
+		t.Errorf("signed in, yet sent to %s", u)
+	}
+}
+
+func TestSessionRotatesAtSignIn(t *testing.T) {
+	server := newServer(t, nil)
+	b := newBrowser(t, server)
+	b.answer(request(nil))
+	old := b.cookies["__Host-fhir-session"]
+	fresh := newBrowser(t, server)
+	login := location(t, fresh.authorize(request(nil))).String()
+	fresh.cookies["__Host-fhir-session"] = old // fixed there by somebody
+	field := hiddenField.FindStringSubmatch(body(t, fresh.get(login)))
+	fresh.post("/oauth2/login", url.Values{"request": {field[1]}, "username": {"bob"}, "password": {"other"}})
+	if fresh.cookies["__Host-fhir-session"] == old {
+		t.Error("the session id stayed")
+	}
+	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the old session still leads to %s", u)
+	}
+}
+
+func TestSessionEnds(t *testing.T) {
+	tests := []struct {
+		name   string
+		wait   time.Duration
+		change func(*authorize.Config)
+		ends   bool
+	}{
+		{"not by a reload", time.Minute, func(*authorize.Config) {}, false},
+		{"after its lifetime", 8*time.Hour + time.Second, func(*authorize.Config) {}, true},
+		{"when the user is removed", 0, func(c *authorize.Config) { c.Users = c.Users[1:] }, true},
+		{"when the password is changed", 0, func(c *authorize.Config) { c.Users[0].PasswordHash = "new" }, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := authorize.NewMemoryStore(0, 0)
+				b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+				b.answer(request(nil))
+				time.Sleep(tt.wait)
+				b.server = newServer(t, func(c *authorize.Config) { c.Store = store; tt.change(c) })
+				if ended := location(t, b.authorize(request(nil))).Path == "/oauth2/login"; ended != tt.ends {
+					t.Errorf("ended: %t", ended)
+				}
+			})
+		})
+	}
+}
+
+// A pending request works in the browser it was begun in, for an hour, and
+// under the configuration of the moment it is used.
+func TestPendingRequest(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(t *testing.T, b *browser, sealed *string)
+		want int
+	}{
+		{"as it was", func(*testing.T, *browser, *string) {}, http.StatusFound},
+		{"in another browser", func(_ *testing.T, b *browser, _ *string) { b.cookies["__Host-fhir-browser"] = "other" }, http.StatusBadRequest},
+		{"without the cookie", func(_ *testing.T, b *browser, _ *string) { clear(b.cookies) }, http.StatusBadRequest},
+		{"changed", func(_ *testing.T, _ *browser, s *string) { *s = (*s)[:len(*s)-2] + "AA" }, http.StatusBadRequest},
+		{"cut short", func(_ *testing.T, _ *browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},
+		{"not sealed by us", func(_ *testing.T, _ *browser, s *string) { *s = "x.y" }, http.StatusBadRequest},
+		{"missing", func(_ *testing.T, _ *browser, s *string) { *s = "" }, http.StatusBadRequest},
+		{"within the hour", func(*testing.T, *browser, *string) { time.Sleep(59 * time.Minute) }, http.StatusFound},
+		{"after more than an hour", func(*testing.T, *browser, *string) { time.Sleep(61 * time.Minute) }, http.StatusBadRequest},
+		{"of a client that is gone", func(t *testing.T, b *browser, _ *string) {
+			b.server = newServer(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
+		}, http.StatusBadRequest},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, nil))
+				sealed := location(t, b.authorize(request(nil))).Query().Get("request")
+				tt.do(t, b, &sealed)
+				r := b.post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+				if r.StatusCode != tt.want {
+					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestLongRequestCanBeSignedInTo(t *testing.T) {
+	u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"state": {strings.Repeat("ü", 4<<10)}}))
+	if u.Query().Get("code") == "" {
+		t.Errorf("%.200s", u)
+	}
+}
+
+func TestSignInWithoutUsers(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Users = nil }))
+	if r := b.signIn(request(nil), "", ""); r.StatusCode != http.StatusForbidden {
+		t.Errorf("status %d", r.StatusCode)
+	}
+}
+
+func TestOversizedForm(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	for name, form := range map[string]url.Values{
+		"a field over 8 KiB": {"username": {strings.Repeat("a", 8<<10+1)}},
+		"over 64 KiB":        {"request": {strings.Repeat("a", 64<<10)}},
+	} {
+		if r := b.post("/oauth2/login", form); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", name, r.StatusCode)
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package authorize
+
+import (
+	"bytes"
+	"context"
+	"sync"
+	"time"
+
+	"github.com/patrickmn/go-cache"
+)
+
+// DefaultMaxEntries bounds a [MemoryStore] unless it is told otherwise. An entry
+// takes some 500 bytes.
+const DefaultMaxEntries = 100_000
+
+// MemoryStore is the [Store] of a single process. It survives a reload of the
+// configuration, if it is kept, but not a restart.
+type MemoryStore struct {
+	// mu makes Take and the bound atomic, which go-cache alone is not.
+	mu    sync.Mutex
+	items *cache.Cache
+	max   int
+}
+
+// NewMemoryStore returns an empty store of at most maxEntries entries (0:
+// [DefaultMaxEntries]), which forgets expired ones every sweep (0: only when it
+// runs full).
+func NewMemoryStore(maxEntries int, sweep time.Duration) *MemoryStore {
+	m := &MemoryStore{items: cache.New(cache.NoExpiration, sweep)}
+	m.SetMaxEntries(maxEntries)
+	return m
+}
+
+// SetMaxEntries changes the bound (0: [DefaultMaxEntries]). What is stored
+// already stays.
+func (m *MemoryStore) SetMaxEntries(n int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.max = n; n <= 0 {
+		m.max = DefaultMaxEntries
+	}
+}
+
+// Put implements [Store].
+func (m *MemoryStore) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.items.Get(key); !ok && !m.room() {
+		return ErrStoreFull
+	}
+	m.items.Set(key, bytes.Clone(value), ttl)
+	return nil
+}
+
+// Add implements [Store].
+func (m *MemoryStore) Add(_ context.Context, key string, value []byte, ttl time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if _, ok := m.items.Get(key); ok {
+		return ErrExists
+	}
+	if !m.room() {
+		return ErrStoreFull
+	}
+	m.items.Set(key, bytes.Clone(value), ttl)
+	return nil
+}
+
+// Get implements [Store].
+func (m *MemoryStore) Get(_ context.Context, key string) ([]byte, error) {
+	v, ok := m.items.Get(key)
+	if !ok {
+		return nil, ErrNotFound
+	}
+	return bytes.Clone(v.([]byte)), nil
+}
+
+// Take implements [Store].
+func (m *MemoryStore) Take(_ context.Context, key string) ([]byte, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.items.Get(key)
+	if !ok {
+		return nil, ErrNotFound
+	}
+	m.items.Delete(key)
+	return v.([]byte), nil
+}
+
+// Delete implements [Store].
+func (m *MemoryStore) Delete(_ context.Context, key string) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.items.Delete(key)
+	return nil
+}
+
+// room is called with the lock held. The count includes expired entries, so
+// those go first when it runs out.
+func (m *MemoryStore) room() bool {
+	if m.items.ItemCount() < m.max {
+		return true
+	}
+	m.items.DeleteExpired()
+	return m.items.ItemCount() < m.max
+}

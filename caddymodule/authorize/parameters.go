@@ -1,0 +1,76 @@
+package authorize
+
+import (
+	"mime"
+	"net/http"
+	"net/url"
+)
+
+const (
+	// maxParameter bounds one parameter, in bytes.
+	maxParameter = 8 << 10
+
+	// maxQuery bounds an authorization request, in bytes, so that it fits sealed
+	// into the sign-in form.
+	maxQuery = 32 << 10
+
+	// maxBody bounds a request's body, in bytes.
+	maxBody = 64 << 10
+)
+
+// parameters are those of one request. RFC 6749 §3.1 and §3.2 let none appear
+// twice, and count one without a value as not sent.
+type parameters url.Values
+
+// get returns a parameter, or "" where it was not sent.
+func (p parameters) get(name string) string { return url.Values(p).Get(name) }
+
+// check refuses what may be read differently by others: repeated parameters,
+// which one may be checked and another used, and excessive ones.
+func (p parameters) check() error {
+	for name, values := range p {
+		if len(values) > 1 {
+			return invalidRequest("a parameter is there more than once")
+		}
+		if len(name) > maxParameter || len(values[0]) > maxParameter {
+			return invalidRequest("a parameter is longer than 8 KiB")
+		}
+	}
+	return nil
+}
+
+// queryParameters reads a query. What could be read of a malformed one is
+// returned beside the error, so that the error can be sent where it belongs.
+func queryParameters(query string) (parameters, error) {
+	values, err := url.ParseQuery(query)
+	p := parameters(values)
+	switch {
+	case err != nil:
+		return p, &Error{Code: "invalid_request", Description: "the query is malformed", Err: err}
+	case len(query) > maxQuery:
+		return p, invalidRequest("the query is longer than 32 KiB")
+	}
+	return p, p.check()
+}
+
+// formParameters reads and checks a form.
+func formParameters(w http.ResponseWriter, r *http.Request) (parameters, error) {
+	p, err := readForm(w, r)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.check()
+}
+
+// readForm reads a form from the body alone: secrets in a query end up in logs
+// (RFC 6749 §2.3.1 forbids them there).
+func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+		return nil, invalidRequest("the body must be application/x-www-form-urlencoded")
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
+	if err := r.ParseForm(); err != nil {
+		return nil, &Error{Code: "invalid_request", Description: "the form is malformed or larger than 64 KiB", Err: err}
+	}
+	return parameters(r.PostForm), nil
+}

@@ -1,0 +1,42 @@
+package authorize
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"strings"
+)
+
+// validChallenge says whether this can be an S256 code_challenge: 32 bytes in
+// base64url without padding (RFC 7636 §4.2).
+func validChallenge(challenge string) bool {
+	b, err := base64.RawURLEncoding.Strict().DecodeString(challenge)
+	return err == nil && len(b) == sha256.Size
+}
+
+// checkVerifier compares a code_verifier with the challenge of the authorization
+// request (RFC 7636 §4.6). A verifier without a challenge means that somebody
+// took the challenge out of the request on its way (RFC 9700 §4.8.2).
+func checkVerifier(challenge, verifier string) error {
+	switch {
+	case challenge == "" && verifier == "":
+		return nil
+	case challenge == "":
+		return invalidGrant("the authorization request had no code_challenge")
+	case !validVerifier(verifier):
+		return invalidGrant("code_verifier must be 43 to 128 unreserved characters")
+	}
+	sum := sha256.Sum256([]byte(verifier))
+	want := base64.RawURLEncoding.EncodeToString(sum[:])
+	if subtle.ConstantTimeCompare([]byte(want), []byte(challenge)) != 1 {
+		return invalidGrant("code_verifier does not match the code_challenge")
+	}
+	return nil
+}
+
+// validVerifier checks the form of RFC 7636 §4.1.
+func validVerifier(verifier string) bool {
+	return len(verifier) >= 43 && len(verifier) <= 128 && !strings.ContainsFunc(verifier, func(r rune) bool {
+		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._~", r))
+	})
+}

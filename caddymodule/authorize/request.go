@@ -1,0 +1,153 @@
+package authorize
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// authorizationRequest is one that was checked (RFC 6749 §4.1.1 and §4.2.1,
+// RFC 7636 §4.3, OpenID Connect Core §3.1.2.1).
+type authorizationRequest struct {
+	client        *Client
+	redirectURI   string
+	responseType  string
+	state         string
+	asked         string   // scope as it was requested
+	scope         []string // scope as it is granted
+	codeChallenge string
+	nonce         string
+}
+
+// destination finds where the answer may be sent. Until that is known, nothing
+// is: an error here must be shown, never redirected (RFC 6749 §4.1.2.1).
+func (s *Server) destination(p parameters) (*authorizationRequest, error) {
+	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
+		return nil, invalidRequest("The request must have one client_id and one redirect_uri.")
+	}
+	client := s.clients[p.get("client_id")]
+	if client == nil {
+		return nil, invalidRequest("The client_id is not one that is registered here.")
+	}
+	uri := p.get("redirect_uri")
+	if !slices.Contains(client.RedirectURIs, uri) {
+		return nil, invalidRequest("The redirect_uri is not exactly one that is registered for this client.")
+	}
+	return &authorizationRequest{client: client, redirectURI: uri}, nil
+}
+
+// fill checks everything else. State comes first, because errors carry it too.
+func (s *Server) fill(req *authorizationRequest, p parameters) error {
+	if states := p["state"]; len(states) == 1 && len(states[0]) <= maxParameter {
+		req.state = states[0]
+	}
+	if err := p.check(); err != nil {
+		return err
+	}
+	for _, check := range []func(*authorizationRequest, parameters) error{
+		checkResponseType, checkUnsupported, checkPKCE, s.checkAudience, checkScope, checkState,
+	} {
+		if err := check(req, p); err != nil {
+			return err
+		}
+	}
+	req.nonce = p.get("nonce")
+	return nil
+}
+
+func checkResponseType(req *authorizationRequest, p parameters) error {
+	switch req.responseType = p.get("response_type"); req.responseType {
+	case "":
+		return invalidRequest("response_type is missing")
+	case "code", "token":
+	default:
+		return &Error{Code: "unsupported_response_type", Description: "response_type must be code or token"}
+	}
+	if !req.client.mayRespond(req.responseType) {
+		return &Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
+	}
+	return nil
+}
+
+// checkUnsupported refuses what would change the meaning of the request if it
+// were ignored. A request_uri is not fetched (RFC 9700 §4.10 on SSRF).
+func checkUnsupported(req *authorizationRequest, p parameters) error {
+	if p.get("request") != "" {
+		return &Error{Code: "request_not_supported"}
+	}
+	if p.get("request_uri") != "" {
+		return &Error{Code: "request_uri_not_supported"}
+	}
+	mode := map[string]string{"code": "query", "token": "fragment"}[req.responseType]
+	if asked := p.get("response_mode"); asked != "" && asked != mode {
+		return invalidRequest("response_mode must be " + mode + " for this response_type")
+	}
+	return nil
+}
+
+// checkPKCE takes S256 alone: plain protects nobody who can read the request.
+func checkPKCE(req *authorizationRequest, p parameters) error {
+	challenge, method := p.get("code_challenge"), p.get("code_challenge_method")
+	switch {
+	case challenge == "" && method == "":
+		if req.client.RequirePKCE && req.responseType == "code" {
+			return invalidRequest("this client must send a code_challenge")
+		}
+		return nil
+	case method == "":
+		return invalidRequest("code_challenge needs code_challenge_method")
+	case method != "S256":
+		return invalidRequest("code_challenge_method must be S256")
+	case challenge == "":
+		return invalidRequest("code_challenge_method needs code_challenge")
+	case !validChallenge(challenge):
+		return invalidRequest("code_challenge must be a SHA-256 in base64url, 43 characters")
+	}
+	req.codeChallenge = challenge
+	return nil
+}
+
+// checkAudience refuses a token for another FHIR server than ours: SMART apps
+// name the one they mean (SMART App Launch 2.2, aud), and a mismatch is how a
+// counterfeit server is noticed.
+func (s *Server) checkAudience(_ *authorizationRequest, p parameters) error {
+	aud := p.get("aud")
+	if aud != "" && strings.TrimSuffix(aud, "/") != s.fhirBase {
+		return invalidRequest("aud is not the FHIR server that this authorization server is for")
+	}
+	return nil
+}
+
+func checkScope(req *authorizationRequest, p parameters) (err error) {
+	if req.asked = p.get("scope"); req.asked == "" {
+		req.asked = "openid"
+	}
+	req.scope, err = grantScope(req.client, req.asked)
+	return err
+}
+
+// grantScope says what of a requested scope the client gets: the reserved ones,
+// and what smart.Grant finds covered by its list.
+func grantScope(client *Client, asked string) ([]string, error) {
+	refuse := func(err error) error { return &Error{Code: "invalid_scope", Description: err.Error(), Err: err} }
+	scopes, err := smart.ParseScopes(asked)
+	if err != nil {
+		return nil, refuse(err)
+	}
+	granted, err := smart.Grant(scopes, append(slices.Clone(ReservedScopes), client.Scopes...))
+	if err != nil {
+		return nil, refuse(err)
+	}
+	return granted, nil
+}
+
+// checkState refuses JSON, which the interface wants sent as Base64.
+func checkState(_ *authorizationRequest, p parameters) error {
+	state := strings.TrimLeft(p.get("state"), " \t\r\n")
+	if (strings.HasPrefix(state, "{") || strings.HasPrefix(state, "[")) && json.Valid([]byte(state)) {
+		return invalidRequest("state must not be JSON; send it as Base64")
+	}
+	return nil
+}

@@ -1,0 +1,73 @@
+package authorize
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// answerParameters are what is appended to a redirect URI, in this order.
+type answerParameters []struct{ name, value string }
+
+func (a *answerParameters) add(name, value string) {
+	if value != "" {
+		*a = append(*a, struct{ name, value string }{name, value})
+	}
+}
+
+// encode writes spaces as %20, which every decoder of queries and fragments
+// reads back as a space; + is not one in a fragment for some.
+func (a answerParameters) encode() string {
+	var b strings.Builder
+	for i, p := range a {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(p.name + "=" + strings.ReplaceAll(url.QueryEscape(p.value), "+", "%20"))
+	}
+	return b.String()
+}
+
+// redirect sends the browser to the client, with state and issuer (RFC 9207)
+// last. A 302 turns the sign-in form's POST into a GET, so that the password
+// is not sent on (RFC 9700 §4.12).
+func (s *Server) redirect(w http.ResponseWriter, req *authorizationRequest, separator string, a answerParameters) {
+	a.add("state", req.state)
+	if !s.omitIssuer {
+		a.add("iss", s.issuer)
+	}
+	if separator == "?" && strings.Contains(req.redirectURI, "?") {
+		separator = "&"
+	}
+	w.Header().Set("Location", req.redirectURI+separator+a.encode())
+	w.WriteHeader(http.StatusFound)
+}
+
+// redirectError sends an error to the client, in the query for every flow, as
+// the interface has it. The interface also has these errors without an
+// error_description, so the reason goes to the log.
+func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
+	e := asError(err)
+	if e.Code == "server_error" {
+		s.logger.ErrorContext(r.Context(), "authorization failed", "client_id", req.client.ID, "error", err)
+	} else {
+		s.logger.InfoContext(r.Context(), "authorization refused", "client_id", req.client.ID, "error", err)
+	}
+	var a answerParameters
+	a.add("error", e.Code)
+	s.redirect(w, req, "?", a)
+}
+
+// refuse shows an error to the person, because there is nowhere to send it. It
+// reflects nothing of the request.
+func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	e := asError(err)
+	page := errorPage{Title: "This link does not work", Text: e.Description}
+	var own *Error
+	if !errors.As(err, &own) {
+		s.logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
+		page = errorPage{Title: "Something went wrong here", Text: "It is not your fault. Please try again in a minute."}
+	}
+	s.showError(w, r, e.status(), page)
+}

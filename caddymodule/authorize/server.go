@@ -1,0 +1,236 @@
+package authorize
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The endpoints below the issuer.
+const (
+	pathAuthorize = "/oauth2/authorize"
+	pathLogin     = "/oauth2/login"
+	pathToken     = "/oauth2/token"
+	pathUserinfo  = "/oauth2/userinfo"
+	pathJWKS      = "/.well-known/jwks.json"
+)
+
+// Defaults and bounds of the lifetimes in [Config].
+const (
+	DefaultAccessTokenLifetime = time.Hour
+	DefaultCodeLifetime        = 5 * time.Minute
+	DefaultSessionLifetime     = 8 * time.Hour
+
+	// MaxAccessTokenLifetime is no longer than a replaced key stays published.
+	MaxAccessTokenLifetime = keyRetention
+
+	// MaxCodeLifetime is what RFC 6749 §4.1.2 recommends at most.
+	MaxCodeLifetime = 10 * time.Minute
+)
+
+// Config is everything a [Server] needs to know.
+type Config struct {
+	// Issuer is the server's own address, https://host[:port], and the iss of
+	// its tokens (RFC 8414 §2).
+	Issuer string
+
+	// FHIRBasePath is the path of the FHIR API that tokens are for. Issuer and
+	// path together are their aud.
+	FHIRBasePath string
+
+	// Clients are the registered clients.
+	Clients []Client
+
+	// Users are the people whose passwords are checked here.
+	Users []User
+
+	// Passwords checks a password against a user's hash.
+	Passwords PasswordComparer
+
+	// Keys sign tokens and seal pending requests.
+	Keys *Keyring
+
+	// Store keeps codes, sessions and revocations.
+	Store Store
+
+	// AccessTokenLifetime is that of access and ID tokens. Default:
+	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
+	AccessTokenLifetime time.Duration
+
+	// CodeLifetime is how long a code can be exchanged. Default:
+	// [DefaultCodeLifetime]; at most [MaxCodeLifetime].
+	CodeLifetime time.Duration
+
+	// SessionLifetime is how long a sign-in lasts. Default:
+	// [DefaultSessionLifetime].
+	SessionLifetime time.Duration
+
+	// AuthorizePOST also takes authorization requests by POST (OpenID Connect
+	// Core §3.1.2.1, SMART's capability authorize-post).
+	AuthorizePOST bool
+
+	// OmitIssuer leaves iss (RFC 9207) out of authorization answers, for
+	// clients that refuse parameters they do not know.
+	OmitIssuer bool
+
+	// IsHTTPS says whether a request came over TLS, as far as the browser is
+	// concerned. Default: it did if this process ended the TLS.
+	IsHTTPS func(*http.Request) bool
+
+	// Logger gets refusals (Info) and failures (Error); never a token, code,
+	// password or secret.
+	Logger *slog.Logger
+}
+
+// Server is the authorization server of one issuer. It is safe for concurrent
+// use and serves the paths named in the package comment.
+type Server struct {
+	issuer, fhirBase, host string
+
+	clients   map[string]*Client
+	directory *directory
+	keys      *Keyring
+	store     Store
+	isHTTPS   func(*http.Request) bool
+	logger    *slog.Logger
+	routes    map[string]http.Handler
+
+	accessTokenLifetime, codeLifetime, sessionLifetime time.Duration
+	authorizePOST, omitIssuer                          bool
+}
+
+// New checks the configuration and returns its Server. It does no I/O.
+func New(c Config) (*Server, error) {
+	if err := CheckIssuer(c.Issuer); err != nil {
+		return nil, err
+	}
+	s := &Server{
+		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
+		clients: make(map[string]*Client, len(c.Clients)), keys: c.Keys, store: c.Store,
+		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
+	}
+	if s.isHTTPS == nil {
+		s.isHTTPS = func(r *http.Request) bool { return r.TLS != nil }
+	}
+	for _, step := range []func(Config) error{s.setLifetimes, s.setPeople, s.setRoutes} {
+		if err := step(c); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+// CheckIssuer says why an address cannot be an issuer, if it cannot. It has no
+// path, because the endpoints' paths are fixed (RFC 8414 §2).
+func CheckIssuer(issuer string) error {
+	u, err := url.Parse(issuer)
+	if err != nil || u.Scheme != "https" || u.Host == "" || issuer != "https://"+strings.ToLower(u.Host) {
+		return fmt.Errorf("issuer %q must be https://host or https://host:port, in lower case and with nothing after it", issuer)
+	}
+	return nil
+}
+
+func (s *Server) setLifetimes(c Config) error {
+	for _, l := range []struct {
+		name                string
+		set                 *time.Duration
+		value, normal, most time.Duration
+	}{
+		{"access_token_lifetime", &s.accessTokenLifetime, c.AccessTokenLifetime, DefaultAccessTokenLifetime, MaxAccessTokenLifetime},
+		{"code_lifetime", &s.codeLifetime, c.CodeLifetime, DefaultCodeLifetime, MaxCodeLifetime},
+		{"session_lifetime", &s.sessionLifetime, c.SessionLifetime, DefaultSessionLifetime, 0},
+	} {
+		switch {
+		case l.value == 0:
+			*l.set = l.normal
+		case l.value < time.Second || l.most > 0 && l.value > l.most:
+			return fmt.Errorf("%s %v is out of bounds: at least 1s, at most %v", l.name, l.value, l.most)
+		default:
+			*l.set = l.value
+		}
+	}
+	return nil
+}
+
+// setPeople registers clients and users. None of the two may share a name: it
+// is the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
+func (s *Server) setPeople(c Config) (err error) {
+	if s.directory, err = newDirectory(c.Users, c.Passwords); err != nil {
+		return err
+	}
+	for _, client := range c.Clients {
+		switch {
+		case s.clients[client.ID] != nil:
+			return fmt.Errorf("client %q is there twice", client.ID)
+		case s.directory.users[client.ID] != nil:
+			return fmt.Errorf("client %q and user %q must not have the same name", client.ID, client.ID)
+		}
+		if err := client.Complete(); err != nil {
+			return err
+		}
+		s.clients[client.ID] = &client
+	}
+	return nil
+}
+
+func (s *Server) setRoutes(c Config) error {
+	openid, err1 := s.document(s.metadata())
+	smart, err2 := s.document(s.smartConfiguration())
+	authorize := []string{http.MethodGet}
+	if c.AuthorizePOST {
+		authorize = append(authorize, http.MethodPost)
+	}
+	read := []string{http.MethodGet, http.MethodHead}
+	form := []string{http.MethodGet, http.MethodPost}
+	s.routes = map[string]http.Handler{
+		pathAuthorize: s.endpoint(s.authorize, authorize...),
+		pathLogin:     s.endpoint(s.login, form...),
+		pathToken:     s.endpoint(s.token, http.MethodPost),
+		pathUserinfo:  s.endpoint(s.userinfo, form...),
+		pathJWKS:      s.endpoint(s.jwks, read...),
+
+		"/.well-known/openid-configuration":                 s.endpoint(openid, read...),
+		"/.well-known/oauth-authorization-server":           s.endpoint(openid, read...),
+		c.FHIRBasePath + "/.well-known/smart-configuration": s.endpoint(smart, read...),
+	}
+	return errors.Join(err1, err2)
+}
+
+// Serves says whether a path is one of this server's.
+func (s *Server) Serves(path string) bool { return s.routes[path] != nil }
+
+// ServeHTTP implements http.Handler. Paths that it does not serve are 404.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := s.routes[r.URL.Path]
+	if h == nil {
+		http.NotFound(w, r)
+		return
+	}
+	h.ServeHTTP(w, r)
+}
+
+// endpoint lets the named methods through, over HTTPS (RFC 6749 §3.1, §3.2).
+// Nothing that passes here is kept by caches unless the endpoint says so.
+func (s *Server) endpoint(serve http.HandlerFunc, methods ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		switch {
+		case !s.isHTTPS(r):
+			s.writeError(w, r, invalidRequest("this endpoint is for https alone"))
+		case !slices.Contains(methods, r.Method):
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			s.writeError(w, r, &Error{
+				Code: "invalid_request", Status: http.StatusMethodNotAllowed,
+				Description: "use " + strings.Join(methods, " or "),
+			})
+		default:
+			serve(w, r)
+		}
+	})
+}

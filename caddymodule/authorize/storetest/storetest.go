@@ -1,0 +1,199 @@
+// Package storetest holds the tests that every [authorize.Store] must pass.
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// New makes an empty store that holds at most maxEntries entries. It is called
+// within a synctest bubble, so the store must leave no goroutine behind.
+type New func(t *testing.T, maxEntries int) authorize.Store
+
+const lifetime = time.Minute
+
+// Run tests the stores that newStore makes.
+func Run(t *testing.T, newStore New) {
+	tests := []struct {
+		name string
+		test func(*testing.T, context.Context, authorize.Store)
+	}{
+		{"put then get", putThenGet},
+		{"put replaces", putReplaces},
+		{"a value is a copy", valueIsCopy},
+		{"add refuses a taken key", addRefuses},
+		{"add succeeds after expiry", addAfterExpiry},
+		{"get after expiry finds nothing", getAfterExpiry},
+		{"take once", takeOnce},
+		{"take after expiry finds nothing", takeAfterExpiry},
+		{"delete", deleteRemoves},
+		{"full refuses and keeps", fullRefuses},
+		{"full makes room by expiry", fullMakesRoom},
+		{"one of many takers wins", takersRace},
+		{"one of many adders wins", addersRace},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { tt.test(t, t.Context(), newStore(t, 8)) })
+		})
+	}
+}
+
+func putThenGet(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
+	wantValue(t, s, "k", "v")
+	if _, err := s.Get(ctx, "other"); !errors.Is(err, authorize.ErrNotFound) {
+		t.Errorf("Get of a key never put: %v", err)
+	}
+}
+
+func putReplaces(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("old"), lifetime))
+	must(t, s.Put(ctx, "k", []byte("new"), 2*lifetime))
+	time.Sleep(lifetime + time.Second)
+	wantValue(t, s, "k", "new")
+}
+
+func valueIsCopy(t *testing.T, ctx context.Context, s authorize.Store) {
+	v := []byte("v")
+	must(t, s.Put(ctx, "k", v, lifetime))
+	v[0] = 'x'
+	got, err := s.Get(ctx, "k")
+	must(t, err)
+	got[0] = 'y'
+	wantValue(t, s, "k", "v")
+}
+
+func addRefuses(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Add(ctx, "k", []byte("first"), lifetime))
+	if err := s.Add(ctx, "k", []byte("second"), lifetime); !errors.Is(err, authorize.ErrExists) {
+		t.Errorf("second Add: %v", err)
+	}
+	wantValue(t, s, "k", "first")
+}
+
+func addAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Add(ctx, "k", []byte("first"), lifetime))
+	time.Sleep(lifetime + time.Second)
+	must(t, s.Add(ctx, "k", []byte("second"), lifetime))
+	wantValue(t, s, "k", "second")
+}
+
+func getAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
+	time.Sleep(lifetime - time.Second)
+	wantValue(t, s, "k", "v")
+	time.Sleep(2 * time.Second)
+	if _, err := s.Get(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
+		t.Errorf("Get after expiry: %v", err)
+	}
+}
+
+func takeOnce(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
+	v, err := s.Take(ctx, "k")
+	must(t, err)
+	if string(v) != "v" {
+		t.Errorf("Take: %q", v)
+	}
+	if _, err := s.Take(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
+		t.Errorf("second Take: %v", err)
+	}
+}
+
+func takeAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
+	time.Sleep(lifetime + time.Second)
+	if _, err := s.Take(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
+		t.Errorf("Take after expiry: %v", err)
+	}
+}
+
+func deleteRemoves(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
+	must(t, s.Delete(ctx, "k"))
+	if _, err := s.Get(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
+		t.Errorf("Get after Delete: %v", err)
+	}
+	must(t, s.Delete(ctx, "k"))
+}
+
+func fullRefuses(t *testing.T, ctx context.Context, s authorize.Store) {
+	fill(t, s)
+	if err := s.Put(ctx, "more", nil, lifetime); !errors.Is(err, authorize.ErrStoreFull) {
+		t.Errorf("Put into a full store: %v", err)
+	}
+	if err := s.Add(ctx, "more", nil, lifetime); !errors.Is(err, authorize.ErrStoreFull) {
+		t.Errorf("Add to a full store: %v", err)
+	}
+	must(t, s.Put(ctx, "0", []byte("again"), lifetime))
+	wantValue(t, s, "7", "v")
+}
+
+func fullMakesRoom(t *testing.T, ctx context.Context, s authorize.Store) {
+	fill(t, s)
+	time.Sleep(lifetime + time.Second)
+	must(t, s.Put(ctx, "more", []byte("v"), lifetime))
+	wantValue(t, s, "more", "v")
+}
+
+func takersRace(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
+	if won := race(func() error { _, err := s.Take(ctx, "k"); return err }); won != 1 {
+		t.Errorf("%d takers got the value", won)
+	}
+}
+
+func addersRace(t *testing.T, ctx context.Context, s authorize.Store) {
+	if won := race(func() error { return s.Add(ctx, "k", []byte("v"), lifetime) }); won != 1 {
+		t.Errorf("%d adders succeeded", won)
+	}
+}
+
+// race calls f from many goroutines at once and counts the successes.
+func race(f func() error) int32 {
+	var won atomic.Int32
+	var all sync.WaitGroup
+	start := make(chan struct{})
+	for range 64 {
+		all.Go(func() {
+			<-start
+			if f() == nil {
+				won.Add(1)
+			}
+		})
+	}
+	close(start)
+	all.Wait()
+	return won.Load()
+}
+
+func fill(t *testing.T, s authorize.Store) {
+	t.Helper()
+	for i := range 8 {
+		must(t, s.Put(t.Context(), fmt.Sprint(i), []byte("v"), lifetime))
+	}
+}
+
+func wantValue(t *testing.T, s authorize.Store, key, want string) {
+	t.Helper()
+	got, err := s.Get(t.Context(), key)
+	if err != nil || string(got) != want {
+		t.Errorf("Get(%q) = %q, %v; want %q", key, got, err, want)
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,123 @@
+package authorize
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// tokenResponse is the answer of the token endpoint (RFC 6749 §5.1).
+type tokenResponse struct {
+	AccessToken string `json:"access_token"`
+	TokenType   string `json:"token_type"`
+	ExpiresIn   int64  `json:"expires_in"`
+	Scope       string `json:"scope"`
+	IDToken     string `json:"id_token,omitempty"`
+}
+
+// token is the token endpoint (RFC 6749 §3.2).
+func (s *Server) token(w http.ResponseWriter, r *http.Request) {
+	p, err := formParameters(w, r)
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	response, err := s.exchange(r, p)
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	s.writeJSON(w, http.StatusOK, response)
+}
+
+// exchange authenticates the client before it looks at what the client wants.
+func (s *Server) exchange(r *http.Request, p parameters) (*tokenResponse, error) {
+	client, err := s.authenticateClient(r, p)
+	if err != nil {
+		return nil, err
+	}
+	grants := map[string]func(context.Context, *Client, parameters) (*tokenResponse, error){
+		"authorization_code": s.exchangeCode,
+		"client_credentials": s.exchangeCredentials,
+	}
+	grantType := p.get("grant_type")
+	exchange := grants[grantType]
+	switch {
+	case grantType == "":
+		return nil, invalidRequest("grant_type is missing")
+	case exchange == nil:
+		return nil, &Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code or client_credentials"}
+	case !client.mayGrant(grantType):
+		return nil, &Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
+	}
+	return exchange(r.Context(), client, p)
+}
+
+// exchangeCode is the authorization code grant (RFC 6749 §4.1.3).
+func (s *Server) exchangeCode(ctx context.Context, client *Client, p parameters) (*tokenResponse, error) {
+	g, err := s.redeem(ctx, client, p)
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.issue(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	return t.response(g.scope()), nil
+}
+
+// exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Nobody
+// signed in, so only system scopes make sense.
+func (s *Server) exchangeCredentials(ctx context.Context, client *Client, p parameters) (*tokenResponse, error) {
+	scope, err := systemScope(client, p.get("scope"))
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.issueToClient(ctx, client, scope)
+	if err != nil {
+		return nil, err
+	}
+	return t.response(strings.Join(scope, " ")), nil
+}
+
+// systemScope grants what is asked, or all system scopes the client has where
+// nothing is.
+func systemScope(client *Client, asked string) ([]string, error) {
+	notSystem := func(scope string) bool { return !strings.HasPrefix(scope, "system/") }
+	if asked == "" {
+		return slices.DeleteFunc(slices.Clone(client.Scopes), notSystem), nil
+	}
+	scope, err := grantScope(client, asked)
+	if err == nil && slices.ContainsFunc(scope, notSystem) {
+		err = &Error{Code: "invalid_scope", Description: "client_credentials gives system scopes alone"}
+	}
+	return scope, err
+}
+
+func (t *tokens) response(scope string) *tokenResponse {
+	return &tokenResponse{
+		AccessToken: t.access, TokenType: "Bearer", ExpiresIn: int64(t.lifetime.Seconds()),
+		Scope: scope, IDToken: t.id,
+	}
+}
+
+// tokenAnswer is the answer of the token flow, for the fragment (RFC 6749
+// §4.2.2). The ID token comes with it where openid was asked for. The scope is
+// told where it is not the one that was asked for.
+func (s *Server) tokenAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
+	t, err := s.issue(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	var a answerParameters
+	a.add("id_token", t.id)
+	a.add("access_token", t.access)
+	a.add("token_type", "bearer")
+	a.add("expires_in", strconv.FormatInt(int64(t.lifetime.Seconds()), 10))
+	if g.scope() != req.asked {
+		a.add("scope", g.scope())
+	}
+	return a, nil
+}

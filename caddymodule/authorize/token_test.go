@@ -1,0 +1,197 @@
+package authorize_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func TestTokenErrors(t *testing.T) {
+	tests := []struct {
+		name   string
+		change url.Values
+		want   string
+		status int
+	}{
+		{"unknown code", url.Values{"code": {"unknown"}}, "invalid_grant", 400},
+		{"no code", url.Values{"code": {""}}, "invalid_request", 400},
+		{"no grant_type", url.Values{"grant_type": {""}}, "invalid_request", 400},
+		{"unknown grant_type", url.Values{"grant_type": {"password"}}, "unsupported_grant_type", 400},
+		{"a grant the client may not use", url.Values{"grant_type": {"client_credentials"}}, "unauthorized_client", 400},
+		{"another redirect_uri", url.Values{"redirect_uri": {"http://localhost:3000/callback"}}, "invalid_grant", 400},
+		{"no redirect_uri", url.Values{"redirect_uri": {""}}, "invalid_request", 400},
+		{"another client", url.Values{"client_id": {"strict"}}, "invalid_grant", 400},
+		{"unknown client", url.Values{"client_id": {"nobody"}}, "invalid_client", 401},
+		{"no client", url.Values{"client_id": {""}}, "invalid_client", 401},
+		{"a secret of a public client", url.Values{"client_secret": {"x"}}, "invalid_client", 401},
+		{"a parameter twice", url.Values{"code": {"a", "b"}}, "invalid_request", 400},
+		{"a parameter over 8 KiB", url.Values{"code": {strings.Repeat("a", 8<<10+1)}}, "invalid_request", 400},
+		{"a body over 64 KiB", url.Values{"x": {strings.Repeat("a", 64<<10)}}, "invalid_request", 400},
+	}
+	b := newBrowser(t, newServer(t, nil))
+	code := b.code(nil)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := b.post("/oauth2/token", codeForm(code, tt.change))
+			if got := decode[tokenAnswer](t, r); got.Error != tt.want || r.StatusCode != tt.status || got.AccessToken != "" {
+				t.Errorf("%d %+v", r.StatusCode, got)
+			}
+			if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+				t.Errorf("header %v", r.Header)
+			}
+		})
+	}
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.AccessToken == "" {
+		t.Errorf("the code was used up by others' mistakes: %+v", got)
+	}
+}
+
+func TestTokenTakesFormsAlone(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	code := b.code(nil)
+	inQuery := postRequest("/oauth2/token?"+codeForm(code, nil).Encode(), nil)
+	json := postRequest("/oauth2/token", codeForm(code, nil))
+	json.Header.Set("Content-Type", "application/json")
+	for name, r := range map[string]*http.Request{"query": inQuery, "JSON": json} {
+		if got := b.send(r); got.StatusCode < 400 {
+			t.Errorf("parameters in %s: %d", name, got.StatusCode)
+		}
+	}
+	if r := b.get("/oauth2/token?" + codeForm(code, nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST" {
+		t.Errorf("GET: %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
+	}
+}
+
+func TestClientAuthentication(t *testing.T) {
+	const id, secret = "confidential", "s3cret/+ %"
+	redirect := url.Values{"client_id": {""}, "redirect_uri": {callback + "?tenant=1"}}
+	with := func(change url.Values) url.Values {
+		form := url.Values{"client_id": {""}, "redirect_uri": redirect["redirect_uri"]}
+		for name, values := range change {
+			form[name] = values
+		}
+		return form
+	}
+	tests := []struct {
+		name   string
+		basic  []string
+		change url.Values
+		want   string
+	}{
+		{"basic, form-encoded", []string{url.QueryEscape(id), url.QueryEscape(secret)}, with(nil), ""},
+		{"basic, raw", []string{id, secret}, with(nil), ""},
+		{"basic with client_id", []string{id, secret}, with(url.Values{"client_id": {id}}), ""},
+		{"post", nil, with(url.Values{"client_id": {id}, "client_secret": {secret}}), ""},
+		{"basic, wrong secret", []string{id, "wrong"}, with(nil), "invalid_client"},
+		{"basic, empty secret", []string{id, ""}, with(nil), "invalid_client"},
+		{"basic of a public client", []string{"app", ""}, with(nil), "invalid_client"},
+		{"post, wrong secret", nil, with(url.Values{"client_id": {id}, "client_secret": {"wrong"}}), "invalid_client"},
+		{"no secret", nil, with(url.Values{"client_id": {id}}), "invalid_client"},
+		{"basic and post", []string{id, secret}, with(url.Values{"client_secret": {secret}}), "invalid_request"},
+		{"basic with another client_id", []string{id, secret}, with(url.Values{"client_id": {"app"}}), "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, nil))
+			code := b.code(url.Values{"client_id": {id}, "redirect_uri": redirect["redirect_uri"]})
+			r := postRequest("/oauth2/token", codeForm(code, tt.change))
+			if tt.basic != nil {
+				r.SetBasicAuth(tt.basic[0], tt.basic[1])
+			}
+			response := b.send(r)
+			if got := decode[tokenAnswer](t, response); got.Error != tt.want {
+				t.Errorf("%d %+v", response.StatusCode, got)
+			}
+			challenged := strings.HasPrefix(response.Header.Get("WWW-Authenticate"), "Basic ")
+			if wanted := tt.want == "invalid_client" && tt.basic != nil; challenged != wanted {
+				t.Errorf("WWW-Authenticate %q", response.Header.Get("WWW-Authenticate"))
+			}
+		})
+	}
+}
+
+// A code is used once, and of many tries at once exactly one succeeds. What it
+// gave is revoked, because one of those who had the code was a thief.
+func TestCodeUsedOnce(t *testing.T) {
+	server := newServer(t, nil)
+	b := newBrowser(t, server)
+	code := b.code(nil)
+	answers := make([]tokenAnswer, 50)
+	var all sync.WaitGroup
+	for i := range answers {
+		all.Go(func() {
+			answers[i] = decode[tokenAnswer](t, newBrowser(t, server).post("/oauth2/token", codeForm(code, nil)))
+		})
+	}
+	all.Wait()
+	var won []tokenAnswer
+	for _, a := range answers {
+		if a.AccessToken != "" {
+			won = append(won, a)
+		} else if a.Error != "invalid_grant" {
+			t.Errorf("%+v", a)
+		}
+	}
+	if len(won) != 1 {
+		t.Fatalf("%d of 50 got a token", len(won))
+	}
+	if r := b.userinfo(won[0].AccessToken); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the token still works: %d", r.StatusCode)
+	}
+	jti, _ := b.claims(won[0].AccessToken)["jti"].(string)
+	if revoked, err := server.Revoked(context.Background(), jti); !revoked || err != nil {
+		t.Errorf("Revoked = %t, %v", revoked, err)
+	}
+}
+
+func TestCodeOfRemovedUser(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+	code := b.code(nil)
+	b.server = newServer(t, func(c *authorize.Config) { c.Store = store; c.Users = c.Users[1:] })
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestClientCredentials(t *testing.T) {
+	tests := []struct{ name, scope, want, error string }{
+		{"a listed scope", "system/*.rs", "system/*.rs", ""},
+		{"a part of it", "system/Patient.r", "system/Patient.r", ""},
+		{"no scope", "", "system/*.rs", ""},
+		{"more than is listed", "system/Patient.cruds", "", "invalid_scope"},
+		{"a scope that is not of the system", "demo.read", "", "invalid_scope"},
+		{"openid", "openid", "", "invalid_scope"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, nil))
+			r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {tt.scope}})
+			r.SetBasicAuth("service", "hush")
+			got := decode[tokenAnswer](t, b.send(r))
+			if got.Error != tt.error || got.Scope != tt.want || got.IDToken != "" || got.Refresh != "" {
+				t.Fatalf("%+v", got)
+			}
+			if tt.error != "" {
+				return
+			}
+			if c := b.claims(got.AccessToken); c["sub"] != "service" || c["client_id"] != "service" || got.ExpiresIn != 300 {
+				t.Errorf("expires_in %d, claims %v", got.ExpiresIn, c)
+			}
+		})
+	}
+}
+
+func (b *browser) userinfo(token string) *http.Response {
+	r := postRequest("/oauth2/userinfo", nil)
+	r.Method = http.MethodGet
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return b.send(r)
+}

@@ -1,0 +1,123 @@
+package authorize
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"regexp"
+	"runtime"
+
+	"golang.org/x/sync/semaphore"
+)
+
+// User is a person whose password this server checks itself.
+type User struct {
+	// ID is the name to sign in with, and the sub of tokens.
+	ID string
+
+	// PasswordHash is in a form that [Config.Passwords] knows.
+	PasswordHash string
+
+	// Name is the name claim.
+	Name string
+
+	// Email is the email claim.
+	Email string
+
+	// EmailVerified is the email_verified claim.
+	EmailVerified bool
+
+	// Phone is the phone_number claim, in E.164 form.
+	Phone string
+
+	// FHIRUser is the person's own FHIR resource, as Type/id below the FHIR
+	// base (SMART App Launch 2.2, scopes for requesting identity data).
+	FHIRUser string
+}
+
+// PasswordComparer checks a password against a hash. Its method is that of the
+// modules in Caddy's namespace http.authentication.hashes.
+type PasswordComparer interface {
+	Compare(hash, password []byte) (bool, error)
+}
+
+// CheckFHIRUser says why a reference cannot be a person's own resource, if it
+// cannot: the types are those of SMART App Launch 2.2, the form of the id that of
+// FHIR R4 §2.24.0.1.
+func CheckFHIRUser(reference string) error {
+	if !fhirUserPattern.MatchString(reference) {
+		return fmt.Errorf("%q must be Patient/…, Practitioner/…, PractitionerRole/…, RelatedPerson/… or Person/… with a FHIR id", reference)
+	}
+	return nil
+}
+
+var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
+
+var errWrongPassword = errors.New("unknown user or wrong password")
+
+// directory holds the local users and checks their passwords.
+type directory struct {
+	users   map[string]*User
+	compare PasswordComparer
+
+	// decoy is compared when the user is unknown, so that the time taken does
+	// not tell which names exist.
+	decoy string
+
+	// turns bounds how many hashes are computed at once: each takes a core for
+	// tens of milliseconds, and a flood of them must not starve the rest.
+	turns *semaphore.Weighted
+}
+
+func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
+	d := &directory{
+		users:   make(map[string]*User, len(users)),
+		compare: compare,
+		turns:   semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
+	}
+	for i := range users {
+		u := &users[i]
+		if u.ID == "" || u.PasswordHash == "" {
+			return nil, fmt.Errorf("user %q needs an id and a password_hash", u.ID)
+		}
+		if d.users[u.ID] != nil {
+			return nil, fmt.Errorf("user %q is there twice", u.ID)
+		}
+		if err := CheckFHIRUser(u.FHIRUser); u.FHIRUser != "" && err != nil {
+			return nil, fmt.Errorf("user %q: fhir_user %w", u.ID, err)
+		}
+		d.users[u.ID] = u
+		d.decoy = u.PasswordHash
+	}
+	return d, nil
+}
+
+// signIn returns the user whose password this is, or errWrongPassword.
+func (d *directory) signIn(ctx context.Context, id, password string) (*User, error) {
+	if len(d.users) == 0 {
+		return nil, errWrongPassword
+	}
+	if err := d.turns.Acquire(ctx, 1); err != nil {
+		return nil, fmt.Errorf("waiting for a turn to check a password: %w", err)
+	}
+	defer d.turns.Release(1)
+	user, hash := d.users[id], d.decoy
+	if user != nil {
+		hash = user.PasswordHash
+	}
+	right, err := d.compare.Compare([]byte(hash), []byte(password))
+	if err != nil {
+		return nil, fmt.Errorf("checking a password: %w", err)
+	}
+	if user == nil || !right {
+		return nil, errWrongPassword
+	}
+	return user, nil
+}
+
+// credential changes when the user's password does: sessions carry it, so that
+// a changed password ends them.
+func (u *User) credential() [sha256.Size]byte {
+	return sha256.Sum256([]byte(u.PasswordHash))
+}

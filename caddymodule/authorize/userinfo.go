@@ -1,0 +1,88 @@
+package authorize
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// userinfoClaims are those of OpenID Connect Core §5.1 that a user's record
+// holds, each with the scope that asks for it (§5.4), and SMART's fhirUser.
+type userinfoClaims struct {
+	Subject           string `json:"sub"`
+	Name              string `json:"name,omitempty"`
+	PreferredUsername string `json:"preferred_username,omitempty"`
+	Email             string `json:"email,omitempty"`
+	EmailVerified     *bool  `json:"email_verified,omitempty"`
+	Phone             string `json:"phone_number,omitempty"`
+	FHIRUser          string `json:"fhirUser,omitempty"`
+}
+
+// userinfo is the UserInfo endpoint (OpenID Connect Core §5.3).
+func (s *Server) userinfo(w http.ResponseWriter, r *http.Request) {
+	user, scope, err := s.bearer(r)
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	s.writeJSON(w, http.StatusOK, s.claims(user, scope))
+}
+
+func (s *Server) claims(user *User, scope []string) userinfoClaims {
+	c := userinfoClaims{Subject: user.ID}
+	if slices.Contains(scope, "profile") {
+		c.Name, c.PreferredUsername = user.Name, user.ID
+	}
+	if slices.Contains(scope, "email") && user.Email != "" {
+		c.Email, c.EmailVerified = user.Email, &user.EmailVerified
+	}
+	if slices.Contains(scope, "phone") {
+		c.Phone = user.Phone
+	}
+	if slices.Contains(scope, "fhirUser") {
+		c.FHIRUser = s.fhirUser(user)
+	}
+	return c
+}
+
+// bearer returns the person whose access token the request carries in its
+// Authorization header (RFC 6750 §2.1), and the token's scope.
+func (s *Server) bearer(r *http.Request) (*User, []string, error) {
+	headers := r.Header.Values("Authorization")
+	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
+	switch {
+	case !strings.EqualFold(scheme, "Bearer"):
+		return nil, nil, &Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
+	case len(headers) > 1 || len(raw) > maxParameter:
+		return nil, nil, invalidRequest("send one access token, as Authorization: Bearer")
+	}
+	claims, err := s.verify(r.Context(), strings.TrimLeft(raw, " "))
+	if errors.Is(err, errInvalidToken) {
+		return nil, nil, invalidToken
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return s.tokenUser(claims)
+}
+
+var invalidToken = &Error{
+	Code: "invalid_token", Status: http.StatusUnauthorized,
+	Description: "the access token is expired, revoked or not one of this server",
+}
+
+func (s *Server) tokenUser(claims *accessTokenClaims) (*User, []string, error) {
+	scope := strings.Fields(claims.Scope)
+	if !slices.Contains(scope, "openid") {
+		return nil, nil, &Error{
+			Code: "insufficient_scope", Status: http.StatusForbidden,
+			Description: "userinfo needs the scope openid",
+		}
+	}
+	user := s.directory.users[claims.Subject]
+	if user == nil {
+		return nil, nil, invalidToken
+	}
+	return user, scope, nil
+}
