@@ -1,0 +1,48 @@
+package terminology
+
+import (
+	"sync"
+
+	"github.com/patrickmn/go-cache"
+)
+
+// expansionCache remembers expansions. What it holds is bounded by the sum of their entries; when there
+// is no room for another, all are forgotten, since making one anew takes a few milliseconds at most.
+type expansionCache struct {
+	items *cache.Cache
+	mu    sync.Mutex
+	held  int // entries in items
+	limit int
+}
+
+// newExpansionCache returns a cache that holds at most limit entries.
+func newExpansionCache(limit int) expansionCache {
+	// Definitions do not change, so expansions do not age, and there is nothing to clean up.
+	return expansionCache{items: cache.New(cache.NoExpiration, 0), limit: limit}
+}
+
+// get returns the expansion of the value set with the given canonical.
+func (c *expansionCache) get(canonical string) (*expansion, bool) {
+	item, ok := c.items.Get(canonical)
+	if !ok {
+		return nil, false
+	}
+	return item.(*expansion), true
+}
+
+// put remembers an expansion. One that is larger than the cache is not.
+func (c *expansionCache) put(canonical string, x *expansion) {
+	size := len(x.entries) + 1
+	if size > c.limit {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.held+size > c.limit {
+		c.items.Flush()
+		c.held = 0
+	}
+	if c.items.Add(canonical, x, cache.NoExpiration) == nil {
+		c.held += size
+	}
+}

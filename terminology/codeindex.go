@@ -1,0 +1,85 @@
+package terminology
+
+import (
+	"bytes"
+	"unicode"
+	"unicode/utf8"
+)
+
+// codeIndex finds a concept by its code: an open hash table of concept ids plus one. The hash is of the
+// code in lower case, so that one table serves code systems of either case sensitivity.
+type codeIndex []uint32
+
+// find returns the concept whose code is equal, as told by equal, to code.
+func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, bool) {
+	if len(x) == 0 {
+		return 0, false
+	}
+	mask := uint32(len(x) - 1)
+	for slot := hashFold(code) & mask; x[slot] != 0; slot = (slot + 1) & mask {
+		if concept := x[slot] - 1; equal(concept) {
+			return concept, true
+		}
+	}
+	return 0, false
+}
+
+// insert adds a concept, whose code must not be in the table yet. There must be a free slot.
+func (x codeIndex) insert(code []byte, concept uint32) {
+	mask := uint32(len(x) - 1)
+	slot := hashFold(code) & mask
+	for x[slot] != 0 {
+		slot = (slot + 1) & mask
+	}
+	x[slot] = concept + 1
+}
+
+// newCodeIndex returns a table with room for n concepts, at most two thirds full.
+func newCodeIndex(n int) codeIndex {
+	size := 4
+	for size*2 < n*3 {
+		size *= 2
+	}
+	return make(codeIndex, size)
+}
+
+// hashFold is FNV-1a over the code in lower case. It must stay as it is once tables are kept in files.
+func hashFold(code []byte) uint32 {
+	hash := uint32(2166136261)
+	for i := 0; i < len(code); {
+		r, width := rune(code[i]), 1
+		if r >= utf8.RuneSelf {
+			r, width = utf8.DecodeRune(code[i:])
+		}
+		hash = (hash ^ uint32(foldCase(r))) * 16777619
+		i += width
+	}
+	return hash
+}
+
+// equalFold compares two codes without regard to case, in the sense of hashFold.
+func equalFold(a, b []byte) bool {
+	if bytes.Equal(a, b) {
+		return true
+	}
+	for len(a) > 0 && len(b) > 0 {
+		r, n := utf8.DecodeRune(a)
+		s, m := utf8.DecodeRune(b)
+		if foldCase(r) != foldCase(s) {
+			return false
+		}
+		a, b = a[n:], b[m:]
+	}
+	return len(a) == len(b)
+}
+
+// foldCase is the lower case of a rune.
+func foldCase(r rune) rune {
+	if r < utf8.RuneSelf {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}
+	return unicode.ToLower(r)
+}

@@ -1,0 +1,78 @@
+package terminology
+
+// codeSet is a set of codes by system and code, whatever version of the code system they are from.
+// Concepts are bits; only codes whose concept is not here are kept as text.
+type codeSet struct {
+	library  *Library
+	concepts map[uint32]bitset // by code system
+	loose    map[looseCode]struct{}
+}
+
+// looseCode is a code of which no concept is here.
+type looseCode struct {
+	system uint32
+	code   string
+}
+
+func newCodeSet(l *Library) *codeSet {
+	return &codeSet{library: l, concepts: make(map[uint32]bitset)}
+}
+
+// newCodeSetOf returns a set with the given entries.
+func newCodeSetOf(l *Library, entries []entry) *codeSet {
+	s := newCodeSet(l)
+	for _, e := range entries {
+		s.add(e)
+	}
+	return s
+}
+
+// add adds an entry's code.
+func (s *codeSet) add(e entry) {
+	if e.concept == none {
+		if s.loose == nil {
+			s.loose = make(map[looseCode]struct{})
+		}
+		s.loose[s.looseCode(e)] = struct{}{}
+		return
+	}
+	concepts, ok := s.concepts[e.codeSystem]
+	if !ok {
+		concepts = newBitset(s.library.codeSystems[e.codeSystem].len())
+		s.concepts[e.codeSystem] = concepts
+	}
+	concepts.add(e.concept)
+}
+
+// has reports whether an entry's code is in the set.
+func (s *codeSet) has(e entry) bool {
+	if e.concept != none {
+		if concepts, ok := s.concepts[e.codeSystem]; ok && concepts.has(e.concept) {
+			return true
+		}
+	}
+	if len(s.loose) > 0 {
+		if _, ok := s.loose[s.looseCode(e)]; ok {
+			return true
+		}
+	}
+	return s.hasInOtherVersion(e)
+}
+
+// hasInOtherVersion looks for an entry's code in the other versions of its code system.
+func (s *codeSet) hasInOtherVersion(e entry) bool {
+	for _, version := range s.library.systems[s.library.systemOf(e)].versions {
+		concepts, ok := s.concepts[version]
+		if !ok || e.concept != none && version == e.codeSystem {
+			continue
+		}
+		if concept, ok := s.library.codeSystems[version].concept(s.library.code(e)); ok && concepts.has(concept) {
+			return true
+		}
+	}
+	return false
+}
+
+func (s *codeSet) looseCode(e entry) looseCode {
+	return looseCode{system: s.library.systemOf(e), code: string(s.library.code(e))}
+}

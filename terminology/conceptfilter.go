@@ -1,0 +1,197 @@
+package terminology
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// filtered evaluates compose.include.filter: the concepts for which every filter holds, in the order of
+// the code system.
+func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
+	cs := c.library.codeSystems[index]
+	var selected bitset
+	for _, f := range set.filters {
+		matching, err := cs.filter(f)
+		if err != nil {
+			return nil, err
+		}
+		if selected == nil {
+			selected = matching
+			continue
+		}
+		for i := range selected {
+			selected[i] &= matching[i]
+		}
+	}
+	entries := make([]entry, 0, selected.count())
+	selected.each(func(concept uint32) {
+		entries = append(entries, entry{codeSystem: index, concept: concept})
+	})
+	return entries, nil
+}
+
+// filter returns the concepts for which a filter holds.
+func (cs *codeSystem) filter(f filter) (bitset, error) {
+	if f.value == "" {
+		return nil, unprocessable("invalid", "the filter on %s of code system %s with op %q has no value", f.property, cs.canonical(), f.op)
+	}
+	switch f.op {
+	case "is-a", "descendent-of", "is-not-a", "child-of", "generalizes":
+		return cs.byHierarchy(f)
+	case "=":
+		return cs.byProperty(f, func(value []byte) bool { return string(value) == f.value })
+	case "in", "not-in":
+		matching, err := cs.byProperty(f, memberOf(f.value))
+		if err != nil || f.op == "in" {
+			return matching, err
+		}
+		return cs.complement(matching), nil
+	case "regex":
+		return cs.byRegex(f)
+	case "exists":
+		return cs.byExistence(f)
+	}
+	return nil, incomplete("not-supported", "the filter operator %q on %s of code system %s is not supported", f.op, f.property, cs.canonical())
+}
+
+// byHierarchy evaluates the operators that compare a concept with another in the hierarchy.
+func (cs *codeSystem) byHierarchy(f filter) (bitset, error) {
+	if f.property != "concept" && f.property != "code" {
+		return nil, cs.unknownProperty(f)
+	}
+	concept, ok := cs.concept([]byte(f.value))
+	if !ok {
+		return nil, incomplete("not-found", "code system %s has no concept %q, which a filter with op %q names", cs.canonical(), f.value, f.op)
+	}
+	var matching bitset
+	switch f.op {
+	case "child-of":
+		matching = newBitset(cs.len())
+		for _, child := range cs.children.of(concept) {
+			matching.add(child)
+		}
+		return matching, nil
+	case "generalizes":
+		matching = cs.parents.closure(cs.len(), concept)
+	default:
+		matching = cs.children.closure(cs.len(), concept)
+	}
+	if f.op == "descendent-of" {
+		matching.remove(concept) // it is there if the hierarchy has a cycle
+		return matching, nil
+	}
+	matching.add(concept)
+	if f.op == "is-not-a" {
+		return cs.complement(matching), nil
+	}
+	return matching, nil
+}
+
+// complement returns all concepts that are not in a set.
+func (cs *codeSystem) complement(of bitset) bitset {
+	rest := newBitset(cs.len())
+	for concept := range uint32(cs.len()) {
+		if !of.has(concept) {
+			rest.add(concept)
+		}
+	}
+	return rest
+}
+
+// memberOf tests whether a value is in a list with commas between its members.
+func memberOf(list string) func(value []byte) bool {
+	members := make(map[string]bool)
+	for _, member := range strings.Split(list, ",") {
+		members[strings.TrimSpace(member)] = true
+	}
+	return func(value []byte) bool { return members[string(value)] }
+}
+
+// byRegex evaluates op regex: the whole value must match (R4 §4.9.5.3).
+func (cs *codeSystem) byRegex(f filter) (bitset, error) {
+	expression, err := regexp.Compile(`\A(?:` + f.value + `)\z`)
+	if err != nil {
+		return nil, &Error{
+			Status: 422, Code: "invalid", Err: fmt.Errorf("filter: %w", err),
+			Text: fmt.Sprintf("the regex %q in a filter on %s of code system %s is wrong: %v", f.value, f.property, cs.canonical(), err),
+		}
+	}
+	return cs.byProperty(f, expression.Match)
+}
+
+// byExistence evaluates op exists: whether there is a value at all, or, with value false, none.
+func (cs *codeSystem) byExistence(f filter) (bitset, error) {
+	matching, err := cs.byProperty(f, func([]byte) bool { return true })
+	switch {
+	case err != nil:
+		return nil, err
+	case f.value == "true":
+		return matching, nil
+	case f.value == "false":
+		return cs.complement(matching), nil
+	}
+	return nil, unprocessable("invalid", "the filter on %s of code system %s with op exists has the value %q, not true or false", f.property, cs.canonical(), f.value)
+}
+
+// byProperty returns the concepts that have at least one value of the filter's property for which match
+// holds.
+func (cs *codeSystem) byProperty(f filter, match func(value []byte) bool) (bitset, error) {
+	eachValue, err := cs.valuesOf(f)
+	if err != nil {
+		return nil, err
+	}
+	matching := newBitset(cs.len())
+	for concept := range uint32(cs.len()) {
+		eachValue(concept, func(value []byte) bool {
+			if match(value) {
+				matching.add(concept)
+			}
+			return !matching.has(concept)
+		})
+	}
+	return matching, nil
+}
+
+// valueVisitor calls visit with a concept's values of some property until visit returns false.
+type valueVisitor func(concept uint32, visit func(value []byte) bool)
+
+// valuesOf returns how to get the values of a filter's property: one that every concept has, one of the
+// hierarchy, or one that the code system defines.
+func (cs *codeSystem) valuesOf(f filter) (valueVisitor, error) {
+	switch f.property {
+	case "concept", "code":
+		return func(concept uint32, visit func([]byte) bool) { visit(cs.codeOf(concept)) }, nil
+	case "display":
+		return func(concept uint32, visit func([]byte) bool) {
+			if display := cs.displayOf(concept); display != nil {
+				visit(display)
+			}
+		}, nil
+	case "parent":
+		return cs.relatedCodes(cs.parents), nil
+	case "child":
+		return cs.relatedCodes(cs.children), nil
+	}
+	property, ok := cs.propertyIndex(f.property)
+	if !ok {
+		return nil, cs.unknownProperty(f)
+	}
+	return func(concept uint32, visit func([]byte) bool) { cs.eachValue(concept, property, visit) }, nil
+}
+
+// relatedCodes visits the codes of the concepts that are related to one.
+func (cs *codeSystem) relatedCodes(r relation) valueVisitor {
+	return func(concept uint32, visit func([]byte) bool) {
+		for _, other := range r.of(concept) {
+			if !visit(cs.codeOf(other)) {
+				return
+			}
+		}
+	}
+}
+
+// unknownProperty is the error for a filter on a property that cannot be judged.
+func (cs *codeSystem) unknownProperty(f filter) error {
+	return incomplete("not-supported", "code system %s has no property %q that a filter with op %q could use", cs.canonical(), f.property, f.op)
+}

@@ -1,0 +1,118 @@
+package terminology
+
+import "slices"
+
+// indexCodes builds the table of codes. A code that occurs again, as it does where the author nested a
+// concept under each of its parents, is no second concept: it is dropped, and what was said of it is
+// said of the first.
+func (b *codeSystemBuilder) indexCodes() {
+	b.index = newCodeIndex(b.len())
+	first := []uint32(nil) // what each concept became, once one was dropped
+	kept := uint32(0)
+	for concept := range uint32(b.len()) {
+		code := b.codeOf(concept)
+		same, found := b.exact(code)
+		if found && first == nil {
+			first = identity(b.len())
+		}
+		if found {
+			first[concept] = same
+			continue
+		}
+		b.code[kept], b.display[kept] = b.code[concept], b.display[concept]
+		b.index.insert(code, kept)
+		if first != nil {
+			first[concept] = kept
+		}
+		kept++
+	}
+	b.code, b.display = b.code[:kept], b.display[:kept]
+	if first != nil {
+		b.rename(first)
+	}
+}
+
+// identity returns the numbers from 0 up to n.
+func identity(n int) []uint32 {
+	ids := make([]uint32, n)
+	for i := range ids {
+		ids[i] = uint32(i)
+	}
+	return ids
+}
+
+// rename replaces the concepts in what was gathered about them.
+func (b *codeSystemBuilder) rename(to []uint32) {
+	for i, p := range b.pairs {
+		b.pairs[i] = pair{from: to[p.from], to: to[p.to]}
+	}
+	for i := range b.rows {
+		b.rows[i].concept = to[b.rows[i].concept]
+	}
+}
+
+// fold keeps the words of each display, by which a filter finds it. A concept that has no display is
+// found by its code.
+func (b *codeSystemBuilder) fold() {
+	b.folded = slices.Grow(b.folded, b.len())[:b.len()]
+	for concept := range uint32(b.len()) {
+		shown := b.displayOf(concept)
+		if len(shown) == 0 {
+			shown = b.codeOf(concept)
+		}
+		b.folded[concept] = b.texts.append(b.folder.words(shown))
+	}
+}
+
+// relate builds the hierarchy from nesting and from the properties parent and child. A property that
+// names a concept which is not here says nothing.
+func (b *codeSystemBuilder) relate() {
+	for i, p := range b.properties {
+		isParent, isChild := p.is("parent"), p.is("child")
+		if !isParent && !isChild {
+			continue
+		}
+		for _, row := range b.rows {
+			if int(row.property) != i {
+				continue
+			}
+			other, ok := b.exact(b.texts.at(row.value))
+			if ok && isParent {
+				b.pairs = append(b.pairs, pair{from: other, to: row.concept})
+			} else if ok {
+				b.pairs = append(b.pairs, pair{from: row.concept, to: other})
+			}
+		}
+	}
+	b.children = newRelation(b.len(), b.pairs)
+	b.parents = newRelation(b.len(), inverse(b.pairs))
+}
+
+// flag works out which concepts are abstract or inactive.
+func (b *codeSystemBuilder) flag() {
+	b.flags = slices.Grow(b.flags, b.len())[:b.len()]
+	clear(b.flags)
+	for _, row := range b.rows {
+		p, value := b.properties[row.property], string(b.texts.at(row.value))
+		switch {
+		case p.is("notSelectable") && value == "true":
+			b.flags[row.concept] |= flagAbstract
+		case p.is("inactive") && value == "true",
+			p.is("status") && (value == "retired" || value == "inactive"):
+			b.flags[row.concept] |= flagInactive
+		}
+	}
+}
+
+// sortedValues brings the properties into the order of the concepts.
+func (b *codeSystemBuilder) sortedValues() propertyValues {
+	if len(b.rows) == 0 {
+		return propertyValues{}
+	}
+	from, order := sortByOwner(b.len(), len(b.rows), func(i int) (uint32, uint32) { return b.rows[i].concept, uint32(i) })
+	values := propertyValues{from: from, property: make([]uint16, len(order)), value: make([]textRef, len(order))}
+	for i, row := range order {
+		values.property[i], values.value[i] = b.rows[row].property, b.rows[row].value
+	}
+	return values
+}

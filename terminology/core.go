@@ -1,0 +1,28 @@
+package terminology
+
+import (
+	"bytes"
+	"context"
+	_ "embed"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4, one on a line, compressed. See
+// core/SOURCE.md for where they are from and how they are made.
+//
+//go:generate go run ./core/generate -out core/r4.ndjson.zst core/package
+//go:embed core/r4.ndjson.zst
+var coreDefinitions []byte
+
+// core loads the built-in definitions, the same way as any file.
+func (l *resourceLoader) core(ctx context.Context) error {
+	// One goroutine and a small window: this runs while the server starts, beside everything else.
+	src, err := zstd.NewReader(bytes.NewReader(coreDefinitions), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
+	if err != nil {
+		return fmt.Errorf("zstd: %w", err)
+	}
+	defer src.Close()
+	return l.resources(ctx, src)
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+const valueSets = `{"resourceType":"Bundle","entry":[
+{"resource":{"resourceType":"CodeSystem","text":{"div":"x"},"concept":[{"display":"A & B","concept":[{"code":"b"}],"code":"a",
+ "designation":[{"value":"é"}],"property":[{"code":"p","valueDecimal":1.10}],
+ "extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-concept-comments","valueString":"x"}]}],
+ "url":"http://x/cs","copyright":"x","content":"complete","meta":{"lastUpdated":"x"},
+ "extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-fmm","valueInteger":3},
+  {"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"normative"}]}},
+{"resource":{"resourceType":"Patient","id":"x"}},
+{"resource":{"contact":[],"resourceType":"ValueSet","compose":{"inactive":true,"include":[{"system":"http://x/cs","extension":[
+  {"url":"http://hl7.org/fhir/StructureDefinition/valueset-expand-group","extension":[{"url":"code","valueCode":"a"}]}]}]},"status":"active","url":"http://x/vs"}}]}`
+
+const lines = `{"resourceType":"CodeSystem","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"normative"}],"url":"http://x/cs","content":"complete","concept":[{"code":"a","concept":[{"code":"b"}],"designation":[{"value":"é"}],"display":"A & B","property":[{"code":"p","valueDecimal":1.10}]}]}
+{"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"inactive":true,"include":[{"extension":[{"extension":[{"url":"code","valueCode":"a"}],"url":"http://hl7.org/fhir/StructureDefinition/valueset-expand-group"}],"system":"http://x/cs"}]}}
+`
+
+func TestGenerate(t *testing.T) {
+	folder := t.TempDir()
+	for i, name := range bundles {
+		content := `{"resourceType":"Bundle","entry":[]}`
+		if i == 0 {
+			content = valueSets
+		}
+		name = filepath.Join(folder, name)
+		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var outputs [2][]byte
+	for i := range outputs {
+		out := filepath.Join(folder, "out.zst")
+		if err := generate(folder, out); err != nil {
+			t.Fatal(err)
+		}
+		outputs[i], _ = os.ReadFile(out)
+	}
+	if !bytes.Equal(outputs[0], outputs[1]) {
+		t.Error("the same input gave different bytes")
+	}
+	decoder, err := zstd.NewReader(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer decoder.Close()
+	if got, err := decoder.DecodeAll(outputs[0], nil); err != nil || string(got) != lines {
+		t.Errorf("got %s\nwant %s\n%v", got, lines, err)
+	}
+}
+
+func TestGenerateFails(t *testing.T) {
+	if err := generate(t.TempDir(), filepath.Join(t.TempDir(), "out.zst")); err == nil {
+		t.Error("no error for a folder without the package")
+	}
+}

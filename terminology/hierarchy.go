@@ -1,0 +1,119 @@
+package terminology
+
+import "math/bits"
+
+// relation holds for each concept a list of concepts: list i is to[from[i]:from[i+1]]. An empty
+// relation, without any pair, holds no memory at all.
+type relation struct {
+	from []uint32
+	to   []uint32
+}
+
+// of returns the concepts related to the given one.
+func (r relation) of(concept uint32) []uint32 {
+	if r.from == nil {
+		return nil
+	}
+	return r.to[r.from[concept]:r.from[concept+1]]
+}
+
+// pair is one element of a relation while it is gathered.
+type pair struct{ from, to uint32 }
+
+// newRelation sorts pairs over n concepts by their first member, keeping their order otherwise, and
+// drops those that occur again.
+func newRelation(n int, pairs []pair) relation {
+	if len(pairs) == 0 {
+		return relation{}
+	}
+	from, to := sortByOwner(n, len(pairs), func(i int) (uint32, uint32) { return pairs[i].from, pairs[i].to })
+	owner := make([]uint32, n) // owner[c] is the last concept, plus one, in whose list c was seen
+	kept := uint32(0)
+	for i := range uint32(n) {
+		list := to[from[i]:from[i+1]]
+		from[i] = kept
+		for _, concept := range list {
+			if owner[concept] != i+1 {
+				owner[concept] = i + 1
+				to[kept] = concept
+				kept++
+			}
+		}
+	}
+	from[n] = kept
+	return relation{from: from, to: to[:kept:kept]}
+}
+
+// inverse returns the pairs with their members exchanged.
+func inverse(pairs []pair) []pair {
+	turned := make([]pair, len(pairs))
+	for i, p := range pairs {
+		turned[i] = pair{from: p.to, to: p.from}
+	}
+	return turned
+}
+
+// sortByOwner is a counting sort of rows that each belong to one of n owners: it returns the offsets by
+// owner and the rows' values in that order.
+func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, values []uint32) {
+	from = make([]uint32, n+1)
+	for i := range rows {
+		owner, _ := row(i)
+		from[owner+1]++
+	}
+	for i := range n {
+		from[i+1] += from[i]
+	}
+	next := make([]uint32, n)
+	copy(next, from)
+	values = make([]uint32, rows)
+	for i := range rows {
+		owner, value := row(i)
+		values[next[owner]] = value
+		next[owner]++
+	}
+	return from, values
+}
+
+// closure returns the concepts that can be reached from one by a relation in one step or more. It needs
+// no recursion, so neither depth nor a cycle in the data does harm.
+func (r relation) closure(n int, start uint32) bitset {
+	reached := newBitset(n)
+	pending := append([]uint32(nil), r.of(start)...)
+	for len(pending) > 0 {
+		concept := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		if reached.has(concept) {
+			continue
+		}
+		reached.add(concept)
+		pending = append(pending, r.of(concept)...)
+	}
+	return reached
+}
+
+// bitset is a set of concepts of one code system.
+type bitset []uint64
+
+func newBitset(n int) bitset             { return make(bitset, (n+63)/64) }
+func (b bitset) has(concept uint32) bool { return b[concept/64]&(1<<(concept%64)) != 0 }
+func (b bitset) add(concept uint32)      { b[concept/64] |= 1 << (concept % 64) }
+func (b bitset) remove(concept uint32)   { b[concept/64] &^= 1 << (concept % 64) }
+
+// count returns the number of concepts in the set.
+func (b bitset) count() int {
+	n := 0
+	for _, word := range b {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
+// each calls visit with the concepts in the set in ascending order.
+func (b bitset) each(visit func(concept uint32)) {
+	for i, word := range b {
+		for ; word != 0; word &= word - 1 {
+			visit(uint32(i*64 + bits.TrailingZeros64(word)))
+		}
+	}
+}

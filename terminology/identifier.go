@@ -1,0 +1,38 @@
+package terminology
+
+import (
+	"crypto/sha1"
+	"encoding/hex"
+)
+
+// appendIdentifier appends the expansion's identifier: a UUID of version 5, made from the value set, its
+// content and the parameters, so that the same question has the same answer to the byte.
+func appendIdentifier(dst []byte, vs *valueSet, x *expansion, parameters []byte) []byte {
+	name := append([]byte(nil), expansionNamespace[:]...)
+	name = append(append(name, vs.canonical()...), 0)
+	name = append(append(name, x.digest[:]...), parameters...)
+	id := uuid5(name)
+	dst = append(dst, "urn:uuid:"...)
+	for i, part := range [][]byte{id[0:4], id[4:6], id[6:8], id[8:10], id[10:16]} {
+		if i > 0 {
+			dst = append(dst, '-')
+		}
+		dst = hex.AppendEncode(dst, part)
+	}
+	return dst
+}
+
+// expansionNamespace is the namespace of the identifiers: the UUID of version 5 for the URL
+// https://github.com/caddy-fhir/caddy-fhir/terminology#expansion.
+var expansionNamespace = uuid5([]byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8" + // RFC 9562 §6.6, URL
+	"https://github.com/caddy-fhir/caddy-fhir/terminology#expansion"))
+
+// uuid5 returns the UUID of version 5 (RFC 9562 §5.5) for a namespace followed by a name. It is made with
+// SHA-1, as the RFC has it; nothing depends on that being hard to invert.
+func uuid5(namespaced []byte) (id [16]byte) {
+	sum := sha1.Sum(namespaced)
+	copy(id[:], sum[:])
+	id[6] = id[6]&0x0f | 0x50
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}

@@ -1,0 +1,64 @@
+package terminology
+
+import (
+	"encoding/hex"
+	"unicode/utf8"
+)
+
+// appendMember appends a member with a string, after others, unless the string is empty.
+func appendMember[text string | []byte](dst []byte, name string, value text) []byte {
+	if len(value) == 0 {
+		return dst
+	}
+	dst = append(append(dst, ',', '"'), name...)
+	return appendString(append(dst, '"', ':'), value)
+}
+
+// appendString appends a JSON string. What is not valid UTF-8 becomes U+FFFD.
+func appendString[text string | []byte](dst []byte, s text) []byte {
+	dst = append(dst, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c >= ' ' && c != '"' && c != '\\' && c < utf8.RuneSelf {
+			i++
+			continue
+		}
+		width := 1
+		if c >= utf8.RuneSelf {
+			var r rune
+			if r, width = utf8.DecodeRuneInString(string(s[i:min(i+utf8.UTFMax, len(s))])); r != utf8.RuneError || width > 1 {
+				i += width
+				continue
+			}
+		}
+		dst = append(dst, s[start:i]...)
+		dst = appendEscape(dst, c)
+		i += width
+		start = i
+	}
+	return append(append(dst, s[start:]...), '"')
+}
+
+// appendEscape appends what stands for a byte that cannot be itself in a JSON string.
+func appendEscape(dst []byte, c byte) []byte {
+	switch {
+	case c == '"' || c == '\\':
+		return append(dst, '\\', c)
+	case c >= utf8.RuneSelf:
+		return append(dst, "\ufffd"...)
+	case c == '\n':
+		return append(dst, `\n`...)
+	case c == '\r':
+		return append(dst, `\r`...)
+	case c == '\t':
+		return append(dst, `\t`...)
+	default:
+		return hexEscape(dst, c)
+	}
+}
+
+// hexEscape appends a control character as \u00XX.
+func hexEscape(dst []byte, c byte) []byte {
+	return hex.AppendEncode(append(dst, `\u00`...), []byte{c})
+}

@@ -1,0 +1,118 @@
+package terminology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"time"
+)
+
+// Options says what [Load] loads.
+type Options struct {
+	// Core loads the code systems and value sets of FHIR R4 (4.0.1) itself, with its v2 tables and v3
+	// code systems, which are built in. Default: false, they are left out.
+	Core bool
+
+	// Definitions are the files and folders to load, after the core and in this order. Each is a path
+	// or a pattern of [path/filepath.Glob]. A file ends in .json, and is a resource, a Bundle, or
+	// several of these one after the other; or in .tgz, and is a FHIR package. A folder is searched,
+	// with all within it, for such files.
+	//
+	// Of two definitions with the same url and version, the one loaded later counts.
+	Definitions []string
+
+	// MaxImportDepth is how deep value sets may import each other. Default: 32.
+	MaxImportDepth int
+
+	// MaxCachedEntries bounds the expansions that are kept in memory, in codes; 12 bytes are needed
+	// for each. Default: 1,000,000.
+	MaxCachedEntries int
+
+	// Now is the clock. Default: [time.Now].
+	Now func() time.Time
+
+	// Logger is told, at debug level, of each source. Default: none.
+	Logger *slog.Logger
+}
+
+// Load reads definitions into a library. It fails on a pattern that matches nothing and on any file that
+// cannot be read whole, with an error that names it.
+func Load(ctx context.Context, o Options) (*Library, error) {
+	o.setDefaults()
+	l := newLibrary(o)
+	loader := &resourceLoader{library: l, values: valueSetBuilder{library: l}}
+	if o.Core {
+		if err := loader.core(ctx); err != nil {
+			return nil, fmt.Errorf("built-in definitions: %w", err)
+		}
+	}
+	for _, pattern := range o.Definitions {
+		files, err := sources(pattern)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			if err := loader.file(ctx, file); err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
+		}
+	}
+	return l, nil
+}
+
+// setDefaults fills in what is not set.
+func (o *Options) setDefaults() {
+	if o.MaxImportDepth == 0 {
+		o.MaxImportDepth = 32
+	}
+	if o.MaxCachedEntries == 0 {
+		o.MaxCachedEntries = 1_000_000
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// newLibrary returns an empty library.
+func newLibrary(o Options) *Library {
+	return &Library{
+		loaded:      o.Now().UTC().Truncate(time.Second),
+		importDepth: o.MaxImportDepth,
+		listed: listed{
+			code: make([]textRef, 1), display: make([]textRef, 1),
+			folded: make([]textRef, 1), system: make([]uint32, 1),
+		},
+		systemIDs:   make(map[string]uint32),
+		byCanonical: make(map[string]*valueSet),
+		latest:      make(map[string]*valueSet),
+		expansions:  newExpansionCache(o.MaxCachedEntries),
+	}
+}
+
+// errEmpty is the error for a file without any resource.
+var errEmpty = errors.New("empty: no resource in it")
+
+// resources reads JSON resources, one after the other, up to the end of src.
+func (l *resourceLoader) resources(ctx context.Context, src io.Reader) error {
+	r := newReader(src)
+	for n := 0; ; n++ {
+		if r.atEnd() {
+			if n == 0 {
+				return errEmpty
+			}
+			return nil
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := l.resource(r); err != nil {
+			return err
+		}
+	}
+}

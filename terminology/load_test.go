@@ -1,0 +1,242 @@
+package terminology
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// codeSystemWith returns a code system with one concept.
+func codeSystemWith(url, version, code string) string {
+	return fmt.Sprintf(`{"resourceType":"CodeSystem","url":%q,"version":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, url, version, code)
+}
+
+// allOf returns a value set of all codes of a system, at the system's url with -all after it.
+func allOf(url string) string {
+	return valueSetOf(url+"-all", fmt.Sprintf(`{"include":[{"system":%q}]}`, url))
+}
+
+// tgz returns a FHIR package with the given files, whose names and contents take turns.
+func tgz(t testing.TB, files ...string) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	archive := tar.NewWriter(zipped)
+	for i := 0; i < len(files); i += 2 {
+		if err := archive.WriteHeader(&tar.Header{Name: files[i], Mode: 0o644, Size: int64(len(files[i+1]))}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.WriteString(archive, files[i+1]); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := errors.Join(archive.Close(), zipped.Close()); err != nil {
+		t.Fatal(err)
+	}
+	return out.Bytes()
+}
+
+func TestDefinitionSources(t *testing.T) {
+	folder := t.TempDir()
+	bundle := `{"resourceType":"Bundle","type":"collection","entry":[{"fullUrl":"urn:x","resource":` + codeSystemWith("http://x/bundled", "1", "b") +
+		`},{"resource":{"resourceType":"Patient","name":[{"family":"X"}]}},{"resource":{"resourceType":"Bundle","entry":[{"resource":` + allOf("http://x/bundled") + `}]}}]}`
+	writeFile(t, filepath.Join(folder, "sets", "deep", "bundle.json"), []byte(bundle))
+	writeFile(t, filepath.Join(folder, "sets", "notes.txt"), []byte("not JSON"))
+	writeFile(t, filepath.Join(folder, "sets", ".index.json"), []byte("not JSON"))
+	writeFile(t, filepath.Join(folder, "sets", "package.json"), []byte(`{"name":"x"}`))
+	writeFile(t, filepath.Join(folder, "sets", ".hidden", "x.json"), []byte("not JSON"))
+	writeFile(t, filepath.Join(folder, "two.json"), []byte(codeSystemWith("http://x/two", "1", "t")+"\n"+allOf("http://x/two")+"\n"))
+	for _, name := range []string{"a", "b"} {
+		writeFile(t, filepath.Join(folder, "packages", name+".tgz"), tgz(t,
+			"package/package.json", `{"name":"x"}`, "package/.index.json", `{"files":[]}`,
+			"package/CodeSystem-"+name+".json", codeSystemWith("http://x/"+name, "1", name),
+			"package/ValueSet-"+name+".json", allOf("http://x/"+name),
+			"package/StructureDefinition-x.json", `{"resourceType":"StructureDefinition","url":"http://x/sd","snapshot":{"element":[{"id":"x"}]}}`,
+			"package/example/ValueSet-x.json", "not JSON", "package/other/x.json", "not JSON", "other/x.json", "not JSON"))
+	}
+	l, err := Load(t.Context(), Options{Definitions: []string{
+		filepath.Join(folder, "packages", "*.tgz"), filepath.Join(folder, "sets"), filepath.Join(folder, "two.json"),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := l.Counts(), (Counts{CodeSystems: 4, ValueSets: 4, Concepts: 4}); got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+	for url, code := range map[string]string{"bundled": "b", "a": "a", "b": "b", "two": "t"} {
+		wantCodes(t, expand(t, l, "url", "http://x/"+url+"-all"), code)
+	}
+}
+
+func TestBrokenDefinitions(t *testing.T) {
+	whole := tgz(t, "package/a.json", codeSystemWith("http://x/a", "1", strings.Repeat("c", 4000)))
+	damaged := bytes.Clone(whole)
+	damaged[len(damaged)-6] ^= 1 // in the checksum
+	tests := []struct {
+		name, file, content, reason string
+		is                          error
+	}{
+		{"truncated JSON", "x.json", codeSystemWith("http://x/a", "1", "c")[:80], "EOF", io.ErrUnexpectedEOF},
+		{"truncated in a concept", "x.json", codeSystemWith("http://x/a", "1", "c")[:110], "EOF", io.ErrUnexpectedEOF},
+		{"truncated second resource", "x.json", codeSystemWith("http://x/a", "1", "c") + `{"resourceType"`, "EOF", io.ErrUnexpectedEOF},
+		{"no JSON", "x.json", "resourceType: ValueSet", "invalid character 'r'", nil},
+		{"more after the resource", "x.json", codeSystemWith("http://x/a", "1", "c") + `]`, "want an object", nil},
+		{"empty", "x.json", " \n", "empty", errEmpty},
+		{"no resource", "x.json", `{"name":"x","version":"1"}`, "no resourceType", errNoResourceType},
+		{"no object", "x.json", `["a"]`, "want an object, found an array", nil},
+		{"number for a string", "x.json", `{"resourceType":"ValueSet","url":7}`, "/url: want a string, found a number", nil},
+		{"null for a string", "x.json", `{"resourceType":"ValueSet","url":null}`, "want a string, found null", nil},
+		{"string for a boolean", "x.json", `{"resourceType":"CodeSystem","caseSensitive":"yes"}`, "want true or false, found a string", nil},
+		{"object for an array", "x.json", `{"resourceType":"CodeSystem","concept":{"code":"a"}}`, "/concept: want an array, found an object", nil},
+		{"array for a compose", "x.json", `{"resourceType":"ValueSet","compose":[]}`, "/compose: want an object", nil},
+		{"wrong type deep down", "x.json", `{"resourceType":"CodeSystem","concept":[{"code":"a","concept":[{"code":1}]}]}`, "/concept/0/concept/0/code: want a string", nil},
+		{"wrong type before resourceType", "x.json", `{"compose":{"include":1},"resourceType":"ValueSet"}`, "compose: /include: want an array", nil},
+		{"concept without code", "x.json", `{"resourceType":"CodeSystem","concept":[{"display":"a"}]}`, "concept without a code", nil},
+		{"listed concept without code", "x.json", valueSetOf("http://x/a", `{"include":[{"system":"s","concept":[{"display":"a"}]}]}`), "/include/0/concept/0: concept without a code", nil},
+		{"invalid UTF-8", "x.json", "{\"resourceType\":\"CodeSystem\",\"url\":\"\xff\"}", "invalid UTF-8", nil},
+		{"bundles in bundles", "x.json", strings.Repeat(`{"resourceType":"Bundle","entry":[{"resource":`, 20), "nested deeper", nil},
+		{"other extension", "x.xml", "<ValueSet/>", "neither .json nor .tgz", nil},
+		{"no gzip", "x.tgz", "PK\x03\x04 something that is not gzip", "gzip", gzip.ErrHeader},
+		{"empty package", "x.tgz", "", "EOF", nil},
+		{"truncated package", "x.tgz", string(whole[:len(whole)/2]), "unexpected EOF", io.ErrUnexpectedEOF},
+		{"package without its end", "x.tgz", string(whole[:len(whole)-4]), "unexpected EOF", io.ErrUnexpectedEOF},
+		{"damaged package", "x.tgz", string(damaged), "checksum", gzip.ErrChecksum},
+		{"broken file in a package", "x.tgz", string(tgz(t, "package/bad.json", `{"resourceType":`)), "package/bad.json", io.ErrUnexpectedEOF},
+		{"no FHIR package", "x.tgz", string(tgz(t, "README", "hello")), "not a FHIR package", nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			name := filepath.Join(t.TempDir(), test.file)
+			writeFile(t, name, []byte(test.content))
+			_, err := Load(t.Context(), Options{Definitions: []string{name}})
+			if err == nil {
+				t.Fatal("no error")
+			}
+			wantText(t, err.Error(), name, test.reason)
+			if test.is != nil && !errors.Is(err, test.is) {
+				t.Errorf("%v does not wrap %v", err, test.is)
+			}
+		})
+	}
+}
+
+func TestDefinitionPatterns(t *testing.T) {
+	folder := t.TempDir()
+	writeFile(t, filepath.Join(folder, "[a].json"), []byte(allOf("http://x/a")))
+	for _, pattern := range []string{"none.json", "*.tgz", "none/*", "[", "empty"} {
+		writeFile(t, filepath.Join(folder, "empty", "notes.txt"), nil)
+		_, err := Load(t.Context(), Options{Definitions: []string{filepath.Join(folder, pattern)}})
+		if err == nil {
+			t.Errorf("%s: no error", pattern)
+			continue
+		}
+		wantText(t, err.Error(), pattern)
+		if pattern != "[" && !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%v does not wrap fs.ErrNotExist", err)
+		}
+	}
+	if _, err := Load(t.Context(), Options{Definitions: []string{filepath.Join(folder, "[a].json")}}); err != nil {
+		t.Errorf("a file whose name looks like a pattern: %v", err)
+	}
+}
+
+func TestLoadCancelled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Load(ctx, Options{Core: true}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestMemberOrder(t *testing.T) {
+	// JSON objects have no order: the type comes last, what is within comes before what it is within.
+	l := libraryOf(t, `{"concept":[{"concept":[{"display":"In \u0026 \"out\"","code":"b"}],"property":[{"valueBoolean":true,"code":"hidden"}],"code":"a"}],
+		"property":[{"uri":"http://hl7.org/fhir/concept-properties#notSelectable","code":"hidden","type":"boolean"}],
+		"content":"complete","url":"http://x/cs","resourceType":"CodeSystem"}`,
+		`{"compose":{"include":[{"filter":[{"value":"a","op":"is-a","property":"concept"}],"system":"http://x/cs"}]},"url":"http://x/vs","resourceType":"ValueSet"}`)
+	got := expand(t, l, "url", "http://x/vs")
+	wantCodes(t, got, "a b")
+	if c := got.Expansion.Contains; !c[0].Abstract || c[1].Display != `In & "out"` {
+		t.Errorf("got %+v", c)
+	}
+	if got.Status != "unknown" {
+		t.Errorf("got status %q", got.Status)
+	}
+}
+
+func TestPrecedence(t *testing.T) {
+	tests := []struct {
+		name      string
+		resources []string
+		want      string
+	}{
+		{"the same version: later", []string{codeSystemWith("http://x/a", "1", "old"), codeSystemWith("http://x/a", "1", "new")}, "new"},
+		{"higher version first", []string{codeSystemWith("http://x/a", "10.0", "ten"), codeSystemWith("http://x/a", "9.0", "nine")}, "ten"},
+		{"one without version: later", []string{codeSystemWith("http://x/a", "1", "old"), codeSystemWith("http://x/a", "", "new")}, "new"},
+		{"a date and a number: later", []string{codeSystemWith("http://x/a", "2018-08-12", "old"), codeSystemWith("http://x/a", "2.0.0", "new")}, "new"},
+		{"a number and a date: later", []string{codeSystemWith("http://x/a", "2.0.0", "old"), codeSystemWith("http://x/a", "2018-08-12", "new")}, "new"},
+		{"dates", []string{codeSystemWith("http://x/a", "2019-01-02", "new"), codeSystemWith("http://x/a", "2018-08-12", "old")}, "new"},
+		{"one without version: later again", []string{codeSystemWith("http://x/a", "", "old"), codeSystemWith("http://x/a", "1", "new")}, "new"},
+		{"content goes before none", []string{
+			codeSystemWith("http://x/a", "1", "here"),
+			`{"resourceType":"CodeSystem","url":"http://x/a","version":"2","status":"active","content":"not-present"}`,
+		}, "here"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			l := libraryOf(t, append(test.resources, allOf("http://x/a"))...)
+			wantCodes(t, expand(t, l, "url", "http://x/a-all"), test.want)
+		})
+	}
+	t.Run("value sets", func(t *testing.T) {
+		set := func(version, code string) string {
+			return fmt.Sprintf(`{"resourceType":"ValueSet","url":"http://x/vs","version":%q,"status":"active","compose":{"include":[{"system":"http://x/s","concept":[{"code":%q}]}]}}`, version, code)
+		}
+		l := libraryOf(t, set("2.0.0", "two"), set("10.0.0-ballot", "ballot"), set("10.0.0", "old-ten"), set("10.0.0", "ten"))
+		wantCodes(t, expand(t, l, "url", "http://x/vs"), "ten")
+		wantCodes(t, expand(t, l, "url", "http://x/vs|2.0.0"), "two")
+		wantCodes(t, expand(t, l, "url", "http://x/vs|10.0.0-ballot"), "ballot")
+		if l.Counts().Replaced != 1 || l.Counts().ValueSets != 3 {
+			t.Errorf("got %+v", l.Counts())
+		}
+		got := expand(t, l, "url", "http://x/vs|2.0.0")
+		if got.URL != "http://x/vs" || got.Version != "2.0.0" {
+			t.Errorf("got url %q, version %q", got.URL, got.Version)
+		}
+		if e := refused(t, l, "url", "http://x/vs|3"); !errors.Is(e, ErrUnknown) {
+			t.Errorf("got %v", e)
+		}
+	})
+	t.Run("over the core", func(t *testing.T) {
+		name := filepath.Join(t.TempDir(), "x.json")
+		writeFile(t, name, []byte(codeSystemWith("http://hl7.org/fhir/administrative-gender", "4.0.1", "x")))
+		l, err := Load(t.Context(), Options{Core: true, Definitions: []string{name}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantCodes(t, expand(t, l, "url", "http://hl7.org/fhir/ValueSet/administrative-gender"), "x")
+	})
+}
+
+func TestCompareVersions(t *testing.T) {
+	ascending := []string{"beta", "0.9", "1", "1.0.0-ballot", "1.0.0", "1.0.1", "1.2", "1.10", "2.0.0-1", "2.0.0", "20180101", "20190101"}
+	for i, a := range ascending {
+		for j, b := range ascending {
+			got := compareVersions(a, b)
+			if got < 0 != (i < j) || got > 0 != (i > j) {
+				t.Errorf("compareVersions(%q, %q) = %d", a, b, got)
+			}
+		}
+	}
+	if compareVersions("2019-02-01", "2018-12-31") <= 0 || compareVersions("2018-08-12", "2018-08") <= 0 {
+		t.Error("dates are not in order")
+	}
+}

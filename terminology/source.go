@@ -1,0 +1,128 @@
+package terminology
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// sources returns the files that a path or pattern stands for, in lexical order.
+func sources(pattern string) ([]string, error) {
+	matches, err := filepath.Glob(pattern)
+	if err != nil {
+		return nil, fmt.Errorf("definitions %s: %w", pattern, err)
+	}
+	if _, err := os.Stat(pattern); err == nil {
+		matches = []string{pattern} // a name that only looks like a pattern
+	}
+	if len(matches) == 0 {
+		return nil, fmt.Errorf("definitions %s: no such file or folder: %w", pattern, fs.ErrNotExist)
+	}
+	var files []string
+	for _, match := range matches {
+		found, err := filesIn(match)
+		if err != nil {
+			return nil, fmt.Errorf("definitions %s: %w", pattern, err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) == 0 {
+		return nil, fmt.Errorf("definitions %s: no .json or .tgz file in it: %w", pattern, fs.ErrNotExist)
+	}
+	return files, nil
+}
+
+// filesIn returns a file, or the files of definitions in a folder and its folders. What begins with a
+// dot is passed over there, and so is package.json, the manifest of an unpacked FHIR package.
+func filesIn(name string) ([]string, error) {
+	info, err := os.Stat(name)
+	if err != nil || !info.IsDir() {
+		return []string{name}, err
+	}
+	var files []string
+	err = filepath.WalkDir(name, func(file string, entry fs.DirEntry, err error) error {
+		hidden := strings.HasPrefix(entry.Name(), ".") && file != name
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && hidden:
+			return fs.SkipDir
+		case entry.IsDir() || hidden || entry.Name() == manifest:
+			return nil
+		}
+		if extension := filepath.Ext(file); extension == ".json" || extension == ".tgz" {
+			files = append(files, file)
+		}
+		return nil
+	})
+	return files, err
+}
+
+// manifest is the name of the file in a FHIR package that describes the package.
+const manifest = "package.json"
+
+// file loads one file by its name.
+func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	switch filepath.Ext(name) {
+	case ".json":
+		return l.resources(ctx, f)
+	case ".tgz":
+		return l.fhirPackage(ctx, f)
+	default:
+		return errors.New("neither .json nor .tgz")
+	}
+}
+
+// fhirPackage loads a FHIR package: a tar file, compressed with gzip, that has the resources in its
+// folder package. Examples and whatever else is in other folders is passed over.
+func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
+	unzipped, err := gzip.NewReader(src)
+	if err != nil {
+		return fmt.Errorf("gzip: %w", err)
+	}
+	archive := tar.NewReader(unzipped)
+	found := false
+	for {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil {
+			return fmt.Errorf("tar: %w", err)
+		}
+		if header.Typeflag != tar.TypeReg || !isDefinition(header.Name) {
+			continue
+		}
+		found = true
+		if err := l.resources(ctx, archive); err != nil {
+			return fmt.Errorf("%s: %w", header.Name, err)
+		}
+	}
+	// Only the end of the gzip stream tells whether it is whole and unchanged.
+	if _, err := io.Copy(io.Discard, unzipped); err != nil {
+		return fmt.Errorf("gzip: %w", err)
+	}
+	if !found {
+		return errors.New("no resource in folder package: not a FHIR package")
+	}
+	return nil
+}
+
+// isDefinition reports whether a file of a package is a resource of the package itself.
+func isDefinition(name string) bool {
+	folder, file := path.Split(path.Clean(name))
+	return folder == "package/" && path.Ext(file) == ".json" && file != manifest && !strings.HasPrefix(file, ".")
+}

@@ -1,0 +1,32 @@
+package terminology
+
+import "encoding/binary"
+
+// textRef is the place of a string in a [texts]: its offset, or 0 for "no such string".
+type textRef uint32
+
+// texts is an arena of strings: each is its length as a varint, then its bytes. It is referred to by
+// offsets and holds no pointers, so that it costs the garbage collector nothing and can be mapped from
+// a file as it is. Strings may be appended in any order, which JSON needs: an object's members have none.
+type texts []byte
+
+// append copies s into the arena.
+func (t *texts) append(s []byte) textRef {
+	if len(*t) == 0 {
+		*t = append(*t, 0) // offset 0 stays free to mean "none"
+	}
+	ref := textRef(len(*t))
+	*t = binary.AppendUvarint(*t, uint64(len(s)))
+	*t = append(*t, s...)
+	return ref
+}
+
+// at returns the string at ref, or nil. The bytes are the arena's own and must not be changed.
+func (t texts) at(ref textRef) []byte {
+	if ref == 0 {
+		return nil
+	}
+	length, width := binary.Uvarint(t[ref:])
+	start := int(ref) + width
+	return t[start : start+int(length) : start+int(length)]
+}

@@ -1,0 +1,70 @@
+package terminology
+
+import "testing"
+
+func TestTextFilter(t *testing.T) {
+	tests := []struct {
+		display, filter string
+		want            bool
+	}{
+		{"Never Married", "married", true},
+		{"Never Married", "never married", true},
+		{"Never Married", "married never", true},
+		{"Never Married", "mar nev", true},
+		{"Never Married", "arried", false},
+		{"Never Married", "never divorced", false},
+		{"Never Married", "  MARRIED ", true},
+		{"Never Married", "v", true},
+		{"Never Married", "z", false},
+		{"Never Married", " D ", true},
+		{"Never Married", "n m", true},
+		{"Never Married", "e m", false}, // only a single letter alone may stand anywhere
+		{"Never Married", "", true},
+		{"Never Married", "   ", true},
+		{"Diabetes mellitus type 2", "diabetes type 2", true},
+		{"Diabetes mellitus, type-2", "type 2 diab", true},
+		{"Alternative/Complementary", "compl", true},
+		{"Ménière's disease", "meniere", true},
+		{"Meniere disease", "Ménière", true},
+		{"Ångström", "angstrom", true},
+		{"Straße", "straße", true},
+		{"ﬁbrosis", "fib", true},
+		{"Ⅳ stage", "iv", true},
+		{"e\u0301tude", "étude", true},
+		{"İstanbul", "istanbul", true},
+		{"日本語", "日本", true},
+		{"日本語", "本", true},
+		{"Ωmega", "ω", true},
+		{"100 %", "%", true},
+		{"100", "%", false},
+		{"a (b)", "(", true},
+		{"café", "é", true},
+		{"plain", "\xff", false},
+	}
+	for _, test := range tests {
+		var f folder
+		folded := append([]byte(nil), f.words([]byte(test.display))...)
+		if got := newTextFilter(test.filter).matches([]byte(test.display), folded); got != test.want {
+			t.Errorf("display %q, filter %q: got %v", test.display, test.filter, got)
+		}
+	}
+}
+
+func TestWords(t *testing.T) {
+	tests := map[string]string{
+		"":                  "",
+		" -- ":              "",
+		"Never Married":     " never married",
+		"  (HL7)v3-ActCode": " hl7 v3 actcode",
+		"Pérez\u00a0Ñandú":  " perez nandu",
+		"o\u0302ne two":     " one two",
+		"\xffbroken":        " broken",
+		"हिन्दी":            " हिनदी",
+	}
+	var f folder
+	for text, want := range tests {
+		if got := string(f.words([]byte(text))); got != want {
+			t.Errorf("words(%q) = %q, want %q", text, got, want)
+		}
+	}
+}

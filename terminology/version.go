@@ -1,0 +1,76 @@
+package terminology
+
+import (
+	"cmp"
+	"strconv"
+	"strings"
+)
+
+// canonical joins a url and a version, which may be empty, to url|version (R4 §2.24.0.6).
+func canonical(url, version string) string {
+	if version == "" {
+		return url
+	}
+	return url + "|" + version
+}
+
+// splitCanonical takes url|version apart.
+func splitCanonical(s string) (url, version string) {
+	url, version, _ = strings.Cut(s, "|")
+	return url, version
+}
+
+// compareVersions orders versions: by the numbers in them, part by part, as semantic versioning does; a
+// part that is no number comes before one that is, and a pre-release (1.0.0-ballot) before its release.
+// Dates (20190101, 2019-01-01) come out right as well.
+func compareVersions(a, b string) int {
+	if isDate(a) && isDate(b) {
+		return cmp.Or(compareParts(a, b, "-"), cmp.Compare(a, b))
+	}
+	releaseA, preA, hasPreA := strings.Cut(a, "-")
+	releaseB, preB, hasPreB := strings.Cut(b, "-")
+	if c := compareParts(releaseA, releaseB, "."); c != 0 {
+		return c
+	}
+	if hasPreA != hasPreB {
+		if hasPreA {
+			return -1
+		}
+		return 1
+	}
+	return cmp.Or(compareParts(preA, preB, "."), cmp.Compare(a, b))
+}
+
+// isDate reports whether a version begins as a date does: 2019-01.
+func isDate(version string) bool {
+	year, rest, ok := strings.Cut(version, "-")
+	_, err := strconv.ParseUint(year, 10, 16)
+	return ok && len(year) == 4 && err == nil && rest != "" && rest[0] <= '9'
+}
+
+// compareParts orders two lists of parts; what is missing at the end counts as less.
+func compareParts(a, b, separator string) int {
+	partsA, partsB := strings.Split(a, separator), strings.Split(b, separator)
+	for i := range min(len(partsA), len(partsB)) {
+		if c := comparePart(partsA[i], partsB[i]); c != 0 {
+			return c
+		}
+	}
+	return cmp.Compare(len(partsA), len(partsB))
+}
+
+// comparePart orders two parts of a version.
+func comparePart(a, b string) int {
+	m, errA := strconv.ParseUint(a, 10, 64)
+	n, errB := strconv.ParseUint(b, 10, 64)
+	switch {
+	case errA == nil && errB == nil:
+		return cmp.Compare(m, n)
+	case errA == nil:
+		return 1
+	case errB == nil:
+		return -1
+	default:
+		return cmp.Compare(a, b)
+	}
+}
