@@ -1,0 +1,296 @@
+package caddymodule
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/certmagic"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+func init() { caddy.RegisterModule(new(App)) }
+
+// DefaultFHIRBase is the path of the FHIR API unless another is set.
+const DefaultFHIRBase = "/fhir/R4"
+
+// App holds what the fhir handlers share: who the issuer is, which clients and
+// users there are, the keys that sign tokens, and the store of what is in flight.
+//
+// Signing keys lie in Caddy's storage. They are made on first need, followed by
+// new ones every 90 days, and shared by all gateways that use the same storage.
+type App struct {
+	// The authorization server's address, `https://host` or `https://host:port`:
+	// the `iss` of its tokens (RFC 8414 §2). Required.
+	Issuer string `json:"issuer,omitempty"`
+
+	// The path of the FHIR API. The issuer followed by it is the FHIR base URL,
+	// which is the `aud` of access tokens. Default: `/fhir/R4`.
+	FHIRBase string `json:"fhir_base,omitempty"`
+
+	// The people who sign in with a password that is checked here.
+	Users []User `json:"users,omitempty"`
+
+	// The apps that may ask for tokens.
+	Clients []Client `json:"clients,omitempty"`
+
+	// How long access and ID tokens are valid; at most 24h. Default: `1h`.
+	AccessTokenLifetime caddy.Duration `json:"access_token_lifetime,omitempty"`
+
+	// How long an authorization code can be exchanged; at most 10m (RFC 6749
+	// §4.1.2). Default: `5m`.
+	CodeLifetime caddy.Duration `json:"code_lifetime,omitempty"`
+
+	// How long a sign-in at this server lasts. Default: `8h`.
+	SessionLifetime caddy.Duration `json:"session_lifetime,omitempty"`
+
+	// Take authorization requests by POST as well as by GET (SMART App Launch
+	// 2.2, capability `authorize-post`).
+	AuthorizePOST bool `json:"authorize_post,omitempty"`
+
+	// Leave the parameter `iss` (RFC 9207) out of authorization answers, for
+	// clients that refuse parameters they do not know.
+	OmitIssuer bool `json:"omit_issuer,omitempty"`
+
+	// Where codes, sessions and revocations are kept. Default: `memory`.
+	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
+
+	keys   *authorize.Keyring
+	server *authorize.Server
+	memory *guard.Memory
+	logger *slog.Logger
+	ctx    caddy.Context
+}
+
+// User is a person who signs in with a password.
+type User struct {
+	// The name to sign in with, and the `sub` of tokens. Required.
+	Name string `json:"name,omitempty"`
+
+	// The password's hash as `caddy hash-password` prints it: bcrypt or
+	// argon2id. Required. Placeholders are supported.
+	PasswordHash string `json:"password_hash,omitempty"`
+
+	// The claim `name`: what to call the person.
+	DisplayName string `json:"display_name,omitempty"`
+
+	// The claim `email`.
+	Email string `json:"email,omitempty"`
+
+	// The claim `email_verified`.
+	EmailVerified bool `json:"email_verified,omitempty"`
+
+	// The claim `phone_number`, in E.164 form: `+15550100`.
+	Phone string `json:"phone,omitempty"`
+
+	// The person's own FHIR resource, `Practitioner/alice`, below the FHIR base
+	// (SMART App Launch 2.2, `fhirUser`).
+	FHIRUser string `json:"fhir_user,omitempty"`
+}
+
+// Client is an app that may ask for tokens (RFC 6749 §2).
+type Client struct {
+	// The `client_id`. Required.
+	ID string `json:"id,omitempty"`
+
+	// What people see as the app's name. Default: the id.
+	Name string `json:"name,omitempty"`
+
+	// The client's secret. A client without one is public (RFC 6749 §2.1).
+	// Placeholders are supported.
+	Secret string `json:"secret,omitempty"`
+
+	// Where answers may be sent. A request must name one of these exactly, to
+	// the letter. They must be https, or http://localhost.
+	RedirectURIs []string `json:"redirect_uris,omitempty"`
+
+	// The scopes the client may be granted, beside openid, email, phone and
+	// profile, which are open to all.
+	Scopes []string `json:"scopes,omitempty"`
+
+	// The flows the client may use at the authorization endpoint: `code`,
+	// `token`. Default: `code`, where there are redirect URIs.
+	ResponseTypes []string `json:"response_types,omitempty"`
+
+	// Grants beyond the authorization code: `client_credentials`.
+	GrantTypes []string `json:"grant_types,omitempty"`
+
+	// Refuse authorization requests without a `code_challenge` (RFC 7636).
+	RequirePKCE bool `json:"require_pkce,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*App) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir", New: func() caddy.Module { return new(App) }}
+}
+
+// Provision resolves placeholders and builds the authorization server. It
+// neither reads nor writes storage: `caddy validate` must leave no trace.
+func (a *App) Provision(ctx caddy.Context) error {
+	a.ctx, a.logger = ctx, ctx.Slogger()
+	if a.FHIRBase == "" {
+		a.FHIRBase = DefaultFHIRBase
+	}
+	if err := checkFHIRBase(a.FHIRBase); err != nil {
+		return err
+	}
+	store, err := a.loadStore(ctx)
+	if err != nil {
+		return err
+	}
+	config, err := a.serverConfig(store)
+	if err != nil {
+		return err
+	}
+	if a.server, err = authorize.New(config); err != nil {
+		return err
+	}
+	a.memory = guard.NewMemory(guard.DefaultMemorySize)
+	a.warn()
+	return nil
+}
+
+func (a *App) loadStore(ctx caddy.Context) (authorize.Store, error) {
+	if a.StoreRaw == nil {
+		a.StoreRaw = json.RawMessage(`{"store":"memory"}`)
+	}
+	module, err := ctx.LoadModule(a, "StoreRaw")
+	if err != nil {
+		return nil, fmt.Errorf("loading the store: %w", err)
+	}
+	store, ok := module.(authorize.Store)
+	if !ok {
+		return nil, fmt.Errorf("module %T is no store", module)
+	}
+	return store, nil
+}
+
+func (a *App) serverConfig(store authorize.Store) (authorize.Config, error) {
+	a.keys = authorize.NewKeyring(a.ctx.Storage(), a.keysName(), a.logger)
+	users, err := a.users()
+	if err != nil {
+		return authorize.Config{}, err
+	}
+	clients, err := a.clients()
+	return authorize.Config{
+		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase,
+		Clients: clients, Users: users, Passwords: passwords{}, Keys: a.keys, Store: store,
+		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
+		CodeLifetime:        time.Duration(a.CodeLifetime),
+		SessionLifetime:     time.Duration(a.SessionLifetime),
+		AuthorizePOST:       a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
+		IsHTTPS: isHTTPS, Logger: a.logger,
+	}, err
+}
+
+// keysName is where the keys lie in Caddy's storage.
+func (a *App) keysName() string {
+	host := strings.TrimPrefix(a.Issuer, "https://")
+	return "fhir/keys/" + certmagic.StorageKeys.Safe(host) + ".json"
+}
+
+// users resolves the placeholders of the users' secrets, here and not earlier,
+// so that the configuration that Caddy shows and saves holds none.
+func (a *App) users() ([]authorize.User, error) {
+	repl := caddy.NewReplacer()
+	users := make([]authorize.User, len(a.Users))
+	for i, u := range a.Users {
+		hash, err := resolveSecret(repl, u.PasswordHash)
+		if err == nil {
+			err = checkHash(hash)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("user %q: password_hash: %w", u.Name, err)
+		}
+		users[i] = authorize.User{
+			ID: u.Name, PasswordHash: hash, Name: u.DisplayName, Email: u.Email,
+			EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser,
+		}
+	}
+	return users, nil
+}
+
+func (a *App) clients() ([]authorize.Client, error) {
+	repl := caddy.NewReplacer()
+	clients := make([]authorize.Client, len(a.Clients))
+	for i, c := range a.Clients {
+		secret, err := resolveSecret(repl, c.Secret)
+		if err != nil {
+			return nil, fmt.Errorf("client %q: secret: %w", c.ID, err)
+		}
+		clients[i] = c.withSecret(secret)
+	}
+	return clients, nil
+}
+
+// withSecret is the client as package authorize has it.
+func (c *Client) withSecret(secret string) authorize.Client {
+	return authorize.Client{
+		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes,
+		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
+	}
+}
+
+// resolveSecret replaces placeholders; one that is unknown or empty is an error,
+// so that a secret that was not mounted does not become the empty one.
+func resolveSecret(repl *caddy.Replacer, secret string) (string, error) {
+	resolved, err := repl.ReplaceOrErr(secret, true, true)
+	return strings.TrimRight(resolved, "\r\n"), err
+}
+
+// warn tells the operator of what is allowed but not advisable.
+func (a *App) warn() {
+	for _, c := range a.Clients {
+		if c.Secret == "" && len(c.RedirectURIs) > 0 && !c.RequirePKCE {
+			a.logger.Warn("public client may leave out PKCE; consider 'pkce required' (RFC 9700 §2.1.1)", "client_id", c.ID)
+		}
+	}
+}
+
+// Start makes the signing keys ready in the background, so that the first
+// person to sign in does not wait for them.
+func (a *App) Start() error {
+	go func() {
+		if _, err := a.keys.JWKS(a.ctx); err != nil && !errors.Is(err, context.Canceled) {
+			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
+		}
+	}()
+	return nil
+}
+
+// Stop implements caddy.App.
+func (a *App) Stop() error { return nil }
+
+// fhirBaseURL is the FHIR base URL: the audience of access tokens.
+func (a *App) fhirBaseURL() string { return a.Issuer + a.FHIRBase }
+
+func checkFHIRBase(path string) error {
+	if !strings.HasPrefix(path, "/") || strings.HasSuffix(path, "/") || strings.ContainsAny(path, "?#%* ") {
+		return fmt.Errorf("fhir_base %q must be a path like %s, without a slash at its end", path, DefaultFHIRBase)
+	}
+	return nil
+}
+
+// isHTTPS says whether the browser speaks TLS: to us, or to a proxy before us
+// that Caddy's trusted_proxies names.
+func isHTTPS(r *http.Request) bool {
+	if r.TLS != nil {
+		return true
+	}
+	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
+	return trusted && r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
+var (
+	_ caddy.App         = (*App)(nil)
+	_ caddy.Provisioner = (*App)(nil)
+)

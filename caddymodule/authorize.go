@@ -1,0 +1,72 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func init() {
+	caddy.RegisterModule(new(Authorize))
+	registerHandler("fhir_authorize", httpcaddyfile.Before, "invoke", func() handlerDirective { return new(Authorize) })
+}
+
+// Authorize serves the authorization server of the fhir app: the endpoints below
+// `/oauth2/`, the discovery documents and keys below `/.well-known/`, and
+// `{fhir_base}/.well-known/smart-configuration`. Other requests go on to the next
+// handler.
+type Authorize struct {
+	app *App
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Authorize) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.fhir_authorize", New: func() caddy.Module { return new(Authorize) }}
+}
+
+// Provision finds the fhir app.
+func (h *Authorize) Provision(ctx caddy.Context) (err error) {
+	h.app, err = fhirApp(ctx)
+	return err
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !h.app.server.Serves(r.URL.Path) {
+		return next.ServeHTTP(w, r)
+	}
+	h.app.server.ServeHTTP(w, r)
+	return nil
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	fhir_authorize [<matcher>]
+func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return parseDirective(d, nil)
+}
+
+var errNoApp = errors.New("the global option `fhir { … }` is missing: it says who the issuer is")
+
+// fhirApp returns the configured app, rather than an empty one made on the spot.
+func fhirApp(ctx caddy.Context) (*App, error) {
+	app, err := ctx.AppIfConfigured("fhir")
+	if errors.Is(err, caddy.ErrNotConfigured) {
+		return nil, errNoApp
+	}
+	if err != nil {
+		return nil, fmt.Errorf("the global option fhir: %w", err)
+	}
+	return app.(*App), nil
+}
+
+var (
+	_ caddy.Provisioner           = (*Authorize)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Authorize)(nil)
+	_ caddyfile.Unmarshaler       = (*Authorize)(nil)
+)

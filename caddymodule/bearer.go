@@ -1,0 +1,156 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+func init() {
+	caddy.RegisterModule(new(Bearer))
+	registerHandler("fhir_bearer", httpcaddyfile.After, "forward_auth", func() handlerDirective { return new(Bearer) })
+}
+
+// Bearer lets only those requests pass that carry a valid access token of the
+// fhir app's issuer (RFC 6750, RFC 9068). It sets the placeholders
+// `{http.auth.user.id}` and `{http.auth.user.client_id}`, `scope`, `patient`,
+// `fhir_user` and `issuer`, and removes headers in which a client might pass
+// itself off as somebody else. `GET {fhir_base}/metadata` needs no token, because
+// apps read there how to get one.
+//
+// Any valid token passes; what its scope allows is not yet decided here.
+type Bearer struct {
+	// Further headers in which the next handler is told who is asking, and which
+	// are therefore removed when a client sends them. A `*` at the end stands
+	// for any rest. The usual ones (`Remote-User`, `X-Forwarded-User`,
+	// `X-Auth-Request-*`, …) always are.
+	IdentityHeaders []string `json:"identity_headers,omitempty"`
+
+	// Leave the access token on the request for the next handler. Default: the
+	// `Authorization` header is removed, because the token is meant for the
+	// gateway and could be used again by whoever reads it.
+	ForwardToken bool `json:"forward_token,omitempty"`
+
+	app      *App
+	headers  *guard.IdentityHeaders
+	verifier *guard.Verifier
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Bearer) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.fhir_bearer", New: func() caddy.Module { return new(Bearer) }}
+}
+
+// Provision sets up verification for the fhir app's tokens.
+func (h *Bearer) Provision(ctx caddy.Context) (err error) {
+	if h.app, err = fhirApp(ctx); err != nil {
+		return err
+	}
+	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders...)
+	h.verifier = &guard.Verifier{
+		Issuer: h.app.Issuer, Audience: h.app.fhirBaseURL(),
+		Keys: guardKeys{h.app.keys}, Revoked: h.app.server.Revoked, Memory: h.app.memory,
+	}
+	return nil
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if err := h.headers.Check(r); err != nil {
+		return h.refuse(w, err)
+	}
+	h.headers.Strip(r.Header)
+	if !h.public(r) {
+		if err := h.admit(r); err != nil {
+			return h.refuse(w, err)
+		}
+	}
+	if !h.ForwardToken {
+		r.Header.Del("Authorization")
+	}
+	return next.ServeHTTP(w, r)
+}
+
+// public names the one FHIR interaction that is open to all, by its exact
+// method and path (FHIR R4, capabilities; SMART App Launch 2.2).
+func (h *Bearer) public(r *http.Request) bool {
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == h.app.FHIRBase+"/metadata"
+}
+
+// admit verifies the token and tells later handlers whose it is.
+func (h *Bearer) admit(r *http.Request) error {
+	raw, err := guard.Bearer(r)
+	if err != nil {
+		return err
+	}
+	token, err := h.verifier.Verify(r.Context(), raw)
+	if err != nil {
+		return err
+	}
+	setIdentity(r, token)
+	return nil
+}
+
+func setIdentity(r *http.Request, t guard.Token) {
+	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	repl.Set("http.auth.user.id", t.Subject)
+	repl.Set("http.auth.user.client_id", t.ClientID)
+	repl.Set("http.auth.user.scope", t.Scope)
+	repl.Set("http.auth.user.patient", t.Patient)
+	repl.Set("http.auth.user.fhir_user", t.FHIRUser)
+	repl.Set("http.auth.user.issuer", t.Issuer)
+}
+
+// refuse sets the challenge, which survives into handle_errors, and leaves the
+// body to fhir_outcome.
+func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
+	var refusal *guard.Error
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	if challenge := refusal.Challenge(h.app.fhirBaseURL()); challenge != "" {
+		w.Header().Set("WWW-Authenticate", challenge)
+	}
+	return caddyhttp.Error(refusal.Status, err)
+}
+
+// guardKeys lets guard verify with the authorization server's keys.
+type guardKeys struct{ ring *authorize.Keyring }
+
+// Key implements guard.KeySet.
+func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+	key, err := k.ring.Key(ctx, kid)
+	if errors.Is(err, authorize.ErrUnknownKey) {
+		return key, guard.ErrUnknownKey
+	}
+	return key, err
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	fhir_bearer [<matcher>] {
+//		identity_header <names...>
+//		forward_token
+//	}
+func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return parseDirective(d, subdirectives{
+		"identity_header": words(&h.IdentityHeaders, nil),
+		"forward_token":   bareword(&h.ForwardToken),
+	})
+}
+
+var (
+	_ caddy.Provisioner           = (*Bearer)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
+	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
+	_ guard.KeySet                = guardKeys{}
+)

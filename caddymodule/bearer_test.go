@@ -1,0 +1,108 @@
+package caddymodule
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// echo is a backend that tells what it was sent.
+var echo = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/fhir+json")
+	_ = r.Header.Write(w)
+})
+
+func TestBearerRefuses(t *testing.T) {
+	g := exampleGateway(t, echo)
+	token := g.token()
+	tests := []struct {
+		name, target string
+		header       http.Header
+		status       int
+		challenge    string
+		issue        string
+	}{
+		{"no token", "/fhir/R4/Patient", nil, 401, `Bearer realm="https://localhost:8443/fhir/R4"`, "login"},
+		{"no token for $expand", "/fhir/R4/ValueSet/$expand?url=x", nil, 401, `Bearer realm="https://localhost:8443/fhir/R4"`, "login"},
+		{"another scheme", "/fhir/R4/Patient", http.Header{"Authorization": {"Basic YTpi"}}, 401, `Bearer realm=`, "login"},
+		{"an invalid token", "/fhir/R4/Patient", http.Header{"Authorization": {"Bearer " + token[:len(token)-2]}}, 401, `error="invalid_token"`, "login"},
+		{"two tokens", "/fhir/R4/Patient", http.Header{"Authorization": {"Bearer " + token, "Bearer " + token}}, 400, `error="invalid_request"`, "security"},
+		{"a token in the query", "/fhir/R4/Patient?access_token=" + token, nil, 400, `error="invalid_request"`, "security"},
+		{"a hop-by-hop identity", "/fhir/R4/Patient", http.Header{"Authorization": {"Bearer " + token}, "Connection": {"close, Remote-User"}}, 400, "", "security"},
+		{"another case of the path", "/FHIR/r4/Patient", nil, 401, `Bearer realm=`, "login"},
+		{"metadata by another method", "/fhir/R4/metadata?", http.Header{"X-Method": {"POST"}}, 401, `Bearer realm=`, "login"},
+		{"something below metadata", "/fhir/R4/metadata/", nil, 401, `Bearer realm=`, "login"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, tt.target, nil)
+			for name, values := range tt.header {
+				r.Header[name] = values
+			}
+			if method := r.Header.Get("X-Method"); method != "" {
+				r.Method = method
+			}
+			response := g.send(r)
+			if response.StatusCode != tt.status || !strings.Contains(response.Header.Get("WWW-Authenticate"), tt.challenge) {
+				t.Errorf("status %d, WWW-Authenticate %q", response.StatusCode, response.Header.Get("WWW-Authenticate"))
+			}
+			if issue := g.outcome(response); issue.Code != tt.issue || issue.Diagnostics == "" {
+				t.Errorf("issue %+v", issue)
+			}
+		})
+	}
+}
+
+func TestBearerPasses(t *testing.T) {
+	g := exampleGateway(t, echo)
+	token := g.token()
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	r.Header.Set("Authorization", "bearer "+token)
+	for _, forged := range []string{"Remote-User", "X-Forwarded-User", "X_Remote_User", "X-HTTP-Method-Override"} {
+		r.Header[forged] = []string{"admin"}
+	}
+	r.Header.Set("X-Request-Id", "1")
+	response := g.send(r)
+	sent := read(t, response)
+	if response.StatusCode != http.StatusOK || !strings.Contains(sent, "X-Request-Id: 1") {
+		t.Fatalf("%d: %s", response.StatusCode, sent)
+	}
+	if strings.Contains(sent, "admin") || strings.Contains(sent, "Authorization") {
+		t.Errorf("the backend was sent %s", sent)
+	}
+}
+
+func TestMetadataIsPublic(t *testing.T) {
+	g := exampleGateway(t, echo)
+	if r := g.get("/fhir/R4/metadata", ""); r.StatusCode != http.StatusOK {
+		t.Errorf("status %d", r.StatusCode)
+	}
+}
+
+func TestBearerSetsPlaceholders(t *testing.T) {
+	g := newGateway(t, exampleWith(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.auth.user.issuer} {http.auth.user.fhir_user} {http.request.header.X-User} {http.request.header.Authorization}"
+		request_header X-User {http.auth.user.id}
+`))
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	r.Header.Set("Authorization", "Bearer "+g.token())
+	r.Header.Set("X-User", "mallory")
+	got := read(t, g.send(r))
+	const issuer = "https://localhost:8443"
+	if want := "alice demo-app openid user/*.rs " + issuer + " " + issuer + "/fhir/R4/Practitioner/alice alice "; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+func TestBearerForwardsTokenIfAsked(t *testing.T) {
+	server := httptest.NewServer(echo)
+	t.Cleanup(server.Close)
+	t.Setenv("FHIR_BACKEND", strings.TrimPrefix(server.URL, "http://"))
+	g := newGateway(t, exampleWith(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t\tidentity_header X-Ward\n\t\t}\n"))
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	r.Header.Set("Authorization", "Bearer "+g.token())
+	r.Header.Set("X-Ward", "3")
+	if sent := read(t, g.send(r)); !strings.Contains(sent, "Authorization: Bearer") || strings.Contains(sent, "X-Ward") {
+		t.Errorf("the backend was sent %s", sent)
+	}
+}

@@ -1,0 +1,155 @@
+package caddymodule
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// handlerDirective is a handler that reads its own directive.
+type handlerDirective interface {
+	caddyhttp.MiddlewareHandler
+	caddyfile.Unmarshaler
+}
+
+// registerHandler registers a directive at its place beside a standard one.
+func registerHandler(name string, at httpcaddyfile.Positional, standard string, newHandler func() handlerDirective) {
+	httpcaddyfile.RegisterDirectiveOrder(name, at, standard)
+	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		handler := newHandler()
+		return handler, handler.UnmarshalCaddyfile(h.Dispenser)
+	})
+}
+
+// setter reads the arguments of one subdirective.
+type setter func(d *caddyfile.Dispenser) error
+
+// subdirectives are those of one block, by name.
+type subdirectives map[string]setter
+
+// parseDirective reads a directive without arguments, and its block.
+func parseDirective(d *caddyfile.Dispenser, fields subdirectives) error {
+	d.Next() // consume directive name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return fields.parse(d)
+}
+
+// parse reads a block. A name that is unknown, or there a second time without
+// being named in many, is an error: silently ignoring it would disable whatever
+// it was meant to set.
+func (s subdirectives) parse(d *caddyfile.Dispenser, many ...string) error {
+	seen := map[string]bool{}
+	for nesting := d.Nesting(); d.NextBlock(nesting); {
+		name := d.Val()
+		set, known := s[name]
+		switch {
+		case !known:
+			return d.Errf("unrecognized subdirective: %s", name)
+		case seen[name] && !slices.Contains(many, name):
+			return d.Errf("%s is there a second time", name)
+		}
+		seen[name] = true
+		if err := set(d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// word reads one argument and checks it, if there is a check.
+func word(to *string, check func(string) error) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if !d.Args(to) || d.NextArg() {
+			return d.ArgErr()
+		}
+		return checked(d, check, *to)
+	}
+}
+
+// words reads one or more arguments and checks each, if there is a check.
+func words(to *[]string, check func(string) error) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if *to = d.RemainingArgs(); len(*to) == 0 {
+			return d.ArgErr()
+		}
+		for _, w := range *to {
+			if err := checked(d, check, w); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+}
+
+func checked(d *caddyfile.Dispenser, check func(string) error, w string) error {
+	if check == nil {
+		return nil
+	}
+	if err := check(w); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+// oneOf checks that a word is among those that are known.
+func oneOf(known ...string) func(string) error {
+	return func(w string) error {
+		if !slices.Contains(known, w) {
+			return fmt.Errorf("%q is not one of %q", w, known)
+		}
+		return nil
+	}
+}
+
+// bareword is switched on by its bare name.
+func bareword(to *bool) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if *to = true; d.NextArg() {
+			return d.ArgErr()
+		}
+		return nil
+	}
+}
+
+// only is a bareword whose name is followed by the one word it can have.
+func only(value string, to *bool) setter {
+	return func(d *caddyfile.Dispenser) error {
+		var w string
+		*to = true
+		return word(&w, oneOf(value))(d)
+	}
+}
+
+// duration reads a positive length of time, such as 90s, 5m or 1d.
+func duration(to *caddy.Duration) setter {
+	return func(d *caddyfile.Dispenser) error {
+		var w string
+		return word(&w, func(w string) error {
+			parsed, err := caddy.ParseDuration(w)
+			if *to = caddy.Duration(parsed); err != nil || parsed <= 0 {
+				return fmt.Errorf("%q is not a duration such as 90s, 5m or 1d", w)
+			}
+			return nil
+		})(d)
+	}
+}
+
+// number reads a positive whole number.
+func number(to *int) setter {
+	return func(d *caddyfile.Dispenser) error {
+		var w string
+		return word(&w, func(w string) (err error) {
+			if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
+				return fmt.Errorf("%q is not a whole number above 0", w)
+			}
+			return nil
+		})(d)
+	}
+}

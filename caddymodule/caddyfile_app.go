@@ -1,0 +1,168 @@
+package caddymodule
+
+import (
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func init() { httpcaddyfile.RegisterGlobalOption("fhir", parseApp) }
+
+// parseApp makes the global option fhir into the app's configuration.
+func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
+	app := new(App)
+	if existing != nil {
+		d.Next() // so that the error names the line
+		return nil, d.Err("the global option fhir is there a second time")
+	}
+	if err := app.UnmarshalCaddyfile(d); err != nil {
+		return nil, err
+	}
+	return httpcaddyfile.App{Name: "fhir", Value: caddyconfig.JSON(app, nil)}, nil
+}
+
+// UnmarshalCaddyfile sets up the app from Caddyfile tokens. Syntax:
+//
+//	fhir {
+//		issuer <url>
+//		fhir_base <path>
+//		user <name> { … }
+//		client <id> { … }
+//		access_token_lifetime <duration>
+//		code_lifetime <duration>
+//		session_lifetime <duration>
+//		authorize_post
+//		omit_issuer
+//		store <module> { … }
+//	}
+func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume option name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	err := subdirectives{
+		"issuer":                word(&a.Issuer, authorize.CheckIssuer),
+		"fhir_base":             word(&a.FHIRBase, checkFHIRBase),
+		"user":                  a.parseUser,
+		"client":                a.parseClient,
+		"access_token_lifetime": duration(&a.AccessTokenLifetime),
+		"code_lifetime":         duration(&a.CodeLifetime),
+		"session_lifetime":      duration(&a.SessionLifetime),
+		"authorize_post":        bareword(&a.AuthorizePOST),
+		"omit_issuer":           bareword(&a.OmitIssuer),
+		"store":                 a.parseStore,
+	}.parse(d, "user", "client")
+	if err == nil && a.Issuer == "" {
+		return d.Err("fhir needs an issuer")
+	}
+	return err
+}
+
+// parseUser reads a user. Syntax:
+//
+//	user <name> {
+//		password_hash <hash>
+//		name <words>
+//		email <address> [verified]
+//		phone <number>
+//		fhir_user <Type/id>
+//	}
+func (a *App) parseUser(d *caddyfile.Dispenser) error {
+	var u User
+	if err := word(&u.Name, nil)(d); err != nil {
+		return err
+	}
+	for _, other := range a.Users {
+		if other.Name == u.Name {
+			return d.Errf("user %s is there a second time", u.Name)
+		}
+	}
+	err := subdirectives{
+		"password_hash": word(&u.PasswordHash, nil),
+		"name":          word(&u.DisplayName, nil),
+		"email":         u.parseEmail,
+		"phone":         word(&u.Phone, nil),
+		"fhir_user":     word(&u.FHIRUser, authorize.CheckFHIRUser),
+	}.parse(d)
+	if err == nil && u.PasswordHash == "" {
+		err = d.Errf("user %s needs a password_hash", u.Name)
+	}
+	a.Users = append(a.Users, u)
+	return err
+}
+
+func (u *User) parseEmail(d *caddyfile.Dispenser) error {
+	args := d.RemainingArgs()
+	if len(args) == 0 || len(args) > 2 {
+		return d.ArgErr()
+	}
+	u.Email, u.EmailVerified = args[0], len(args) == 2
+	if !strings.Contains(u.Email, "@") {
+		return d.Errf("%q is no e-mail address", u.Email)
+	}
+	if u.EmailVerified && args[1] != "verified" {
+		return d.Errf("%q: only the word verified may follow the address", args[1])
+	}
+	return nil
+}
+
+// parseClient reads a client. Syntax:
+//
+//	client <id> {
+//		name <words>
+//		secret <secret>
+//		redirect_uri <uri...>
+//		scope <scope...>
+//		response_type code|token...
+//		grant_type client_credentials
+//		pkce required
+//	}
+func (a *App) parseClient(d *caddyfile.Dispenser) error {
+	var c Client
+	if err := word(&c.ID, nil)(d); err != nil {
+		return err
+	}
+	for _, other := range a.Clients {
+		if other.ID == c.ID {
+			return d.Errf("client %s is there a second time", c.ID)
+		}
+	}
+	err := subdirectives{
+		"name":          word(&c.Name, nil),
+		"secret":        word(&c.Secret, nil),
+		"redirect_uri":  words(&c.RedirectURIs, authorize.CheckRedirectURI),
+		"scope":         words(&c.Scopes, authorize.CheckScope),
+		"response_type": words(&c.ResponseTypes, oneOf("code", "token")),
+		"grant_type":    words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
+		"pkce":          only("required", &c.RequirePKCE),
+	}.parse(d)
+	if err != nil {
+		return err
+	}
+	if core := c.withSecret(c.Secret); core.Complete() != nil {
+		return d.WrapErr(core.Complete())
+	}
+	a.Clients = append(a.Clients, c)
+	return nil
+}
+
+// parseStore reads the name of a module in fhir.stores, and leaves the rest of
+// the block to it.
+func (a *App) parseStore(d *caddyfile.Dispenser) error {
+	if !d.NextArg() {
+		return d.ArgErr()
+	}
+	name := d.Val()
+	module, err := caddyfile.UnmarshalModule(d, "fhir.stores."+name)
+	if err != nil {
+		return err
+	}
+	a.StoreRaw = caddyconfig.JSONModuleObject(module, "store", name, nil)
+	return nil
+}
+
+var _ caddyfile.Unmarshaler = (*App)(nil)

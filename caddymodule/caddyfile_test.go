@@ -1,0 +1,146 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+const separator = "\n----------\n"
+
+// Each file in testdata/adapt is a Caddyfile, a line, and the JSON it becomes or
+// the error it is. Regenerate the second half with -update.
+func TestAdapt(t *testing.T) {
+	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no golden files: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".caddyfiletest"), func(t *testing.T) {
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			input, want, _ := strings.Cut(string(content), separator)
+			got := adaptGolden(input)
+			if *update {
+				if err := os.WriteFile(file, []byte(input+separator+got+"\n"), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if got != strings.TrimSpace(want) {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func adaptGolden(input string) string {
+	document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(input+"\n"), map[string]any{"filename": "Caddyfile"})
+	if err != nil {
+		return err.Error()
+	}
+	var text bytes.Buffer
+	for _, w := range warnings {
+		text.WriteString(w.String() + "\n")
+	}
+	if err := json.Indent(&text, document, "", "\t"); err != nil {
+		return err.Error()
+	}
+	return text.String()
+}
+
+// A wrong Caddyfile names the line and the word.
+func TestCaddyfileErrors(t *testing.T) {
+	app := func(body string) string {
+		return "{\n\tfhir {\n\t\tissuer https://x.example\n\t\t" + body + "\n\t}\n}\n"
+	}
+	site := func(body string) string { return "localhost {\n\t" + body + "\n}\n" }
+	client := func(line string) string { return app("client c {\n\t\t\t" + line + "\n\t\t}") }
+	tests := []struct {
+		name, caddyfile string
+		line            int
+		word            string
+	}{
+		{"unknown option", app("isuer https://x.example"), 4, "isuer"},
+		{"option twice", app("fhir_base /a\n\t\tfhir_base /b"), 5, "fhir_base"},
+		{"issuer over http", "{\n\tfhir {\n\t\tissuer http://x.example\n\t}\n}\n", 3, "http://x.example"},
+		{"issuer missing", "{\n\tfhir {\n\t\tfhir_base /a\n\t}\n}\n", 4, "issuer"},
+		{"surplus word", app("fhir_base /a /b"), 4, "/b"},
+		{"missing word", app("fhir_base"), 4, "fhir_base"},
+		{"words after fhir", "{\n\tfhir x {\n\t}\n}\n", 2, "x"},
+		{"fhir twice", "{\n\tfhir {\n\t\tissuer https://x.example\n\t}\n\tfhir {\n\t}\n}\n", 5, "fhir"},
+		{"base with a slash at its end", app("fhir_base /a/"), 4, "/a/"},
+		{"no duration", app("code_lifetime soon"), 4, "soon"},
+		{"flag with a word", app("authorize_post yes"), 4, "yes"},
+		{"user without a name", app("user {\n\t\t}"), 4, "user"},
+		{"user twice", app("user a {\n\t\t\tpassword_hash x\n\t\t}\n\t\tuser a {\n\t\t}"), 7, "user a"},
+		{"user without a hash", app("user a {\n\t\t}"), 5, "password_hash"},
+		{"user with an unknown word", app("user a {\n\t\t\tpasswd x\n\t\t}"), 5, "passwd"},
+		{"e-mail that is none", app("user a {\n\t\t\temail alice\n\t\t}"), 5, "alice"},
+		{"e-mail with another word", app("user a {\n\t\t\temail a@b.example checked\n\t\t}"), 5, "checked"},
+		{"fhir_user of another type", app("user a {\n\t\t\tfhir_user Device/1\n\t\t}"), 5, "Device/1"},
+		{"client twice", app("client a {\n\t\t}\n\t\tclient a {\n\t\t}"), 6, "client a"},
+		{"redirect URI over http", client("redirect_uri http://x.example/cb"), 5, "http://x.example/cb"},
+		{"second redirect URI wrong", client("redirect_uri https://x.example/cb https://x.example/#f"), 5, "https://x.example/#f"},
+		{"scope that is none", client("scope openid \"a b\""), 5, "a b"},
+		{"unknown response type", client("response_type id_token"), 5, "id_token"},
+		{"unknown grant type", client("grant_type password"), 5, "password"},
+		{"pkce optional", client("pkce optional"), 5, "optional"},
+		{"grant without a secret", client("grant_type client_credentials"), 6, "secret"},
+		{"flow without a redirect URI", client("response_type token"), 6, "redirect_uri"},
+		{"unknown store", app("store clay"), 4, "fhir.stores.clay"},
+		{"store without a name", app("store"), 4, "store"},
+		{"entries that are no number", app("store memory {\n\t\t\tmax_entries many\n\t\t}"), 5, "many"},
+		{"fhir_authorize with a block", site("fhir_authorize {\n\t\tissuer x\n\t}"), 3, "issuer"},
+		{"fhir_bearer with an unknown word", site("fhir_bearer {\n\t\ttrus x\n\t}"), 3, "trus"},
+		{"fhir_expand without definitions", site("fhir_expand {\n\t\tdefinitions\n\t}"), 3, "definitions"},
+		{"core on", site("fhir_expand {\n\t\tcore on\n\t}"), 3, "on"},
+		{"entries below one", site("fhir_expand {\n\t\tmax_entries 0\n\t}"), 3, "0"},
+		{"fhir_outcome with a surplus word", site("fhir_outcome /fhir/* x"), 2, "x"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(tt.caddyfile), map[string]any{"filename": "Caddyfile"})
+			if err == nil {
+				t.Fatal("accepted")
+			}
+			if text := err.Error(); !strings.Contains(text, tt.word) || !strings.Contains(text, lineName(tt.line)) {
+				t.Errorf("%s\nwant %q and %s", text, tt.word, lineName(tt.line))
+			}
+		})
+	}
+}
+
+func lineName(line int) string { return "Caddyfile:" + string(rune('0'+line)) }
+
+// FuzzCaddyfile reads any text as the inside of each of our blocks.
+func FuzzCaddyfile(f *testing.F) {
+	example, err := os.ReadFile("../Caddyfile.example")
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(string(example))
+	for _, block := range []string{"fhir {\nuser a {\nemail x verified\n", "client c {\nredirect_uri\n}", "store memory {\nmax_entries -1", "}{\"`<<X", "{$X:}"} {
+		f.Add("{\n\tfhir {\n" + block + "\n}\n}\n")
+	}
+	f.Add("localhost {\nfhir_bearer {\nidentity_header *\n}\nfhir_expand {\ncore off\ndefinitions a\n}\nhandle_errors {\nfhir_outcome x\n}\n}")
+	f.Fuzz(func(t *testing.T, text string) {
+		if strings.Contains(text, "import") || strings.Contains(text, "{$") {
+			t.Skip("reads files or the environment, which is not ours to test")
+		}
+		document, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+		if err == nil && !json.Valid(document) {
+			t.Errorf("no JSON: %s", document)
+		}
+	})
+}

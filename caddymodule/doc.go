@@ -1,0 +1,23 @@
+// Package caddymodule registers caddy-fhir with Caddy. It is all that knows
+// Caddy; what the modules do is in the packages beside it.
+//
+//	fhir                          app.go         issuer, clients, users, keys, store; shared by the handlers
+//	fhir.stores.memory            store.go       codes, sessions and revocations, in this process
+//	http.handlers.fhir_authorize  authorize.go   package authorize: sign-in, codes, tokens, discovery
+//	http.handlers.fhir_bearer     bearer.go      package guard: whose token is this, and is it valid
+//	http.handlers.fhir_expand     expand.go      package terminology: ValueSet/$expand
+//	http.handlers.fhir_outcome    outcome.go     errors as FHIR OperationOutcomes
+//
+// A request's way through the handlers, in their order:
+//
+//	request ─▶ fhir_authorize ─ /oauth2/…, /.well-known/… ─▶ answered there
+//	              │ any other path
+//	              ▼ handle /fhir/R4, /fhir/R4/*
+//	           fhir_bearer ─ no valid token ─▶ 401 ─┐
+//	              ▼                                 │
+//	           fhir_expand ─ $expand, known here ─▶ answered from memory
+//	              ▼ anything else                   │
+//	           reverse_proxy ─ backend is down ─▶ 502 ─┤
+//	              ▼                                 ▼ handle_errors
+//	           the FHIR server                   fhir_outcome ─▶ OperationOutcome
+package caddymodule

@@ -1,0 +1,175 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func expand(g *gateway, token, query string) *http.Response {
+	return g.get("/fhir/R4/ValueSet/$expand?"+query, token)
+}
+
+// expansion is as much of the answer as interface.md §2 lists.
+type expansion struct {
+	ResourceType string `json:"resourceType"`
+	URL          string `json:"url"`
+	Expansion    struct {
+		Offset   *int `json:"offset"`
+		Contains []struct {
+			System  string `json:"system"`
+			Code    string `json:"code"`
+			Display string `json:"display"`
+		} `json:"contains"`
+	} `json:"expansion"`
+}
+
+func TestExpandThroughGateway(t *testing.T) {
+	g := exampleGateway(t, nil)
+	const gender = "http://hl7.org/fhir/ValueSet/administrative-gender"
+	var got expansion
+	response := expand(g, g.token(), "url="+url.QueryEscape(gender))
+	if err := json.NewDecoder(response.Body).Decode(&got); err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("status %d, %v", response.StatusCode, err)
+	}
+	if got.ResourceType != "ValueSet" || got.URL != gender || len(got.Expansion.Contains) != 4 {
+		t.Errorf("%+v", got)
+	}
+	if got.Expansion.Offset == nil || *got.Expansion.Offset != 0 {
+		t.Errorf("offset %v, want 0", got.Expansion.Offset)
+	}
+}
+
+// What is not known here, or not wholly, the next handler is asked for.
+func TestExpandAsksNext(t *testing.T) {
+	const unknown, incomplete = "url=http://x.example/vs", "url=http://hl7.org/fhir/ValueSet/observation-codes"
+	answer := func(status int, body string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("X-Backend", "yes")
+			w.WriteHeader(status)
+			_, _ = w.Write([]byte(body))
+		})
+	}
+	tests := []struct {
+		name, query string
+		backend     http.Handler
+		status      int
+		body        string
+		header      string
+	}{
+		{"unknown, and the backend expands it", unknown, answer(200, "theirs"), 200, "theirs", "yes"},
+		{"unknown, and the backend knows it neither", unknown, answer(404, "theirs"), 404, "theirs", "yes"},
+		{"unknown, and the backend is down", unknown, nil, 502, "could not be reached", ""},
+		{"incomplete, and the backend expands it", incomplete, answer(200, "theirs"), 200, "theirs", "yes"},
+		{"incomplete, and the backend cannot either", incomplete, answer(501, "theirs"), 422, "http://loinc.org", ""},
+		{"incomplete, and the backend is down", incomplete, nil, 422, "http://loinc.org", ""},
+		{"known, and the backend is not asked", "url=http://hl7.org/fhir/ValueSet/administrative-gender", answer(200, "theirs"), 200, "Female", ""},
+		{"wrong, and the backend is not asked", "url=x&count=-1", answer(200, "theirs"), 400, "count", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := exampleGateway(t, tt.backend)
+			response := expand(g, g.token(), tt.query)
+			body := read(t, response)
+			if response.StatusCode != tt.status || !strings.Contains(body, tt.body) || response.Header.Get("X-Backend") != tt.header {
+				t.Errorf("%d, X-Backend %q: %s", response.StatusCode, response.Header.Get("X-Backend"), body)
+			}
+		})
+	}
+}
+
+// Alone, without the fhir app and without a next handler.
+func TestExpandAlone(t *testing.T) {
+	definitions := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",
+		"compose":{"include":[{"system":"http://x.example/cs","concept":[{"code":"a","display":"Alpha"}]}]}}`)
+	g := newGateway(t, `{
+	auto_https disable_redirects
+	skip_install_trust
+}
+
+https://localhost:8443 {
+	fhir_expand {
+		fhir_base /r4
+		core off
+		definitions `+definitions+`
+	}
+	handle_errors {
+		fhir_outcome {
+			fhir_base /r4
+		}
+	}
+}
+`)
+	for _, tt := range []struct {
+		query  string
+		status int
+		body   string
+	}{
+		{"url=http://x.example/vs", 200, "Alpha"},
+		{"url=http://hl7.org/fhir/ValueSet/administrative-gender", 404, "not-found"},
+	} {
+		response := g.get("/r4/ValueSet/$expand?"+tt.query, "")
+		if body := read(t, response); response.StatusCode != tt.status || !strings.Contains(body, tt.body) {
+			t.Errorf("%s: %d %s", tt.query, response.StatusCode, body)
+		}
+	}
+}
+
+func TestExpandLeavesOthersAlone(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Method + " " + r.URL.Path)) }))
+	token := g.token()
+	for _, path := range []string{"/fhir/R4", "/fhir/R4/ValueSet", "/fhir/R4/ValueSet/1", "/fhir/R4/CodeSystem/$lookup"} {
+		if body := read(t, g.get(path, token)); body != "GET "+path {
+			t.Errorf("%s: %s", path, body)
+		}
+	}
+}
+
+func TestDefinitionsArePooled(t *testing.T) {
+	ctx := caddy.ActiveContext()
+	first, err := loadDefinitions(ctx, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := loadDefinitions(ctx, true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.library != second.library {
+		t.Error("the same definitions were loaded twice")
+	}
+	for _, d := range []*definitions{first, second} {
+		if err := d.release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func TestChangedDefinitionsAreLoadedAnew(t *testing.T) {
+	file := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
+	before := definitionsKey(true, []string{file})
+	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if definitionsKey(true, []string{file}) == before {
+		t.Error("a changed file has the same key")
+	}
+	if definitionsKey(false, []string{file}) == definitionsKey(true, []string{file}) {
+		t.Error("the core makes no difference to the key")
+	}
+}
+
+// A broken file is named, with the reason, and the configuration does not load.
+func TestBrokenDefinitions(t *testing.T) {
+	file := writeFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
+	config := adapted(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}\n"))
+	_, err := caddy.ProvisionContext(config)
+	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "EOF") {
+		t.Errorf("error %v", err)
+	}
+}

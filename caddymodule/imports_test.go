@@ -1,0 +1,89 @@
+package caddymodule
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/caddy-fhir/caddy-fhir/"
+
+// cores are the packages that know nothing of Caddy, and which other packages
+// of this module each may import.
+var cores = map[string][]string{
+	module + "terminology":           {module + "caddymodule/smart"},
+	module + "caddymodule/authorize": {module + "caddymodule/smart"},
+	module + "caddymodule/guard":     {module + "caddymodule/smart"},
+	module + "caddymodule/smart":     nil,
+}
+
+// goPackage is what go list says of a package.
+type goPackage struct {
+	ImportPath string
+	Deps       []string
+}
+
+// TestImports keeps the cores apart: whatever they import, directly or not, is
+// neither Caddy nor, but for smart, one of ours outside of their own folder.
+func TestImports(t *testing.T) {
+	packages := listPackages(t, "../terminology/...", "./authorize/...", "./guard/...", "./smart/...")
+	for core, allowed := range cores {
+		found := false
+		for _, p := range packages {
+			if !within(p.ImportPath, core) {
+				continue
+			}
+			found = true
+			for _, dep := range p.Deps {
+				if !mayImport(core, allowed, dep) {
+					t.Errorf("%s imports %s", p.ImportPath, dep)
+				}
+			}
+		}
+		if !found {
+			t.Errorf("no package %s", core)
+		}
+	}
+}
+
+// mayImport says whether the packages in the folder of core may import dep.
+func mayImport(core string, allowed []string, dep string) bool {
+	if strings.HasPrefix(dep, "github.com/caddyserver/") {
+		return false
+	}
+	return !strings.HasPrefix(dep, module) || within(dep, core) || slices.Contains(allowed, dep)
+}
+
+// within says whether a package is folder, or lies in it.
+func within(path, folder string) bool {
+	return path == folder || strings.HasPrefix(path, folder+"/")
+}
+
+// listPackages asks go list for packages and all that they import. With -e: a
+// package that does not compile is a matter of its own tests.
+func listPackages(t *testing.T, patterns ...string) []goPackage {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-e", "-json=ImportPath,Deps"}, patterns...)...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("go list: %v\n%s", err, &stderr)
+	}
+	var packages []goPackage
+	decoder := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p goPackage
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages = append(packages, p)
+	}
+}

@@ -1,0 +1,149 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+func init() {
+	caddy.RegisterModule(new(Outcome))
+	registerHandler("fhir_outcome", httpcaddyfile.Before, "respond", func() handlerDirective { return new(Outcome) })
+}
+
+// Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4,
+// §3.1.0.4), the one representation of an error that FHIR clients read. It stands
+// in `handle_errors`. Errors elsewhere go on to the next handler.
+type Outcome struct {
+	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
+	FHIRBase string `json:"fhir_base,omitempty"`
+}
+
+// CaddyModule returns the Caddy module information.
+func (*Outcome) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.fhir_outcome", New: func() caddy.Module { return new(Outcome) }}
+}
+
+// Provision finds the FHIR base.
+func (h *Outcome) Provision(ctx caddy.Context) (err error) {
+	h.FHIRBase, err = fhirBase(ctx, h.FHIRBase)
+	return err
+}
+
+// fhirBase is what a handler was told, or the fhir app says, or the default:
+// handlers that need no app work without one.
+func fhirBase(ctx caddy.Context, told string) (string, error) {
+	if told != "" {
+		return told, checkFHIRBase(told)
+	}
+	app, err := fhirApp(ctx)
+	if errors.Is(err, errNoApp) {
+		return DefaultFHIRBase, nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return app.FHIRBase, nil
+}
+
+// ServeHTTP implements caddyhttp.MiddlewareHandler.
+func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	err, failed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
+	if !failed || !below(originalPath(r), h.FHIRBase) {
+		return next.ServeHTTP(w, r)
+	}
+	status, issue := describe(err)
+	w.Header().Set("Content-Type", "application/fhir+json")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	return json.NewEncoder(w).Encode(operationOutcome{"OperationOutcome", []outcomeIssue{issue}})
+}
+
+// originalPath is the path as it was asked for, whatever rewrites came since.
+func originalPath(r *http.Request) string {
+	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
+		return original.URL.Path
+	}
+	return r.URL.Path
+}
+
+// below compares as Caddy's path matcher does, without regard to case, so that
+// whatever `handle /fhir/R4/*` took is answered here too.
+func below(path, base string) bool {
+	path, base = strings.ToLower(path), strings.ToLower(base)
+	return path == base || strings.HasPrefix(path, base+"/")
+}
+
+type operationOutcome struct {
+	ResourceType string         `json:"resourceType"`
+	Issue        []outcomeIssue `json:"issue"`
+}
+
+type outcomeIssue struct {
+	Severity    string `json:"severity"`
+	Code        string `json:"code"`
+	Diagnostics string `json:"diagnostics"`
+}
+
+// issueError is an error that was made to be shown: its IssueType is a code of
+// http://hl7.org/fhir/issue-type, and its Diagnostics tell nothing that the
+// client may not know.
+type issueError interface {
+	IssueType() string
+	Diagnostics() string
+}
+
+// describe says what of an error the client is told. What was not made to be
+// shown is told by its status alone: its text may name hosts and files.
+func describe(err error) (status int, issue outcomeIssue) {
+	status = http.StatusInternalServerError
+	var failed caddyhttp.HandlerError
+	if errors.As(err, &failed) && failed.StatusCode != 0 {
+		status = failed.StatusCode
+	}
+	var shown issueError
+	if errors.As(err, &shown) {
+		return status, outcomeIssue{"error", shown.IssueType(), shown.Diagnostics()}
+	}
+	if d, ok := statusIssues[status]; ok {
+		return status, outcomeIssue{"error", d.code, d.text}
+	}
+	return status, outcomeIssue{"error", "processing", http.StatusText(status)}
+}
+
+var statusIssues = map[int]struct{ code, text string }{
+	http.StatusUnauthorized:          {"login", "An access token is required."},
+	http.StatusForbidden:             {"forbidden", "This is not allowed."},
+	http.StatusNotFound:              {"not-found", "There is nothing at this address."},
+	http.StatusMethodNotAllowed:      {"not-supported", "This method is not supported here."},
+	http.StatusRequestEntityTooLarge: {"too-long", "The request is too large."},
+	http.StatusTooManyRequests:       {"throttled", "Too many requests. Try again later."},
+	http.StatusInternalServerError:   {"exception", "The gateway failed. Its log says why."},
+	http.StatusBadGateway:            {"transient", "The FHIR server behind this gateway could not be reached. Try again later."},
+	http.StatusServiceUnavailable:    {"transient", "The service is not available at present. Try again later."},
+	http.StatusGatewayTimeout:        {"timeout", "The FHIR server behind this gateway did not answer in time."},
+}
+
+// UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
+//
+//	fhir_outcome [<matcher>] {
+//		fhir_base <path>
+//	}
+func (h *Outcome) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	return parseDirective(d, subdirectives{
+		"fhir_base": word(&h.FHIRBase, checkFHIRBase),
+	})
+}
+
+var (
+	_ caddy.Provisioner           = (*Outcome)(nil)
+	_ caddyhttp.MiddlewareHandler = (*Outcome)(nil)
+	_ caddyfile.Unmarshaler       = (*Outcome)(nil)
+)

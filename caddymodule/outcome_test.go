@@ -1,0 +1,72 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+func TestDescribe(t *testing.T) {
+	secret := errors.New("dial tcp 10.0.0.7:5432: connection refused")
+	tests := []struct {
+		name   string
+		err    error
+		status int
+		code   string
+		text   string
+	}{
+		{"our refusal", caddyhttp.Error(401, &guard.Error{Status: 401, Description: "An access token is required."}), 401, "login", "An access token is required."},
+		{"a failed expansion", failure(&terminology.Error{Status: 422, Code: "too-costly", Text: "too many"}), 422, "too-costly", "too many"},
+		{"the proxy's 502", caddyhttp.Error(502, secret), 502, "transient", statusIssues[502].text},
+		{"the proxy's 504", caddyhttp.Error(504, secret), 504, "timeout", statusIssues[504].text},
+		{"a status of no special meaning", caddyhttp.Error(418, secret), 418, "processing", "I'm a teapot"},
+		{"no status", secret, 500, "exception", statusIssues[500].text},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			status, issue := describe(tt.err)
+			if status != tt.status || issue.Code != tt.code || issue.Diagnostics != tt.text {
+				t.Errorf("%d %+v", status, issue)
+			}
+		})
+	}
+}
+
+func TestOutcomeBelowBaseAlone(t *testing.T) {
+	g := newGateway(t, `{
+	auto_https disable_redirects
+	skip_install_trust
+}
+
+https://localhost:8443 {
+	error 418
+	handle_errors {
+		fhir_outcome
+		respond "not FHIR" {err.status_code}
+	}
+}
+`)
+	for path, fhir := range map[string]bool{
+		"/fhir/R4": true, "/fhir/R4/x": true, "/FHIR/R4/x": true, "/fhir/R4x": false, "/": false, "/x/fhir/R4": false,
+	} {
+		response := g.send(httptest.NewRequest(http.MethodGet, path, nil))
+		body := read(t, response)
+		if response.StatusCode != 418 || (body != "not FHIR") != fhir {
+			t.Errorf("%s: %d %s", path, response.StatusCode, body)
+		}
+	}
+}
+
+func TestBackendDownIsOutcome(t *testing.T) {
+	g := exampleGateway(t, nil)
+	response := g.get("/fhir/R4/Patient", g.token())
+	if issue := g.outcome(response); response.StatusCode != http.StatusBadGateway || issue.Code != "transient" {
+		t.Errorf("%d %+v", response.StatusCode, issue)
+	}
+}

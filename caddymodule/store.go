@@ -1,0 +1,84 @@
+package caddymodule
+
+import (
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func init() { caddy.RegisterModule(new(MemoryStore)) }
+
+// memoryStores keeps the store over reloads: codes and sessions that are in
+// flight must outlive the configuration they were made under.
+var memoryStores = caddy.NewUsagePool()
+
+// memoryStoreKey is one for all configurations, because nothing a configuration
+// says makes what is stored invalid: it is checked against the configuration of
+// the moment when it is used.
+const memoryStoreKey = "fhir.stores.memory"
+
+// MemoryStore keeps codes, sessions and revocations in the memory of this
+// process. They survive a reload of the configuration, not a restart.
+type MemoryStore struct {
+	// How many entries it holds at most; what comes beyond is refused. A
+	// sign-in takes two entries, each some 500 bytes. Default: 100000.
+	MaxEntries int `json:"max_entries,omitempty"`
+
+	authorize.Store `json:"-"`
+}
+
+type pooledStore struct{ *authorize.MemoryStore }
+
+// Destruct implements caddy.Destructor.
+func (pooledStore) Destruct() error { return nil }
+
+// CaddyModule returns the Caddy module information.
+func (*MemoryStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.memory", New: func() caddy.Module { return new(MemoryStore) }}
+}
+
+// Provision takes the store over from the configuration before, if there is one.
+func (m *MemoryStore) Provision(caddy.Context) error {
+	pooled, _, err := memoryStores.LoadOrNew(memoryStoreKey, func() (caddy.Destructor, error) {
+		return pooledStore{authorize.NewMemoryStore(m.MaxEntries, time.Minute)}, nil
+	})
+	if err != nil {
+		return err
+	}
+	store := pooled.(pooledStore).MemoryStore
+	store.SetMaxEntries(m.MaxEntries)
+	m.Store = store
+	return nil
+}
+
+// Cleanup lets the store go, if Provision got as far as taking it.
+func (m *MemoryStore) Cleanup() error {
+	if m.Store == nil {
+		return nil
+	}
+	_, err := memoryStores.Delete(memoryStoreKey)
+	return err
+}
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	store memory {
+//		max_entries <number>
+//	}
+func (m *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume the store's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return subdirectives{"max_entries": number(&m.MaxEntries)}.parse(d)
+}
+
+var (
+	_ authorize.Store       = (*MemoryStore)(nil)
+	_ caddy.Provisioner     = (*MemoryStore)(nil)
+	_ caddy.CleanerUpper    = (*MemoryStore)(nil)
+	_ caddyfile.Unmarshaler = (*MemoryStore)(nil)
+)
