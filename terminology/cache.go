@@ -16,9 +16,9 @@ type expansionCache struct {
 }
 
 // newExpansionCache returns a cache that holds at most limit entries.
-func newExpansionCache(limit int) expansionCache {
+func newExpansionCache(limit int) *expansionCache {
 	// Definitions do not change, so expansions do not age, and there is nothing to clean up.
-	return expansionCache{items: cache.New(cache.NoExpiration, 0), limit: limit}
+	return &expansionCache{items: cache.New(cache.NoExpiration, 0), limit: limit}
 }
 
 // get returns the expansion of the value set with the given canonical.

@@ -101,8 +101,8 @@ func (b *codeSystemBuilder) concept(r *reader) error {
 	return err
 }
 
-// text reads a string into the arena. The reference may be moved by what is read before it is set, so
-// the caller passes it last; a string has nothing within.
+// text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that
+// grows with what is read.
 func (b *codeSystemBuilder) text(r *reader, ref *textRef) error {
 	s, err := r.text()
 	if err != nil {

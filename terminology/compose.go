@@ -60,7 +60,7 @@ func (c *composer) valueSet(vs *valueSet) (*expansion, error) {
 func (c *composer) enter(vs *valueSet) error {
 	if i := slices.Index(c.path, vs); i >= 0 {
 		var names []string
-		for _, v := range append(c.path[i:], vs) {
+		for _, v := range slices.Concat(c.path[i:], []*valueSet{vs}) {
 			names = append(names, v.canonical())
 		}
 		return unprocessable("invalid", "value sets import each other: %s", strings.Join(names, " -> "))

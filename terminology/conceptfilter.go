@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"fmt"
+	"net/http"
 	"regexp"
 	"strings"
 )
@@ -113,7 +114,7 @@ func (cs *codeSystem) byRegex(f filter) (bitset, error) {
 	expression, err := regexp.Compile(`\A(?:` + f.value + `)\z`)
 	if err != nil {
 		return nil, &Error{
-			Status: 422, Code: "invalid", Err: fmt.Errorf("filter: %w", err),
+			Status: http.StatusUnprocessableEntity, Code: "invalid", Err: fmt.Errorf("filter: %w", err),
 			Text: fmt.Sprintf("the regex %q in a filter on %s of code system %s is wrong: %v", f.value, f.property, cs.canonical(), err),
 		}
 	}

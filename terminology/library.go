@@ -25,7 +25,7 @@ type Library struct {
 	systemIDs    map[string]uint32
 	byCanonical  map[string]*valueSet // url|version
 	latest       map[string]*valueSet // url
-	expansions   expansionCache
+	expansions   *expansionCache
 	inProgress   singleflight.Group
 	replacements int
 }

@@ -18,9 +18,9 @@ func (vs *valueSet) canonical() string { return canonical(vs.url, vs.version) }
 type conceptSet struct {
 	system     string
 	version    string
-	enumerated bool   // has concept: the rows of Library.listed from first up to last
-	first      uint32 //
-	last       uint32 //
+	enumerated bool // has concept: the rows of Library.listed from first up to last
+	first      uint32
+	last       uint32
 	filters    []filter
 	valueSets  []string // canonicals
 }

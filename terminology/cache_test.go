@@ -1,0 +1,56 @@
+package terminology
+
+import (
+	"slices"
+	"sync"
+	"testing"
+)
+
+func TestConcurrentRequests(t *testing.T) {
+	l, err := Load(t.Context(), Options{Core: true, MaxCachedEntries: 3000}) // so small that it is flushed again and again
+	if err != nil {
+		t.Fatal(err)
+	}
+	urls := []string{gender, "http://terminology.hl7.org/ValueSet/v3-ActCode", "http://hl7.org/fhir/ValueSet/marital-status", "http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype", "http://hl7.org/fhir/ValueSet/all-types"}
+	want := map[string][]string{}
+	for _, url := range urls {
+		want[url] = expand(t, coreLibrary(t), "url", url).codes()
+	}
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			for n := range 40 {
+				url := urls[(i+n)%len(urls)]
+				if got := expand(t, l, "url", url).codes(); !slices.Equal(got, want[url]) {
+					t.Errorf("%s: got %v", url, got)
+				}
+			}
+		})
+	}
+	group.Wait()
+}
+
+func TestExpansionsAreRemembered(t *testing.T) {
+	l := libraryOf(t, animals, allOf("http://x/animals"), codeSystemWith("http://x/a", "1", "c"), allOf("http://x/a"))
+	vs, _ := l.valueSet("http://x/animals-all")
+	first, err := l.expansion(vs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second, _ := l.expansion(vs); second != first {
+		t.Error("the expansion was made anew")
+	}
+	l.expansions = newExpansionCache(10) // 8 animals and one more: 9
+	first, _ = l.expansion(vs)
+	other, _ := l.valueSet("http://x/a-all")
+	if _, err := l.expansion(other); err != nil {
+		t.Fatal(err)
+	}
+	if second, _ := l.expansion(vs); second == first {
+		t.Error("the cache holds more than its limit")
+	}
+	l.expansions = newExpansionCache(5)
+	if _, err := l.expansion(vs); err != nil || l.expansions.items.ItemCount() != 0 {
+		t.Errorf("got %v, %d items", err, l.expansions.items.ItemCount())
+	}
+}
