@@ -8,7 +8,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// claims are the claims of an access token (RFC 9068 §2.2, SMART App Launch).
+// claims are the claims of our access tokens (RFC 9068 §2.2, SMART App Launch).
 type claims struct {
 	jwt.Claims
 
@@ -21,7 +21,7 @@ type claims struct {
 // checkClaims checks what the claims of a token with a good signature say:
 // all that RFC 9068 §2.2 requires is there, the token is from our issuer and
 // for us, and this is its time.
-func (v *Verifier) checkClaims(payload []byte) (Token, error) {
+func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	var c claims
 	if err := json.Unmarshal(payload, &c); err != nil {
 		return Token{}, fmt.Errorf("%w: claims: %w", ErrMalformed, err)
@@ -35,7 +35,7 @@ func (v *Verifier) checkClaims(payload []byte) (Token, error) {
 	if !c.Audience.Contains(v.Audience) {
 		return Token{}, ErrAudience
 	}
-	if err := c.checkTimes(v.now(), v.leeway()); err != nil {
+	if err := checkTimes(&c.Claims, v.now(), v.leeway()); err != nil {
 		return Token{}, err
 	}
 	return Token{
@@ -72,16 +72,20 @@ func (c *claims) missing() string {
 	return ""
 }
 
-// checkTimes checks exp, nbf and iat (RFC 7519 §4.1). A token expires at exp,
-// not after it. One that was issued in the future, or after its end, comes
-// from an issuer whose clock cannot be trusted with the end either.
-func (c *claims) checkTimes(now time.Time, leeway time.Duration) error {
+// checkTimes checks exp, nbf and iat (RFC 7519 §4.1), those that are there. A
+// token expires at exp, not after it. One that was issued in the future, or
+// after its end, comes from an issuer whose clock cannot be trusted with the
+// end either.
+func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
+	expires, issued := c.Expiry.Time(), c.IssuedAt.Time()
 	switch {
-	case !now.Before(c.Expiry.Time().Add(leeway)):
+	case c.Expiry != nil && !now.Before(expires.Add(leeway)):
 		return ErrExpired
 	case c.NotBefore != nil && now.Add(leeway).Before(c.NotBefore.Time()):
 		return ErrNotYetValid
-	case now.Add(leeway).Before(c.IssuedAt.Time()), c.Expiry.Time().Before(c.IssuedAt.Time()):
+	case c.IssuedAt != nil && now.Add(leeway).Before(issued):
+		return ErrIssuedAt
+	case c.IssuedAt != nil && c.Expiry != nil && expires.Before(issued):
 		return ErrIssuedAt
 	}
 	return nil

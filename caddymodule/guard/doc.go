@@ -11,18 +11,37 @@
 //	   ▼
 //	[Bearer]                   one Authorization header, one token → else 400 or 401
 //	   ▼
-//	[Verifier.Verify]
-//	   ├─ [Memory]             this very token was verified before, or
-//	   ├─ joseheader.go        typ, alg, kid; nothing that names its own key
-//	   ├─ signature.go         the key from the [KeySet], the signature
-//	   ├─ claims.go            iss, aud, exp, nbf, iat, sub, client_id, jti
-//	   └─ Revoked              asked each time, remembered or not
+//	[Guard.Verify]             whose token is it? One verifier is asked, and no other
+//	   ├─ a JWT whose iss is ours
+//	   │     ▼
+//	   │  [Verifier.Verify]
+//	   │     ├─ [Memory]             this very token was verified before, or
+//	   │     ├─ joseheader.go        typ, alg, kid; nothing that names its own key
+//	   │     ├─ signature.go         the key from the [KeySet], the signature
+//	   │     ├─ claims.go            iss, aud, exp, nbf, iat, sub, client_id, jti
+//	   │     └─ Revoked              asked each time, remembered or not
+//	   ├─ a JWT whose iss is a trusted issuer's
+//	   │     ▼
+//	   │  [Trusted.Verify]           the same way, with that issuer's [KeySet]
+//	   │     ├─ trustedkey.go        any asymmetric algorithm that fits the key
+//	   │     └─ trustedclaims.go     the claims by their other names; no ID token
+//	   ├─ a JWT of somebody else's → 401
+//	   └─ no JWT
+//	         ▼
+//	      [Introspector.Verify]      without one → 401
+//	         ├─ [Memory]             this very token was asked about lately, or
+//	         ├─ introspection.go     the request to the server, once for all who wait
+//	         └─ introspection.go     active, iss, aud, exp … each time, remembered or not
 //	   ▼
-//	[Token]
+//	[Token]                    whose account it is: the pair of Issuer and Subject
+//
+// Without other issuers a [Verifier] can be asked itself. One [Memory] serves
+// all: what it remembers is kept apart by the whole policy of the verifier.
 //
 // Every valid token passes. What its scope allows on which FHIR resource is
 // not decided here.
 //
 // References: RFC 6750 (bearer tokens), RFC 9068 (JWT access tokens), RFC 7519
-// and RFC 7515 (JWT, JWS), RFC 8725 (JWT best practices).
+// and RFC 7515 (JWT, JWS), RFC 8725 (JWT best practices), RFC 7662 (token
+// introspection).
 package guard

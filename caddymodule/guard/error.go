@@ -16,9 +16,11 @@ var (
 	// ErrHopByHop: the Connection or Trailer header names a header that
 	// carries an identity.
 	ErrHopByHop = errors.New("hop-by-hop header names an identity header")
-	// ErrMalformed: not a JWS in compact form with a JSON header and claims.
+	// ErrMalformed: not a JWS in compact form with a JSON header and claims,
+	// or claims that contradict each other.
 	ErrMalformed = errors.New("malformed token")
-	// ErrType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token.
+	// ErrType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token,
+	// or the claims are those of another kind of token.
 	ErrType = errors.New("token is not an access token")
 	// ErrAlgorithm: the alg header is not the key's, or not allowed.
 	ErrAlgorithm = errors.New("signature algorithm not allowed")
@@ -38,11 +40,17 @@ var (
 	ErrNotYetValid = errors.New("token not yet valid")
 	// ErrIssuedAt: the iat claim is to come, or after exp.
 	ErrIssuedAt = errors.New("implausible time of issue")
-	// ErrMissingClaim: a claim that RFC 9068 §2.2 requires is missing.
+	// ErrMissingClaim: a claim that is required (RFC 9068 §2.2) is missing.
 	ErrMissingClaim = errors.New("required claim missing")
+	// ErrBound: the token is bound to a key of its client's (RFC 8705, RFC
+	// 9449), and must not be accepted from the mere bearer.
+	ErrBound = errors.New("token is bound to a key")
 	// ErrRevoked: the token was revoked.
 	ErrRevoked = errors.New("token revoked")
-	// ErrUnavailable: keys or revocations cannot be asked.
+	// ErrInactive: introspection says that the token is not active (RFC 7662
+	// §2.2).
+	ErrInactive = errors.New("token not active")
+	// ErrUnavailable: keys, revocations or introspection cannot be asked.
 	ErrUnavailable = errors.New("verification unavailable")
 )
 

@@ -3,13 +3,14 @@ package guard
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// algorithm is the one signature algorithm of access tokens. The list of
+// algorithm is the one signature algorithm of our access tokens. The list of
 // RFC 8725 §3.1 is as short as can be: none and HS256 are forgeries, and
 // RS256 signs ID tokens.
 const algorithm = jose.ES256
@@ -24,35 +25,64 @@ var refusedParameters = []string{
 // joseHeader is the part of the header that is read. The decoder refuses
 // repeated names and minds their case, so there is one reading of it only.
 type joseHeader struct {
-	Type      string `json:"typ"`
-	Algorithm string `json:"alg"`
-	KeyID     string `json:"kid"`
+	Type      string                  `json:"typ"`
+	Algorithm jose.SignatureAlgorithm `json:"alg"`
+	KeyID     string                  `json:"kid"`
 }
 
-// checkHeader checks what the header says and returns the kid. Nothing of it
-// is trusted yet; it can only make the token fail.
-func checkHeader(raw string) (kid string, err error) {
+// isAccessToken says whether the typ is an access token's (RFC 9068 §2.1).
+func (h joseHeader) isAccessToken() bool {
+	typ := strings.ToLower(h.Type)
+	return typ == "at+jwt" || typ == "application/at+jwt"
+}
+
+// isUntyped says whether the typ leaves open what the JWT is: an access token,
+// an ID token, or anything else that its issuer signs.
+func (h joseHeader) isUntyped() bool {
+	return h.Type == "" || strings.EqualFold(h.Type, "JWT")
+}
+
+// headerRules are what headers must be like.
+type headerRules struct {
+	algorithms []jose.SignatureAlgorithm
+	// untyped lets typ be missing or JWT, so that the claims must tell an
+	// access token from others.
+	untyped bool
+	// unnamed lets kid be missing.
+	unnamed bool
+}
+
+// ownHeader are the rules for our own tokens. An ID token (typ JWT) is for the
+// client, and would pass all else where the audiences are alike (RFC 9068 §4).
+var ownHeader = headerRules{algorithms: []jose.SignatureAlgorithm{algorithm}}
+
+// trustedHeader are the rules for those of other issuers. Of those that
+// matter only Auth0 knows at+jwt, and not by default; kid is optional in a
+// JWS, and the [KeySet] decides what it means not to have one.
+var trustedHeader = headerRules{algorithms: trustedAlgorithms, untyped: true, unnamed: true}
+
+// check checks what the header says. Nothing of it is trusted yet; it can only
+// make the token fail.
+func (r headerRules) check(raw string) (joseHeader, error) {
 	header, parameters, err := parseHeader(raw)
 	if err != nil {
-		return "", err
+		return header, err
 	}
-	// RFC 9068 §4: an ID token (typ JWT) is for the client, and would pass all
-	// else where the audiences are alike.
-	if typ := strings.ToLower(header.Type); typ != "at+jwt" && typ != "application/at+jwt" {
-		return "", ErrType
+	if !header.isAccessToken() && !(r.untyped && header.isUntyped()) {
+		return header, ErrType
 	}
-	if header.Algorithm != string(algorithm) {
-		return "", ErrAlgorithm
+	if !slices.Contains(r.algorithms, header.Algorithm) {
+		return header, ErrAlgorithm
 	}
 	for _, name := range refusedParameters {
 		if _, ok := parameters[name]; ok {
-			return "", fmt.Errorf("%w: %s", ErrHeader, name)
+			return header, fmt.Errorf("%w: %s", ErrHeader, name)
 		}
 	}
-	if header.KeyID == "" {
-		return "", fmt.Errorf("%w: no kid", ErrUnknownKey)
+	if header.KeyID == "" && !r.unnamed {
+		return header, fmt.Errorf("%w: no kid", ErrUnknownKey)
 	}
-	return header.KeyID, nil
+	return header, nil
 }
 
 // parseHeader reads the header of a JWS in compact form (RFC 7515 §7.1).

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"crypto/ecdsa"
 	"crypto/sha256"
 	"encoding/binary"
 	"sync"
@@ -14,8 +13,9 @@ import (
 const DefaultMemorySize = 20_000
 
 // Memory remembers tokens that were verified, so that the next request with
-// the same token costs a hash instead of a signature check. It is safe for
-// concurrent use. A nil Memory remembers nothing.
+// the same token costs a hash instead of a signature check or an introspection
+// request. All verifiers may share one: none takes what another one put there.
+// It is safe for concurrent use. A nil Memory remembers nothing.
 //
 // go-cache bounds nothing, and its janitor is a goroutine that no one ends.
 // So there are two generations of half the size, without janitors: when the
@@ -41,53 +41,48 @@ func NewMemory(size int) *Memory {
 // newGeneration makes a cache whose entries each have a lifetime of their own.
 func newGeneration() *cache.Cache { return cache.New(cache.NoExpiration, 0) }
 
-// remembrance is what is remembered of a verified token.
-type remembrance struct {
-	token Token
-	kid   string
-	key   *ecdsa.PublicKey
-}
-
-// remembranceID is the key under which a token is remembered: a hash of the
-// whole token, as a prefix of it or its jti alone would stand for others too,
-// and of the policy it was verified by, so that no verifier takes what passed
-// another one (CVE-2026-33496). Lengths keep the parts apart.
-func (v *Verifier) remembranceID(raw string) string {
-	if v.Memory == nil {
-		return ""
-	}
+// tokenID is the key under which a token is remembered: a hash of the whole
+// token, as a prefix of it or its jti alone would stand for others too, and of
+// all parts of the policy it was verified by, so that no verifier takes what
+// passed another one (CVE-2026-33496). Lengths keep the parts apart.
+func tokenID(raw string, policy ...string) string {
 	hash := sha256.New()
 	var number [8]byte
-	for _, part := range []string{v.Issuer, v.Audience, raw} {
+	for _, part := range append(policy, raw) {
 		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
 		hash.Write(number[:])
 		hash.Write([]byte(part))
 	}
-	binary.BigEndian.PutUint64(number[:], uint64(v.leeway()))
-	hash.Write(number[:])
 	return string(hash.Sum(nil))
 }
 
+// recalled returns what m remembers under id, if it is a T.
+func recalled[T any](m *Memory, id string) (T, bool) {
+	known, _ := m.get(id)
+	value, ok := known.(T)
+	return value, ok
+}
+
 // get returns what is remembered under id.
-func (m *Memory) get(id string) (remembrance, bool) {
+func (m *Memory) get(id string) (any, bool) {
 	if m == nil {
-		return remembrance{}, false
+		return nil, false
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if known, ok := m.younger.Get(id); ok {
-		return known.(remembrance), true
+		return known, true
 	}
 	known, expires, ok := m.older.GetWithExpiration(id)
 	if !ok {
-		return remembrance{}, false
+		return nil, false
 	}
-	m.store(id, known.(remembrance), time.Until(expires))
-	return known.(remembrance), true
+	m.store(id, known, time.Until(expires))
+	return known, true
 }
 
 // put remembers known under id for a lifetime, which ends with the token.
-func (m *Memory) put(id string, known remembrance, lifetime time.Duration) {
+func (m *Memory) put(id string, known any, lifetime time.Duration) {
 	if m == nil {
 		return
 	}
@@ -97,7 +92,7 @@ func (m *Memory) put(id string, known remembrance, lifetime time.Duration) {
 }
 
 // store puts known into the younger generation. The lock is held.
-func (m *Memory) store(id string, known remembrance, lifetime time.Duration) {
+func (m *Memory) store(id string, known any, lifetime time.Duration) {
 	if lifetime <= 0 {
 		return // go-cache takes 0 for its default and -1 for ever
 	}

@@ -33,7 +33,7 @@ func remembering(size int) *Verifier {
 
 // remembered says whether the memory has the token.
 func (v *Verifier) remembered(token string) bool {
-	_, ok := v.Memory.get(v.remembranceID(token))
+	_, ok := v.Memory.get(v.policy().remembranceID(token))
 	return ok
 }
 
@@ -144,7 +144,7 @@ func TestMemoryPolicies(t *testing.T) {
 		})
 	}
 	v, other := remembering(8), testVerifier()
-	if other.Memory, other.Leeway = v.Memory, time.Minute; other.remembranceID(token) == v.remembranceID(token) {
+	if other.Memory, other.Leeway = v.Memory, time.Minute; other.policy().remembranceID(token) == v.policy().remembranceID(token) {
 		t.Error("two leeways share what they remember")
 	}
 }
@@ -180,11 +180,11 @@ func TestMemoryBound(t *testing.T) {
 	m := NewMemory(size)
 	used := "0"
 	for i := range 1000 {
-		m.put(fmt.Sprint(i), remembrance{kid: fmt.Sprint(i)}, time.Hour)
+		m.put(fmt.Sprint(i), fmt.Sprint(i), time.Hour)
 		if n := m.younger.ItemCount() + m.older.ItemCount(); n > size {
 			t.Fatalf("%d are remembered", n)
 		}
-		if known, ok := m.get(used); !ok || known.kid != used {
+		if known, ok := m.get(used); !ok || known != used {
 			t.Fatalf("after %d others, the one in use is %+v, %t", i, known, ok)
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"errors"
 	"fmt"
 
 	"github.com/go-jose/go-jose/v4"
@@ -14,32 +13,24 @@ import (
 // nobody has verified yet, so an implementation that fetches keys must bound
 // how often an unknown kid makes it do so.
 type KeySet interface {
-	// Key returns the key with this kid, with its alg set. It returns an
-	// error that wraps [ErrUnknownKey] where there is none; any other error
-	// means that the keys cannot be had at present.
+	// Key returns the key with this kid. It returns an error that wraps
+	// [ErrUnknownKey] where there is none; any other error means that the
+	// keys cannot be had at present.
+	//
+	// For a [Verifier] the key's alg is set. For a [Trusted] it may be
+	// missing, as Microsoft leaves it out: then the key's type decides.
+	//
+	// The kid is empty for a token of a [Trusted] issuer that names none
+	// (RFC 7515 §4.1.4 lets it). A set should answer it only where the issuer
+	// has one signing key, so that there is nothing to try out, and with
+	// [ErrUnknownKey] otherwise. A [Verifier] never asks for it.
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 }
 
-// key returns the issuer's key with this kid, fit for the algorithm.
-func (v *Verifier) key(ctx context.Context, kid string) (*ecdsa.PublicKey, error) {
-	jwk, err := v.Keys.Key(ctx, kid)
-	if errors.Is(err, ErrUnknownKey) {
-		return nil, invalidToken(err)
-	}
-	if err != nil {
-		return nil, unavailable(fmt.Errorf("%w: keys: %w", ErrUnavailable, err))
-	}
-	key, err := publicKey(jwk)
-	if err != nil {
-		return nil, invalidToken(err)
-	}
-	return key, nil
-}
-
-// publicKey is the public part of a key that signs with the one algorithm and
-// is for nothing else: a key serves the algorithm it was made for, whatever
-// the token says (RFC 8725 §3.1).
-func publicKey(jwk jose.JSONWebKey) (*ecdsa.PublicKey, error) {
+// ownKey is the public part of a key that signs with our one algorithm and is
+// for nothing else: a key serves the algorithm it was made for, whatever the
+// token says (RFC 8725 §3.1).
+func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	if jwk.Algorithm != string(algorithm) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key is not for it", ErrAlgorithm)
 	}
@@ -54,8 +45,8 @@ func publicKey(jwk jose.JSONWebKey) (*ecdsa.PublicKey, error) {
 }
 
 // checkSignature checks the signature and returns the claims, as JSON.
-func checkSignature(raw string, key *ecdsa.PublicKey) (payload []byte, err error) {
-	jws, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{algorithm})
+func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (payload []byte, err error) {
+	jws, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{alg})
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
 	}

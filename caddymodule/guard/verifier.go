@@ -9,8 +9,9 @@ import (
 // DefaultLeeway is the [Verifier]'s leeway where none is set.
 const DefaultLeeway = 30 * time.Second
 
-// Verifier verifies the access tokens of one issuer for one audience. It is
-// safe for concurrent use, and must not be changed once in use.
+// Verifier verifies the access tokens of our own authorization server for one
+// audience, and insists on RFC 9068. For those of others there is [Trusted]. It
+// is safe for concurrent use, and must not be changed once in use.
 type Verifier struct {
 	// Issuer is what iss must be, byte for byte. Required: without it no
 	// token passes.
@@ -39,11 +40,7 @@ type Verifier struct {
 // error is an [*Error]: 401 invalid_token for a defect of the token, 503 where
 // keys or revocations cannot be asked.
 func (v *Verifier) Verify(ctx context.Context, raw string) (Token, error) {
-	if v.Issuer == "" || v.Audience == "" || v.Keys == nil {
-		// A check that has nothing to compare with must not count as passed.
-		return Token{}, unavailable(fmt.Errorf("%w: no issuer, audience or keys set", ErrUnavailable))
-	}
-	token, err := v.recall(ctx, raw)
+	token, err := v.policy().recall(ctx, raw)
 	if err != nil {
 		return Token{}, err
 	}
@@ -53,48 +50,13 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (Token, error) {
 	return token, nil
 }
 
-// recall verifies raw, but for its revocation, unless the memory knows it.
-// What was remembered counts as long as its key is still the issuer's: a key
-// that is withdrawn takes its tokens along.
-func (v *Verifier) recall(ctx context.Context, raw string) (Token, error) {
-	id := v.remembranceID(raw)
-	if known, ok := v.Memory.get(id); ok && v.now().Before(known.token.Expires) {
-		key, err := v.key(ctx, known.kid)
-		if err != nil {
-			return Token{}, err
-		}
-		if key.Equal(known.key) {
-			return known.token, nil
-		}
+// policy is that for our own tokens.
+func (v *Verifier) policy() *policy {
+	return &policy{
+		name: "own", issuer: v.Issuer, audience: v.Audience, leeway: v.leeway(),
+		now: v.now, keys: v.Keys, memory: v.Memory,
+		header: ownHeader, fit: ownKey, claims: v.checkClaims,
 	}
-	known, err := v.verify(ctx, raw)
-	if err != nil {
-		return Token{}, err
-	}
-	v.Memory.put(id, known, known.token.Expires.Sub(v.now()))
-	return known.token, nil
-}
-
-// verify is the whole verification but for the revocation, in this order:
-// what the header says, the signature, and only then what the claims say.
-func (v *Verifier) verify(ctx context.Context, raw string) (remembrance, error) {
-	kid, err := checkHeader(raw)
-	if err != nil {
-		return remembrance{}, invalidToken(err)
-	}
-	key, err := v.key(ctx, kid)
-	if err != nil {
-		return remembrance{}, err
-	}
-	payload, err := checkSignature(raw, key)
-	if err != nil {
-		return remembrance{}, invalidToken(err)
-	}
-	token, err := v.checkClaims(payload)
-	if err != nil {
-		return remembrance{}, invalidToken(err)
-	}
-	return remembrance{token: token, kid: kid, key: key}, nil
 }
 
 // checkRevoked asks whether the token was revoked.
@@ -113,17 +75,23 @@ func (v *Verifier) checkRevoked(ctx context.Context, jti string) error {
 }
 
 // now is the time by the verifier's clock.
-func (v *Verifier) now() time.Time {
-	if v.Now == nil {
-		return time.Now()
-	}
-	return v.Now()
-}
+func (v *Verifier) now() time.Time { return clock(v.Now) }
 
 // leeway is the leeway in effect.
-func (v *Verifier) leeway() time.Duration {
-	if v.Leeway == 0 {
+func (v *Verifier) leeway() time.Duration { return leewayOr(v.Leeway) }
+
+// clock is the time by now, or by the system's clock where it is nil.
+func clock(now func() time.Time) time.Time {
+	if now == nil {
+		return time.Now()
+	}
+	return now()
+}
+
+// leewayOr is the leeway in effect where this one is set.
+func leewayOr(leeway time.Duration) time.Duration {
+	if leeway == 0 {
 		return DefaultLeeway
 	}
-	return max(v.Leeway, 0)
+	return max(leeway, 0)
 }

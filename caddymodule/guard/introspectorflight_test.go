@@ -1,0 +1,135 @@
+package guard
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Many who hold one token make one request; one who leaves takes nothing from
+// the others.
+func TestIntrospectorFlight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		rt, count := counted(func(r *http.Request) (*http.Response, error) {
+			select {
+			case <-r.Context().Done():
+				return nil, r.Context().Err()
+			case <-time.After(5 * time.Second):
+				return answer(`{"active":true,"sub":"bob"}`), nil
+			}
+		})
+		i := testIntrospector(rt)
+		leaving, leave := context.WithCancel(t.Context())
+		var group sync.WaitGroup
+		group.Go(func() {
+			_, err := i.Verify(leaving, "opaque")
+			wantError(t, err, http.StatusServiceUnavailable, "", context.Canceled)
+		})
+		synctest.Wait()
+		for range 50 {
+			group.Go(func() {
+				if _, err := i.Verify(t.Context(), "opaque"); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		synctest.Wait()
+		leave()
+		group.Wait()
+		if count.Load() != 1 {
+			t.Errorf("%d requests", count.Load())
+		}
+	})
+}
+
+// Who missed the memory just before another flight ended asks no more.
+func TestIntrospectorFlightEnded(t *testing.T) {
+	rt, count := counted(answering(`{"active":false}`))
+	i := testIntrospector(rt)
+	wantRefused(t, i, "opaque", ErrInactive)
+	if _, err := i.ask(t.Context(), i.remembranceID("opaque"), "opaque"); err != nil || count.Load() != 1 {
+		t.Errorf("%d requests, %v", count.Load(), err)
+	}
+}
+
+// No more requests are under way than allowed; who waits too long, or comes
+// when too many wait, is refused with 503.
+func TestIntrospectorConcurrency(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var under, most atomic.Int64
+		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
+			most.Store(max(most.Load(), under.Add(1)))
+			defer under.Add(-1)
+			time.Sleep(3 * time.Second)
+			return answer(`{"active":true,"sub":"bob"}`), nil
+		})
+		i.Concurrency = 2
+		var group sync.WaitGroup
+		var passed, waited, crowded atomic.Int64
+		for n := range maxWaiting + 50 {
+			group.Go(func() {
+				switch _, err := i.Verify(t.Context(), fmt.Sprint(n)); {
+				case err == nil:
+					passed.Add(1)
+				case errors.Is(err, context.DeadlineExceeded):
+					waited.Add(1)
+				case errors.Is(err, ErrUnavailable):
+					crowded.Add(1)
+				}
+			})
+		}
+		group.Wait()
+		// Two at a time: within ten seconds those that begin at 0, 3, 6 and 9,
+		// of which a transport that minds the time would not end the last.
+		if most.Load() != 2 || passed.Load() != 8 || waited.Load() != maxWaiting-8 || crowded.Load() != 50 {
+			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
+				most.Load(), passed.Load(), waited.Load(), crowded.Load())
+		}
+		if i.waiting.Load() != 0 {
+			t.Errorf("%d wait for ever", i.waiting.Load())
+		}
+	})
+}
+
+// A failure is not remembered: neither as active nor as refused.
+func TestIntrospectorRecovers(t *testing.T) {
+	broken := errors.New("broken")
+	failure := broken
+	i := testIntrospector(func(*http.Request) (*http.Response, error) {
+		return answer(`{"active":true,"sub":"bob"}`), failure
+	})
+	_, err := i.Verify(t.Context(), "opaque")
+	wantError(t, err, http.StatusServiceUnavailable, "", broken)
+	failure = nil
+	if _, err := i.Verify(t.Context(), "opaque"); err != nil {
+		t.Error(err)
+	}
+	failure = broken
+	if _, err := i.Verify(t.Context(), "opaque"); err != nil {
+		t.Errorf("remembered as active, but %v", err)
+	}
+}
+
+func TestIntrospectorTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})
+		for _, test := range []struct{ set, want time.Duration }{{0, DefaultTimeout}, {time.Second, time.Second}} {
+			i.Timeout = test.set
+			start := time.Now()
+			_, err := i.Verify(t.Context(), "opaque")
+			wantError(t, err, http.StatusServiceUnavailable, "", context.DeadlineExceeded)
+			if took := time.Since(start); took != test.want {
+				t.Errorf("took %v, want %v", took, test.want)
+			}
+		}
+	})
+}

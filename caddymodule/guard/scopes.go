@@ -1,0 +1,47 @@
+package guard
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4/json"
+)
+
+// scopes are scopes separated by one space, as [Token] has them.
+type scopes string
+
+// UnmarshalJSON reads a text of scopes separated by spaces (RFC 6749 §3.3), or
+// a list of scopes. One in a list that holds a space would become two, of
+// which the issuer granted neither, and is refused like anything else that is
+// no scope-token.
+func (s *scopes) UnmarshalJSON(data []byte) error {
+	var list []string
+	if len(data) > 0 && data[0] == '"' {
+		var text string
+		if err := json.Unmarshal(data, &text); err != nil {
+			return err
+		}
+		list = strings.FieldsFunc(text, func(r rune) bool { return r == ' ' })
+	} else if err := json.Unmarshal(data, &list); err != nil {
+		return err
+	}
+	for _, scope := range list {
+		if !isScopeToken(scope) {
+			return fmt.Errorf("no scope-token: %q", scope)
+		}
+	}
+	*s = scopes(strings.Join(list, " "))
+	return nil
+}
+
+// isScopeToken says whether s is a scope-token (RFC 6749 §3.3):
+//
+//	1*( %x21 / %x23-5B / %x5D-7E )
+func isScopeToken(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,260 @@
+package guard
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"maps"
+	"net/http"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+func TestTrusted(t *testing.T) {
+	for _, p := range providers {
+		t.Run(p.name, func(t *testing.T) {
+			got, err := p.trusted().Verify(t.Context(), p.token(t, p.access, nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !got.IssuedAt.Equal(testTime) || !got.Expires.Equal(testTime.Add(time.Hour)) {
+				t.Errorf("times are %v and %v", got.IssuedAt, got.Expires)
+			}
+			want := p.want
+			want.Issuer, want.IssuedAt, want.Expires = p.issuer, got.IssuedAt, got.Expires
+			if got != want {
+				t.Errorf("got %+v, want %+v", got, want)
+			}
+		})
+	}
+}
+
+// The ID tokens are signed with the same key and have the right audience.
+func TestTrustedIDTokens(t *testing.T) {
+	for _, p := range providers {
+		t.Run(p.name, func(t *testing.T) {
+			p.header = maps.Clone(p.header)
+			if p.header["typ"] == "at+jwt" {
+				p.header["typ"] = "JWT"
+			}
+			_, err := p.trusted().Verify(t.Context(), p.token(t, p.id, nil))
+			if !errors.Is(err, ErrType) && !errors.Is(err, ErrMissingClaim) {
+				t.Errorf("error is %v", err)
+			}
+		})
+	}
+}
+
+// Even an ID token with a client and the scope of an access token is refused,
+// for what else it has.
+func TestTrustedOtherTokens(t *testing.T) {
+	auth0, keycloak := providerNamed(t, "Auth0"), providerNamed(t, "Keycloak")
+	for _, test := range []struct {
+		name    string
+		p       provider
+		changes map[string]any
+		want    error
+	}{
+		{"nonce", auth0, map[string]any{"nonce": "n"}, ErrType},
+		{"empty nonce", auth0, map[string]any{"nonce": ""}, ErrType},
+		{"null nonce", auth0, map[string]any{"nonce": json.RawMessage("null")}, ErrType},
+		{"nonce, with a typ that says nothing", auth0, map[string]any{"nonce": "n", "typ": "JWT"}, ErrType},
+		{"at_hash", auth0, map[string]any{"at_hash": "x"}, ErrType},
+		{"c_hash", auth0, map[string]any{"c_hash": "x"}, ErrType},
+		{"s_hash", auth0, map[string]any{"s_hash": "x"}, ErrType},
+		{"at_hash though called Bearer", keycloak, map[string]any{"at_hash": "x"}, ErrType},
+		{"for its client without scope", auth0, map[string]any{"aud": []string{auth0.audience, "my_client_id"}, "scope": nil}, ErrType},
+		{"Keycloak's ID token", keycloak, map[string]any{"typ": "ID"}, ErrType},
+		{"Keycloak's refresh token", keycloak, map[string]any{"typ": "Refresh"}, ErrType},
+		{"Keycloak's offline token", keycloak, map[string]any{"typ": "Offline"}, ErrType},
+		{"Keycloak's DPoP token", keycloak, map[string]any{"typ": "DPoP"}, ErrType},
+		{"Cognito's ID token", auth0, map[string]any{"token_use": "id"}, ErrType},
+		{"logout token", auth0, map[string]any{"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}}}, ErrType},
+		{"bound to a certificate", auth0, map[string]any{"cnf": map[string]any{"x5t#S256": "x"}}, ErrBound},
+		{"bound by DPoP", keycloak, map[string]any{"cnf": map[string]any{"jkt": "x"}}, ErrBound},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			wantRefused(t, test.p.trusted(), test.p.token(t, test.p.access, test.changes), test.want)
+		})
+	}
+}
+
+func TestTrustedClaims(t *testing.T) {
+	p := providerNamed(t, "Auth0")
+	seconds := func(n int) int64 { return testTime.Add(time.Duration(n) * time.Second).Unix() }
+	for _, test := range []struct {
+		name    string
+		changes map[string]any
+		want    error // nil passes
+	}{
+		{"no iat", map[string]any{"iat": nil}, nil},
+		{"cid", map[string]any{"azp": nil, "cid": "c"}, nil},
+		{"appid", map[string]any{"azp": nil, "appid": "c"}, nil},
+		{"client twice alike", map[string]any{"client_id": "my_client_id"}, nil},
+		{"audience among others", map[string]any{"aud": []string{p.audience, p.issuer + "userinfo"}}, nil},
+		{"token_use access", map[string]any{"token_use": "access"}, nil},
+		{"no scope", map[string]any{"scope": nil}, nil},
+		{"nbf within the leeway", map[string]any{"nbf": seconds(30)}, nil},
+		{"exp within the leeway", map[string]any{"iat": seconds(-60), "exp": seconds(-29)}, nil},
+
+		{"no iss", map[string]any{"iss": nil}, ErrMissingClaim},
+		{"no aud", map[string]any{"aud": nil}, ErrMissingClaim},
+		{"empty aud", map[string]any{"aud": []string{}}, ErrMissingClaim},
+		{"no exp", map[string]any{"exp": nil}, ErrMissingClaim},
+		{"no sub", map[string]any{"sub": nil}, ErrMissingClaim},
+		{"empty sub", map[string]any{"sub": ""}, ErrMissingClaim},
+		{"no client", map[string]any{"azp": nil}, ErrMissingClaim},
+		{"empty client", map[string]any{"azp": ""}, ErrMissingClaim},
+		{"two clients", map[string]any{"client_id": "other"}, ErrMalformed},
+		{"two clients, one in cid", map[string]any{"cid": "other"}, ErrMalformed},
+		{"two clients, one in appid", map[string]any{"appid": "other"}, ErrMalformed},
+		{"another iss", map[string]any{"iss": "https://evil.example/"}, ErrIssuer},
+		{"iss without its slash", map[string]any{"iss": strings.TrimSuffix(p.issuer, "/")}, ErrIssuer},
+		{"iss in another case", map[string]any{"iss": strings.ToUpper(p.issuer)}, ErrIssuer},
+		{"our iss", map[string]any{"iss": testIssuer}, ErrIssuer},
+		{"another aud", map[string]any{"aud": "https://graph.microsoft.com"}, ErrAudience},
+		{"aud that begins so", map[string]any{"aud": p.audience + "/"}, ErrAudience},
+		{"expired", map[string]any{"exp": seconds(-30)}, ErrExpired},
+		{"expired, no iat", map[string]any{"exp": seconds(-30), "iat": nil}, ErrExpired},
+		{"nbf to come", map[string]any{"nbf": seconds(31)}, ErrNotYetValid},
+		{"iat to come", map[string]any{"iat": seconds(31)}, ErrIssuedAt},
+		{"iat after exp", map[string]any{"exp": seconds(-1)}, ErrIssuedAt},
+		{"exp as text", map[string]any{"exp": "4102444800"}, ErrMalformed},
+		{"sub no text", map[string]any{"sub": 1}, ErrMalformed},
+		{"scope a number", map[string]any{"scope": 1}, ErrMalformed},
+		{"scope with a line break", map[string]any{"scope": "openid\nsystem/*.rs"}, ErrMalformed},
+		{"scp a list with a space", map[string]any{"scope": nil, "scp": []string{"a b"}}, ErrMalformed},
+		{"patient a list", map[string]any{"patient": []string{"1"}}, ErrMalformed},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			token := p.token(t, p.access, test.changes)
+			if test.want != nil {
+				wantRefused(t, p.trusted(), token, test.want)
+			} else if _, err := p.trusted().Verify(t.Context(), token); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+func TestTrustedHeader(t *testing.T) {
+	p := providerNamed(t, "Auth0")
+	payload := p.payload(t, p.access, nil)
+	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"typ":"JWT","alg":"none","kid":"rs"}`)) + "." +
+		base64.RawURLEncoding.EncodeToString(payload) + "."
+	for _, test := range []struct {
+		name  string
+		token string
+		want  error
+	}{
+		{"typ of a logout token", headed(t, p, "typ", "logout+jwt"), ErrType},
+		{"typ of a client assertion", headed(t, p, "typ", "client-authentication+jwt"), ErrType},
+		{"typ of a DPoP proof", headed(t, p, "typ", "dpop+jwt"), ErrType},
+		{"typ of an introspection response", headed(t, p, "typ", "token-introspection+jwt"), ErrType},
+		{"alg none", unsigned, ErrAlgorithm},
+		{"HS256 with the public key", mint{
+			alg: jose.HS256, key: rsaKey().N.Bytes(), header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "rs"},
+		}.sign(t, payload), ErrAlgorithm},
+		{"crit", headed(t, p, "crit", []string{"exp"}), ErrHeader},
+		{"jku", headed(t, p, "jku", "https://evil.example/jwks"), ErrHeader},
+		{"x5u", headed(t, p, "x5u", "https://evil.example/x509"), ErrHeader},
+		{"x5c", headed(t, p, "x5c", []string{}), ErrHeader},
+		{"jwk", headed(t, p, "jwk", jose.JSONWebKey{Key: &rsaKey().PublicKey}), ErrHeader},
+		{"no kid", headed(t, p, "kid", nil), ErrUnknownKey},
+		{"unknown kid", headed(t, p, "kid", "first"), ErrUnknownKey},
+		{"truncated", strings.TrimSuffix(p.token(t, p.access, nil), "A")[:300], ErrMalformed},
+		{"extended", p.token(t, p.access, nil) + "AAAA", ErrSignature},
+	} {
+		t.Run(test.name, func(t *testing.T) { wantRefused(t, p.trusted(), test.token, test.want) })
+	}
+}
+
+// headed makes an access token with one header parameter changed.
+func headed(t *testing.T, p provider, name jose.HeaderKey, value any) string {
+	t.Helper()
+	m := p.mint()
+	m.header[name] = value
+	return m.sign(t, p.payload(t, p.access, nil))
+}
+
+// A token without a kid is for the key that the set has for it, if any.
+func TestTrustedNoKid(t *testing.T) {
+	p := providerNamed(t, "Auth0")
+	v := p.trusted()
+	v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"": {Key: &rsaKey().PublicKey}}}
+	if _, err := v.Verify(t.Context(), headed(t, p, "kid", nil)); err != nil {
+		t.Error(err)
+	}
+	wantRefused(t, v, headed(t, p, "kid", "rs"), ErrUnknownKey)
+}
+
+func TestTrustedUnavailable(t *testing.T) {
+	broken := errors.New("broken")
+	p := providerNamed(t, "Okta")
+	for _, test := range []struct {
+		name   string
+		change func(*Trusted)
+		want   error
+	}{
+		{"keys fail", func(v *Trusted) { v.Keys = &keySet{err: broken} }, broken},
+		{"no keys", func(v *Trusted) { v.Keys = nil }, ErrUnavailable},
+		{"no issuer", func(v *Trusted) { v.Issuer = "" }, ErrUnavailable},
+		{"no audience", func(v *Trusted) { v.Audience = "" }, ErrUnavailable},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			v := p.trusted()
+			test.change(v)
+			_, err := v.Verify(t.Context(), p.token(t, p.access, nil))
+			wantError(t, err, http.StatusServiceUnavailable, "", test.want)
+		})
+	}
+}
+
+// What is remembered ends with the token, and with its key.
+func TestTrustedMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := providerNamed(t, "Keycloak")
+		keys := providerKeys()
+		v := p.trusted()
+		v.Keys, v.Now, v.Memory = keys, nil, NewMemory(8)
+		token := p.token(t, p.access, map[string]any{"iat": time.Now().Unix(), "exp": time.Now().Add(time.Minute).Unix()})
+		if _, err := v.Verify(t.Context(), token); err != nil {
+			t.Fatal(err)
+		}
+		id := v.policy().remembranceID(token)
+		known, ok := recalled[remembrance](v.Memory, id)
+		if !ok {
+			t.Error("not remembered")
+		}
+		known.token.ID = "remembered"
+		v.Memory.put(id, known, time.Minute)
+		if got, err := v.Verify(t.Context(), token); err != nil || got.ID != "remembered" {
+			t.Errorf("verified anew: %+v, %v", got, err)
+		}
+		keys.keys = map[string]jose.JSONWebKey{"rs": {Key: &rsaKey().PublicKey, Algorithm: "PS256"}}
+		wantRefused(t, v, token, ErrAlgorithm)
+		keys.keys = nil
+		wantRefused(t, v, token, ErrUnknownKey)
+		keys.keys = providerKeys().keys
+		time.Sleep(time.Minute + time.Second)
+		if _, ok := v.Memory.get(v.policy().remembranceID(token)); ok {
+			t.Error("remembered after exp")
+		}
+		time.Sleep(DefaultLeeway)
+		wantRefused(t, v, token, ErrExpired)
+	})
+}
+
+// wantRefused checks that v refuses a token with 401 invalid_token.
+func wantRefused(t *testing.T, v tokenVerifier, token string, want error) {
+	t.Helper()
+	got, err := v.Verify(t.Context(), token)
+	wantError(t, err, http.StatusUnauthorized, "invalid_token", want)
+	if got != (Token{}) {
+		t.Errorf("a token is returned with the error: %+v", got)
+	}
+}

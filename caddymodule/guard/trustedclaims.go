@@ -1,0 +1,143 @@
+package guard
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// trustedClaims are the claims of other issuers' access tokens, and the
+// members of an introspection response (RFC 7662 §2.2), under all the names
+// that they go by.
+type trustedClaims struct {
+	jwt.Claims
+
+	ClientID        string `json:"client_id"` // RFC 9068, RFC 7662, Auth0's RFC 9068 profile
+	AuthorizedParty string `json:"azp"`       // Entra ID 2.0, Keycloak, Auth0
+	AppID           string `json:"appid"`     // Entra ID 1.0, AD FS
+	CID             string `json:"cid"`       // Okta
+
+	Scope *scopes `json:"scope"` // RFC 9068, Keycloak, Auth0
+	SCP   *scopes `json:"scp"`   // Entra ID (a text), Okta (a list)
+
+	Patient  string `json:"patient"`
+	FHIRUser string `json:"fhirUser"`
+
+	// What the issuer itself calls the token.
+	Type      string `json:"typ"`        // Keycloak: Bearer, ID, Refresh, Offline, Logout
+	TokenUse  string `json:"token_use"`  // Cognito, Hydra: access, access_token, id, refresh_token
+	TokenType string `json:"token_type"` // RFC 7662: Bearer; Duende: access_token
+
+	// What access tokens do not have.
+	Nonce           present `json:"nonce"`
+	AccessTokenHash present `json:"at_hash"`
+	CodeHash        present `json:"c_hash"`
+	StateHash       present `json:"s_hash"`
+	Events          present `json:"events"`
+	Confirmation    present `json:"cnf"`
+}
+
+// present says that a claim is there, whatever its value.
+type present bool
+
+// UnmarshalJSON is called when there is one.
+func (p *present) UnmarshalJSON([]byte) error {
+	*p = true
+	return nil
+}
+
+// clientID is the client under whichever name there is. Two that differ are
+// refused: the next reader may take the other one.
+func (c *trustedClaims) clientID() (string, error) {
+	found := ""
+	for _, id := range []string{c.ClientID, c.AuthorizedParty, c.AppID, c.CID} {
+		if found != "" && id != "" && id != found {
+			return "", fmt.Errorf("%w: two clients", ErrMalformed)
+		}
+		found = max(found, id)
+	}
+	return found, nil
+}
+
+// missing is the name of the first required claim that is missing or empty.
+func (c *trustedClaims) missing(clientID string) string {
+	switch {
+	case c.Issuer == "":
+		return "iss"
+	case len(c.Audience) == 0:
+		return "aud"
+	case c.Expiry == nil:
+		return "exp"
+	case c.Subject == "":
+		return "sub"
+	case clientID == "":
+		return "client_id, azp, appid or cid"
+	}
+	return ""
+}
+
+// checkUse refuses what its issuer calls something other than an access token,
+// such as the refresh tokens that introspection finds active as well; what has
+// the claim of a security event, as a logout token has (OpenID Connect
+// Back-Channel Logout §2.4); and what is bound to a key of the client's, which
+// is worth nothing if the mere bearer may use it (RFC 8705 §3, RFC 9449 §7.2).
+func (c *trustedClaims) checkUse() error {
+	for _, use := range []string{c.Type, c.TokenUse, c.TokenType} {
+		switch strings.ToLower(use) {
+		case "", "bearer", "access", "access_token", "at+jwt", "jwt":
+		default:
+			return fmt.Errorf("%w: its claims call it something else", ErrType)
+		}
+	}
+	if c.Events {
+		return fmt.Errorf("%w: events", ErrType)
+	}
+	if c.Confirmation {
+		return ErrBound
+	}
+	return nil
+}
+
+// checkNoIDToken refuses what may be an ID token, which is signed with the
+// same keys and, where an API and its client share an audience, meant for it
+// too. Only those have hashes of what they came with (OpenID Connect Core
+// §3.3.2.11). A nonce is theirs as well, but Keycloak before 25 put it into
+// access tokens, which it calls Bearer. And what names no scope, but its own
+// client as the audience, says nothing that an ID token would not.
+func (c *trustedClaims) checkNoIDToken(clientID string) error {
+	if c.AccessTokenHash || c.CodeHash || c.StateHash {
+		return fmt.Errorf("%w: hash of another token", ErrType)
+	}
+	if strings.EqualFold(c.Type, "Bearer") {
+		return nil
+	}
+	if c.Nonce {
+		return fmt.Errorf("%w: nonce", ErrType)
+	}
+	if c.Audience.Contains(clientID) && c.Scope == nil && c.SCP == nil {
+		return fmt.Errorf("%w: for its client, without a scope", ErrType)
+	}
+	return nil
+}
+
+// token is what the claims say, once they are checked.
+func (c *trustedClaims) token(clientID string) Token {
+	token := Token{
+		Issuer:   c.Issuer,
+		Subject:  c.Subject,
+		ClientID: clientID,
+		ID:       c.ID,
+		Patient:  c.Patient,
+		FHIRUser: c.FHIRUser,
+		IssuedAt: c.IssuedAt.Time(),
+		Expires:  c.Expiry.Time(),
+	}
+	switch {
+	case c.Scope != nil:
+		token.Scope = string(*c.Scope)
+	case c.SCP != nil:
+		token.Scope = string(*c.SCP)
+	}
+	return token
+}
