@@ -114,10 +114,11 @@ func (b *codeSystemBuilder) text(r *reader, ref *textRef) error {
 
 // value reads one of CodeSystem.concept.property.
 func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
-	row := propertyRow{concept: concept}
+	row, coded := propertyRow{concept: concept}, false
 	err := r.object(func(name []byte) error {
 		switch {
 		case string(name) == "code":
+			coded = true
 			return b.propertyCode(r, &row.property)
 		case string(name) == "valueCoding":
 			return b.coding(r, &row.value)
@@ -129,6 +130,9 @@ func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
 			return r.skip()
 		}
 	})
+	if err == nil && !coded {
+		err = fmt.Errorf("%s: property without a code", r.pointer())
+	}
 	if row.value != 0 {
 		b.rows = append(b.rows, row)
 	}

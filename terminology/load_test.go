@@ -100,6 +100,7 @@ func TestBrokenDefinitions(t *testing.T) {
 		{"wrong type deep down", "x.json", `{"resourceType":"CodeSystem","concept":[{"code":"a","concept":[{"code":1}]}]}`, "/concept/0/concept/0/code: want a string", nil},
 		{"wrong type before resourceType", "x.json", `{"compose":{"include":1},"resourceType":"ValueSet"}`, "compose: /include: want an array", nil},
 		{"concept without code", "x.json", `{"resourceType":"CodeSystem","concept":[{"display":"a"}]}`, "concept without a code", nil},
+		{"property without code", "x.json", `{"resourceType":"CodeSystem","concept":[{"code":"a","property":[{"valueString":"b"}]}]}`, "/concept/0/property/0: property without a code", nil},
 		{"listed concept without code", "x.json", valueSetOf("http://x/a", `{"include":[{"system":"s","concept":[{"display":"a"}]}]}`), "/include/0/concept/0: concept without a code", nil},
 		{"invalid UTF-8", "x.json", "{\"resourceType\":\"CodeSystem\",\"url\":\"\xff\"}", "invalid UTF-8", nil},
 		{"bundles in bundles", "x.json", strings.Repeat(`{"resourceType":"Bundle","entry":[{"resource":`, 20), "nested deeper", nil},
