@@ -1,0 +1,60 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
+)
+
+// context is for x/oauth2 and go-oidc to use the gateway's client.
+func (g *gateway) context(t *testing.T) context.Context {
+	t.Helper()
+	return oidc.ClientContext(t.Context(), g.client)
+}
+
+// provider is the gateway as go-oidc discovers it.
+func (g *gateway) provider(t *testing.T) *oidc.Provider {
+	t.Helper()
+	provider, err := oidc.NewProvider(g.context(t), g.issuer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return provider
+}
+
+// demoApp is the example's public client.
+func (g *gateway) demoApp(t *testing.T, scopes ...string) *oauth2.Config {
+	t.Helper()
+	endpoint := g.provider(t).Endpoint()
+	endpoint.AuthStyle = oauth2.AuthStyleInParams
+	return &oauth2.Config{ClientID: "demo-app", RedirectURL: callback, Endpoint: endpoint, Scopes: scopes}
+}
+
+// userToken signs in and returns what the client is given.
+func (g *gateway) userToken(t *testing.T, scopes ...string) *oauth2.Token {
+	t.Helper()
+	app, verifier := g.demoApp(t, scopes...), oauth2.GenerateVerifier()
+	end := g.newPerson(t).signIn(t, app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier)))
+	token, err := app.Exchange(g.context(t), end.Query().Get("code"), oauth2.VerifierOption(verifier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// serviceToken is an access token that needs nobody to sign in.
+func (g *gateway) serviceToken(t *testing.T) string {
+	t.Helper()
+	service := clientcredentials.Config{
+		ClientID: "demo-service", ClientSecret: "demo-service-secret",
+		TokenURL: g.issuer + "/oauth2/token", Scopes: []string{"system/*.rs"}, AuthStyle: oauth2.AuthStyleInHeader,
+	}
+	token, err := service.Token(g.context(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token.AccessToken
+}

@@ -1,0 +1,21 @@
+// Package e2e drives the built binary from outside, over TLS, with clients and
+// a backend that were written by others. It has tests only.
+//
+//	main_test.go ── builds ../caddy, starts both servers
+//	     │
+//	     ├─ node/server.mjs        the backend: Medplum's FHIR router, in memory
+//	     └─ caddy run              Caddyfile.example as it is, at https://localhost:8443
+//	           ▲
+//	           ├─ golang.org/x/oauth2, coreos/go-oidc      relyingparty_test.go
+//	           ├─ npm openid-client, oauth4webapi          nodeclients_test.go, node/*.test.mjs
+//	           ├─ Chromium through its sign-in page        browser_test.go
+//	           └─ wrk, while the configuration reloads     reload_test.go
+//
+// Tests that stop a server, or need another configuration, start a gateway of
+// their own on a free port.
+//
+// It runs on Linux, with Go and Node. `npm ci` in node comes first. Tests that
+// need Chromium or wrk are skipped where these are not installed. CADDY_BIN
+// names a binary to test instead of building one. What a run leaves behind,
+// logs and screenshots, is in out/.
+package e2e

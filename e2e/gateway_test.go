@@ -1,0 +1,143 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// exampleIssuer is where Caddyfile.example listens.
+const exampleIssuer = "https://localhost:8443"
+
+// gateway is a Caddy that runs.
+type gateway struct {
+	issuer    string
+	admin     string // address of its admin API
+	caddyfile string
+	environ   []string
+	process   *process
+	started   time.Time
+	rootFile  string // Caddy's internal CA
+	roots     *x509.CertPool
+	client    *http.Client // trusts that CA and follows no redirect
+}
+
+// startExample starts Caddyfile.example as it is.
+func startExample(home string, b *backend) (*gateway, error) {
+	l, err := net.Listen("tcp", ":8443")
+	if err != nil {
+		return nil, fmt.Errorf("port 8443 must be free, because Caddyfile.example names it: %w", err)
+	}
+	if err := l.Close(); err != nil {
+		return nil, err
+	}
+	return startGateway("gateway", home, "../Caddyfile.example", exampleIssuer, b.address)
+}
+
+// startGateway starts Caddy and waits until it answers.
+func startGateway(name, home, caddyfile, issuer, backendAddress string) (*gateway, error) {
+	admin, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	g := &gateway{
+		issuer: issuer, admin: admin, caddyfile: caddyfile,
+		environ: []string{
+			"HOME=" + home, "XDG_DATA_HOME=" + filepath.Join(home, "data"), "XDG_CONFIG_HOME=" + filepath.Join(home, "config"),
+			"CADDY_ADMIN=" + admin, "FHIR_BACKEND=" + backendAddress,
+		},
+		rootFile: filepath.Join(home, "data/caddy/pki/authorities/local/root.crt"),
+		started:  time.Now(),
+	}
+	if g.process, err = startProcess(name, g.environ, caddyBinary, "run", "--config", caddyfile, "--adapter", "caddyfile"); err != nil {
+		return nil, err
+	}
+	if err := g.process.ready(g.isReady); err != nil {
+		g.process.stop()
+		return nil, err
+	}
+	return g, nil
+}
+
+// isReady trusts Caddy's CA as soon as it exists and asks for the discovery
+// document.
+func (g *gateway) isReady() error {
+	if g.client == nil {
+		root, err := os.ReadFile(g.rootFile)
+		if err != nil {
+			return err
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(root) { // not yet whole
+			return errors.New("no certificate in " + g.rootFile)
+		}
+		g.roots, g.client = roots, newClient(roots)
+	}
+	answer, err := g.client.Get(g.issuer + "/.well-known/openid-configuration")
+	if err != nil {
+		return err
+	}
+	if answer.StatusCode != http.StatusOK {
+		err = errors.New(answer.Status)
+	}
+	return errors.Join(err, answer.Body.Close())
+}
+
+func newClient(roots *x509.CertPool) *http.Client {
+	return &http.Client{
+		Timeout: 30 * time.Second,
+		Transport: &http.Transport{
+			TLSClientConfig:   &tls.Config{RootCAs: roots},
+			ForceAttemptHTTP2: true,
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+}
+
+// ownGateway starts a gateway for one test, with Caddyfile.example moved to a
+// free port and changed by edit, in front of a backend at an address.
+func ownGateway(t *testing.T, name, backendAddress string, edit ...string) *gateway {
+	t.Helper()
+	address, err := freeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	file := filepath.Join(home, "Caddyfile")
+	writeExample(t, file, append([]string{"localhost:8443", address}, edit...)...)
+	g, err := startGateway(name, home, file, "https://"+address, backendAddress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.process.stop)
+	return g
+}
+
+// writeExample writes Caddyfile.example to a file, with pairs of old and new
+// text replaced. A text that is not there is an error: the test would test
+// something else than it says.
+func writeExample(t *testing.T, file string, oldNew ...string) {
+	t.Helper()
+	example, err := os.ReadFile("../Caddyfile.example")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(example)
+	for i := 0; i < len(oldNew); i += 2 {
+		if !strings.Contains(text, oldNew[i]) {
+			t.Fatalf("Caddyfile.example has no %q", oldNew[i])
+		}
+		text = strings.ReplaceAll(text, oldNew[i], oldNew[i+1])
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

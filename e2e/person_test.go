@@ -1,0 +1,111 @@
+package e2e
+
+import (
+	"html"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The demo identities of Caddyfile.example.
+const (
+	userName     = "alice"
+	userPassword = "alice-demo-password"
+	callback     = "http://localhost:3000/callback"
+	appCallback  = "https://app.example.org/callback"
+)
+
+// person is somebody with a browser: cookies, and redirects one by one.
+type person struct {
+	gateway *gateway
+	client  *http.Client
+}
+
+func (g *gateway) newPerson(t *testing.T) *person {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := newClient(g.roots)
+	client.Jar = jar
+	t.Cleanup(client.CloseIdleConnections)
+	return &person{g, client}
+}
+
+func (p *person) get(t *testing.T, address string) answer {
+	t.Helper()
+	return send(t, p.client, newRequest(t, http.MethodGet, address, ""))
+}
+
+// authorize sends an authorization request.
+func (p *person) authorize(t *testing.T, query url.Values) answer {
+	t.Helper()
+	return p.get(t, p.gateway.issuer+"/oauth2/authorize?"+query.Encode())
+}
+
+// signInForm is the form of a sign-in page that is open.
+type signInForm struct {
+	action string
+	hidden url.Values
+}
+
+var (
+	formAction  = regexp.MustCompile(`<form method="post" action="([^"]*)">`)
+	hiddenInput = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
+)
+
+// openSignIn follows an authorization request to the sign-in page.
+func (p *person) openSignIn(t *testing.T, address string) signInForm {
+	t.Helper()
+	first := p.get(t, address)
+	location := first.location(t)
+	page, err := url.Parse(p.gateway.issuer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	page = page.ResolveReference(location)
+	if page.Path != "/oauth2/login" {
+		t.Fatalf("sent to %s, want the sign-in page", page)
+	}
+	body := string(p.get(t, page.String()).is(t, http.StatusOK).body)
+	action := formAction.FindStringSubmatch(body)
+	if action == nil {
+		t.Fatalf("no form: %s", body)
+	}
+	target, err := page.Parse(html.UnescapeString(action[1]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	form := signInForm{action: target.String(), hidden: url.Values{}}
+	for _, input := range hiddenInput.FindAllStringSubmatch(body, -1) {
+		form.hidden.Set(input[1], html.UnescapeString(input[2]))
+	}
+	return form
+}
+
+// submit sends the form with a password.
+func (p *person) submit(t *testing.T, form signInForm, password string) answer {
+	t.Helper()
+	values := url.Values{"username": {userName}, "password": {password}}
+	for name := range form.hidden {
+		values.Set(name, form.hidden.Get(name))
+	}
+	r := newRequest(t, http.MethodPost, form.action, values.Encode())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", p.gateway.issuer)
+	return send(t, p.client, r)
+}
+
+// signIn goes through the sign-in page and returns where that ends.
+func (p *person) signIn(t *testing.T, address string) *url.URL {
+	t.Helper()
+	end := p.submit(t, p.openSignIn(t, address), userPassword).location(t)
+	if !strings.HasPrefix(end.String(), callback) && !strings.HasPrefix(end.String(), appCallback) {
+		t.Fatalf("sent to %s, want the redirect URI", end)
+	}
+	return end
+}

@@ -1,0 +1,93 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// outFolder holds what a run leaves behind.
+const outFolder = "out"
+
+// process is a server of ours in the background. Its output goes to a file.
+type process struct {
+	cmd  *exec.Cmd
+	log  string
+	done chan struct{} // closed when it has ended
+}
+
+// startProcess starts a server. It dies with the test, also when that is killed
+// or runs into its time limit.
+func startProcess(name string, environ []string, command string, args ...string) (*process, error) {
+	if err := os.MkdirAll(outFolder, 0o755); err != nil {
+		return nil, err
+	}
+	log, err := os.Create(filepath.Join(outFolder, name+".log"))
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close() // the child has its own
+	p := &process{cmd: exec.Command(command, args...), log: log.Name(), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), environ...)
+	p.cmd.Stdout, p.cmd.Stderr = log, log
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := p.cmd.Start(); err != nil {
+		return nil, err
+	}
+	go func() {
+		_ = p.cmd.Wait() // how it ended is in the log
+		close(p.done)
+	}()
+	return p, nil
+}
+
+// stop ends the server: kindly, then not.
+func (p *process) stop() {
+	_ = p.cmd.Process.Signal(os.Interrupt)
+	select {
+	case <-p.done:
+	case <-time.After(15 * time.Second):
+		_ = p.cmd.Process.Kill()
+		<-p.done
+	}
+}
+
+// ready waits until try succeeds, as long as the server runs.
+func (p *process) ready(try func() error) error {
+	deadline := time.After(30 * time.Second)
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.done:
+			return fmt.Errorf("%s ended at once:\n%s", p.cmd.Path, p.tail())
+		case <-deadline:
+			return errors.Join(fmt.Errorf("%s is not ready after 30 s:\n%s", p.cmd.Path, p.tail()), err)
+		case <-ticker.C:
+		}
+	}
+}
+
+// tail is the end of the server's output.
+func (p *process) tail() string {
+	f, err := os.Open(p.log)
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.Size() > 4096 {
+		_, _ = f.Seek(-4096, io.SeekEnd)
+	}
+	text, _ := io.ReadAll(f)
+	return strings.TrimSpace(string(text))
+}

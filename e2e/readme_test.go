@@ -1,0 +1,58 @@
+package e2e
+
+import (
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// README's walk-through is run as it stands there, and must print what stands
+// there, but for what is different each time.
+func TestReadmeWalkthrough(t *testing.T) {
+	readme, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, section, found := strings.Cut(string(readme), "\n## A walk-through with curl\n")
+	section, _, ends := strings.Cut(section, "\n## ")
+	if !found || !ends {
+		t.Fatal("README.md has no walk-through")
+	}
+	var script, printed []string
+	for _, block := range regexp.MustCompile("(?s)```(\\w*)\n(.*?)```").FindAllStringSubmatch(section, -1) {
+		if block[1] == "sh" {
+			script = append(script, block[2])
+		} else {
+			printed = append(printed, strings.TrimSpace(block[2]))
+		}
+	}
+	if len(script) < 5 || len(printed) < 5 {
+		t.Fatalf("the walk-through has %d commands and %d answers", len(script), len(printed))
+	}
+	command := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", strings.Join(script, "\n"))
+	command.Dir = t.TempDir()
+	command.Env = append(command.Environ(), example.environ...)
+	output, err := command.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, output)
+	}
+	for _, want := range printed {
+		if !strings.Contains(lasting(string(output)), lasting(want)) {
+			t.Errorf("README prints\n%s\nbut it is\n%s", lasting(want), lasting(string(output)))
+		}
+	}
+}
+
+// lasting replaces what is different at each run.
+func lasting(text string) string {
+	for pattern, name := range map[string]string{
+		`code=[A-Za-z0-9_-]+`:    "code=CODE",
+		`"eyJ[A-Za-z0-9_.-]+…?"`: `"JWT"`,
+		`"timestamp":"[^"]+"`:    `"timestamp":"T"`,
+	} {
+		text = regexp.MustCompile(pattern).ReplaceAllString(text, name)
+	}
+	return text
+}

