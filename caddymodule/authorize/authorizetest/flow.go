@@ -1,0 +1,174 @@
+package authorizetest
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+// grant is what a code stands for.
+type grant struct {
+	person                        Person
+	redirectURI, nonce, challenge string
+}
+
+// Authorize does what a browser does with the address of an authentication
+// request: it goes there, and returns the parameters with which it is sent back.
+func (p *Provider) Authorize(tb testing.TB, address string) url.Values {
+	tb.Helper()
+	r, err := http.NewRequestWithContext(tb.Context(), http.MethodGet, address, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	transport := p.Transport()
+	defer transport.CloseIdleConnections()
+	response, err := transport.RoundTrip(r)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer response.Body.Close()
+	location, err := response.Location()
+	if err != nil {
+		tb.Fatalf("authorization endpoint: %d, %v", response.StatusCode, err)
+	}
+	return location.Query()
+}
+
+// authorize answers at once: whoever asks is signed in.
+func (p *Provider) authorize(w http.ResponseWriter, r *http.Request) {
+	s, q := p.current(), r.Form
+	redirect, err := url.Parse(q.Get("redirect_uri"))
+	if err != nil || !redirect.IsAbs() || q.Get("client_id") != s.ClientID {
+		http.Error(w, "wrong client_id or redirect_uri", http.StatusBadRequest)
+		return
+	}
+	answer := redirect.Query()
+	answer.Set("state", q.Get("state"))
+	answer.Set("iss", p.Issuer)
+	switch {
+	case s.AuthorizationError != "":
+		answer.Set("error", s.AuthorizationError)
+	case q.Get("response_type") != "code" || !strings.Contains(" "+q.Get("scope")+" ", " openid "):
+		answer.Set("error", "invalid_request")
+	default:
+		answer.Set("code", p.newCode(s, q))
+	}
+	redirect.RawQuery = answer.Encode()
+	http.Redirect(w, r, redirect.String(), http.StatusFound)
+}
+
+func (p *Provider) newCode(s Settings, q url.Values) string {
+	person := s.People[0]
+	for _, other := range s.People {
+		if other.Subject == q.Get("login_hint") {
+			person = other
+		}
+	}
+	code := rand.Text()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.grants[code] = grant{
+		person: person, redirectURI: q.Get("redirect_uri"), nonce: q.Get("nonce"), challenge: q.Get("code_challenge"),
+	}
+	return code
+}
+
+// token is the token endpoint (OpenID Connect Core §3.1.3).
+func (p *Provider) token(w http.ResponseWriter, r *http.Request) {
+	s := p.current()
+	if !s.authenticates(r) {
+		writeJSON(w, http.StatusUnauthorized, map[string]string{"error": "invalid_client"})
+		return
+	}
+	g, ok := p.takeGrant(r.PostForm.Get("code"))
+	if !ok || r.PostForm.Get("grant_type") != "authorization_code" ||
+		r.PostForm.Get("redirect_uri") != g.redirectURI || challenge(r.PostForm.Get("code_verifier")) != g.challenge {
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": "invalid_grant"})
+		return
+	}
+	access := rand.Text()
+	p.mu.Lock()
+	p.access[access] = g.person
+	p.mu.Unlock()
+	answer := map[string]any{
+		"access_token": access, "token_type": "Bearer", "expires_in": 3600, "refresh_token": rand.Text(),
+		"id_token": p.idToken(s, g, access),
+	}
+	if s.TokenResponse != nil {
+		s.TokenResponse(answer)
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// authenticates checks the client's secret, which must come in one way only
+// (RFC 6749 §2.3).
+func (s Settings) authenticates(r *http.Request) bool {
+	id, secret := r.PostForm.Get("client_id"), r.PostForm.Get("client_secret")
+	user, password, basic := r.BasicAuth()
+	switch {
+	case s.ClientSecret == "":
+		return !basic && secret == "" && id == s.ClientID
+	case basic:
+		return secret == "" && user == url.QueryEscape(s.ClientID) && password == url.QueryEscape(s.ClientSecret)
+	}
+	return id == s.ClientID && secret == s.ClientSecret
+}
+
+func (p *Provider) takeGrant(code string) (grant, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g, ok := p.grants[code]
+	delete(p.grants, code)
+	return g, ok
+}
+
+// challenge is that of a verifier (RFC 7636 §4.6); none of none.
+func challenge(verifier string) string {
+	if verifier == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(verifier))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// userinfo is OpenID Connect Core §5.3.
+func (p *Provider) userinfo(w http.ResponseWriter, r *http.Request) {
+	p.mu.Lock()
+	person, ok := p.access[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	p.mu.Unlock()
+	if !ok {
+		w.Header().Set("WWW-Authenticate", `Bearer error="invalid_token"`)
+		w.WriteHeader(http.StatusUnauthorized)
+		return
+	}
+	answer := maps.Clone(person.Claims)
+	if answer == nil {
+		answer = map[string]any{}
+	}
+	answer["sub"] = person.Subject
+	if change := p.current().UserInfoResponse; change != nil {
+		change(answer)
+	}
+	writeJSON(w, http.StatusOK, answer)
+}
+
+// endSession is RP-Initiated Logout §2: back to where the client wants.
+func (p *Provider) endSession(w http.ResponseWriter, r *http.Request) {
+	redirect, err := url.Parse(r.Form.Get("post_logout_redirect_uri"))
+	if err != nil || !redirect.IsAbs() {
+		fmt.Fprintln(w, "Signed out.")
+		return
+	}
+	q := redirect.Query()
+	if state := r.Form.Get("state"); state != "" {
+		q.Set("state", state)
+	}
+	redirect.RawQuery = q.Encode()
+	http.Redirect(w, r, redirect.String(), http.StatusFound)
+}

@@ -1,0 +1,234 @@
+package authorizetest
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/tls"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+)
+
+// Endpoint is an endpoint of the provider, by its path.
+type Endpoint string
+
+// The endpoints.
+const (
+	Discovery     Endpoint = "/.well-known/openid-configuration"
+	Keys          Endpoint = "/keys"
+	Authorization Endpoint = "/authorize"
+	Token         Endpoint = "/token"
+	UserInfo      Endpoint = "/userinfo"
+	EndSession    Endpoint = "/logout"
+)
+
+// The client that a provider knows unless it is told otherwise.
+const (
+	ClientID     = "client"
+	ClientSecret = "s3cret/+ %"
+)
+
+// Person is somebody who can sign in at the provider.
+type Person struct {
+	// Subject is the sub claim, and what login_hint picks the person by.
+	Subject string
+	// Claims are in the ID token and in userinfo.
+	Claims map[string]any
+}
+
+// Alice is who signs in unless login_hint names another.
+var Alice = Person{Subject: "248289761001", Claims: map[string]any{
+	"name": "Alice Adams", "email": "alice@hospital.example", "email_verified": true,
+	"groups": []any{"clinicians"},
+}}
+
+// Settings are what can be changed of a provider while it runs.
+type Settings struct {
+	// ClientID is the one client's. Default: [ClientID].
+	ClientID string
+	// ClientSecret is the client's. Default: [ClientSecret]. Empty: the client
+	// is public, and must not send one.
+	ClientSecret string
+	// People are those who can sign in; the first does, unless login_hint is
+	// the subject of another. Default: [Alice].
+	People []Person
+	// Metadata is laid over the discovery document; nil removes a member.
+	Metadata map[string]any
+	// KeyID is the kid of the signing key. Default: key-1.
+	KeyID string
+	// KeyAlgorithm is the alg of the signing key in the key set. Default:
+	// RS256. Empty: none, as many providers have it.
+	KeyAlgorithm string
+	// IDToken changes each ID token before it is signed.
+	IDToken func(*IDToken)
+	// TokenResponse changes each token response before it is sent.
+	TokenResponse func(map[string]any)
+	// UserInfoResponse changes each userinfo response before it is sent.
+	UserInfoResponse func(map[string]any)
+	// AuthorizationError, if set, is answered in place of a code.
+	AuthorizationError string
+}
+
+// Request is what an endpoint was sent.
+type Request struct {
+	// Method is the HTTP method.
+	Method string
+	// Header are the headers.
+	Header http.Header
+	// Form are the parameters, of the query and of the body.
+	Form url.Values
+}
+
+// Provider is the provider. It is safe for concurrent use.
+type Provider struct {
+	// Issuer is the provider's issuer.
+	Issuer string
+
+	server *httptest.Server
+
+	mu       sync.Mutex
+	settings Settings
+	faults   map[Endpoint]Fault
+	requests map[Endpoint][]Request
+	grants   map[string]grant  // by code
+	access   map[string]Person // by access token
+}
+
+// signingKey is the key of every provider.
+var signingKey = sync.OnceValue(func() *rsa.PrivateKey {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		panic(err) // the system has no randomness
+	}
+	return key
+})
+
+// New returns a provider with this issuer that listens nowhere: it is an
+// http.Handler.
+func New(issuer string) *Provider {
+	return &Provider{
+		Issuer: issuer,
+		settings: Settings{
+			ClientID: ClientID, ClientSecret: ClientSecret, People: []Person{Alice},
+			Metadata: map[string]any{}, KeyID: "key-1", KeyAlgorithm: "RS256",
+		},
+		faults:   map[Endpoint]Fault{},
+		requests: map[Endpoint][]Request{},
+		grants:   map[string]grant{},
+		access:   map[string]Person{},
+	}
+}
+
+// Start returns a provider that listens on a loopback port, by plain HTTP,
+// until the test ends.
+func Start(tb testing.TB) *Provider {
+	p := New("")
+	p.listen(tb)
+	p.server.Start()
+	p.Issuer = p.server.URL
+	return p
+}
+
+// StartTLS is Start by HTTPS, with a certificate that only
+// [Provider.Transport] trusts.
+func StartTLS(tb testing.TB) *Provider {
+	p := New("")
+	p.listen(tb)
+	p.server.EnableHTTP2 = true
+	p.server.StartTLS()
+	p.Issuer = p.server.URL
+	return p
+}
+
+// listen prepares the server. What a fault holds open is let go at the end.
+func (p *Provider) listen(tb testing.TB) {
+	ctx, cancel := context.WithCancel(context.Background())
+	p.server = httptest.NewUnstartedServer(p)
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0) // connections end badly here all the time
+	p.server.Config.BaseContext = func(net.Listener) context.Context { return ctx }
+	tb.Cleanup(func() {
+		cancel()
+		p.server.CloseClientConnections()
+		p.server.Close()
+	})
+}
+
+// Transport returns a new transport that trusts the provider.
+func (p *Provider) Transport() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	if trusted, ok := p.server.Client().Transport.(*http.Transport); ok && trusted.TLSClientConfig != nil {
+		t.TLSClientConfig = &tls.Config{RootCAs: trusted.TLSClientConfig.RootCAs}
+	}
+	return t
+}
+
+// Change changes the settings.
+func (p *Provider) Change(change func(*Settings)) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	change(&p.settings)
+}
+
+// Fail gives an endpoint a fault; nil takes it away.
+func (p *Provider) Fail(e Endpoint, f Fault) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.faults[e] = f
+}
+
+// Drop makes discovery name an address for the endpoint that drops SYNs.
+func (p *Provider) Drop(tb testing.TB, e Endpoint) {
+	tb.Helper()
+	address := "http://" + BlackHole(tb) + string(e)
+	p.Change(func(s *Settings) { s.Metadata[metadataNames[e]] = address })
+}
+
+// Requests are the requests that an endpoint got, also those that it failed.
+func (p *Provider) Requests(e Endpoint) []Request {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]Request(nil), p.requests[e]...)
+}
+
+// current returns the settings of the moment.
+func (p *Provider) current() Settings {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := p.settings
+	s.Metadata = maps.Clone(s.Metadata)
+	return s
+}
+
+// ServeHTTP implements http.Handler.
+func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	e := Endpoint(r.URL.Path)
+	// Also needed for faults: only after the body does the server notice that
+	// a client has gone.
+	if err := r.ParseForm(); err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	p.mu.Lock()
+	p.requests[e] = append(p.requests[e], Request{Method: r.Method, Header: r.Header.Clone(), Form: r.Form})
+	fault := p.faults[e]
+	p.mu.Unlock()
+	if fault != nil {
+		fault(w, r)
+		return
+	}
+	serve := map[Endpoint]http.HandlerFunc{
+		Discovery: p.discovery, Keys: p.keys, Authorization: p.authorize,
+		Token: p.token, UserInfo: p.userinfo, EndSession: p.endSession,
+	}[e]
+	if serve == nil {
+		serve = http.NotFound
+	}
+	serve(w, r)
+}

@@ -1,0 +1,161 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"os"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// DefaultTimeout is the time-out of a request where none is set.
+const DefaultTimeout = 10 * time.Second
+
+// maxBody is how much of an answer is read.
+const maxBody = 1 << 20
+
+// endpoint says what a request is for: the same fault has another meaning at
+// another one.
+type endpoint string
+
+const (
+	discoveryEndpoint endpoint = "discovery"
+	keysEndpoint      endpoint = "jwks_uri"
+	tokenEndpoint     endpoint = "token endpoint"
+	userinfoEndpoint  endpoint = "userinfo endpoint"
+)
+
+// client makes the requests to one provider.
+type client struct {
+	transport http.RoundTripper
+	timeout   time.Duration
+}
+
+func newClient(transport http.RoundTripper, timeout time.Duration) client {
+	if transport == nil {
+		transport = defaultTransport()
+	}
+	if timeout <= 0 {
+		timeout = DefaultTimeout
+	}
+	return client{transport, timeout}
+}
+
+// defaultTransport keeps a connection just from the token to the userinfo
+// request. Later, the provider may be closing it at the moment in which we send
+// the next code, and a code must not be sent twice (Node closes after 5 s).
+func defaultTransport() http.RoundTripper {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.IdleConnTimeout = 4 * time.Second
+	t.MaxResponseHeaderBytes = 64 << 10
+	return t
+}
+
+// get fetches a document. Anything but 200 is an error.
+func (c client) get(ctx context.Context, e endpoint, url string, header http.Header) ([]byte, http.Header, error) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", e, err)
+	}
+	if header != nil {
+		r.Header = header
+	}
+	response, err := (&http.Client{Transport: exchange{c, e}}).Do(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	body, err := io.ReadAll(response.Body)
+	if err == nil && response.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %w: %d", e, ErrStatus, response.StatusCode)
+	}
+	return body, response.Header, err
+}
+
+// exchange is an http.RoundTripper that returns when the whole answer is there:
+// so the time-out covers the body too, a stalled one is an error of the request
+// and not of some reader of it, and every error is told apart in one place.
+type exchange struct {
+	client
+	endpoint endpoint
+}
+
+// RoundTrip implements http.RoundTripper.
+func (x exchange) RoundTrip(r *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithTimeout(r.Context(), x.timeout)
+	defer cancel()
+	var began atomic.Bool // set by a goroutine of the transport
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: func() { began.Store(true) }})
+	response, err := x.transport.RoundTrip(r.WithContext(ctx))
+	if err != nil {
+		return nil, x.failure(err, began.Load())
+	}
+	defer response.Body.Close()
+	if response.StatusCode >= 300 && response.StatusCode < 400 {
+		return nil, fmt.Errorf("%s: %w: %d", x.endpoint, ErrRedirect, response.StatusCode)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, x.failure(err, true)
+	case len(body) > maxBody:
+		return nil, fmt.Errorf("%s: %w: more than %d bytes", x.endpoint, ErrTooLarge, maxBody)
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, nil
+}
+
+// failure makes an [Error] of what went wrong at the connection, if it is one
+// of the faults that have a kind.
+func (x exchange) failure(err error, began bool) error {
+	err = fmt.Errorf("%s: %w", x.endpoint, err)
+	switch {
+	case !isTimeout(err):
+		if isReset(err) {
+			return &Error{Kind: Reset, Err: err}
+		}
+		return err
+	case x.endpoint == keysEndpoint:
+		return &Error{Kind: KeysTimeout, Err: err}
+	case x.endpoint == tokenEndpoint && !began:
+		return &Error{Kind: TokenTimeout, Err: err}
+	}
+	return &Error{Kind: ReadTimeout, Err: err}
+}
+
+// isTimeout says whether our time ran out, or the kernel's or the resolver's.
+func isTimeout(err error) bool {
+	var timeout interface{ Timeout() bool }
+	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
+}
+
+// isReset says whether the other side ended the connection: with a RST, or with
+// a FIN before the answer (EOF) or within it (unexpected EOF), or, over HTTP/2,
+// just this exchange.
+func isReset(err error) bool {
+	for _, cause := range []error{
+		syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF,
+	} {
+		if errors.Is(err, cause) {
+			return true
+		}
+	}
+	var stream streamError
+	return errors.As(err, &stream)
+}
+
+// streamError has the form of the error type that net/http hides: its As method
+// fills any struct with the same fields.
+type streamError struct {
+	StreamID uint32
+	Code     uint32
+	Cause    error
+}
+
+// Error implements error, without which errors.As would not look.
+func (e streamError) Error() string { return fmt.Sprintf("HTTP/2 stream error %d", e.Code) }

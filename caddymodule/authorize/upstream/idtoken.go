@@ -1,0 +1,161 @@
+package upstream
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	josejson "github.com/go-jose/go-jose/v4/json"
+	"golang.org/x/oauth2"
+)
+
+// leeway is how far the provider's clock may be off in exp, iat and auth_time.
+const leeway = time.Minute
+
+// maxSubject is the longest sub, in bytes (OpenID Connect Core §2).
+const maxSubject = 255
+
+// idTokenClaims are the claims that are checked here, because go-oidc leaves
+// them to its caller. They are read again, by a decoder that minds the case of
+// names and refuses repeated ones.
+type idTokenClaims struct {
+	Issuer          string   `json:"iss"`
+	Subject         string   `json:"sub"`
+	Nonce           string   `json:"nonce"`
+	AuthorizedParty *string  `json:"azp"`
+	AccessTokenHash *string  `json:"at_hash"`
+	IssuedAt        *float64 `json:"iat"`
+	AuthTime        *float64 `json:"auth_time"`
+}
+
+// verify is the ID Token validation of OpenID Connect Core §3.1.3.7.
+func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token, r AuthenticationRequest) (*Identity, error) {
+	raw, _ := tokens.Extra("id_token").(string)
+	if raw == "" {
+		return nil, fmt.Errorf("%w: the token response has none", ErrIDToken)
+	}
+	token, err := p.verifyToken(ctx, m, raw)
+	if err != nil {
+		return nil, err
+	}
+	var payload json.RawMessage
+	if err := token.Claims(&payload); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
+	}
+	claims, err := p.checkClaims(token, payload, tokens.AccessToken, r)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
+	}
+	all, err := decodeObject(payload)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
+	}
+	return &Identity{
+		Issuer: p.config.Issuer, Subject: claims.Subject, Claims: all, IDToken: raw, AuthTime: unixTime(claims.AuthTime),
+		Tokens: Tokens{AccessToken: tokens.AccessToken, RefreshToken: tokens.RefreshToken, Expiry: tokens.Expiry},
+	}, nil
+}
+
+// verifyToken checks what go-oidc does: alg, signature, iss, aud, exp, nbf.
+func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string) (*oidc.IDToken, error) {
+	keys := &watchedKeySet{KeySet: p.keys}
+	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
+		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
+		Now: func() time.Time { return time.Now().Add(-leeway) },
+	})
+	token, err := verifier.Verify(ctx, raw)
+	switch {
+	case err == nil:
+		return token, nil
+	case keys.err != nil && !isTokenDefect(keys.err):
+		return nil, keys.err // the keys could not be had
+	case keys.err != nil:
+		err = keys.err
+	}
+	return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
+}
+
+// checkClaims checks what go-oidc leaves to its caller.
+func (p *Provider) checkClaims(token *oidc.IDToken, payload []byte, accessToken string, r AuthenticationRequest) (*idTokenClaims, error) {
+	c := new(idTokenClaims)
+	if err := josejson.Unmarshal(payload, c); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.Issuer != token.Issuer || c.Subject != token.Subject:
+		return nil, fmt.Errorf("iss or sub is there in two spellings")
+	case c.Subject == "" || len(c.Subject) > maxSubject:
+		return nil, fmt.Errorf("sub has %d bytes", len(c.Subject))
+	case c.Nonce != r.Nonce:
+		return nil, fmt.Errorf("nonce is not that of the request")
+	}
+	if err := p.checkParties(token.Audience, c.AuthorizedParty); err != nil {
+		return nil, err
+	}
+	if err := c.checkTimes(time.Now(), r); err != nil {
+		return nil, err
+	}
+	if c.AccessTokenHash == nil {
+		return c, nil
+	}
+	return c, token.VerifyAccessToken(accessToken)
+}
+
+// checkParties wants to be the one to whom the token was issued: another of the
+// provider's clients could get one whose aud names us too.
+func (p *Provider) checkParties(audience []string, authorized *string) error {
+	others := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
+	switch {
+	case authorized == nil && others:
+		return fmt.Errorf("several audiences %.200q, but no azp", audience)
+	case authorized != nil && *authorized != p.config.ClientID:
+		return fmt.Errorf("azp is %.200q", *authorized)
+	}
+	return nil
+}
+
+// checkTimes checks iat, and auth_time where the request had a max_age. A
+// provider that ignores max_age would otherwise pass an old session for a new
+// sign-in.
+func (c *idTokenClaims) checkTimes(now time.Time, r AuthenticationRequest) error {
+	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(leeway)) {
+		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
+	}
+	age, asked, err := r.maxAge()
+	switch {
+	case err != nil || !asked:
+		return err
+	case unixTime(c.AuthTime).Add(age + leeway).Before(now): // so is none
+		return fmt.Errorf("auth_time is missing or longer ago than max_age: %v", unixTime(c.AuthTime))
+	}
+	return nil
+}
+
+func unixTime(seconds *float64) time.Time {
+	if seconds == nil {
+		return time.Time{}
+	}
+	return time.Unix(int64(*seconds), 0)
+}
+
+// decodeObject reads a JSON object with its numbers as they are written, and
+// refuses repeated names, of which each reader would pick another.
+func decodeObject(data []byte) (object map[string]any, err error) {
+	var names map[string]josejson.RawMessage
+	if err := josejson.Unmarshal(data, &names); err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	decoder.UseNumber()
+	if err := decoder.Decode(&object); err != nil {
+		return nil, err
+	}
+	if object == nil {
+		return nil, fmt.Errorf("no JSON object")
+	}
+	return object, nil
+}

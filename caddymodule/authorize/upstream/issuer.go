@@ -1,0 +1,59 @@
+package upstream
+
+import (
+	"fmt"
+	"net/netip"
+	"net/url"
+	"strings"
+)
+
+// CheckIssuer says why an address cannot be a provider's issuer, if it cannot:
+// it is https with a host and perhaps a path, and nothing else (OpenID Connect
+// Discovery §3); plain http is for loopback alone.
+func CheckIssuer(issuer string) error {
+	u, err := parseAbsolute(issuer)
+	if err != nil {
+		return fmt.Errorf("issuer: %w", err)
+	}
+	if strings.Contains(issuer, "?") {
+		return fmt.Errorf("issuer %q must be https://host with a path at most", issuer)
+	}
+	if u.Scheme != "https" && !loopbackHTTP(u) {
+		return fmt.Errorf("issuer %q must be https, or http on loopback", issuer)
+	}
+	return nil
+}
+
+// checkEndpoint says why an endpoint from discovery is not to be used. Where
+// the issuer itself is not spoken to in plain text, nothing of it is.
+func checkEndpoint(name, endpoint, issuer string) error {
+	u, err := parseAbsolute(endpoint)
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", ErrMetadata, name, err)
+	}
+	if u.Scheme != "https" && !(strings.HasPrefix(issuer, "http:") && loopbackHTTP(u)) {
+		return fmt.Errorf("%w: %s %q must be https", ErrMetadata, name, endpoint)
+	}
+	return nil
+}
+
+// parseAbsolute parses an address with a host, and with neither a fragment nor
+// credentials, which would hide which host it is.
+func parseAbsolute(address string) (*url.URL, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, err
+	}
+	if u.Scheme == "" || u.Hostname() == "" || u.User != nil || strings.Contains(address, "#") {
+		return nil, fmt.Errorf("%q is no absolute address, or has a user or a fragment", address)
+	}
+	return u, nil
+}
+
+func loopbackHTTP(u *url.URL) bool {
+	if u.Scheme != "http" {
+		return false
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
+}

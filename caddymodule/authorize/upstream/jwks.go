@@ -1,0 +1,131 @@
+package upstream
+
+import (
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/rsa"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
+)
+
+// minRSA is the size in bits below which an RSA key is broken (RFC 7518 §3.3).
+// The other bound, 4096, is go-jose's: each verification with a larger one is
+// work that an attacker can order.
+const minRSA = 2048
+
+// jwks are the usable keys of a JWK Set (RFC 7517 §5): public, of a kind that
+// is understood, and for signatures.
+type jwks []jose.JSONWebKey
+
+// publicJWK is what is read of a key. What is left out cannot do harm: private
+// parts that should not be there, and certificates that nobody checks.
+type publicJWK struct {
+	KeyType   string   `json:"kty"`
+	Use       string   `json:"use,omitempty"`
+	KeyOps    []string `json:"key_ops,omitempty"`
+	Algorithm string   `json:"alg,omitempty"`
+	KeyID     string   `json:"kid,omitempty"`
+	Curve     string   `json:"crv,omitempty"`
+	X         string   `json:"x,omitempty"`
+	Y         string   `json:"y,omitempty"`
+	N         string   `json:"n,omitempty"`
+	E         string   `json:"e,omitempty"`
+}
+
+// parseJWKS reads a key set. Keys that are not usable are left out, as RFC 7517
+// §5 has it: a provider may publish new kinds for others.
+func parseJWKS(body []byte) (jwks, error) {
+	var document struct {
+		Keys *[]json.RawMessage `json:"keys"`
+	}
+	if err := json.Unmarshal(body, &document); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrKeys, err)
+	}
+	if document.Keys == nil {
+		return nil, fmt.Errorf("%w: no keys member", ErrKeys)
+	}
+	var set jwks
+	for _, raw := range *document.Keys {
+		if key, ok := parseKey(raw); ok {
+			set = append(set, key)
+		}
+	}
+	return set, nil
+}
+
+func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
+	var public publicJWK
+	if err := json.Unmarshal(raw, &public); err != nil {
+		return key, false
+	}
+	if public.Use != "" && public.Use != "sig" || public.KeyOps != nil && !slices.Contains(public.KeyOps, "verify") {
+		return key, false
+	}
+	public.KeyOps = nil
+	again, err := json.Marshal(public)
+	if err != nil || key.UnmarshalJSON(again) != nil {
+		return key, false
+	}
+	fit := keyAlgorithms(key.Key)
+	return key, len(fit) > 0 && (key.Algorithm == "" || slices.Contains(fit, jose.SignatureAlgorithm(key.Algorithm)))
+}
+
+// keyAlgorithms are the algorithms that a key can be for, none for a key of
+// another kind or size. The first is the usual one.
+func keyAlgorithms(key any) []jose.SignatureAlgorithm {
+	switch key := key.(type) {
+	case *rsa.PublicKey:
+		if key.N.BitLen() >= minRSA {
+			return algorithms[:6]
+		}
+	case *ecdsa.PublicKey:
+		return map[string][]jose.SignatureAlgorithm{
+			"P-256": {jose.ES256}, "P-384": {jose.ES384}, "P-521": {jose.ES512},
+		}[key.Params().Name]
+	case ed25519.PublicKey:
+		if len(key) == ed25519.PublicKeySize {
+			return []jose.SignatureAlgorithm{jose.EdDSA}
+		}
+	}
+	return nil
+}
+
+// candidates are the keys that a kid may mean. Without one, any may be meant;
+// and where the only key has none, every kid means that one.
+func (s jwks) candidates(kid string) jwks {
+	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
+		return s
+	}
+	var named jwks
+	for _, key := range s {
+		if key.KeyID == kid {
+			named = append(named, key)
+		}
+	}
+	return named
+}
+
+// fit are those keys that are for an algorithm: for the one that the key names,
+// or, where it names none, for those that such a key can have.
+func (s jwks) fit(alg string) jwks {
+	var fit jwks
+	for _, key := range s {
+		if key.Algorithm == alg || key.Algorithm == "" && slices.Contains(keyAlgorithms(key.Key), jose.SignatureAlgorithm(alg)) {
+			fit = append(fit, key)
+		}
+	}
+	return fit
+}
+
+// String lists the keys, for the log.
+func (s jwks) String() string {
+	kids := make([]string, len(s))
+	for i, key := range s {
+		kids[i] = fmt.Sprintf("%q", key.KeyID)
+	}
+	return strings.Join(kids, " ")
+}

@@ -1,0 +1,162 @@
+package upstream_test
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// object is a key as JSON, changed.
+func object(t *testing.T, key jose.JSONWebKey, change map[string]any) map[string]any {
+	t.Helper()
+	raw, err := json.Marshal(key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := map[string]any{}
+	if err := json.Unmarshal(raw, &all); err != nil {
+		t.Fatal(err)
+	}
+	maps.Copy(all, change)
+	return all
+}
+
+func rsaKey(t *testing.T, bits int) jose.JSONWebKey {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, bits)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jose.JSONWebKey{Key: key.Public(), KeyID: "k"}
+}
+
+func ecKey(t *testing.T, curve elliptic.Curve) jose.JSONWebKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(curve, rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return jose.JSONWebKey{Key: key.Public(), KeyID: "k"}
+}
+
+// Which keys of a set are used, and for which algorithm; none where alg is
+// empty.
+func TestUsableKeys(t *testing.T) {
+	ec, rsa2048 := ecKey(t, elliptic.P256()), rsaKey(t, 2048)
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name string
+		key  any
+		alg  string
+	}{
+		{"P-256", ec, "ES256"},
+		{"P-384", ecKey(t, elliptic.P384()), "ES384"},
+		{"P-521", ecKey(t, elliptic.P521()), "ES512"},
+		{"RSA", rsa2048, "RS256"},
+		{"RSA for PS384", object(t, rsa2048, map[string]any{"alg": "PS384"}), "PS384"},
+		{"RSA 1024", weakRSA(t), ""},
+		{"RSA 12288", object(t, rsa2048, map[string]any{"n": strings.Repeat("_", 2048)}), ""},
+		{"for encryption", object(t, ec, map[string]any{"use": "enc"}), ""},
+		{"for signatures", object(t, ec, map[string]any{"use": "sig"}), "ES256"},
+		{"key_ops verify", object(t, ec, map[string]any{"key_ops": []string{"verify"}}), "ES256"},
+		{"key_ops encrypt", object(t, ec, map[string]any{"key_ops": []string{"encrypt"}}), ""},
+		{"alg of another kind", object(t, ec, map[string]any{"alg": "RS256"}), ""},
+		{"alg of another curve", object(t, ec, map[string]any{"alg": "ES384"}), ""},
+		{"alg for encryption", object(t, rsa2048, map[string]any{"alg": "RSA-OAEP"}), ""},
+		{"alg HS256", object(t, rsa2048, map[string]any{"alg": "HS256"}), ""},
+		{"secret", map[string]any{"kty": "oct", "k": "c2VjcmV0", "kid": "k", "alg": "HS256"}, ""},
+		{"unknown kind", map[string]any{"kty": "XYZ", "kid": "k"}, ""},
+		{"point off the curve", object(t, ec, map[string]any{"x": strings.Repeat("A", 43)}), ""},
+		{"with its private part", jose.JSONWebKey{Key: private, KeyID: "k"}, "ES256"},
+		{"with a broken private part", object(t, ec, map[string]any{"d": "x"}), "ES256"},
+		{"with broken certificates", object(t, ec, map[string]any{"x5c": []string{"x"}, "x5t": 1}), "ES256"},
+		{"no object", "key", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			other := object(t, ec, map[string]any{"kid": "other"}) // what is wrong with one must not harm the next
+			s := new(keyServer)
+			s.serve(authorizetest.JSON(200, map[string]any{"keys": []any{tt.key, other}}))
+			keys := newKeySet(t, s)
+			if _, err := keys.Key(t.Context(), "other"); err != nil {
+				t.Error("the other key:", err)
+			}
+			key, err := keys.Key(t.Context(), "k")
+			if tt.alg == "" {
+				if !errors.Is(err, upstream.ErrUnknownKey) {
+					t.Error(err)
+				}
+				return
+			}
+			if err != nil || key.Algorithm != tt.alg || !key.IsPublic() {
+				t.Errorf("%s, public %t, %v", key.Algorithm, key.IsPublic(), err)
+			}
+		})
+	}
+}
+
+// weakRSA is a modulus of 1024 bits.
+func weakRSA(t *testing.T) map[string]any {
+	t.Helper()
+	return object(t, rsaKey(t, 2048), map[string]any{"n": strings.Repeat("_", 171)})
+}
+
+func TestKidlessKeys(t *testing.T) {
+	first, second := ecPair(t, ""), ecPair(t, "")
+	tests := []struct {
+		name  string
+		keys  []jose.JSONWebKey
+		token string
+		cause error
+	}{
+		{"one key without kid, token without", []jose.JSONWebKey{first.public()}, first.sign(t, jose.ES256), nil},
+		{"one key without kid, token with", []jose.JSONWebKey{first.public()}, pair{first.private, "x"}.sign(t, jose.ES256), nil},
+		{"one key with kid, token without", []jose.JSONWebKey{pair{first.private, "x"}.public()}, first.sign(t, jose.ES256), nil},
+		{"one key for the algorithm", []jose.JSONWebKey{ecKey(t, elliptic.P384()), first.public()}, first.sign(t, jose.ES256), nil},
+		{"two keys for it", []jose.JSONWebKey{first.public(), second.public()}, first.sign(t, jose.ES256), upstream.ErrSignature},
+		{"two keys, token with kid", []jose.JSONWebKey{first.public(), second.public()}, pair{first.private, "x"}.sign(t, jose.ES256), upstream.ErrUnknownKey},
+		{"key of another curve", []jose.JSONWebKey{ecKey(t, elliptic.P384())}, first.sign(t, jose.ES256), upstream.ErrSignature},
+		{"another key", []jose.JSONWebKey{second.public()}, first.sign(t, jose.ES256), upstream.ErrSignature},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := new(keyServer)
+			s.serveKeys(tt.keys...)
+			if err := verify(t, newKeySet(t, s), tt.token); !errors.Is(err, tt.cause) {
+				t.Error(err)
+			}
+		})
+	}
+	s := new(keyServer)
+	s.serveKeys(first.public(), second.public())
+	if _, err := newKeySet(t, s).Key(t.Context(), ""); !errors.Is(err, upstream.ErrUnknownKey) {
+		t.Error("no kid, two keys:", err)
+	}
+}
+
+// A token that is no JWS in compact form makes no request at all.
+func TestNoJWS(t *testing.T) {
+	s := new(keyServer)
+	s.serve(authorizetest.Status(500))
+	keys := newKeySet(t, s)
+	for _, token := range []string{"", "a.b.c", `{"payload":"e30","signatures":[]}`, "eyJhbGciOiJub25lIn0.e30."} {
+		if err := verify(t, keys, token); !errors.Is(err, upstream.ErrSignature) {
+			t.Errorf("%q: %v", token, err)
+		}
+	}
+	s.want(t, 0)
+}

@@ -1,0 +1,116 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/json"
+)
+
+// metadataLifetime is how long a discovery document is fresh. What is in it
+// changes with releases of the provider's software.
+const metadataLifetime = time.Hour
+
+// algorithms are the signature algorithms that are understood. Not among them
+// are none and HS256…, with which a token is signed by whoever likes to: the
+// "secret" of the latter would be the public key, or the client secret that
+// every replica and its operator knows (RFC 8725 §2.1, §3.1).
+var algorithms = []jose.SignatureAlgorithm{
+	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
+	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
+}
+
+// metadata is what is used of the discovery document (OpenID Connect Discovery
+// §3, RFC 8414 §2, RFC 9207 §3, RP-Initiated Logout §2.1). The decoder minds
+// the case of names and refuses repeated ones.
+type metadata struct {
+	Issuer                string `json:"issuer"`
+	AuthorizationEndpoint string `json:"authorization_endpoint"`
+	TokenEndpoint         string `json:"token_endpoint"`
+	UserInfoEndpoint      string `json:"userinfo_endpoint"`
+	EndSessionEndpoint    string `json:"end_session_endpoint"`
+	JWKSURI               string `json:"jwks_uri"`
+
+	// Algorithms are, after parsing, those of [algorithms] alone.
+	Algorithms            []string `json:"id_token_signing_alg_values_supported"`
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
+	AuthenticationMethods []string `json:"token_endpoint_auth_methods_supported"`
+	AnnouncesIssuer       bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// pkce says whether the provider takes S256 (RFC 7636 §4.2).
+func (m *metadata) pkce() bool { return slices.Contains(m.ChallengeMethods, "S256") }
+
+// newMetadata is the discovery document of an issuer.
+func newMetadata(issuer string, c client, failed func(error)) *document[*metadata] {
+	return &document[*metadata]{
+		pause: DefaultMinInterval, failed: failed,
+		fetch: func(ctx context.Context) (*metadata, time.Duration, error) {
+			address := strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration"
+			body, _, err := c.get(ctx, discoveryEndpoint, address, nil)
+			if err != nil {
+				return nil, 0, err
+			}
+			m, err := parseMetadata(body, issuer)
+			return m, metadataLifetime, err
+		},
+	}
+}
+
+// parseMetadata reads a discovery document and checks what every use of it
+// needs. An issuer that is not exactly the one asked is an attempt to pass for
+// it (OpenID Connect Discovery §4.3).
+func parseMetadata(body []byte, issuer string) (*metadata, error) {
+	m := new(metadata)
+	if err := json.Unmarshal(body, m); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMetadata, err)
+	}
+	if m.Issuer != issuer {
+		return nil, fmt.Errorf("%w: issuer is %q, not %q", ErrMetadata, m.Issuer, issuer)
+	}
+	if m.JWKSURI == "" {
+		return nil, fmt.Errorf("%w: no jwks_uri", ErrMetadata)
+	}
+	for _, e := range []struct{ name, address string }{
+		{"authorization_endpoint", m.AuthorizationEndpoint},
+		{"token_endpoint", m.TokenEndpoint},
+		{"userinfo_endpoint", m.UserInfoEndpoint},
+		{"end_session_endpoint", m.EndSessionEndpoint},
+		{"jwks_uri", m.JWKSURI},
+	} {
+		if e.address == "" {
+			continue
+		}
+		if err := checkEndpoint(e.name, e.address, issuer); err != nil {
+			return nil, err
+		}
+	}
+	return m, m.setAlgorithms()
+}
+
+// setAlgorithms keeps the algorithms that are understood. A provider that names
+// none uses RS256 (OpenID Connect Core §15.1).
+func (m *metadata) setAlgorithms() error {
+	if len(m.Algorithms) == 0 {
+		m.Algorithms = []string{string(jose.RS256)}
+	}
+	m.Algorithms = slices.DeleteFunc(m.Algorithms, func(name string) bool {
+		return !slices.Contains(algorithms, jose.SignatureAlgorithm(name))
+	})
+	if len(m.Algorithms) == 0 {
+		return fmt.Errorf("%w: no asymmetric algorithm signs its ID tokens", ErrMetadata)
+	}
+	return nil
+}
+
+// checkSignIn checks for what a sign-in needs and other uses do not.
+func (m *metadata) checkSignIn() error {
+	if m.AuthorizationEndpoint == "" || m.TokenEndpoint == "" {
+		return fmt.Errorf("%w: no authorization_endpoint or no token_endpoint", ErrMetadata)
+	}
+	return nil
+}

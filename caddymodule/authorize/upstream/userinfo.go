@@ -1,0 +1,86 @@
+package upstream
+
+import (
+	"context"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+)
+
+// complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID
+// token. Where both have one, the ID token's stands: it is signed.
+func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity) error {
+	if m.UserInfoEndpoint == "" {
+		return nil
+	}
+	claims, err := p.userinfo(ctx, m, identity.Tokens.AccessToken)
+	if err != nil {
+		return err
+	}
+	// §5.3.2: without this, an access token of somebody else, slipped into the
+	// token response, would give the person that one's name and groups.
+	if sub, _ := claims["sub"].(string); sub != identity.Subject {
+		return fmt.Errorf("%w: sub is not that of the ID token", ErrUserInfo)
+	}
+	for name, value := range claims {
+		if _, ok := identity.Claims[name]; !ok {
+			identity.Claims[name] = value
+		}
+	}
+	return nil
+}
+
+func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string) (map[string]any, error) {
+	body, header, err := p.client.get(ctx, userinfoEndpoint, m.UserInfoEndpoint, http.Header{
+		"Authorization": {"Bearer " + accessToken}, "Accept": {"application/json"},
+	})
+	if err != nil {
+		return nil, err
+	}
+	if kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")); kind == "application/jwt" {
+		return p.signedUserinfo(ctx, string(body))
+	}
+	claims, err := decodeObject(body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)
+	}
+	return claims, nil
+}
+
+// signedUserinfo reads claims that were registered to be sent as a JWT (§5.3.2:
+// iss and aud should be in it, and are then ours).
+func (p *Provider) signedUserinfo(ctx context.Context, token string) (map[string]any, error) {
+	payload, err := p.keys.VerifySignature(ctx, strings.TrimSpace(token))
+	switch {
+	case isTokenDefect(err):
+		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)
+	case err != nil:
+		return nil, err
+	}
+	claims, err := decodeObject(payload)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)
+	}
+	if iss, ok := claims["iss"]; ok && iss != any(p.config.Issuer) {
+		return nil, fmt.Errorf("%w: iss is %.200q", ErrUserInfo, iss)
+	}
+	if aud, ok := claims["aud"]; ok && !names(aud, p.config.ClientID) {
+		return nil, fmt.Errorf("%w: aud is %.200q", ErrUserInfo, aud)
+	}
+	return claims, nil
+}
+
+// names says whether an aud claim, a string or a list of them, has the client.
+func names(audience any, client string) bool {
+	list, ok := audience.([]any)
+	if !ok {
+		list = []any{audience}
+	}
+	for _, id := range list {
+		if id == any(client) {
+			return true
+		}
+	}
+	return false
+}

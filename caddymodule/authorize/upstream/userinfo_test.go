@@ -1,0 +1,125 @@
+package upstream_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+func TestClaims(t *testing.T) {
+	idp := authorizetest.Start(t)
+	idp.Change(func(s *authorizetest.Settings) {
+		s.IDToken = authorizetest.EmailVerifiedString
+		s.UserInfoResponse = func(claims map[string]any) {
+			claims["name"] = "Somebody Else"
+			claims["email_verified"] = true
+			claims["phone_number"] = "+15550100"
+			claims["employee"] = json.Number("12345678901234567890")
+		}
+	})
+	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]any{
+		"sub":            authorizetest.Alice.Subject,
+		"name":           "Alice Adams", // the ID token's
+		"email_verified": "true",        // a string, and no true
+		"phone_number":   "+15550100",   // userinfo's
+		"employee":       json.Number("12345678901234567890"),
+		"groups":         []any{"clinicians"},
+	} {
+		if got := identity.Claims[name]; !reflect.DeepEqual(got, want) {
+			t.Errorf("%s is %#v, want %#v", name, got, want)
+		}
+	}
+}
+
+func TestUserInfoRefused(t *testing.T) {
+	tests := map[string]func(map[string]any){
+		"another sub":  func(c map[string]any) { c["sub"] = "another" },
+		"no sub":       func(c map[string]any) { delete(c, "sub") },
+		"sub a number": func(c map[string]any) { c["sub"] = 248289761001 },
+		"other case":   func(c map[string]any) { c["Sub"] = c["sub"]; c["sub"] = "another" },
+	}
+	for name, change := range tests {
+		t.Run(name, func(t *testing.T) {
+			idp := authorizetest.Start(t)
+			idp.Change(func(s *authorizetest.Settings) { s.UserInfoResponse = change })
+			checkFault(t, failedSignIn(t, idp, 0), "", upstream.ErrUserInfo)
+		})
+	}
+	t.Run("sub twice", func(t *testing.T) {
+		idp := authorizetest.Start(t)
+		idp.Fail(authorizetest.UserInfo, authorizetest.JSON(200, []byte(`{"sub":"another","sub":"`+authorizetest.Alice.Subject+`"}`)))
+		checkFault(t, failedSignIn(t, idp, 0), "", upstream.ErrUserInfo)
+	})
+}
+
+func TestWithoutUserInfo(t *testing.T) {
+	idp := authorizetest.Start(t)
+	idp.Change(func(s *authorizetest.Settings) { s.Metadata["userinfo_endpoint"] = nil })
+	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+	if err != nil || identity.Claims["name"] != "Alice Adams" || count(idp, authorizetest.UserInfo) != 0 {
+		t.Error(identity, err)
+	}
+}
+
+// A userinfo response may be signed, if the client was registered so.
+func TestSignedUserInfo(t *testing.T) {
+	idp := authorizetest.Start(t)
+	good := map[string]any{"iss": idp.Issuer, "aud": []string{"client"}, "sub": authorizetest.Alice.Subject, "phone_number": "+15550100"}
+	tests := []struct {
+		name   string
+		change func(*authorizetest.IDToken)
+		ok     bool
+	}{
+		{"right", func(*authorizetest.IDToken) {}, true},
+		{"without iss and aud", func(t *authorizetest.IDToken) { claim("iss", nil)(t); claim("aud", nil)(t) }, true},
+		{"another issuer", authorizetest.WrongIssuer, false},
+		{"another audience", authorizetest.WrongAudience, false},
+		{"another key", authorizetest.ForeignKey, false},
+		{"unknown key", authorizetest.UnknownKey, false},
+		{"not signed", authorizetest.AlgorithmNone, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			idp.Fail(authorizetest.UserInfo, authorizetest.SignedJSON(good, tt.change))
+			identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+			if !tt.ok {
+				checkFault(t, err, "", upstream.ErrUserInfo)
+			} else if err != nil || identity.Claims["phone_number"] != "+15550100" {
+				t.Error(identity, err)
+			}
+		})
+	}
+}
+
+// Upstream tokens are shown by nothing that prints, logs or marshals.
+func TestTokensHidden(t *testing.T) {
+	idp := authorizetest.Start(t)
+	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+	if err != nil {
+		t.Fatal(err)
+	}
+	secrets := []string{identity.Tokens.AccessToken, identity.Tokens.RefreshToken}
+	if secrets[0] == "" || secrets[1] == "" || identity.Tokens.Expiry.IsZero() {
+		t.Fatal("no tokens")
+	}
+	if _, err := json.Marshal(identity); err == nil {
+		t.Error("marshalled")
+	}
+	for _, format := range []string{"%v", "%+v", "%#v", "%s", "%q"} {
+		text := fmt.Sprintf(format, *identity) + fmt.Sprintf(format, identity.Tokens) + identity.Tokens.LogValue().String()
+		for _, secret := range secrets {
+			if strings.Contains(text, secret) {
+				t.Errorf("%s shows a token: %s", format, text)
+			}
+		}
+	}
+}
