@@ -50,7 +50,10 @@ type tokens struct {
 // issue makes the tokens of a person's grant. The ID token comes with the scope
 // openid alone.
 func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
-	user := s.directory.users[g.User]
+	user, err := s.account(ctx, g.User)
+	if err != nil {
+		return nil, err
+	}
 	if user == nil {
 		return nil, invalidGrant("the user is no longer known")
 	}

@@ -12,13 +12,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.authorizePosted(w, r)
 		return
 	}
-	req, err := s.authorizationRequest(r.URL.RawQuery)
-	switch {
-	case req == nil:
-		s.refuse(w, r, err)
-	case err != nil:
-		s.redirectError(w, r, req, err)
-	default:
+	if req, err := s.authorizationRequest(r.URL.RawQuery); !s.failed(w, r, req, err) {
 		s.answerOrAsk(w, r, req)
 	}
 }
@@ -47,6 +41,7 @@ func (s *Server) authorizationRequest(query string) (*authorizationRequest, erro
 	if err != nil {
 		return nil, err
 	}
+	req.query = query
 	if err := s.fill(req, p); err != nil {
 		return req, err
 	}
@@ -58,7 +53,7 @@ func (s *Server) answerOrAsk(w http.ResponseWriter, r *http.Request, req *author
 	switch {
 	case err != nil:
 		s.redirectError(w, r, req, err)
-	case signedIn != nil:
+	case signedIn != nil && s.offer(req.client).serves(req, signedIn):
 		s.answer(w, r, req, signedIn)
 	default:
 		s.askToSignIn(w, r, req)

@@ -39,6 +39,14 @@ type Client struct {
 	// "client_credentials".
 	GrantTypes []string
 
+	// IdentityProviders are the ways to sign in to this client: keys of
+	// identity providers, and [Local]. Default: all.
+	IdentityProviders []string
+
+	// PostLogoutRedirectURIs are where a browser may be sent after signing out;
+	// as with RedirectURIs, exactly (OpenID Connect RP-Initiated Logout §3.1).
+	PostLogoutRedirectURIs []string
+
 	// RequirePKCE refuses authorization requests without a code_challenge
 	// (RFC 7636).
 	RequirePKCE bool
@@ -94,7 +102,7 @@ func (c *Client) Complete() error {
 }
 
 func (c *Client) checkRedirectURIs() error {
-	for _, uri := range c.RedirectURIs {
+	for _, uri := range slices.Concat(c.RedirectURIs, c.PostLogoutRedirectURIs) {
 		if err := CheckRedirectURI(uri); err != nil {
 			return err
 		}

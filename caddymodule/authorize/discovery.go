@@ -14,6 +14,7 @@ type metadata struct {
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
 	TokenEndpoint         string   `json:"token_endpoint"`
 	UserinfoEndpoint      string   `json:"userinfo_endpoint"`
+	EndSessionEndpoint    string   `json:"end_session_endpoint"`
 	JWKSURI               string   `json:"jwks_uri"`
 	Scopes                []string `json:"scopes_supported"`
 	ResponseTypes         []string `json:"response_types_supported"`
@@ -50,6 +51,7 @@ func (s *Server) metadata() metadata {
 		AuthorizationEndpoint: s.issuer + pathAuthorize,
 		TokenEndpoint:         s.issuer + pathToken,
 		UserinfoEndpoint:      s.issuer + pathUserinfo,
+		EndSessionEndpoint:    s.issuer + pathLogout,
 		JWKSURI:               s.issuer + pathJWKS,
 		Scopes:                append(slices.Clone(ReservedScopes), "fhirUser"),
 		ResponseTypes:         []string{"code"},

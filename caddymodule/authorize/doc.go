@@ -6,8 +6,11 @@
 //
 //	GET  /oauth2/authorize                          authorize.go  check, then answer or ask to sign in
 //	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends
+//	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider
+//	GET  /oauth2/callback/{idp}                     federate.go   and back
 //	POST /oauth2/token                              token.go      authorization_code, client_credentials
 //	GET, POST /oauth2/userinfo                      userinfo.go
+//	GET, POST /oauth2/logout                        logout.go     here, and where the sign-in was
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
@@ -16,11 +19,16 @@
 // A sign-in is a walk through these states; each arrow is one request:
 //
 //	authorize ──signed in──────────────────────────────▶ redirect URI, with code or tokens
-//	    │ not signed in                                        ▲
-//	    ▼ 302, request sealed into the URL                     │ 302
-//	login page ──POST user name, password──▶ right ────────────┘
-//	    ▲                                      │ wrong
-//	    └──────────────────────────────────────┘
+//	    │ not signed in                                        ▲  ▲
+//	    ▼ 302, request sealed into the URL                     │  │ 302
+//	login page ──POST user name, password──▶ right ────────────┘  │
+//	    │   ▲                                  │ wrong            │
+//	    │   └──────────────────────────────────┘                  │
+//	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}
+//
+// Who signs in by a provider has an account of their own, by issuer and subject
+// (account.go), unless it is linked to a local user. offer.go decides which ways
+// to sign in a client has; package upstream speaks with the providers.
 //
 // What waits for a person (the authorization request) is kept by the browser,
 // sealed ([Keyring], seal.go) and bound to it by a cookie, so that abandoned or

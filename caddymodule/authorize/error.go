@@ -23,6 +23,10 @@ type Error struct {
 
 	// Err is the cause, for the log alone.
 	Err error
+
+	// shown sends the description to the redirect URI too: the interface fixes
+	// the text of identity providers' errors.
+	shown bool
 }
 
 func (e *Error) Error() string {

@@ -16,14 +16,25 @@ const signInTime = time.Hour
 
 var errPageExpired = invalidRequest("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
 
-// askToSignIn sends the browser to the sign-in page with its request sealed.
+// askToSignIn sends the browser, with its request sealed, to the sign-in page or,
+// where there is nothing to choose, to the identity provider.
 func (s *Server) askToSignIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest) {
-	sealed, err := s.keys.seal(r.Context(), r.URL.RawQuery, s.browser(w, r))
+	offer := s.offer(req.client)
+	by := offer.pick(req)
+	if err := offer.unable(req, by); err != nil {
+		s.redirectError(w, r, req, err)
+		return
+	}
+	sealed, err := s.keys.seal(r.Context(), req.query, "login "+s.browser(w, r))
 	if err != nil {
 		s.redirectError(w, r, req, err)
 		return
 	}
-	w.Header().Set("Location", pathLogin+"?request="+url.QueryEscape(sealed))
+	path := pathLogin
+	if by != nil {
+		path += "/" + by.Key
+	}
+	w.Header().Set("Location", path+"?request="+url.QueryEscape(sealed))
 	w.WriteHeader(http.StatusFound)
 }
 
@@ -36,10 +47,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 	req, err := s.pending(r, p.get("request"))
 	switch {
-	case req == nil:
-		s.refuse(w, r, err)
-	case err != nil:
-		s.redirectError(w, r, req, err)
+	case s.failed(w, r, req, err):
 	case r.Method == http.MethodPost:
 		s.signIn(w, r, req, p)
 	default:
@@ -66,25 +74,40 @@ func loginParameters(w http.ResponseWriter, r *http.Request) (p parameters, err 
 	return p, typed.check()
 }
 
+// openForBrowser opens what was sealed for a purpose and for this browser.
+func (s *Server) openForBrowser(r *http.Request, purpose, sealed string) (string, error) {
+	cookie, err := r.Cookie(browserCookie)
+	if err != nil || sealed == "" {
+		return "", errPageExpired
+	}
+	text, err := s.keys.unseal(r.Context(), sealed, purpose+" "+cookie.Value, signInTime)
+	if errors.Is(err, errUnsealed) {
+		return "", errPageExpired
+	}
+	return text, err
+}
+
 // pending opens a sealed request and checks it again from scratch: the
 // configuration may have changed while the page was open.
 func (s *Server) pending(r *http.Request, sealed string) (*authorizationRequest, error) {
-	cookie, err := r.Cookie(browserCookie)
-	if err != nil || sealed == "" {
-		return nil, errPageExpired
-	}
-	query, err := s.keys.unseal(r.Context(), sealed, cookie.Value, signInTime)
-	if errors.Is(err, errUnsealed) {
-		return nil, errPageExpired
-	}
+	query, err := s.openForBrowser(r, "login", sealed)
 	if err != nil {
 		return nil, err
 	}
 	return s.authorizationRequest(query)
 }
 
+// signIn takes what was typed: an address of a provider's domain leads there,
+// without a look at the password, and everything else must be a local user.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p parameters) {
-	signedIn, err := s.startedSession(w, r, p)
+	offer := s.offer(req.client)
+	if by := offer.byDomain(p.get("username")); by != nil {
+		q := url.Values{"request": {p.get("request")}, "login_hint": {p.get("username")}}
+		w.Header().Set("Location", pathLogin+"/"+by.Key+"?"+q.Encode())
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	signedIn, err := s.localSession(w, r, offer, p)
 	switch {
 	case errors.Is(err, errWrongPassword):
 		s.logger.InfoContext(r.Context(), "sign-in refused", "client_id", req.client.ID)
@@ -99,10 +122,13 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizati
 	}
 }
 
-func (s *Server) startedSession(w http.ResponseWriter, r *http.Request, p parameters) (*signedIn, error) {
+func (s *Server) localSession(w http.ResponseWriter, r *http.Request, o offer, p parameters) (*signedIn, error) {
+	if !o.local {
+		return nil, errWrongPassword
+	}
 	user, err := s.directory.signIn(r.Context(), p.get("username"), p.get("password"))
 	if err != nil {
 		return nil, err
 	}
-	return s.startSession(w, r, user)
+	return s.startSession(w, r, user, storedSession{})
 }

@@ -177,8 +177,8 @@ func TestLongRequestCanBeSignedInTo(t *testing.T) {
 
 func TestSignInWithoutUsers(t *testing.T) {
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Users = nil }))
-	if r := b.signIn(request(nil), "", ""); r.StatusCode != http.StatusForbidden {
-		t.Errorf("status %d", r.StatusCode)
+	if u := location(t, b.authorize(request(nil))); u.Query().Get("error") != "access_denied" {
+		t.Errorf("sent to %s", u)
 	}
 }
 

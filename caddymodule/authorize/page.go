@@ -19,12 +19,26 @@ type signInPage struct {
 	Username string
 	Wrong    bool // the last try was
 	Client   string
-	Action   string
 	Host     string
+	Local    bool
+	ByEmail  bool // an e-mail address may lead to a provider
+	Ways     []signInWay
 }
 
-// errorPage is what pages/error.html shows.
-type errorPage struct {
+// signInWay is a link to an identity provider.
+type signInWay struct {
+	Name, Address string
+}
+
+// signOutPage is what pages/signout.html shows.
+type signOutPage struct {
+	Request string // sealed, see logout.go
+	Client  string
+	Host    string
+}
+
+// messagePage is what pages/message.html shows.
+type messagePage struct {
 	Title, Text string
 	Host        string
 }
@@ -32,8 +46,9 @@ type errorPage struct {
 var (
 	style         = readStyle()
 	styleHash     = sha256.Sum256([]byte(style))
+	signOutPages  = parsePage("pages/signout.html")
 	signInPages   = parsePage("pages/signin.html")
-	errorPages    = parsePage("pages/error.html")
+	messagePages  = parsePage("pages/message.html")
 	contentPolicy = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(styleHash[:]) + "'; form-action "
 )
@@ -52,9 +67,21 @@ func parsePage(name string) *template.Template {
 }
 
 func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page signInPage) {
-	page.Client, page.Action, page.Host = req.client.Title(), pathLogin, s.host
+	page.Client, page.Host = req.client.Title(), s.host
+	offer := s.offer(req.client)
+	page.Local = offer.local
+	for _, p := range offer.providers {
+		page.Ways = append(page.Ways, signInWay{p.Name, pathLogin + "/" + p.Key + "?request=" + url.QueryEscape(page.Request)})
+		page.ByEmail = page.ByEmail || len(p.Domains) > 0
+	}
 	w.Header().Set("Content-Security-Policy", contentPolicy+formAction(req.redirectURI))
 	s.show(w, r, status, signInPages, page)
+}
+
+func (s *Server) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, page signOutPage) {
+	page.Host = s.host
+	w.Header().Set("Content-Security-Policy", contentPolicy+formAction(req.redirectURI))
+	s.show(w, r, http.StatusOK, signOutPages, page)
 }
 
 // formAction allows what the form's answer may redirect to, because Chromium
@@ -68,10 +95,10 @@ func formAction(redirectURI string) string {
 	return "'self' https:"
 }
 
-func (s *Server) showError(w http.ResponseWriter, r *http.Request, status int, page errorPage) {
+func (s *Server) showMessage(w http.ResponseWriter, r *http.Request, status int, page messagePage) {
 	page.Host = s.host
 	w.Header().Set("Content-Security-Policy", contentPolicy+"'none'")
-	s.show(w, r, status, errorPages, page)
+	s.show(w, r, status, messagePages, page)
 }
 
 // show writes a page that no other site may frame, no cache keeps, and no link

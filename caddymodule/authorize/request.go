@@ -3,7 +3,9 @@ package authorize
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -19,6 +21,11 @@ type authorizationRequest struct {
 	scope         []string // scope as it is granted
 	codeChallenge string
 	nonce         string
+
+	// What chooses the way to sign in, and is passed on to an identity provider.
+	identityProvider, loginHint, prompt, maxAge, uiLocales, acrValues string
+
+	query string // as it came, to be checked again after the sign-in
 }
 
 // destination finds where the answer may be sent. Until that is known, nothing
@@ -47,13 +54,48 @@ func (s *Server) fill(req *authorizationRequest, p parameters) error {
 		return err
 	}
 	for _, check := range []func(*authorizationRequest, parameters) error{
-		checkResponseType, checkUnsupported, checkPKCE, s.checkAudience, checkScope, checkState,
+		checkResponseType, checkUnsupported, checkPKCE, s.checkAudience, checkScope, checkState, s.checkProvider,
 	} {
 		if err := check(req, p); err != nil {
 			return err
 		}
 	}
-	req.nonce = p.get("nonce")
+	req.nonce, req.loginHint, req.prompt = p.get("nonce"), p.get("login_hint"), p.get("prompt")
+	req.maxAge, req.uiLocales, req.acrValues = p.get("max_age"), p.get("ui_locales"), p.get("acr_values")
+	return checkFreshness(req)
+}
+
+// checkFreshness refuses a prompt and max_age that nobody can meet (OpenID
+// Connect Core §3.1.2.1).
+func checkFreshness(req *authorizationRequest) error {
+	if _, err := strconv.ParseUint(req.maxAge, 10, 31); req.maxAge != "" && err != nil {
+		return invalidRequest("max_age must be a number of seconds")
+	}
+	if req.prompts("none") && len(strings.Fields(req.prompt)) > 1 {
+		return invalidRequest("prompt none cannot have another beside it")
+	}
+	return nil
+}
+
+// prompts says whether a word is in prompt.
+func (req *authorizationRequest) prompts(word string) bool {
+	return slices.Contains(strings.Fields(req.prompt), word)
+}
+
+// freshEnough says whether a sign-in at a time will do: not where the client
+// wants to see one now, or one that is younger.
+func (req *authorizationRequest) freshEnough(at time.Time) bool {
+	seconds, err := strconv.Atoi(req.maxAge)
+	tooOld := err == nil && time.Since(at) > time.Duration(seconds)*time.Second
+	return !tooOld && !req.prompts("login") && !req.prompts("select_account")
+}
+
+// checkProvider refuses a provider that the client does not allow.
+func (s *Server) checkProvider(req *authorizationRequest, p parameters) error {
+	req.identityProvider = p.get("identity_provider")
+	if req.identityProvider != "" && !s.offer(req.client).has(req.identityProvider) {
+		return invalidRequest("identity_provider is not one that this client may use")
+	}
 	return nil
 }
 

@@ -44,9 +44,23 @@ func (s *Server) redirect(w http.ResponseWriter, req *authorizationRequest, sepa
 	w.WriteHeader(http.StatusFound)
 }
 
+// failed sends an error where it belongs, and says whether there was one: to the
+// redirect URI if the request is known to have a good one, else to the person.
+func (s *Server) failed(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) bool {
+	switch {
+	case err == nil:
+		return false
+	case req == nil:
+		s.refuse(w, r, err)
+	default:
+		s.redirectError(w, r, req, err)
+	}
+	return true
+}
+
 // redirectError sends an error to the client, in the query for every flow, as
-// the interface has it. The interface also has these errors without an
-// error_description, so the reason goes to the log.
+// the interface has it. The interface has them without an error_description, but
+// for those of identity providers; the reason of the others goes to the log.
 func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := asError(err)
 	if e.Code == "server_error" {
@@ -56,6 +70,9 @@ func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *auth
 	}
 	var a answerParameters
 	a.add("error", e.Code)
+	if e.shown {
+		a.add("error_description", e.Description)
+	}
 	s.redirect(w, req, "?", a)
 }
 
@@ -63,11 +80,11 @@ func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *auth
 // reflects nothing of the request.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := asError(err)
-	page := errorPage{Title: "This link does not work", Text: e.Description}
+	page := messagePage{Title: "This link does not work", Text: e.Description}
 	var own *Error
 	if !errors.As(err, &own) {
 		s.logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
-		page = errorPage{Title: "Something went wrong here", Text: "It is not your fault. Please try again in a minute."}
+		page = messagePage{Title: "Something went wrong here", Text: "It is not your fault. Please try again in a minute."}
 	}
-	s.showError(w, r, e.status(), page)
+	s.showMessage(w, r, e.status(), page)
 }

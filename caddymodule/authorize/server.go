@@ -17,6 +17,8 @@ const (
 	pathLogin     = "/oauth2/login"
 	pathToken     = "/oauth2/token"
 	pathUserinfo  = "/oauth2/userinfo"
+	pathCallback  = "/oauth2/callback/" // and the provider's key
+	pathLogout    = "/oauth2/logout"
 	pathJWKS      = "/.well-known/jwks.json"
 )
 
@@ -48,6 +50,10 @@ type Config struct {
 
 	// Users are the people whose passwords are checked here.
 	Users []User
+
+	// IdentityProviders are where else people may sign in. They are asked on
+	// first use, not before.
+	IdentityProviders []IdentityProvider
 
 	// Passwords checks a password against a user's hash.
 	Passwords PasswordComparer
@@ -92,13 +98,15 @@ type Config struct {
 type Server struct {
 	issuer, fhirBase, host string
 
-	clients   map[string]*Client
-	directory *directory
-	keys      *Keyring
-	store     Store
-	isHTTPS   func(*http.Request) bool
-	logger    *slog.Logger
-	routes    map[string]http.Handler
+	clients      map[string]*Client
+	providers    map[string]*provider
+	providerKeys []string
+	directory    *directory
+	keys         *Keyring
+	store        Store
+	isHTTPS      func(*http.Request) bool
+	logger       *slog.Logger
+	routes       map[string]http.Handler
 
 	accessTokenLifetime, codeLifetime, sessionLifetime time.Duration
 	authorizePOST, omitIssuer                          bool
@@ -111,13 +119,14 @@ func New(c Config) (*Server, error) {
 	}
 	s := &Server{
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
-		clients: make(map[string]*Client, len(c.Clients)), keys: c.Keys, store: c.Store,
+		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
+		keys: c.Keys, store: c.Store,
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
 	if s.isHTTPS == nil {
 		s.isHTTPS = func(r *http.Request) bool { return r.TLS != nil }
 	}
-	for _, step := range []func(Config) error{s.setLifetimes, s.setPeople, s.setRoutes} {
+	for _, step := range []func(Config) error{s.setLifetimes, s.setProviders, s.setPeople, s.setRoutes} {
 		if err := step(c); err != nil {
 			return nil, err
 		}
@@ -157,6 +166,21 @@ func (s *Server) setLifetimes(c Config) error {
 	return nil
 }
 
+func (s *Server) setProviders(c Config) error {
+	for _, idp := range c.IdentityProviders {
+		if s.providers[idp.Key] != nil {
+			return fmt.Errorf("idp %q is there twice", idp.Key)
+		}
+		p, err := s.newProvider(idp)
+		if err != nil {
+			return err
+		}
+		s.providers[idp.Key] = p
+		s.providerKeys = append(s.providerKeys, idp.Key)
+	}
+	return nil
+}
+
 // setPeople registers clients and users. None of the two may share a name: it
 // is the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
 func (s *Server) setPeople(c Config) (err error) {
@@ -172,6 +196,11 @@ func (s *Server) setPeople(c Config) (err error) {
 		}
 		if err := client.Complete(); err != nil {
 			return err
+		}
+		for _, key := range client.IdentityProviders {
+			if key != Local && s.providers[key] == nil {
+				return fmt.Errorf("client %q: there is no idp %q", client.ID, key)
+			}
 		}
 		s.clients[client.ID] = &client
 	}
@@ -192,11 +221,17 @@ func (s *Server) setRoutes(c Config) error {
 		pathLogin:     s.endpoint(s.login, form...),
 		pathToken:     s.endpoint(s.token, http.MethodPost),
 		pathUserinfo:  s.endpoint(s.userinfo, form...),
+		pathLogout:    s.endpoint(s.logout, form...),
 		pathJWKS:      s.endpoint(s.jwks, read...),
 
 		"/.well-known/openid-configuration":                 s.endpoint(openid, read...),
 		"/.well-known/oauth-authorization-server":           s.endpoint(openid, read...),
 		c.FHIRBasePath + "/.well-known/smart-configuration": s.endpoint(smart, read...),
+	}
+	for key, p := range s.providers {
+		s.routes[pathLogin+"/"+key] = s.endpoint(s.leave(p), http.MethodGet)
+		s.routes[pathCallback+key] = s.endpoint(s.comeBack(p), http.MethodGet)
+		s.routes[pathLogout+"/"+key] = s.endpoint(s.signedOutUpstream, http.MethodGet)
 	}
 	return errors.Join(err1, err2)
 }

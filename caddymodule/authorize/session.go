@@ -1,7 +1,6 @@
 package authorize
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -10,17 +9,19 @@ import (
 	"time"
 )
 
-// The __Host- prefix makes the browser refuse these cookies from any other host
-// or over plain HTTP (RFC 6265bis §4.1.3.2).
-const (
-	sessionCookie = "__Host-fhir-session"
-	browserCookie = "__Host-fhir-browser"
-)
-
 // signedIn is a person who signed in, as a session remembers it.
 type signedIn struct {
 	user *User
 	at   time.Time
+	by   string // the identity provider's key; "" where the password was checked here
+}
+
+// way is how the person signed in, in the words of a client's list.
+func (s *signedIn) way() string {
+	if s.by == "" {
+		return Local
+	}
+	return s.by
 }
 
 // storedSession is the form of a session in the [Store].
@@ -28,6 +29,10 @@ type storedSession struct {
 	User       string            `json:"user"`
 	Credential [sha256.Size]byte `json:"credential"`
 	At         time.Time         `json:"at"`
+	Provider   string            `json:"provider,omitempty"`
+
+	// UpstreamIDToken is there where the provider's keep_upstream_token asks.
+	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 }
 
 // storeKey names an entry without holding the secret that leads to it.
@@ -37,9 +42,25 @@ func storeKey(kind, secret string) string {
 }
 
 // session returns who is signed in at this browser, or nil. A session ends with
-// its user's configuration: who was removed, or has another password by now,
-// must sign in again.
+// its user's configuration: who was removed or disabled, or has another password
+// by now, must sign in again. Whether the way it began will do for a client is
+// for offer.serves to say.
 func (s *Server) session(r *http.Request) (*signedIn, error) {
+	stored, err := s.storedSession(r)
+	if stored == nil || err != nil {
+		return nil, err
+	}
+	user, err := s.account(r.Context(), stored.User)
+	if user == nil || err != nil {
+		return nil, err
+	}
+	if user.credential() != stored.Credential {
+		return nil, nil
+	}
+	return &signedIn{user: user, at: stored.At, by: stored.Provider}, nil
+}
+
+func (s *Server) storedSession(r *http.Request) (*storedSession, error) {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
 		return nil, nil
@@ -48,42 +69,39 @@ func (s *Server) session(r *http.Request) (*signedIn, error) {
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
-	var stored storedSession
-	if err == nil {
-		err = json.Unmarshal(value, &stored)
-	}
 	if err != nil {
 		return nil, err
 	}
-	user := s.directory.users[stored.User]
-	if user == nil || user.credential() != stored.Credential {
-		return nil, nil
-	}
-	return &signedIn{user: user, at: stored.At}, nil
+	stored := new(storedSession)
+	return stored, json.Unmarshal(value, stored)
 }
 
 // startSession signs a user in at this browser under a new session id. The old
 // one ends, so that one fixed beforehand by somebody else leads nowhere.
-func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User) (*signedIn, error) {
-	if old, err := r.Cookie(sessionCookie); err == nil {
-		if err := s.store.Delete(r.Context(), storeKey("session", old.Value)); err != nil {
-			return nil, err
-		}
-	}
-	id, now := randomToken(), time.Now().Truncate(time.Second)
-	if err := s.saveSession(r.Context(), id, storedSession{user.ID, user.credential(), now}); err != nil {
+func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User, session storedSession) (*signedIn, error) {
+	if err := s.endSession(r); err != nil {
 		return nil, err
 	}
-	setCookie(w, sessionCookie, id)
-	return &signedIn{user: user, at: now}, nil
-}
-
-func (s *Server) saveSession(ctx context.Context, id string, session storedSession) error {
+	session.User, session.Credential, session.At = user.ID, user.credential(), time.Now().Truncate(time.Second)
 	value, err := json.Marshal(session)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return s.store.Put(ctx, storeKey("session", id), value, s.sessionLifetime)
+	id := randomToken()
+	if err := s.store.Put(r.Context(), storeKey("session", id), value, s.sessionLifetime); err != nil {
+		return nil, err
+	}
+	http.SetCookie(w, newCookie(sessionCookie, id))
+	return &signedIn{user: user, at: session.At, by: session.Provider}, nil
+}
+
+// endSession forgets the session of this browser, if it has one.
+func (s *Server) endSession(r *http.Request) error {
+	cookie, err := r.Cookie(sessionCookie)
+	if err != nil {
+		return nil
+	}
+	return s.store.Delete(r.Context(), storeKey("session", cookie.Value))
 }
 
 // browser returns the id that binds sealed requests to this browser, and gives
@@ -93,13 +111,6 @@ func (s *Server) browser(w http.ResponseWriter, r *http.Request) string {
 		return cookie.Value
 	}
 	id := randomToken()
-	setCookie(w, browserCookie, id)
+	http.SetCookie(w, newCookie(browserCookie, id))
 	return id
-}
-
-func setCookie(w http.ResponseWriter, name, value string) {
-	http.SetCookie(w, &http.Cookie{
-		Name: name, Value: value, Path: "/",
-		Secure: true, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-	})
 }

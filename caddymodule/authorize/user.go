@@ -34,6 +34,14 @@ type User struct {
 	// FHIRUser is the person's own FHIR resource, as Type/id below the FHIR
 	// base (SMART App Launch 2.2, scopes for requesting identity data).
 	FHIRUser string
+
+	// Disabled users cannot sign in, by password or by a linked identity
+	// provider, and what they were given ends.
+	Disabled bool
+
+	// username is preferred_username: the ID of a local user, what the provider
+	// says of a federated one.
+	username string
 }
 
 // PasswordComparer checks a password against a hash. Its method is that of the
@@ -87,6 +95,7 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 		if err := CheckFHIRUser(u.FHIRUser); u.FHIRUser != "" && err != nil {
 			return nil, fmt.Errorf("user %q: fhir_user %w", u.ID, err)
 		}
+		u.username = u.ID
 		d.users[u.ID] = u
 		d.decoy = u.PasswordHash
 	}
@@ -110,7 +119,7 @@ func (d *directory) signIn(ctx context.Context, id, password string) (*User, err
 	if err != nil {
 		return nil, fmt.Errorf("checking a password: %w", err)
 	}
-	if user == nil || !right {
+	if user == nil || user.Disabled || !right {
 		return nil, errWrongPassword
 	}
 	return user, nil

@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -32,7 +33,7 @@ func (s *Server) userinfo(w http.ResponseWriter, r *http.Request) {
 func (s *Server) claims(user *User, scope []string) userinfoClaims {
 	c := userinfoClaims{Subject: user.ID}
 	if slices.Contains(scope, "profile") {
-		c.Name, c.PreferredUsername = user.Name, user.ID
+		c.Name, c.PreferredUsername = user.Name, user.username
 	}
 	if slices.Contains(scope, "email") && user.Email != "" {
 		c.Email, c.EmailVerified = user.Email, &user.EmailVerified
@@ -64,7 +65,7 @@ func (s *Server) bearer(r *http.Request) (*User, []string, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.tokenUser(claims)
+	return s.tokenUser(r.Context(), claims)
 }
 
 var invalidToken = &Error{
@@ -72,7 +73,7 @@ var invalidToken = &Error{
 	Description: "the access token is expired, revoked or not one of this server",
 }
 
-func (s *Server) tokenUser(claims *accessTokenClaims) (*User, []string, error) {
+func (s *Server) tokenUser(ctx context.Context, claims *accessTokenClaims) (*User, []string, error) {
 	scope := strings.Fields(claims.Scope)
 	if !slices.Contains(scope, "openid") {
 		return nil, nil, &Error{
@@ -80,9 +81,9 @@ func (s *Server) tokenUser(claims *accessTokenClaims) (*User, []string, error) {
 			Description: "userinfo needs the scope openid",
 		}
 	}
-	user := s.directory.users[claims.Subject]
-	if user == nil {
-		return nil, nil, invalidToken
+	user, err := s.account(ctx, claims.Subject)
+	if err == nil && user == nil {
+		err = invalidToken
 	}
-	return user, scope, nil
+	return user, scope, err
 }

@@ -1,0 +1,99 @@
+package authorize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// storedAccount is a federated person as the [Store] keeps them for as long as
+// anything refers to them: sessions, codes and tokens only know the id.
+type storedAccount struct {
+	Provider string `json:"provider"`
+	Issuer   string `json:"issuer"`
+	Username string `json:"username,omitempty"`
+	User     User   `json:"user"`
+}
+
+var errNotAllowed = &Error{Code: "access_denied", Description: "this person may not sign in here"}
+
+// account returns a person by the sub of their tokens, or nil when they are no
+// longer known: removed or disabled here, or come by a provider that is gone.
+func (s *Server) account(ctx context.Context, id string) (*User, error) {
+	if user := s.directory.users[id]; user != nil {
+		if user.Disabled {
+			return nil, nil
+		}
+		return user, nil
+	}
+	value, err := s.store.Get(ctx, "account:"+id)
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	var stored storedAccount
+	if err == nil {
+		err = json.Unmarshal(value, &stored)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading an account: %w", err)
+	}
+	if p := s.providers[stored.Provider]; p == nil || p.Issuer != stored.Issuer {
+		return nil, nil
+	}
+	stored.User.username = stored.Username
+	return &stored.User, nil
+}
+
+// admit decides whose account a provider's identity is, if it is let in at all:
+// the linked local user's where linking is on and both sides have verified the
+// same e-mail address, else the person's own.
+func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, error) {
+	if !p.allows(id) {
+		return nil, errNotAllowed
+	}
+	if local := s.linked(p, id); local != nil {
+		if local.Disabled {
+			return nil, errNotAllowed
+		}
+		return local, nil
+	}
+	s.checkFHIRUser(ctx, p, &id.user)
+	value, err := json.Marshal(storedAccount{p.Key, id.issuer, id.user.username, id.user})
+	if err != nil {
+		return nil, err
+	}
+	lifetime := s.sessionLifetime + s.codeLifetime + s.accessTokenLifetime + time.Minute
+	return &id.user, s.store.Put(ctx, "account:"+id.user.ID, value, lifetime)
+}
+
+// linked finds the local user with a person's verified e-mail address. That the
+// user is disabled is for the caller to see: it must not fall back to an account
+// of the person's own.
+func (s *Server) linked(p *provider, id identity) *User {
+	address, ok := id.verifiedEmail()
+	if !p.LinkEmail || !ok {
+		return nil
+	}
+	for _, user := range s.directory.users {
+		if user.EmailVerified && strings.EqualFold(user.Email, address) {
+			return user
+		}
+	}
+	return nil
+}
+
+// checkFHIRUser makes the reference relative to our FHIR base, or drops one that
+// is no reference to a person there.
+func (s *Server) checkFHIRUser(ctx context.Context, p *provider, user *User) {
+	if user.FHIRUser == "" {
+		return
+	}
+	user.FHIRUser = strings.TrimPrefix(user.FHIRUser, s.fhirBase+"/")
+	if CheckFHIRUser(user.FHIRUser) != nil {
+		s.logger.WarnContext(ctx, "fhirUser of an identity provider is no person on this FHIR server, left out", "idp", p.Key)
+		user.FHIRUser = ""
+	}
+}

@@ -1,0 +1,179 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// subject signs in by the provider and returns the sub, or the error.
+func subject(t *testing.T, server *authorize.Server) string {
+	t.Helper()
+	b := newBrowser(t, server)
+	u := b.federate(nil)
+	if e := u.Query().Get("error"); e != "" {
+		return e
+	}
+	answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil)))
+	return b.claims(answer.IDToken)["sub"].(string)
+}
+
+func TestAccounts(t *testing.T) {
+	own := func(sub string) bool { return len(sub) == 43 }
+	is := func(want string) func(string) bool { return func(sub string) bool { return sub == want } }
+	tests := []struct {
+		name   string
+		claims map[string]any
+		change func(*authorize.IdentityProvider, *authorize.Config)
+		want   func(string) bool
+	}{
+		{"the address of a local user, linking off", map[string]any{"email": "alice@example.org", "email_verified": true}, nil, own},
+		{"the address of a local user, linking on", map[string]any{"email": "Alice@example.org", "email_verified": true}, linking, is("alice")},
+		{"not verified by the provider", map[string]any{"email": "alice@example.org", "email_verified": false}, linking, own},
+		{`email_verified "true"`, map[string]any{"email": "alice@example.org", "email_verified": "true"}, linking, own},
+		{"email_verified 1", map[string]any{"email": "alice@example.org", "email_verified": 1}, linking, own},
+		{"email_verified missing", map[string]any{"email": "alice@example.org"}, linking, own},
+		{"not verified here", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			c.Users[0].EmailVerified = false
+		}, own},
+		{"a linked user who is disabled", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			c.Users[0].Disabled = true
+		}, is("access_denied")},
+		{"a rule that lets in", map[string]any{"groups": []string{"clinicians"}}, allowing("group", "clinicians"), own},
+		{"no rule that lets in", map[string]any{"groups": []string{"visitors"}}, allowing("group", "clinicians"), is("access_denied")},
+		{"a rule before linking", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			allowing("group", "clinicians")(idp, c)
+		}, is("access_denied")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := authorizetest.Start(t)
+			p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: tt.claims}} })
+			if sub := subject(t, federated(t, p, tt.change)); !tt.want(sub) {
+				t.Errorf("signed in as %q", sub)
+			}
+		})
+	}
+}
+
+func linking(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.LinkEmail = true }
+
+func allowing(claim, value string) func(*authorize.IdentityProvider, *authorize.Config) {
+	return func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+		idp.Allow = append(idp.Allow, authorize.AllowRule{Claim: claim, Value: value})
+	}
+}
+
+// One subject of two issuers is two people.
+func TestSubjectsOfTwoIssuers(t *testing.T) {
+	one, two := authorizetest.Start(t), authorizetest.Start(t)
+	if a, b := subject(t, federated(t, one, nil)), subject(t, federated(t, two, nil)); a == b {
+		t.Errorf("both are %s", a)
+	}
+}
+
+// What a provider gave ends with the provider: session, code and token.
+func TestRemovedProvider(t *testing.T) {
+	p := authorizetest.Start(t)
+	store := authorize.NewMemoryStore(0, 0)
+	keep := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store }
+	b := newBrowser(t, federated(t, p, keep))
+	token := b.federatedTokens(nil).AccessToken
+	code := location(t, b.authorize(request(nil))).Query().Get("code")
+	b.server = newServer(t, func(c *authorize.Config) { c.Store = store })
+	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the session leads to %s", u)
+	}
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" {
+		t.Errorf("the code gives %+v", got)
+	}
+	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("userinfo: %d", r.StatusCode)
+	}
+}
+
+// The same key for another issuer is another provider.
+func TestProviderOfAnotherIssuer(t *testing.T) {
+	one, two := authorizetest.Start(t), authorizetest.Start(t)
+	store := authorize.NewMemoryStore(0, 0)
+	keep := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store }
+	b := newBrowser(t, federated(t, one, keep))
+	b.federate(nil)
+	b.server = federated(t, two, keep)
+	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the session leads to %s", u)
+	}
+}
+
+// A session that began by a provider ends with it, even that of a local user.
+func TestRemovedProviderOfLinkedUser(t *testing.T) {
+	p := authorizetest.Start(t)
+	p.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
+	})
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
+	b.federate(nil)
+	b.server = newServer(t, func(c *authorize.Config) { c.Store = store })
+	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the session leads to %s", u)
+	}
+}
+
+// A fhirUser that points elsewhere than to a person on our FHIR server is left
+// out, and a mapped one that is good is taken.
+func TestMappedFHIRUser(t *testing.T) {
+	for claim, want := range map[string]any{
+		"Practitioner/7":                              fhirBase + "/Practitioner/7",
+		fhirBase + "/Practitioner/7":                  fhirBase + "/Practitioner/7",
+		"https://evil.example/fhir/R4/Practitioner/7": nil,
+		"Device/7":                  nil,
+		"Practitioner/../Patient/1": nil,
+		"https://fhir.example.org/fhir/R4/Patient/1/x": nil,
+	} {
+		p := authorizetest.Start(t)
+		p.Change(func(s *authorizetest.Settings) {
+			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": claim}}}
+		})
+		b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+			idp.Claims = map[string]string{"fhirUser": "fhir"}
+		}))
+		answer := b.federatedTokens(url.Values{"scope": {"openid fhirUser"}})
+		if got := b.claims(answer.IDToken)["fhirUser"]; got != want {
+			t.Errorf("%s becomes %v", claim, got)
+		}
+	}
+}
+
+// Signing out here signs out at the provider, with its ID token as a hint where
+// that was kept, and ends at the client.
+func TestUpstreamLogout(t *testing.T) {
+	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
+		t.Run(name, func(t *testing.T) {
+			p := authorizetest.Start(t)
+			b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+				idp.KeepUpstreamToken = keepToken
+				c.Clients[0].PostLogoutRedirectURIs = []string{callback + "/bye"}
+			}))
+			answer := b.federatedTokens(nil)
+			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {callback + "/bye"}, "state": {"z"}}
+			r := b.follow(b.get("/oauth2/logout?" + q.Encode()))
+			if got := r.Header.Get("Location"); got != callback+"/bye?state=z" {
+				t.Errorf("sent to %q", got)
+			}
+			asked := p.Requests(authorizetest.EndSession)
+			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
+				t.Errorf("asked %v", asked)
+			}
+			if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+				t.Error("still signed in")
+			}
+		})
+	}
+}

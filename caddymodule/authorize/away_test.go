@@ -1,0 +1,77 @@
+package authorize
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// What is kept while the browser is away, in as many cookies as it takes, is
+// there for ten minutes, for this browser, and once.
+func TestAwayCookies(t *testing.T) {
+	tests := []struct {
+		name string
+		size int
+		do   func(back *http.Request)
+		want error
+	}{
+		{"at once", 10, func(*http.Request) {}, nil},
+		{"in several pieces", 9000, func(*http.Request) {}, nil},
+		{"within ten minutes", 10, func(*http.Request) { time.Sleep(awayTime - time.Second) }, nil},
+		{"after ten minutes", 10, func(*http.Request) { time.Sleep(awayTime + 2*time.Second) }, errNotAway},
+		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browserCookie, "other") }, errNotAway},
+		{"with a piece missing", 9000, func(r *http.Request) { replaceCookie(r, awayCookie("state")+"-1", "") }, errNotAway},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &Server{keys: NewKeyring(new(sharedStorage), "keys", slog.New(slog.DiscardHandler))}
+				kept := away{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
+				w := httptest.NewRecorder()
+				if err := s.keepAway(w, httptest.NewRequest(http.MethodGet, "/", nil), kept); err != nil {
+					t.Fatal(err)
+				}
+				back := httptest.NewRequest(http.MethodGet, "/", nil)
+				for _, c := range w.Result().Cookies() {
+					if len(c.String()) > 4096 || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode {
+						t.Errorf("cookie %d bytes, %+.100v", len(c.String()), c)
+					}
+					back.AddCookie(c)
+				}
+				tt.do(back)
+				again := httptest.NewRecorder()
+				got, err := s.takeAway(again, back, "state")
+				if err != tt.want || err == nil && got != kept {
+					t.Errorf("error %v, want %v", err, tt.want)
+				}
+				for _, c := range again.Result().Cookies() {
+					if c.MaxAge >= 0 {
+						t.Errorf("cookie %s stays", c.Name)
+					}
+				}
+				if err == nil && len(again.Result().Cookies()) == 0 {
+					t.Error("no cookie is removed")
+				}
+			})
+		})
+	}
+}
+
+func replaceCookie(r *http.Request, name, value string) {
+	cookies := r.Cookies()
+	r.Header.Del("Cookie")
+	for _, c := range cookies {
+		if c.Name == name {
+			c.Value = value
+		}
+		if c.Value != "" {
+			r.AddCookie(c)
+		}
+	}
+}

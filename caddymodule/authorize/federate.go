@@ -1,0 +1,184 @@
+package authorize
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// awayTime is how long a sign-in at a provider may take.
+const awayTime = 10 * time.Minute
+
+// away is what we must know again when the browser comes back from a provider.
+// The browser keeps it in a cookie, sealed: whoever comes back without it, or
+// with another's, did not leave from here (RFC 9700 §4.7).
+type away struct {
+	Provider string                         `json:"provider"`
+	Request  upstream.AuthenticationRequest `json:"request"`
+	Query    string                         `json:"query"`
+}
+
+var (
+	errNotAway      = invalidRequest("This sign-in was not begun in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
+	errDoubleSignIn = invalidRequest("This sign-in is already over. Go back to the app.")
+)
+
+// leave sends the browser to a provider. The sealed request comes from the
+// sign-in page's link, or from askToSignIn.
+func (s *Server) leave(p *provider) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		sealed := r.URL.Query().Get("request")
+		req, err := s.pending(r, sealed)
+		switch {
+		case s.failed(w, r, req, err):
+		case !s.offer(req.client).has(p.Key):
+			s.redirectError(w, r, req, &Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
+		default:
+			s.leaveWith(w, r, p, req)
+		}
+	}
+}
+
+func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest) {
+	hint := req.loginHint
+	if typed := r.URL.Query().Get("login_hint"); typed != "" {
+		hint = typed
+	}
+	a := away{Provider: p.Key, Query: req.query, Request: upstream.AuthenticationRequest{
+		State: randomToken(), Nonce: randomToken(), Verifier: randomToken(),
+		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
+	}}
+	target, err := p.client.AuthenticationURL(r.Context(), a.Request)
+	if err == nil {
+		err = s.keepAway(w, r, a)
+	}
+	if err != nil {
+		s.redirectError(w, r, req, p.explain(err))
+		return
+	}
+	w.Header().Set("Location", target)
+	w.WriteHeader(http.StatusFound)
+}
+
+// comeBack takes a provider's answer (OpenID Connect Core §3.1.2.5).
+func (s *Server) comeBack(p *provider) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		q, err := queryParameters(r.URL.RawQuery)
+		var a away
+		if err == nil {
+			a, err = s.takeAway(w, r, q.get("state"))
+		}
+		if err == nil && a.Provider != p.Key {
+			err = errNotAway // another provider's answer: mix-up (RFC 9700 §4.4)
+		}
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		if req, err := s.authorizationRequest(a.Query); !s.failed(w, r, req, err) {
+			s.signInBy(w, r, p, req, a, q)
+		}
+	}
+}
+
+// signInBy signs the person in whom the provider's answer is about.
+func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) {
+	signedIn, err := s.federatedSession(w, r, p, req, a, q)
+	switch {
+	case errors.Is(err, errDoubleSignIn):
+		s.refuse(w, r, err)
+	case err != nil:
+		s.redirectError(w, r, req, p.explain(err))
+	default:
+		s.logger.InfoContext(r.Context(), "signed in", "user", signedIn.user.ID, "idp", p.Key, "client_id", req.client.ID)
+		s.answer(w, r, req, signedIn)
+	}
+}
+
+func (s *Server) federatedSession(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) (*signedIn, error) {
+	if !s.offer(req.client).has(p.Key) {
+		return nil, errNotAllowed
+	}
+	from, err := p.client.Exchange(r.Context(), upstream.Callback{
+		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),
+	}, a.Request)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.store.Add(r.Context(), storeKey("back", a.Request.State), nil, awayTime); errors.Is(err, ErrExists) {
+		return nil, errDoubleSignIn
+	} else if err != nil {
+		return nil, err
+	}
+	user, err := s.admit(r.Context(), p, p.identity(from))
+	if err != nil {
+		return nil, err
+	}
+	session := storedSession{User: user.ID, Provider: p.Key}
+	if p.KeepUpstreamToken {
+		session.UpstreamIDToken = from.IDToken
+	}
+	return s.startSession(w, r, user, session)
+}
+
+// passedOn are the refusals of a provider that are the client's to know
+// (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+var passedOn = []string{
+	"access_denied", "login_required", "interaction_required", "consent_required",
+	"account_selection_required", "temporarily_unavailable",
+}
+
+// explain gives an error of a provider the words of the interface's §7, or
+// passes on what it refused for the person's sake. What neither has words for is
+// a server_error, told in the log alone.
+func (p *provider) explain(err error) error {
+	var own *Error
+	var theirs *upstream.Error
+	if errors.As(err, &own) || !errors.As(err, &theirs) {
+		return err
+	}
+	if text, ok := theirs.Description(p.Name, p.Google); ok {
+		return &Error{Code: "invalid_request", Description: text, shown: true, Err: err}
+	}
+	if theirs.Kind == upstream.Declined && slices.Contains(passedOn, theirs.Code) {
+		return &Error{Code: theirs.Code, Description: "refused by the identity provider", Err: err}
+	}
+	return err
+}
+
+func (s *Server) keepAway(w http.ResponseWriter, r *http.Request, a away) error {
+	text, err := json.Marshal(a)
+	if err != nil {
+		return err
+	}
+	sealed, err := s.keys.seal(r.Context(), string(text), "idp "+s.browser(w, r))
+	if err != nil {
+		return err
+	}
+	return setPieces(w, awayCookie(a.Request.State), sealed)
+}
+
+// takeAway opens the cookie that belongs to an answer's state, and removes it:
+// the answer counts once.
+func (s *Server) takeAway(w http.ResponseWriter, r *http.Request, state string) (a away, err error) {
+	browser, err := r.Cookie(browserCookie)
+	if err != nil || state == "" {
+		return a, errNotAway
+	}
+	sealed := takePieces(w, r, awayCookie(state))
+	text, err := s.keys.unseal(r.Context(), sealed, "idp "+browser.Value, awayTime)
+	if errors.Is(err, errUnsealed) {
+		return a, errNotAway
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &a)
+	}
+	if err == nil && a.Request.State != state {
+		err = errNotAway
+	}
+	return a, err
+}

@@ -1,0 +1,97 @@
+package authorize
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// identity is what a provider says of a person, in our words.
+type identity struct {
+	issuer, subject string
+	user            User
+	groups          []string
+}
+
+// identity maps a provider's claims to ours. What is not of the type that the
+// standard gives it is taken as not there: an email_verified of "true" or 1
+// verifies nothing (OpenID Connect Core §5.1).
+func (p *provider) identity(from *upstream.Identity) identity {
+	text := func(name string) string { v, _ := p.claim(from, name).(string); return v }
+	verified, _ := p.claim(from, "email_verified").(bool)
+	id := identity{issuer: from.Issuer, subject: from.Subject, groups: words(p.claim(from, "groups"))}
+	id.user = User{
+		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
+		Email: text("email"), EmailVerified: verified && text("email") != "", Phone: text("phone_number"),
+		FHIRUser: p.FHIRUsers[from.Subject],
+	}
+	if id.user.FHIRUser == "" && p.Claims["fhirUser"] != "" {
+		id.user.FHIRUser = text("fhirUser")
+	}
+	return id
+}
+
+func (p *provider) claim(from *upstream.Identity, name string) any {
+	if mapped := p.Claims[name]; mapped != "" {
+		name = mapped
+	}
+	return from.Claims[name]
+}
+
+// words reads a claim that is a list of strings, or one string.
+func words(claim any) []string {
+	switch v := claim.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var list []string
+		for _, w := range v {
+			if text, ok := w.(string); ok {
+				list = append(list, text)
+			}
+		}
+		return list
+	}
+	return nil
+}
+
+// accountID is the sub of a federated person: one for each issuer and subject
+// (OpenID Connect Core §5.7), and none that a local user or client could have.
+func accountID(issuer, subject string) string {
+	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// allows says whether one of the provider's rules lets a person in.
+func (p *provider) allows(id identity) bool {
+	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.meets)
+}
+
+func (id identity) meets(rule AllowRule) bool {
+	if rule.Claim == "group" {
+		return slices.Contains(id.groups, rule.Value)
+	}
+	address, ok := id.verifiedEmail()
+	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
+		return ok && emailDomain(address) == strings.ToLower(domain)
+	}
+	return ok && strings.EqualFold(address, rule.Value)
+}
+
+// verifiedEmail is the person's address if the provider has verified it, and if
+// it has just one @: which domain it is of must not depend on who reads it.
+func (id identity) verifiedEmail() (string, bool) {
+	return id.user.Email, id.user.EmailVerified && emailDomain(id.user.Email) != ""
+}
+
+// emailDomain is the domain of an address in lower case, or "".
+func emailDomain(address string) string {
+	user, domain, _ := strings.Cut(address, "@")
+	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
+		return ""
+	}
+	return strings.ToLower(domain)
+}

@@ -1,0 +1,106 @@
+package authorize
+
+import (
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+func TestIdentityClaims(t *testing.T) {
+	tests := []struct {
+		name   string
+		p      IdentityProvider
+		claims map[string]any
+		want   User
+	}{
+		{"the standard's names", IdentityProvider{}, map[string]any{
+			"name": "Ada", "preferred_username": "ada", "email": "ada@x.example", "email_verified": true, "phone_number": "+1",
+		}, User{Name: "Ada", username: "ada", Email: "ada@x.example", EmailVerified: true, Phone: "+1"}},
+		{"mapped names", IdentityProvider{Claims: map[string]string{"email": "mail", "fhirUser": "fhir"}}, map[string]any{
+			"mail": "ada@x.example", "email": "wrong", "fhir": "Practitioner/1",
+		}, User{Email: "ada@x.example", FHIRUser: "Practitioner/1"}},
+		{"fhirUser that is not mapped", IdentityProvider{}, map[string]any{"fhirUser": "Practitioner/1"}, User{}},
+		{"fhirUser by subject", IdentityProvider{FHIRUsers: map[string]string{"s": "Patient/2"}, Claims: map[string]string{"fhirUser": "f"}}, map[string]any{"f": "Practitioner/1"}, User{FHIRUser: "Patient/2"}},
+		{`email_verified "true"`, IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": "true"}, User{Email: "a@x.example"}},
+		{"email_verified 1", IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": 1.0}, User{Email: "a@x.example"}},
+		{"email_verified without an address", IdentityProvider{}, map[string]any{"email_verified": true}, User{}},
+		{"claims of other types", IdentityProvider{}, map[string]any{"name": 1.0, "email": []any{"a@x.example"}, "phone_number": nil}, User{}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := provider{IdentityProvider: tt.p}
+			got := p.identity(&upstream.Identity{Issuer: "https://i.example", Subject: "s", Claims: tt.claims}).user
+			tt.want.ID = accountID("https://i.example", "s")
+			if got != tt.want {
+				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAccountID(t *testing.T) {
+	ids := map[string]bool{}
+	for _, key := range [][2]string{{"https://a.example", "1"}, {"https://a.example", "2"}, {"https://b.example", "1"}, {"https://a.example1", ""}} {
+		ids[accountID(key[0], key[1])] = true
+	}
+	if len(ids) != 4 {
+		t.Errorf("%d accounts for four pairs of issuer and subject", len(ids))
+	}
+}
+
+func TestAllow(t *testing.T) {
+	hospital := AllowRule{"email", "*@hospital.example"}
+	person := func(email string, verified bool, groups ...string) identity {
+		return identity{user: User{Email: email, EmailVerified: verified}, groups: groups}
+	}
+	tests := []struct {
+		name  string
+		rules []AllowRule
+		id    identity
+		want  bool
+	}{
+		{"no rule", nil, person("", false), true},
+		{"an address of the domain", []AllowRule{hospital}, person("a@hospital.example", true), true},
+		{"in upper case", []AllowRule{hospital}, person("A@Hospital.Example", true), true},
+		{"not verified", []AllowRule{hospital}, person("a@hospital.example", false), false},
+		{"another domain", []AllowRule{hospital}, person("a@evil.example", true), false},
+		{"a domain that ends like it", []AllowRule{hospital}, person("a@evilhospital.example", true), false},
+		{"a domain below it", []AllowRule{hospital}, person("a@x.hospital.example", true), false},
+		{"two @", []AllowRule{hospital}, person("a@evil.example@hospital.example", true), false},
+		{"two @, the domain first", []AllowRule{hospital}, person("a@hospital.example@evil.example", true), false},
+		{"nobody at the domain", []AllowRule{hospital}, person("@hospital.example", true), false},
+		{"one address", []AllowRule{{"email", "a@x.example"}}, person("A@x.example", true), true},
+		{"another's address", []AllowRule{{"email", "a@x.example"}}, person("b@x.example", true), false},
+		{"a group", []AllowRule{{"group", "clinicians"}}, person("", false, "staff", "clinicians"), true},
+		{"a group by another case", []AllowRule{{"group", "clinicians"}}, person("", false, "Clinicians"), false},
+		{"one of several rules", []AllowRule{hospital, {"group", "clinicians"}}, person("", false, "clinicians"), true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := provider{IdentityProvider: IdentityProvider{Allow: tt.rules}}
+			if got := p.allows(tt.id); got != tt.want {
+				t.Errorf("allows = %t", got)
+			}
+		})
+	}
+}
+
+func TestAllowRuleCheck(t *testing.T) {
+	for rule, ok := range map[AllowRule]bool{
+		{"email", "*@hospital.example"}: true, {"email", "a@x.example"}: true, {"group", "clinicians"}: true,
+		{"email", "hospital.example"}: false, {"email", "*"}: false, {"email", "a*@x.example"}: false, {"email", "*@*.example"}: false,
+		{"email", "*@"}: false, {"email", "a@b@c"}: false, {"group", ""}: false, {"name", "x"}: false,
+	} {
+		if err := rule.Check(); (err == nil) != ok {
+			t.Errorf("%v: %v", rule, err)
+		}
+	}
+}
+
+func TestProviderKey(t *testing.T) {
+	for key, ok := range map[string]bool{"hospital": true, "entra-id2": true, "local": false, "Hospital": false, "a/b": false, "-a": false, "": false, "a--b": false} {
+		if err := CheckProviderKey(key); (err == nil) != ok {
+			t.Errorf("%q: %v", key, err)
+		}
+	}
+}

@@ -1,0 +1,201 @@
+package authorize
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// logoutRequest is a checked request to sign out (OpenID Connect RP-Initiated
+// Logout 1.0 §2).
+type logoutRequest struct {
+	client      *Client // nil where the request names none
+	subject     string  // of the hint; "" without one
+	redirectURI string
+	state       string
+	query       string
+}
+
+// destination is where the browser goes in the end, or "".
+func (l *logoutRequest) destination() string {
+	if l.redirectURI == "" || l.state == "" {
+		return l.redirectURI
+	}
+	separator := "?"
+	if strings.Contains(l.redirectURI, "?") {
+		separator = "&"
+	}
+	return l.redirectURI + separator + "state=" + url.QueryEscape(l.state)
+}
+
+// logout is the end session endpoint. Who has an ID token of the person that is
+// signed in signs them out at once; from anybody else it is a link that any site
+// can set, so the person is asked.
+func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+	if r.Method == http.MethodPost {
+		s.logoutPosted(w, r)
+		return
+	}
+	req, err := s.logoutRequest(r, r.URL.RawQuery)
+	var signedIn *signedIn
+	if err == nil {
+		signedIn, err = s.session(r)
+	}
+	switch {
+	case err != nil:
+		s.refuse(w, r, err)
+	case signedIn == nil || req.subject == signedIn.user.ID:
+		s.signOut(w, r, req)
+	default:
+		s.askToSignOut(w, r, req)
+	}
+}
+
+// logoutPosted takes the page's answer. A client's own POST becomes a GET, as
+// at the authorization endpoint, so that the browser sends our cookies.
+func (s *Server) logoutPosted(w http.ResponseWriter, r *http.Request) {
+	p, err := readForm(w, r)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	if p.get("request") == "" {
+		w.Header().Set("Location", pathLogout+"?"+url.Values(p).Encode())
+		w.WriteHeader(http.StatusSeeOther)
+		return
+	}
+	query, err := s.openForBrowser(r, "logout", p.get("request"))
+	var req *logoutRequest
+	if err == nil {
+		req, err = s.logoutRequest(r, query)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	s.signOut(w, r, req)
+}
+
+func (s *Server) logoutRequest(r *http.Request, query string) (*logoutRequest, error) {
+	p, err := queryParameters(query)
+	if err != nil {
+		return nil, err
+	}
+	l := &logoutRequest{query: query, state: p.get("state"), client: s.clients[p.get("client_id")]}
+	if err := s.readHint(r, l, p); err != nil {
+		return nil, err
+	}
+	l.redirectURI = p.get("post_logout_redirect_uri")
+	if l.redirectURI != "" && (l.client == nil || !slices.Contains(l.client.PostLogoutRedirectURIs, l.redirectURI)) {
+		return nil, invalidRequest("The post_logout_redirect_uri is not exactly one that is registered for the client.")
+	}
+	return l, nil
+}
+
+// readHint takes client and subject from an ID token of ours, expired or not
+// (RP-Initiated Logout §4). It names the client; the cookie says who is signed in.
+func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error {
+	raw := p.get("id_token_hint")
+	if raw == "" {
+		return nil
+	}
+	bad := invalidRequest("The id_token_hint is not an ID token of this server for this client.")
+	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{idTokenAlgorithm})
+	if err != nil {
+		return bad
+	}
+	key, err := s.keys.Key(r.Context(), token.Headers[0].KeyID)
+	if errors.Is(err, ErrUnknownKey) {
+		return bad
+	}
+	if err != nil {
+		return err
+	}
+	var claims idTokenClaims
+	if token.Claims(key, &claims) != nil || claims.Issuer != s.issuer {
+		return bad
+	}
+	if asked := p.get("client_id"); asked != "" && asked != claims.Audience {
+		return bad
+	}
+	l.client, l.subject = s.clients[claims.Audience], claims.Subject
+	return nil
+}
+
+// signOut ends the session here and, where the provider that it began with has
+// an end_session endpoint, there.
+func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
+	stored, err := s.storedSession(r)
+	if err == nil {
+		err = s.endSession(r)
+	}
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	removeCookie(w, sessionCookie)
+	if target := s.upstreamLogout(w, r, stored, req.destination()); target != "" {
+		w.Header().Set("Location", target)
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+	s.signedOut(w, r, req.destination())
+}
+
+// upstreamLogout is where to sign out at the provider, or "". That the provider
+// cannot be asked keeps nobody signed in here.
+func (s *Server) upstreamLogout(w http.ResponseWriter, r *http.Request, stored *storedSession, destination string) string {
+	if stored == nil || s.providers[stored.Provider] == nil {
+		return ""
+	}
+	p := s.providers[stored.Provider]
+	state, err := s.keys.seal(r.Context(), destination, "signed out "+s.browser(w, r))
+	var target string
+	var ok bool
+	if err == nil {
+		target, ok, err = p.client.EndSessionURL(r.Context(), stored.UpstreamIDToken, s.issuer+pathLogout+"/"+p.Key, state)
+	}
+	if err != nil {
+		s.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
+	}
+	if !ok {
+		return ""
+	}
+	return target
+}
+
+// signedOutUpstream is where a provider sends the browser after signing out.
+func (s *Server) signedOutUpstream(w http.ResponseWriter, r *http.Request) {
+	destination, err := s.openForBrowser(r, "signed out", r.URL.Query().Get("state"))
+	if err != nil {
+		destination = "" // signed out all the same
+	}
+	s.signedOut(w, r, destination)
+}
+
+func (s *Server) signedOut(w http.ResponseWriter, r *http.Request, destination string) {
+	if destination == "" {
+		s.showMessage(w, r, http.StatusOK, messagePage{Title: "You are signed out", Text: "You can close this page."})
+		return
+	}
+	w.Header().Set("Location", destination)
+	w.WriteHeader(http.StatusFound)
+}
+
+func (s *Server) askToSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
+	sealed, err := s.keys.seal(r.Context(), req.query, "logout "+s.browser(w, r))
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	page := signOutPage{Request: sealed}
+	if req.client != nil {
+		page.Client = req.client.Title()
+	}
+	s.showSignOut(w, r, req, page)
+}

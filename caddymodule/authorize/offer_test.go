@@ -1,0 +1,122 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// Where the browser is sent that asks to sign in.
+func TestWayToSignIn(t *testing.T) {
+	p := authorizetest.Start(t)
+	two := func(c *authorize.Config) {
+		clinic := hospital(p)
+		clinic.Key, clinic.Name = "clinic", "Clinic"
+		c.IdentityProviders = append(c.IdentityProviders, clinic)
+	}
+	noUsers := func(c *authorize.Config) { c.Users = nil }
+	only := func(keys ...string) func(*authorize.Config) {
+		return func(c *authorize.Config) { c.Clients[0].IdentityProviders = keys }
+	}
+	tests := []struct {
+		name   string
+		change []func(*authorize.Config)
+		asked  url.Values
+		path   string // or the error
+	}{
+		{"users and a provider: the page", nil, nil, "/oauth2/login"},
+		{"no users and one provider: straight there", []func(*authorize.Config){noUsers}, nil, "/oauth2/login/hospital"},
+		{"no users and two providers: the page", []func(*authorize.Config){noUsers, two}, nil, "/oauth2/login"},
+		{"the request names one", []func(*authorize.Config){two}, by("clinic"), "/oauth2/login/clinic"},
+		{"the request names none that there is", []func(*authorize.Config){two}, by("bakery"), "invalid_request"},
+		{"the client has one: straight there", []func(*authorize.Config){two, only("clinic")}, nil, "/oauth2/login/clinic"},
+		{"the client has one, the request names another", []func(*authorize.Config){two, only("clinic")}, by("hospital"), "invalid_request"},
+		{"the client has one and local users: the page", []func(*authorize.Config){two, only("clinic", "local")}, nil, "/oauth2/login"},
+		{"the client has local users alone: the page", []func(*authorize.Config){two, only("local")}, nil, "/oauth2/login"},
+		{"the hinted address is of a provider's domain", nil, url.Values{"login_hint": {"x@Hospital.example"}}, "/oauth2/login/hospital"},
+		{"the hinted address is of another domain", nil, url.Values{"login_hint": {"x@home.example"}}, "/oauth2/login"},
+		{"the hinted address has two @", nil, url.Values{"login_hint": {"x@y@hospital.example"}}, "/oauth2/login"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+				idp.Domains = []string{"hospital.example"}
+				for _, change := range tt.change {
+					change(c)
+				}
+			}))
+			u := location(t, b.authorize(request(tt.asked)))
+			if got := u.Query().Get("error"); got != tt.path && u.Path != tt.path {
+				t.Errorf("sent to %s", u)
+			}
+		})
+	}
+}
+
+func TestSignInPageOffersProviders(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.Name = "A & B <i>" }))
+	page := body(t, b.get(location(t, b.authorize(request(nil))).RequestURI()))
+	if !strings.Contains(page, "A &amp; B &lt;i&gt;") || !strings.Contains(page, `href="/oauth2/login/hospital?request=`) {
+		t.Errorf("the page: %s", page)
+	}
+}
+
+// An address of the provider's domain leads there from the page, whatever was
+// typed as a password.
+func TestTypedAddressLeadsToProvider(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+		idp.Domains = []string{"hospital.example"}
+	}))
+	r := b.signIn(request(nil), "alice@hospital.example", "")
+	if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login/hospital?") {
+		t.Fatalf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
+	}
+	away := location(t, b.get(r.Header.Get("Location")))
+	if got := away.Query().Get("login_hint"); got != "alice@hospital.example" {
+		t.Errorf("login_hint %q", got)
+	}
+}
+
+// A session counts for a client that allows the way it began, and for a request
+// that does not name another.
+func TestSessionServesAllowedClients(t *testing.T) {
+	p := authorizetest.Start(t)
+	server := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		c.Clients[2].IdentityProviders = []string{"local"}
+		c.Clients[2].RequirePKCE = false
+	})
+	b := newBrowser(t, server)
+	b.federate(nil)
+	for name, tt := range map[string]struct {
+		asked url.Values
+		path  string
+	}{
+		"a client that allows all":      {nil, "/callback"},
+		"a client for local users":      {url.Values{"client_id": {"strict"}}, "/oauth2/login"},
+		"a request that names it":       {by("hospital"), "/callback"},
+		"a request that names the page": {by("local"), "/oauth2/login"},
+	} {
+		if u := location(t, b.authorize(request(tt.asked))); u.Path != tt.path {
+			t.Errorf("%s: sent to %s", name, u)
+		}
+	}
+}
+
+// The way to a provider that a client does not allow is closed, link or no link.
+func TestProviderThatClientDoesNotAllow(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		c.Clients[0].IdentityProviders = []string{"local"}
+	}))
+	sealed := location(t, b.authorize(request(nil))).Query().Get("request")
+	u := location(t, b.get("/oauth2/login/hospital?request="+url.QueryEscape(sealed)))
+	if u.Query().Get("error") != "access_denied" {
+		t.Errorf("sent to %s", u)
+	}
+}

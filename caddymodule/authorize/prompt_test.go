@@ -1,0 +1,82 @@
+package authorize_test
+
+import (
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// What prompt and max_age make of an earlier sign-in, five minutes ago, and of
+// none (OpenID Connect Core §3.1.2.1). The answer is a code, the page, or an error.
+func TestPromptAndMaxAge(t *testing.T) {
+	tests := []struct {
+		name, signedIn, signedOut string
+		asked                     url.Values
+	}{
+		{"nothing asked", "code", "page", nil},
+		{"prompt none", "code", "login_required", url.Values{"prompt": {"none"}}},
+		{"prompt login", "page", "page", url.Values{"prompt": {"login"}}},
+		{"prompt select_account", "page", "page", url.Values{"prompt": {"select_account"}}},
+		{"prompt consent", "code", "page", url.Values{"prompt": {"consent"}}},
+		{"an unknown prompt", "code", "page", url.Values{"prompt": {"smile"}}},
+		{"prompt none and login", "invalid_request", "invalid_request", url.Values{"prompt": {"none login"}}},
+		{"max_age of ten minutes", "code", "page", url.Values{"max_age": {"600"}}},
+		{"max_age of a minute", "page", "page", url.Values{"max_age": {"60"}}},
+		{"max_age 0", "page", "page", url.Values{"max_age": {"0"}}},
+		{"max_age of a minute without a page", "login_required", "login_required", url.Values{"max_age": {"60"}, "prompt": {"none"}}},
+		{"max_age that is no number", "invalid_request", "invalid_request", url.Values{"max_age": {"-1"}}},
+		{"identity_provider local", "code", "page", by("local")},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, nil))
+				b.answer(request(nil))
+				time.Sleep(5 * time.Minute)
+				if got := outcome(t, b, tt.asked); got != tt.signedIn {
+					t.Errorf("signed in: %s, want %s", got, tt.signedIn)
+				}
+				if got := outcome(t, newBrowser(t, b.server), tt.asked); got != tt.signedOut {
+					t.Errorf("signed out: %s, want %s", got, tt.signedOut)
+				}
+			})
+		})
+	}
+}
+
+func outcome(t *testing.T, b *browser, asked url.Values) string {
+	t.Helper()
+	u := location(t, b.authorize(request(asked)))
+	switch {
+	case u.Path == "/oauth2/login":
+		return "page"
+	case u.Query().Has("code"):
+		return "code"
+	}
+	return u.Query().Get("error")
+}
+
+// A sign-in that was asked for anew is answered, not asked for again.
+func TestPromptLoginIsAnswered(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	b.answer(request(nil))
+	if u := b.answer(request(url.Values{"prompt": {"login"}, "max_age": {"0"}})); u.Query().Get("code") == "" {
+		t.Errorf("sent to %s", u)
+	}
+}
+
+// Where there is one way to go, the provider decides whether a page is needed.
+func TestPromptNoneIsPassedOn(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users = nil }))
+	if got := b.federate(url.Values{"prompt": {"none"}}); got.Query().Get("code") == "" {
+		t.Errorf("sent to %s", got)
+	}
+	if asked := p.Requests(authorizetest.Authorization); len(asked) != 1 || asked[0].Form.Get("prompt") != "none" {
+		t.Errorf("the provider was asked %v", asked)
+	}
+}
