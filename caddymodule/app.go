@@ -15,7 +15,6 @@ import (
 	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -39,6 +38,9 @@ type App struct {
 
 	// The people who sign in with a password that is checked here.
 	Users []User `json:"users,omitempty"`
+
+	// Where else people may sign in.
+	IdentityProviders []IdentityProvider `json:"idps,omitempty"`
 
 	// The apps that may ask for tokens.
 	Clients []Client `json:"clients,omitempty"`
@@ -66,66 +68,8 @@ type App struct {
 
 	keys   *authorize.Keyring
 	server *authorize.Server
-	memory *guard.Memory
 	logger *slog.Logger
 	ctx    caddy.Context
-}
-
-// User is a person who signs in with a password.
-type User struct {
-	// The name to sign in with, and the `sub` of tokens. Required.
-	Name string `json:"name,omitempty"`
-
-	// The password's hash as `caddy hash-password` prints it: bcrypt or
-	// argon2id. Required. Placeholders are supported.
-	PasswordHash string `json:"password_hash,omitempty"`
-
-	// The claim `name`: what to call the person.
-	DisplayName string `json:"display_name,omitempty"`
-
-	// The claim `email`.
-	Email string `json:"email,omitempty"`
-
-	// The claim `email_verified`.
-	EmailVerified bool `json:"email_verified,omitempty"`
-
-	// The claim `phone_number`, in E.164 form: `+15550100`.
-	Phone string `json:"phone,omitempty"`
-
-	// The person's own FHIR resource, `Practitioner/alice`, below the FHIR base
-	// (SMART App Launch 2.2, `fhirUser`).
-	FHIRUser string `json:"fhir_user,omitempty"`
-}
-
-// Client is an app that may ask for tokens (RFC 6749 §2).
-type Client struct {
-	// The `client_id`. Required.
-	ID string `json:"id,omitempty"`
-
-	// What people see as the app's name. Default: the id.
-	Name string `json:"name,omitempty"`
-
-	// The client's secret. A client without one is public (RFC 6749 §2.1).
-	// Placeholders are supported.
-	Secret string `json:"secret,omitempty"`
-
-	// Where answers may be sent. A request must name one of these exactly, to
-	// the letter. They must be https, or http://localhost.
-	RedirectURIs []string `json:"redirect_uris,omitempty"`
-
-	// The scopes the client may be granted, beside openid, email, phone and
-	// profile, which are open to all.
-	Scopes []string `json:"scopes,omitempty"`
-
-	// The flows the client may use at the authorization endpoint: `code`,
-	// `token`. Default: `code`, where there are redirect URIs.
-	ResponseTypes []string `json:"response_types,omitempty"`
-
-	// Grants beyond the authorization code: `client_credentials`.
-	GrantTypes []string `json:"grant_types,omitempty"`
-
-	// Refuse authorization requests without a `code_challenge` (RFC 7636).
-	RequirePKCE bool `json:"require_pkce,omitempty"`
 }
 
 // CaddyModule returns the Caddy module information.
@@ -154,7 +98,6 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.server, err = authorize.New(config); err != nil {
 		return err
 	}
-	a.memory = guard.NewMemory(guard.DefaultMemorySize)
 	a.warn()
 	return nil
 }
@@ -181,8 +124,13 @@ func (a *App) serverConfig(store authorize.Store) (authorize.Config, error) {
 		return authorize.Config{}, err
 	}
 	clients, err := a.clients()
+	if err != nil {
+		return authorize.Config{}, err
+	}
+	providers, err := a.identityProviders()
 	return authorize.Config{
-		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase,
+		IdentityProviders: providers,
+		Issuer:            a.Issuer, FHIRBasePath: a.FHIRBase,
 		Clients: clients, Users: users, Passwords: passwords{}, Keys: a.keys, Store: store,
 		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
 		CodeLifetime:        time.Duration(a.CodeLifetime),
@@ -196,48 +144,6 @@ func (a *App) serverConfig(store authorize.Store) (authorize.Config, error) {
 func (a *App) keysName() string {
 	host := strings.TrimPrefix(a.Issuer, "https://")
 	return "fhir/keys/" + certmagic.StorageKeys.Safe(host) + ".json"
-}
-
-// users resolves the placeholders of the users' secrets, here and not earlier,
-// so that the configuration that Caddy shows and saves holds none.
-func (a *App) users() ([]authorize.User, error) {
-	repl := caddy.NewReplacer()
-	users := make([]authorize.User, len(a.Users))
-	for i, u := range a.Users {
-		hash, err := resolveSecret(repl, u.PasswordHash)
-		if err == nil {
-			err = checkHash(hash)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("user %q: password_hash: %w", u.Name, err)
-		}
-		users[i] = authorize.User{
-			ID: u.Name, PasswordHash: hash, Name: u.DisplayName, Email: u.Email,
-			EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser,
-		}
-	}
-	return users, nil
-}
-
-func (a *App) clients() ([]authorize.Client, error) {
-	repl := caddy.NewReplacer()
-	clients := make([]authorize.Client, len(a.Clients))
-	for i, c := range a.Clients {
-		secret, err := resolveSecret(repl, c.Secret)
-		if err != nil {
-			return nil, fmt.Errorf("client %q: secret: %w", c.ID, err)
-		}
-		clients[i] = c.withSecret(secret)
-	}
-	return clients, nil
-}
-
-// withSecret is the client as package authorize has it.
-func (c *Client) withSecret(secret string) authorize.Client {
-	return authorize.Client{
-		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes,
-		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
-	}
 }
 
 // resolveSecret replaces placeholders; one that is unknown or empty is an error,

@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -21,14 +22,26 @@ func init() {
 }
 
 // Bearer lets only those requests pass that carry a valid access token of the
-// fhir app's issuer (RFC 6750, RFC 9068). It sets the placeholders
+// fhir app's issuer or of one that is trusted (RFC 6750, RFC 9068). It sets the
+// placeholders
 // `{http.auth.user.id}` and `{http.auth.user.client_id}`, `scope`, `patient`,
 // `fhir_user` and `issuer`, and removes headers in which a client might pass
 // itself off as somebody else. `GET {fhir_base}/metadata` needs no token, because
-// apps read there how to get one.
+// apps read there how to get one. Whose token it is, is in `id` and `issuer`
+// together: another issuer's subjects are no users of ours.
 //
 // Any valid token passes; what its scope allows is not yet decided here.
 type Bearer struct {
+	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
+	FHIRBase string `json:"fhir_base,omitempty"`
+
+	// Further issuers whose access tokens are accepted. With one of these, or
+	// with introspection, no fhir app is needed.
+	Trust []TrustedIssuer `json:"trust,omitempty"`
+
+	// How to verify tokens that are no JWTs. Default: they are refused.
+	Introspection *Introspection `json:"introspect,omitempty"`
+
 	// Further headers in which the next handler is told who is asking, and which
 	// are therefore removed when a client sends them. A `*` at the end stands
 	// for any rest. The usual ones (`Remote-User`, `X-Forwarded-User`,
@@ -40,9 +53,10 @@ type Bearer struct {
 	// gateway and could be used again by whoever reads it.
 	ForwardToken bool `json:"forward_token,omitempty"`
 
-	app      *App
-	headers  *guard.IdentityHeaders
-	verifier *guard.Verifier
+	app     *App // nil without the fhir app
+	headers *guard.IdentityHeaders
+	guard   *guard.Guard
+	realm   string
 }
 
 // CaddyModule returns the Caddy module information.
@@ -50,17 +64,22 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_bearer", New: func() caddy.Module { return new(Bearer) }}
 }
 
-// Provision sets up verification for the fhir app's tokens.
+// Provision sets up verification. Nobody is asked for keys yet.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
-	if h.app, err = fhirApp(ctx); err != nil {
+	h.app, err = fhirApp(ctx)
+	alone := len(h.Trust) > 0 || h.Introspection != nil
+	if err != nil && (!alone || !errors.Is(err, errNoApp)) {
 		return err
 	}
-	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders...)
-	h.verifier = &guard.Verifier{
-		Issuer: h.app.Issuer, Audience: h.app.fhirBaseURL(),
-		Keys: guardKeys{h.app.keys}, Revoked: h.app.server.Revoked, Memory: h.app.memory,
+	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
+		return err
 	}
-	return nil
+	if h.realm = h.FHIRBase; h.app != nil {
+		h.realm = h.app.fhirBaseURL()
+	}
+	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders...)
+	h.guard, err = h.newGuard(ctx)
+	return err
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
@@ -83,7 +102,7 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 // public names the one FHIR interaction that is open to all, by its exact
 // method and path (FHIR R4, capabilities; SMART App Launch 2.2).
 func (h *Bearer) public(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == h.app.FHIRBase+"/metadata"
+	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == h.FHIRBase+"/metadata"
 }
 
 // admit verifies the token and tells later handlers whose it is.
@@ -92,7 +111,7 @@ func (h *Bearer) admit(r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	token, err := h.verifier.Verify(r.Context(), raw)
+	token, err := h.guard.Verify(r.Context(), raw)
 	if err != nil {
 		return err
 	}
@@ -117,7 +136,7 @@ func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 	if !errors.As(err, &refusal) {
 		return err
 	}
-	if challenge := refusal.Challenge(h.app.fhirBaseURL()); challenge != "" {
+	if challenge := refusal.Challenge(h.realm); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
 	return caddyhttp.Error(refusal.Status, err)
@@ -135,17 +154,35 @@ func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 	return key, err
 }
 
+// trustedKeys lets guard verify with another issuer's keys.
+type trustedKeys struct{ set *upstream.KeySet }
+
+// Key implements guard.KeySet.
+func (k trustedKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+	key, err := k.set.Key(ctx, kid)
+	if errors.Is(err, upstream.ErrUnknownKey) {
+		return key, guard.ErrUnknownKey
+	}
+	return key, err
+}
+
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
 //
 //	fhir_bearer [<matcher>] {
+//		fhir_base <path>
+//		trust <issuer> [<audience>]
+//		introspect <url> { … }
 //		identity_header <names...>
 //		forward_token
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{
+		"fhir_base":       word(&h.FHIRBase, checkFHIRBase),
+		"trust":           h.parseTrust,
+		"introspect":      h.parseIntrospect,
 		"identity_header": words(&h.IdentityHeaders, nil),
 		"forward_token":   bareword(&h.ForwardToken),
-	})
+	}, "trust")
 }
 
 var (
@@ -153,4 +190,5 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
 	_ guard.KeySet                = guardKeys{}
+	_ guard.KeySet                = trustedKeys{}
 )

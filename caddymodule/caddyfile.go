@@ -33,12 +33,12 @@ type setter func(d *caddyfile.Dispenser) error
 type subdirectives map[string]setter
 
 // parseDirective reads a directive without arguments, and its block.
-func parseDirective(d *caddyfile.Dispenser, fields subdirectives) error {
+func parseDirective(d *caddyfile.Dispenser, fields subdirectives, many ...string) error {
 	d.Next() // consume directive name
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return fields.parse(d)
+	return fields.parse(d, many...)
 }
 
 // parse reads a block. A name that is unknown, or there a second time without
@@ -84,6 +84,27 @@ func words(to *[]string, check func(string) error) setter {
 				return err
 			}
 		}
+		return nil
+	}
+}
+
+// pair reads a key and its value, and checks them.
+func pair(to *map[string]string, check func(key, value string) error) setter {
+	return func(d *caddyfile.Dispenser) error {
+		var key, value string
+		if !d.Args(&key, &value) || d.NextArg() {
+			return d.ArgErr()
+		}
+		if _, there := (*to)[key]; there {
+			return d.Errf("%s is there a second time", key)
+		}
+		if err := check(key, value); err != nil {
+			return d.WrapErr(err)
+		}
+		if *to == nil {
+			*to = map[string]string{}
+		}
+		(*to)[key] = value
 		return nil
 	}
 }

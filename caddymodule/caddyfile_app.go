@@ -31,6 +31,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		issuer <url>
 //		fhir_base <path>
 //		user <name> { … }
+//		idp <name> [oidc|google] { … }
 //		client <id> { … }
 //		access_token_lifetime <duration>
 //		code_lifetime <duration>
@@ -48,6 +49,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"issuer":                word(&a.Issuer, authorize.CheckIssuer),
 		"fhir_base":             word(&a.FHIRBase, checkFHIRBase),
 		"user":                  a.parseUser,
+		"idp":                   a.parseIdentityProvider,
 		"client":                a.parseClient,
 		"access_token_lifetime": duration(&a.AccessTokenLifetime),
 		"code_lifetime":         duration(&a.CodeLifetime),
@@ -55,7 +57,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"authorize_post":        bareword(&a.AuthorizePOST),
 		"omit_issuer":           bareword(&a.OmitIssuer),
 		"store":                 a.parseStore,
-	}.parse(d, "user", "client")
+	}.parse(d, "user", "idp", "client")
 	if err == nil && a.Issuer == "" {
 		return d.Err("fhir needs an issuer")
 	}
@@ -70,6 +72,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 //		email <address> [verified]
 //		phone <number>
 //		fhir_user <Type/id>
+//		disabled
 //	}
 func (a *App) parseUser(d *caddyfile.Dispenser) error {
 	var u User
@@ -87,6 +90,7 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 		"email":         u.parseEmail,
 		"phone":         word(&u.Phone, nil),
 		"fhir_user":     word(&u.FHIRUser, authorize.CheckFHIRUser),
+		"disabled":      bareword(&u.Disabled),
 	}.parse(d)
 	if err == nil && u.PasswordHash == "" {
 		err = d.Errf("user %s needs a password_hash", u.Name)
@@ -120,6 +124,8 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		response_type code|token...
 //		grant_type client_credentials
 //		pkce required
+//		idp <name|local...>
+//		post_logout_redirect_uri <uri...>
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	var c Client
@@ -139,6 +145,9 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"response_type": words(&c.ResponseTypes, oneOf("code", "token")),
 		"grant_type":    words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
 		"pkce":          only("required", &c.RequirePKCE),
+		"idp":           words(&c.IdentityProviders, nil),
+
+		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckRedirectURI),
 	}.parse(d)
 	if err != nil {
 		return err

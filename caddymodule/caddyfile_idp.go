@@ -1,0 +1,90 @@
+package caddymodule
+
+import (
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// parseIdentityProvider reads a provider. Syntax:
+//
+//	idp <name> [oidc|google] {
+//		name <words>
+//		issuer <url>
+//		client_id <id>
+//		client_secret <secret>
+//		scopes <scope...>
+//		timeout <duration>
+//		domains <domain...>
+//		claim <ours> <theirs>
+//		fhir_user <subject> <Type/id>
+//		allow email|group <value>
+//		link email
+//		keep_upstream_token
+//	}
+func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
+	p, err := parseProviderName(d)
+	if err != nil {
+		return err
+	}
+	for _, other := range a.IdentityProviders {
+		if other.Key == p.Key {
+			return d.Errf("idp %s is there a second time", p.Key)
+		}
+	}
+	err = subdirectives{
+		"name":                word(&p.Name, nil),
+		"issuer":              word(&p.Issuer, upstream.CheckIssuer),
+		"client_id":           word(&p.ClientID, nil),
+		"client_secret":       word(&p.ClientSecret, nil),
+		"scopes":              words(&p.Scopes, authorize.CheckScope),
+		"timeout":             duration(&p.Timeout),
+		"domains":             words(&p.Domains, authorize.CheckDomain),
+		"claim":               pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
+		"fhir_user":           pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
+		"allow":               p.parseAllow,
+		"link":                only("email", &p.LinkEmail),
+		"keep_upstream_token": bareword(&p.KeepUpstreamToken),
+	}.parse(d, "claim", "fhir_user", "allow")
+	switch {
+	case err != nil:
+		return err
+	case p.ClientID == "":
+		return d.Errf("idp %s needs a client_id", p.Key)
+	case p.Issuer == "" && p.Kind != kindGoogle:
+		return d.Errf("idp %s needs an issuer", p.Key)
+	}
+	a.IdentityProviders = append(a.IdentityProviders, *p)
+	return nil
+}
+
+func parseProviderName(d *caddyfile.Dispenser) (*IdentityProvider, error) {
+	args := d.RemainingArgs()
+	if len(args) == 0 || len(args) > 2 {
+		return nil, d.ArgErr()
+	}
+	p := &IdentityProvider{Key: args[0]}
+	if err := authorize.CheckProviderKey(p.Key); err != nil {
+		return nil, d.WrapErr(err)
+	}
+	if len(args) == 2 {
+		p.Kind = args[1]
+		if err := oneOf("oidc", kindGoogle)(p.Kind); err != nil {
+			return nil, d.WrapErr(err)
+		}
+	}
+	return p, nil
+}
+
+func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
+	var rule AllowRule
+	if !d.Args(&rule.Claim, &rule.Value) || d.NextArg() {
+		return d.ArgErr()
+	}
+	if err := authorize.AllowRule(rule).Check(); err != nil {
+		return d.WrapErr(err)
+	}
+	p.Allow = append(p.Allow, rule)
+	return nil
+}

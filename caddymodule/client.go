@@ -1,0 +1,71 @@
+package caddymodule
+
+import (
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// Client is an app that may ask for tokens (RFC 6749 §2).
+type Client struct {
+	// The `client_id`. Required.
+	ID string `json:"id,omitempty"`
+
+	// What people see as the app's name. Default: the id.
+	Name string `json:"name,omitempty"`
+
+	// The client's secret. A client without one is public (RFC 6749 §2.1).
+	// Placeholders are supported.
+	Secret string `json:"secret,omitempty"`
+
+	// Where answers may be sent. A request must name one of these exactly, to
+	// the letter. They must be https, or http://localhost.
+	RedirectURIs []string `json:"redirect_uris,omitempty"`
+
+	// The scopes the client may be granted, beside openid, email, phone and
+	// profile, which are open to all.
+	Scopes []string `json:"scopes,omitempty"`
+
+	// The flows the client may use at the authorization endpoint: `code`,
+	// `token`. Default: `code`, where there are redirect URIs.
+	ResponseTypes []string `json:"response_types,omitempty"`
+
+	// Grants beyond the authorization code: `client_credentials`.
+	GrantTypes []string `json:"grant_types,omitempty"`
+
+	// How people may sign in to the client: names of identity providers, and
+	// `local` for the users here. Default: all.
+	IdentityProviders []string `json:"idps,omitempty"`
+
+	// Where a browser may be sent after signing out; as with redirect URIs,
+	// exactly (OpenID Connect RP-Initiated Logout 1.0 §3.1).
+	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
+
+	// Refuse authorization requests without a `code_challenge` (RFC 7636).
+	RequirePKCE bool `json:"require_pkce,omitempty"`
+}
+
+// clients are the clients as package authorize has them, with their secrets resolved.
+func (a *App) clients() ([]authorize.Client, error) {
+	repl := caddy.NewReplacer()
+	clients := make([]authorize.Client, len(a.Clients))
+	for i, c := range a.Clients {
+		secret, err := resolveSecret(repl, c.Secret)
+		if err != nil {
+			return nil, fmt.Errorf("client %q: secret: %w", c.ID, err)
+		}
+		clients[i] = c.withSecret(secret)
+	}
+	return clients, nil
+}
+
+// withSecret is the client as package authorize has it.
+func (c *Client) withSecret(secret string) authorize.Client {
+	return authorize.Client{
+		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes,
+		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
+		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
+	}
+}

@@ -1,0 +1,128 @@
+package caddymodule
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// keycloak is an issuer that is not ours: discovery, keys, introspection.
+type keycloak struct {
+	*httptest.Server
+	signer  jose.Signer
+	fetched int
+}
+
+func startKeycloak(t *testing.T) *keycloak {
+	t.Helper()
+	key, public := signingKey(t)
+	k := &keycloak{signer: key}
+	mux := http.NewServeMux()
+	k.Server = httptest.NewServer(mux)
+	t.Cleanup(k.Close)
+	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"issuer": k.URL, "jwks_uri": k.URL + "/keys", "authorization_endpoint": k.URL + "/auth", "token_endpoint": k.URL + "/token",
+			"id_token_signing_alg_values_supported": []string{"ES256"}, "response_types_supported": []string{"code"}, "subject_types_supported": []string{"public"},
+		})
+	})
+	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
+		k.fetched++
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
+	})
+	mux.HandleFunc("/introspect", func(w http.ResponseWriter, r *http.Request) {
+		id, secret, _ := r.BasicAuth()
+		active := id == "gateway" && secret == "s3cret" && r.FormValue("token") == "opaque"
+		answer := map[string]any{"active": active}
+		if active {
+			answer = map[string]any{"active": true, "sub": "u2", "client_id": "c2", "scope": "user/*.rs", "exp": time.Now().Add(time.Hour).Unix()}
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(answer)
+	})
+	return k
+}
+
+func signingKey(t *testing.T) (jose.Signer, jose.JSONWebKey) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key := jose.JSONWebKey{Key: private, KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return signer, key.Public()
+}
+
+func (k *keycloak) token(t *testing.T, audience string) string {
+	t.Helper()
+	token, err := jwt.Signed(k.signer).Claims(map[string]any{
+		"iss": k.URL, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs",
+		"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "typ": "Bearer",
+	}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// Beside our own tokens, and without the fhir app, those of a trusted issuer and
+// those that an introspection endpoint finds active are let in.
+func TestTrustedIssuer(t *testing.T) {
+	k := startKeycloak(t)
+	trusting := "fhir_bearer {\n\t\t\ttrust " + k.URL + "\n\t\t\tintrospect " + k.URL + "/introspect {\n\t\t\t\tclient_id gateway\n\t\t\t\tclient_secret s3cret\n\t\t\t\taudience any\n\t\t\t}\n\t\t}\n"
+	beside := newGateway(t, exampleWith(t, "fhir_bearer\n", trusting))
+	alone := newGateway(t, `{
+	auto_https disable_redirects
+	skip_install_trust
+}
+
+https://localhost:8443 {
+	`+strings.ReplaceAll(strings.Replace(trusting, "trust "+k.URL, "trust "+k.URL+" api://fhir", 1), "\n\t\t", "\n\t")+`
+	respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.issuer}"
+}
+`)
+	tests := []struct {
+		name   string
+		g      *gateway
+		token  string
+		status int
+	}{
+		{"our own", beside, beside.token(), http.StatusBadGateway},
+		{"the trusted issuer's", beside, k.token(t, "https://localhost:8443/fhir/R4"), http.StatusBadGateway},
+		{"the trusted issuer's for another API", beside, k.token(t, "api://other"), http.StatusUnauthorized},
+		{"an active opaque one", beside, "opaque", http.StatusBadGateway},
+		{"an opaque one that is not active", beside, "other", http.StatusUnauthorized},
+		{"alone, the trusted issuer's", alone, k.token(t, "api://fhir"), http.StatusOK},
+		{"alone, for another API", alone, k.token(t, "https://localhost:8443/fhir/R4"), http.StatusUnauthorized},
+		{"alone, an active opaque one", alone, "opaque", http.StatusOK},
+		{"alone, none", alone, "", http.StatusUnauthorized},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := tt.g.get("/fhir/R4/Patient", tt.token)
+			text := read(t, r)
+			if r.StatusCode != tt.status {
+				t.Errorf("status %d, want %d: %s", r.StatusCode, tt.status, text)
+			}
+			if tt.status == http.StatusOK && !strings.HasPrefix(text, "u") {
+				t.Errorf("identity %q", text)
+			}
+		})
+	}
+	if k.fetched != 1 && k.fetched != 2 {
+		t.Errorf("the keys of two gateways were fetched %d times", k.fetched)
+	}
+}

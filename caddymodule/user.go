@@ -1,0 +1,59 @@
+package caddymodule
+
+import (
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// User is a person who signs in with a password.
+type User struct {
+	// The name to sign in with, and the `sub` of tokens. Required.
+	Name string `json:"name,omitempty"`
+
+	// The password's hash as `caddy hash-password` prints it: bcrypt or
+	// argon2id. Required. Placeholders are supported.
+	PasswordHash string `json:"password_hash,omitempty"`
+
+	// The claim `name`: what to call the person.
+	DisplayName string `json:"display_name,omitempty"`
+
+	// The claim `email`.
+	Email string `json:"email,omitempty"`
+
+	// The claim `email_verified`.
+	EmailVerified bool `json:"email_verified,omitempty"`
+
+	// The claim `phone_number`, in E.164 form: `+15550100`.
+	Phone string `json:"phone,omitempty"`
+
+	// The person's own FHIR resource, `Practitioner/alice`, below the FHIR base
+	// (SMART App Launch 2.2, `fhirUser`).
+	FHIRUser string `json:"fhir_user,omitempty"`
+
+	// Keep the person out: no sign-in, and what they were given ends.
+	Disabled bool `json:"disabled,omitempty"`
+}
+
+// users resolves the placeholders of the users' secrets, here and not earlier,
+// so that the configuration that Caddy shows and saves holds none.
+func (a *App) users() ([]authorize.User, error) {
+	repl := caddy.NewReplacer()
+	users := make([]authorize.User, len(a.Users))
+	for i, u := range a.Users {
+		hash, err := resolveSecret(repl, u.PasswordHash)
+		if err == nil {
+			err = checkHash(hash)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("user %q: password_hash: %w", u.Name, err)
+		}
+		users[i] = authorize.User{
+			ID: u.Name, PasswordHash: hash, Name: u.DisplayName, Email: u.Email,
+			EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
+		}
+	}
+	return users, nil
+}
