@@ -24,6 +24,9 @@ type Error struct {
 	// Err is the cause, for the log alone.
 	Err error
 
+	// personal errors are the person's to mend, not the client's developer's.
+	personal bool
+
 	// shown sends the description to the redirect URI too: the interface fixes
 	// the text of identity providers' errors.
 	shown bool
@@ -52,6 +55,11 @@ func (e *Error) status() int {
 
 func invalidRequest(description string) *Error {
 	return &Error{Code: "invalid_request", Description: description}
+}
+
+// startAgain is an error that a person mends by beginning anew.
+func startAgain(text string) *Error {
+	return &Error{Code: "invalid_request", Description: text, personal: true}
 }
 
 func invalidGrant(description string) *Error {

@@ -23,8 +23,8 @@ type away struct {
 }
 
 var (
-	errNotAway      = invalidRequest("This sign-in was not begun in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
-	errDoubleSignIn = invalidRequest("This sign-in is already over. Go back to the app.")
+	errNotAway      = startAgain("This sign-in was not begun in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
+	errDoubleSignIn = startAgain("This sign-in is already over. Go back to the app.")
 )
 
 // leave sends the browser to a provider. The sealed request comes from the

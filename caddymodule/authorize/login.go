@@ -14,7 +14,7 @@ import (
 // long forgotten its request.
 const signInTime = time.Hour
 
-var errPageExpired = invalidRequest("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
+var errPageExpired = startAgain("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
 
 // askToSignIn sends the browser, with its request sealed, to the sign-in page or,
 // where there is nothing to choose, to the identity provider.

@@ -40,6 +40,7 @@ type signOutPage struct {
 // messagePage is what pages/message.html shows.
 type messagePage struct {
 	Title, Text string
+	Detail      string // for the client's developer
 	Host        string
 }
 

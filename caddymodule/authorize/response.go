@@ -80,9 +80,15 @@ func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *auth
 // reflects nothing of the request.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := asError(err)
-	page := messagePage{Title: "This link does not work", Text: e.Description}
+	page := messagePage{
+		Title: "This link does not work", Detail: e.Description,
+		Text: "The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:",
+	}
 	var own *Error
-	if !errors.As(err, &own) {
+	switch {
+	case e.personal:
+		page = messagePage{Title: "Please start again", Text: e.Description}
+	case !errors.As(err, &own):
 		s.logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
 		page = messagePage{Title: "Something went wrong here", Text: "It is not your fault. Please try again in a minute."}
 	}
