@@ -126,6 +126,7 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		pkce required
 //		idp <name|local...>
 //		post_logout_redirect_uri <uri...>
+//		introspect all
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	var c Client
@@ -146,6 +147,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"grant_type":    words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
 		"pkce":          only("required", &c.RequirePKCE),
 		"idp":           words(&c.IdentityProviders, nil),
+		"introspect":    only("all", &c.IntrospectAll),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckRedirectURI),
 	}.parse(d)

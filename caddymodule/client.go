@@ -43,6 +43,10 @@ type Client struct {
 	// exactly (OpenID Connect RP-Initiated Logout 1.0 §3.1).
 	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
 
+	// Let the client introspect the tokens of all clients, as a resource server
+	// must (RFC 7662). Default: its own alone.
+	IntrospectAll bool `json:"introspect_all,omitempty"`
+
 	// Refuse authorization requests without a `code_challenge` (RFC 7636).
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 }
@@ -67,5 +71,6 @@ func (c *Client) withSecret(secret string) authorize.Client {
 		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes,
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
+		IntrospectAll: c.IntrospectAll,
 	}
 }

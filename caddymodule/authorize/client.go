@@ -47,6 +47,10 @@ type Client struct {
 	// as with RedirectURIs, exactly (OpenID Connect RP-Initiated Logout §3.1).
 	PostLogoutRedirectURIs []string
 
+	// IntrospectAll lets the client introspect the tokens of all clients, as a
+	// resource server must (RFC 7662 §4). Default: its own alone.
+	IntrospectAll bool
+
 	// RequirePKCE refuses authorization requests without a code_challenge
 	// (RFC 7636).
 	RequirePKCE bool
@@ -143,6 +147,9 @@ func (c *Client) checkFlows() error {
 	}
 	if slices.Contains(c.GrantTypes, "authorization_code") && !c.mayRespond("code") {
 		return errors.New("grant_type authorization_code needs a redirect_uri and response_type code")
+	}
+	if c.IntrospectAll && c.Public() {
+		return errors.New("introspect needs a secret")
 	}
 	if c.mayGrant("client_credentials") && c.Public() {
 		return errors.New("grant_type client_credentials needs a secret")

@@ -14,6 +14,8 @@ type metadata struct {
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
 	TokenEndpoint         string   `json:"token_endpoint"`
 	UserinfoEndpoint      string   `json:"userinfo_endpoint"`
+	RevocationEndpoint    string   `json:"revocation_endpoint"`
+	IntrospectionEndpoint string   `json:"introspection_endpoint"`
 	EndSessionEndpoint    string   `json:"end_session_endpoint"`
 	JWKSURI               string   `json:"jwks_uri"`
 	Scopes                []string `json:"scopes_supported"`
@@ -23,6 +25,8 @@ type metadata struct {
 	SubjectTypes          []string `json:"subject_types_supported"`
 	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
+	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`
+	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	Claims                []string `json:"claims_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
@@ -37,6 +41,8 @@ type smartConfiguration struct {
 	JWKSURI               string   `json:"jwks_uri"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
 	TokenEndpoint         string   `json:"token_endpoint"`
+	RevocationEndpoint    string   `json:"revocation_endpoint"`
+	IntrospectionEndpoint string   `json:"introspection_endpoint"`
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
 	GrantTypes            []string `json:"grant_types_supported"`
 	Scopes                []string `json:"scopes_supported"`
@@ -51,6 +57,8 @@ func (s *Server) metadata() metadata {
 		AuthorizationEndpoint: s.issuer + pathAuthorize,
 		TokenEndpoint:         s.issuer + pathToken,
 		UserinfoEndpoint:      s.issuer + pathUserinfo,
+		RevocationEndpoint:    s.issuer + pathRevoke,
+		IntrospectionEndpoint: s.issuer + pathIntrospect,
 		EndSessionEndpoint:    s.issuer + pathLogout,
 		JWKSURI:               s.issuer + pathJWKS,
 		Scopes:                append(slices.Clone(ReservedScopes), "fhirUser"),
@@ -60,6 +68,8 @@ func (s *Server) metadata() metadata {
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(idTokenAlgorithm)},
 		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", "none"},
+		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", "none"},
+		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post"},
 		ChallengeMethods:      []string{"S256"},
 		IssuerInAnswers:       !s.omitIssuer,
 		Claims: []string{
@@ -83,6 +93,7 @@ func (s *Server) smartConfiguration() smartConfiguration {
 	c := smartConfiguration{
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
+		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
 		ClientAuthentication: m.ClientAuthentication, GrantTypes: m.GrantTypes, Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
 		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "sso-openid-connect"},

@@ -9,6 +9,8 @@
 //	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider
 //	GET  /oauth2/callback/{idp}                     federate.go   and back
 //	POST /oauth2/token                              token.go      authorization_code, client_credentials
+//	POST /oauth2/revoke                             revoke.go
+//	POST /oauth2/introspect                         introspect.go
 //	GET, POST /oauth2/userinfo                      userinfo.go
 //	GET, POST /oauth2/logout                        logout.go     here, and where the sign-in was
 //	GET  /.well-known/openid-configuration          discovery.go

@@ -13,13 +13,15 @@ import (
 
 // The endpoints below the issuer.
 const (
-	pathAuthorize = "/oauth2/authorize"
-	pathLogin     = "/oauth2/login"
-	pathToken     = "/oauth2/token"
-	pathUserinfo  = "/oauth2/userinfo"
-	pathCallback  = "/oauth2/callback/" // and the provider's key
-	pathLogout    = "/oauth2/logout"
-	pathJWKS      = "/.well-known/jwks.json"
+	pathAuthorize  = "/oauth2/authorize"
+	pathLogin      = "/oauth2/login"
+	pathToken      = "/oauth2/token"
+	pathRevoke     = "/oauth2/revoke"
+	pathIntrospect = "/oauth2/introspect"
+	pathUserinfo   = "/oauth2/userinfo"
+	pathCallback   = "/oauth2/callback/" // and the provider's key
+	pathLogout     = "/oauth2/logout"
+	pathJWKS       = "/.well-known/jwks.json"
 )
 
 // Defaults and bounds of the lifetimes in [Config].
@@ -217,12 +219,14 @@ func (s *Server) setRoutes(c Config) error {
 	read := []string{http.MethodGet, http.MethodHead}
 	form := []string{http.MethodGet, http.MethodPost}
 	s.routes = map[string]http.Handler{
-		pathAuthorize: s.endpoint(s.authorize, authorize...),
-		pathLogin:     s.endpoint(s.login, form...),
-		pathToken:     s.endpoint(s.token, http.MethodPost),
-		pathUserinfo:  s.endpoint(s.userinfo, form...),
-		pathLogout:    s.endpoint(s.logout, form...),
-		pathJWKS:      s.endpoint(s.jwks, read...),
+		pathAuthorize:  s.endpoint(s.authorize, authorize...),
+		pathLogin:      s.endpoint(s.login, form...),
+		pathToken:      s.endpoint(s.token, http.MethodPost),
+		pathRevoke:     s.endpoint(s.revocation, http.MethodPost),
+		pathIntrospect: s.endpoint(s.introspect, http.MethodPost),
+		pathUserinfo:   s.endpoint(s.userinfo, form...),
+		pathLogout:     s.endpoint(s.logout, form...),
+		pathJWKS:       s.endpoint(s.jwks, read...),
 
 		"/.well-known/openid-configuration":                 s.endpoint(openid, read...),
 		"/.well-known/oauth-authorization-server":           s.endpoint(openid, read...),

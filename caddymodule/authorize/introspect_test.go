@@ -1,0 +1,134 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// ask sends a form about a token as a client with a secret, or as a public one.
+func (b *browser) ask(path, token, client, secret string) *http.Response {
+	form := url.Values{"token": {token}}
+	if secret == "" {
+		form.Set("client_id", client)
+	}
+	r := postRequest(path, form)
+	if secret != "" {
+		r.SetBasicAuth(client, secret)
+	}
+	return b.send(r)
+}
+
+func resourceServer(c *authorize.Config) {
+	c.Clients = append(c.Clients, authorize.Client{ID: "fhir-server", Secret: "rs", IntrospectAll: true})
+}
+
+func TestIntrospection(t *testing.T) {
+	b := newBrowser(t, newServer(t, resourceServer))
+	tokens := b.tokens(url.Values{"scope": {"openid user/*.rs"}})
+	tests := []struct {
+		name, token, client, secret string
+		active                      bool
+	}{
+		{"a resource server asks", tokens.AccessToken, "fhir-server", "rs", true},
+		{"a client asks of another's", tokens.AccessToken, "service", "hush", false},
+		{"an ID token", tokens.IDToken, "fhir-server", "rs", false},
+		{"cut short", tokens.AccessToken[:len(tokens.AccessToken)-1], "fhir-server", "rs", false},
+		{"no token of ours", "invalid_token_value", "fhir-server", "rs", false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := b.ask("/oauth2/introspect", tt.token, tt.client, tt.secret)
+			got := decode[map[string]any](t, r)
+			if r.StatusCode != http.StatusOK || got["active"] != tt.active || !tt.active && len(got) != 1 {
+				t.Fatalf("status %d: %v", r.StatusCode, got)
+			}
+			if !tt.active {
+				return
+			}
+			claims := b.claims(tt.token)
+			for _, name := range []string{"iss", "sub", "aud", "exp", "iat", "jti", "client_id", "scope", "fhirUser", "auth_time"} {
+				if got[name] != claims[name] || got[name] == nil {
+					t.Errorf("%s = %v, in the token %v", name, got[name], claims[name])
+				}
+			}
+		})
+	}
+}
+
+func TestIntrospectionOfOwnToken(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	r.SetBasicAuth("service", "hush")
+	token := decode[tokenAnswer](t, b.send(r)).AccessToken
+	if got := decode[map[string]any](t, b.ask("/oauth2/introspect", token, "service", "hush")); got["active"] != true {
+		t.Errorf("%v", got)
+	}
+}
+
+func TestIntrospectionRefused(t *testing.T) {
+	b := newBrowser(t, newServer(t, resourceServer))
+	for name, tt := range map[string]struct {
+		client, secret, token string
+		status                int
+	}{
+		"a public client":   {"app", "", "x", 401},
+		"a wrong secret":    {"fhir-server", "wrong", "x", 401},
+		"an unknown client": {"nobody", "x", "x", 401},
+		"no token":          {"fhir-server", "rs", "", 400},
+		"no client":         {"", "", "x", 401},
+	} {
+		if r := b.ask("/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
+			t.Errorf("%s: %d, want %d", name, r.StatusCode, tt.status)
+		}
+	}
+}
+
+func TestExpiredTokenIsInactive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrowser(t, newServer(t, resourceServer))
+		token := b.tokens(nil).AccessToken
+		time.Sleep(time.Hour + time.Second)
+		if got := decode[map[string]any](t, b.ask("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
+			t.Errorf("%v", got)
+		}
+	})
+}
+
+func TestRevocation(t *testing.T) {
+	server := newServer(t, resourceServer)
+	b := newBrowser(t, server)
+	token := b.tokens(nil).AccessToken
+	if r := b.ask("/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("another client revokes: %d", r.StatusCode)
+	}
+	if r := b.userinfo(token); r.StatusCode != http.StatusOK {
+		t.Errorf("after another's try: %d", r.StatusCode)
+	}
+	for _, revoked := range []string{token, token, "unknown"} {
+		if r := b.ask("/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || body(t, r) != "" {
+			t.Errorf("revoking: %d", r.StatusCode)
+		}
+	}
+	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("userinfo of a revoked token: %d", r.StatusCode)
+	}
+	if got := decode[map[string]any](t, b.ask("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
+		t.Errorf("introspection of a revoked token: %v", got)
+	}
+}
+
+// A revocation that cannot be stored is never reported as done.
+func TestRevocationThatFails(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+	token := b.tokens(nil).AccessToken
+	store.SetMaxEntries(1)
+	if r := b.ask("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("status %d", r.StatusCode)
+	}
+}
