@@ -20,6 +20,7 @@ func (b *codeSystemBuilder) indexCodes() {
 			continue
 		}
 		b.code[kept], b.display[kept] = b.code[concept], b.display[concept]
+		b.meaning[kept], b.nestedIn[kept] = b.meaning[concept], b.nestedIn[concept]
 		b.index.insert(code, kept)
 		if first != nil {
 			first[concept] = kept
@@ -27,6 +28,7 @@ func (b *codeSystemBuilder) indexCodes() {
 		kept++
 	}
 	b.code, b.display = b.code[:kept], b.display[:kept]
+	b.meaning, b.nestedIn = b.meaning[:kept], b.nestedIn[:kept]
 	if first != nil {
 		b.rename(first)
 	}
@@ -48,6 +50,19 @@ func (b *codeSystemBuilder) rename(to []uint32) {
 	}
 	for i := range b.rows {
 		b.rows[i].concept = to[b.rows[i].concept]
+	}
+	for i := range b.conceptReader.designations {
+		row := &b.conceptReader.designations[i]
+		row.owner = to[row.owner]
+	}
+	for i := range b.conceptReader.extensions {
+		row := &b.conceptReader.extensions[i]
+		row.owner = to[row.owner]
+	}
+	for i, parent := range b.nestedIn {
+		if parent != none {
+			b.nestedIn[i] = to[parent]
+		}
 	}
 }
 
@@ -110,9 +125,17 @@ func (b *codeSystemBuilder) sortedValues() propertyValues {
 		return propertyValues{}
 	}
 	from, order := sortByOwner(b.len(), len(b.rows), func(i int) (uint32, uint32) { return b.rows[i].concept, uint32(i) })
-	values := propertyValues{from: from, property: make([]uint16, len(order)), value: make([]textRef, len(order))}
+	n := len(order)
+	values := propertyValues{from: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]textRef, n)}
 	for i, row := range order {
-		values.property[i], values.value[i] = b.rows[row].property, b.rows[row].value
+		r := b.rows[row]
+		values.property[i], values.kind[i], values.value[i] = r.property, r.kind, r.value
+		if r.coding != 0 {
+			if values.coding == nil {
+				values.coding = make([]textRef, n)
+			}
+			values.coding[i] = r.coding
+		}
 	}
 	return values
 }

@@ -109,6 +109,15 @@ func (r *reader) primitive() ([]byte, error) {
 	}
 }
 
+// isPrimitive reports whether the next value is a string, a number or a boolean.
+func (r *reader) isPrimitive() bool {
+	switch r.dec.PeekKind() {
+	case '"', '0', 't', 'f':
+		return true
+	}
+	return false
+}
+
 // skip passes over the next value.
 func (r *reader) skip() error {
 	return r.dec.SkipValue()

@@ -124,17 +124,83 @@ func (l *resourceLoader) finish(kind string) error {
 	return nil
 }
 
+// member reads one member that code systems and value sets have alike, and reports whether it was one.
+func (d *definition) member(r *reader, name string) (bool, error) {
+	switch name {
+	case "id":
+		return true, r.string(&d.id)
+	case "url":
+		return true, r.string(&d.url)
+	case "version":
+		return true, r.string(&d.version)
+	case "name":
+		return true, r.string(&d.name)
+	case "title":
+		return true, r.string(&d.title)
+	case "status":
+		return true, r.string(&d.status)
+	case "language":
+		return true, r.string(&d.language)
+	case "date":
+		return true, r.string(&d.date)
+	case "publisher":
+		return true, r.string(&d.publisher)
+	case "experimental":
+		d.experimental = new(bool)
+		return true, r.bool(d.experimental)
+	}
+	return false, nil
+}
+
+// extension reads the extensions of a definition; other, unless nil, is given those not looked at here.
+func (d *definition) extension(r *reader, other func(url string, value string)) error {
+	return r.array(func() error {
+		var url, value string
+		err := r.object(func(name []byte) error {
+			switch {
+			case string(name) == "url":
+				return r.string(&url)
+			case bytes.HasPrefix(name, []byte("value")) && r.isPrimitive():
+				s, err := r.primitive()
+				value = string(s)
+				return err
+			default:
+				return r.skip()
+			}
+		})
+		if url == extensionBase+"structuredefinition-standards-status" {
+			d.standardsStatus = value
+		} else if other != nil {
+			other(url, value)
+		}
+		return err
+	})
+}
+
 // member reads one member of a CodeSystem.
 func (b *codeSystemBuilder) member(r *reader, name string) error {
+	if known, err := b.codeSystem.definition.member(r, name); known {
+		return err
+	}
 	switch name {
-	case "url":
-		return r.string(&b.url)
-	case "version":
-		return r.string(&b.version)
 	case "caseSensitive":
 		return r.bool(&b.caseSensitive)
+	case "compositional":
+		return r.bool(&b.compositional)
+	case "versionNeeded":
+		return r.bool(&b.versionNeeded)
+	case "hierarchyMeaning":
+		meaning, err := r.text()
+		b.notHierarchy = string(meaning) == "grouped-by" || string(meaning) == "classified-with"
+		return err
+	case "supplements":
+		return r.string(&b.supplements)
+	case "valueSet":
+		return r.string(&b.entireValueSet)
 	case "content":
 		return r.string((*string)(&b.content))
+	case "extension":
+		return b.definition.extension(r, nil)
 	case "property":
 		return r.array(func() error { return b.propertyDefinition(r) })
 	case "concept":
@@ -146,20 +212,10 @@ func (b *codeSystemBuilder) member(r *reader, name string) error {
 
 // member reads one member of a ValueSet.
 func (b *valueSetBuilder) member(r *reader, name string) error {
+	if known, err := b.vs.definition.member(r, name); known {
+		return err
+	}
 	switch name {
-	case "url":
-		return r.string(&b.vs.url)
-	case "version":
-		return r.string(&b.vs.version)
-	case "name":
-		return r.string(&b.vs.name)
-	case "title":
-		return r.string(&b.vs.title)
-	case "status":
-		return r.string(&b.vs.status)
-	case "experimental":
-		b.vs.experimental = new(bool)
-		return r.bool(b.vs.experimental)
 	case "compose":
 		return b.compose(r)
 	default:

@@ -4,15 +4,11 @@ import "fmt"
 
 // valueSet is a ValueSet with its compose as it is needed for expansion.
 type valueSet struct {
-	url, version, name, title, status string
-	experimental                      *bool
-	activeOnly                        bool // compose.inactive is false: inactive codes are left out
-	composed                          bool // has a compose
-	include, exclude                  []conceptSet
+	definition
+	activeOnly       bool // compose.inactive is false: inactive codes are left out
+	composed         bool // has a compose
+	include, exclude []conceptSet
 }
-
-// canonical returns url|version, or the url alone where there is no version.
-func (vs *valueSet) canonical() string { return canonical(vs.url, vs.version) }
 
 // conceptSet is one of ValueSet.compose.include or exclude.
 type conceptSet struct {
