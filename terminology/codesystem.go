@@ -20,7 +20,6 @@ type codeSystem struct {
 	code     []textRef
 	display  []textRef // 0 where a concept has none
 	meaning  []textRef // concept.definition, 0 where a concept has none; nil where none has one
-	folded   []textRef // the words of the display, see foldWords
 	flags    []conceptFlags
 	index    codeIndex
 	nestedIn []uint32 // the concept within which each stands in the definition, or none; nil where all are at the top
@@ -33,6 +32,8 @@ type codeSystem struct {
 	parents, children relation
 	properties        []property
 	values            propertyValues
+
+	indexes *searchIndexes // filled when they are needed
 }
 
 // definition is what code systems and value sets have alike.

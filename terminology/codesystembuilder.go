@@ -16,7 +16,6 @@ type codeSystemBuilder struct {
 	pairs  []pair // parent, child
 	rows   []propertyRow
 	nested uint32 // the concept within which the next one stands
-	folder folder
 }
 
 // propertyRow is a concept's property as it is read.
@@ -37,7 +36,6 @@ func (b *codeSystemBuilder) reset() {
 		display:       b.display[:0],
 		meaning:       b.meaning[:0],
 		nestedIn:      b.nestedIn[:0],
-		folded:        b.folded[:0],
 		flags:         b.flags[:0],
 		properties:    nil,
 	}
@@ -197,7 +195,6 @@ func (b *codeSystemBuilder) coding(r *reader, row *propertyRow) error {
 // build finishes the code system.
 func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	b.indexCodes()
-	b.fold()
 	if uint64(len(b.texts)) > math.MaxUint32 {
 		return nil, errors.New("more than 4 GiB of text")
 	}
@@ -209,12 +206,12 @@ func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	cs.display = slices.Clone(b.display)
 	cs.meaning = cloneUsed(b.meaning, 0)
 	cs.nestedIn = cloneUsed(b.nestedIn, none)
-	cs.folded = slices.Clone(b.folded)
 	cs.languages, cs.uses = b.conceptReader.languages, b.conceptReader.uses
 	cs.designations = newDesignations(b.len(), b.conceptReader.designations)
 	cs.extensions = newConceptExtensions(b.conceptReader.extensions)
 	cs.flags = slices.Clone(b.flags)
 	cs.values = b.sortedValues()
+	cs.indexes = new(searchIndexes)
 	return &cs, nil
 }
 

@@ -263,7 +263,7 @@ func TestConceptDetails(t *testing.T) {
 		t.Errorf("got parameters %v", p)
 	}
 	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "hound"), "dog")
-	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "dog"), "")
+	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // by its code
 	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // no display: found by its code
 }
 

@@ -66,19 +66,6 @@ func (b *codeSystemBuilder) rename(to []uint32) {
 	}
 }
 
-// fold keeps the words of each display, by which a filter finds it. A concept that has no display is
-// found by its code.
-func (b *codeSystemBuilder) fold() {
-	b.folded = slices.Grow(b.folded, b.len())[:b.len()]
-	for concept := range uint32(b.len()) {
-		shown := b.displayOf(concept)
-		if len(shown) == 0 {
-			shown = b.codeOf(concept)
-		}
-		b.folded[concept] = b.texts.append(b.folder.words(shown))
-	}
-}
-
 // relate builds the hierarchy from nesting and from the properties parent and child. A property that
 // names a concept which is not here says nothing.
 func (b *codeSystemBuilder) relate() {

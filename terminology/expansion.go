@@ -18,6 +18,7 @@ type expansion struct {
 	versioned   bool        // holds codes from more than one version of a code system
 	unclosed    bool        // uses a code system of which only a part is here
 	digest      [sha256.Size]byte
+	searcher    *searcher
 }
 
 // code returns an entry's code.
@@ -34,15 +35,6 @@ func (l *Library) display(e entry) []byte {
 		return own
 	}
 	return l.codeSystems[e.codeSystem].displayOf(e.concept)
-}
-
-// folded returns the words of what is shown of an entry.
-func (l *Library) folded(e entry) []byte {
-	if e.concept == none || l.listed.display[e.listed] != 0 {
-		return l.listed.texts.at(l.listed.folded[e.listed])
-	}
-	cs := l.codeSystems[e.codeSystem]
-	return cs.texts.at(cs.folded[e.concept])
 }
 
 // flags returns what is known of an entry's concept.
@@ -72,6 +64,7 @@ func (l *Library) seal(x *expansion) {
 	}
 	x.entries = slices.Clip(x.entries)
 	x.digest = l.digest(x)
+	x.searcher = new(searcher)
 }
 
 // digest is a hash over all that the entries say, so that two expansions have the same one exactly if

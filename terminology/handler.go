@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"fmt"
+	"math"
 	"net/http"
 	"strconv"
 	"sync"
@@ -90,35 +91,12 @@ func (l *Library) page(x *expansion, p parameters) (page []entry, total int) {
 	matching := x.entries
 	if p.filter != nil {
 		if filter := newTextFilter(*p.filter); filter != nil {
-			return l.filteredPage(x, p, filter)
+			from, to := p.window(math.MaxInt)
+			return l.search(x, filter, "", from, to)
 		}
 	}
 	from, to := p.window(len(matching))
 	return matching[from:to], len(matching)
-}
-
-// filteredPage is page for a filter: all entries are looked at, since the total is exact, but only those
-// of the page are kept.
-func (l *Library) filteredPage(x *expansion, p parameters, filter *textFilter) (page []entry, total int) {
-	from, to := p.window(len(x.entries))
-	for _, e := range x.entries {
-		if !filter.matches(l.shown(e), l.folded(e)) {
-			continue
-		}
-		if total >= from && total < to {
-			page = append(page, e)
-		}
-		total++
-	}
-	return page, total
-}
-
-// shown returns what a person sees of an entry: its display, or else its code.
-func (l *Library) shown(e entry) []byte {
-	if display := l.display(e); len(display) > 0 {
-		return display
-	}
-	return l.code(e)
 }
 
 // window returns the range of the page in a list of n entries.

@@ -85,8 +85,7 @@ func newLibrary(o Options) *Library {
 		loaded:      o.Now().UTC().Truncate(time.Second),
 		importDepth: o.MaxImportDepth,
 		listed: listed{
-			code: make([]textRef, 1), display: make([]textRef, 1),
-			folded: make([]textRef, 1), system: make([]uint32, 1),
+			code: make([]textRef, 1), display: make([]textRef, 1), system: make([]uint32, 1),
 		},
 		systemIDs:   make(map[string]uint32),
 		byCanonical: make(map[string]*valueSet),

@@ -30,7 +30,6 @@ type listed struct {
 	texts   texts
 	code    []textRef
 	display []textRef // 0 where the value set gives none
-	folded  []textRef // the words of the display, or of the code without one
 	system  []uint32  // index in Library.systems
 }
 
@@ -38,7 +37,6 @@ type listed struct {
 type valueSetBuilder struct {
 	library *Library
 	vs      valueSet
-	folder  folder
 }
 
 // compose reads ValueSet.compose.
@@ -141,12 +139,7 @@ func (b *valueSetBuilder) concept(r *reader) error {
 	if err == nil && len(rows.texts.at(code)) == 0 {
 		err = fmt.Errorf("%s: concept without a code", r.pointer())
 	}
-	shown := display
-	if len(rows.texts.at(display)) == 0 {
-		shown = code
-	}
 	rows.code = append(rows.code, code)
 	rows.display = append(rows.display, display)
-	rows.folded = append(rows.folded, rows.texts.append(b.folder.words(rows.texts.at(shown))))
 	return err
 }
