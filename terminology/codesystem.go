@@ -11,6 +11,7 @@ type codeSystem struct {
 	caseSensitive  bool
 	compositional  bool
 	versionNeeded  bool
+	languagePack   bool   // a supplement that adds a language, and so is made use of without being named
 	notHierarchy   bool   // hierarchyMeaning is neither absent nor is-a or part-of
 	supplements    string // canonical of the code system that a supplement adds to
 	entireValueSet string // CodeSystem.valueSet: canonical of the value set of all its codes

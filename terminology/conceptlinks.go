@@ -1,6 +1,10 @@
 package terminology
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
 
 // indexCodes builds the table of codes. A code that occurs again, as it does where the author nested a
 // concept under each of its parents, is no second concept: it is dropped, and what was said of it is
@@ -90,20 +94,38 @@ func (b *codeSystemBuilder) relate() {
 	b.parents = newRelation(b.len(), inverse(b.pairs))
 }
 
-// flag works out which concepts are abstract or inactive.
+// flag works out which concepts are abstract or inactive, and which have a status worth telling.
 func (b *codeSystemBuilder) flag() {
 	b.flags = slices.Grow(b.flags, b.len())[:b.len()]
 	clear(b.flags)
 	for _, row := range b.rows {
-		p, value := b.properties[row.property], string(b.texts.at(row.value))
-		switch {
-		case p.is("notSelectable") && value == "true":
-			b.flags[row.concept] |= flagAbstract
-		case p.is("inactive") && value == "true",
-			p.is("status") && (value == "retired" || value == "inactive"):
-			b.flags[row.concept] |= flagInactive
+		b.flags[row.concept] |= b.flagsOf(b.properties[row.property], string(b.texts.at(row.value)))
+	}
+	for _, x := range b.conceptReader.extensions {
+		if x.kind == extensionStandardsStatus {
+			b.flags[x.owner] |= flagStatus
+			if bytes.Contains(b.texts.at(x.value), []byte(`"withdrawn"`)) {
+				b.flags[x.owner] |= flagInactive
+			}
 		}
 	}
+}
+
+// flagsOf returns what a property says of a concept that has it.
+func (b *codeSystemBuilder) flagsOf(p property, value string) (flags conceptFlags) {
+	switch {
+	case p.is("notSelectable") && value == "true":
+		return flagAbstract
+	case p.is("inactive") && value == "true":
+		return flagInactive | flagStatus
+	case p.is("status") && (value == "retired" || value == "inactive"):
+		return flagInactive | flagStatus
+	case p.is("status") && !strings.EqualFold(value, "active") && value != "":
+		return flagStatus
+	case p.is("deprecated") && value != "false" && value != "", p.is("deprecationDate") && value != "":
+		return flagDeprecated | flagStatus
+	}
+	return 0
 }
 
 // sortedValues brings the properties into the order of the concepts.

@@ -138,7 +138,7 @@ func (c *entryCorpus) code(doc uint32) []byte { return c.library.code(c.entry(do
 // display returns what is shown of an entry.
 func (c *entryCorpus) display(doc uint32) []byte {
 	e, l := c.entry(doc), c.library
-	if own := l.listed.texts.at(l.listed.display[e.listed]); len(own) > 0 {
+	if own := l.ownDisplay(e); len(own) > 0 {
 		return own
 	}
 	if e.concept == none {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -206,7 +207,7 @@ func TestPagesMakeTheWhole(t *testing.T) {
 			}
 			joined = append(joined, page.Expansion.Contains...)
 		}
-		if !slices.Equal(joined, whole.Expansion.Contains) || len(joined) != *whole.Expansion.Total {
+		if !reflect.DeepEqual(joined, whole.Expansion.Contains) || len(joined) != *whole.Expansion.Total {
 			t.Errorf("%s, filter %q, pages of %d: %d entries of %d", url, filter, size, len(joined), *whole.Expansion.Total)
 		}
 	}

@@ -17,10 +17,18 @@ const maxBundleDepth = 8
 // resourceLoader reads resources into a library: code systems and value sets, alone or in Bundles.
 // Other resources are skipped.
 type resourceLoader struct {
-	library *Library
-	codes   codeSystemBuilder
-	values  valueSetBuilder
-	depth   int
+	library   *Library
+	codes     codeSystemBuilder
+	values    valueSetBuilder
+	profile   profile
+	maps      conceptMap
+	depth     int
+	anonymous bool      // a value set without a url is wanted as well
+	last      *valueSet // the value set that was read last
+}
+
+func newResourceLoader(l *Library) *resourceLoader {
+	return &resourceLoader{library: l, values: valueSetBuilder{library: l}}
 }
 
 // resource reads one resource. Its type decides how the members are read, so members that come before
@@ -76,6 +84,10 @@ func (l *resourceLoader) begin(kind string) {
 		l.codes.reset()
 	case "ValueSet":
 		l.values.vs = valueSet{}
+	case "StructureDefinition":
+		l.profile = profile{}
+	case "ConceptMap":
+		l.maps = conceptMap{}
 	}
 }
 
@@ -86,6 +98,10 @@ func (l *resourceLoader) member(r *reader, kind, name string) error {
 		return l.codes.member(r, name)
 	case "ValueSet":
 		return l.values.member(r, name)
+	case "StructureDefinition":
+		return l.profile.member(r, name)
+	case "ConceptMap":
+		return l.maps.member(r, name)
 	case "Bundle":
 		if name == "entry" {
 			return r.array(func() error { return l.entry(r) })
@@ -120,6 +136,12 @@ func (l *resourceLoader) finish(kind string) error {
 	case "ValueSet":
 		vs := l.values.vs
 		l.library.addValueSet(&vs)
+		l.last = &vs
+	case "StructureDefinition":
+		l.library.addProfile(&l.profile)
+	case "ConceptMap":
+		m := l.maps
+		l.library.addConceptMap(&m)
 	}
 	return nil
 }
@@ -152,31 +174,6 @@ func (d *definition) member(r *reader, name string) (bool, error) {
 	return false, nil
 }
 
-// extension reads the extensions of a definition; other, unless nil, is given those not looked at here.
-func (d *definition) extension(r *reader, other func(url string, value string)) error {
-	return r.array(func() error {
-		var url, value string
-		err := r.object(func(name []byte) error {
-			switch {
-			case string(name) == "url":
-				return r.string(&url)
-			case bytes.HasPrefix(name, []byte("value")) && r.isPrimitive():
-				s, err := r.primitive()
-				value = string(s)
-				return err
-			default:
-				return r.skip()
-			}
-		})
-		if url == extensionBase+"structuredefinition-standards-status" {
-			d.standardsStatus = value
-		} else if other != nil {
-			other(url, value)
-		}
-		return err
-	})
-}
-
 // member reads one member of a CodeSystem.
 func (b *codeSystemBuilder) member(r *reader, name string) error {
 	if known, err := b.codeSystem.definition.member(r, name); known {
@@ -200,7 +197,7 @@ func (b *codeSystemBuilder) member(r *reader, name string) error {
 	case "content":
 		return r.string((*string)(&b.content))
 	case "extension":
-		return b.definition.extension(r, nil)
+		return b.extensionMember(r)
 	case "property":
 		return r.array(func() error { return b.propertyDefinition(r) })
 	case "concept":
@@ -210,15 +207,16 @@ func (b *codeSystemBuilder) member(r *reader, name string) error {
 	}
 }
 
-// member reads one member of a ValueSet.
-func (b *valueSetBuilder) member(r *reader, name string) error {
-	if known, err := b.vs.definition.member(r, name); known {
-		return err
+// extensionMember reads the extensions of a CodeSystem.
+func (b *codeSystemBuilder) extensionMember(r *reader) error {
+	list, err := r.extensionList(0)
+	for _, x := range list {
+		switch x.url {
+		case extensionBase + "structuredefinition-standards-status":
+			b.standardsStatus = x.value
+		case extensionBase + "codesystem-supplement-type":
+			b.languagePack = x.value == "lang-pack"
+		}
 	}
-	switch name {
-	case "compose":
-		return b.compose(r)
-	default:
-		return r.skip()
-	}
+	return err
 }
