@@ -5,22 +5,52 @@ import (
 	"time"
 )
 
-// answer is what goes into the ValueSet that $expand returns.
+// answer is what goes into the ValueSet that $expand returns, and what is needed while it is written.
 type answer struct {
+	library    *Library
 	valueSet   *valueSet
 	expansion  *expansion
-	parameters parameters
+	parameters *parameters
+	languages  languages
 	page       []entry
 	total      int
+	shape      *tree // of the page, unless it is a list
+
+	detailed bool       // more than code and display may be wanted of every entry
+	declared []property // those that entries of the page have
+	texts    []shownText
 }
 
-// appendAnswer appends the ValueSet as JSON. It is written by hand, so that an answer costs no more than
-// the copying of its text.
-func (l *Library) appendAnswer(dst []byte, a *answer) []byte {
-	url, _ := splitCanonical(a.parameters.url)
-	vs := a.valueSet
+// append appends the ValueSet as JSON. It is written by hand, so that an answer costs no more than the
+// copying of its text.
+func (a *answer) append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
-	dst = appendMember(dst, "url", url)
+	dst = a.valueSet.append(dst, a.parameters)
+	dst = append(dst, `,"expansion":{"identifier":"`...)
+	parameters := a.appendParameters(nil)
+	dst = appendIdentifier(dst, a, parameters)
+	dst = append(dst, `","timestamp":"`...)
+	dst = a.library.loaded.AppendFormat(dst, time.RFC3339)
+	dst = append(dst, `","total":`...)
+	dst = strconv.AppendInt(dst, int64(a.total), 10)
+	if a.parameters.paged() || a.parameters.plain { // R4 has the offset where there is paging
+		dst = append(dst, `,"offset":`...)
+		dst = appendNumber(dst, a.parameters.offset)
+	}
+	dst = append(dst, parameters...)
+	dst = a.appendContains(dst)
+	dst = a.appendExpansionExtensions(dst)
+	return append(dst, '}', '}')
+}
+
+// append appends what the answer says of the value set itself: what identifies it, or, with
+// includeDefinition, all of it.
+func (vs *valueSet) append(dst []byte, p *parameters) []byte {
+	if p.includeDefinition == yes {
+		dst = appendMember(dst, "id", vs.id)
+	}
+	dst = appendMember(dst, "language", vs.language)
+	dst = appendMember(dst, "url", vs.url)
 	dst = appendMember(dst, "version", vs.version)
 	dst = appendMember(dst, "name", vs.name)
 	dst = appendMember(dst, "title", vs.title)
@@ -33,26 +63,17 @@ func (l *Library) appendAnswer(dst []byte, a *answer) []byte {
 		dst = append(dst, `,"experimental":`...)
 		dst = strconv.AppendBool(dst, *vs.experimental)
 	}
-	dst = append(dst, `,"expansion":{`...)
-	if a.expansion.unclosed {
-		dst = append(dst, unclosed...)
+	if p.includeDefinition != yes {
+		return dst
 	}
-	parameters := l.parameters(a)
-	dst = append(dst, `"identifier":"`...)
-	dst = appendIdentifier(dst, vs, a.expansion, parameters)
-	dst = append(dst, `","timestamp":"`...)
-	dst = l.loaded.AppendFormat(dst, time.RFC3339)
-	dst = append(dst, `","total":`...)
-	dst = strconv.AppendInt(dst, int64(a.total), 10)
-	dst = append(dst, `,"offset":`...)
-	dst = appendNumber(dst, a.parameters.offset)
-	dst = append(dst, parameters...)
-	dst = l.appendContains(dst, a)
-	return append(dst, '}', '}')
+	dst = appendMember(dst, "date", vs.date)
+	dst = appendMember(dst, "publisher", vs.publisher)
+	for _, m := range vs.rest {
+		dst = appendString(append(dst, ','), m.name)
+		dst = append(append(dst, ':'), m.value...)
+	}
+	return dst
 }
-
-// unclosed says that there may be more codes than those of the answer.
-const unclosed = `"extension":[{"url":"http://hl7.org/fhir/StructureDefinition/valueset-unclosed","valueBoolean":true}],`
 
 // appendNumber appends a number, or 0 if it was not given.
 func appendNumber(dst []byte, n *int) []byte {
@@ -62,90 +83,69 @@ func appendNumber(dst []byte, n *int) []byte {
 	return strconv.AppendInt(dst, int64(*n), 10)
 }
 
-// parameters returns the member expansion.parameter, after a comma: what of the request was made use of,
-// and the definitions that were.
-func (l *Library) parameters(a *answer) []byte {
-	var dst []byte
-	if a.parameters.filter != nil {
-		dst = appendParameter(dst, "filter", "valueString", *a.parameters.filter)
-	}
-	dst = appendIntegerParameter(dst, "offset", a.parameters.offset)
-	dst = appendIntegerParameter(dst, "count", a.parameters.count)
+// Extensions by which R5's expansion.property and contains.property are said in R4.
+const (
+	propertyDeclaration = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property"
+	propertyValue       = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property"
+)
+
+// appendExpansionExtensions appends expansion.extension: that there may be more codes than those of the
+// answer, and which properties the entries have. It comes last since only then these are known.
+func (a *answer) appendExpansionExtensions(dst []byte) []byte {
+	list := array{name: "extension"}
 	for _, index := range a.expansion.codeSystems {
-		cs := l.codeSystems[index]
-		dst = appendParameter(dst, "used-codesystem", "valueUri", cs.canonical())
-		if cs.content != contentComplete {
-			dst = appendParameter(dst, "used-"+string(cs.content), "valueUri", cs.canonical())
+		cs := a.library.codeSystems[index]
+		if cs.content == contentComplete {
+			continue
 		}
+		if !list.begun {
+			dst = append(list.next(dst), `{"url":"`+extensionBase+`valueset-unclosed","valueBoolean":true}`...)
+		}
+		// The wording is that of the other servers, so that clients may look for it.
+		dst = append(list.next(dst), `{"url":"`+extensionBase+`valueset-unclosed-reason","valueString":`...)
+		dst = appendString(dst, "This extension is based on "+article(string(cs.content))+" of the code system "+cs.url)
+		dst = append(dst, '}')
 	}
-	for _, vs := range a.expansion.valueSets {
-		dst = appendParameter(dst, "used-valueset", "valueUri", vs.canonical())
+	for _, p := range a.declared {
+		dst = append(list.next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
+		dst = append(appendString(dst, p.code), '}')
+		if p.uri != "" {
+			dst = append(dst, `,{"url":"uri","valueUri":`...)
+			dst = append(appendString(dst, p.uri), '}')
+		}
+		dst = append(dst, `]}`...)
 	}
-	if len(dst) == 0 {
-		return nil
-	}
-	return append(dst, ']')
+	return list.end(dst)
 }
 
-// appendParameter appends one parameter.
-func appendParameter(dst []byte, name, kind, value string) []byte {
-	dst = appendParameterName(dst, name)
-	dst = append(append(dst, kind...), '"', ':')
-	return append(appendString(dst, value), '}')
+// article puts the indefinite article before a noun.
+func article(noun string) string {
+	if noun == string(contentExample) {
+		return "an " + noun
+	}
+	return "a " + noun
 }
 
-// appendIntegerParameter appends one parameter that is a number, if it was given.
-func appendIntegerParameter(dst []byte, name string, n *int) []byte {
-	if n == nil {
+// array writes a member that is an array, and is left out when it is empty: FHIR's JSON has no empty ones.
+type array struct {
+	name  string
+	begun bool
+}
+
+// next appends what stands before an element.
+func (x *array) next(dst []byte) []byte {
+	if x.begun {
+		return append(dst, ',')
+	}
+	x.begun = true
+	dst = append(append(dst, ',', '"'), x.name...)
+	return append(dst, '"', ':', '[')
+}
+
+// end appends what stands after the last element.
+func (x *array) end(dst []byte) []byte {
+	if !x.begun {
 		return dst
 	}
-	dst = append(appendParameterName(dst, name), `valueInteger":`...)
-	return append(strconv.AppendInt(dst, int64(*n), 10), '}')
-}
-
-// appendParameterName begins a parameter, and the list of them when it is the first.
-func appendParameterName(dst []byte, name string) []byte {
-	if len(dst) == 0 {
-		dst = append(dst, `,"parameter":[`...)
-	} else {
-		dst = append(dst, ',')
-	}
-	dst = append(append(dst, `{"name":"`...), name...)
-	return append(dst, `","`...)
-}
-
-// appendContains appends expansion.contains, which is left out when it is empty: FHIR's JSON has no
-// empty arrays.
-func (l *Library) appendContains(dst []byte, a *answer) []byte {
-	for i, e := range a.page {
-		if i == 0 {
-			dst = append(dst, `,"contains":[`...)
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = l.appendEntry(dst, e, a.expansion.versioned)
-	}
-	if len(a.page) > 0 {
-		dst = append(dst, ']')
-	}
-	return dst
-}
-
-// appendEntry appends one of expansion.contains.
-func (l *Library) appendEntry(dst []byte, e entry, versioned bool) []byte {
-	dst = append(dst, `{"system":`...)
-	dst = appendString(dst, l.systems[l.systemOf(e)].url)
-	flags := l.flags(e)
-	if flags&flagAbstract != 0 {
-		dst = append(dst, `,"abstract":true`...)
-	}
-	if flags&flagInactive != 0 {
-		dst = append(dst, `,"inactive":true`...)
-	}
-	if versioned && e.concept != none {
-		dst = appendMember(dst, "version", l.codeSystems[e.codeSystem].version)
-	}
-	dst = append(dst, `,"code":`...)
-	dst = appendString(dst, l.code(e))
-	return append(appendMember(dst, "display", l.display(e)), '}')
+	return append(dst, ']')
 }

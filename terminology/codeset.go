@@ -1,11 +1,12 @@
 package terminology
 
-// codeSet is a set of codes by system and code, whatever version of the code system they are from.
-// Concepts are bits; only codes whose concept is not here are kept as text.
+// codeSet is a set of codes by system and code, whatever version of the code system they are from, unless
+// byVersion is set. Concepts are bits; only codes whose concept is not here are kept as text.
 type codeSet struct {
-	library  *Library
-	concepts map[uint32]bitset // by code system
-	loose    map[looseCode]struct{}
+	library   *Library
+	byVersion bool
+	concepts  map[uint32]bitset // by code system
+	loose     map[looseCode]struct{}
 }
 
 // looseCode is a code of which no concept is here.
@@ -56,7 +57,7 @@ func (s *codeSet) has(e entry) bool {
 			return true
 		}
 	}
-	return s.hasInOtherVersion(e)
+	return !s.byVersion && s.hasInOtherVersion(e)
 }
 
 // hasInOtherVersion looks for an entry's code in the other versions of its code system.

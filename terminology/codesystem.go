@@ -6,22 +6,47 @@ import "bytes"
 // its place in the definition: a parent before its children, depth first. Nothing in it is changed once
 // it is built, and no array holds a pointer.
 type codeSystem struct {
-	url, version  string
-	content       contentMode
-	caseSensitive bool
-	system        uint32 // index of url in Library.systems
+	definition
+	content        contentMode
+	caseSensitive  bool
+	compositional  bool
+	versionNeeded  bool
+	languagePack   bool   // a supplement that adds a language, and so is made use of without being named
+	notHierarchy   bool   // hierarchyMeaning is neither absent nor is-a or part-of
+	supplements    string // canonical of the code system that a supplement adds to
+	entireValueSet string // CodeSystem.valueSet: canonical of the value set of all its codes
+	system         uint32 // index of url in Library.systems
 
-	texts   texts
-	code    []textRef
-	display []textRef // 0 where a concept has none
-	folded  []textRef // the words of the display, see foldWords
-	flags   []conceptFlags
-	index   codeIndex
+	texts    texts
+	code     []textRef
+	display  []textRef // 0 where a concept has none
+	meaning  []textRef // concept.definition, 0 where a concept has none; nil where none has one
+	flags    []conceptFlags
+	index    codeIndex
+	nestedIn []uint32 // the concept within which each stands in the definition, or none; nil where all are at the top
+
+	languages    []string // of designations; 0 is none
+	uses         []designationUse
+	designations designations
+	extensions   conceptExtensions
 
 	parents, children relation
 	properties        []property
 	values            propertyValues
+
+	indexes *searchIndexes // filled when they are needed
 }
+
+// definition is what code systems and value sets have alike.
+type definition struct {
+	id, url, version, name, title, status string
+	language, date, publisher             string
+	standardsStatus                       string // by the extension of that name
+	experimental                          *bool
+}
+
+// canonical returns url|version, or the url alone where there is no version.
+func (d *definition) canonical() string { return canonical(d.url, d.version) }
 
 // contentMode is CodeSystem.content.
 type contentMode string
@@ -43,19 +68,41 @@ func (m contentMode) hasConcepts() bool {
 type conceptFlags uint8
 
 const (
-	flagAbstract conceptFlags = 1 << iota // property notSelectable is true
-	flagInactive                          // property inactive is true, or status is retired or inactive
+	flagAbstract   conceptFlags = 1 << iota // property notSelectable is true
+	flagInactive                            // property inactive is true, or status is retired or inactive
+	flagDeprecated                          // status is deprecated, or deprecated is true or has a date
+	flagStatus                              // has a status that is not active
 )
 
 // property is one of CodeSystem.property, or one that a concept has without its being declared.
-type property struct{ code, uri string }
+type property struct{ code, uri, description, kind string }
+
+// valueKind is which value[x] a property has.
+type valueKind uint8
+
+const (
+	valueCode valueKind = iota
+	valueCoding
+	valueString
+	valueInteger
+	valueBoolean
+	valueDateTime
+	valueDecimal
+)
+
+// valueMembers are the names of value[x], by kind.
+var valueMembers = [...]string{
+	"valueCode", "valueCoding", "valueString", "valueInteger", "valueBoolean", "valueDateTime", "valueDecimal",
+}
 
 // propertyValues holds the properties of all concepts, as rows: those of concept i are the rows
 // from[i] up to from[i+1].
 type propertyValues struct {
 	from     []uint32
 	property []uint16 // index in codeSystem.properties
-	value    []textRef
+	kind     []valueKind
+	value    []textRef // as text; of a Coding, its code
+	coding   []textRef // of a Coding, all of it as JSON, else 0; nil where there are none
 }
 
 // len returns the number of concepts.
@@ -82,8 +129,13 @@ func (cs *codeSystem) exact(code []byte) (uint32, bool) {
 	return cs.index.find(code, func(c uint32) bool { return bytes.Equal(cs.codeOf(c), code) })
 }
 
-// canonical returns url|version, or the url alone where there is no version.
-func (cs *codeSystem) canonical() string { return canonical(cs.url, cs.version) }
+// meaningOf returns a concept's definition, or nil.
+func (cs *codeSystem) meaningOf(concept uint32) []byte {
+	if cs.meaning == nil {
+		return nil
+	}
+	return cs.texts.at(cs.meaning[concept])
+}
 
 // eachValue calls visit with a concept's values of a property until visit returns false.
 func (cs *codeSystem) eachValue(concept uint32, property uint16, visit func(value []byte) bool) {

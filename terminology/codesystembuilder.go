@@ -12,17 +12,19 @@ import (
 // that its arrays grow once; build copies what it has gathered into arrays of the exact size.
 type codeSystemBuilder struct {
 	codeSystem
+	conceptReader
 	pairs  []pair // parent, child
 	rows   []propertyRow
 	nested uint32 // the concept within which the next one stands
-	folder folder
 }
 
 // propertyRow is a concept's property as it is read.
 type propertyRow struct {
 	concept  uint32
 	property uint16
+	kind     valueKind
 	value    textRef
+	coding   textRef
 }
 
 // reset makes the builder ready for the next code system.
@@ -32,10 +34,12 @@ func (b *codeSystemBuilder) reset() {
 		texts:         b.texts[:0],
 		code:          b.code[:0],
 		display:       b.display[:0],
-		folded:        b.folded[:0],
+		meaning:       b.meaning[:0],
+		nestedIn:      b.nestedIn[:0],
 		flags:         b.flags[:0],
 		properties:    nil,
 	}
+	b.conceptReader.reset()
 	b.pairs, b.rows, b.nested = b.pairs[:0], b.rows[:0], none
 }
 
@@ -48,6 +52,10 @@ func (b *codeSystemBuilder) propertyDefinition(r *reader) error {
 			return r.string(&p.code)
 		case "uri":
 			return r.string(&p.uri)
+		case "description":
+			return r.string(&p.description)
+		case "type":
+			return r.string(&p.kind)
 		default:
 			return r.skip()
 		}
@@ -76,29 +84,40 @@ func (b *codeSystemBuilder) concept(r *reader) error {
 	concept, parent := uint32(b.len()), b.nested
 	b.code = append(b.code, 0)
 	b.display = append(b.display, 0)
+	b.meaning = append(b.meaning, 0)
+	b.nestedIn = append(b.nestedIn, parent)
 	if parent != none {
 		b.pairs = append(b.pairs, pair{from: parent, to: concept})
 	}
 	b.nested = concept
-	err := r.object(func(name []byte) error {
-		switch string(name) {
-		case "code":
-			return b.text(r, &b.code[concept])
-		case "display":
-			return b.text(r, &b.display[concept])
-		case "property":
-			return r.array(func() error { return b.value(r, concept) })
-		case "concept":
-			return r.array(func() error { return b.concept(r) })
-		default:
-			return r.skip()
-		}
-	})
+	err := r.object(func(name []byte) error { return b.conceptMember(r, concept, string(name)) })
 	b.nested = parent
 	if err == nil && len(b.codeOf(concept)) == 0 {
 		err = fmt.Errorf("%s: concept without a code", r.pointer())
 	}
 	return err
+}
+
+// conceptMember reads one member of a concept.
+func (b *codeSystemBuilder) conceptMember(r *reader, concept uint32, name string) error {
+	switch name {
+	case "code":
+		return b.text(r, &b.code[concept])
+	case "display":
+		return b.text(r, &b.display[concept])
+	case "definition":
+		return b.text(r, &b.meaning[concept])
+	case "designation":
+		return r.array(func() error { return b.designation(r, &b.texts, concept) })
+	case "extension":
+		return b.extension(r, &b.texts, concept)
+	case "property":
+		return r.array(func() error { return b.value(r, concept) })
+	case "concept":
+		return r.array(func() error { return b.concept(r) })
+	default:
+		return r.skip()
+	}
 }
 
 // text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that
@@ -121,8 +140,10 @@ func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
 			coded = true
 			return b.propertyCode(r, &row.property)
 		case string(name) == "valueCoding":
-			return b.coding(r, &row.value)
+			row.kind = valueCoding
+			return b.coding(r, &row)
 		case bytes.HasPrefix(name, []byte("value")):
+			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
 			s, err := r.primitive()
 			row.value = b.texts.append(s)
 			return err
@@ -155,20 +176,29 @@ func (b *codeSystemBuilder) propertyCode(r *reader, index *uint16) error {
 	return b.addProperty(property{code: string(code)})
 }
 
-// coding reads a valueCoding, of which the code is kept.
-func (b *codeSystemBuilder) coding(r *reader, ref *textRef) error {
-	return r.object(func(name []byte) error {
+// coding reads a valueCoding. Its code is what filters look at; all of it is kept to be shown.
+func (b *codeSystemBuilder) coding(r *reader, row *propertyRow) error {
+	raw, err := r.value('{')
+	if err != nil {
+		return err
+	}
+	whole := raw.Clone()
+	if err := whole.Compact(); err != nil {
+		return err
+	}
+	row.coding = b.texts.append(whole)
+	inner := newReader(bytes.NewReader(whole))
+	return inner.object(func(name []byte) error {
 		if string(name) == "code" {
-			return b.text(r, ref)
+			return b.text(inner, &row.value)
 		}
-		return r.skip()
+		return inner.skip()
 	})
 }
 
 // build finishes the code system.
 func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	b.indexCodes()
-	b.fold()
 	if uint64(len(b.texts)) > math.MaxUint32 {
 		return nil, errors.New("more than 4 GiB of text")
 	}
@@ -178,8 +208,21 @@ func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	cs.texts = slices.Clone(b.texts)
 	cs.code = slices.Clone(b.code)
 	cs.display = slices.Clone(b.display)
-	cs.folded = slices.Clone(b.folded)
+	cs.meaning = cloneUsed(b.meaning, 0)
+	cs.nestedIn = cloneUsed(b.nestedIn, none)
+	cs.languages, cs.uses = b.conceptReader.languages, b.conceptReader.uses
+	cs.designations = newDesignations(b.len(), b.conceptReader.designations)
+	cs.extensions = newConceptExtensions(b.conceptReader.extensions)
 	cs.flags = slices.Clone(b.flags)
 	cs.values = b.sortedValues()
+	cs.indexes = new(searchIndexes)
 	return &cs, nil
+}
+
+// cloneUsed copies a list, or returns nil if all of it is the same as unused.
+func cloneUsed[T ~uint32](list []T, unused T) []T {
+	if !slices.ContainsFunc(list, func(v T) bool { return v != unused }) {
+		return nil
+	}
+	return slices.Clone(list)
 }

@@ -1,13 +1,40 @@
 package terminology
 
 import (
+	"cmp"
+	"net/http"
 	"slices"
 	"strings"
 )
 
+// expansionOptions are the parameters of $expand that decide which codes are in an expansion.
+type expansionOptions struct {
+	rules       versionRules
+	supplements []string // canonicals
+	date        string   // definitions of a later date do not count
+	activeOnly  bool
+	notForUI    bool // without the concepts that are abstract
+}
+
+// key tells options from others, for the cache.
+func (o *expansionOptions) key() string {
+	key := o.rules.key()
+	if len(o.supplements) > 0 || o.date != "" {
+		key += "\x02" + strings.Join(o.supplements, "\x01") + "\x02" + o.date
+	}
+	if o.activeOnly {
+		key += "\x03"
+	}
+	if o.notForUI {
+		key += "\x04"
+	}
+	return key
+}
+
 // composer expands one value set and, on the way, those that it imports.
 type composer struct {
 	library *Library
+	options *expansionOptions
 	path    []*valueSet // being expanded: each imports the next
 	done    map[*valueSet]*expansion
 	used    *expansion // of the value set at the end of path
@@ -15,14 +42,16 @@ type composer struct {
 
 // expansion returns a value set's expansion: a remembered one, or else a new one, which is then
 // remembered. Several requests for the same one wait for one computation.
-func (l *Library) expansion(vs *valueSet) (*expansion, error) {
-	key := vs.url + "|" + vs.version
+func (l *Library) expansion(vs *valueSet, options *expansionOptions) (*expansion, error) {
+	if l.base != nil || vs.url == "" || vs.transient {
+		return l.expand(vs, options)
+	}
+	key := vs.url + "|" + vs.version + options.key()
 	if x, ok := l.expansions.get(key); ok {
 		return x, nil
 	}
 	x, err, _ := l.inProgress.Do(key, func() (any, error) {
-		c := &composer{library: l, done: make(map[*valueSet]*expansion)}
-		x, err := c.valueSet(vs)
+		x, err := l.expand(vs, options)
 		if err != nil {
 			return nil, err
 		}
@@ -33,6 +62,28 @@ func (l *Library) expansion(vs *valueSet) (*expansion, error) {
 		return nil, err
 	}
 	return x.(*expansion), nil
+}
+
+// expand makes a value set's expansion.
+func (l *Library) expand(vs *valueSet, options *expansionOptions) (*expansion, error) {
+	c := &composer{library: l, options: options, done: make(map[*valueSet]*expansion)}
+	x, err := c.valueSet(vs)
+	if err != nil {
+		return nil, err
+	}
+	if options.activeOnly || options.notForUI {
+		unwanted := func(e entry) bool {
+			flags := l.flags(e)
+			return options.activeOnly && flags&flagInactive != 0 || options.notForUI && flags&flagAbstract != 0
+		}
+		x.entries = slices.DeleteFunc(x.entries, unwanted)
+	}
+	x.supplements, err = l.requiredSupplements(x, slices.Concat(vs.supplements, options.supplements))
+	if err != nil {
+		return nil, err
+	}
+	l.seal(x)
+	return x, nil
 }
 
 // valueSet expands a value set: its includes united, without its excludes (R4 §4.9.5).
@@ -51,7 +102,6 @@ func (c *composer) valueSet(vs *valueSet) (*expansion, error) {
 		return nil, err
 	}
 	x.entries = entries
-	c.library.seal(x)
 	c.done[vs] = x
 	return x, nil
 }
@@ -59,11 +109,7 @@ func (c *composer) valueSet(vs *valueSet) (*expansion, error) {
 // enter goes on to a value set unless it is on the path already, or the path is too long.
 func (c *composer) enter(vs *valueSet) error {
 	if i := slices.Index(c.path, vs); i >= 0 {
-		var names []string
-		for _, v := range slices.Concat(c.path[i:], []*valueSet{vs}) {
-			names = append(names, v.canonical())
-		}
-		return unprocessable("invalid", "value sets import each other: %s", strings.Join(names, " -> "))
+		return circular(slices.Concat(c.path[i:], []*valueSet{vs}))
 	}
 	if len(c.path) > c.library.importDepth {
 		return unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.path[0].canonical(), c.library.importDepth)
@@ -75,18 +121,36 @@ func (c *composer) enter(vs *valueSet) error {
 	return nil
 }
 
+// circular is the error for value sets that import each other.
+func circular(path []*valueSet) error {
+	names := make([]string, len(path))
+	for i, vs := range path {
+		names[i] = vs.canonical()
+	}
+	e := issue(http.StatusUnprocessableEntity, "processing", "vs-invalid", "VALUESET_CIRCULAR_REFERENCE",
+		"value sets import each other: "+strings.Join(names, " -> "))
+	return e
+}
+
 // compose evaluates ValueSet.compose.
 func (c *composer) compose(vs *valueSet) ([]entry, error) {
-	entries, err := c.union(vs.include)
+	c.chooseIdentity(vs)
+	c.used.tree = canBeTree(vs)
+	c.used.filtered = slices.ContainsFunc(vs.include, func(set conceptSet) bool { return len(set.filters) > 0 })
+	include := vs.include
+	if c.used.versioned {
+		include = newestFirst(include)
+	}
+	entries, err := c.union(include, "include")
 	if err != nil {
 		return nil, err
 	}
 	if len(vs.exclude) > 0 {
-		excluded, err := c.union(vs.exclude)
+		excluded, err := c.union(vs.exclude, "exclude")
 		if err != nil {
 			return nil, err
 		}
-		without := newCodeSetOf(c.library, excluded)
+		without := c.setOf(excluded)
 		entries = slices.DeleteFunc(entries, without.has)
 	}
 	if vs.activeOnly {
@@ -95,160 +159,90 @@ func (c *composer) compose(vs *valueSet) ([]entry, error) {
 	return entries, nil
 }
 
+// chooseIdentity decides whether a code is another one in each version of its code system. It is where a
+// value set names several versions of one, unless they are to match, by a parameter or because the
+// value set is what one version has and another does not.
+func (c *composer) chooseIdentity(vs *valueSet) {
+	versions := make(map[string]string)
+	for _, set := range slices.Concat(vs.include, vs.exclude) {
+		if version, ok := versions[set.system]; ok && version != set.version && set.system != "" {
+			c.used.versioned = true
+		}
+		versions[set.system] = set.version
+	}
+	match := c.options.rules.versionsMatch
+	c.used.merged = c.used.versioned && (match == yes || match == unset && isDifference(vs))
+	c.used.byVersion = c.used.versioned && !c.used.merged
+}
+
+// isDifference reports whether a value set includes some versions of a code system and excludes others.
+func isDifference(vs *valueSet) bool {
+	if len(vs.include) == 0 || len(vs.exclude) == 0 {
+		return false
+	}
+	system := vs.include[0].system
+	other := func(set conceptSet) bool { return set.system != system || set.version == "" }
+	return !slices.ContainsFunc(vs.include, other) && !slices.ContainsFunc(vs.exclude, other) &&
+		!slices.ContainsFunc(vs.include, func(in conceptSet) bool {
+			return slices.ContainsFunc(vs.exclude, func(out conceptSet) bool { return in.version == out.version })
+		})
+}
+
+// newestFirst orders includes of the same code system by version: of a code in several versions, the newest
+// comes first, or is the one that counts.
+func newestFirst(sets []conceptSet) []conceptSet {
+	return slices.SortedStableFunc(slices.Values(sets), func(a, b conceptSet) int {
+		if a.system != b.system || a.version == "" || b.version == "" {
+			return 0
+		}
+		return cmp.Compare(0, compareVersions(a.version, b.version))
+	})
+}
+
+// canBeTree reports whether the expansion of a value set may be shown as a tree: the codes are from the
+// hierarchies of code systems, and not from a list, from another value set, or a combination of filters.
+func canBeTree(vs *valueSet) bool {
+	flat := func(set conceptSet) bool { return set.enumerated || len(set.valueSets) > 0 || len(set.filters) > 1 }
+	return !slices.ContainsFunc(vs.include, flat) && !slices.ContainsFunc(vs.exclude, flat)
+}
+
+// set returns an empty set of codes, which takes codes of different versions for the same or not as the
+// value set at the end of the path demands.
+func (c *composer) set() *codeSet {
+	s := newCodeSet(c.library)
+	s.byVersion = c.used.byVersion
+	return s
+}
+
+// setOf returns a set with the given entries.
+func (c *composer) setOf(entries []entry) *codeSet {
+	s := c.set()
+	for _, e := range entries {
+		s.add(e)
+	}
+	return s
+}
+
 // union evaluates a list of includes or excludes: each code once, in the order of the list.
-func (c *composer) union(sets []conceptSet) ([]entry, error) {
+func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 	var entries []entry
-	seen := newCodeSet(c.library)
+	seen := c.set()
 	for i := range sets {
 		part, err := c.conceptSet(&sets[i])
 		if err != nil {
-			return nil, err
+			return nil, located(err, "ValueSet.compose."+name, i)
 		}
 		if len(sets) == 1 && !sets[i].enumerated {
 			return part, nil // nothing can be in it twice
 		}
 		for _, e := range part {
-			if !seen.has(e) {
-				seen.add(e)
-				entries = append(entries, e)
+			if seen.has(e) {
+				c.used.tree = false
+				continue
 			}
+			seen.add(e)
+			entries = append(entries, e)
 		}
 	}
 	return entries, nil
-}
-
-// conceptSet evaluates one include or exclude: the codes that are in its system, as restricted by
-// concept or filter, and in every value set that it names.
-func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
-	if err := c.validate(set); err != nil {
-		return nil, err
-	}
-	var entries []entry
-	var err error
-	if set.system != "" {
-		if entries, err = c.fromSystem(set); err != nil {
-			return nil, err
-		}
-	}
-	for i, reference := range set.valueSets {
-		imported, err := c.imported(reference)
-		if err != nil {
-			return nil, err
-		}
-		if i == 0 && set.system == "" {
-			entries = slices.Clone(imported.entries)
-			continue
-		}
-		within := newCodeSetOf(c.library, imported.entries)
-		entries = slices.DeleteFunc(entries, func(e entry) bool { return !within.has(e) })
-	}
-	return entries, nil
-}
-
-// validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
-func (c *composer) validate(set *conceptSet) error {
-	name := c.path[len(c.path)-1].canonical()
-	switch {
-	case set.system == "" && len(set.valueSets) == 0:
-		return unprocessable("invalid", "value set %s has an include with neither system nor valueSet", name)
-	case set.system == "" && (set.enumerated || len(set.filters) > 0):
-		return unprocessable("invalid", "value set %s has an include with concept or filter but no system", name)
-	case set.enumerated && len(set.filters) > 0:
-		return unprocessable("invalid", "value set %s has an include with both concept and filter", name)
-	case strings.HasPrefix(set.system, "#"):
-		return incomplete("not-supported", "value set %s includes the contained code system %s, which R4 does not allow", name, set.system)
-	}
-	return nil
-}
-
-// imported expands a value set that is named in an include.
-func (c *composer) imported(reference string) (*expansion, error) {
-	vs, ok := c.library.valueSet(reference)
-	if !ok {
-		return nil, incomplete("not-found", "value set %s, which %s imports, is not here",
-			reference, c.path[len(c.path)-1].canonical())
-	}
-	x, err := c.valueSet(vs)
-	if err != nil {
-		return nil, err
-	}
-	c.use(x, vs)
-	return x, nil
-}
-
-// use notes that the value set being expanded makes use of an imported one and all that it uses.
-func (c *composer) use(x *expansion, vs *valueSet) {
-	for _, other := range append([]*valueSet{vs}, x.valueSets...) {
-		if !slices.Contains(c.used.valueSets, other) {
-			c.used.valueSets = append(c.used.valueSets, other)
-		}
-	}
-	for _, index := range x.codeSystems {
-		c.useCodeSystem(index)
-	}
-}
-
-// useCodeSystem notes that the value set being expanded makes use of a code system.
-func (c *composer) useCodeSystem(index uint32) {
-	if !slices.Contains(c.used.codeSystems, index) {
-		c.used.codeSystems = append(c.used.codeSystems, index)
-	}
-}
-
-// fromSystem evaluates the part of an include that is about its code system.
-func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
-	index := c.library.codeSystem(set.system, set.version)
-	here := index != none && c.library.codeSystems[index].content.hasConcepts()
-	if here {
-		c.useCodeSystem(index)
-	}
-	switch {
-	case set.enumerated && here:
-		return c.listedIn(set, index), nil
-	case set.enumerated:
-		return c.listedOnly(set), nil
-	case !here:
-		return nil, c.library.missingCodeSystem(set.system, set.version)
-	case len(set.filters) == 0:
-		return c.wholeSystem(index), nil
-	default:
-		return c.filtered(set, index)
-	}
-}
-
-// wholeSystem returns all concepts of a code system.
-func (c *composer) wholeSystem(index uint32) []entry {
-	entries := make([]entry, c.library.codeSystems[index].len())
-	for concept := range entries {
-		entries[concept] = entry{codeSystem: index, concept: uint32(concept)}
-	}
-	return entries
-}
-
-// listedIn returns the concepts that an include lists, as the code system knows them. A code that a
-// complete code system does not have is no code of it, and so is left out.
-func (c *composer) listedIn(set *conceptSet, index uint32) []entry {
-	l, cs := c.library, c.library.codeSystems[index]
-	entries := make([]entry, 0, set.last-set.first)
-	for row := set.first; row < set.last; row++ {
-		concept, ok := cs.concept(l.listed.texts.at(l.listed.code[row]))
-		switch {
-		case ok && l.listed.display[row] != 0:
-			entries = append(entries, entry{codeSystem: index, concept: concept, listed: row})
-		case ok:
-			entries = append(entries, entry{codeSystem: index, concept: concept})
-		case cs.content != contentComplete:
-			entries = append(entries, entry{codeSystem: none, concept: none, listed: row})
-		}
-	}
-	return entries
-}
-
-// listedOnly returns the concepts that an include lists from a code system that is not here.
-func (c *composer) listedOnly(set *conceptSet) []entry {
-	entries := make([]entry, 0, set.last-set.first)
-	for row := set.first; row < set.last; row++ {
-		entries = append(entries, entry{codeSystem: none, concept: none, listed: row})
-	}
-	return entries
 }

@@ -122,7 +122,7 @@ func TestUnexpandable(t *testing.T) {
 		names         []string
 	}{
 		{"missing code system", include(`{"system":"http://x/none"}`), ErrIncomplete, []string{"http://x/none"}},
-		{"missing code system with version", include(`{"system":"http://x/none","version":"2"}`), ErrIncomplete, []string{"http://x/none|2"}},
+		{"missing code system with version", include(`{"system":"http://x/none","version":"2"}`), ErrIncomplete, []string{"http://x/none", "version '2'"}},
 		{"missing version", include(`{"system":"http://x/animals","version":"2"}`), ErrIncomplete, []string{"http://x/animals", "2", "1.0.0"}},
 		{"not-present", include(`{"system":"http://x/stub"}`), ErrIncomplete, []string{"http://x/stub|3", "not-present"}},
 		{"not-present with a filter", include(`{"system":"http://x/stub","filter":[{"property":"concept","op":"is-a","value":"a"}]}`), ErrIncomplete, []string{"http://x/stub"}},
@@ -230,16 +230,12 @@ func TestVersions(t *testing.T) {
 		valueSetOf("http://x/less", `{"include":[{"system":"http://x/cs"}],"exclude":[{"system":"http://x/cs","version":"1.9.0"}]}`))
 	wantCodes(t, expand(t, l, "url", "http://x/latest"), "same new")
 	wantCodes(t, expand(t, l, "url", "http://x/old"), "same old")
-	wantCodes(t, expand(t, l, "url", "http://x/less"), "new")
+	wantCodes(t, expand(t, l, "url", "http://x/less"), "same new") // of another version, and so another code
+	wantCodes(t, expand(t, l, "url", "http://x/less", "versionsMatch", "true"), "new")
 	both := expand(t, l, "url", "http://x/both")
-	want := []containsEntry{
-		{System: "http://x/cs", Version: "1.9.0", Code: "same", Display: "1.9.0"},
-		{System: "http://x/cs", Version: "1.9.0", Code: "old"},
-		{System: "http://x/cs", Version: "1.10.0", Code: "new"},
-	}
-	if !slices.Equal(both.Expansion.Contains, want) {
-		t.Errorf("got %+v", both.Expansion.Contains)
-	}
+	wantEntries(t, both, "same|1.9.0 1.9.0", "old|1.9.0", "same|1.10.0 1.10.0", "new|1.10.0")
+	merged := expand(t, l, "url", "http://x/both", "versionsMatch", "true")
+	wantEntries(t, merged, "same|1.9.0 1.9.0", "old|1.9.0", "new|1.10.0")
 	if got := both.parameters(); !slices.Equal(got, []string{"used-codesystem=http://x/cs|1.9.0", "used-codesystem=http://x/cs|1.10.0"}) {
 		t.Errorf("got parameters %v", got)
 	}
@@ -250,20 +246,12 @@ func TestConceptDetails(t *testing.T) {
 		valueSetOf("http://x/vs", `{"include":[{"system":"http://x/animals","concept":[{"code":"animal"},{"code":"dog","display":"Hound"},{"code":"dodo"},{"code":"chimera"}]}]}`),
 		valueSetOf("http://x/outer", `{"include":[{"valueSet":["http://x/vs"]}]}`))
 	got := expand(t, l, "url", "http://x/outer")
-	want := []containsEntry{
-		{System: "http://x/animals", Code: "animal", Display: "Animal", Abstract: true},
-		{System: "http://x/animals", Code: "dog", Display: "Hound"},
-		{System: "http://x/animals", Code: "dodo", Display: "Dodo", Inactive: true},
-		{System: "http://x/animals", Code: "chimera"},
-	}
-	if !slices.Equal(got.Expansion.Contains, want) {
-		t.Errorf("got %+v", got.Expansion.Contains)
-	}
+	wantEntries(t, got, "animal Animal abstract", "dog Hound", "dodo Dodo inactive", "chimera")
 	if p := got.parameters(); !slices.Equal(p, []string{"used-codesystem=http://x/animals|1.0.0", "used-valueset=http://x/vs"}) {
 		t.Errorf("got parameters %v", p)
 	}
 	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "hound"), "dog")
-	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "dog"), "")
+	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "dog"), "dog")      // by its code
 	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "chim"), "chimera") // no display: found by its code
 }
 

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"regexp"
@@ -12,10 +13,10 @@ import (
 func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	cs := c.library.codeSystems[index]
 	var selected bitset
-	for _, f := range set.filters {
+	for i, f := range set.filters {
 		matching, err := cs.filter(f)
 		if err != nil {
-			return nil, err
+			return nil, inFilter(err, i)
 		}
 		if selected == nil {
 			selected = matching
@@ -32,10 +33,22 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	return entries, nil
 }
 
+// inFilter says in which filter a fault is, where it is one of the filter itself.
+func inFilter(err error, i int) error {
+	var e *Error
+	if errors.As(err, &e) && len(e.Expression) == 1 && e.Expression[0] == "" {
+		e.Expression[0] = fmt.Sprintf("filter[%d]", i)
+	}
+	return err
+}
+
 // filter returns the concepts for which a filter holds.
 func (cs *codeSystem) filter(f filter) (bitset, error) {
 	if f.value == "" {
-		return nil, unprocessable("invalid", "the filter on %s of code system %s with op %q has no value", f.property, cs.canonical(), f.op)
+		e := issue(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
+			fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.url, f.property, f.op))
+		e.Expression = []string{""}
+		return nil, e
 	}
 	switch f.op {
 	case "is-a", "descendent-of", "is-not-a", "child-of", "generalizes":

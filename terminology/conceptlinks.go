@@ -1,6 +1,10 @@
 package terminology
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+	"strings"
+)
 
 // indexCodes builds the table of codes. A code that occurs again, as it does where the author nested a
 // concept under each of its parents, is no second concept: it is dropped, and what was said of it is
@@ -20,6 +24,7 @@ func (b *codeSystemBuilder) indexCodes() {
 			continue
 		}
 		b.code[kept], b.display[kept] = b.code[concept], b.display[concept]
+		b.meaning[kept], b.nestedIn[kept] = b.meaning[concept], b.nestedIn[concept]
 		b.index.insert(code, kept)
 		if first != nil {
 			first[concept] = kept
@@ -27,6 +32,7 @@ func (b *codeSystemBuilder) indexCodes() {
 		kept++
 	}
 	b.code, b.display = b.code[:kept], b.display[:kept]
+	b.meaning, b.nestedIn = b.meaning[:kept], b.nestedIn[:kept]
 	if first != nil {
 		b.rename(first)
 	}
@@ -49,18 +55,18 @@ func (b *codeSystemBuilder) rename(to []uint32) {
 	for i := range b.rows {
 		b.rows[i].concept = to[b.rows[i].concept]
 	}
-}
-
-// fold keeps the words of each display, by which a filter finds it. A concept that has no display is
-// found by its code.
-func (b *codeSystemBuilder) fold() {
-	b.folded = slices.Grow(b.folded, b.len())[:b.len()]
-	for concept := range uint32(b.len()) {
-		shown := b.displayOf(concept)
-		if len(shown) == 0 {
-			shown = b.codeOf(concept)
+	for i := range b.conceptReader.designations {
+		row := &b.conceptReader.designations[i]
+		row.owner = to[row.owner]
+	}
+	for i := range b.conceptReader.extensions {
+		row := &b.conceptReader.extensions[i]
+		row.owner = to[row.owner]
+	}
+	for i, parent := range b.nestedIn {
+		if parent != none {
+			b.nestedIn[i] = to[parent]
 		}
-		b.folded[concept] = b.texts.append(b.folder.words(shown))
 	}
 }
 
@@ -88,20 +94,38 @@ func (b *codeSystemBuilder) relate() {
 	b.parents = newRelation(b.len(), inverse(b.pairs))
 }
 
-// flag works out which concepts are abstract or inactive.
+// flag works out which concepts are abstract or inactive, and which have a status worth telling.
 func (b *codeSystemBuilder) flag() {
 	b.flags = slices.Grow(b.flags, b.len())[:b.len()]
 	clear(b.flags)
 	for _, row := range b.rows {
-		p, value := b.properties[row.property], string(b.texts.at(row.value))
-		switch {
-		case p.is("notSelectable") && value == "true":
-			b.flags[row.concept] |= flagAbstract
-		case p.is("inactive") && value == "true",
-			p.is("status") && (value == "retired" || value == "inactive"):
-			b.flags[row.concept] |= flagInactive
+		b.flags[row.concept] |= b.flagsOf(b.properties[row.property], string(b.texts.at(row.value)))
+	}
+	for _, x := range b.conceptReader.extensions {
+		if x.kind == extensionStandardsStatus {
+			b.flags[x.owner] |= flagStatus
+			if bytes.Contains(b.texts.at(x.value), []byte(`"withdrawn"`)) {
+				b.flags[x.owner] |= flagInactive
+			}
 		}
 	}
+}
+
+// flagsOf returns what a property says of a concept that has it.
+func (b *codeSystemBuilder) flagsOf(p property, value string) (flags conceptFlags) {
+	switch {
+	case p.is("notSelectable") && value == "true":
+		return flagAbstract
+	case p.is("inactive") && value == "true":
+		return flagInactive | flagStatus
+	case p.is("status") && (value == "retired" || value == "inactive"):
+		return flagInactive | flagStatus
+	case p.is("status") && !strings.EqualFold(value, "active") && value != "":
+		return flagStatus
+	case p.is("deprecated") && value != "false" && value != "", p.is("deprecationDate") && value != "":
+		return flagDeprecated | flagStatus
+	}
+	return 0
 }
 
 // sortedValues brings the properties into the order of the concepts.
@@ -110,9 +134,17 @@ func (b *codeSystemBuilder) sortedValues() propertyValues {
 		return propertyValues{}
 	}
 	from, order := sortByOwner(b.len(), len(b.rows), func(i int) (uint32, uint32) { return b.rows[i].concept, uint32(i) })
-	values := propertyValues{from: from, property: make([]uint16, len(order)), value: make([]textRef, len(order))}
+	n := len(order)
+	values := propertyValues{from: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]textRef, n)}
 	for i, row := range order {
-		values.property[i], values.value[i] = b.rows[row].property, b.rows[row].value
+		r := b.rows[row]
+		values.property[i], values.kind[i], values.value[i] = r.property, r.kind, r.value
+		if r.coding != 0 {
+			if values.coding == nil {
+				values.coding = make([]textRef, n)
+			}
+			values.coding[i] = r.coding
+		}
 	}
 	return values
 }

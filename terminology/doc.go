@@ -10,7 +10,8 @@
 //	                    Library                    library.go: by url and version
 //	                       │ compose               compose.go, conceptfilter.go, codeset.go
 //	                   expansion                   expansion.go, remembered in cache.go
-//	                       │ filter, offset, count textfilter.go, parameters.go
+//	                       │ filter                search.go, index.go, ranking.go, scan.go
+//	                       │ offset, count         parameters.go
 //	                    answer                     answer.go, handler.go
 //
 // # Definitions
@@ -50,9 +51,9 @@
 //
 // # The filter parameter
 //
-// Each word of the filter must begin a word of the display, in any order; case and accents do not count.
-// A filter of one letter or digit may stand anywhere in the display. A filter without letter or digit
-// must occur as it is. A concept without display is found by its code.
+// What it finds and in which order is [TextFilterRule], explained in docs/search.md. Concepts are found by
+// an index of their code system (index.go), one for each language that is asked for, or, where an
+// expansion has few of them, one by one (scan.go); both find the same, which tests make sure of.
 //
 // # Other parameters
 //

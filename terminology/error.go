@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // What an [Error] may wrap, so that a caller can tell whether another server might know better.
@@ -21,8 +22,9 @@ var (
 	ErrUnsupported = errors.New("parameter not supported")
 )
 
-// Error is a failed $expand. It is returned, never written: the caller renders it, as an
-// OperationOutcome, and must escape Text, which may repeat parts of the request.
+// Error is a failed operation. It is returned, never written: the caller renders it, as an
+// OperationOutcome, and must escape what is in it, which may repeat parts of the request.
+// [Error.OperationOutcome] does so.
 type Error struct {
 	// Status is the HTTP status code.
 	Status int
@@ -33,9 +35,50 @@ type Error struct {
 	// Text says what is wrong, for a person.
 	Text string
 
+	// TxCode says what is wrong for a program, by a code of
+	// http://hl7.org/fhir/tools/CodeSystem/tx-issue-type; empty where none of them fits.
+	TxCode string
+
+	// MessageID tells this kind of message from others, by the names that the servers of the HL7
+	// terminology ecosystem share; empty where there is none.
+	MessageID string
+
+	// Expression says where the fault is, in FHIRPath; nil where that cannot be said.
+	Expression []string
+
 	// Err is the cause; nil if there is no more to say.
 	Err error
 }
+
+// Issue is one of OperationOutcome.issue.
+type Issue struct {
+	// Severity is error, warning or information.
+	Severity string
+
+	// Code is the issue type, from http://hl7.org/fhir/issue-type.
+	Code string
+
+	// TxCode is details.coding.code, of system [TxIssueType]; empty: details has no coding.
+	TxCode string
+
+	// MessageID is the value of the extension [MessageIDExtension]; empty: the issue has none.
+	MessageID string
+
+	// Text is details.text.
+	Text string
+
+	// Expression is both expression and, for readers of older versions of FHIR, location.
+	Expression []string
+}
+
+// Names that an [Issue] is written with.
+const (
+	// TxIssueType is the code system of the codes in OperationOutcome.issue.details.
+	TxIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
+
+	// MessageIDExtension is the url of the extension that tells kinds of messages apart.
+	MessageIDExtension = extensionBase + "operationoutcome-message-id"
+)
 
 // Error returns the text.
 func (e *Error) Error() string { return e.Text }
@@ -48,6 +91,30 @@ func (e *Error) IssueType() string { return e.Code }
 
 // Diagnostics returns the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Text }
+
+// Issues returns what the OperationOutcome for the error holds; there is always one.
+func (e *Error) Issues() []Issue {
+	return []Issue{{
+		Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Expression: e.Expression,
+	}}
+}
+
+// OperationOutcome returns the error as a resource, in JSON.
+func (e *Error) OperationOutcome() []byte { return appendOutcome(nil, e.Issues()) }
+
+// issue is the error for a fault that programs are told of as well.
+func issue(status int, code, txCode, messageID, text string) *Error {
+	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
+}
+
+// located completes the place of a fault in a filter, which is known from within it only.
+func located(err error, list string, i int) error {
+	var e *Error
+	if errors.As(err, &e) && len(e.Expression) == 1 && strings.HasPrefix(e.Expression[0], "filter[") {
+		e.Expression[0] = fmt.Sprintf("%s[%d].%s", list, i, e.Expression[0])
+	}
+	return err
+}
 
 // badRequest is the error for a parameter that is wrong in itself.
 func badRequest(code, format string, args ...any) error {

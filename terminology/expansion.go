@@ -15,9 +15,30 @@ type expansion struct {
 	entries     []entry
 	codeSystems []uint32    // the code systems used, in order of first use
 	valueSets   []*valueSet // the value sets imported, directly or not
-	versioned   bool        // holds codes from more than one version of a code system
-	unclosed    bool        // uses a code system of which only a part is here
+	supplements []supplement
+	wanted      []string // canonicals of the supplements that imported value sets name
+	applied     []applied
+	versioned   bool // the version of each code is to be told
+	merged      bool // names versions of a code system, whose codes are the same nevertheless
+	byVersion   bool // a code is another one in each version of its code system
+	tree        bool // may be shown as a tree
+	filtered    bool // an include has a filter
+	shape       *tree
 	digest      [sha256.Size]byte
+	searcher    *searcher
+}
+
+// supplement is a code system by which another one is supplemented.
+type supplement struct{ of, by uint32 }
+
+// applied is a parameter of the request that had an effect.
+type applied struct{ name, value string }
+
+// apply notes that a parameter had an effect.
+func (x *expansion) apply(name, value string) {
+	if a := (applied{name: name, value: value}); !slices.Contains(x.applied, a) {
+		x.applied = append(x.applied, a)
+	}
 }
 
 // code returns an entry's code.
@@ -25,24 +46,25 @@ func (l *Library) code(e entry) []byte {
 	if e.concept != none {
 		return l.codeSystems[e.codeSystem].codeOf(e.concept)
 	}
-	return l.listed.texts.at(l.listed.code[e.listed])
+	table, row := l.row(e.listed)
+	return table.texts.at(table.code[row])
 }
 
 // display returns an entry's display: the value set's own, else the code system's, else nil.
 func (l *Library) display(e entry) []byte {
-	if own := l.listed.texts.at(l.listed.display[e.listed]); len(own) > 0 || e.concept == none {
+	if own := l.ownDisplay(e); len(own) > 0 || e.concept == none {
 		return own
 	}
 	return l.codeSystems[e.codeSystem].displayOf(e.concept)
 }
 
-// folded returns the words of what is shown of an entry.
-func (l *Library) folded(e entry) []byte {
-	if e.concept == none || l.listed.display[e.listed] != 0 {
-		return l.listed.texts.at(l.listed.folded[e.listed])
+// ownDisplay returns the display that the value set itself gives for an entry, or nil.
+func (l *Library) ownDisplay(e entry) []byte {
+	if e.listed == 0 {
+		return nil
 	}
-	cs := l.codeSystems[e.codeSystem]
-	return cs.texts.at(cs.folded[e.concept])
+	table, row := l.row(e.listed)
+	return table.texts.at(table.display[row])
 }
 
 // flags returns what is known of an entry's concept.
@@ -58,20 +80,18 @@ func (l *Library) systemOf(e entry) uint32 {
 	if e.concept != none {
 		return l.codeSystems[e.codeSystem].system
 	}
-	return l.listed.system[e.listed]
+	table, row := l.row(e.listed)
+	return table.system[row]
 }
 
 // seal works out what the answer says of the expansion as a whole.
 func (l *Library) seal(x *expansion) {
-	versions := make(map[uint32]uint32) // by system
-	for _, index := range x.codeSystems {
-		cs := l.codeSystems[index]
-		versions[cs.system]++
-		x.versioned = x.versioned || versions[cs.system] > 1
-		x.unclosed = x.unclosed || cs.content != contentComplete
-	}
 	x.entries = slices.Clip(x.entries)
+	if x.tree {
+		x.shape = l.shape(x.entries, x.filtered)
+	}
 	x.digest = l.digest(x)
+	x.searcher = new(searcher)
 }
 
 // digest is a hash over all that the entries say, so that two expansions have the same one exactly if
@@ -85,11 +105,19 @@ func (l *Library) digest(x *expansion) (sum [sha256.Size]byte) {
 		field([]byte(l.codeSystems[index].canonical()))
 		hash.Write(line)
 	}
+	for _, s := range x.supplements {
+		line = line[:0]
+		field([]byte(l.codeSystems[s.by].canonical()))
+		hash.Write(line)
+	}
 	for _, e := range x.entries {
 		line = line[:0]
 		field([]byte(l.systems[l.systemOf(e)].url))
 		field(l.code(e))
 		field(l.display(e))
+		if x.versioned && e.concept != none {
+			field([]byte(l.codeSystems[e.codeSystem].version))
+		}
 		line = append(line, byte(l.flags(e)))
 		hash.Write(line)
 	}

@@ -4,10 +4,11 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"sync"
+	"strings"
 )
 
-// Handler answers $expand over HTTP from a library (interface.md §4.2).
+// Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4
+// ValueSet operation expand).
 type Handler struct {
 	// Library is what value sets are looked up in. Required.
 	Library *Library
@@ -15,120 +16,172 @@ type Handler struct {
 	// MaxEntries is how many codes one answer may hold. A request that would get more, having asked for
 	// no page or too large a one, is refused as too costly. Default: 10,000.
 	MaxEntries int
+
+	// MaxBody is how large the body of a request may be, in bytes. A larger one is refused with 413.
+	// Default: 16 MiB.
+	MaxBody int64
+
+	// MaxResources is how many definitions a request may bring with it, as tx-resource. More are refused
+	// with 413. Default: 200.
+	MaxResources int
+
+	// MaxFilterLength is how long the parameter filter may be, in bytes. A longer one is refused with 400.
+	// Default: 1000.
+	MaxFilterLength int
+
+	// MaxFilterWords is how many words the parameter filter may have. More are refused with 400.
+	// Default: 20.
+	MaxFilterWords int
 }
 
-// defaultMaxEntries is the default of Handler.MaxEntries.
-const defaultMaxEntries = 10_000
-
-// Expand answers a GET or HEAD of [base]/ValueSet/$expand; that the request is one is for the caller to
-// know. It writes the answer, or else nothing and returns an [*Error]. The error wraps [ErrUnknown],
-// [ErrIncomplete] or [ErrUnsupported] where another server may be able to answer. An error of any other
-// type means that the answer could not be written whole.
+// Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
+// is for the caller to know. It writes the answer, or else nothing and returns an [*Error]. The error wraps
+// [ErrUnknown], [ErrIncomplete] or [ErrUnsupported] where another server may be able to answer. An error of
+// any other type means that the answer could not be written whole.
+//
+// The body of a POST is read, so that a caller who wants to ask another server must keep a copy of it.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "$expand is answered to GET and HEAD only"}
-	}
-	p, err := parseParameters(r.URL.RawQuery)
+	inputs, err := h.operation(w, r, "valueSet")
 	if err != nil {
 		return err
 	}
-	buffer := buffers.Get().(*[]byte)
-	defer putBuffer(buffer)
-	*buffer, err = h.answer((*buffer)[:0], p)
+	p, err := parseParameters(inputs)
 	if err != nil {
 		return err
 	}
-	w.Header().Set("Content-Type", "application/fhir+json")
-	w.Header().Set("Content-Length", strconv.Itoa(len(*buffer)))
-	w.WriteHeader(http.StatusOK)
-	if r.Method == http.MethodHead {
+	p.id = instance(r.URL.Path)
+	p.plain = r.Method != http.MethodPost && isPlain(inputs)
+	if header := r.Header.Get("Accept-Language"); header != "*" {
+		p.languageHeader = header
+	}
+	a, err := h.answer(p, h.limit(r))
+	if err != nil {
+		return err
+	}
+	return a.write(w, r, inputs)
+}
+
+// operation reads the parameters of a request for an operation.
+func (h *Handler) operation(w http.ResponseWriter, r *http.Request, bare string) ([]input, error) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost:
+		return h.readInputs(w, r, bare)
+	}
+	return nil, &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
+}
+
+// instance returns the id in the path of an operation on an instance, [base]/Type/id/$operation, or "".
+func instance(path string) string {
+	path = path[:max(0, strings.LastIndexByte(path, '/'))]
+	last := path[strings.LastIndexByte(path, '/')+1:]
+	if last == "" || 'A' <= last[0] && last[0] <= 'Z' && !strings.ContainsAny(last, "-.0123456789") && isResourceType(last) {
+		return ""
+	}
+	return last
+}
+
+// isResourceType reports whether a part of a path is a resource type of which there are operations here.
+func isResourceType(name string) bool {
+	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
+}
+
+// limit returns how many codes the answer to a request may hold. A client can ask for less than is set, so
+// that it can try out what happens when the limit is reached.
+func (h *Handler) limit(r *http.Request) int {
+	limit := orDefault(h.MaxEntries, defaultMaxEntries)
+	if header := r.Header.Get("X-Too-Costly-Threshold"); header != "" {
+		if n, err := strconv.Atoi(header); err == nil && n > 0 {
+			limit = min(limit, n)
+		}
+	}
+	return limit
+}
+
+// answer expands the value set that is meant and chooses the page.
+func (h *Handler) answer(p *parameters, limit int) (*answer, error) {
+	if err := h.checkFilter(p); err != nil {
+		return nil, err
+	}
+	l, vs, err := h.subject(p)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.adopt(vs.defaults); err != nil {
+		return nil, err
+	}
+	options := p.options()
+	x, err := l.expansion(vs, &options)
+	if err != nil {
+		return nil, err
+	}
+	a := &answer{library: l, valueSet: vs, expansion: x, parameters: p}
+	if languages := p.language(vs); languages != "" {
+		a.languages = parseLanguages(languages)
+	}
+	a.page, a.total = l.page(x, p, a.languages.first())
+	if len(a.page) > limit {
+		return nil, tooCostly(vs, limit)
+	}
+	a.detailed = p.wantsDesignations() || len(p.properties) > 0 || !a.languages.none() || len(x.supplements) > 0
+	a.shape = a.chooseShape()
+	return a, nil
+}
+
+// chooseShape returns the tree that the answer is to be shown as, or nil. A part of an expansion is a list,
+// and what a text filter found is one as well, save where the value set is itself made by a filter: its
+// concepts keep their places then, unless they are paged.
+func (a *answer) chooseShape() *tree {
+	p, x := a.parameters, a.expansion
+	if !x.tree || p.plain || p.excludeNested == yes || len(a.page) < a.total || p.offset != nil && *p.offset > 0 {
 		return nil
 	}
-	if _, err := w.Write(*buffer); err != nil {
-		return fmt.Errorf("writing the expansion: %w", err)
+	if p.filter == nil {
+		return x.shape
+	}
+	if !x.filtered || p.count != nil {
+		return nil
+	}
+	return a.library.shape(a.page, true)
+}
+
+// tooCostly is the error for an answer that would be too large.
+func tooCostly(vs *valueSet, limit int) error {
+	return issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
+		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); ask for a part, with offset and count", vs.canonical(), limit))
+}
+
+// options returns the parameters that decide which codes are in the expansion.
+func (p *parameters) options() expansionOptions {
+	return expansionOptions{
+		rules: p.rules, supplements: p.supplements, date: p.date,
+		activeOnly: p.activeOnly == yes, notForUI: p.excludeNotForUI == yes,
+	}
+}
+
+// adopt takes over parameters that a value set gives for its own expansion, where the request has none.
+func (p *parameters) adopt(defaults []input) error {
+	for i := range defaults {
+		in := &defaults[i]
+		if in.name == "displayLanguage" || p.has(in.name) {
+			continue
+		}
+		if _, err := p.set(in); err != nil {
+			return err
+		}
 	}
 	return nil
 }
 
-// buffers holds the byte slices that answers are made in.
-var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
-
-// putBuffer gives a buffer back, unless it is so large that it had better not be kept.
-func putBuffer(buffer *[]byte) {
-	if cap(*buffer) <= 1<<20 {
-		buffers.Put(buffer)
+// checkFilter checks the limits of the parameter filter.
+func (h *Handler) checkFilter(p *parameters) error {
+	if p.filter == nil {
+		return nil
 	}
-}
-
-// answer appends the expanded value set to dst.
-func (h *Handler) answer(dst []byte, p parameters) ([]byte, error) {
-	vs, ok := h.Library.valueSet(p.url)
-	if !ok {
-		return dst, &Error{Status: http.StatusNotFound, Code: "not-found", Err: ErrUnknown, Text: fmt.Sprintf("value set %s is not known", p.url)}
+	if limit := orDefault(h.MaxFilterLength, defaultMaxFilterLength); len(*p.filter) > limit {
+		return badRequest("too-long", "the filter may be at most %d bytes long", limit)
 	}
-	x, err := h.Library.expansion(vs)
-	if err != nil {
-		return dst, err
+	if limit := orDefault(h.MaxFilterWords, defaultMaxFilterWords); len(strings.Fields(*p.filter)) > limit {
+		return badRequest("too-long", "the filter may have at most %d words", limit)
 	}
-	page, total := h.Library.page(x, p)
-	if limit := h.maxEntries(); len(page) > limit {
-		return dst, unprocessable("too-costly", "the answer would hold %d codes; ask for at most %d at a time, with offset and count", len(page), limit)
-	}
-	return h.Library.appendAnswer(dst, &answer{valueSet: vs, expansion: x, parameters: p, page: page, total: total}), nil
-}
-
-// maxEntries returns MaxEntries or its default.
-func (h *Handler) maxEntries() int {
-	if h.MaxEntries == 0 {
-		return defaultMaxEntries
-	}
-	return h.MaxEntries
-}
-
-// page returns the entries that were asked for, and how many match in all.
-func (l *Library) page(x *expansion, p parameters) (page []entry, total int) {
-	matching := x.entries
-	if p.filter != nil {
-		if filter := newTextFilter(*p.filter); filter != nil {
-			return l.filteredPage(x, p, filter)
-		}
-	}
-	from, to := p.window(len(matching))
-	return matching[from:to], len(matching)
-}
-
-// filteredPage is page for a filter: all entries are looked at, since the total is exact, but only those
-// of the page are kept.
-func (l *Library) filteredPage(x *expansion, p parameters, filter *textFilter) (page []entry, total int) {
-	from, to := p.window(len(x.entries))
-	for _, e := range x.entries {
-		if !filter.matches(l.shown(e), l.folded(e)) {
-			continue
-		}
-		if total >= from && total < to {
-			page = append(page, e)
-		}
-		total++
-	}
-	return page, total
-}
-
-// shown returns what a person sees of an entry: its display, or else its code.
-func (l *Library) shown(e entry) []byte {
-	if display := l.display(e); len(display) > 0 {
-		return display
-	}
-	return l.code(e)
-}
-
-// window returns the range of the page in a list of n entries.
-func (p parameters) window(n int) (from, to int) {
-	to = n
-	if p.offset != nil {
-		from = min(*p.offset, n)
-	}
-	if p.count != nil {
-		to = min(from+*p.count, n)
-	}
-	return from, to
+	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -42,10 +43,17 @@ func TestBadRequests(t *testing.T) {
 		{"long unknown parameter", query("url", gender, "x", long), 400, "too-long", "8192"},
 		{"malformed escape", "url=%zz", 400, "invalid", "query string"},
 		{"semicolon", "url=a;count=1", 400, "invalid", "query string"},
-		{"activeOnly", query("url", gender, "activeOnly", "true"), 422, "not-supported", "activeOnly"},
-		{"valueSetVersion", query("url", gender, "valueSetVersion", "1"), 422, "not-supported", "valueSetVersion"},
-		{"system-version", query("url", gender, "system-version", "http://x|1"), 422, "not-supported", "system-version"},
-		{"empty exclude-system", query("url", gender, "exclude-system", ""), 422, "not-supported", "exclude-system"},
+		{"activeOnly", query("url", gender, "activeOnly", "yes"), 400, "invalid", "activeOnly"},
+		{"contextDirection", query("url", gender, "contextDirection", "up"), 400, "invalid", "contextDirection"},
+		{"date", query("url", gender, "date", "31.1.2026"), 400, "invalid", "date"},
+		{"valueSet in the query", query("valueSet", gender), 400, "invalid", "valueSet"},
+		{"unknown valueSetVersion", query("url", gender, "valueSetVersion", "1"), 404, "not-found", gender + "|1"},
+		{"two versions", query("url", gender+"|4.0.1", "valueSetVersion", "1"), 400, "invalid", "valueSetVersion"},
+		{"unknown context", query("context", "http://x#y"), 404, "not-found", "http://x#y"},
+		{"system-version without a version", query("url", gender, "system-version", "http://x"), 400, "invalid", "system-version"},
+		{"empty exclude-system", query("url", gender, "exclude-system", ""), 400, "invalid", "exclude-system"},
+		{"filter over the limit", query("url", gender, "filter", long[:1001]), 400, "too-long", "1000"},
+		{"words over the limit", query("url", gender, "filter", strings.Repeat("a ", 21)), 400, "too-long", "20 words"},
 	}
 	h := &Handler{Library: coreLibrary(t)}
 	for _, test := range tests {
@@ -72,14 +80,18 @@ func TestBadRequests(t *testing.T) {
 	}
 }
 
-func TestIgnoredParameters(t *testing.T) {
+func TestEchoedParameters(t *testing.T) {
 	l := coreLibrary(t)
-	plain := expand(t, l, "url", gender)
-	got := expand(t, l, "url", gender, "displayLanguage", "de", "includeDesignations", "true", "designation", "a", "designation", "b",
-		"activeOnly", "false", "excludeNested", "true", "_format", "json", "_format", "xml")
-	if !slices.Equal(got.codes(), plain.codes()) || !slices.Equal(got.parameters(), plain.parameters()) {
-		t.Errorf("got %v %v", got.codes(), got.parameters())
+	got := expand(t, l, "url", gender, "displayLanguage", "de", "includeDesignations", "true", "designation", "a|b", "designation", "b|c",
+		"activeOnly", "false", "excludeNested", "true", "excludeNotForUI", "false", "x", "ignored", "contextDirection", "incoming")
+	want := []string{
+		"displayLanguage=de", "designation=a|b", "designation=b|c", "excludeNested=true", "activeOnly=false", "includeDesignations=true",
+		"excludeNotForUI=false", "used-codesystem=http://hl7.org/fhir/administrative-gender|4.0.1",
 	}
+	if !slices.Equal(got.parameters(), want) {
+		t.Errorf("got %v", got.parameters())
+	}
+	wantCodes(t, got, "male female other unknown")
 }
 
 func TestPaging(t *testing.T) {
@@ -99,8 +111,8 @@ func TestPaging(t *testing.T) {
 		{"more than there are", []string{"count", "2147483647", "offset", "2"}, "other unknown", 4, 2, []string{"offset=2", "count=2147483647"}},
 		{"behind the end", []string{"offset", "2147483647", "count", "2147483647"}, "", 4, 2147483647, []string{"offset=2147483647", "count=2147483647"}},
 		{"none", []string{"count", "0"}, "", 4, 0, []string{"count=0"}},
-		{"filter", []string{"filter", "e"}, "male female other", 3, 0, []string{"filter=e"}},
-		{"filter and page", []string{"filter", "e", "offset", "1", "count", "1"}, "female", 3, 1, []string{"filter=e", "offset=1", "count=1"}},
+		{"filter", []string{"filter", "e"}, "male other female", 3, 0, []string{"filter=e"}},
+		{"filter and page", []string{"filter", "e", "offset", "1", "count", "1"}, "other", 3, 1, []string{"filter=e", "offset=1", "count=1"}},
 		{"filter and none", []string{"filter", "e", "count", "0"}, "", 3, 0, []string{"filter=e", "count=0"}},
 		{"empty filter", []string{"filter", ""}, "male female other unknown", 4, 0, []string{"filter="}},
 	}
@@ -130,7 +142,7 @@ func TestTooCostly(t *testing.T) {
 	}
 	wantCodes(t, expandWith(t, h, "url", gender, "count", "3"), "male female other")
 	wantCodes(t, expandWith(t, h, "url", gender, "count", "4", "offset", "3"), "unknown")
-	wantCodes(t, expandWith(t, h, "url", gender, "filter", "e"), "male female other")
+	wantCodes(t, expandWith(t, h, "url", gender, "filter", "e"), "male other female")
 	if got := expandWith(t, h, "url", gender, "count", "0"); *got.Expansion.Total != 4 {
 		t.Errorf("got total %d", *got.Expansion.Total)
 	}
@@ -235,7 +247,7 @@ func TestEscaping(t *testing.T) {
 	}
 	got = expand(t, l, "url", `http://x/"q"-all`)
 	want := containsEntry{System: `http://x/"q"`, Code: "a\"\\\x01\n", Display: "tab\t, <b>&, \u2028, 😀, é, \x7f"}
-	if got.Expansion.Contains[0] != want || got.URL != `http://x/"q"-all` {
+	if !reflect.DeepEqual(got.Expansion.Contains[0], want) || got.URL != `http://x/"q"-all` {
 		t.Errorf("got %+v", got)
 	}
 }

@@ -69,20 +69,21 @@ type expanded struct {
 	Title        string `json:"title"`
 	Status       string `json:"status"`
 	Experimental *bool  `json:"experimental"`
+	Language     string `json:"language"`
 	Expansion    struct {
-		Extension []struct {
-			URL          string `json:"url"`
-			ValueBoolean bool   `json:"valueBoolean"`
-		} `json:"extension"`
-		Identifier string `json:"identifier"`
-		Timestamp  string `json:"timestamp"`
-		Total      *int   `json:"total"`
-		Offset     *int   `json:"offset"`
+		Extension  []anyExtension `json:"extension"`
+		Identifier string         `json:"identifier"`
+		Timestamp  string         `json:"timestamp"`
+		Total      *int           `json:"total"`
+		Offset     *int           `json:"offset"`
 		Parameter  []struct {
 			Name         string  `json:"name"`
 			ValueString  *string `json:"valueString"`
+			ValueCode    *string `json:"valueCode"`
 			ValueInteger *int    `json:"valueInteger"`
+			ValueBoolean *bool   `json:"valueBoolean"`
 			ValueURI     *string `json:"valueUri"`
+			ValueDate    *string `json:"valueDateTime"`
 		} `json:"parameter"`
 		Contains []containsEntry `json:"contains"`
 	} `json:"expansion"`
@@ -90,12 +91,41 @@ type expanded struct {
 
 // containsEntry is one of expansion.contains.
 type containsEntry struct {
-	System   string `json:"system"`
-	Version  string `json:"version"`
-	Abstract bool   `json:"abstract"`
-	Inactive bool   `json:"inactive"`
-	Code     string `json:"code"`
-	Display  string `json:"display"`
+	Extension   []anyExtension   `json:"extension"`
+	System      string           `json:"system"`
+	Version     string           `json:"version"`
+	Abstract    bool             `json:"abstract"`
+	Inactive    bool             `json:"inactive"`
+	Code        string           `json:"code"`
+	Display     string           `json:"display"`
+	Designation []map[string]any `json:"designation"`
+	Contains    []containsEntry  `json:"contains"`
+}
+
+// anyExtension is an extension of any kind.
+type anyExtension struct {
+	URL           string         `json:"url"`
+	ValueBoolean  bool           `json:"valueBoolean"`
+	ValueString   string         `json:"valueString"`
+	ValueCode     string         `json:"valueCode"`
+	ValueURI      string         `json:"valueUri"`
+	ValueDecimal  json.Number    `json:"valueDecimal"`
+	ValueInteger  json.Number    `json:"valueInteger"`
+	ValueDateTime string         `json:"valueDateTime"`
+	ValueCoding   map[string]any `json:"valueCoding"`
+	Extension     []anyExtension `json:"extension"`
+}
+
+// properties returns the properties of an entry as code=value.
+func (c containsEntry) properties() []string {
+	list := []string{}
+	for _, x := range c.Extension {
+		if x.URL == propertyValue {
+			v := x.Extension[1]
+			list = append(list, x.Extension[0].ValueCode+"="+v.ValueCode+v.ValueString+string(v.ValueDecimal)+string(v.ValueInteger)+v.ValueDateTime)
+		}
+	}
+	return list
 }
 
 // codes returns the codes of the answer, in order.
@@ -116,6 +146,12 @@ func (e expanded) parameters() []string {
 			list = append(list, p.Name+"="+*p.ValueString)
 		case p.ValueURI != nil:
 			list = append(list, p.Name+"="+*p.ValueURI)
+		case p.ValueCode != nil:
+			list = append(list, p.Name+"="+*p.ValueCode)
+		case p.ValueDate != nil:
+			list = append(list, p.Name+"="+*p.ValueDate)
+		case p.ValueBoolean != nil:
+			list = append(list, fmt.Sprintf("%s=%t", p.Name, *p.ValueBoolean))
 		case p.ValueInteger != nil:
 			list = append(list, fmt.Sprintf("%s=%d", p.Name, *p.ValueInteger))
 		}
@@ -181,6 +217,28 @@ func wantCodes(t testing.TB, got expanded, want string) {
 	t.Helper()
 	if codes := strings.Fields(want); !slices.Equal(got.codes(), codes) {
 		t.Errorf("got codes %q, want %q", got.codes(), codes)
+	}
+}
+
+// wantEntries checks the entries of an answer, each as code|version display flags.
+func wantEntries(t testing.TB, got expanded, want ...string) {
+	t.Helper()
+	var entries []string
+	for _, c := range got.Expansion.Contains {
+		entry := canonical(c.Code, c.Version)
+		if c.Display != "" {
+			entry += " " + c.Display
+		}
+		if c.Abstract {
+			entry += " abstract"
+		}
+		if c.Inactive {
+			entry += " inactive"
+		}
+		entries = append(entries, entry)
+	}
+	if !slices.Equal(entries, want) {
+		t.Errorf("got entries %q, want %q", entries, want)
 	}
 }
 

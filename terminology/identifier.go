@@ -7,10 +7,13 @@ import (
 
 // appendIdentifier appends the expansion's identifier: a UUID of version 5, made from the value set, its
 // content and the parameters, so that the same question has the same answer to the byte.
-func appendIdentifier(dst []byte, vs *valueSet, x *expansion, parameters []byte) []byte {
+func appendIdentifier(dst []byte, a *answer, parameters []byte) []byte {
 	name := append([]byte(nil), expansionNamespace[:]...)
-	name = append(append(name, vs.canonical()...), 0)
-	name = append(append(name, x.digest[:]...), parameters...)
+	name = append(append(name, a.valueSet.canonical()...), 0)
+	name = append(append(name, a.expansion.digest[:]...), parameters...)
+	for _, p := range a.parameters.properties { // which expansion.parameter does not tell
+		name = append(append(name, 0), p...)
+	}
 	id := uuid5(name)
 	dst = append(dst, "urn:uuid:"...)
 	for i, part := range [][]byte{id[0:4], id[4:6], id[6:8], id[8:10], id[10:16]} {

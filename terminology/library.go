@@ -14,17 +14,23 @@ const none = ^uint32(0)
 // Library holds code systems and value sets, and expands them. Make one with [Load]. Its content never
 // changes, and it may be used by any number of goroutines.
 type Library struct {
+	base        *Library // of an overlay: what it lies over
 	loaded      time.Time
 	importDepth int
 
 	codeSystems []*codeSystem
 	valueSets   []*valueSet
+	conceptMaps []*conceptMap
 	listed      listed
 
 	systems      []system
 	systemIDs    map[string]uint32
 	byCanonical  map[string]*valueSet // url|version
 	latest       map[string]*valueSet // url
+	byID         map[string]*valueSet
+	bindings     map[string]string   // StructureDefinition url#path to the canonical of a value set
+	supplements  map[string][]uint32 // url of a code system to the supplements to it
+	entire       map[string]uint32   // CodeSystem.valueSet to the code system
 	expansions   *expansionCache
 	inProgress   singleflight.Group
 	replacements int
@@ -64,13 +70,22 @@ func (l *Library) Counts() Counts {
 
 // internSystem returns the index of a code system's url.
 func (l *Library) internSystem(url string) uint32 {
-	id, ok := l.systemIDs[url]
+	id, ok := l.systemID(url)
 	if !ok {
 		id = uint32(len(l.systems))
 		l.systems = append(l.systems, system{url: url, current: none})
 		l.systemIDs[url] = id
 	}
 	return id
+}
+
+// systemID finds a code system's url.
+func (l *Library) systemID(url string) (uint32, bool) {
+	id, ok := l.systemIDs[url]
+	if !ok && l.base != nil {
+		return l.base.systemID(url)
+	}
+	return id, ok
 }
 
 // addCodeSystem adds a code system. One with the same url and version is replaced.
@@ -82,21 +97,39 @@ func (l *Library) addCodeSystem(cs *codeSystem) {
 	s := &l.systems[cs.system]
 	index := uint32(len(l.codeSystems))
 	same := slices.IndexFunc(s.versions, func(id uint32) bool { return l.codeSystems[id].version == cs.version })
+	versions := make([]uint32, 0, len(s.versions)+1) // not in place: an overlay shares them with its base
 	if same >= 0 {
 		index = s.versions[same]
-		s.versions = slices.Delete(s.versions, same, same+1)
+		versions = append(append(versions, s.versions[:same]...), s.versions[same+1:]...)
 		l.codeSystems[index] = cs
 		l.replacements++
 	} else {
+		versions = append(versions, s.versions...)
 		l.codeSystems = append(l.codeSystems, cs)
 	}
-	s.versions = append(s.versions, index)
+	s.versions = append(versions, index)
 	s.current = l.currentVersion(s.versions)
+	l.link(cs, index)
+}
+
+// link notes what a code system is in relation to others.
+func (l *Library) link(cs *codeSystem, index uint32) {
+	if url, _ := splitCanonical(cs.supplements); cs.content == contentSupplement && url != "" {
+		if !slices.Contains(l.supplements[url], index) {
+			l.supplements[url] = append(l.supplements[url], index)
+		}
+	}
+	if cs.entireValueSet != "" {
+		l.entire[cs.entireValueSet] = index
+	}
 }
 
 // currentVersion chooses the code system that a reference without a version means: the latest version
 // of those that have concepts. Of two whose versions cannot be compared, the later loaded one is taken.
 func (l *Library) currentVersion(versions []uint32) uint32 {
+	if own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool { return !l.isOwn(id) }); len(own) > 0 {
+		versions = own
+	}
 	current := versions[0]
 	for _, id := range versions[1:] {
 		old, candidate := l.codeSystems[current], l.codeSystems[id]
@@ -123,6 +156,9 @@ func supersedes(later, earlier string) bool {
 
 // addValueSet adds a value set. One with the same url and version is replaced.
 func (l *Library) addValueSet(vs *valueSet) {
+	if vs.id != "" {
+		l.byID[vs.id] = vs
+	}
 	if vs.url == "" {
 		return
 	}
@@ -140,46 +176,104 @@ func (l *Library) addValueSet(vs *valueSet) {
 	}
 }
 
-// valueSet finds a value set by its canonical: url or url|version.
+// valueSet finds a value set by its canonical: url or url|version, where the version may have wildcards.
 func (l *Library) valueSet(reference string) (*valueSet, bool) {
 	url, version := splitCanonical(reference)
-	if version == "" {
-		vs, ok := l.latest[url]
-		return vs, ok
+	var vs *valueSet
+	switch {
+	case version == "":
+		vs = l.latest[url]
+	case isWildcard(version):
+		vs = l.latestMatching(url, version)
+	default:
+		vs = l.byCanonical[url+"|"+version]
 	}
-	vs, ok := l.byCanonical[url+"|"+version]
+	if vs == nil && l.base != nil {
+		return l.base.valueSet(reference)
+	}
+	return vs, vs != nil
+}
+
+// latestMatching finds the latest version of a value set that a version with wildcards matches.
+func (l *Library) latestMatching(url, pattern string) *valueSet {
+	var latest *valueSet
+	for _, vs := range l.valueSets {
+		if vs.url == url && matchesVersion(vs.version, pattern) && (latest == nil || supersedes(vs.version, latest.version)) {
+			latest = vs
+		}
+	}
+	return latest
+}
+
+// valueSetByID finds a value set by its id, of those with the same id the one that was loaded last.
+func (l *Library) valueSetByID(id string) (*valueSet, bool) {
+	vs, ok := l.byID[id]
+	if !ok && l.base != nil {
+		return l.base.valueSetByID(id)
+	}
 	return vs, ok
 }
 
-// codeSystem finds a code system by its url and, unless it is empty, its version. The index is none if
-// it is not here.
+// codeSystem finds a code system by its url and, unless it is empty, its version, which may have
+// wildcards. The index is none if it is not here.
 func (l *Library) codeSystem(url, version string) uint32 {
-	id, ok := l.systemIDs[url]
+	id, ok := l.systemID(url)
 	if !ok {
 		return none
 	}
 	if version == "" {
 		return l.systems[id].current
 	}
+	found := none
 	for _, index := range l.systems[id].versions {
-		if l.codeSystems[index].version == version {
+		candidate := l.codeSystems[index].version
+		if candidate == version {
 			return index
 		}
+		if matchesVersion(candidate, version) && (found == none || supersedes(candidate, l.codeSystems[found].version)) {
+			found = index
+		}
 	}
-	return none
+	return found
 }
 
-// missingCodeSystem says what is missing of a code system that cannot be used.
-func (l *Library) missingCodeSystem(url, version string) error {
-	if index := l.codeSystem(url, version); index != none {
-		cs := l.codeSystems[index]
-		return incomplete("not-found", "the content of code system %s is not here (it is %q)", cs.canonical(), cs.content)
+// versionsOf returns the versions of a code system that are here with their concepts, in order.
+func (l *Library) versionsOf(url string) []string {
+	id, ok := l.systemID(url)
+	if !ok {
+		return nil
 	}
-	if index := l.codeSystem(url, ""); index != none && l.codeSystems[index].content.hasConcepts() {
-		return incomplete("not-found", "code system %s is not here in version %q, but in version %q",
-			url, version, l.codeSystems[index].version)
+	var versions []string
+	for _, index := range l.systems[id].versions {
+		if cs := l.codeSystems[index]; cs.version != "" && cs.content.hasConcepts() {
+			versions = append(versions, cs.version)
+		}
 	}
-	return incomplete("not-found", "code system %s is not here", canonical(url, version))
+	slices.SortFunc(versions, compareVersions)
+	return versions
+}
+
+// supplementsTo returns the supplements to a code system: those that are language packs, and those that
+// are named by a canonical of the list.
+func (l *Library) supplementsTo(cs *codeSystem, named []string) []uint32 {
+	var list []uint32
+	for at := l; at != nil; at = at.base {
+		for _, index := range at.supplements[cs.url] {
+			s := l.codeSystems[index]
+			_, version := splitCanonical(s.supplements)
+			applies := version == "" || matchesVersion(cs.version, version)
+			if applies && (s.languagePack || slices.ContainsFunc(named, s.definition.isNamed)) && !slices.Contains(list, index) {
+				list = append(list, index)
+			}
+		}
+	}
+	return list
+}
+
+// isNamed reports whether a canonical means this definition.
+func (d *definition) isNamed(reference string) bool {
+	url, version := splitCanonical(reference)
+	return url == d.url && (version == "" || matchesVersion(d.version, version))
 }
 
 // String says what the library holds.

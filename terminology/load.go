@@ -42,7 +42,7 @@ type Options struct {
 func Load(ctx context.Context, o Options) (*Library, error) {
 	o.setDefaults()
 	l := newLibrary(o)
-	loader := &resourceLoader{library: l, values: valueSetBuilder{library: l}}
+	loader := newResourceLoader(l)
 	if o.Core {
 		if err := loader.core(ctx); err != nil {
 			return nil, fmt.Errorf("built-in definitions: %w", err)
@@ -81,18 +81,27 @@ func (o *Options) setDefaults() {
 
 // newLibrary returns an empty library.
 func newLibrary(o Options) *Library {
-	return &Library{
-		loaded:      o.Now().UTC().Truncate(time.Second),
-		importDepth: o.MaxImportDepth,
-		listed: listed{
-			code: make([]textRef, 1), display: make([]textRef, 1),
-			folded: make([]textRef, 1), system: make([]uint32, 1),
-		},
+	l := emptyLibrary()
+	l.loaded, l.importDepth = o.Now().UTC().Truncate(time.Second), o.MaxImportDepth
+	l.expansions = newExpansionCache(o.MaxCachedEntries)
+	return l
+}
+
+// emptyLibrary returns a library that has nothing in it and remembers nothing.
+func emptyLibrary() *Library {
+	l := &Library{
+		listed:      listed{code: make([]textRef, 1), display: make([]textRef, 1), system: make([]uint32, 1)},
 		systemIDs:   make(map[string]uint32),
 		byCanonical: make(map[string]*valueSet),
 		latest:      make(map[string]*valueSet),
-		expansions:  newExpansionCache(o.MaxCachedEntries),
+		byID:        make(map[string]*valueSet),
+		bindings:    make(map[string]string),
+		supplements: make(map[string][]uint32),
+		entire:      make(map[string]uint32),
+		expansions:  newExpansionCache(0),
 	}
+	l.listed.reset()
+	return l
 }
 
 // errEmpty is the error for a file without any resource.

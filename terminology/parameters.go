@@ -2,104 +2,254 @@ package terminology
 
 import (
 	"errors"
-	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // maxParameterLength is how long a parameter may be, in bytes.
 const maxParameterLength = 8 << 10
 
-// parameters are those of $expand that are implemented (interface.md §4.2, R4 operation-valueset-expand).
+// choice is a boolean parameter, which may be absent.
+type choice uint8
+
+const (
+	unset choice = iota
+	no
+	yes
+)
+
+// parameters are those of ValueSet/$expand: of R4, of R5, and of the HL7 terminology ecosystem.
 type parameters struct {
-	url    string // may be url|version
-	filter *string
-	offset *int
-	count  *int
+	id      string // of the value set, at instance level
+	url     string // may be url|version
+	version string
+	context string
+
+	filter        *string
+	offset, count *int
+	date          string
+
+	includeDesignations, includeDefinition, activeOnly     choice
+	excludeNested, excludeNotForUI, excludePostCoordinated choice
+
+	designations    []string
+	properties      []string
+	displayLanguage string
+	languageHeader  string // Accept-Language
+	rules           versionRules
+	supplements     []string
+
+	valueSet  jsontext.Value
+	resources []jsontext.Value // tx-resource
+	cacheID   string
+
+	given []input // as they were sent
+	plain bool    // a GET of nothing but what every client knows
 }
 
-// notRepeated are the parameters of $expand that occur at most once.
-var notRepeated = []string{
-	"url", "valueSet", "valueSetVersion", "context", "contextDirection", "filter", "date", "offset", "count",
-	"includeDesignations", "includeDefinition", "activeOnly", "excludeNested", "excludeNotForUI",
-	"excludePostCoordinated", "displayLanguage",
+// repeated are the parameters of $expand that may occur more than once; of the others that are known, two
+// are an error, since nothing says which of them would count.
+var repeated = []string{
+	"designation", "property", "useSupplement", "tx-resource", "exclude-system", "system-version",
+	"check-system-version", "force-system-version", "default-valueset-version", "_elements",
 }
 
-// unsupported are the parameters of $expand which would change the codes in the answer and are not
-// implemented, with the value that asks for nothing, if there is one.
-var unsupported = map[string]string{
-	"activeOnly": "false", "excludeNotForUI": "false",
-	"valueSet": "", "valueSetVersion": "", "context": "", "date": "",
-	"exclude-system": "", "system-version": "", "check-system-version": "", "force-system-version": "",
+// plainParameters are those that interface.md has. Who asks by GET with nothing else gets a plain answer as
+// it is there: a list, and always an offset. Other requests are answered as R4 and the HL7 terminology
+// ecosystem have it: a tree where there is one, and an offset where there is paging.
+var plainParameters = []string{"url", "filter", "offset", "count", "_format", "_pretty"}
+
+// isPlain reports whether there are only such parameters.
+func isPlain(inputs []input) bool {
+	return !slices.ContainsFunc(inputs, func(in input) bool { return !slices.Contains(plainParameters, in.name) })
 }
 
-// parseParameters reads the parameters from a query string.
-func parseParameters(query string) (parameters, error) {
-	var p parameters
-	values, err := url.ParseQuery(query)
-	if err != nil {
-		return p, badRequest("invalid", "the query string is malformed: %v", err)
-	}
-	if err := checkParameters(values); err != nil {
-		return p, err
-	}
-	if p.url = values.Get("url"); p.url == "" {
-		return p, badRequest("required", "the parameter url is required: the canonical of the value set to expand")
-	}
-	if p.offset, err = number(values, "offset"); err != nil {
-		return p, err
-	}
-	if p.count, err = number(values, "count"); err != nil {
-		return p, err
-	}
-	if values.Has("filter") {
-		filter := values.Get("filter")
-		p.filter = &filter
+// parseParameters makes parameters of inputs. Unknown ones are ignored, as R4 has it for operations.
+func parseParameters(inputs []input) (*parameters, error) {
+	p := &parameters{given: inputs}
+	for i := range inputs {
+		in := &inputs[i]
+		if len(in.value) > maxParameterLength {
+			return nil, badRequest("too-long", "a parameter may be at most %d bytes long", maxParameterLength)
+		}
+		known, err := p.set(in)
+		if err != nil {
+			return nil, err
+		}
+		if known && i > 0 && !slices.Contains(repeated, in.name) &&
+			slices.ContainsFunc(inputs[:i], func(other input) bool { return other.name == in.name }) {
+			return nil, badRequest("invalid", "the parameter %s may be given only once", in.name)
+		}
 	}
 	return p, nil
 }
 
-// checkParameters refuses what is wrong with parameters in general. They are looked at by name, so that
-// of several faults the same one is told each time.
-func checkParameters(values url.Values) error {
-	names := make([]string, 0, len(values))
-	for name := range values {
-		names = append(names, name)
+// set takes over one parameter, and reports whether it is known.
+func (p *parameters) set(in *input) (known bool, err error) {
+	switch in.name {
+	case "url":
+		p.url = in.value
+	case "valueSet":
+		p.valueSet = in.resource
+		if in.resource == nil {
+			return true, badRequest("invalid", "the parameter valueSet must be a resource, which only a POST can give")
+		}
+	case "valueSetVersion":
+		p.version = in.value
+	case "context":
+		p.context = in.value
+	case "contextDirection":
+		return true, checkDirection(in.value)
+	case "filter":
+		p.filter = &in.value
+	case "date":
+		p.date = in.value
+	case "offset":
+		p.offset, err = number(in)
+	case "count":
+		p.count, err = number(in)
+	case "displayLanguage":
+		p.displayLanguage = in.value
+	case "designation":
+		p.designations = append(p.designations, in.value)
+	case "property":
+		p.properties = append(p.properties, in.value)
+	case "useSupplement":
+		p.supplements = append(p.supplements, in.value)
+	case "tx-resource":
+		if in.resource != nil {
+			p.resources = append(p.resources, in.resource)
+		}
+	case "cache-id":
+		p.cacheID = in.value
+	default:
+		if known, err = p.setChoice(in); known || err != nil {
+			return known, err
+		}
+		return p.rules.set(in)
 	}
-	slices.Sort(names)
-	for _, name := range names {
-		if len(values[name]) > 1 && slices.Contains(notRepeated, name) {
-			return badRequest("invalid", "the parameter %s may be given only once", name)
-		}
-		for _, value := range values[name] {
-			if len(value) > maxParameterLength {
-				return badRequest("too-long", "a parameter may be at most %d bytes long", maxParameterLength)
-			}
-			if neutral, ok := unsupported[name]; ok && (value != neutral || neutral == "") {
-				return &Error{
-					Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: ErrUnsupported,
-					Text: "the parameter " + name + " is not supported here, and the answer would be wrong without it",
-				}
-			}
-		}
+	return true, err
+}
+
+// setChoice takes over one parameter that is a boolean.
+func (p *parameters) setChoice(in *input) (known bool, err error) {
+	var c *choice
+	switch in.name {
+	case "includeDesignations":
+		c = &p.includeDesignations
+	case "includeDefinition":
+		c = &p.includeDefinition
+	case "activeOnly":
+		c = &p.activeOnly
+	case "excludeNested":
+		c = &p.excludeNested
+	case "excludeNotForUI":
+		c = &p.excludeNotForUI
+	case "excludePostCoordinated":
+		c = &p.excludePostCoordinated
+	case "versionsMatch":
+		c = &p.rules.versionsMatch
+	default:
+		return false, nil
+	}
+	switch in.value {
+	case "true":
+		*c = yes
+	case "false":
+		*c = no
+	default:
+		return true, badRequest("invalid", "the parameter %s must be true or false", in.name)
+	}
+	return true, nil
+}
+
+// checkDirection checks contextDirection. Both directions have the same answer: the codes that are bound
+// are those to choose from and those to be met with alike.
+func checkDirection(value string) error {
+	if value != "incoming" && value != "outgoing" {
+		return badRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
 	}
 	return nil
 }
 
 // number reads a parameter that is a whole number from 0 up.
-func number(values url.Values, name string) (*int, error) {
-	if !values.Has(name) {
-		return nil, nil
-	}
+func number(in *input) (*int, error) {
 	// Bounded by 32 bits as FHIR's integer is, so that offset + count cannot overflow.
-	n, err := strconv.ParseUint(values.Get(name), 10, 31)
+	n, err := strconv.ParseUint(in.value, 10, 31)
 	if errors.Is(err, strconv.ErrRange) {
-		return nil, badRequest("invalid", "the parameter %s is too large", name)
+		return nil, badRequest("invalid", "the parameter %s is too large", in.name)
 	}
 	if err != nil {
-		return nil, badRequest("invalid", "the parameter %s must be a whole number from 0 up", name)
+		return nil, badRequest("invalid", "the parameter %s must be a whole number from 0 up", in.name)
 	}
 	result := int(n)
 	return &result, nil
+}
+
+// paged reports whether only a part of the expansion was asked for.
+func (p *parameters) paged() bool { return p.offset != nil || p.count != nil }
+
+// versionRules are the parameters that choose versions of code systems and value sets.
+type versionRules struct {
+	preferred, required, forced []string // system-version, check-system-version, force-system-version
+	valueSets                   []string // default-valueset-version
+	excluded                    []string // exclude-system
+	versionsMatch               choice   // codes of different versions of a code system are the same code
+}
+
+// set takes over one parameter, and reports whether it is one of these rules.
+func (v *versionRules) set(in *input) (known bool, err error) {
+	var list *[]string
+	switch in.name {
+	case "system-version":
+		list = &v.preferred
+	case "check-system-version":
+		list = &v.required
+	case "force-system-version":
+		list = &v.forced
+	case "default-valueset-version":
+		list = &v.valueSets
+	case "exclude-system":
+		list = &v.excluded
+	default:
+		return false, nil
+	}
+	if url, version := splitCanonical(in.value); url == "" || version == "" && list != &v.excluded {
+		return true, badRequest("invalid", "the parameter %s must be system|version", in.name)
+	}
+	*list = append(*list, in.value)
+	return true, nil
+}
+
+// none reports whether there are no rules.
+func (v *versionRules) none() bool {
+	return v.preferred == nil && v.required == nil && v.forced == nil && v.valueSets == nil && v.excluded == nil && v.versionsMatch == unset
+}
+
+// key tells rules from others, for a cache.
+func (v *versionRules) key() string {
+	if v.none() {
+		return ""
+	}
+	lists := [][]string{v.preferred, v.required, v.forced, v.valueSets, v.excluded}
+	var key strings.Builder
+	for _, list := range lists {
+		key.WriteString(strings.Join(list, "\x01"))
+		key.WriteByte(0)
+	}
+	key.WriteByte('0' + byte(v.versionsMatch))
+	return key.String()
+}
+
+// versionFor returns the version that a list has for a url, and the member of the list.
+func versionFor(list []string, url string) (version, rule string) {
+	for _, rule := range list {
+		if u, version, ok := strings.Cut(rule, "|"); ok && u == url {
+			return version, rule
+		}
+	}
+	return "", ""
 }

@@ -14,6 +14,7 @@ import (
 type reader struct {
 	dec     *jsontext.Decoder
 	scratch []byte
+	within  string // where in a larger one this JSON stands
 }
 
 // newReader reads from src. Duplicate member names are let through, and the last one counts: watching
@@ -109,6 +110,15 @@ func (r *reader) primitive() ([]byte, error) {
 	}
 }
 
+// isPrimitive reports whether the next value is a string, a number or a boolean.
+func (r *reader) isPrimitive() bool {
+	switch r.dec.PeekKind() {
+	case '"', '0', 't', 'f':
+		return true
+	}
+	return false
+}
+
 // skip passes over the next value.
 func (r *reader) skip() error {
 	return r.dec.SkipValue()
@@ -146,8 +156,8 @@ func (r *reader) unexpected(want string, got jsontext.Kind) error {
 
 // pointer says where in the JSON the reader is.
 func (r *reader) pointer() string {
-	if p := r.dec.StackPointer(); p != "" {
-		return string(p)
+	if p := r.within + string(r.dec.StackPointer()); p != "" {
+		return p
 	}
 	return "/"
 }

@@ -17,10 +17,18 @@ const maxBundleDepth = 8
 // resourceLoader reads resources into a library: code systems and value sets, alone or in Bundles.
 // Other resources are skipped.
 type resourceLoader struct {
-	library *Library
-	codes   codeSystemBuilder
-	values  valueSetBuilder
-	depth   int
+	library   *Library
+	codes     codeSystemBuilder
+	values    valueSetBuilder
+	profile   profile
+	maps      conceptMap
+	depth     int
+	anonymous bool      // a value set without a url is wanted as well
+	last      *valueSet // the value set that was read last
+}
+
+func newResourceLoader(l *Library) *resourceLoader {
+	return &resourceLoader{library: l, values: valueSetBuilder{library: l}}
 }
 
 // resource reads one resource. Its type decides how the members are read, so members that come before
@@ -76,6 +84,10 @@ func (l *resourceLoader) begin(kind string) {
 		l.codes.reset()
 	case "ValueSet":
 		l.values.vs = valueSet{}
+	case "StructureDefinition":
+		l.profile = profile{}
+	case "ConceptMap":
+		l.maps = conceptMap{}
 	}
 }
 
@@ -86,6 +98,10 @@ func (l *resourceLoader) member(r *reader, kind, name string) error {
 		return l.codes.member(r, name)
 	case "ValueSet":
 		return l.values.member(r, name)
+	case "StructureDefinition":
+		return l.profile.member(r, name)
+	case "ConceptMap":
+		return l.maps.member(r, name)
 	case "Bundle":
 		if name == "entry" {
 			return r.array(func() error { return l.entry(r) })
@@ -120,21 +136,68 @@ func (l *resourceLoader) finish(kind string) error {
 	case "ValueSet":
 		vs := l.values.vs
 		l.library.addValueSet(&vs)
+		l.last = &vs
+	case "StructureDefinition":
+		l.library.addProfile(&l.profile)
+	case "ConceptMap":
+		m := l.maps
+		l.library.addConceptMap(&m)
 	}
 	return nil
 }
 
+// member reads one member that code systems and value sets have alike, and reports whether it was one.
+func (d *definition) member(r *reader, name string) (bool, error) {
+	switch name {
+	case "id":
+		return true, r.string(&d.id)
+	case "url":
+		return true, r.string(&d.url)
+	case "version":
+		return true, r.string(&d.version)
+	case "name":
+		return true, r.string(&d.name)
+	case "title":
+		return true, r.string(&d.title)
+	case "status":
+		return true, r.string(&d.status)
+	case "language":
+		return true, r.string(&d.language)
+	case "date":
+		return true, r.string(&d.date)
+	case "publisher":
+		return true, r.string(&d.publisher)
+	case "experimental":
+		d.experimental = new(bool)
+		return true, r.bool(d.experimental)
+	}
+	return false, nil
+}
+
 // member reads one member of a CodeSystem.
 func (b *codeSystemBuilder) member(r *reader, name string) error {
+	if known, err := b.codeSystem.definition.member(r, name); known {
+		return err
+	}
 	switch name {
-	case "url":
-		return r.string(&b.url)
-	case "version":
-		return r.string(&b.version)
 	case "caseSensitive":
 		return r.bool(&b.caseSensitive)
+	case "compositional":
+		return r.bool(&b.compositional)
+	case "versionNeeded":
+		return r.bool(&b.versionNeeded)
+	case "hierarchyMeaning":
+		meaning, err := r.text()
+		b.notHierarchy = string(meaning) == "grouped-by" || string(meaning) == "classified-with"
+		return err
+	case "supplements":
+		return r.string(&b.supplements)
+	case "valueSet":
+		return r.string(&b.entireValueSet)
 	case "content":
 		return r.string((*string)(&b.content))
+	case "extension":
+		return b.extensionMember(r)
 	case "property":
 		return r.array(func() error { return b.propertyDefinition(r) })
 	case "concept":
@@ -144,25 +207,16 @@ func (b *codeSystemBuilder) member(r *reader, name string) error {
 	}
 }
 
-// member reads one member of a ValueSet.
-func (b *valueSetBuilder) member(r *reader, name string) error {
-	switch name {
-	case "url":
-		return r.string(&b.vs.url)
-	case "version":
-		return r.string(&b.vs.version)
-	case "name":
-		return r.string(&b.vs.name)
-	case "title":
-		return r.string(&b.vs.title)
-	case "status":
-		return r.string(&b.vs.status)
-	case "experimental":
-		b.vs.experimental = new(bool)
-		return r.bool(b.vs.experimental)
-	case "compose":
-		return b.compose(r)
-	default:
-		return r.skip()
+// extensionMember reads the extensions of a CodeSystem.
+func (b *codeSystemBuilder) extensionMember(r *reader) error {
+	list, err := r.extensionList(0)
+	for _, x := range list {
+		switch x.url {
+		case extensionBase + "structuredefinition-standards-status":
+			b.standardsStatus = x.value
+		case extensionBase + "codesystem-supplement-type":
+			b.languagePack = x.value == "lang-pack"
+		}
 	}
+	return err
 }

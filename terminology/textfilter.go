@@ -3,107 +3,109 @@ package terminology
 import (
 	"bytes"
 	"strings"
-	"unicode"
 	"unicode/utf8"
-
-	"golang.org/x/text/unicode/norm"
 )
 
-// folder turns text into words that can be compared: compatibility decomposition (NFKD), without marks,
-// in lower case, cut at everything that is neither letter nor digit. It keeps buffers between calls.
-type folder struct{ decomposed, folded []byte }
+// TextFilterRule says which concepts the parameter filter of $expand finds and in which order they come.
+// It is what TerminologyCapabilities.expansion.textFilter says, and docs/search.md explains it.
+const TextFilterRule = "Words are runs of letters and digits; case and accents do not count (NFKD). " +
+	"The filter is cut at spaces into terms. A concept is found if every term is: each word of the term begins a word of " +
+	"the concept's code, display or designations (the designations of the display language where one is asked for), " +
+	"or the term's words written together begin one of those words or the code written together. " +
+	"A filter of one letter or digit is found anywhere in the display, and in nothing else. " +
+	"A filter without letter or digit is found where it occurs as it is, in display or code. " +
+	"Order: the code is the filter; the display is the filter; the display begins with the filter; " +
+	"all words are in one text in the filter's order (or the code begins with the filter); the rest. " +
+	"Among these: the shorter display, the active concept, the order of the expansion. " +
+	"Only if nothing is found at all may words have typos, their first letter excepted: " +
+	"one from four letters, two from eight, none in a word with a digit."
 
-// words returns the words of s, each after a space: " acute appendicitis". So a word that begins with p
-// is in it exactly if " "+p is. The result is valid until the next call.
-func (f *folder) words(s []byte) []byte {
-	f.folded = f.folded[:0]
-	if !isASCII(s) {
-		f.decomposed = norm.NFKD.Append(f.decomposed[:0], s...)
-		s = f.decomposed
-	}
-	within := false
-	for i := 0; i < len(s); {
-		r, width := rune(s[i]), 1
-		if r >= utf8.RuneSelf {
-			r, width = utf8.DecodeRune(s[i:])
-		}
-		i += width
-		switch {
-		case isWordRune(r):
-			if !within {
-				f.folded = append(f.folded, ' ')
-			}
-			f.folded = utf8.AppendRune(f.folded, foldCase(r))
-			within = true
-		case !unicode.Is(unicode.Mn, r):
-			within = false
-		}
-	}
-	return f.folded
-}
-
-// isWordRune reports whether r is part of a word.
-func isWordRune(r rune) bool {
-	if r < utf8.RuneSelf {
-		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
-	}
-	return unicode.In(r, unicode.L, unicode.N, unicode.Mc)
-}
-
-// isASCII reports whether s has no byte above 127.
-func isASCII(s []byte) bool {
-	for _, c := range s {
-		if c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
-
-// textFilter is the filter parameter of $expand, ready to be matched.
+// textFilter is the filter parameter of $expand, ready to be matched. Exactly one of symbols, letter and
+// terms is set.
 type textFilter struct {
-	anywhere []byte   // the one letter or digit that the filter consists of, or nil
-	prefixes [][]byte // its words otherwise, each after a space
-	symbols  []byte   // the filter as it is, when it holds neither letter nor digit
+	symbols []byte // the filter as it is, when it holds neither letter nor digit
+	letter  []byte // the one letter or digit that it consists of
+	terms   []term
+
+	line   []byte   // all words, as folder.words returns them
+	words  [][]byte // the same, each with the space before it
+	joined []byte   // the same, without spaces
 }
 
-// newTextFilter prepares a filter; nil matches everything, and so does an empty one.
+// term is what stands between spaces in a filter: "e11.9" is one of two words.
+type term struct {
+	words  [][]byte // each with a space before it
+	joined []byte   // all of them after one space; nil where there is but one
+}
+
+// newTextFilter prepares a filter. It is nil, and matches everything, where there is nothing to look for.
 func newTextFilter(filter string) *textFilter {
 	filter = strings.TrimSpace(filter)
 	if filter == "" {
 		return nil
 	}
 	var f folder
-	words := f.words([]byte(filter))
-	if len(words) == 0 {
+	t := &textFilter{line: bytes.Clone(f.words([]byte(filter)))}
+	switch {
+	case len(t.line) == 0:
 		return &textFilter{symbols: []byte(filter)}
+	case utf8.RuneCount(t.line) == 2:
+		t.letter = t.line[1:]
+	default:
+		t.cut(&f, filter)
 	}
-	if utf8.RuneCount(words) == 2 {
-		return &textFilter{anywhere: words[1:]}
-	}
-	t := &textFilter{}
-	for _, word := range bytes.Fields(words) {
-		t.prefixes = append(t.prefixes, append([]byte(" "), word...))
-	}
+	t.joined = appendJoined(nil, t.line)
 	return t
 }
 
-// matches reports whether a display matches: each word of the filter begins a word of it, in any order.
-// A single letter may stand anywhere; a filter of symbols alone must occur as it is.
-func (t *textFilter) matches(display, folded []byte) bool {
-	if t == nil {
+// cut cuts a filter into terms and words.
+func (t *textFilter) cut(f *folder, filter string) {
+	for _, field := range strings.Fields(filter) {
+		line := bytes.Clone(f.words([]byte(field)))
+		if len(line) == 0 {
+			continue
+		}
+		words := spacedWords(line)
+		found := term{words: words}
+		if len(words) > 1 {
+			found.joined = appendJoined([]byte(" "), line)
+		}
+		t.terms = append(t.terms, found)
+		t.words = append(t.words, words...)
+	}
+}
+
+// spacedWords returns the words of a line, each with the space before it.
+func spacedWords(line []byte) (words [][]byte) {
+	for len(line) > 0 {
+		word, rest := nextWord(line)
+		words = append(words, line[:len(word)+1:len(word)+1])
+		line = rest
+	}
+	return words
+}
+
+// in reports whether a term is found among words, as folder.words returns them.
+func (t *term) in(words []byte) bool {
+	if t.joined != nil && bytes.Contains(words, t.joined) {
 		return true
 	}
-	if t.symbols != nil {
-		return bytes.Contains(display, t.symbols)
-	}
-	if t.anywhere != nil {
-		return bytes.Contains(folded, t.anywhere)
-	}
-	for _, prefix := range t.prefixes {
-		if !bytes.Contains(folded, prefix) {
+	for _, word := range t.words {
+		if !bytes.Contains(words, word) {
 			return false
 		}
+	}
+	return true
+}
+
+// inOrder reports whether all words of the filter begin words of a line, one after the other.
+func (t *textFilter) inOrder(line []byte) bool {
+	for _, word := range t.words {
+		at := bytes.Index(line, word)
+		if at < 0 {
+			return false
+		}
+		line = line[at+len(word):]
 	}
 	return true
 }

@@ -1,18 +1,19 @@
 package terminology
 
-import "fmt"
+import "slices"
 
 // valueSet is a ValueSet with its compose as it is needed for expansion.
 type valueSet struct {
-	url, version, name, title, status string
-	experimental                      *bool
-	activeOnly                        bool // compose.inactive is false: inactive codes are left out
-	composed                          bool // has a compose
-	include, exclude                  []conceptSet
+	definition
+	transient        bool // made for one request
+	activeOnly       bool // compose.inactive is false: inactive codes are left out
+	composed         bool // has a compose
+	include, exclude []conceptSet
+	supplements      []string // canonicals of code systems, by the extension valueset-supplement
+	defaults         []input  // parameters of $expand, by the extension valueset-expansion-parameter
+	contained        []*valueSet
+	rest             []member // all other members, and compose, as they are
 }
-
-// canonical returns url|version, or the url alone where there is no version.
-func (vs *valueSet) canonical() string { return canonical(vs.url, vs.version) }
 
 // conceptSet is one of ValueSet.compose.include or exclude.
 type conceptSet struct {
@@ -28,129 +29,64 @@ type conceptSet struct {
 // filter is one of ValueSet.compose.include.filter.
 type filter struct{ property, op, value string }
 
+// standard returns the value of a parameter that the value set itself gives for its expansion, or "".
+func (vs *valueSet) standard(name string) string {
+	for i := range vs.defaults {
+		if vs.defaults[i].name == name {
+			return vs.defaults[i].value
+		}
+	}
+	return ""
+}
+
+// isListed reports whether the value set lists concepts one by one.
+func (vs *valueSet) isListed() bool {
+	return slices.ContainsFunc(vs.include, func(set conceptSet) bool { return set.enumerated })
+}
+
 // listed holds the concepts that value sets list one by one, of all value sets together; row 0 is not
 // used. A code is kept as text, since the code system it is from need not be here.
 type listed struct {
+	first   uint32 // of an overlay: the number of its first row
 	texts   texts
 	code    []textRef
 	display []textRef // 0 where the value set gives none
-	folded  []textRef // the words of the display, or of the code without one
 	system  []uint32  // index in Library.systems
+	conceptReader
 }
 
-// valueSetBuilder reads a ValueSet.
-type valueSetBuilder struct {
-	library *Library
-	vs      valueSet
-	folder  folder
-}
+// end returns the number of the next row.
+func (t *listed) end() uint32 { return t.first + uint32(len(t.code)) }
 
-// compose reads ValueSet.compose.
-func (b *valueSetBuilder) compose(r *reader) error {
-	b.vs.composed = true
-	return r.object(func(name []byte) error {
-		switch string(name) {
-		case "inactive":
-			var inactive bool
-			err := r.bool(&inactive)
-			b.vs.activeOnly = !inactive
-			return err
-		case "include":
-			return r.array(func() error { return b.conceptSet(r, &b.vs.include) })
-		case "exclude":
-			return r.array(func() error { return b.conceptSet(r, &b.vs.exclude) })
-		default:
-			return r.skip()
-		}
-	})
-}
-
-// conceptSet reads one of compose.include or exclude and appends it to list.
-func (b *valueSetBuilder) conceptSet(r *reader, list *[]conceptSet) error {
-	var set conceptSet
-	set.first = uint32(len(b.library.listed.code))
-	err := r.object(func(name []byte) error {
-		switch string(name) {
-		case "system":
-			return r.string(&set.system)
-		case "version":
-			return r.string(&set.version)
-		case "concept":
-			set.enumerated = true
-			return r.array(func() error { return b.concept(r) })
-		case "filter":
-			return r.array(func() error { return b.filter(r, &set) })
-		case "valueSet":
-			return r.array(func() error { return b.imported(r, &set) })
-		default:
-			return r.skip()
-		}
-	})
-	set.last = uint32(len(b.library.listed.code))
-	if set.enumerated {
-		system := b.library.internSystem(set.system)
-		for range set.last - set.first {
-			b.library.listed.system = append(b.library.listed.system, system)
-		}
+// row finds the table that a row is in, which is that of the library below for the rows of that, and the
+// row's place there.
+func (l *Library) row(row uint32) (*listed, uint32) {
+	for l.base != nil && row < l.listed.first {
+		l = l.base
 	}
-	*list = append(*list, set)
-	return err
+	return &l.listed, row - l.listed.first
 }
 
-// imported reads the canonical of a value set.
-func (b *valueSetBuilder) imported(r *reader, set *conceptSet) error {
-	var url string
-	err := r.string(&url)
-	set.valueSets = append(set.valueSets, url)
-	return err
+// designationsOf returns the designations that a value set gives for a row.
+func (t *listed) designationsOf(row uint32) []designationRow {
+	return ownedBy(t.conceptReader.designations, row, func(d designationRow) uint32 { return d.owner })
 }
 
-// filter reads one of compose.include.filter.
-func (b *valueSetBuilder) filter(r *reader, set *conceptSet) error {
-	var f filter
-	err := r.object(func(name []byte) error {
-		switch string(name) {
-		case "property":
-			return r.string(&f.property)
-		case "op":
-			return r.string(&f.op)
-		case "value":
-			return r.string(&f.value)
-		default:
-			return r.skip()
-		}
-	})
-	set.filters = append(set.filters, f)
-	return err
+// extensionsOf returns the extensions that a value set gives for a row.
+func (t *listed) extensionsOf(row uint32) []extensionRow {
+	return ownedBy(t.conceptReader.extensions, row, func(x extensionRow) uint32 { return x.owner })
 }
 
-// concept reads one of compose.include.concept into a row.
-func (b *valueSetBuilder) concept(r *reader) error {
-	var code, display textRef
-	rows := &b.library.listed
-	err := r.object(func(name []byte) error {
-		switch string(name) {
-		case "code":
-			s, err := r.text()
-			code = rows.texts.append(s)
-			return err
-		case "display":
-			s, err := r.text()
-			display = rows.texts.append(s)
-			return err
-		default:
-			return r.skip()
-		}
-	})
-	if err == nil && len(rows.texts.at(code)) == 0 {
-		err = fmt.Errorf("%s: concept without a code", r.pointer())
+// ownedBy returns the part of a list in the order of owners that is of one owner.
+func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
+	compare := func(r row, owner uint32) int { return int(of(r)) - int(owner) }
+	from, found := slices.BinarySearchFunc(list, owner, compare)
+	if !found {
+		return nil
 	}
-	shown := display
-	if len(rows.texts.at(display)) == 0 {
-		shown = code
+	to := from
+	for to < len(list) && of(list[to]) == owner {
+		to++
 	}
-	rows.code = append(rows.code, code)
-	rows.display = append(rows.display, display)
-	rows.folded = append(rows.folded, rows.texts.append(b.folder.words(rows.texts.at(shown))))
-	return err
+	return list[from:to]
 }

@@ -74,3 +74,36 @@ func comparePart(a, b string) int {
 		return cmp.Compare(a, b)
 	}
 }
+
+// isWildcard reports whether a version stands for several: a part of it is x, X or *.
+func isWildcard(version string) bool {
+	for part := range strings.SplitSeq(version, ".") {
+		if isAnyPart(part) {
+			return true
+		}
+	}
+	return false
+}
+
+func isAnyPart(part string) bool { return part == "x" || part == "X" || part == "*" }
+
+// matchesVersion reports whether a version is the one that is asked for, or, where that has wildcards, one
+// of those it stands for. A wildcard at the end stands for all parts that follow: 1.x matches 1.2.0.
+func matchesVersion(version, pattern string) bool {
+	if version == pattern {
+		return true
+	}
+	if !isWildcard(pattern) {
+		return false
+	}
+	have, want := strings.Split(version, "."), strings.Split(pattern, ".")
+	for i, part := range want {
+		switch {
+		case i >= len(have):
+			return isAnyPart(part) && i > 0 && version != ""
+		case !isAnyPart(part) && part != have[i]:
+			return false
+		}
+	}
+	return len(have) <= len(want) || isAnyPart(want[len(want)-1])
+}

@@ -1,0 +1,159 @@
+package terminology
+
+import (
+	"slices"
+	"strings"
+)
+
+// appendContains appends expansion.contains, as a list or as a tree.
+func (a *answer) appendContains(dst []byte) []byte {
+	if a.shape != nil {
+		return a.appendTree(dst, a.shape.root)
+	}
+	list := array{name: "contains"}
+	for _, e := range a.page {
+		dst = append(a.appendEntry(list.next(dst), e), '}')
+	}
+	return list.end(dst)
+}
+
+// appendTree appends an entry and those that follow it, each with the entries within it.
+func (a *answer) appendTree(dst []byte, first uint32) []byte {
+	list := array{name: "contains"}
+	for i := first; i != none; i = a.shape.next[i] {
+		dst = a.appendEntry(list.next(dst), a.page[i])
+		dst = append(a.appendTree(dst, a.shape.child[i]), '}')
+	}
+	return list.end(dst)
+}
+
+// appendEntry appends one of expansion.contains, up to the brace that ends it.
+func (a *answer) appendEntry(dst []byte, e entry) []byte {
+	l := a.library
+	flags := l.flags(e)
+	dst = append(dst, '{')
+	if a.detailed || flags&flagStatus != 0 || e.listed != 0 || e.concept != none && len(l.codeSystems[e.codeSystem].extensions.owner) > 0 {
+		dst = a.appendEntryExtensions(dst, e, flags)
+	}
+	dst = append(dst, `"system":`...)
+	dst = appendString(dst, l.systems[l.systemOf(e)].url)
+	if flags&flagAbstract != 0 {
+		dst = append(dst, `,"abstract":true`...)
+	}
+	if flags&flagInactive != 0 {
+		dst = append(dst, `,"inactive":true`...)
+	}
+	if a.expansion.versioned && e.concept != none {
+		dst = appendMember(dst, "version", l.codeSystems[e.codeSystem].version)
+	}
+	dst = append(dst, `,"code":`...)
+	dst = appendString(dst, l.code(e))
+	if !a.detailed {
+		return appendMember(dst, "display", l.display(e))
+	}
+	return a.appendTexts(dst, e)
+}
+
+// appendTexts appends display and designations where these have to be chosen.
+func (a *answer) appendTexts(dst []byte, e entry) []byte {
+	a.texts = a.library.shownTexts(a.texts[:0], e, a.valueSet.language, a.expansion.supplements)
+	display := a.languages.preferred(a.texts)
+	if display >= 0 {
+		dst = appendMember(dst, "display", a.texts[display].value)
+	}
+	if a.parameters.wantsDesignations() {
+		dst = a.parameters.appendDesignations(dst, a.texts, display)
+	}
+	return dst
+}
+
+// wantsDesignations reports whether designations were asked for at all.
+func (p *parameters) wantsDesignations() bool {
+	return p.includeDesignations == yes || p.includeDesignations == unset && len(p.designations) > 0
+}
+
+// extensionValues are the values of the extensions of a concept, by kind, as JSON members.
+type extensionValues [extensionReplacedBy + 1][]byte
+
+// appendEntryExtensions appends the extensions of an entry with a comma after them: those that are shown as
+// they are, and its properties.
+func (a *answer) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) []byte {
+	start := len(dst)
+	list := array{name: "extension"}
+	system, own := a.extensionsOf(e)
+	for _, kind := range shownFromSystem {
+		if own[kind] == nil {
+			dst = appendShown(dst, &list, kind, system[kind])
+		}
+	}
+	for _, kind := range shownFromValueSet {
+		dst = appendShown(dst, &list, kind, own[kind])
+	}
+	dst = a.appendProperties(dst, &list, e, flags, system, own)
+	if !list.begun {
+		return dst
+	}
+	dst = append(list.end(dst), ',')
+	return slices.Delete(dst, start, start+1) // the comma before
+}
+
+// Extensions that are shown as they are, where a code system or a value set has them.
+var (
+	shownFromSystem   = []extensionKind{extensionStyle, extensionXHTML}
+	shownFromValueSet = []extensionKind{
+		extensionDeprecated, extensionStandardsStatus, extensionConceptDefinition, extensionDescriptionID, extensionStyle, extensionXHTML,
+	}
+)
+
+// appendShown appends an extension, if it has a value.
+func appendShown(dst []byte, list *array, kind extensionKind, value []byte) []byte {
+	if value == nil {
+		return dst
+	}
+	dst = append(append(list.next(dst), `{"url":"`+extensionBase...), shownNames[kind]...)
+	dst = append(append(dst, '"', ','), value...)
+	return append(dst, '}')
+}
+
+// shownNames are the names of the extensions that are shown as they are.
+var shownNames = map[extensionKind]string{
+	extensionStyle: "rendering-style", extensionXHTML: "rendering-xhtml", extensionDeprecated: "valueset-deprecated",
+	extensionStandardsStatus: "structuredefinition-standards-status", extensionConceptDefinition: "valueset-concept-definition",
+	extensionDescriptionID: "coding-sctdescid",
+}
+
+// extensionsOf returns the extensions of an entry: those that the code system and the supplements to it
+// have, and those of the value set that lists it.
+func (a *answer) extensionsOf(e entry) (system, own extensionValues) {
+	if e.concept != none {
+		cs := a.library.codeSystems[e.codeSystem]
+		cs.collect(e.concept, &system)
+		for _, s := range a.expansion.supplements {
+			by := a.library.codeSystems[s.by]
+			if concept, ok := by.concept(cs.codeOf(e.concept)); ok && s.of == e.codeSystem {
+				by.collect(concept, &system)
+			}
+		}
+	}
+	if e.listed != 0 {
+		table, _ := a.library.row(e.listed)
+		for _, x := range table.extensionsOf(e.listed) {
+			own[x.kind] = table.texts.at(x.value)
+		}
+	}
+	return system, own
+}
+
+// collect takes over the extensions of a concept.
+func (cs *codeSystem) collect(concept uint32, values *extensionValues) {
+	from, to := cs.extensions.rows(concept)
+	for row := from; row < to; row++ {
+		values[cs.extensions.kind[row]] = cs.texts.at(cs.extensions.value[row])
+	}
+}
+
+// afterColon returns the value of a JSON member.
+func afterColon(member []byte) string {
+	_, value, _ := strings.Cut(string(member), ":")
+	return value
+}

@@ -1,0 +1,118 @@
+package terminology
+
+import (
+	"slices"
+	"strings"
+)
+
+// appendProperties appends the properties of an entry: its status, if that is not active, what extensions
+// say that R5 has as properties, and those that were asked for.
+func (a *answer) appendProperties(dst []byte, list *array, e entry, flags conceptFlags, system, own extensionValues) []byte {
+	if flags&flagStatus != 0 {
+		if status := a.library.statusOf(e); status != "" {
+			dst = a.appendProperty(dst, list, property{code: "status", uri: conceptProperties + "status"}, "valueCode", status, true)
+		}
+	}
+	for _, p := range extensionProperties {
+		value := own[p.kind]
+		if value == nil {
+			value = system[p.kind]
+		}
+		if value != nil {
+			dst = a.appendProperty(dst, list, p.property, p.member, afterColon(value), false)
+		}
+	}
+	if len(a.parameters.properties) == 0 || e.concept == none {
+		return dst
+	}
+	cs := a.library.codeSystems[e.codeSystem]
+	if meaning := cs.meaningOf(e.concept); meaning != nil && slices.Contains(a.parameters.properties, "definition") {
+		dst = a.appendProperty(dst, list, property{code: "definition", uri: conceptProperties + "definition"}, "valueString", string(meaning), true)
+	}
+	dst = a.appendAsked(dst, list, cs, e.concept)
+	for _, s := range a.expansion.supplements {
+		by := a.library.codeSystems[s.by]
+		if concept, ok := by.concept(cs.codeOf(e.concept)); ok && s.of == e.codeSystem {
+			dst = a.appendAsked(dst, list, by, concept)
+		}
+	}
+	return dst
+}
+
+// extensionProperties are the extensions of concepts that R5 has as properties.
+var extensionProperties = []struct {
+	kind     extensionKind
+	property property
+	member   string
+}{
+	{extensionLabel, property{code: "label", uri: conceptProperties + "label"}, "valueString"},
+	{extensionOrder, property{code: "order", uri: conceptProperties + "order"}, "valueDecimal"},
+	{extensionWeight, property{code: "weight", uri: conceptProperties + "itemWeight"}, "valueDecimal"},
+}
+
+// appendAsked appends the properties of a concept that were asked for by name, or by * for all.
+func (a *answer) appendAsked(dst []byte, list *array, cs *codeSystem, concept uint32) []byte {
+	if cs.values.from == nil {
+		return dst
+	}
+	all := slices.Contains(a.parameters.properties, "*")
+	for row := cs.values.from[concept]; row < cs.values.from[concept+1]; row++ {
+		p := cs.properties[cs.values.property[row]]
+		told := p.is("status") && !strings.EqualFold(string(cs.texts.at(cs.values.value[row])), "active")
+		if told || !all && !slices.Contains(a.parameters.properties, p.code) {
+			continue
+		}
+		kind := cs.values.kind[row]
+		value, quoted := cs.texts.at(cs.values.value[row]), true
+		switch kind {
+		case valueCoding:
+			value, quoted = cs.texts.at(cs.values.coding[row]), false
+		case valueInteger, valueDecimal, valueBoolean:
+			quoted = false
+		}
+		dst = a.appendProperty(dst, list, property{code: p.code, uri: p.uri}, valueMembers[kind], string(value), quoted)
+	}
+	return dst
+}
+
+// appendProperty appends a property of an entry, and notes that there is one of the kind.
+func (a *answer) appendProperty(dst []byte, list *array, p property, member, value string, quoted bool) []byte {
+	if !slices.ContainsFunc(a.declared, func(d property) bool { return d.code == p.code }) {
+		a.declared = append(a.declared, p)
+	}
+	dst = append(list.next(dst), `{"url":"`+propertyValue+`","extension":[{"url":"code","valueCode":`...)
+	dst = append(appendString(dst, p.code), `},{"url":"value","`...)
+	dst = append(append(dst, member...), '"', ':')
+	if quoted {
+		dst = appendString(dst, value)
+	} else {
+		dst = append(dst, value...)
+	}
+	return append(dst, '}', ']', '}')
+}
+
+// statusOf returns why an entry's concept is not simply active; empty if nothing is said.
+func (l *Library) statusOf(e entry) string {
+	cs := l.codeSystems[e.codeSystem]
+	if value := cs.extensions.get(e.concept, extensionStandardsStatus); value != 0 {
+		if status := strings.Trim(afterColon(cs.texts.at(value)), `"`); status == "deprecated" || status == "withdrawn" {
+			return status
+		}
+	}
+	for i, p := range cs.properties {
+		var status string
+		if p.is("status") {
+			cs.eachValue(e.concept, uint16(i), func(value []byte) bool { status = string(value); return false })
+		}
+		if status != "" && !strings.EqualFold(status, "active") {
+			return status
+		}
+	}
+	switch flags := cs.flags[e.concept]; {
+	case flags&flagDeprecated != 0:
+		return "deprecated"
+	case flags&flagInactive != 0:
+		return "inactive"
+	}
+	return ""
+}

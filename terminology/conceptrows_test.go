@@ -1,0 +1,47 @@
+package terminology
+
+import "testing"
+
+// storedCodeSystem has every kind of thing that is kept of a concept, and members in unusual order.
+const storedCodeSystem = `{"resourceType":"CodeSystem","url":"http://x/stored","content":"complete","language":"en",
+"concept":[
+ {"concept":[{"code":"b","designation":[{"value":"zwei","language":"de"}],"definition":"the second"}],
+  "designation":[{"language":"de","value":"eins"},{"language":"nl","use":{"system":"http://x/use","code":"u","display":"U"},"value":"een",
+   "extension":[{"url":"http://x/unknown","valueString":"x"},{"url":"http://hl7.org/fhir/StructureDefinition/coding-sctdescid", "valueId":"1"}]},{"language":"fr"}],
+  "extension":[{"url":"http://hl7.org/fhir/StructureDefinition/itemWeight","valueDecimal":1.20}],
+  "property":[{"code":"p","valueCoding":{"system":"http://x/s", "code":"c"}},{"code":"n","valueInteger":3}],
+  "code":"a","definition":"the first"},
+ {"code":"c"}]}`
+
+func TestConceptRows(t *testing.T) {
+	l := libraryOf(t, storedCodeSystem)
+	cs := l.codeSystems[0]
+	if got := string(cs.meaningOf(0)) + "," + string(cs.meaningOf(1)) + "," + string(cs.meaningOf(2)); got != "the first,the second," {
+		t.Errorf("definitions: got %q", got)
+	}
+	var got string
+	for concept := range uint32(3) {
+		from, to := cs.designations.rows(concept)
+		for row := from; row < to; row++ {
+			use := cs.uses[cs.designations.use[row]]
+			got += string(cs.codeOf(concept)) + ":" + cs.languages[cs.designations.language[row]] + ":" + use.code +
+				":" + string(cs.texts.at(cs.designations.value[row])) + string(cs.texts.at(cs.designations.extensionOf(row))) + " "
+		}
+	}
+	want := `a:de::eins a:nl:u:een[{"url":"http://hl7.org/fhir/StructureDefinition/coding-sctdescid","valueId":"1"}] b:de::zwei `
+	if got != want {
+		t.Errorf("designations: got %q, want %q", got, want)
+	}
+	if got := string(cs.texts.at(cs.extensions.get(0, extensionWeight))); got != `"valueDecimal":1.20` {
+		t.Errorf("weight: got %s", got)
+	}
+	if got := cs.extensions.get(1, extensionWeight); got != 0 {
+		t.Errorf("weight of b: got %d", got)
+	}
+	if got := string(cs.texts.at(cs.values.coding[0])); got != `{"system":"http://x/s","code":"c"}` || cs.values.kind[1] != valueInteger {
+		t.Errorf("properties: got %s, kinds %v", got, cs.values.kind)
+	}
+	if cs.nestedIn[1] != 0 || cs.nestedIn[0] != none {
+		t.Errorf("nesting: got %v", cs.nestedIn)
+	}
+}

@@ -1,0 +1,104 @@
+package terminology
+
+import (
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+// folder turns text into words that can be compared: compatibility decomposition (NFKD), without marks,
+// in lower case, cut at everything that is neither letter nor digit. It keeps buffers between calls.
+type folder struct{ decomposed, folded []byte }
+
+// words returns the words of s, each after a space: " acute appendicitis". So a word that begins with p
+// is in it exactly if " "+p is. The result is valid until the next call.
+func (f *folder) words(s []byte) []byte {
+	f.folded = f.folded[:0]
+	if isASCII(s) {
+		f.folded = appendASCIIWords(f.folded, s)
+		return f.folded
+	}
+	f.decomposed = norm.NFKD.Append(f.decomposed[:0], s...)
+	within := false
+	for i := 0; i < len(f.decomposed); {
+		r, width := utf8.DecodeRune(f.decomposed[i:])
+		i += width
+		switch {
+		case isWordRune(r):
+			if !within {
+				f.folded = append(f.folded, ' ')
+			}
+			f.folded = utf8.AppendRune(f.folded, foldCase(r))
+			within = true
+		case !unicode.Is(unicode.Mn, r):
+			within = false
+		}
+	}
+	return f.folded
+}
+
+// appendASCIIWords is folder.words for text of ASCII alone, which nearly all text is.
+func appendASCIIWords(dst, s []byte) []byte {
+	within := false
+	for _, c := range s {
+		folded := asciiWord[c&0x7f]
+		if folded == 0 {
+			within = false
+			continue
+		}
+		if !within {
+			dst = append(dst, ' ')
+			within = true
+		}
+		dst = append(dst, folded)
+	}
+	return dst
+}
+
+// asciiWord holds for each ASCII letter and digit what it is folded to, and 0 for the rest.
+var asciiWord = func() (table [utf8.RuneSelf]byte) {
+	for r := range rune(utf8.RuneSelf) {
+		if isWordRune(r) {
+			table[r] = byte(foldCase(r))
+		}
+	}
+	return table
+}()
+
+// appendJoined appends words, as folder.words returns them, without the spaces between them.
+func appendJoined(dst, words []byte) []byte {
+	for _, c := range words {
+		if c != ' ' {
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}
+
+// nextWord cuts the first word from what folder.words returned.
+func nextWord(words []byte) (word, rest []byte) {
+	end := 1
+	for end < len(words) && words[end] != ' ' {
+		end++
+	}
+	return words[1:end], words[end:]
+}
+
+// isWordRune reports whether r is part of a word.
+func isWordRune(r rune) bool {
+	if r < utf8.RuneSelf {
+		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
+	}
+	return unicode.In(r, unicode.L, unicode.N, unicode.Mc)
+}
+
+// isASCII reports whether s has no byte above 127.
+func isASCII(s []byte) bool {
+	for _, c := range s {
+		if c >= utf8.RuneSelf {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,193 @@
+package terminology
+
+import (
+	"bytes"
+	"slices"
+	"sort"
+)
+
+// index finds the documents of a corpus that match a filter, without looking at each. It is flat arrays
+// without pointers, so that it can be written to disk and mapped.
+//
+// A document is called by its rank: its place in the order that all answers have within a tier, so that
+// sets of ranks are in the order of the answer already.
+type index struct {
+	corpus corpus
+	order  []uint32 // the document of each rank
+
+	words    wordList
+	from     []uint32 // the ranks of word i are postings[from[i]:from[i+1]], ascending
+	postings []uint32
+	common   commonPrefixes
+
+	byDisplay []uint32 // ranks, sorted by the words of the display
+	byCode    []uint32 // ranks, sorted by the words of the code written together
+
+	letters  runeSets // letters and digits anywhere in the display
+	initials runeSets // those with which a word of the display begins
+	symbols  runeSets // all others, in the display or the code
+}
+
+// wordList is a sorted list of words: word i is text[from[i]:from[i+1]].
+type wordList struct {
+	text []byte
+	from []uint32
+}
+
+// len returns the number of words.
+func (w *wordList) len() int { return len(w.from) - 1 }
+
+// at returns a word.
+func (w *wordList) at(i int) []byte { return w.text[w.from[i]:w.from[i+1]] }
+
+// prefixed returns the range of the words that begin with prefix.
+func (w *wordList) prefixed(prefix []byte) (from, to int) {
+	from = sort.Search(w.len(), func(i int) bool { return bytes.Compare(w.at(i), prefix) >= 0 })
+	return from, w.after(from, prefix)
+}
+
+// after returns where the words from a given one on no longer begin with prefix. It takes steps that
+// double, as most ranges are short.
+func (w *wordList) after(from int, prefix []byte) int {
+	step := 1
+	for from+step < w.len() && bytes.HasPrefix(w.at(from+step), prefix) {
+		step *= 2
+	}
+	low := from + step/2
+	return low + sort.Search(min(from+step, w.len())-low, func(i int) bool { return !bytes.HasPrefix(w.at(low+i), prefix) })
+}
+
+// commonPrefixes holds the documents of those ranges of words that have so many postings that uniting
+// them would take too long: nearly all beginnings of one letter, many of two or three, common words.
+type commonPrefixes struct {
+	from, to []uint32 // words; sorted by from, then the longer range first
+	sets     []uint64 // one bitset after the other
+}
+
+// of returns the set for a range of words, or nil.
+func (c *commonPrefixes) of(from, to, words int) bitset {
+	i := sort.Search(len(c.from), func(i int) bool {
+		return c.from[i] > uint32(from) || c.from[i] == uint32(from) && c.to[i] <= uint32(to)
+	})
+	if i == len(c.from) || c.from[i] != uint32(from) || c.to[i] != uint32(to) {
+		return nil
+	}
+	return c.sets[i*words : (i+1)*words]
+}
+
+// addPrefix adds the documents that have a word which begins with prefix.
+func (x *index) addPrefix(dst bitset, prefix []byte) {
+	from, to := x.words.prefixed(prefix)
+	x.addWords(dst, from, to)
+}
+
+// addWords adds the documents that have one of a range of words.
+func (x *index) addWords(dst bitset, from, to int) {
+	if from == to {
+		return
+	}
+	if common := x.common.of(from, to, len(dst)); common != nil {
+		dst.union(common)
+		return
+	}
+	for _, rank := range x.postings[x.from[from]:x.from[to]] {
+		dst.add(rank)
+	}
+}
+
+// addMeant adds the documents that have a word which begins with word or what may be meant by it.
+func (x *index) addMeant(dst bitset, word []byte, most int) {
+	t := newTypist(word, most)
+	from, end := x.words.prefixed([]byte(string(t.word[:1])))
+	for from < end {
+		candidate := x.words.at(from)
+		decided, meant := t.look(candidate)
+		to := from + 1
+		if decided < len(candidate) || meant {
+			to = x.words.after(from, candidate[:decided])
+		}
+		if meant {
+			x.addWords(dst, from, to)
+		}
+		from = to
+	}
+}
+
+// coded returns the ranks of the documents whose code, written together, is code.
+func (x *index) coded(f *folder, code []byte) []uint32 {
+	var joined []byte
+	compare := func(rank uint32) int {
+		joined = appendJoined(joined[:0], f.words(x.corpus.code(x.order[rank])))
+		return bytes.Compare(joined, code)
+	}
+	from := sort.Search(len(x.byCode), func(i int) bool { return compare(x.byCode[i]) >= 0 })
+	rest := x.byCode[from:]
+	return rest[:sort.Search(len(rest), func(i int) bool { return compare(rest[i]) > 0 })]
+}
+
+// displayed returns the ranks of the documents whose display begins with line; the first exact of them
+// are those whose display is just that.
+func (x *index) displayed(f *folder, line []byte) (ranks []uint32, exact int) {
+	compare := func(rank uint32) int {
+		words := f.words(x.corpus.display(x.order[rank]))
+		return bytes.Compare(words[:min(len(words), len(line))], line)
+	}
+	from := sort.Search(len(x.byDisplay), func(i int) bool { return compare(x.byDisplay[i]) >= 0 })
+	ranks = x.byDisplay[from:]
+	ranks = ranks[:sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) > 0 })]
+	exact = sort.Search(len(ranks), func(i int) bool {
+		return len(f.words(x.corpus.display(x.order[ranks[i]]))) > len(line)
+	})
+	return ranks, exact
+}
+
+// members returns the ranks of a set of documents.
+func (x *index) members(docs bitset) bitset {
+	ranks := newBitset(len(x.order))
+	for rank, doc := range x.order {
+		if docs.has(doc) {
+			ranks.add(uint32(rank))
+		}
+	}
+	return ranks
+}
+
+// bytes returns how much memory the index takes, in bytes.
+func (x *index) bytes() int {
+	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.postings) + len(x.byDisplay) + len(x.byCode))
+	return words + len(x.words.text) + 8*len(x.common.sets) + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+}
+
+// bytes returns how much memory the sets take, in bytes.
+func (s *runeSets) bytes() int {
+	return 4*(len(s.runes)+len(s.start)+len(s.length)+len(s.lists)) + 8*len(s.bits)
+}
+
+// union adds all of another set.
+func (b bitset) union(other bitset) {
+	for i, word := range other {
+		b[i] |= word
+	}
+}
+
+// intersect leaves only what is in another set too.
+func (b bitset) intersect(other bitset) {
+	for i, word := range other {
+		b[i] &= word
+	}
+}
+
+// subtract takes all of another set away.
+func (b bitset) subtract(other bitset) {
+	for i, word := range other {
+		b[i] &^= word
+	}
+}
+
+// sized returns a set without members for n documents, in the memory of b if there is enough.
+func (b bitset) sized(n int) bitset {
+	words := (n + 63) / 64
+	b = slices.Grow(b[:0], words)[:words]
+	clear(b)
+	return b
+}

@@ -1,0 +1,192 @@
+package terminology
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// input is one parameter of an operation as it was sent: in the query string, or in a Parameters resource.
+type input struct {
+	name     string
+	value    string         // a primitive value[x], or the query string's
+	complex  jsontext.Value // any other value[x]
+	resource jsontext.Value
+	parts    []input
+}
+
+// maxInputs bounds how many parameters one request may have.
+const maxInputs = 1000
+
+// maxPartDepth bounds how deep parameters may stand within each other.
+const maxPartDepth = 4
+
+// readInputs reads the parameters of a request: those of the query string, and in a POST those of the
+// body, which is a Parameters resource, or a resource that counts as the parameter of the given name.
+func (h *Handler) readInputs(w http.ResponseWriter, r *http.Request, bare string) ([]input, error) {
+	inputs, err := queryInputs(r.URL.RawQuery)
+	if err != nil || r.Method != http.MethodPost {
+		return inputs, err
+	}
+	body, err := h.readBody(w, r)
+	if err != nil || len(body) == 0 {
+		return inputs, err
+	}
+	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if kind == "application/x-www-form-urlencoded" && err == nil {
+		form, err := queryInputs(string(body))
+		return append(inputs, form...), err
+	}
+	if strings.Contains(kind, "xml") {
+		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "not-supported", Text: "the body must be JSON (application/fhir+json); XML is not read"}
+	}
+	return bodyInputs(inputs, body, bare)
+}
+
+// readBody reads the body of a POST, up to the limit.
+func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limit := orDefault(h.MaxBody, defaultMaxBody)
+	var body bytes.Buffer
+	if n := r.ContentLength; n > 0 && n <= limit {
+		body.Grow(int(n) + bytes.MinRead)
+	}
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
+	var tooLarge *http.MaxBytesError
+	if errors.As(err, &tooLarge) {
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + sizeText(limit)}
+	}
+	if err != nil && !errors.Is(err, io.EOF) {
+		return nil, &Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "the body could not be read whole"}
+	}
+	return body.Bytes(), nil
+}
+
+// queryInputs reads the parameters of a query string, in the order of their occurrence.
+func queryInputs(query string) ([]input, error) {
+	if query == "" {
+		return nil, nil
+	}
+	inputs := make([]input, 0, min(maxInputs, 1+strings.Count(query, "&")))
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		if len(inputs) == maxInputs {
+			return nil, badRequest("too-long", "there may be at most %d parameters", maxInputs)
+		}
+		key, value, _ := strings.Cut(pair, "=")
+		name, err := url.QueryUnescape(key)
+		if err == nil && strings.Contains(pair, ";") {
+			err = errors.New("invalid semicolon separator in query")
+		}
+		if err == nil {
+			value, err = url.QueryUnescape(value)
+		}
+		if err != nil {
+			return nil, badRequest("invalid", "the query string is malformed: %v", err)
+		}
+		inputs = append(inputs, input{name: name, value: value})
+	}
+	return inputs, nil
+}
+
+// bodyInputs adds the parameters of a body.
+func bodyInputs(inputs []input, body []byte, bare string) ([]input, error) {
+	kind, err := resourceType(body)
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in JSON: " + err.Error()}
+	}
+	if kind != "Parameters" {
+		if bare == "" {
+			return nil, badRequest("structure", "the body must be a Parameters resource, not %s", kind)
+		}
+		return append(inputs, input{name: bare, resource: body}), nil
+	}
+	r := newReader(bytes.NewReader(body))
+	err = r.object(func(name []byte) error {
+		if string(name) == "parameter" {
+			return r.inputs(&inputs, 0)
+		}
+		return r.skip()
+	})
+	if err == nil && !r.atEnd() {
+		err = errors.New("there is more after the resource")
+	}
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the Parameters resource cannot be read: " + err.Error()}
+	}
+	return inputs, nil
+}
+
+// errTooManyInputs is the error for a Parameters resource that is too large to be meant.
+var errTooManyInputs = errors.New("too many parameters, or nested too deep")
+
+// inputs reads Parameters.parameter or parameter.part.
+func (r *reader) inputs(list *[]input, depth int) error {
+	return r.array(func() error {
+		if len(*list) >= maxInputs || depth > maxPartDepth {
+			return errTooManyInputs
+		}
+		var in input
+		err := r.object(func(name []byte) error { return r.inputMember(&in, name, depth) })
+		*list = append(*list, in)
+		return err
+	})
+}
+
+// inputMember reads one member of a parameter.
+func (r *reader) inputMember(in *input, name []byte, depth int) error {
+	switch {
+	case string(name) == "name":
+		return r.string(&in.name)
+	case string(name) == "resource":
+		return r.raw('{', &in.resource)
+	case string(name) == "part":
+		return r.inputs(&in.parts, depth+1)
+	case !bytes.HasPrefix(name, []byte("value")):
+		return r.skip()
+	case r.isPrimitive():
+		s, err := r.primitive()
+		in.value = string(s)
+		return err
+	default:
+		return r.raw('{', &in.complex)
+	}
+}
+
+// raw copies the next value, which must be of the given kind.
+func (r *reader) raw(kind jsontext.Kind, into *jsontext.Value) error {
+	value, err := r.value(kind)
+	*into = value.Clone()
+	return err
+}
+
+// resourceType returns the type of a resource.
+func resourceType(resource jsontext.Value) (kind string, err error) {
+	r := newReader(bytes.NewReader(resource))
+	err = r.object(func(name []byte) error {
+		if string(name) == "resourceType" {
+			if err := r.string(&kind); err != nil {
+				return err
+			}
+			return errFound
+		}
+		return r.skip()
+	})
+	if errors.Is(err, errFound) {
+		return kind, nil
+	}
+	if err == nil {
+		err = errNoResourceType
+	}
+	return "", err
+}
+
+// errFound ends the reading of a resource of which enough is known.
+var errFound = errors.New("found")

@@ -1,0 +1,86 @@
+package terminology
+
+import (
+	"cmp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// languageRange is one of an ordered list of preferred languages.
+type languageRange struct {
+	tag    string // in lower case; * means any language
+	weight float64
+}
+
+// languages is what displayLanguage or Accept-Language asks for (RFC 9110 §12.5.4): the ranges, the most
+// preferred first. Where the wildcard is not refused, any language is better than none.
+type languages struct {
+	ranges []languageRange
+	only   bool // nothing but these: the wildcard has weight 0
+}
+
+// maxLanguageRanges bounds how many languages are looked at.
+const maxLanguageRanges = 20
+
+// parseLanguages reads a list of languages with weights. What cannot be understood is passed over.
+func parseLanguages(list string) languages {
+	var l languages
+	for item := range strings.SplitSeq(list, ",") {
+		tag, parameters, _ := strings.Cut(item, ";")
+		r := languageRange{tag: strings.ToLower(strings.TrimSpace(tag)), weight: 1}
+		for parameter := range strings.SplitSeq(parameters, ";") {
+			if name, value, ok := strings.Cut(parameter, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
+				weight, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
+				if err != nil {
+					weight = 1
+				}
+				r.weight = weight
+			}
+		}
+		switch {
+		case r.tag == "" || len(l.ranges) == maxLanguageRanges:
+		case r.weight > 0:
+			l.ranges = append(l.ranges, r)
+		case r.tag == "*":
+			l.only = true
+		}
+	}
+	slices.SortStableFunc(l.ranges, func(a, b languageRange) int { return cmp.Compare(b.weight, a.weight) })
+	return l
+}
+
+// none reports whether no language is preferred.
+func (l *languages) none() bool { return len(l.ranges) == 0 && !l.only }
+
+// first returns the most preferred language, or "" where there is none.
+func (l *languages) first() string {
+	if len(l.ranges) == 0 || l.ranges[0].tag == "*" {
+		return ""
+	}
+	return l.ranges[0].tag
+}
+
+// Degrees of likeness of a language to the one that is asked for.
+const (
+	languageDiffers  = iota
+	languageBroader  // de for de-CH (RFC 4647 §3.4)
+	languageNarrower // de-CH for de
+	languageSame
+)
+
+// likeness says how well a language fits a range that is not the wildcard.
+func likeness(tag, wanted string) int {
+	tag = strings.ToLower(tag)
+	switch {
+	case tag == "":
+		return languageDiffers
+	case tag == wanted:
+		return languageSame
+	case strings.HasPrefix(tag, wanted+"-"):
+		return languageNarrower
+	case strings.HasPrefix(wanted, tag+"-"):
+		return languageBroader
+	}
+	return languageDiffers
+}

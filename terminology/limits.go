@@ -1,0 +1,28 @@
+package terminology
+
+import "fmt"
+
+// Defaults of the limits of a [Handler].
+const (
+	defaultMaxEntries      = 10_000
+	defaultMaxBody         = 16 << 20
+	defaultMaxResources    = 200
+	defaultMaxFilterLength = 1000
+	defaultMaxFilterWords  = 20
+)
+
+// orDefault returns a limit, or its default where it is not set.
+func orDefault[T int | int64](limit, otherwise T) T {
+	if limit == 0 {
+		return otherwise
+	}
+	return limit
+}
+
+// sizeText writes a number of bytes.
+func sizeText(n int64) string {
+	if n >= 1<<20 && n%(1<<20) == 0 {
+		return fmt.Sprintf("%d MiB", n>>20)
+	}
+	return fmt.Sprintf("%d bytes", n)
+}

@@ -1,0 +1,55 @@
+package terminology
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// overlay returns a library with everything that is in l, to which more can be added without a change to
+// l. What is added goes before what is in l, whatever the versions, since a request that brings its own
+// definitions means these. It remembers no expansions.
+func (l *Library) overlay() *Library {
+	o := emptyLibrary()
+	o.base, o.loaded, o.importDepth = l, l.loaded, l.importDepth
+	o.codeSystems, o.systems = slices.Clone(l.codeSystems), slices.Clone(l.systems)
+	o.listed.first = l.listed.end()
+	return o
+}
+
+// with returns a library in which the given resources are added to those of l.
+func (l *Library) with(resources []jsontext.Value) (*Library, error) {
+	o := l.overlay()
+	loader := newResourceLoader(o)
+	for _, resource := range resources {
+		if err := loader.resource(newReader(bytes.NewReader(resource))); err != nil {
+			return nil, &Error{
+				Status: http.StatusBadRequest, Code: "structure", Err: err,
+				Text: fmt.Sprintf("a tx-resource cannot be read: %v", err),
+			}
+		}
+	}
+	return o, nil
+}
+
+// inline adds a value set that a request holds, and returns it. It needs no url.
+func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
+	loader := newResourceLoader(l)
+	loader.anonymous = true
+	err := loader.resource(newReader(bytes.NewReader(resource)))
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: fmt.Sprintf("the value set cannot be read: %v", err)}
+	}
+	if loader.last == nil {
+		return nil, badRequest("invalid", "the parameter valueSet must be a ValueSet")
+	}
+	return loader.last, nil
+}
+
+// isOwn reports whether a code system was added to an overlay, and is not one of the library below it.
+func (l *Library) isOwn(index uint32) bool {
+	return l.base != nil && (int(index) >= len(l.base.codeSystems) || l.base.codeSystems[index] != l.codeSystems[index])
+}

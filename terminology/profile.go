@@ -1,0 +1,80 @@
+package terminology
+
+// profile is a StructureDefinition: of it, the bindings of its elements are kept, so that the parameter
+// context of $expand can name one.
+type profile struct {
+	url      string
+	elements []binding
+}
+
+// binding is an element that is bound to a value set.
+type binding struct{ id, path, valueSet string }
+
+// member reads one member of a StructureDefinition.
+func (p *profile) member(r *reader, name string) error {
+	switch name {
+	case "url":
+		return r.string(&p.url)
+	case "snapshot", "differential":
+		return r.object(func(name []byte) error {
+			if string(name) == "element" {
+				return r.array(func() error { return p.element(r) })
+			}
+			return r.skip()
+		})
+	default:
+		return r.skip()
+	}
+}
+
+// element reads one of snapshot.element or differential.element.
+func (p *profile) element(r *reader) error {
+	var b binding
+	err := r.object(func(name []byte) error {
+		switch string(name) {
+		case "id":
+			return r.string(&b.id)
+		case "path":
+			return r.string(&b.path)
+		case "binding":
+			return r.object(func(name []byte) error {
+				if string(name) == "valueSet" {
+					return r.string(&b.valueSet)
+				}
+				return r.skip()
+			})
+		default:
+			return r.skip()
+		}
+	})
+	if b.valueSet != "" {
+		p.elements = append(p.elements, b)
+	}
+	return err
+}
+
+// addProfile adds the bindings of a profile, by id and by path. The first of several elements with the
+// same path, which are slices, is the one that is not sliced.
+func (l *Library) addProfile(p *profile) {
+	if p.url == "" {
+		return
+	}
+	seen := make(map[string]bool, len(p.elements))
+	for _, b := range p.elements {
+		for _, name := range []string{b.path, b.id} {
+			if key := p.url + "#" + name; name != "" && !seen[key] {
+				seen[key] = true
+				l.bindings[key] = b.valueSet
+			}
+		}
+	}
+}
+
+// boundTo returns the canonical of the value set that a context is bound to.
+func (l *Library) boundTo(context string) (string, bool) {
+	canonical, ok := l.bindings[context]
+	if !ok && l.base != nil {
+		return l.base.boundTo(context)
+	}
+	return canonical, ok
+}

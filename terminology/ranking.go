@@ -1,0 +1,143 @@
+package terminology
+
+import "bytes"
+
+// tier is how well a concept matches a filter: the lower, the better. [TextFilterRule] has them in words.
+type tier uint8
+
+const (
+	tierCode      tier = iota // the code is the filter
+	tierDisplay               // the display is the filter
+	tierBeginning             // the display begins with the filter
+	tierOrdered               // all words are in one text, in their order
+	tierAnywhere              // all words are there; a letter is in the middle of a word
+	tierTypo                  // only with typos
+	tierNone                  // no match
+)
+
+// corpus is a list of documents that a filter is looked for in: concepts of a code system, or entries of
+// an expansion. The bytes it returns must not be changed.
+type corpus interface {
+	// len returns the number of documents.
+	len() int
+
+	// code returns a document's code.
+	code(doc uint32) []byte
+
+	// display returns what a person sees of a document: its display, or else its code.
+	display(doc uint32) []byte
+
+	// appendOthers appends the other texts by which a document is found.
+	appendOthers(dst [][]byte, doc uint32) [][]byte
+
+	// inactive reports whether a document's concept is inactive.
+	inactive(doc uint32) bool
+}
+
+// judge says how well documents match a filter. It keeps buffers between calls.
+type judge struct {
+	corpus corpus
+	filter *textFilter
+
+	folder folder
+	line   []byte // words of the display
+	all    []byte // words of all texts; those of the display first, then those of the code
+	coded  int    // where in all the words of the code end
+	joined []byte // words of the code, without spaces
+	others [][]byte
+}
+
+// tier returns how well a document matches.
+func (j *judge) tier(doc uint32) tier {
+	switch {
+	case j.filter.symbols != nil:
+		return j.bySymbols(doc)
+	case j.filter.letter != nil:
+		return j.byLetter(doc)
+	}
+	j.read(doc)
+	for i := range j.filter.terms {
+		if !j.filter.terms[i].in(j.all) {
+			return tierNone
+		}
+	}
+	switch {
+	case bytes.Equal(j.joined, j.filter.joined):
+		return tierCode
+	case bytes.Equal(j.line, j.filter.line):
+		return tierDisplay
+	case bytes.HasPrefix(j.line, j.filter.line):
+		return tierBeginning
+	case j.ordered():
+		return tierOrdered
+	default:
+		return tierAnywhere
+	}
+}
+
+// bySymbols is tier for a filter without letter or digit.
+func (j *judge) bySymbols(doc uint32) tier {
+	display, code, symbols := j.corpus.display(doc), j.corpus.code(doc), j.filter.symbols
+	switch {
+	case bytes.Equal(code, symbols):
+		return tierCode
+	case bytes.Equal(display, symbols):
+		return tierDisplay
+	case bytes.HasPrefix(display, symbols):
+		return tierBeginning
+	case bytes.Contains(display, symbols) || bytes.Contains(code, symbols):
+		return tierOrdered
+	default:
+		return tierNone
+	}
+}
+
+// byLetter is tier for a filter of one letter or digit.
+func (j *judge) byLetter(doc uint32) tier {
+	j.line = append(j.line[:0], j.folder.words(j.corpus.display(doc))...)
+	if !bytes.Contains(j.line, j.filter.letter) {
+		return tierNone
+	}
+	j.joined = appendJoined(j.joined[:0], j.folder.words(j.corpus.code(doc)))
+	switch {
+	case bytes.Equal(j.joined, j.filter.joined):
+		return tierCode
+	case bytes.Equal(j.line, j.filter.line):
+		return tierDisplay
+	case bytes.HasPrefix(j.line, j.filter.line):
+		return tierBeginning
+	case bytes.Contains(j.line, j.filter.line):
+		return tierOrdered
+	default:
+		return tierAnywhere
+	}
+}
+
+// read takes the words from all texts of a document.
+func (j *judge) read(doc uint32) {
+	j.line = append(j.line[:0], j.folder.words(j.corpus.display(doc))...)
+	j.all = append(append(j.all[:0], j.line...), j.folder.words(j.corpus.code(doc))...)
+	j.coded = len(j.all)
+	j.joined = appendJoined(j.joined[:0], j.all[len(j.line):])
+	if len(j.joined) > 0 {
+		j.all = append(append(j.all, ' '), j.joined...)
+	}
+	j.others = j.corpus.appendOthers(j.others[:0], doc)
+	for _, other := range j.others {
+		j.all = append(j.all, j.folder.words(other)...)
+	}
+}
+
+// ordered reports whether all words are in one of the texts that were read, in their order.
+func (j *judge) ordered() bool {
+	f := j.filter
+	if len(f.words) == 1 || bytes.HasPrefix(j.joined, f.joined) || f.inOrder(j.line) || f.inOrder(j.all[len(j.line):j.coded]) {
+		return true
+	}
+	for _, other := range j.others {
+		if f.inOrder(j.folder.words(other)) {
+			return true
+		}
+	}
+	return false
+}

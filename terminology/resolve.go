@@ -1,0 +1,136 @@
+package terminology
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// codeSystem chooses the version of a code system that an include means, as the parameters say: one that
+// is forced, else the include's own, else the preferred, else the required, else the latest. The index is
+// none where it is not here; version is then the one that was looked for.
+func (c *composer) codeSystem(url, version string) (index uint32, wanted string, err error) {
+	rules := &c.options.rules
+	required, check := versionFor(rules.required, url)
+	if forced, rule := versionFor(rules.forced, url); forced != "" {
+		version = forced
+		c.used.apply("force-system-version", rule)
+	} else if version == "" {
+		if preferred, rule := versionFor(rules.preferred, url); preferred != "" {
+			version = preferred
+			c.used.apply("system-version", rule)
+		} else if required != "" {
+			version = required
+			c.used.apply("check-system-version", check)
+		}
+	}
+	index = c.library.codeSystem(url, version)
+	if version == "" && c.options.date != "" {
+		index, err = c.library.codeSystemAt(url, c.options.date)
+	}
+	if err == nil && index != none && required != "" && !matchesVersion(c.library.codeSystems[index].version, required) {
+		err = wrongVersion(c.library.codeSystems[index], required)
+	}
+	return index, version, err
+}
+
+// wrongVersion is the error for a version that check-system-version does not allow.
+func wrongVersion(cs *codeSystem, required string) error {
+	return issue(http.StatusUnprocessableEntity, "exception", "version-error", "VALUESET_VERSION_CHECK",
+		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.version, cs.url, required))
+}
+
+// isExcludedSystem reports whether the parameter exclude-system names a code system, or its version.
+func (c *composer) isExcludedSystem(url, version string, index uint32) bool {
+	if index != none {
+		version = c.library.codeSystems[index].version
+	}
+	return slices.ContainsFunc(c.options.rules.excluded, func(reference string) bool {
+		system, only := splitCanonical(reference)
+		return system == url && (only == "" || matchesVersion(version, only))
+	})
+}
+
+// missingCodeSystem says what is missing of a code system that cannot be used.
+func (l *Library) missingCodeSystem(url, version string) error {
+	if index := l.codeSystem(url, version); index != none {
+		cs := l.codeSystems[index]
+		e := issue(http.StatusUnprocessableEntity, "business-rule", "invalid", "",
+			fmt.Sprintf("the content of code system %s is not here (it is %q)", cs.canonical(), cs.content))
+		e.Err = ErrIncomplete
+		return e
+	}
+	text, id := fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the value set cannot be expanded", url), "UNKNOWN_CODESYSTEM_EXP"
+	if version != "" {
+		id = "UNKNOWN_CODESYSTEM_VERSION_EXP"
+		text = fmt.Sprintf("A definition for CodeSystem '%s' version '%s' could not be found, so the value set cannot be expanded. %s",
+			url, version, validVersions(l.versionsOf(url)))
+	}
+	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", id, text)
+	e.Err = ErrIncomplete
+	return e
+}
+
+// validVersions says which versions of a code system are here.
+func validVersions(versions []string) string {
+	switch n := len(versions); n {
+	case 0:
+		return "No versions of this code system are known"
+	case 1:
+		return "Valid versions: " + versions[0]
+	default:
+		return "Valid versions: " + strings.Join(versions[:n-1], ", ") + " or " + versions[n-1]
+	}
+}
+
+// codeSystemAt returns the latest version of a code system that is not younger than a date.
+func (l *Library) codeSystemAt(url, date string) (uint32, error) {
+	id, ok := l.systemID(url)
+	if !ok {
+		return none, nil
+	}
+	var old []uint32
+	for _, index := range l.systems[id].versions {
+		if isBy(l.codeSystems[index].date, date) {
+			old = append(old, index)
+		}
+	}
+	if len(old) == 0 {
+		return none, unprocessable("not-supported", "code system %s is not here as it was on %s", url, date)
+	}
+	return l.currentVersion(old), nil
+}
+
+// isBy reports whether a definition of one date was there on another. Dates may be of different precision;
+// a definition without a date has always been there.
+func isBy(defined, date string) bool {
+	n := min(len(defined), len(date), len("2006-01-02"))
+	return defined[:n] <= date[:n]
+}
+
+// requiredSupplements returns the supplements to the code systems of an expansion. Each that is named
+// must be of use, since an answer without what it adds would be wrong.
+func (l *Library) requiredSupplements(x *expansion, named []string) ([]supplement, error) {
+	named = slices.Concat(named, x.wanted)
+	var list []supplement
+	for _, index := range x.codeSystems {
+		for _, s := range l.supplementsTo(l.codeSystems[index], named) {
+			list = append(list, supplement{of: index, by: s})
+		}
+	}
+	var missing []string
+	for _, reference := range named {
+		used := func(s supplement) bool { return l.codeSystems[s.by].isNamed(reference) }
+		if !slices.ContainsFunc(list, used) && !slices.Contains(missing, reference) {
+			missing = append(missing, reference)
+		}
+	}
+	if len(missing) == 0 {
+		return list, nil
+	}
+	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", "VALUESET_SUPPLEMENT_MISSING",
+		"Required supplement not found: "+strings.Join(missing, ", "))
+	e.Err = ErrIncomplete
+	return nil, e
+}

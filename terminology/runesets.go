@@ -1,0 +1,111 @@
+package terminology
+
+import (
+	"slices"
+)
+
+// runeSets holds, for each letter or sign, the set of the documents it is in. A small set is a list, a
+// large one a bitset, so that all of them are never larger than the text they are made from, whatever
+// the script.
+type runeSets struct {
+	runes  []rune   // ascending
+	start  []uint32 // where the set begins: in lists, or, with denseSet, in bits
+	length []uint32 // how many of lists are the set's; 0 for a bitset
+	lists  []uint32
+	bits   []uint64
+}
+
+// addTo adds the set of a letter to dst.
+func (s *runeSets) addTo(dst bitset, r rune) {
+	i, ok := slices.BinarySearch(s.runes, r)
+	if !ok {
+		return
+	}
+	start := s.start[i]
+	if s.length[i] == 0 {
+		dst.union(s.bits[start : int(start)+len(dst)])
+		return
+	}
+	for _, rank := range s.lists[start : start+s.length[i]] {
+		dst.add(rank)
+	}
+}
+
+// runeSetsBuilder gathers runeSets over n documents, which must come in ascending order.
+type runeSetsBuilder struct {
+	n     int
+	ascii [128]*growingSet
+	other map[rune]*growingSet
+}
+
+// growingSet is a list that becomes a bitset once it is no smaller than one.
+type growingSet struct {
+	list []uint32
+	bits bitset
+	last uint32
+}
+
+// add adds a document to the set of a letter.
+func (b *runeSetsBuilder) add(r rune, rank uint32) {
+	s := b.set(r)
+	if s.last == rank+1 {
+		return
+	}
+	s.last = rank + 1
+	if s.bits != nil {
+		s.bits.add(rank)
+		return
+	}
+	if s.list = append(s.list, rank); len(s.list) > b.n/32 {
+		s.bits = newBitset(b.n)
+		for _, rank := range s.list {
+			s.bits.add(rank)
+		}
+		s.list = nil
+	}
+}
+
+// set returns the set of a letter, made on first use.
+func (b *runeSetsBuilder) set(r rune) *growingSet {
+	if r < rune(len(b.ascii)) {
+		if b.ascii[r] == nil {
+			b.ascii[r] = new(growingSet)
+		}
+		return b.ascii[r]
+	}
+	s := b.other[r]
+	if s == nil {
+		if b.other == nil {
+			b.other = make(map[rune]*growingSet)
+		}
+		s = new(growingSet)
+		b.other[r] = s
+	}
+	return s
+}
+
+// build lays the sets out flat.
+func (b *runeSetsBuilder) build() runeSets {
+	var s runeSets
+	for r, set := range b.ascii {
+		if set != nil {
+			s.runes = append(s.runes, rune(r))
+		}
+	}
+	for r := range b.other {
+		s.runes = append(s.runes, r)
+	}
+	slices.Sort(s.runes)
+	for _, r := range s.runes {
+		set := b.set(r)
+		if set.bits != nil {
+			s.start = append(s.start, uint32(len(s.bits)))
+			s.bits = append(s.bits, set.bits...)
+		} else {
+			s.start = append(s.start, uint32(len(s.lists)))
+			s.lists = append(s.lists, set.list...)
+		}
+		s.length = append(s.length, uint32(len(set.list)))
+	}
+	return s
+}

@@ -1,0 +1,81 @@
+package terminology
+
+import "slices"
+
+// searchScan looks for a filter in all documents, one by one. It is what an index is a short cut for.
+func searchScan(c corpus, f *textFilter, typos bool, from, to int) ([]hit, int) {
+	j := judge{corpus: c, filter: f}
+	var typists map[string]*typist
+	if typos {
+		typists = f.typists()
+	}
+	var hits []hit
+	for doc := range uint32(c.len()) {
+		t := tierNone
+		if !typos {
+			t = j.tier(doc)
+		} else if j.meant(doc, typists) {
+			t = tierTypo
+		}
+		if t != tierNone {
+			hits = append(hits, hit{doc: doc, tier: t})
+		}
+	}
+	slices.SortStableFunc(hits, func(a, b hit) int { return compareHits(c, a, c, b) })
+	total := len(hits)
+	return hits[min(from, total):min(to, total)], total
+}
+
+// compareHits compares what decides the order, but for the place in the expansion.
+func compareHits(c corpus, a hit, d corpus, b hit) int {
+	if a.tier != b.tier {
+		return int(a.tier) - int(b.tier)
+	}
+	return int(staticKey(c, a.doc)) - int(staticKey(d, b.doc))
+}
+
+// typists returns what is needed to look for each word of the filter in which typos are forgiven.
+func (f *textFilter) typists() map[string]*typist {
+	typists := make(map[string]*typist)
+	for _, word := range f.words {
+		if most := maxTypos(word[1:]); most > 0 {
+			typists[string(word)] = newTypist(word[1:], most)
+		}
+	}
+	return typists
+}
+
+// forgiving reports whether there is a word in which typos are forgiven.
+func (f *textFilter) forgiving() bool {
+	return f.letter == nil && slices.ContainsFunc(f.words, func(word []byte) bool { return maxTypos(word[1:]) > 0 })
+}
+
+// meant reports whether a document matches when typos are forgiven.
+func (j *judge) meant(doc uint32, typists map[string]*typist) bool {
+	j.read(doc)
+	for i := range j.filter.terms {
+		t := &j.filter.terms[i]
+		if t.in(j.all) {
+			continue
+		}
+		if slices.ContainsFunc(t.words, func(word []byte) bool { return !isMeant(j.all, word, typists[string(word)]) }) {
+			return false
+		}
+	}
+	return true
+}
+
+// isMeant reports whether one of a line's words begins with what may be meant by word.
+func isMeant(line, word []byte, t *typist) bool {
+	if t == nil {
+		return (&term{words: [][]byte{word}}).in(line)
+	}
+	for len(line) > 0 {
+		var candidate []byte
+		candidate, line = nextWord(line)
+		if _, meant := t.look(candidate); meant {
+			return true
+		}
+	}
+	return false
+}

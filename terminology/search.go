@@ -1,0 +1,189 @@
+package terminology
+
+import (
+	"slices"
+	"sync"
+)
+
+// scanned is how many entries of an expansion are rather looked at one by one than found by an index.
+const scanned = 256
+
+// maxRuns is how many runs of an expansion are looked for with the index of their code system.
+const maxRuns = 8
+
+// maxLanguages is for how many languages an expansion keeps what it needs. Beyond that it is forgotten, as
+// anyone may ask in any language.
+const maxLanguages = 16
+
+// searcher finds the entries of one expansion that match a filter. What it needs for that is made when it
+// is first asked in a language.
+type searcher struct {
+	mu    sync.Mutex
+	parts map[string][]part // by language
+}
+
+// part is some of the entries of an expansion, in a corpus: a run of concepts in the order of their code
+// system, in all of its concepts; or whatever else there is, as entries.
+type part struct {
+	corpus corpus
+	index  *index   // nil where the corpus is scanned
+	within bitset   // the ranks of the index that are meant; nil for all
+	rows   []uint32 // the place in the expansion of each document; nil for a run
+	first  uint32   // for a run: the place in the expansion of its first entry
+	system uint32   // for a run: the index in Library.codeSystems
+}
+
+// search returns the entries that match a filter, as [TextFilterRule] has it, from the position from up
+// to to, and how many there are in all. Displays are those of the given language, or the code systems' own
+// where it is empty.
+func (l *Library) search(x *expansion, f *textFilter, language string, from, to int) ([]entry, int) {
+	parts := l.parts(x, language)
+	page, total := searchParts(x, parts, f, false, from, to)
+	if total == 0 && f.forgiving() {
+		page, total = searchParts(x, parts, f, true, from, to)
+	}
+	return page, total
+}
+
+// searchParts is search, with or without forgiving typos.
+func searchParts(x *expansion, parts []part, f *textFilter, typos bool, from, to int) ([]entry, int) {
+	if len(parts) == 1 {
+		hits, total := parts[0].search(f, typos, from, to)
+		entries := make([]entry, len(hits))
+		for i, h := range hits {
+			entries[i] = parts[0].entry(x, h.doc)
+		}
+		return entries, total
+	}
+	type placed struct {
+		hit
+		part *part
+	}
+	var all []placed
+	total := 0
+	for i := range parts {
+		hits, n := parts[i].search(f, typos, 0, to)
+		total += n
+		for _, h := range hits {
+			all = append(all, placed{hit: h, part: &parts[i]})
+		}
+	}
+	slices.SortStableFunc(all, func(a, b placed) int {
+		if c := compareHits(a.part.corpus, a.hit, b.part.corpus, b.hit); c != 0 {
+			return c
+		}
+		return int(a.part.place(a.doc)) - int(b.part.place(b.doc))
+	})
+	all = all[min(from, len(all)):min(to, len(all))]
+	entries := make([]entry, len(all))
+	for i, h := range all {
+		entries[i] = h.part.entry(x, h.doc)
+	}
+	return entries, total
+}
+
+// search returns the hits of one part.
+func (p *part) search(f *textFilter, typos bool, from, to int) ([]hit, int) {
+	if p.index != nil {
+		return searchIndex(p.index, p.within, f, typos, from, to)
+	}
+	return searchScan(p.corpus, f, typos, from, to)
+}
+
+// entry returns the entry that a document stands for.
+func (p *part) entry(x *expansion, doc uint32) entry {
+	if p.rows == nil {
+		return entry{codeSystem: p.system, concept: doc}
+	}
+	return x.entries[p.rows[doc]]
+}
+
+// place tells where a document stands in the expansion, among those of other parts. Those of one run have
+// the same place, and are in order already.
+func (p *part) place(doc uint32) uint32 {
+	if p.rows == nil {
+		return p.first
+	}
+	return p.rows[doc]
+}
+
+// parts returns the parts of an expansion in a language.
+func (l *Library) parts(x *expansion, language string) []part {
+	s := x.searcher
+	if s == nil {
+		return l.divide(x, language) // not kept by anyone
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	parts, ok := s.parts[language]
+	if !ok {
+		parts = l.divide(x, language)
+		if s.parts == nil || len(s.parts) >= maxLanguages {
+			s.parts = make(map[string][]part)
+		}
+		s.parts[language] = parts
+	}
+	return parts
+}
+
+// divide divides an expansion into parts.
+func (l *Library) divide(x *expansion, language string) (parts []part) {
+	shortest := max(scanned+1, len(x.entries)/maxRuns)
+	var rest []uint32
+	for at := 0; at < len(x.entries); {
+		end := runFrom(x.entries, at)
+		if end-at >= shortest {
+			parts = append(parts, l.run(x, language, at, end))
+		} else {
+			for i := at; i < end; i++ {
+				rest = append(rest, uint32(i))
+			}
+		}
+		at = end
+	}
+	if len(rest) > 0 {
+		parts = append(parts, l.rest(x, language, rest))
+	}
+	return parts
+}
+
+// runFrom returns where the run ends that begins at a place: entries of one code system in its order, and
+// without a display of their own.
+func runFrom(entries []entry, at int) int {
+	end := at + 1
+	if entries[at].concept == none || entries[at].listed != 0 {
+		return end
+	}
+	for end < len(entries) {
+		e, last := entries[end], entries[end-1]
+		if e.codeSystem != last.codeSystem || e.listed != 0 || e.concept == none || e.concept <= last.concept {
+			break
+		}
+		end++
+	}
+	return end
+}
+
+// run returns the part for a run.
+func (l *Library) run(x *expansion, language string, from, to int) part {
+	system := x.entries[from].codeSystem
+	index := l.codeSystems[system].searchIndex(language)
+	p := part{corpus: index.corpus, index: index, first: uint32(from), system: system}
+	if n := len(index.order); to-from < n {
+		members := newBitset(n)
+		for _, e := range x.entries[from:to] {
+			members.add(e.concept)
+		}
+		p.within = index.members(members)
+	}
+	return p
+}
+
+// rest returns the part for entries that stand in no run.
+func (l *Library) rest(x *expansion, language string, rows []uint32) part {
+	p := part{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows, language: language}, rows: rows}
+	if len(rows) > scanned {
+		p.index = newIndex(p.corpus)
+	}
+	return p
+}

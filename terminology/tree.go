@@ -1,0 +1,104 @@
+package terminology
+
+// tree is the shape in which an expansion is shown when entries stand within each other. Entries are
+// numbered as in the expansion; lists end with none.
+type tree struct {
+	root  uint32   // the first entry that stands in no other
+	child []uint32 // the first entry that stands within each
+	next  []uint32 // the entry that follows each, within the same one
+}
+
+// maxTreeDepth is how deep entries may stand within each other; readers of JSON have such limits as well.
+const maxTreeDepth = 200
+
+// shape works out the tree of an expansion. It is nil where the expansion is a list: because no entry is
+// above another, or because one has several that are above it, which a tree cannot show. With direct, an
+// entry stands within another only where that is directly above it in the code system.
+func (l *Library) shape(entries []entry, direct bool) *tree {
+	if len(entries) == 0 {
+		return nil
+	}
+	places := make(map[uint32][]uint32) // by code system: place in the expansion by concept, plus one
+	for i, e := range entries {
+		if e.concept == none {
+			return nil
+		}
+		if places[e.codeSystem] == nil {
+			places[e.codeSystem] = make([]uint32, l.codeSystems[e.codeSystem].len())
+		}
+		places[e.codeSystem][e.concept] = uint32(i) + 1
+	}
+	parents := make([]uint32, len(entries))
+	nested := false
+	for i, e := range entries {
+		parent, ok := l.codeSystems[e.codeSystem].above(e.concept, places[e.codeSystem], direct)
+		if !ok {
+			return nil
+		}
+		parents[i] = parent
+		nested = nested || parent != none
+	}
+	if !nested {
+		return nil
+	}
+	return newTree(parents)
+}
+
+// above finds the place of the concept above one: of the one directly above it if direct is set, else of
+// the nearest that has a place. It fails where there are several ways up.
+func (cs *codeSystem) above(concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
+	for range maxTreeDepth {
+		parents := cs.parents.of(concept)
+		switch {
+		case len(parents) == 0:
+			return none, true
+		case len(parents) > 1:
+			return none, false
+		case places[parents[0]] != 0:
+			return places[parents[0]] - 1, true
+		case direct:
+			return none, true
+		}
+		concept = parents[0]
+	}
+	return none, false
+}
+
+// newTree makes a tree of the parent of each entry. It is nil where the tree would be too deep, or where
+// entries are above each other in a circle.
+func newTree(parents []uint32) *tree {
+	n := len(parents)
+	t := &tree{root: none, child: make([]uint32, n), next: make([]uint32, n)}
+	for i := range t.child {
+		t.child[i] = none
+	}
+	for i := n - 1; i >= 0; i-- {
+		first := &t.root
+		if parents[i] != none {
+			first = &t.child[parents[i]]
+		}
+		t.next[i], *first = *first, uint32(i)
+	}
+	if count, deepest := t.measure(); count != n || deepest > maxTreeDepth {
+		return nil
+	}
+	return t
+}
+
+// measure counts the entries that can be reached from the root, and how deep they stand.
+func (t *tree) measure() (count, deepest int) {
+	type place struct{ entry, depth uint32 }
+	pending := []place{{entry: t.root}}
+	for len(pending) > 0 {
+		p := pending[len(pending)-1]
+		pending = pending[:len(pending)-1]
+		for e := p.entry; e != none; e = t.next[e] {
+			count++
+			deepest = max(deepest, int(p.depth))
+			if t.child[e] != none {
+				pending = append(pending, place{entry: t.child[e], depth: p.depth + 1})
+			}
+		}
+	}
+	return count, deepest
+}

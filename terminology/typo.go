@@ -1,0 +1,103 @@
+package terminology
+
+import (
+	"unicode"
+	"unicode/utf8"
+)
+
+// maxTypos returns how many typos are forgiven in a word: none in a short one, where anything would be
+// found, nor in one with a digit, where another digit is another meaning.
+func maxTypos(word []byte) int {
+	letters := 0
+	for i := 0; i < len(word); {
+		r, width := utf8.DecodeRune(word[i:])
+		if unicode.IsNumber(r) {
+			return 0
+		}
+		i += width
+		letters++
+	}
+	switch {
+	case letters < 4:
+		return 0
+	case letters < 8:
+		return 1
+	default:
+		return 2
+	}
+}
+
+// typist finds the words that begin with one word or with what may be meant by it: a letter too many, too
+// few or wrong, or two exchanged, is one typo (the restricted Damerau-Levenshtein distance). The first
+// letter must be right. The rows of the table of distances are kept, so that words with a common
+// beginning, which come one after the other in a sorted list, share the work.
+type typist struct {
+	word []rune
+	most int
+	seen []rune  // the letters that rows are of
+	rows [][]int // rows[k][j] is the distance of seen[:k] and word[:j]
+}
+
+// newTypist prepares for a word, in which at most most typos may be.
+func newTypist(word []byte, most int) *typist {
+	t := &typist{word: []rune(string(word)), most: most}
+	first := make([]int, len(t.word)+1)
+	for j := range first {
+		first[j] = j
+	}
+	t.rows = append(t.rows, first)
+	return t
+}
+
+// look compares the beginnings of a word, and returns how many bytes of it decide: it is, or it is not,
+// meant, and so is every other word that begins with these.
+func (t *typist) look(word []byte) (decided int, meant bool) {
+	k := 0
+	for at := 0; at < len(word); {
+		r, width := utf8.DecodeRune(word[at:])
+		at += width
+		if k++; k > len(t.seen) || t.seen[k-1] != r {
+			t.step(k, r)
+		}
+		switch {
+		case k == 1 && r != t.word[0]:
+			return at, false
+		case t.rows[k][len(t.word)] <= t.most:
+			return at, true
+		case t.hopeless(k):
+			return at, false
+		}
+	}
+	return len(word), false
+}
+
+// step fills row k for the letter r, and forgets what came after.
+func (t *typist) step(k int, r rune) {
+	t.seen = append(t.seen[:k-1], r)
+	if len(t.rows) <= k {
+		t.rows = append(t.rows, make([]int, len(t.word)+1))
+	}
+	above, row := t.rows[k-1], t.rows[k]
+	row[0] = k
+	for j, wanted := range t.word {
+		cost := 1
+		if r == wanted {
+			cost = 0
+		}
+		row[j+1] = min(above[j+1]+1, row[j]+1, above[j]+cost)
+		if k > 1 && j > 0 && r == t.word[j-1] && t.seen[k-2] == wanted {
+			row[j+1] = min(row[j+1], t.rows[k-2][j-1]+1)
+		}
+	}
+}
+
+// hopeless reports whether no word that goes on from row k can be meant. The row before counts too, since
+// two letters may be exchanged.
+func (t *typist) hopeless(k int) bool {
+	for j := range t.rows[k] {
+		if t.rows[k][j] <= t.most || t.rows[k-1][j] < t.most {
+			return false
+		}
+	}
+	return true
+}

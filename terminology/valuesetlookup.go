@@ -1,0 +1,66 @@
+package terminology
+
+import "strings"
+
+// anyValueSet finds a value set by its canonical as it was on a date: one that is here, or one that is
+// implied by a code system.
+func (l *Library) anyValueSet(reference, date string) (*valueSet, bool) {
+	vs, ok := l.valueSet(reference)
+	if !ok {
+		return l.implicitValueSet(reference)
+	}
+	if date == "" || isBy(vs.date, date) {
+		return vs, true
+	}
+	return l.valueSetAt(vs.url, date)
+}
+
+// valueSetAt finds the latest version of a value set that is not younger than a date.
+func (l *Library) valueSetAt(url, date string) (*valueSet, bool) {
+	var latest *valueSet
+	for at := l; at != nil && latest == nil; at = at.base {
+		for _, vs := range at.valueSets {
+			if vs.url == url && isBy(vs.date, date) && (latest == nil || supersedes(vs.version, latest.version)) {
+				latest = vs
+			}
+		}
+	}
+	return latest, latest != nil
+}
+
+// implicitValueSet makes a value set that a code system implies (R4 §4.9.6): by its element valueSet, or
+// by ?fhir_vs after its url, which may name a concept whose descendants are meant.
+func (l *Library) implicitValueSet(reference string) (*valueSet, bool) {
+	url, version := splitCanonical(reference)
+	for at := l; at != nil; at = at.base {
+		index, ok := at.entire[url]
+		if ok && version != "" {
+			index = l.codeSystem(l.codeSystems[index].url, version)
+		}
+		if ok && index != none {
+			cs := l.codeSystems[index]
+			return implied(reference, cs, conceptSet{system: cs.url, version: version}), true
+		}
+	}
+	system, query, ok := strings.Cut(url, "?fhir_vs")
+	index := l.codeSystem(system, version)
+	if !ok || index == none {
+		return nil, false
+	}
+	set := conceptSet{system: system, version: version}
+	if code, ok := strings.CutPrefix(query, "=isa/"); ok && code != "" {
+		set.filters = []filter{{property: "concept", op: "is-a", value: code}}
+	} else if query != "" {
+		return nil, false
+	}
+	return implied(reference, l.codeSystems[index], set), true
+}
+
+// implied makes an implicit value set.
+func implied(reference string, cs *codeSystem, set conceptSet) *valueSet {
+	url, _ := splitCanonical(reference)
+	vs := &valueSet{composed: true, include: []conceptSet{set}, transient: true}
+	vs.definition = cs.definition
+	vs.id, vs.url, vs.standardsStatus = "", url, ""
+	return vs
+}

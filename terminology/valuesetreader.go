@@ -1,0 +1,203 @@
+package terminology
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+)
+
+// valueSetBuilder reads a ValueSet.
+type valueSetBuilder struct {
+	library *Library
+	vs      valueSet
+	depth   int // within contained resources
+}
+
+// member reads one member of a ValueSet. What is not needed to expand it is kept as it is, for
+// includeDefinition.
+func (b *valueSetBuilder) member(r *reader, name string) error {
+	if known, err := b.vs.definition.member(r, name); known {
+		return err
+	}
+	if name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_") {
+		return r.skip()
+	}
+	raw, err := r.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	value := raw.Clone()
+	if err := value.Compact(); err != nil {
+		return err
+	}
+	b.vs.rest = append(b.vs.rest, member{name: name, value: value})
+	inner := newReader(bytes.NewReader(value))
+	inner.within = strings.TrimSuffix(r.pointer(), "/")
+	return b.known(inner, name)
+}
+
+// known reads a member that is needed to expand the value set.
+func (b *valueSetBuilder) known(r *reader, name string) error {
+	switch name {
+	case "compose":
+		return b.compose(r)
+	case "contained":
+		return r.array(func() error { return b.contained(r) })
+	case "extension":
+		list, err := r.extensionList(0)
+		b.extensions(list)
+		return err
+	}
+	return nil
+}
+
+// extensions takes over what the extensions of a value set, or of its compose, say.
+func (b *valueSetBuilder) extensions(list []extension) {
+	for _, x := range list {
+		switch x.url {
+		case extensionBase + "structuredefinition-standards-status":
+			b.vs.standardsStatus = x.value
+		case extensionBase + "valueset-supplement":
+			b.vs.supplements = append(b.vs.supplements, x.value)
+		case extensionBase + "valueset-expansion-parameter", toolsExtensionBase + "valueset-expansion-parameter":
+			b.vs.defaults = append(b.vs.defaults, input{name: x.part("name"), value: x.part("value")})
+		}
+	}
+}
+
+// toolsExtensionBase is the start of the urls of extensions that are not part of FHIR yet.
+const toolsExtensionBase = "http://hl7.org/fhir/tools/StructureDefinition/"
+
+// contained reads one contained resource. Only value sets are of use here.
+func (b *valueSetBuilder) contained(r *reader) error {
+	raw, err := r.value('{')
+	if err != nil || b.depth > 0 {
+		return err
+	}
+	if kind, err := resourceType(raw); err != nil || kind != "ValueSet" {
+		return err
+	}
+	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
+	x := newReader(bytes.NewReader(raw.Clone()))
+	if err := x.object(func(name []byte) error { return inner.member(x, string(name)) }); err != nil {
+		return err
+	}
+	vs := inner.vs
+	b.vs.contained = append(b.vs.contained, &vs)
+	return nil
+}
+
+// compose reads ValueSet.compose.
+func (b *valueSetBuilder) compose(r *reader) error {
+	b.vs.composed = true
+	return r.object(func(name []byte) error {
+		switch string(name) {
+		case "inactive":
+			var inactive bool
+			err := r.bool(&inactive)
+			b.vs.activeOnly = !inactive
+			return err
+		case "include":
+			return r.array(func() error { return b.conceptSet(r, &b.vs.include) })
+		case "exclude":
+			return r.array(func() error { return b.conceptSet(r, &b.vs.exclude) })
+		case "extension":
+			list, err := r.extensionList(0)
+			b.extensions(list)
+			return err
+		default:
+			return r.skip()
+		}
+	})
+}
+
+// conceptSet reads one of compose.include or exclude and appends it to list.
+func (b *valueSetBuilder) conceptSet(r *reader, list *[]conceptSet) error {
+	var set conceptSet
+	rows := &b.library.listed
+	set.first = rows.end()
+	err := r.object(func(name []byte) error {
+		switch string(name) {
+		case "system":
+			return r.string(&set.system)
+		case "version":
+			return r.string(&set.version)
+		case "concept":
+			set.enumerated = true
+			return r.array(func() error { return b.concept(r) })
+		case "filter":
+			return r.array(func() error { return b.filter(r, &set) })
+		case "valueSet":
+			return r.array(func() error { return b.imported(r, &set) })
+		default:
+			return r.skip()
+		}
+	})
+	set.last = rows.end()
+	if set.enumerated {
+		system := b.library.internSystem(set.system)
+		for range set.last - set.first {
+			rows.system = append(rows.system, system)
+		}
+	}
+	*list = append(*list, set)
+	return err
+}
+
+// imported reads the canonical of a value set.
+func (b *valueSetBuilder) imported(r *reader, set *conceptSet) error {
+	var url string
+	err := r.string(&url)
+	set.valueSets = append(set.valueSets, url)
+	return err
+}
+
+// filter reads one of compose.include.filter.
+func (b *valueSetBuilder) filter(r *reader, set *conceptSet) error {
+	var f filter
+	err := r.object(func(name []byte) error {
+		switch string(name) {
+		case "property":
+			return r.string(&f.property)
+		case "op":
+			return r.string(&f.op)
+		case "value":
+			return r.string(&f.value)
+		default:
+			return r.skip()
+		}
+	})
+	set.filters = append(set.filters, f)
+	return err
+}
+
+// concept reads one of compose.include.concept into a row.
+func (b *valueSetBuilder) concept(r *reader) error {
+	var code, display textRef
+	rows := &b.library.listed
+	row := rows.end()
+	err := r.object(func(name []byte) error {
+		switch string(name) {
+		case "code":
+			s, err := r.text()
+			code = rows.texts.append(s)
+			return err
+		case "display":
+			s, err := r.text()
+			display = rows.texts.append(s)
+			return err
+		case "designation":
+			return r.array(func() error { return rows.designation(r, &rows.texts, row) })
+		case "extension":
+			return rows.extension(r, &rows.texts, row)
+		default:
+			return r.skip()
+		}
+	})
+	if err == nil && len(rows.texts.at(code)) == 0 {
+		err = fmt.Errorf("%s: concept without a code", r.pointer())
+	}
+	rows.code = append(rows.code, code)
+	rows.display = append(rows.display, display)
+	return err
+}
