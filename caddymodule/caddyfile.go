@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/dustin/go-humanize"
 )
 
 // handlerDirective is a handler that reads its own directive.
@@ -169,6 +170,20 @@ func number(to *int) setter {
 		return word(&w, func(w string) (err error) {
 			if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
 				return fmt.Errorf("%q is not a whole number above 0", w)
+			}
+			return nil
+		})(d)
+	}
+}
+
+// size reads a number of bytes, such as 64KiB or 16MB.
+func size(to *int64) setter {
+	return func(d *caddyfile.Dispenser) error {
+		var w string
+		return word(&w, func(w string) error {
+			parsed, err := humanize.ParseBytes(w)
+			if *to = int64(parsed); err != nil || *to <= 0 {
+				return fmt.Errorf("%q is not a size such as 64KiB or 16MB", w)
 			}
 			return nil
 		})(d)

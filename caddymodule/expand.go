@@ -1,9 +1,9 @@
 package caddymodule
 
 import (
-	"bytes"
 	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -18,9 +18,10 @@ func init() {
 	registerHandler("fhir_expand", httpcaddyfile.Before, "reverse_proxy", func() handlerDirective { return new(Expand) })
 }
 
-// Expand answers `GET {fhir_base}/ValueSet/$expand` (FHIR R4, ValueSet operation
-// expand) from memory: from the R4 definitions, which are built in, and from
-// definitions of your own. What they do not hold, or hold without all of the code
+// Expand answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`,
+// by GET and POST (FHIR R4, ValueSet operation expand), from memory: from the R4
+// definitions, which are built in, from definitions of your own, and from those that
+// a request brings along. What they do not hold, or hold without all of the code
 // systems it needs, the next handler is asked for. Other requests go on untouched.
 type Expand struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
@@ -34,9 +35,22 @@ type Expand struct {
 	// Leave out the built-in R4 definitions.
 	CoreOff bool `json:"core_off,omitempty"`
 
-	// How many entries an answer without `count` may have; a larger one is refused
-	// as `too-costly`. Default: 10000.
+	// How many entries an answer may have; a larger one is refused as
+	// `too-costly`, and is to be had in pages. Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
+
+	// How long the parameter `filter` may be, in bytes. Default: 1000.
+	MaxFilterLength int `json:"max_filter_length,omitempty"`
+
+	// How many words the parameter `filter` may have. Default: 20.
+	MaxFilterWords int `json:"max_filter_words,omitempty"`
+
+	// How large a request's body may be, in bytes. Default: 16777216 (16 MiB).
+	MaxBody int64 `json:"max_body,omitempty"`
+
+	// How many definitions a request may bring along (`tx-resource`). Default:
+	// 200.
+	MaxResources int `json:"max_resources,omitempty"`
 
 	handler *terminology.Handler
 	loaded  *definitions
@@ -56,7 +70,10 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	if h.loaded, err = loadDefinitions(ctx, !h.CoreOff, h.Definitions); err != nil {
 		return err
 	}
-	h.handler = &terminology.Handler{Library: h.loaded.library, MaxEntries: h.MaxEntries}
+	h.handler = &terminology.Handler{
+		Library: h.loaded.library, MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
+		MaxFilterLength: h.MaxFilterLength, MaxFilterWords: h.MaxFilterWords,
+	}
 	return nil
 }
 
@@ -73,10 +90,13 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	if !h.isExpand(r) {
 		return next.ServeHTTP(w, r)
 	}
+	body := keepBody(r)
 	err := h.handler.Expand(w, r)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
+	}
+	body.restore(r)
+	switch {
 	case errors.Is(err, terminology.ErrUnknown):
 		return askForUnknown(w, r, next, err)
 	case errors.Is(err, terminology.ErrIncomplete), errors.Is(err, terminology.ErrUnsupported):
@@ -85,39 +105,15 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return failure(err)
 }
 
+// isExpand says whether a request is one for $expand, of a type or an instance.
 func (h *Expand) isExpand(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == h.FHIRBase+"/ValueSet/$expand"
-}
-
-// askForUnknown gives the next handler's answer, whatever it is: it alone can
-// know. Where there is no next handler nothing is written, and the value set is
-// unknown for good.
-func askForUnknown(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, here error) error {
-	answer := caddyhttp.NewResponseRecorder(w, nil, nil)
-	if err := next.ServeHTTP(answer, r); err != nil {
-		return err
+	path, below := strings.CutPrefix(r.URL.Path, h.FHIRBase+"/ValueSet/")
+	path, expand := strings.CutSuffix(path, "$expand")
+	if !below || !expand || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		return false
 	}
-	if answer.Status() == 0 {
-		return failure(here)
-	}
-	return nil
-}
-
-// askForIncomplete gives the next handler's answer if it is an expansion. If it
-// is not, what is missing here is the more useful thing to say.
-func askForIncomplete(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, here error) error {
-	header := w.Header().Clone()
-	refused := func(status int, _ http.Header) bool { return status >= http.StatusBadRequest }
-	answer := caddyhttp.NewResponseRecorder(w, new(bytes.Buffer), refused)
-	err := next.ServeHTTP(answer, r)
-	if err == nil && answer.Status() != 0 && !answer.Buffered() {
-		return nil
-	}
-	clear(w.Header()) // of what the refused answer left there
-	for name, values := range header {
-		w.Header()[name] = values
-	}
-	return failure(here)
+	id, instance := strings.CutSuffix(path, "/")
+	return path == "" || instance && id != "" && !strings.Contains(id, "/")
 }
 
 // failure is an error for fhir_outcome to render.
@@ -136,13 +132,21 @@ func failure(err error) error {
 //		definitions <file|folder|pattern...>
 //		core off
 //		max_entries <number>
+//		max_filter_length <bytes>
+//		max_filter_words <number>
+//		max_body <size>
+//		max_resources <number>
 //	}
 func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{
-		"fhir_base":   word(&h.FHIRBase, checkFHIRBase),
-		"definitions": words(&h.Definitions, nil),
-		"core":        only("off", &h.CoreOff),
-		"max_entries": number(&h.MaxEntries),
+		"fhir_base":         word(&h.FHIRBase, checkFHIRBase),
+		"definitions":       words(&h.Definitions, nil),
+		"core":              only("off", &h.CoreOff),
+		"max_entries":       number(&h.MaxEntries),
+		"max_filter_length": number(&h.MaxFilterLength),
+		"max_filter_words":  number(&h.MaxFilterWords),
+		"max_body":          size(&h.MaxBody),
+		"max_resources":     number(&h.MaxResources),
 	})
 }
 

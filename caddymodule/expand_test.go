@@ -2,7 +2,9 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"strings"
@@ -80,6 +82,33 @@ func TestExpandAsksNext(t *testing.T) {
 				t.Errorf("%d, X-Backend %q: %s", response.StatusCode, response.Header.Get("X-Backend"), body)
 			}
 		})
+	}
+}
+
+// A request by POST that is not answered here reaches the next handler whole.
+func TestExpandPosted(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+		_, _ = w.Write(append([]byte("theirs: "), body...))
+	}))
+	token := g.token()
+	for name, tt := range map[string]struct{ path, body, want string }{
+		"known":               {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"` + genderSet + `"}]}`, `"code":"female"`},
+		"of an instance":      {"/fhir/R4/ValueSet/administrative-gender/$expand", `{"resourceType":"Parameters"}`, `"code":"female"`},
+		"unknown":             {"/fhir/R4/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}`, `theirs: {"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x.example/vs"}]}`},
+		"of another instance": {"/fhir/R4/ValueSet/nowhere/$expand", `{"resourceType":"Parameters"}`, "theirs: "},
+		"another operation":   {"/fhir/R4/ValueSet/$validate-code", "{}", "theirs: {}"},
+		"something deeper":    {"/fhir/R4/ValueSet/a/b/$expand", "{}", "theirs: {}"},
+	} {
+		r := httptest.NewRequest(http.MethodPost, tt.path, strings.NewReader(tt.body))
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Content-Type", "application/fhir+json")
+		if got := read(t, g.send(r)); !strings.Contains(got, tt.want) {
+			t.Errorf("%s: %s", name, got)
+		}
 	}
 }
 

@@ -58,12 +58,16 @@ func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 	if !failed || !below(originalPath(r), h.FHIRBase) {
 		return next.ServeHTTP(w, r)
 	}
-	status, issue := describe(err)
+	status, outcome, err := describe(err)
+	if err != nil {
+		return err
+	}
 	w.Header().Set("Content-Type", "application/fhir+json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	return json.NewEncoder(w).Encode(operationOutcome{"OperationOutcome", []outcomeIssue{issue}})
+	_, err = w.Write(outcome)
+	return err
 }
 
 // originalPath is the path as it was asked for, whatever rewrites came since.
@@ -100,22 +104,37 @@ type issueError interface {
 	Diagnostics() string
 }
 
+// outcomeError is an error that is an OperationOutcome of its own, because it
+// has more to say than one issue's code and text.
+type outcomeError interface {
+	OperationOutcome() []byte
+}
+
 // describe says what of an error the client is told. What was not made to be
 // shown is told by its status alone: its text may name hosts and files.
-func describe(err error) (status int, issue outcomeIssue) {
+func describe(err error) (status int, outcome []byte, _ error) {
 	status = http.StatusInternalServerError
 	var failed caddyhttp.HandlerError
 	if errors.As(err, &failed) && failed.StatusCode != 0 {
 		status = failed.StatusCode
 	}
+	var whole outcomeError
+	if errors.As(err, &whole) {
+		return status, whole.OperationOutcome(), nil
+	}
+	outcome, err = json.Marshal(operationOutcome{"OperationOutcome", []outcomeIssue{issueOf(err, status)}})
+	return status, outcome, err
+}
+
+func issueOf(err error, status int) outcomeIssue {
 	var shown issueError
 	if errors.As(err, &shown) {
-		return status, outcomeIssue{"error", shown.IssueType(), shown.Diagnostics()}
+		return outcomeIssue{"error", shown.IssueType(), shown.Diagnostics()}
 	}
 	if d, ok := statusIssues[status]; ok {
-		return status, outcomeIssue{"error", d.code, d.text}
+		return outcomeIssue{"error", d.code, d.text}
 	}
-	return status, outcomeIssue{"error", "processing", http.StatusText(status)}
+	return outcomeIssue{"error", "processing", http.StatusText(status)}
 }
 
 var statusIssues = map[int]struct{ code, text string }{

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"errors"
 	"net/http"
 	"net/http/httptest"
@@ -30,7 +31,12 @@ func TestDescribe(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			status, issue := describe(tt.err)
+			status, text, err := describe(tt.err)
+			var outcome operationOutcome
+			if err := errors.Join(err, json.Unmarshal(text, &outcome)); err != nil || len(outcome.Issue) != 1 {
+				t.Fatalf("%s: %v", text, err)
+			}
+			issue := outcome.Issue[0]
 			if status != tt.status || issue.Code != tt.code || issue.Diagnostics != tt.text {
 				t.Errorf("%d %+v", status, issue)
 			}
