@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/binary"
 	"hash/maphash"
+	"runtime"
 	"slices"
 	"unicode/utf8"
 )
@@ -42,11 +43,20 @@ func newIndex(c corpus) *index {
 	}
 	b.byDisplay, b.byCode = b.displays.sort(), b.codes.sort()
 	b.displays, b.codes = sortKeys{}, sortKeys{}
+	b.collect()
 	b.post()
 	b.index.letters, b.index.initials, b.index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
 	b.common = findCommon(&b.index)
 	x := b.index
+	b.collect()
 	return &x
+}
+
+// collect asks the garbage collector to make use of what a large index no longer needs while it is built.
+func (b *indexBuilder) collect() {
+	if len(b.order) >= large {
+		runtime.GC()
+	}
 }
 
 // staticOrder returns the documents in the order that answers have within a tier: the shorter display
