@@ -3,6 +3,7 @@ package terminology
 import (
 	"context"
 	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 )
@@ -115,12 +116,17 @@ const large = 5000
 
 // indexLarge builds the indexes of all large code systems.
 func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
+	built := false
 	for _, cs := range l.codeSystems {
 		if cs.len() >= large && ctx.Err() == nil {
 			x := cs.searchIndex("")
+			built = true
 			log.DebugContext(ctx, "search index built", slog.String("system", cs.canonical()),
 				slog.Int("words", x.words.len()), slog.Int("bytes", x.bytes()))
 		}
+	}
+	if built {
+		debug.FreeOSMemory() // loading took more than what it loaded does
 	}
 }
 
