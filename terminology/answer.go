@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"io"
 	"strconv"
 	"time"
 )
@@ -16,9 +17,22 @@ type answer struct {
 	total      int
 	shape      *tree // of the page, unless it is a list
 
+	echo       []byte // expansion.parameter
+	identifier []byte
+	echoed     [256]byte // room for echo, as it mostly is
+	identity   [len("urn:uuid:") + 36]byte
+	out        io.Writer // where the answer goes while it is made, or nil
+	failed     error     // of writing it there
+
 	detailed bool       // more than code and display may be wanted of every entry
 	declared []property // those that entries of the page have
 	texts    []shownText
+}
+
+// prepare makes what identifies the answer.
+func (a *answer) prepare() {
+	a.echo = a.appendParameters(a.echoed[:0])
+	a.identifier = appendIdentifier(a.identity[:0], a, a.echo)
 }
 
 // append appends the ValueSet as JSON. It is written by hand, so that an answer costs no more than the
@@ -27,8 +41,7 @@ func (a *answer) append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
 	dst = a.valueSet.append(dst, a.parameters)
 	dst = append(dst, `,"expansion":{"identifier":"`...)
-	parameters := a.appendParameters(nil)
-	dst = appendIdentifier(dst, a, parameters)
+	dst = append(dst, a.identifier...)
 	dst = append(dst, `","timestamp":"`...)
 	dst = a.library.loaded.AppendFormat(dst, time.RFC3339)
 	dst = append(dst, `","total":`...)
@@ -37,7 +50,7 @@ func (a *answer) append(dst []byte) []byte {
 		dst = append(dst, `,"offset":`...)
 		dst = appendNumber(dst, a.parameters.offset)
 	}
-	dst = append(dst, parameters...)
+	dst = append(dst, a.echo...)
 	dst = a.appendContains(dst)
 	dst = a.appendExpansionExtensions(dst)
 	return append(dst, '}', '}')

@@ -12,7 +12,7 @@ func (a *answer) appendContains(dst []byte) []byte {
 	}
 	list := array{name: "contains"}
 	for _, e := range a.page {
-		dst = append(a.appendEntry(list.next(dst), e), '}')
+		dst = a.flush(append(a.appendEntry(list.next(dst), e), '}'))
 	}
 	return list.end(dst)
 }
@@ -22,7 +22,7 @@ func (a *answer) appendTree(dst []byte, first uint32) []byte {
 	list := array{name: "contains"}
 	for i := first; i != none; i = a.shape.next[i] {
 		dst = a.appendEntry(list.next(dst), a.page[i])
-		dst = append(a.appendTree(dst, a.shape.child[i]), '}')
+		dst = a.flush(append(a.appendTree(dst, a.shape.child[i]), '}'))
 	}
 	return list.end(dst)
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"runtime"
 	"slices"
 )
 
@@ -16,6 +17,49 @@ type codeSystemBuilder struct {
 	pairs  []pair // parent, child
 	rows   []propertyRow
 	nested uint32 // the concept within which the next one stands
+	size   int64  // of the file being read, or 0
+}
+
+// largeText is how much text a code system has that is not like others: its arrays are made of the right
+// size at once, as far as can be told, and handed over instead of copied.
+const largeText = 4 << 20
+
+// reserve makes room for what is still to come, where a large code system needs more. How much that is
+// follows from how much of the source has been read. Memory that is not needed after all is never touched,
+// and so never resident.
+func (b *codeSystemBuilder) reserve(r *reader) {
+	if len(b.texts) < largeText || cap(b.texts)-len(b.texts) > 1<<16 || b.size == 0 {
+		return
+	}
+	read := r.dec.InputOffset()
+	factor := min(float64(b.size)/float64(max(1, read)), 1000) * 1.02
+	b.texts = reserved(b.texts, factor)
+	b.code, b.display = reserved(b.code, factor), reserved(b.display, factor)
+	b.meaning, b.nestedIn = reserved(b.meaning, factor), reserved(b.nestedIn, factor)
+	b.conceptReader.designations = reserved(b.conceptReader.designations, factor)
+	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
+}
+
+// forget gives back the memory of a large code system's arrays. The garbage collector is asked to make use of
+// that at once, which costs next to nothing where arrays hold no pointers; else what comes next would be
+// on top of it.
+func (b *codeSystemBuilder) forget() {
+	b.pairs, b.rows, b.conceptReader.designations = nil, nil, nil
+	b.meaning, b.nestedIn, b.flags = nil, nil, nil
+	runtime.GC()
+}
+
+// reserved returns a list with room for factor times as much as it holds.
+func reserved[S ~[]T, T any](list S, factor float64) S {
+	return slices.Grow(list, max(1<<17, int(float64(len(list))*(factor-1))))
+}
+
+// handOver returns a list of the right size, and an empty one to go on with. A long one is not copied.
+func handOver[S ~[]T, T any](list S) (own, rest S) {
+	if len(list) < 1<<16 || cap(list)/5*4 > len(list) {
+		return slices.Clone(list), list
+	}
+	return list[:len(list):len(list)], nil
 }
 
 // propertyRow is a concept's property as it is read.
@@ -81,6 +125,7 @@ func (b *codeSystemBuilder) addProperty(p property) error {
 
 // concept reads one of CodeSystem.concept with all that stand within it.
 func (b *codeSystemBuilder) concept(r *reader) error {
+	b.reserve(r)
 	concept, parent := uint32(b.len()), b.nested
 	b.code = append(b.code, 0)
 	b.display = append(b.display, 0)
@@ -205,9 +250,6 @@ func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	b.relate()
 	b.flag()
 	cs := b.codeSystem
-	cs.texts = slices.Clone(b.texts)
-	cs.code = slices.Clone(b.code)
-	cs.display = slices.Clone(b.display)
 	cs.meaning = cloneUsed(b.meaning, 0)
 	cs.nestedIn = cloneUsed(b.nestedIn, none)
 	cs.languages, cs.uses = b.conceptReader.languages, b.conceptReader.uses
@@ -216,6 +258,12 @@ func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	cs.flags = slices.Clone(b.flags)
 	cs.values = b.sortedValues()
 	cs.indexes = new(searchIndexes)
+	cs.texts, b.texts = handOver(b.texts)
+	cs.code, b.code = handOver(b.code)
+	cs.display, b.display = handOver(b.display)
+	if len(cs.texts) >= largeText {
+		b.forget()
+	}
 	return &cs, nil
 }
 

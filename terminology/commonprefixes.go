@@ -12,7 +12,7 @@ func findCommon(x *index) commonPrefixes {
 type commonBuilder struct {
 	commonPrefixes
 	index *index
-	most  uint32 // how many postings are united on the spot
+	most  uint32 // how many bytes of postings are gone through on the spot
 }
 
 // group adds the set of a range of words that have their first depth bytes in common, and those of the
@@ -41,9 +41,7 @@ func (b *commonBuilder) group(from, to, depth int) {
 // add adds the set of a range of words.
 func (b *commonBuilder) add(from, to int) {
 	set := newBitset(len(b.index.order))
-	for _, rank := range b.index.postings[b.index.from[from]:b.index.from[to]] {
-		set.add(rank)
-	}
+	b.index.unite(set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
 	b.sets = append(b.sets, set...)
 }

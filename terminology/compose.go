@@ -46,7 +46,10 @@ func (l *Library) expansion(vs *valueSet, options *expansionOptions) (*expansion
 	if l.base != nil || vs.url == "" || vs.transient {
 		return l.expand(vs, options)
 	}
-	key := vs.url + "|" + vs.version + options.key()
+	key := vs.key
+	if more := options.key(); more != "" {
+		key += more
+	}
 	if x, ok := l.expansions.get(key); ok {
 		return x, nil
 	}

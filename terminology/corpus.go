@@ -1,6 +1,9 @@
 package terminology
 
 import (
+	"context"
+	"log/slog"
+	"runtime/debug"
 	"strings"
 	"sync"
 )
@@ -105,6 +108,26 @@ func (cs *codeSystem) searchIndex(language string) *index {
 		cs.indexes.byLanguage[key] = x
 	}
 	return x
+}
+
+// large is how many concepts a code system must have for its index to be built when it is loaded, so that
+// nobody has to wait for it. Others take a few milliseconds when they are first asked for.
+const large = 5000
+
+// indexLarge builds the indexes of all large code systems.
+func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
+	built := false
+	for _, cs := range l.codeSystems {
+		if cs.len() >= large && ctx.Err() == nil {
+			x := cs.searchIndex("")
+			built = true
+			log.DebugContext(ctx, "search index built", slog.String("system", cs.canonical()),
+				slog.Int("words", x.words.len()), slog.Int("bytes", x.bytes()))
+		}
+	}
+	if built {
+		debug.FreeOSMemory() // loading took more than what it loaded does
+	}
 }
 
 // languageKey is a set of languages as a key for a map.

@@ -8,19 +8,24 @@ import (
 // appendIdentifier appends the expansion's identifier: a UUID of version 5, made from the value set, its
 // content and the parameters, so that the same question has the same answer to the byte.
 func appendIdentifier(dst []byte, a *answer, parameters []byte) []byte {
-	name := append([]byte(nil), expansionNamespace[:]...)
-	name = append(append(name, a.valueSet.canonical()...), 0)
+	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
+	name = append(append(append(name, a.valueSet.url...), '|'), a.valueSet.version...)
+	name = append(name, 0)
 	name = append(append(name, a.expansion.digest[:]...), parameters...)
 	for _, p := range a.parameters.properties { // which expansion.parameter does not tell
 		name = append(append(name, 0), p...)
 	}
 	id := uuid5(name)
 	dst = append(dst, "urn:uuid:"...)
-	for i, part := range [][]byte{id[0:4], id[4:6], id[6:8], id[8:10], id[10:16]} {
+	for i, from := range [...]int{0, 4, 6, 8, 10} {
 		if i > 0 {
 			dst = append(dst, '-')
 		}
-		dst = hex.AppendEncode(dst, part)
+		to := min(len(id), from+max(2, 4-4*i))
+		if i == 4 {
+			to = len(id)
+		}
+		dst = hex.AppendEncode(dst, id[from:to])
 	}
 	return dst
 }

@@ -16,8 +16,8 @@ type index struct {
 	order  []uint32 // the document of each rank
 
 	words    wordList
-	from     []uint32 // the ranks of word i are postings[from[i]:from[i+1]], ascending
-	postings []uint32
+	from     []uint32 // the ranks of word i are in postings[from[i]:from[i+1]]
+	postings []byte   // ascending, as varints: the first, then how much each is more than the one before
 	common   commonPrefixes
 
 	byDisplay []uint32 // ranks, sorted by the words of the display
@@ -90,8 +90,30 @@ func (x *index) addWords(dst bitset, from, to int) {
 		dst.union(common)
 		return
 	}
-	for _, rank := range x.postings[x.from[from]:x.from[to]] {
-		dst.add(rank)
+	x.unite(dst, from, to)
+}
+
+// unite adds the documents that have one of a range of words, by going through their postings.
+func (x *index) unite(dst bitset, from, to int) {
+	at := x.from[from]
+	for word := from; word < to; word++ {
+		rank := uint32(0)
+		for end := x.from[word+1]; at < end; {
+			more := uint32(x.postings[at])
+			if at++; more >= 0x80 {
+				more &= 0x7f
+				for shift := 7; ; shift += 7 {
+					c := x.postings[at]
+					at++
+					more |= uint32(c&0x7f) << shift
+					if c < 0x80 {
+						break
+					}
+				}
+			}
+			rank += more
+			dst.add(rank)
+		}
 	}
 }
 
@@ -154,8 +176,8 @@ func (x *index) members(docs bitset) bitset {
 
 // bytes returns how much memory the index takes, in bytes.
 func (x *index) bytes() int {
-	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.postings) + len(x.byDisplay) + len(x.byCode))
-	return words + len(x.words.text) + 8*len(x.common.sets) + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.byDisplay) + len(x.byCode))
+	return words + len(x.postings) + len(x.words.text) + 8*len(x.common.sets) + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
 }
 
 // bytes returns how much memory the sets take, in bytes.

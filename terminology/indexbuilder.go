@@ -1,52 +1,64 @@
 package terminology
 
 import (
-	"bytes"
-	"cmp"
 	"encoding/binary"
-	"hash/maphash"
+	"math/bits"
+	"runtime"
 	"slices"
 	"unicode/utf8"
 )
 
-// indexBuilder builds an index. It reads each text once, in the order of the ranks, and notes the words of
-// each document by their number; a counting sort turns that into postings.
+// indexBuilder builds an index. It goes through the documents in the order of their ranks and notes the words
+// of each by their number; a counting sort turns that into postings.
 type indexBuilder struct {
 	index
 	folder folder
 
 	vocabulary vocabulary
-	lastSeen   []uint32    // by word: the document, plus one, in which it was seen last
-	count      []uint32    // by word: how many documents have it
-	stream     chunkedList // the words of one document after the other, each list ended by endOfWords
+	lastSeen   []uint32 // by word: the document, plus one, in which it was seen last
+	stream     wordStream
 
-	displays, codes sortKeys
-	letters         runeSetsBuilder
-	initials        runeSetsBuilder
-	symbols         runeSetsBuilder
-	others          [][]byte
-	joined          []byte
+	letters, initials, symbols runeSetsBuilder
+
+	others [][]byte
+	joined []byte
 }
-
-// endOfWords ends the words of a document in indexBuilder.stream.
-const endOfWords = ^uint32(0)
 
 // newIndex builds the index of a corpus.
 func newIndex(c corpus) *index {
-	n := c.len()
 	b := &indexBuilder{index: index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
-	b.displays.from, b.codes.from = make([]uint32, 1, n+1), make([]uint32, 1, n+1)
+	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.display(doc))...) })
+	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.code(doc))) })
+	b.collect()
+	n := c.len()
 	b.letters.n, b.initials.n, b.symbols.n = n, n, n
 	for rank, doc := range b.order {
 		b.read(uint32(rank), doc)
 	}
-	b.byDisplay, b.byCode = b.displays.sort(), b.codes.sort()
-	b.displays, b.codes = sortKeys{}, sortKeys{}
 	b.post()
 	b.index.letters, b.index.initials, b.index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
 	b.common = findCommon(&b.index)
 	x := b.index
+	b.collect()
 	return &x
+}
+
+// sorted returns the ranks in the order of some text of their documents.
+func (b *indexBuilder) sorted(appendText func(dst []byte, doc uint32) []byte) []uint32 {
+	var text []byte
+	from := make([]uint32, 1, len(b.order)+1)
+	for _, doc := range b.order {
+		text = appendText(text, doc)
+		from = append(from, uint32(len(text)))
+	}
+	return sortByText(len(b.order), text, from)
+}
+
+// collect asks the garbage collector to make use of what a large index no longer needs while it is built.
+func (b *indexBuilder) collect() {
+	if len(b.order) >= large {
+		runtime.GC()
+	}
 }
 
 // staticOrder returns the documents in the order that answers have within a tier: the shorter display
@@ -77,14 +89,12 @@ func staticKey(c corpus, doc uint32) uint32 {
 func (b *indexBuilder) read(rank, doc uint32) {
 	display, code := b.corpus.display(doc), b.corpus.code(doc)
 	line := b.folder.words(display)
-	b.displays.add(line)
 	b.characters(rank, line)
 	b.add(rank, line)
 	b.signs(rank, display)
 	b.signs(rank, code)
 	line = b.folder.words(code)
 	b.joined = appendJoined(b.joined[:0], line)
-	b.codes.add(b.joined)
 	b.add(rank, line)
 	if len(b.joined) > 0 {
 		b.word(rank, b.joined)
@@ -93,7 +103,7 @@ func (b *indexBuilder) read(rank, doc uint32) {
 	for _, other := range b.others {
 		b.add(rank, b.folder.words(other))
 	}
-	b.stream.append(endOfWords)
+	b.stream.append(0)
 }
 
 // add takes up the words of one text.
@@ -109,14 +119,13 @@ func (b *indexBuilder) add(rank uint32, line []byte) {
 func (b *indexBuilder) word(rank uint32, word []byte) {
 	id := b.vocabulary.id(word)
 	if int(id) == len(b.lastSeen) {
-		b.lastSeen, b.count = append(b.lastSeen, 0), append(b.count, 0)
+		b.lastSeen = append(b.lastSeen, 0)
 	}
 	if b.lastSeen[id] == rank+1 {
 		return
 	}
 	b.lastSeen[id] = rank + 1
-	b.count[id]++
-	b.stream.append(id)
+	b.stream.append(id + 1)
 }
 
 // characters takes up the letters and digits of a display.
@@ -151,154 +160,36 @@ func (b *indexBuilder) signs(rank uint32, text []byte) {
 	}
 }
 
-// post turns the stream into postings, by word in sorted order.
+// post turns the stream into postings, by word in sorted order. It goes through it twice: to see how many
+// bytes each word needs, and to write them.
 func (b *indexBuilder) post() {
 	sorted := b.vocabulary.sorted()
-	b.from = make([]uint32, len(sorted)+1)
-	next := b.lastSeen // no longer needed: where the next posting of each word goes
+	last, next := b.lastSeen, make([]uint32, len(sorted)) // by word: its last rank, and where the next goes
+	clear(last)
+	b.stream.each(func(rank, word uint32) {
+		next[word] += varintLength(rank - last[word])
+		last[word] = rank
+	})
 	text := 0
-	for i, id := range sorted {
-		b.from[i+1] = b.from[i] + b.count[id]
-		next[id] = b.from[i]
-		text += len(b.vocabulary.at(id))
+	b.from = make([]uint32, len(sorted)+1)
+	for i, word := range sorted {
+		b.from[i+1] = b.from[i] + next[word]
+		next[word] = b.from[i]
+		text += len(b.vocabulary.at(word))
 	}
 	b.words = wordList{text: make([]byte, 0, text), from: make([]uint32, 1, len(sorted)+1)}
-	for _, id := range sorted {
-		b.words.text = append(b.words.text, b.vocabulary.at(id)...)
+	for _, word := range sorted {
+		b.words.text = append(b.words.text, b.vocabulary.at(word)...)
 		b.words.from = append(b.words.from, uint32(len(b.words.text)))
 	}
 	b.vocabulary = vocabulary{}
-	b.postings = make([]uint32, b.from[len(sorted)])
-	rank := uint32(0)
-	b.stream.drain(func(id uint32) {
-		if id == endOfWords {
-			rank++
-			return
-		}
-		b.postings[next[id]] = rank
-		next[id]++
+	b.postings = make([]byte, b.from[len(sorted)])
+	clear(last)
+	b.stream.each(func(rank, word uint32) {
+		next[word] += uint32(binary.PutUvarint(b.postings[next[word]:], uint64(rank-last[word])))
+		last[word] = rank
 	})
 }
 
-// vocabulary numbers words in the order in which they are first seen.
-type vocabulary struct {
-	text []byte
-	from []uint32 // word i is text[from[i]:from[i+1]]
-	hash []uint32 // by word, so that the table can grow without reading the words again
-	slot []uint32 // open hash table of numbers plus one
-	seed maphash.Seed
-}
-
-func newVocabulary() vocabulary {
-	return vocabulary{from: make([]uint32, 1), slot: make([]uint32, 1<<10), seed: maphash.MakeSeed()}
-}
-
-// at returns a word.
-func (v *vocabulary) at(id uint32) []byte { return v.text[v.from[id]:v.from[id+1]] }
-
-// id returns the number of a word, a new one if it was not seen before.
-func (v *vocabulary) id(word []byte) uint32 {
-	hash := uint32(maphash.Bytes(v.seed, word))
-	mask := uint32(len(v.slot) - 1)
-	at := hash & mask
-	for ; v.slot[at] != 0; at = (at + 1) & mask {
-		if id := v.slot[at] - 1; v.hash[id] == hash && bytes.Equal(v.at(id), word) {
-			return id
-		}
-	}
-	id := uint32(len(v.hash))
-	v.slot[at] = id + 1
-	v.text = append(v.text, word...)
-	v.from = append(v.from, uint32(len(v.text)))
-	v.hash = append(v.hash, hash)
-	if len(v.hash)*2 > len(v.slot) {
-		v.grow()
-	}
-	return id
-}
-
-// grow doubles the table.
-func (v *vocabulary) grow() {
-	v.slot = make([]uint32, 2*len(v.slot))
-	mask := uint32(len(v.slot) - 1)
-	for id, hash := range v.hash {
-		at := hash & mask
-		for v.slot[at] != 0 {
-			at = (at + 1) & mask
-		}
-		v.slot[at] = uint32(id) + 1
-	}
-}
-
-// sorted returns the numbers in the order of their words.
-func (v *vocabulary) sorted() []uint32 {
-	return sortByText(len(v.hash), v.text, v.from)
-}
-
-// sortKeys are texts to sort ranks by.
-type sortKeys struct {
-	text []byte
-	from []uint32
-}
-
-// add appends the text of the next rank.
-func (k *sortKeys) add(text []byte) {
-	k.text = append(k.text, text...)
-	k.from = append(k.from, uint32(len(k.text)))
-}
-
-// sort returns the ranks in the order of their texts.
-func (k *sortKeys) sort() []uint32 { return sortByText(len(k.from)-1, k.text, k.from) }
-
-// sortByText sorts the numbers below n by their texts, text[from[i]:from[i+1]], and then by themselves.
-// The first bytes of each are kept beside it, since most comparisons need no more.
-func sortByText(n int, text []byte, from []uint32) []uint32 {
-	type keyed struct {
-		start uint64
-		id    uint32
-	}
-	all := make([]keyed, n)
-	for i := range all {
-		var start [8]byte
-		copy(start[:], text[from[i]:from[i+1]])
-		all[i] = keyed{start: binary.BigEndian.Uint64(start[:]), id: uint32(i)}
-	}
-	slices.SortFunc(all, func(a, b keyed) int {
-		if a.start != b.start {
-			return cmp.Compare(a.start, b.start)
-		}
-		c := bytes.Compare(text[from[a.id]:from[a.id+1]], text[from[b.id]:from[b.id+1]])
-		return cmp.Or(c, cmp.Compare(a.id, b.id))
-	})
-	ids := make([]uint32, n)
-	for i, k := range all {
-		ids[i] = k.id
-	}
-	return ids
-}
-
-// chunkedList is a list that grows without being copied.
-type chunkedList struct{ chunks [][]uint32 }
-
-// append adds a number.
-func (c *chunkedList) append(n uint32) {
-	last := len(c.chunks) - 1
-	if last < 0 || len(c.chunks[last]) == cap(c.chunks[last]) {
-		size := 1 << 10
-		if last >= 0 {
-			size = min(1<<17, 4*cap(c.chunks[last]))
-		}
-		c.chunks, last = append(c.chunks, make([]uint32, 0, size)), last+1
-	}
-	c.chunks[last] = append(c.chunks[last], n)
-}
-
-// drain calls visit with each number and forgets it.
-func (c *chunkedList) drain(visit func(uint32)) {
-	for i, chunk := range c.chunks {
-		for _, n := range chunk {
-			visit(n)
-		}
-		c.chunks[i] = nil
-	}
-}
+// varintLength returns how many bytes a number takes as a varint.
+func varintLength(n uint32) uint32 { return uint32(bits.Len32(n|1)+6) / 7 }

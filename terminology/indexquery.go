@@ -193,7 +193,7 @@ func (q *indexQuery) emitOrdered() {
 		for ; word != 0 && !q.done(); word &= word - 1 {
 			rank := uint32(i*64 + bits.TrailingZeros64(word))
 			doc := q.index.order[rank]
-			if q.judge.read(doc); q.judge.ordered() {
+			if q.judge.isOrdered(doc) {
 				q.take(hit{doc: doc, tier: tierOrdered})
 				q.tier.add(rank)
 			}

@@ -163,6 +163,7 @@ func (l *Library) addValueSet(vs *valueSet) {
 		return
 	}
 	key := vs.url + "|" + vs.version
+	vs.key = key
 	if old, ok := l.byCanonical[key]; ok {
 		*old = *vs
 		vs = old

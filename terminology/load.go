@@ -33,8 +33,13 @@ type Options struct {
 	// Now is the clock. Default: [time.Now].
 	Now func() time.Time
 
-	// Logger is told, at debug level, of each source. Default: none.
+	// Logger is told, at debug level, of each source, and, at info level, how far the loading of a large
+	// one is, every few seconds. Default: none.
 	Logger *slog.Logger
+
+	// Terminal is where a bar shows how far the loading of a large source is; [Terminal] makes sure that
+	// it is a terminal. Default: none.
+	Terminal io.Writer
 }
 
 // Load reads definitions into a library. It fails on a pattern that matches nothing and on any file that
@@ -43,6 +48,7 @@ func Load(ctx context.Context, o Options) (*Library, error) {
 	o.setDefaults()
 	l := newLibrary(o)
 	loader := newResourceLoader(l)
+	loader.options = &o
 	if o.Core {
 		if err := loader.core(ctx); err != nil {
 			return nil, fmt.Errorf("built-in definitions: %w", err)
@@ -60,6 +66,7 @@ func Load(ctx context.Context, o Options) (*Library, error) {
 			o.Logger.DebugContext(ctx, "definitions loaded", slog.String("file", file), slog.String("held", l.Counts().String()))
 		}
 	}
+	l.indexLarge(ctx, o.Logger)
 	return l, nil
 }
 

@@ -131,11 +131,31 @@ func (j *judge) read(doc uint32) {
 // ordered reports whether all words are in one of the texts that were read, in their order.
 func (j *judge) ordered() bool {
 	f := j.filter
-	if len(f.words) == 1 || bytes.HasPrefix(j.joined, f.joined) || f.inOrder(j.line) || f.inOrder(j.all[len(j.line):j.coded]) {
+	return len(f.words) == 1 || bytes.HasPrefix(j.joined, f.joined) || f.inOrder(j.line) ||
+		f.inOrder(j.all[len(j.line):j.coded]) || j.orderedInOthers()
+}
+
+// isOrdered is ordered for a document of which nothing has been read. It reads as little as it can.
+func (j *judge) isOrdered(doc uint32) bool {
+	if j.filter.inOrder(j.folder.words(j.corpus.display(doc))) {
 		return true
 	}
+	code := j.folder.words(j.corpus.code(doc))
+	if j.filter.inOrder(code) {
+		return true
+	}
+	j.joined = appendJoined(j.joined[:0], code)
+	if bytes.HasPrefix(j.joined, j.filter.joined) {
+		return true
+	}
+	j.others = j.corpus.appendOthers(j.others[:0], doc)
+	return j.orderedInOthers()
+}
+
+// orderedInOthers reports whether all words are in one of the other texts, in their order.
+func (j *judge) orderedInOthers() bool {
 	for _, other := range j.others {
-		if f.inOrder(j.folder.words(other)) {
+		if j.filter.inOrder(j.folder.words(other)) {
 			return true
 		}
 	}

@@ -25,6 +25,7 @@ type resourceLoader struct {
 	depth     int
 	anonymous bool      // a value set without a url is wanted as well
 	last      *valueSet // the value set that was read last
+	options   *Options  // to show progress; nil for none
 }
 
 func newResourceLoader(l *Library) *resourceLoader {

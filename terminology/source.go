@@ -76,11 +76,18 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
+	src := io.Reader(f)
+	if info, err := f.Stat(); err == nil && l.options != nil {
+		p := newProgress(ctx, f, name, info.Size(), l.options)
+		defer p.end()
+		src = p
+		l.codes.size = info.Size()
+	}
 	switch filepath.Ext(name) {
 	case ".json":
-		return l.resources(ctx, f)
+		return l.resources(ctx, src)
 	case ".tgz":
-		return l.fhirPackage(ctx, f)
+		return l.fhirPackage(ctx, src)
 	default:
 		return errors.New("neither .json nor .tgz")
 	}
@@ -107,6 +114,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 			continue
 		}
 		found = true
+		l.codes.size = header.Size
 		if err := l.resources(ctx, archive); err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}

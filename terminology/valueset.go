@@ -5,9 +5,10 @@ import "slices"
 // valueSet is a ValueSet with its compose as it is needed for expansion.
 type valueSet struct {
 	definition
-	transient        bool // made for one request
-	activeOnly       bool // compose.inactive is false: inactive codes are left out
-	composed         bool // has a compose
+	key              string // url|version, by which its expansions are remembered
+	transient        bool   // made for one request
+	activeOnly       bool   // compose.inactive is false: inactive codes are left out
+	composed         bool   // has a compose
 	include, exclude []conceptSet
 	supplements      []string // canonicals of code systems, by the extension valueset-supplement
 	defaults         []input  // parameters of $expand, by the extension valueset-expansion-parameter

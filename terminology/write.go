@@ -2,12 +2,15 @@ package terminology
 
 import (
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
 // buffers holds the byte slices that answers are made in.
@@ -20,16 +23,100 @@ func putBuffer(buffer *[]byte) {
 	}
 }
 
-// write writes an expansion.
+// write writes an expansion, or says that the one which the client has is still good.
 func (a *answer) write(w http.ResponseWriter, r *http.Request, inputs []input) error {
 	f, err := negotiate(r, inputs)
 	if err != nil {
 		return err
 	}
+	a.prepare()
+	header := w.Header()
+	if header["Vary"] == nil {
+		header["Vary"] = varying
+	} else {
+		header.Add("Vary", varying[0])
+	}
+	if r.Method != http.MethodPost {
+		tag := a.tag(f)
+		header.Set("ETag", tag)
+		if matchesTag(r.Header.Get("If-None-Match"), tag) {
+			w.WriteHeader(http.StatusNotModified)
+			return nil
+		}
+	}
 	buffer := buffers.Get().(*[]byte)
 	defer putBuffer(buffer)
+	if len(a.page) > streamed && f == (format{}) && r.Method != http.MethodHead {
+		header["Content-Type"] = fhirJSON
+		return a.stream(w, buffer)
+	}
 	*buffer = a.append((*buffer)[:0])
 	return f.write(w, r, http.StatusOK, *buffer)
+}
+
+// Values of headers that are the same for many answers. They are not changed by anyone: what appends to them
+// makes a copy.
+var (
+	varying  = []string{"Accept, Accept-Language"}
+	fhirJSON = []string{"application/fhir+json"}
+)
+
+// streamed is from how many entries on an answer is written while it is made.
+const streamed = 4096
+
+// chunk is how much of an answer is made, in bytes, before it is written.
+const chunk = 64 << 10
+
+// stream writes an answer while it is made.
+func (a *answer) stream(w io.Writer, buffer *[]byte) error {
+	a.out = w
+	*buffer = a.append((*buffer)[:0])
+	if a.failed == nil {
+		_, a.failed = w.Write(*buffer)
+	}
+	if a.failed != nil {
+		return fmt.Errorf("writing the answer: %w", a.failed)
+	}
+	return nil
+}
+
+// flush writes what has been made of an answer, if it is streamed and there is enough of it.
+func (a *answer) flush(dst []byte) []byte {
+	if a.out == nil || len(dst) < chunk {
+		return dst
+	}
+	if a.failed == nil {
+		_, a.failed = a.out.Write(dst)
+	}
+	return dst[:0]
+}
+
+// tag returns the entity tag of an answer. The identifier tells what it was made of; beside that it depends
+// on the format and, by its timestamp, on when the library was loaded.
+func (a *answer) tag(f format) string {
+	tag := append(append(make([]byte, 0, 64), '"'), a.identifier[len("urn:uuid:"):]...)
+	tag = strconv.AppendInt(append(tag, '-'), a.library.loaded.Unix(), 36)
+	if f.xml {
+		tag = append(tag, 'x')
+	}
+	if f.pretty {
+		tag = append(tag, 'p')
+	}
+	if a.parameters.plain {
+		tag = append(tag, 'l')
+	}
+	return string(append(tag, '"'))
+}
+
+// matchesTag reports whether If-None-Match names a tag (RFC 9110 §13.1.2).
+func matchesTag(header, tag string) bool {
+	for candidate := range strings.SplitSeq(header, ",") {
+		candidate = strings.TrimSpace(candidate)
+		if candidate == "*" || strings.TrimPrefix(candidate, "W/") == tag {
+			return true
+		}
+	}
+	return false
 }
 
 // format is how an answer is written.
@@ -76,8 +163,15 @@ func isPretty(inputs []input) bool {
 // write writes a resource, which is given in JSON.
 func (f format) write(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
 	header := w.Header()
-	header.Set("Content-Type", "application/fhir+json")
-	if f.pretty {
+	header["Content-Type"] = fhirJSON
+	if f.xml {
+		header.Set("Content-Type", "application/fhir+xml")
+		document, err := fhirxml.Append(nil, body)
+		if err != nil {
+			return fmt.Errorf("writing the answer as XML: %w", err)
+		}
+		body = document
+	} else if f.pretty {
 		value := jsontext.Value(body)
 		if err := value.Indent(); err != nil {
 			return fmt.Errorf("indenting the answer: %w", err)

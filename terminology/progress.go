@@ -1,0 +1,92 @@
+package terminology
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+)
+
+// Terminal returns a file to draw a bar on, for Options.Terminal, or nil if it is not a terminal.
+func Terminal(f *os.File) io.Writer {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
+		return nil
+	}
+	return f
+}
+
+const (
+	logEvery  = 5 * time.Second        // between two lines in the log
+	drawEvery = 100 * time.Millisecond // between two bars
+	lookEvery = 1 << 20                // bytes between two looks at the clock
+)
+
+// progress tells how far the loading of one file is: in the log, and by a bar on a terminal. A file that
+// is loaded at once has neither.
+type progress struct {
+	ctx      context.Context
+	src      io.Reader
+	file     string
+	size     int64
+	options  *Options
+	read     int64
+	looked   int64 // how much had been read when the clock was looked at
+	logged   time.Time
+	drawn    time.Time
+	barDrawn bool
+}
+
+// newProgress reads from src, which is a file of the given size.
+func newProgress(ctx context.Context, src io.Reader, file string, size int64, o *Options) *progress {
+	now := o.Now()
+	return &progress{ctx: ctx, src: src, file: file, size: size, options: o, logged: now, drawn: now}
+}
+
+// Read reads on, and tells about it now and then.
+func (p *progress) Read(b []byte) (int, error) {
+	n, err := p.src.Read(b)
+	if p.read += int64(n); p.read-p.looked >= lookEvery {
+		p.looked = p.read
+		p.tell(p.options.Now())
+	}
+	return n, err
+}
+
+// tell tells how far the loading is, if it is time to.
+func (p *progress) tell(now time.Time) {
+	if now.Sub(p.logged) >= logEvery {
+		p.logged = now
+		p.options.Logger.InfoContext(p.ctx, "loading definitions", slog.String("file", p.file),
+			slog.Int64("percent", p.percent()), slog.Int64("bytes", p.read), slog.Int64("of", p.size))
+	}
+	if p.options.Terminal != nil && now.Sub(p.drawn) >= drawEvery {
+		p.drawn, p.barDrawn = now, true
+		p.draw(p.bar())
+	}
+}
+
+// percent returns how much has been read.
+func (p *progress) percent() int64 { return min(100, 100*p.read/max(1, p.size)) }
+
+// bar returns a line that replaces the one before.
+func (p *progress) bar() string {
+	const width = 40
+	full := int(p.percent()) * width / 100
+	return fmt.Sprintf("\r[%s%s] %3d %% %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), p.percent(), p.file)
+}
+
+// end takes the bar away.
+func (p *progress) end() {
+	if p.barDrawn {
+		p.draw("\r\x1b[K")
+	}
+}
+
+// draw writes to the terminal. That nothing can be seen there is no reason not to load.
+func (p *progress) draw(s string) {
+	_, _ = io.WriteString(p.options.Terminal, s)
+}

@@ -1,0 +1,168 @@
+// Package terminologytest makes synthetic code systems of any size, for measurements and tests. The same
+// parameters make the same content, to the byte.
+package terminologytest
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"strings"
+)
+
+// CodeSystem says what a synthetic code system is like. Its words follow Zipf's law, as those of real ones
+// do; its codes are like those of ICD-10, A00.000; and its concepts form one tree by the property parent,
+// below the first of them.
+type CodeSystem struct {
+	// URL is its canonical url. Required.
+	URL string
+
+	// Concepts is the number of its concepts: up to 2,600,000.
+	Concepts int
+
+	// Designations is the number of designations of each concept, which are in German, French and Spanish
+	// in turn.
+	Designations int
+
+	// Seed makes code systems differ that are else alike.
+	Seed uint64
+}
+
+// children is how many concepts each concept has below it.
+const children = 9
+
+// languages are those of the designations.
+var languages = []string{"de", "fr", "es"}
+
+// Code returns the code of a concept, by its position from 0 up.
+func (c CodeSystem) Code(concept int) string {
+	spread := concept * (2_600_000 / max(1, c.Concepts))
+	return fmt.Sprintf("%c%02d.%03d", 'A'+spread/100_000, spread/1000%100, spread%1000)
+}
+
+// Write writes the code system as a FHIR R4 resource in JSON, a piece at a time.
+func (c CodeSystem) Write(w io.Writer) error {
+	out := bufio.NewWriterSize(w, 1<<16)
+	fmt.Fprintf(out, `{"resourceType":"CodeSystem","url":%s,"version":"1","name":"Synthetic","status":"active","content":"complete",`+
+		`"property":[{"code":"parent","uri":"http://hl7.org/fhir/concept-properties#parent","type":"code"}],"count":%d,"concept":[`, quote(c.URL), c.Concepts)
+	words := newVocabulary(c.Seed)
+	for concept := range c.Concepts {
+		if concept > 0 {
+			out.WriteString(",\n")
+		}
+		c.concept(out, words, concept)
+	}
+	out.WriteString("]}\n")
+	if err := out.Flush(); err != nil { // the first error of all that was written
+		return fmt.Errorf("writing code system %s: %w", c.URL, err)
+	}
+	return nil
+}
+
+// concept writes one concept.
+func (c CodeSystem) concept(out *bufio.Writer, words *vocabulary, concept int) {
+	fmt.Fprintf(out, `{"code":"%s","display":%s`, c.Code(concept), quote(words.text("")))
+	for i := range c.Designations {
+		separator := `,"designation":[`
+		if i > 0 {
+			separator = ","
+		}
+		language := languages[i%len(languages)]
+		fmt.Fprintf(out, `%s{"language":"%s","value":%s}`, separator, language, quote(words.text(language)))
+	}
+	if c.Designations > 0 {
+		out.WriteByte(']')
+	}
+	if concept > 0 {
+		fmt.Fprintf(out, `,"property":[{"code":"parent","valueCode":"%s"}]`, c.Code((concept-1)/children))
+	}
+	out.WriteByte('}')
+}
+
+// ValueSets returns two value sets as FHIR R4 resources in JSON: URL/all of all codes, and URL/tree of all
+// that are below the first concept and the first concept itself.
+func (c CodeSystem) ValueSets() (all, tree string) {
+	const resource = `{"resourceType":"ValueSet","url":%s,"status":"active","compose":{"include":[{"system":%s%s}]}}`
+	filter := fmt.Sprintf(`,"filter":[{"property":"concept","op":"is-a","value":"%s"}]`, c.Code(0))
+	return fmt.Sprintf(resource, quote(c.URL+"/all"), quote(c.URL), ""), fmt.Sprintf(resource, quote(c.URL+"/tree"), quote(c.URL), filter)
+}
+
+// quote returns a JSON string.
+func quote(s string) string {
+	text, err := json.Marshal(s)
+	if err != nil {
+		panic(err) // a string always has a JSON form
+	}
+	return string(text)
+}
+
+// vocabulary is the words of a synthetic code system.
+type vocabulary struct {
+	random *rand.Rand
+	zipf   *rand.Zipf
+	words  []string
+}
+
+// size is the number of different words of each language.
+const size = 20_000
+
+// common are the most frequent words, in the order of their frequency.
+var common = strings.Fields("of disease left right acute chronic the with unspecified disorder syndrome infection diabetes mellitus type " +
+	"fracture without due to and in other injury malignant neoplasm benign heart failure Ménière's artery vein bone joint pain femur " +
+	"kidney liver lung skin eye ear hand foot upper lower limb primary secondary initial encounter complication congenital anomaly")
+
+// syllables are what the other words are made of.
+var syllables = strings.Fields("car di o ne phro pa thy my al gi a he ma to me ga lo cy ti tis o sis ec to mi plas tia gas tro en te " +
+	"ro pul mo na ry cer vi cal lum bar ver te bra oph thal der mal lar yn go bron chi es sen tial qui xe ra zy ju vé")
+
+// newVocabulary returns the words of a code system with a seed.
+func newVocabulary(seed uint64) *vocabulary {
+	random := rand.New(rand.NewPCG(seed, 2026))
+	v := &vocabulary{random: random, zipf: rand.NewZipf(random, 1.1, 6, size-1), words: append([]string(nil), common...)}
+	for len(v.words) < size {
+		var b strings.Builder
+		for range 2 + random.IntN(4) {
+			b.WriteString(syllables[random.IntN(len(syllables))])
+		}
+		v.words = append(v.words, b.String())
+	}
+	return v
+}
+
+// text returns a text of two to eight words. Those of another language than English end as no English
+// word does.
+func (v *vocabulary) text(language string) string {
+	var b strings.Builder
+	for i := range 2 + v.random.IntN(7) {
+		word := v.words[v.zipf.Uint64()]
+		if i == 0 {
+			word = strings.ToUpper(word[:1]) + word[1:]
+		} else {
+			b.WriteByte(' ')
+		}
+		b.WriteString(word)
+		b.WriteString(language)
+	}
+	return b.String()
+}
+
+// Typed returns what someone types who looks for a code or for one, two or three words, up to and with the
+// last letter; its beginnings are what is asked for.
+func (c CodeSystem) Typed(n int) []string {
+	words := newVocabulary(c.Seed)
+	typed := make([]string, n)
+	for i := range typed {
+		switch i % 4 {
+		case 0:
+			typed[i] = strings.ToLower(c.Code(words.random.IntN(c.Concepts)))
+		default:
+			var list []string
+			for range i % 4 {
+				list = append(list, words.words[words.zipf.Uint64()])
+			}
+			typed[i] = strings.ToLower(strings.Join(list, " "))
+		}
+	}
+	return typed
+}

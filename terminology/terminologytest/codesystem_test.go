@@ -1,0 +1,82 @@
+package terminologytest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+func TestWrite(t *testing.T) {
+	cs := terminologytest.CodeSystem{URL: "http://x/synthetic", Concepts: 300, Designations: 4}
+	var one, two bytes.Buffer
+	if err := cs.Write(&one); err != nil {
+		t.Fatal(err)
+	}
+	if err := cs.Write(&two); err != nil || !bytes.Equal(one.Bytes(), two.Bytes()) {
+		t.Errorf("not the same again: %v", err)
+	}
+	var got struct {
+		Concept []struct {
+			Code, Display string
+			Designation   []struct{ Language, Value string }
+		}
+	}
+	if err := json.Unmarshal(one.Bytes(), &got); err != nil || len(got.Concept) != 300 {
+		t.Fatalf("%v, %d concepts", err, len(got.Concept))
+	}
+	codes := map[string]bool{}
+	for i, c := range got.Concept {
+		codes[c.Code] = true
+		if c.Code != cs.Code(i) || c.Display == "" || len(c.Designation) != 4 || c.Designation[3].Language != "de" {
+			t.Errorf("concept %d: %+v", i, c)
+		}
+	}
+	if len(codes) != 300 {
+		t.Errorf("%d different codes", len(codes))
+	}
+}
+
+// TestExpand loads a synthetic code system and asks for what is known to be in it.
+func TestExpand(t *testing.T) {
+	cs := terminologytest.CodeSystem{URL: "http://x/synthetic", Concepts: 300, Designations: 1}
+	folder := t.TempDir()
+	var text bytes.Buffer
+	if err := cs.Write(&text); err != nil {
+		t.Fatal(err)
+	}
+	all, tree := cs.ValueSets()
+	for name, content := range map[string]string{"cs.json": text.String(), "vs.json": all + tree} {
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	l, err := terminology.Load(context.Background(), terminology.Options{Definitions: []string{folder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &terminology.Handler{Library: l}
+	for query, want := range map[string]int{
+		"url=http://x/synthetic/all&count=0": 300, "url=http://x/synthetic/tree&count=0": 300,
+		"url=http://x/synthetic/all&count=0&filter=" + cs.Code(7): 1,
+	} {
+		w := httptest.NewRecorder()
+		if err := h.Expand(w, httptest.NewRequest(http.MethodGet, "/ValueSet/$expand?"+query, nil)); err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Expansion struct{ Total int } }
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || got.Expansion.Total != want {
+			t.Errorf("%s: got %d (%v), want %d", query, got.Expansion.Total, err, want)
+		}
+	}
+	if typed := cs.Typed(8); len(typed) != 8 || typed[0] == "" {
+		t.Errorf("got %q", typed)
+	}
+}

@@ -1,0 +1,124 @@
+package terminology
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/binary"
+	"hash/maphash"
+	"slices"
+)
+
+// vocabulary numbers words in the order in which they are first seen.
+type vocabulary struct {
+	text []byte
+	from []uint32 // word i is text[from[i]:from[i+1]]
+	hash []uint32 // by word, so that the table can grow without reading the words again
+	slot []uint32 // open hash table of numbers plus one
+	seed maphash.Seed
+}
+
+func newVocabulary() vocabulary {
+	return vocabulary{from: make([]uint32, 1), slot: make([]uint32, 1<<10), seed: maphash.MakeSeed()}
+}
+
+// at returns a word.
+func (v *vocabulary) at(id uint32) []byte { return v.text[v.from[id]:v.from[id+1]] }
+
+// id returns the number of a word, a new one if it was not seen before.
+func (v *vocabulary) id(word []byte) uint32 {
+	hash := uint32(maphash.Bytes(v.seed, word))
+	mask := uint32(len(v.slot) - 1)
+	at := hash & mask
+	for ; v.slot[at] != 0; at = (at + 1) & mask {
+		if id := v.slot[at] - 1; v.hash[id] == hash && bytes.Equal(v.at(id), word) {
+			return id
+		}
+	}
+	id := uint32(len(v.hash))
+	v.slot[at] = id + 1
+	v.text = append(v.text, word...)
+	v.from = append(v.from, uint32(len(v.text)))
+	v.hash = append(v.hash, hash)
+	if len(v.hash)*2 > len(v.slot) {
+		v.grow()
+	}
+	return id
+}
+
+// grow doubles the table.
+func (v *vocabulary) grow() {
+	v.slot = make([]uint32, 2*len(v.slot))
+	mask := uint32(len(v.slot) - 1)
+	for id, hash := range v.hash {
+		at := hash & mask
+		for v.slot[at] != 0 {
+			at = (at + 1) & mask
+		}
+		v.slot[at] = uint32(id) + 1
+	}
+}
+
+// sorted returns the numbers in the order of their words.
+func (v *vocabulary) sorted() []uint32 {
+	return sortByText(len(v.hash), v.text, v.from)
+}
+
+// sortByText sorts the numbers below n by their texts, text[from[i]:from[i+1]], and then by themselves.
+// The first bytes of each are kept beside it, since most comparisons need no more.
+func sortByText(n int, text []byte, from []uint32) []uint32 {
+	type keyed struct {
+		start uint64
+		id    uint32
+	}
+	all := make([]keyed, n)
+	for i := range all {
+		var start [8]byte
+		copy(start[:], text[from[i]:from[i+1]])
+		all[i] = keyed{start: binary.BigEndian.Uint64(start[:]), id: uint32(i)}
+	}
+	slices.SortFunc(all, func(a, b keyed) int {
+		if a.start != b.start {
+			return cmp.Compare(a.start, b.start)
+		}
+		c := bytes.Compare(text[from[a.id]:from[a.id+1]], text[from[b.id]:from[b.id+1]])
+		return cmp.Or(c, cmp.Compare(a.id, b.id))
+	})
+	ids := make([]uint32, n)
+	for i, k := range all {
+		ids[i] = k.id
+	}
+	return ids
+}
+
+// wordStream is the words of one document after the other, as varints: their numbers plus one, and 0 at the
+// end of each document. It grows without being copied.
+type wordStream struct{ chunks [][]byte }
+
+// append adds a number.
+func (s *wordStream) append(n uint32) {
+	last := len(s.chunks) - 1
+	if last < 0 || cap(s.chunks[last])-len(s.chunks[last]) < binary.MaxVarintLen32 {
+		size := 1 << 10
+		if last >= 0 {
+			size = min(1<<19, 4*cap(s.chunks[last]))
+		}
+		s.chunks, last = append(s.chunks, make([]byte, 0, size)), last+1
+	}
+	s.chunks[last] = binary.AppendUvarint(s.chunks[last], uint64(n))
+}
+
+// each calls visit with each word and the rank of its document.
+func (s *wordStream) each(visit func(rank, word uint32)) {
+	rank := uint32(0)
+	for _, chunk := range s.chunks {
+		for len(chunk) > 0 {
+			n, width := binary.Uvarint(chunk)
+			chunk = chunk[width:]
+			if n == 0 {
+				rank++
+				continue
+			}
+			visit(rank, uint32(n-1))
+		}
+	}
+}
