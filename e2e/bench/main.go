@@ -1,0 +1,64 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// settings are the command's flags.
+type settings struct {
+	binary, plot string
+	sizes        []int
+	rounds       int
+	round        time.Duration
+	clients      int
+}
+
+func main() {
+	log.SetFlags(0)
+	var s settings
+	var sizes string
+	flag.StringVar(&s.binary, "caddy", "../caddy", "the built gateway")
+	flag.StringVar(&s.plot, "plot", "", "file to draw cost against size into (.svg or .png)")
+	flag.StringVar(&sizes, "sizes", "1000,10000,100000,500000", "concepts of the synthetic code systems")
+	flag.IntVar(&s.rounds, "rounds", 5, "rounds of each scenario")
+	flag.DurationVar(&s.round, "round", 2*time.Second, "length of a round")
+	flag.IntVar(&s.clients, "clients", 10, "clients at once")
+	flag.Parse()
+	for _, size := range strings.Split(sizes, ",") {
+		n, err := strconv.Atoi(size)
+		if err != nil || n < 10 {
+			log.Fatalf("-sizes: %q is no number of concepts", size)
+		}
+		s.sizes = append(s.sizes, n)
+	}
+	if err := run(s); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run measures each size and prints its tables.
+func run(s settings) error {
+	folder, err := os.MkdirTemp("", "bench")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(folder)
+	var points []point
+	for _, size := range s.sizes {
+		p, err := measure(s, folder, size)
+		if err != nil {
+			return fmt.Errorf("%d concepts: %w", size, err)
+		}
+		points = append(points, p)
+	}
+	if s.plot == "" {
+		return nil
+	}
+	return draw(s.plot, points)
+}

@@ -1,0 +1,185 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// system is the canonical of the synthetic code system; its value sets are below it.
+const system = "http://example.org/synthetic"
+
+const expand = "/fhir/R4/ValueSet/$expand?"
+
+// point is what a size costs, for the plot.
+type point struct {
+	concepts int
+	typed    load
+	respond  load
+}
+
+// scenario is a kind of request, and how it is compared.
+type scenario struct {
+	name  string
+	paths []string
+}
+
+// measure starts the gateway over a code system of a size and runs all scenarios.
+func measure(s settings, folder string, concepts int) (p point, err error) {
+	definitions := filepath.Join(folder, "synthetic-"+strconv.Itoa(concepts)+".json")
+	if err := generate(definitions, concepts); err != nil {
+		return p, err
+	}
+	gateway, err := start(s.binary, folder, "gateway", "\tfhir_expand {\n\t\tcore off\n\t\tdefinitions "+definitions+"\n\t\tmax_entries 1000000\n\t}")
+	if err != nil {
+		return p, err
+	}
+	defer func() { err = errors.Join(err, gateway.stop(), os.Remove(definitions)) }()
+	typed, err := typedPaths(gateway, concepts)
+	if err != nil {
+		return p, err
+	}
+	memory, err := gateway.resident()
+	if err != nil {
+		return p, err
+	}
+	fmt.Printf("\n## %d concepts, %d MiB resident\n\n%s", concepts, memory, tableHead)
+	all := query("all")
+	p = point{concepts: concepts}
+	for _, sc := range []scenario{
+		{"typed, count=20", flatten(typed)},
+		{"is-a, count=20", []string{expand + query("tree") + "&count=20"}},
+		{"no filter, count=20", []string{expand + all + "&count=20"}},
+	} {
+		ours, fixed, err := compare(s, folder, gateway, sc)
+		if err != nil {
+			return p, fmt.Errorf("%s: %w", sc.name, err)
+		}
+		printRow(sc.name, ours, fixed)
+		if sc.name == "typed, count=20" {
+			p.typed, p.respond = ours, fixed
+		}
+	}
+	if err := lengths(s, gateway, typed); err != nil {
+		return p, err
+	}
+	return p, whole(s, gateway, expand+all)
+}
+
+// compare runs rounds against the gateway and against a fixed answer of the same
+// size in turn.
+func compare(s settings, folder string, gateway *server, sc scenario) (ours, fixed load, err error) {
+	warm, err := gateway.round(sc.paths, s.clients, s.round/2)
+	if err != nil {
+		return ours, fixed, err
+	}
+	body := strings.Repeat("x", int(warm.size()))
+	respond, err := start(s.binary, folder, "respond", "\theader Content-Type application/fhir+json\n\trespond "+body)
+	if err != nil {
+		return ours, fixed, err
+	}
+	defer func() { err = errors.Join(err, respond.stop()) }()
+	var a, b []load
+	for range s.rounds {
+		one, err := gateway.round(sc.paths, s.clients, s.round)
+		if err != nil {
+			return ours, fixed, err
+		}
+		other, err := respond.round([]string{"/"}, s.clients, s.round)
+		if err != nil {
+			return ours, fixed, err
+		}
+		a, b = append(a, one), append(b, other)
+	}
+	return median(a), median(b), nil
+}
+
+// lengths measures each length of what was typed by itself.
+func lengths(s settings, gateway *server, typed [][]string) error {
+	fmt.Printf("\n%s", lengthsHead)
+	for i, paths := range typed {
+		if len(paths) == 0 {
+			continue
+		}
+		l, err := gateway.round(paths, s.clients, s.round)
+		if err != nil {
+			return err
+		}
+		printLength(i+1, l)
+	}
+	return nil
+}
+
+// whole measures the expansion of everything in one answer.
+func whole(s settings, gateway *server, path string) error {
+	l, err := gateway.round([]string{path}, 1, s.round)
+	if err != nil {
+		return err
+	}
+	memory, err := gateway.resident()
+	fmt.Printf("\nUnpaged: %d MB in one answer, %.0f MB/s, %d MiB resident afterwards.\n",
+		l.size()/1e6, float64(l.bytes)/1e6/l.elapsed.Seconds(), memory)
+	return err
+}
+
+// generate writes a synthetic code system and its value sets.
+func generate(file string, concepts int) error {
+	command := exec.Command("go", "run", "-C", "..", "./terminology/terminologytest/generate",
+		"-url", system, "-concepts", strconv.Itoa(concepts), "-designations", "3", "-o", file)
+	command.Stderr = os.Stderr
+	return command.Run()
+}
+
+func query(valueSet string) string { return "url=" + url.QueryEscape(system+"/"+valueSet) }
+
+// longest is the length of the longest beginning that is typed.
+const longest = 10
+
+// typedPaths are requests as they come from somebody who types words and codes of
+// the code system letter by letter: by length, from 1.
+func typedPaths(gateway *server, concepts int) ([][]string, error) {
+	paths := make([][]string, longest)
+	for range 20 {
+		page := fmt.Sprintf("%s%s&offset=%d&count=20", gateway.url+expand, query("all"), rand.IntN(max(1, concepts-20)))
+		r, err := http.Get(page)
+		if err != nil {
+			return nil, err
+		}
+		var answer struct {
+			Expansion struct {
+				Contains []struct{ Code, Display string }
+			}
+		}
+		err = json.NewDecoder(r.Body).Decode(&answer)
+		if err := errors.Join(err, r.Body.Close()); err != nil {
+			return nil, err
+		}
+		for _, c := range answer.Expansion.Contains {
+			for _, text := range append(strings.Fields(c.Display), c.Code) {
+				addTyped(paths, []rune(text))
+			}
+		}
+	}
+	return paths, nil
+}
+
+func addTyped(paths [][]string, text []rune) {
+	for n := 1; n <= min(len(text), longest); n++ {
+		paths[n-1] = append(paths[n-1], expand+query("all")+"&count=20&filter="+url.QueryEscape(string(text[:n])))
+	}
+}
+
+func flatten(lists [][]string) (all []string) {
+	for _, l := range lists {
+		all = append(all, l...)
+	}
+	return all
+}

@@ -1,0 +1,104 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// server is a process of the gateway.
+type server struct {
+	url     string
+	command *exec.Cmd
+}
+
+// start runs the gateway with one site and waits for it to answer.
+func start(binary, folder, name, site string) (*server, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	address := listener.Addr().String()
+	if err := listener.Close(); err != nil {
+		return nil, err
+	}
+	file := filepath.Join(folder, name+".Caddyfile")
+	text := "{\n\tadmin off\n\tauto_https off\n\tstorage file_system " + folder + "/storage\n\tlog {\n\t\tlevel ERROR\n\t}\n}\n\nhttp://" + address + " {\n" + site + "\n}\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	s := &server{url: "http://" + address, command: exec.Command(binary, "run", "--config", file, "--adapter", "caddyfile")}
+	s.command.Stderr = os.Stderr
+	if err := s.command.Start(); err != nil {
+		return nil, err
+	}
+	return s, s.wait(time.Minute)
+}
+
+// wait returns when the server answers, whatever it answers.
+func (s *server) wait(most time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), most)
+	defer cancel()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		if r, err := http.Get(s.url + "/ready"); err == nil {
+			return r.Body.Close()
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(errors.New("the server does not answer"), s.stop())
+		case <-tick.C:
+		}
+	}
+}
+
+func (s *server) stop() error {
+	if err := s.command.Process.Kill(); err != nil {
+		return err
+	}
+	_ = s.command.Wait() // killed: its status says nothing
+	return nil
+}
+
+// clockTick is how long the kernel's unit of CPU time is (USER_HZ).
+const clockTick = 10 * time.Millisecond
+
+// cpu is the CPU time that the server has used up to now.
+func (s *server) cpu() (time.Duration, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.command.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0, fmt.Errorf("/proc stat has %d fields", len(fields))
+	}
+	user, err1 := strconv.Atoi(fields[11])
+	system, err2 := strconv.Atoi(fields[12])
+	return time.Duration(user+system) * clockTick, errors.Join(err1, err2)
+}
+
+// resident is how much memory the server holds, in MiB.
+func (s *server) resident() (int, error) {
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
+	if err != nil {
+		return 0, err
+	}
+	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	fields := strings.Fields(rest)
+	if len(fields) == 0 {
+		return 0, errors.New("/proc status has no VmRSS")
+	}
+	kib, err := strconv.Atoi(fields[0])
+	return kib >> 10, err
+}
