@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
+	"runtime/debug"
 	"slices"
 )
 
@@ -40,13 +40,12 @@ func (b *codeSystemBuilder) reserve(r *reader) {
 	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
 }
 
-// forget gives back the memory of a large code system's arrays. The garbage collector is asked to make use of
-// that at once, which costs next to nothing where arrays hold no pointers; else what comes next would be
-// on top of it.
+// forget gives back the memory of a large code system's arrays, at once: else what comes next would be on
+// top of it. That costs next to nothing, as arrays without pointers need not be looked through.
 func (b *codeSystemBuilder) forget() {
 	b.pairs, b.rows, b.conceptReader.designations = nil, nil, nil
 	b.meaning, b.nestedIn, b.flags = nil, nil, nil
-	runtime.GC()
+	debug.FreeOSMemory()
 }
 
 // reserved returns a list with room for factor times as much as it holds.
