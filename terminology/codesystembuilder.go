@@ -188,7 +188,7 @@ func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
 		case bytes.HasPrefix(name, []byte("value")):
 			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
 			s, err := r.primitive()
-			row.value = b.texts.append(s)
+			row.value = b.valueText(s)
 			return err
 		default:
 			return r.skip()
@@ -198,6 +198,15 @@ func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
 		b.rows = append(b.rows, row)
 	}
 	return err
+}
+
+// valueText puts a property's value into the arena, unless the one before has the same, as siblings have the
+// same parent and most concepts the same status.
+func (b *codeSystemBuilder) valueText(value []byte) textRef {
+	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.at(b.rows[last].value), value) {
+		return b.rows[last].value
+	}
+	return b.texts.append(value)
 }
 
 // propertyCode reads the code of a concept's property and finds or adds the property.
