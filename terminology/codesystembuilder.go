@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"runtime"
+	"runtime/debug"
 	"slices"
 )
 
@@ -40,13 +40,12 @@ func (b *codeSystemBuilder) reserve(r *reader) {
 	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
 }
 
-// forget gives back the memory of a large code system's arrays. The garbage collector is asked to make use of
-// that at once, which costs next to nothing where arrays hold no pointers; else what comes next would be
-// on top of it.
+// forget gives back the memory of a large code system's arrays, at once: else what comes next would be on
+// top of it. That costs next to nothing, as arrays without pointers need not be looked through.
 func (b *codeSystemBuilder) forget() {
 	b.pairs, b.rows, b.conceptReader.designations = nil, nil, nil
 	b.meaning, b.nestedIn, b.flags = nil, nil, nil
-	runtime.GC()
+	debug.FreeOSMemory()
 }
 
 // reserved returns a list with room for factor times as much as it holds.
@@ -190,7 +189,7 @@ func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
 		case bytes.HasPrefix(name, []byte("value")):
 			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
 			s, err := r.primitive()
-			row.value = b.texts.append(s)
+			row.value = b.valueText(s)
 			return err
 		default:
 			return r.skip()
@@ -203,6 +202,15 @@ func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
 		b.rows = append(b.rows, row)
 	}
 	return err
+}
+
+// valueText puts a property's value into the arena, unless the one before has the same, as siblings have the
+// same parent and most concepts the same status.
+func (b *codeSystemBuilder) valueText(value []byte) textRef {
+	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.at(b.rows[last].value), value) {
+		return b.rows[last].value
+	}
+	return b.texts.append(value)
 }
 
 // propertyCode reads the code of a concept's property and finds or adds the property.

@@ -3,7 +3,7 @@ package terminology
 // findCommon computes the sets of the beginnings that many words share. What a filter then costs is
 // bounded: a beginning has its set here, or few postings.
 func findCommon(x *index) commonPrefixes {
-	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/16))}
+	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
 	b.group(0, x.words.len(), 0)
 	return b.commonPrefixes
 }

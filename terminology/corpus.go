@@ -4,14 +4,13 @@ import (
 	"context"
 	"log/slog"
 	"runtime/debug"
-	"strings"
 	"sync"
 )
 
 // conceptCorpus is all concepts of a code system, in a language.
 type conceptCorpus struct {
 	codeSystem *codeSystem
-	languages  []bool // by index in codeSystem.languages: whether its designations are looked at; nil for all
+	language   string // in lower case; "" for none
 }
 
 // len returns the number of concepts.
@@ -22,15 +21,25 @@ func (c *conceptCorpus) code(doc uint32) []byte { return c.codeSystem.codeOf(doc
 
 // display returns what is shown of a concept.
 func (c *conceptCorpus) display(doc uint32) []byte {
-	if display := c.codeSystem.displayIn(doc, c.languages); len(display) > 0 {
-		return display
+	display := c.codeSystem.displayOf(doc)
+	if c.language != "" {
+		display = displayIn(c.codeSystem.shownTexts(nil, doc), c.language)
 	}
-	return c.codeSystem.codeOf(doc)
+	if len(display) == 0 {
+		return c.codeSystem.codeOf(doc)
+	}
+	return display
 }
 
-// appendOthers appends the designations, and the display of the code system.
+// appendOthers appends the designations, and the display if another text is shown.
 func (c *conceptCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
-	return c.codeSystem.appendNames(dst, doc, c.languages)
+	if c.language != "" {
+		return appendSearched(dst, c.codeSystem.shownTexts(nil, doc), c.language)
+	}
+	for row, end := c.codeSystem.designations.rows(doc); row < end; row++ {
+		dst = append(dst, c.codeSystem.texts.at(c.codeSystem.designations.value[row]))
+	}
+	return dst
 }
 
 // inactive reports whether a concept is inactive.
@@ -38,52 +47,28 @@ func (c *conceptCorpus) inactive(doc uint32) bool {
 	return c.codeSystem.flags[doc]&flagInactive != 0
 }
 
-// displayIn returns a concept's display: with languages, the first designation in one of them.
-func (cs *codeSystem) displayIn(concept uint32, languages []bool) []byte {
-	if languages != nil {
-		for row, end := cs.designations.rows(concept); row < end; row++ {
-			if language := cs.designations.language[row]; language != 0 && languages[language] {
-				return cs.texts.at(cs.designations.value[row])
-			}
-		}
+// displayIn returns the display among the texts of a concept, as an answer in a language shows it.
+func displayIn(texts []shownText, language string) []byte {
+	var l languages
+	if language != "" {
+		l.ranges = []languageRange{{tag: language, weight: 1}}
 	}
-	return cs.displayOf(concept)
+	if i := l.preferred(texts); i >= 0 {
+		return texts[i].value
+	}
+	return nil
 }
 
-// appendNames appends a concept's display and its designations, all or those in one of the languages.
-func (cs *codeSystem) appendNames(dst [][]byte, concept uint32, languages []bool) [][]byte {
-	row, end := cs.designations.rows(concept)
-	if languages != nil {
-		dst = append(dst, cs.displayOf(concept)) // may not be what is shown
-	}
-	for ; row < end; row++ {
-		if languages == nil || languages[cs.designations.language[row]] {
-			dst = append(dst, cs.texts.at(cs.designations.value[row]))
+// appendSearched appends those texts of a concept by which it is found in a language: its displays, and
+// its designations in the language, in none, or, where no language is asked for, in any.
+func appendSearched(dst [][]byte, texts []shownText, language string) [][]byte {
+	for i := range texts {
+		t := &texts[i]
+		if language == "" || t.display || t.language == "" || likeness(t.language, language) > languageDiffers {
+			dst = append(dst, t.value)
 		}
 	}
 	return dst
-}
-
-// languageSet returns which languages of the code system are meant by one: itself, its variants, and what
-// it is a variant of. Designations without a language are in any. It is nil where no language is asked for.
-func (cs *codeSystem) languageSet(asked string) []bool {
-	if asked == "" {
-		return nil
-	}
-	set := make([]bool, max(1, len(cs.languages)))
-	for i, language := range cs.languages {
-		set[i] = isVariant(language, asked) || isVariant(asked, language)
-	}
-	set[0] = true
-	return set
-}
-
-// isVariant reports whether a language tag is another or says more (RFC 4647 §3.3.1).
-func isVariant(tag, of string) bool {
-	if len(tag) < len(of) || !strings.EqualFold(tag[:len(of)], of) {
-		return false
-	}
-	return len(tag) == len(of) || tag[len(of)] == '-'
 }
 
 // searchIndexes are the indexes of one code system, by the languages that are meant.
@@ -92,20 +77,25 @@ type searchIndexes struct {
 	byLanguage map[string]*index
 }
 
-// searchIndex returns the index of a code system in a language, built when it is first needed. There are
-// never more than the code system has languages and variants of them.
+// searchIndex returns the index of a code system in a language, built when it is first needed. Languages
+// that are equally like those of the code system have the same one, so that there are never many.
 func (cs *codeSystem) searchIndex(language string) *index {
-	languages := cs.languageSet(language)
-	key := languageKey(languages)
+	key := make([]byte, 0, len(cs.languages)+1)
+	for _, tag := range append(cs.languages[:len(cs.languages):len(cs.languages)], cs.language) {
+		key = append(key, byte(likeness(tag, language)))
+	}
+	if language == "" {
+		key = nil
+	}
 	cs.indexes.mu.Lock()
 	defer cs.indexes.mu.Unlock()
-	x, ok := cs.indexes.byLanguage[key]
+	x, ok := cs.indexes.byLanguage[string(key)]
 	if !ok {
-		x = newIndex(&conceptCorpus{codeSystem: cs, languages: languages})
+		x = newIndex(&conceptCorpus{codeSystem: cs, language: language})
 		if cs.indexes.byLanguage == nil {
 			cs.indexes.byLanguage = make(map[string]*index)
 		}
-		cs.indexes.byLanguage[key] = x
+		cs.indexes.byLanguage[string(key)] = x
 	}
 	return x
 }
@@ -130,23 +120,13 @@ func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 	}
 }
 
-// languageKey is a set of languages as a key for a map.
-func languageKey(languages []bool) string {
-	key := make([]byte, len(languages))
-	for i, in := range languages {
-		if in {
-			key[i] = 1
-		}
-	}
-	return string(key)
-}
-
 // entryCorpus is entries of an expansion, in a language.
 type entryCorpus struct {
-	library  *Library
-	entries  []entry
-	rows     []uint32 // the place in entries of each document
-	language string
+	library     *Library
+	entries     []entry
+	rows        []uint32 // the place in entries of each document
+	language    string
+	supplements []supplement
 }
 
 // len returns the number of entries.
@@ -160,28 +140,19 @@ func (c *entryCorpus) code(doc uint32) []byte { return c.library.code(c.entry(do
 
 // display returns what is shown of an entry.
 func (c *entryCorpus) display(doc uint32) []byte {
-	e, l := c.entry(doc), c.library
-	if own := l.ownDisplay(e); len(own) > 0 {
-		return own
+	display := c.library.display(c.entry(doc))
+	if c.language != "" {
+		display = displayIn(c.library.shownTexts(nil, c.entry(doc), "", c.supplements), c.language)
 	}
-	if e.concept == none {
-		return l.code(e)
+	if len(display) == 0 {
+		return c.code(doc)
 	}
-	cs := l.codeSystems[e.codeSystem]
-	return (&conceptCorpus{codeSystem: cs, languages: cs.languageSet(c.language)}).display(e.concept)
+	return display
 }
 
-// appendOthers appends what the code system says of an entry.
+// appendOthers appends what else the value set, the code system and supplements say of an entry.
 func (c *entryCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
-	e := c.entry(doc)
-	if e.concept == none {
-		return dst
-	}
-	cs := c.library.codeSystems[e.codeSystem]
-	if e.listed != 0 {
-		dst = append(dst, cs.displayOf(e.concept))
-	}
-	return cs.appendNames(dst, e.concept, cs.languageSet(c.language))
+	return appendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements), c.language)
 }
 
 // inactive reports whether an entry's concept is inactive.

@@ -3,7 +3,7 @@ package terminology
 import (
 	"encoding/binary"
 	"math/bits"
-	"runtime"
+	"runtime/debug"
 	"slices"
 	"unicode/utf8"
 )
@@ -35,7 +35,9 @@ func newIndex(c corpus) *index {
 	for rank, doc := range b.order {
 		b.read(uint32(rank), doc)
 	}
+	b.collect()
 	b.post()
+	b.collect()
 	b.index.letters, b.index.initials, b.index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
 	b.common = findCommon(&b.index)
 	x := b.index
@@ -54,10 +56,10 @@ func (b *indexBuilder) sorted(appendText func(dst []byte, doc uint32) []byte) []
 	return sortByText(len(b.order), text, from)
 }
 
-// collect asks the garbage collector to make use of what a large index no longer needs while it is built.
+// collect gives back the memory that a large index no longer needs while it is built.
 func (b *indexBuilder) collect() {
 	if len(b.order) >= large {
-		runtime.GC()
+		debug.FreeOSMemory()
 	}
 }
 

@@ -132,7 +132,7 @@ func (l *Library) divide(x *expansion, language string) (parts []part) {
 	var rest []uint32
 	for at := 0; at < len(x.entries); {
 		end := runFrom(x.entries, at)
-		if end-at >= shortest {
+		if end-at >= shortest && len(x.supplements) == 0 && !l.isOwn(x.entries[at].codeSystem) {
 			parts = append(parts, l.run(x, language, at, end))
 		} else {
 			for i := at; i < end; i++ {
@@ -181,8 +181,8 @@ func (l *Library) run(x *expansion, language string, from, to int) part {
 
 // rest returns the part for entries that stand in no run.
 func (l *Library) rest(x *expansion, language string, rows []uint32) part {
-	p := part{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows, language: language}, rows: rows}
-	if len(rows) > scanned {
+	p := part{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows, language: language, supplements: x.supplements}, rows: rows}
+	if len(rows) > scanned && l.base == nil { // what a request brings along is asked for once
 		p.index = newIndex(p.corpus)
 	}
 	return p

@@ -64,7 +64,11 @@ func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 	if err := typing(h, cs, workers); err != nil {
 		return err
 	}
-	return repeated(h, "is-a, count=20", workers, "url", cs.URL+"/tree", "count", "20")
+	if err := repeated(h, "is-a, count=20", workers, "url", cs.URL+"/tree", "count", "20"); err != nil {
+		return err
+	}
+	memory()
+	return nil
 }
 
 // write writes the definitions, and returns how large they are.
@@ -111,7 +115,7 @@ func ask(h *terminology.Handler, w http.ResponseWriter, pairs ...string) error {
 	for i := 0; i < len(pairs); i += 2 {
 		values.Set(pairs[i], pairs[i+1])
 	}
-	return h.Expand(w, httptest.NewRequest(http.MethodGet, "/ValueSet/$expand?"+values.Encode(), nil))
+	return h.Expand(w, &http.Request{Method: http.MethodGet, Header: http.Header{}, URL: &url.URL{Path: "/ValueSet/$expand", RawQuery: values.Encode()}})
 }
 
 // counter is a response writer that counts.

@@ -1,0 +1,102 @@
+package terminology
+
+import (
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+)
+
+// limbs is a code system in two languages, with one designation that says no language.
+func limbs(concepts int) string {
+	var b strings.Builder
+	b.WriteString(`{"resourceType":"CodeSystem","url":"http://x/limbs","language":"en","content":"complete","concept":[
+		{"code":"1","display":"Arm","designation":[{"language":"de","value":"Oberarm"},{"language":"fr","value":"Bras"}]},
+		{"code":"2","display":"Leg","designation":[{"language":"de-CH","value":"Bein"},{"value":"limb"}]},
+		{"code":"3","display":"Bone"}`)
+	for i := 4; i <= concepts; i++ {
+		fmt.Fprintf(&b, `,{"code":"%d","display":"Filler"}`, i)
+	}
+	b.WriteString(`]}`)
+	return b.String()
+}
+
+// TestSearchInLanguage has what is found in each language, by scan and by index.
+func TestSearchInLanguage(t *testing.T) {
+	tests := []struct{ language, filter, want string }{
+		{"", "b", "3"}, // in the display alone
+		{"", "br", "1"},
+		{"", "be", "2"},
+		{"de", "b", "2 3 1"},
+		{"de", "br", ""},
+		{"de", "be", "2"},
+		{"de", "arm", "1"}, // the display of the code system
+		{"de", "limb", "2"},
+		{"de-ch", "ober", "1"},
+		{"de-at", "be", ""},
+		{"fr", "br", "1"},
+		{"fr", "be", ""},
+		{"xx", "leg", "2"},
+	}
+	for _, concepts := range []int{3, 600} {
+		l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"))
+		vs, _ := l.valueSet("http://x/limbs-all")
+		x, err := l.expansion(vs, &expansionOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range tests {
+			page, _ := l.search(x, newTextFilter(test.filter), test.language, 0, math.MaxInt)
+			var got []string
+			for _, e := range page {
+				got = append(got, string(l.code(e)))
+			}
+			if strings.Join(got, " ") != test.want {
+				t.Errorf("%d concepts, language %q, filter %q: got %v, want %s", concepts, test.language, test.filter, got, test.want)
+			}
+		}
+		if n := len(x.searcher.parts); n > maxLanguages {
+			t.Errorf("parts for %d languages are kept", n)
+		}
+	}
+}
+
+// TestSearchInParts mixes runs of two code systems, in and out of order, with listed codes.
+func TestSearchInParts(t *testing.T) {
+	numbered := func(url string, n int) string {
+		var b strings.Builder
+		fmt.Fprintf(&b, `{"resourceType":"CodeSystem","url":%q,"content":"complete","concept":[{"code":"0","display":"Zero"}`, url)
+		for i := 1; i < n; i++ {
+			fmt.Fprintf(&b, `,{"code":"%d","display":"Item %d"}`, i, i%10)
+		}
+		return b.String() + `]}`
+	}
+	for _, size := range []int{40, 700} {
+		l := libraryOf(t, numbered("http://x/a", size), numbered("http://x/b", size), valueSetOf("http://x/vs", `{"include":[
+			{"system":"http://x/b"},{"system":"http://x/c","concept":[{"code":"q","display":"Item"},{"code":"0","display":"Zero"}]},
+			{"system":"http://x/a","concept":[{"code":"5","display":"Item 5"},{"code":"3"}]},{"system":"http://x/a"}]}`))
+		vs, _ := l.valueSet("http://x/vs")
+		x, err := l.expansion(vs, &expansionOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows := make([]uint32, len(x.entries))
+		for i := range rows {
+			rows[i] = uint32(i)
+		}
+		plain := []part{{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows}, rows: rows}}
+		if parts := l.parts(x, ""); size > scanned && len(parts) != 3 {
+			t.Errorf("%d parts, want two runs and the rest", len(parts))
+		}
+		for _, filter := range []string{"i", "it", "item", "item 5", "zero", "0", "5 item", "itme", "55"} {
+			for _, window := range [][2]int{{0, math.MaxInt}, {0, 20}, {3, 9}, {1000, 1300}} {
+				f := newTextFilter(filter)
+				got, total := l.search(x, f, "", window[0], window[1])
+				want, n := searchParts(x, plain, f, filter == "itme", window[0], window[1])
+				if fmt.Sprint(got) != fmt.Sprint(want) || total != n {
+					t.Errorf("size %d, filter %q, window %v: got %d of %d, want %d of %d", size, filter, window, len(got), total, len(want), n)
+				}
+			}
+		}
+	}
+}

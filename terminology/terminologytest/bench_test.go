@@ -1,0 +1,101 @@
+package terminologytest_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
+)
+
+// synthetic is the code system of the benchmarks.
+var synthetic = terminologytest.CodeSystem{URL: "http://x/synthetic", Concepts: 100_000, Designations: 3}
+
+// library loads it, once.
+var library = sync.OnceValues(func() (*terminology.Library, error) {
+	folder, err := os.MkdirTemp("", "synthetic")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(folder) }()
+	f, err := os.Create(filepath.Join(folder, "cs.json"))
+	if err != nil {
+		return nil, err
+	}
+	if err := synthetic.Write(f); err != nil {
+		return nil, err
+	}
+	if err := f.Close(); err != nil {
+		return nil, err
+	}
+	all, tree := synthetic.ValueSets()
+	if err := os.WriteFile(filepath.Join(folder, "vs.json"), []byte(all+tree), 0o600); err != nil {
+		return nil, err
+	}
+	return terminology.Load(context.Background(), terminology.Options{Definitions: []string{folder}})
+})
+
+// discard is a response writer that counts what it throws away.
+type discard struct {
+	header http.Header
+	n      int64
+}
+
+func (d *discard) Header() http.Header { return d.header }
+func (*discard) WriteHeader(int)       {}
+func (d *discard) Write(p []byte) (int, error) {
+	d.n += int64(len(p))
+	return len(p), nil
+}
+
+// benchmark asks questions in turn.
+func benchmark(b *testing.B, valueSet string, queries ...string) {
+	l, err := library()
+	if err != nil {
+		b.Fatal(err)
+	}
+	h := &terminology.Handler{Library: l, MaxEntries: synthetic.Concepts}
+	var requests []*http.Request
+	for _, query := range queries {
+		query = "url=" + url.QueryEscape(synthetic.URL+valueSet) + "&" + query
+		requests = append(requests, &http.Request{Method: http.MethodGet, Header: http.Header{}, URL: &url.URL{Path: "/ValueSet/$expand", RawQuery: query}})
+	}
+	w := &discard{header: http.Header{}}
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if err := h.Expand(w, requests[i%len(requests)]); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+	b.SetBytes(w.n / int64(i))
+}
+
+// BenchmarkTyping measures the beginnings of what people type, by their length.
+func BenchmarkTyping(b *testing.B) {
+	typed := synthetic.Typed(1000)
+	for length := 1; length <= 10; length++ {
+		var queries []string
+		for _, t := range typed {
+			if runes := []rune(t); len(runes) >= length {
+				queries = append(queries, "count=20&filter="+url.QueryEscape(string(runes[:length])))
+			}
+		}
+		b.Run(fmt.Sprintf("letters=%d", length), func(b *testing.B) { benchmark(b, "/all", queries...) })
+	}
+}
+
+func BenchmarkTypo(b *testing.B) { benchmark(b, "/all", "count=20&filter=nelpoasm") }
+
+func BenchmarkIsA(b *testing.B) { benchmark(b, "/tree", "count=20") }
+
+func BenchmarkIsAFiltered(b *testing.B) { benchmark(b, "/tree", "count=20&filter=dia") }
+
+func BenchmarkUnpaged(b *testing.B) { benchmark(b, "/all", "") }
