@@ -31,6 +31,8 @@ func serve(h *Handler) http.Handler {
 			err = h.Subsumes(w, r)
 		case path == "/ConceptMap/$translate":
 			err = h.Translate(w, r)
+		case path == "/metadata" && r.URL.Query().Get("mode") == "terminology":
+			err = h.TerminologyCapabilities(w, r)
 		default:
 			err = &Error{Status: http.StatusNotFound, Code: "not-found", Text: "no such operation"}
 		}

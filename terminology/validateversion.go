@@ -9,6 +9,7 @@ type versionChoice struct {
 	matches bool   // the coding has no version, or one that the include allows
 	notes   []note
 	unknown string // canonical of the version that is not here
+	unsure  bool   // the version that the include means is not here; index is another one
 }
 
 // chooseVersion finds the version of a code system in which a coding is to be looked for: the one that the
@@ -39,7 +40,7 @@ func (v *validator) chooseVersion(c *coding, declared string) versionChoice {
 		if own == none {
 			choice.index = v.library.codeSystem(c.system, v.usual(c.system))
 		}
-		choice.matches = false
+		choice.matches, choice.unsure = false, true
 	}
 	if choice.index != none && required != "" && !matchesVersion(v.library.codeSystems[choice.index].version, required) {
 		e := wrongVersion(v.library.codeSystems[choice.index], required).(*Error)

@@ -82,7 +82,7 @@ func (v *validator) validate(c *coding) (verdict, error) {
 		d.codeSystem = v.library.codeSystems[choice.index]
 	}
 	if member != nil {
-		d.member, d.entry = true, member.entry
+		d.member, d.entry = !choice.unsure, member.entry
 	}
 	v.judge(c, &d, choice, member)
 	return d, nil
