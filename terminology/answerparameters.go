@@ -103,30 +103,34 @@ func (l *parameterList) choice(name string, c choice) {
 	l.dst = append(strconv.AppendBool(l.dst, c == yes), '}')
 }
 
-// warning appends a parameter about the standing of a definition: withdrawn and deprecated ones are always
-// told of, others only where the value set that is expanded does not have that standing itself.
+// warning appends a parameter about the standing of a definition, if there is something to say.
 func (l *parameterList) warning(d *definition, vs *valueSet) {
+	if name := d.standing(vs); name != "" {
+		l.text("warning-"+name, "valueUri", d.canonical())
+	}
+}
+
+// standing returns what a user of a definition should know of its standing, or "": withdrawn and deprecated
+// ones are always told of, others only where the value set that uses them does not have that standing itself.
+func (d *definition) standing(vs *valueSet) string {
 	experimental := func(d *definition) bool { return d.experimental != nil && *d.experimental }
-	name := ""
 	switch {
 	case d.standardsStatus == "deprecated" || d.standardsStatus == "withdrawn":
-		name = d.standardsStatus
+		return d.standardsStatus
 	case d.status == "retired":
 		if vs.status != "retired" {
-			name = "retired"
+			return "retired"
 		}
 	case experimental(d):
 		if !experimental(&vs.definition) {
-			name = "experimental"
+			return "experimental"
 		}
 	case d.status == "draft" || d.standardsStatus == "draft":
 		if vs.status != "draft" && vs.standardsStatus != "draft" {
-			name = "draft"
+			return "draft"
 		}
 	}
-	if name != "" {
-		l.text("warning-"+name, "valueUri", d.canonical())
-	}
+	return ""
 }
 
 // language returns the languages that displays are wanted in, as they were asked for: by parameter, by the

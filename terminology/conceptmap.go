@@ -107,10 +107,11 @@ func (e *mapElement) target(r *reader) error {
 	return err
 }
 
-// addConceptMap adds a concept map; one with the same url and version is replaced.
+// addConceptMap adds a concept map; one with the same url and version is replaced, unless the two are sent
+// along with a request, where both are meant.
 func (l *Library) addConceptMap(m *conceptMap) {
 	for i, old := range l.conceptMaps {
-		if m.url != "" && old.url == m.url && old.version == m.version {
+		if l.base == nil && m.url != "" && old.url == m.url && old.version == m.version {
 			l.conceptMaps[i] = m
 			return
 		}

@@ -10,6 +10,7 @@ type shownText struct {
 	extension []byte // JSON array of extensions, or nil
 	display   bool   // a display, not a designation
 	own       bool   // the value set's own
+	source    string // canonical of the supplement that it is from
 }
 
 // preferredForLanguage is the use that a display has when it is shown as a designation.
@@ -32,7 +33,11 @@ func (l *Library) shownTexts(dst []shownText, e entry, language string, suppleme
 		if s.of == e.codeSystem {
 			by := l.codeSystems[s.by]
 			if concept, ok := by.concept(cs.codeOf(e.concept)); ok {
+				from := len(dst)
 				dst = by.shownTexts(dst, concept)
+				for i := range dst[from:] {
+					dst[from+i].source = by.canonical()
+				}
 			}
 		}
 	}

@@ -19,6 +19,20 @@ func serve(h *Handler) http.Handler {
 		switch {
 		case strings.HasPrefix(path, "/ValueSet/") && strings.HasSuffix(path, "/$expand"):
 			err = h.Expand(w, r)
+		case strings.HasPrefix(path, "/ValueSet/") && strings.HasSuffix(path, "/$validate-code"):
+			err = h.ValidateCode(w, r)
+		case path == "/CodeSystem/$validate-code":
+			err = h.ValidateCodeInSystem(w, r)
+		case path == "/ValueSet/$batch-validate-code":
+			err = h.BatchValidateCode(w, r)
+		case path == "/CodeSystem/$lookup":
+			err = h.Lookup(w, r)
+		case path == "/CodeSystem/$subsumes":
+			err = h.Subsumes(w, r)
+		case path == "/ConceptMap/$translate":
+			err = h.Translate(w, r)
+		case path == "/metadata" && r.URL.Query().Get("mode") == "terminology":
+			err = h.TerminologyCapabilities(w, r)
 		default:
 			err = &Error{Status: http.StatusNotFound, Code: "not-found", Text: "no such operation"}
 		}

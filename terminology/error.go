@@ -48,6 +48,8 @@ type Error struct {
 
 	// Err is the cause; nil if there is no more to say.
 	Err error
+
+	missing string // canonical of a value set that is imported and not here
 }
 
 // Issue is one of OperationOutcome.issue.
@@ -67,7 +69,7 @@ type Issue struct {
 	// Text is details.text.
 	Text string
 
-	// Expression is both expression and, for readers of older versions of FHIR, location.
+	// Expression says where the fault is, in FHIRPath; nil where that cannot be said.
 	Expression []string
 }
 

@@ -28,7 +28,6 @@ func (i *Issue) append(dst []byte) []byte {
 	dst = append(appendString(dst, i.Text), '}')
 	dst = appendMember(dst, "diagnostics", i.Text)
 	if len(i.Expression) > 0 {
-		dst = appendStrings(dst, "location", i.Expression)
 		dst = appendStrings(dst, "expression", i.Expression)
 	}
 	dst = append(dst, '}')

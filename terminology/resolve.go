@@ -129,8 +129,13 @@ func (l *Library) requiredSupplements(x *expansion, named []string) ([]supplemen
 	if len(missing) == 0 {
 		return list, nil
 	}
+	return nil, missingSupplements(missing)
+}
+
+// missingSupplements is the error for supplements that are named and not here.
+func missingSupplements(missing []string) error {
 	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", "VALUESET_SUPPLEMENT_MISSING",
 		"Required supplement not found: "+strings.Join(missing, ", "))
 	e.Err = ErrIncomplete
-	return nil, e
+	return e
 }

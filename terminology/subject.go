@@ -70,7 +70,7 @@ func (l *Library) byURL(p *parameters) (*Library, *valueSet, error) {
 	if vs, ok := l.anyValueSet(reference, p.date); ok {
 		return l, vs, nil
 	}
-	text := fmt.Sprintf("value set %s is not known", reference)
+	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
 	if _, ok := l.valueSet(reference); ok {
 		return nil, nil, unprocessable("not-supported", "value set %s is not here as it was on %s", reference, p.date)
 	}

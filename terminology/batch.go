@@ -1,0 +1,77 @@
+package terminology
+
+import (
+	"errors"
+	"net/http"
+)
+
+// maxValidations bounds how many codings one request may have validated.
+const maxValidations = 1000
+
+// BatchValidateCode answers [base]/ValueSet/$batch-validate-code: each parameter validation is the
+// Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
+// OperationOutcome in its place. See [Handler.Expand] for what is written and returned.
+func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) error {
+	inputs, err := h.operation(w, r, "")
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(r, inputs)
+	if err != nil {
+		return err
+	}
+	var common, single []input
+	for _, in := range inputs {
+		if in.name == "validation" {
+			single = append(single, in)
+		} else {
+			common = append(common, in)
+		}
+	}
+	if len(single) == 0 || len(single) > maxValidations {
+		return badRequest("invalid", "there must be from 1 to %d parameters validation", maxValidations)
+	}
+	out := newParametersWriter()
+	for _, in := range single {
+		result, err := h.one(r, common, &in)
+		if err != nil {
+			return err
+		}
+		out.raw("validation", "resource", result)
+	}
+	return f.write(w, r, http.StatusOK, out.end())
+}
+
+// one answers one validation.
+func (h *Handler) one(r *http.Request, common []input, in *input) ([]byte, error) {
+	inputs, err := bodyInputs(nil, in.resource, "")
+	if err == nil {
+		merged := inputs
+		for _, c := range common {
+			if _, given := find(inputs, c.name); !given || c.name == "tx-resource" {
+				merged = append(merged, c)
+			}
+		}
+		_, hasValueSet := find(merged, "url")
+		_, hasResource := find(merged, "valueSet")
+		var result []byte
+		if result, err = h.validation(r, merged, hasValueSet || hasResource); err == nil {
+			return result, nil
+		}
+	}
+	var failed *Error
+	if errors.As(err, &failed) {
+		return failed.OperationOutcome(), nil
+	}
+	return nil, err
+}
+
+// find returns the first parameter with a name.
+func find(inputs []input, name string) (*input, bool) {
+	for i := range inputs {
+		if inputs[i].name == name {
+			return &inputs[i], true
+		}
+	}
+	return nil, false
+}

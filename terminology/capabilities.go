@@ -1,0 +1,77 @@
+package terminology
+
+import (
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// expandParameters are the parameters of $expand that are implemented.
+var expandParameters = []string{
+	"activeOnly", "check-system-version", "context", "contextDirection", "count", "date", "default-valueset-version", "designation",
+	"displayLanguage", "exclude-system", "excludeNested", "excludeNotForUI", "excludePostCoordinated", "filter",
+	"force-system-version", "includeDefinition", "includeDesignations", "offset", "property", "system-version", "tx-resource",
+	"url", "useSupplement", "valueSet", "valueSetVersion", "versionsMatch",
+}
+
+// TerminologyCapabilities answers [base]/metadata?mode=terminology: which code systems are here, in which
+// versions, and what $expand can do. See [Handler.Expand] for what is written and returned.
+func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata is answered to GET and HEAD only"}
+	}
+	inputs, err := queryInputs(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(r, inputs)
+	if err != nil {
+		return err
+	}
+	return f.write(w, r, http.StatusOK, h.Library.capabilities())
+}
+
+// capabilities returns the TerminologyCapabilities.
+func (l *Library) capabilities() []byte {
+	dst := append([]byte(nil), `{"resourceType":"TerminologyCapabilities","version":"1","name":"TerminologyService","title":"Terminology service",`+
+		`"status":"active","date":"`...)
+	dst = append(l.loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
+	list := array{name: "codeSystem"}
+	for i := range l.systems {
+		dst = l.appendSystem(dst, &list, &l.systems[i])
+	}
+	dst = append(list.end(dst), `,"expansion":{"hierarchical":true,"paging":true`...)
+	parameters := array{name: "parameter"}
+	for _, name := range expandParameters {
+		dst = append(appendString(append(parameters.next(dst), `{"name":`...), name), '}')
+	}
+	dst = appendMember(parameters.end(dst), "textFilter", TextFilterRule)
+	return append(dst, `},"codeSearch":"all","validateCode":{"translations":true},"translation":{"needsMap":true}}`...)
+}
+
+// appendSystem appends a code system of which there are concepts here, with its versions.
+func (l *Library) appendSystem(dst []byte, list *array, s *system) []byte {
+	var versions []*codeSystem
+	for _, index := range s.versions {
+		if cs := l.codeSystems[index]; cs.content.hasConcepts() {
+			versions = append(versions, cs)
+		}
+	}
+	if len(versions) == 0 {
+		return dst
+	}
+	slices.SortFunc(versions, func(a, b *codeSystem) int { return strings.Compare(a.version, b.version) })
+	dst = appendString(append(list.next(dst), `{"uri":`...), s.url)
+	inner := array{name: "version"}
+	for _, cs := range versions {
+		dst = append(inner.next(dst), '{')
+		if cs.version != "" {
+			dst = append(appendString(append(dst, `"code":`...), cs.version), ',')
+		}
+		dst = strconv.AppendBool(append(dst, `"isDefault":`...), l.codeSystems[s.current] == cs)
+		dst = append(dst, '}')
+	}
+	return append(inner.end(dst), `,"subsumption":true}`...)
+}

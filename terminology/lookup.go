@@ -1,0 +1,239 @@
+package terminology
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+)
+
+// concepts are the parameters of $lookup and $subsumes.
+type concepts struct {
+	parameters
+	a, b        coding // of $lookup only a
+	codeVersion string
+}
+
+// parseConcepts reads the parameters of $lookup and $subsumes.
+func parseConcepts(inputs []input) (*concepts, error) {
+	common, err := parseParameters(inputs)
+	if err != nil {
+		return nil, err
+	}
+	c := &concepts{parameters: *common}
+	for i := range inputs {
+		switch in := &inputs[i]; in.name {
+		case "system":
+			c.a.system, c.b.system = in.value, in.value
+		case "version":
+			c.a.version, c.b.version = in.value, in.value
+		case "code", "codeA":
+			c.a.code = in.value
+		case "codeB":
+			c.b.code = in.value
+		case "coding", "codingA":
+			c.a, err = parseCoding(in.complex, in.name)
+		case "codingB":
+			c.b, err = parseCoding(in.complex, in.name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+// concept finds the concept that a coding means.
+func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
+	if c.system == "" || c.code == "" {
+		return nil, none, badRequest("required", "there must be the parameters code and system, or a coding with both")
+	}
+	index := l.codeSystem(c.system, c.version)
+	if index == none || !l.codeSystems[index].content.hasConcepts() {
+		e := issue(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
+			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", canonical(c.system, c.version)))
+		e.Err = ErrUnknown
+		return nil, none, e
+	}
+	cs := l.codeSystems[index]
+	concept, ok := cs.concept([]byte(c.code))
+	if !ok {
+		return nil, none, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
+			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.code, cs.url, cs.version))
+	}
+	return cs, concept, nil
+}
+
+// Lookup answers [base]/CodeSystem/$lookup. See [Handler.Expand] for what is written and returned.
+func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
+	inputs, err := h.operation(w, r, "")
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(r, inputs)
+	if err != nil {
+		return err
+	}
+	p, err := parseConcepts(inputs)
+	if err != nil {
+		return err
+	}
+	l, err := h.library(&p.parameters)
+	if err != nil {
+		return err
+	}
+	cs, concept, err := l.concept(&p.a)
+	if err != nil {
+		return err
+	}
+	x := &expansion{codeSystems: []uint32{l.indexOf(cs)}}
+	if x.supplements, err = l.requiredSupplements(x, p.supplements); err != nil {
+		return err
+	}
+	if header := r.Header.Get("Accept-Language"); header != "*" {
+		p.languageHeader = header
+	}
+	return f.write(w, r, http.StatusOK, l.lookup(p, cs, concept, x))
+}
+
+// lookup returns the Parameters that describe a concept.
+func (l *Library) lookup(p *concepts, cs *codeSystem, concept uint32, x *expansion) []byte {
+	out := newParametersWriter()
+	name := cs.name
+	if name == "" {
+		name = cs.url
+	}
+	out.text("name", "valueString", name)
+	out.optional("version", "valueString", cs.version)
+	out.text("system", "valueUri", cs.url)
+	out.text("code", "valueCode", string(cs.codeOf(concept)))
+	e := entry{codeSystem: x.codeSystems[0], concept: concept}
+	texts := l.shownTexts(nil, e, "", x.supplements)
+	languages := parseLanguages(p.language(&valueSet{}))
+	if i := languages.preferredOrFirst(texts); i >= 0 {
+		out.text("display", "valueString", string(texts[i].value))
+	} else {
+		out.text("display", "valueString", string(cs.codeOf(concept)))
+	}
+	out.optional("definition", "valueString", string(cs.meaningOf(concept)))
+	out.boolean("abstract", cs.flags[concept]&flagAbstract != 0)
+	for _, t := range texts {
+		out.designation(&t)
+	}
+	l.lookupProperties(out, p.properties, cs, concept)
+	for _, s := range x.supplements {
+		by := l.codeSystems[s.by]
+		if c, ok := by.concept(cs.codeOf(concept)); ok {
+			out.properties(p.properties, by, c)
+		}
+		out.text("used-supplement", "valueCanonical", by.canonical())
+	}
+	return out.end()
+}
+
+// designation writes a designation, with the supplement that it is from.
+func (w *parametersWriter) designation(t *shownText) {
+	use := outPart{}
+	if t.use.code != "" {
+		use = outPart{name: "use", kind: "valueCoding", value: t.use.append(nil)}
+	}
+	w.parts("designation", textPart("language", "valueCode", t.language), use,
+		textPart("value", "valueString", string(t.value)), textPart("source", "valueCanonical", t.source))
+}
+
+// lookupProperties writes the properties of a concept: whether it is inactive, and those that were asked for.
+func (l *Library) lookupProperties(out *parametersWriter, wanted []string, cs *codeSystem, concept uint32) {
+	inactive := strconv.AppendBool(nil, cs.flags[concept]&flagInactive != 0)
+	out.parts("property", textPart("code", "valueCode", "inactive"), outPart{name: "value", kind: "valueBoolean", value: inactive})
+	for _, relation := range []struct {
+		name string
+		to   []uint32
+	}{{"parent", cs.parents.of(concept)}, {"child", cs.children.of(concept)}} {
+		if !wants(wanted, relation.name) {
+			continue
+		}
+		for _, other := range relation.to {
+			out.parts("property", textPart("code", "valueCode", relation.name),
+				textPart("value", "valueCode", string(cs.codeOf(other))), textPart("description", "valueString", string(cs.displayOf(other))))
+		}
+	}
+	out.properties(wanted, cs, concept)
+}
+
+// properties writes the properties that a code system gives a concept, save those that are known otherwise.
+func (w *parametersWriter) properties(wanted []string, cs *codeSystem, concept uint32) {
+	if cs.values.from == nil {
+		return
+	}
+	for row := cs.values.from[concept]; row < cs.values.from[concept+1]; row++ {
+		p := cs.properties[cs.values.property[row]]
+		if !wants(wanted, p.code) || p.is("inactive") || p.is("parent") || p.is("child") {
+			continue
+		}
+		kind := cs.values.kind[row]
+		value := cs.texts.at(cs.values.value[row])
+		switch kind {
+		case valueCoding:
+			value = cs.texts.at(cs.values.coding[row])
+		case valueInteger, valueDecimal, valueBoolean:
+		default:
+			value = appendString(nil, value)
+		}
+		w.parts("property", textPart("code", "valueCode", p.code), outPart{name: "value", kind: valueMembers[kind], value: value})
+	}
+}
+
+// wants reports whether a property is among those that were asked for.
+func wants(wanted []string, code string) bool {
+	return slices.Contains(wanted, "*") || slices.Contains(wanted, code)
+}
+
+// Subsumes answers [base]/CodeSystem/$subsumes. See [Handler.Expand] for what is written and returned.
+func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
+	inputs, err := h.operation(w, r, "")
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(r, inputs)
+	if err != nil {
+		return err
+	}
+	p, err := parseConcepts(inputs)
+	if err != nil {
+		return err
+	}
+	l, err := h.library(&p.parameters)
+	if err != nil {
+		return err
+	}
+	if p.b.system == "" {
+		p.b.system, p.b.version = p.a.system, p.a.version
+	}
+	cs, a, err := l.concept(&p.a)
+	if err != nil {
+		return err
+	}
+	other, b, err := l.concept(&p.b)
+	if err != nil {
+		return err
+	}
+	if cs != other {
+		return badRequest("invalid", "the two codes must be of the same version of one code system")
+	}
+	out := newParametersWriter()
+	out.text("outcome", "valueCode", cs.subsumption(a, b))
+	return f.write(w, r, http.StatusOK, out.end())
+}
+
+// subsumption returns how two concepts are related (http://hl7.org/fhir/concept-subsumption-outcome).
+func (cs *codeSystem) subsumption(a, b uint32) string {
+	switch {
+	case a == b:
+		return "equivalent"
+	case cs.children.closure(cs.len(), a).has(b):
+		return "subsumes"
+	case cs.children.closure(cs.len(), b).has(a):
+		return "subsumed-by"
+	}
+	return "not-subsumed"
+}

@@ -1,0 +1,183 @@
+package terminology
+
+import (
+	"bytes"
+	"slices"
+)
+
+// found is a code in a value set: the entry that an expansion would have for it.
+type found struct {
+	entry
+	index    uint32 // the code system that was looked into, or none
+	excluded bool   // it is there, but inactive, and inactive ones are left out
+}
+
+// membership looks for a code in value sets without expanding them.
+type membership struct {
+	composer
+	code     []byte
+	choose   func(set *conceptSet) (index uint32, use bool) // the version of the code system that an include means
+	imported []*valueSet                                    // the value sets that were looked into
+	seen     map[*valueSet]bool                             // by checkImports
+}
+
+// find returns the places in which a value set has the code, in the order of its includes.
+func (m *membership) find(vs *valueSet) ([]found, error) {
+	if err := m.enter(vs); err != nil {
+		return nil, err
+	}
+	outer := m.used
+	m.used = &expansion{}
+	defer func() { m.used, m.path = outer, m.path[:len(m.path)-1] }()
+	m.chooseIdentity(vs)
+	include := vs.include
+	if m.used.versioned {
+		include = newestFirst(include)
+	}
+	in, err := m.inAny(include)
+	if err != nil || len(in) == 0 {
+		return nil, err
+	}
+	byVersion := m.used.byVersion
+	out, err := m.inAny(vs.exclude)
+	if err != nil {
+		return nil, err
+	}
+	in = slices.DeleteFunc(in, func(f found) bool {
+		return slices.ContainsFunc(out, func(x found) bool { return !byVersion || x.index == f.index })
+	})
+	if vs.activeOnly || m.options.activeOnly {
+		for i := range in {
+			in[i].excluded = m.library.flags(in[i].entry)&flagInactive != 0
+		}
+	}
+	return in, nil
+}
+
+// checkImports reports value sets that import each other, wherever the code is.
+func (m *membership) checkImports(vs *valueSet) error {
+	if err := m.enter(vs); err != nil {
+		return err
+	}
+	defer func() { m.path = m.path[:len(m.path)-1] }()
+	m.seen[vs] = true
+	for _, sets := range [][]conceptSet{vs.include, vs.exclude} {
+		for i := range sets {
+			for _, reference := range sets[i].valueSets {
+				imported, err := m.importedValueSet(reference)
+				if err != nil || m.seen[imported] && !slices.Contains(m.path, imported) {
+					continue // what is not here is only missed where it is needed
+				}
+				if err := m.checkImports(imported); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// inAny returns the places in which includes or excludes have the code.
+func (m *membership) inAny(sets []conceptSet) ([]found, error) {
+	var list []found
+	for i := range sets {
+		f, ok, err := m.in(&sets[i])
+		if err != nil {
+			return nil, located(err, "ValueSet.compose.include", i)
+		}
+		if ok {
+			list = append(list, f)
+		}
+	}
+	return list, nil
+}
+
+// in looks for the code in one include or exclude.
+func (m *membership) in(set *conceptSet) (f found, ok bool, err error) {
+	if err := m.validate(set); err != nil {
+		return f, false, err
+	}
+	if set.system != "" {
+		if f, ok, err = m.inSystem(set); err != nil || !ok {
+			return f, false, err
+		}
+	}
+	for i, reference := range set.valueSets {
+		vs, err := m.importedValueSet(reference)
+		if err != nil {
+			return f, false, err
+		}
+		if !slices.Contains(m.imported, vs) {
+			m.imported = append(m.imported, vs)
+		}
+		in, err := m.find(vs)
+		in = slices.DeleteFunc(in, func(f found) bool { return f.excluded })
+		if err != nil || len(in) == 0 {
+			return f, false, err
+		}
+		if i == 0 && set.system == "" {
+			f = in[0]
+		}
+	}
+	return f, true, nil
+}
+
+// inSystem looks for the code in the part of an include that is about its code system. The filters are
+// looked at even where the include is of another system, since a broken one makes the value set invalid.
+func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
+	index, use := m.choose(set)
+	f = found{entry: entry{codeSystem: none, concept: none}, index: index}
+	if !use {
+		return f, false, nil
+	}
+	var cs *codeSystem
+	if index != none && m.library.codeSystems[index].content.hasConcepts() {
+		cs = m.library.codeSystems[index]
+		m.useCodeSystem(index)
+		if concept, ok := cs.concept(m.code); ok {
+			f.entry = entry{codeSystem: index, concept: concept}
+		}
+	}
+	switch {
+	case set.enumerated:
+		return m.inList(set, cs, f)
+	case cs == nil || f.concept == none:
+		return f, false, m.checkFilters(set, cs)
+	}
+	for i, filter := range set.filters {
+		matching, err := cs.filter(filter)
+		if err != nil {
+			return f, false, inFilter(err, i)
+		}
+		if !matching.has(f.concept) {
+			return f, false, nil
+		}
+	}
+	return f, true, nil
+}
+
+// checkFilters reports what is wrong with the filters of an include.
+func (m *membership) checkFilters(set *conceptSet, cs *codeSystem) error {
+	for i, filter := range set.filters {
+		if filter.value == "" && cs != nil {
+			_, err := cs.filter(filter)
+			return inFilter(err, i)
+		}
+	}
+	return nil
+}
+
+// inList looks for the code in the list of an include.
+func (m *membership) inList(set *conceptSet, cs *codeSystem, f found) (found, bool, error) {
+	for row := set.first; row < set.last; row++ {
+		table, at := m.library.row(row)
+		code := table.texts.at(table.code[at])
+		same := bytes.Equal(code, m.code) || cs != nil && !cs.caseSensitive && equalFold(code, m.code)
+		if !same {
+			continue
+		}
+		f.listed = row
+		return f, f.concept != none || cs == nil || cs.content != contentComplete, nil
+	}
+	return f, false, nil
+}

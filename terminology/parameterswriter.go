@@ -1,0 +1,71 @@
+package terminology
+
+import "strconv"
+
+// parametersWriter writes a Parameters resource.
+type parametersWriter struct {
+	dst  []byte
+	list array
+}
+
+func newParametersWriter() *parametersWriter {
+	return &parametersWriter{dst: []byte(`{"resourceType":"Parameters"`), list: array{name: "parameter"}}
+}
+
+// end returns the resource.
+func (w *parametersWriter) end() []byte { return append(w.list.end(w.dst), '}') }
+
+// raw writes a parameter whose value, or resource, is JSON already.
+func (w *parametersWriter) raw(name, kind string, value []byte) {
+	w.dst = appendPart(w.list.next(w.dst), name, kind, value)
+}
+
+// text writes a parameter that is some kind of string.
+func (w *parametersWriter) text(name, kind, value string) {
+	w.raw(name, kind, appendString(nil, value))
+}
+
+// optional writes a parameter that is some kind of string, unless it is empty.
+func (w *parametersWriter) optional(name, kind, value string) {
+	if value != "" {
+		w.text(name, kind, value)
+	}
+}
+
+// boolean writes a parameter that is true or false.
+func (w *parametersWriter) boolean(name string, value bool) {
+	w.raw(name, "valueBoolean", strconv.AppendBool(nil, value))
+}
+
+// parts writes a parameter that has parts.
+func (w *parametersWriter) parts(name string, parts ...outPart) {
+	w.dst = append(append(w.list.next(w.dst), `{"name":`...), appendString(nil, name)...)
+	list := array{name: "part"}
+	for _, p := range parts {
+		if p.value != nil {
+			w.dst = appendPart(list.next(w.dst), p.name, p.kind, p.value)
+		}
+	}
+	w.dst = append(list.end(w.dst), '}')
+}
+
+// outPart is one of the parts of a parameter, with its value as JSON; nil where there is none.
+type outPart struct {
+	name, kind string
+	value      []byte
+}
+
+// textPart is a part that is some kind of string, or none where that is empty.
+func textPart(name, kind, value string) outPart {
+	if value == "" {
+		return outPart{}
+	}
+	return outPart{name: name, kind: kind, value: appendString(nil, value)}
+}
+
+// appendPart appends a parameter or part.
+func appendPart(dst []byte, name, kind string, value []byte) []byte {
+	dst = appendString(append(dst, `{"name":`...), name)
+	dst = append(append(append(dst, ',', '"'), kind...), '"', ':')
+	return append(append(dst, value...), '}')
+}

@@ -1,0 +1,200 @@
+package terminology
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// validation are the parameters of $validate-code, for value sets and for code systems.
+type validation struct {
+	parameters
+	codings     []coding
+	concept     jsontext.Value // the CodeableConcept, if that is what is validated
+	code        *coding        // code, system and display as parameters of their own
+	infer       bool           // the system is to be found by the value set
+	lenient     bool
+	memberOnly  bool
+	abstract    choice
+	codeSystem  jsontext.Value
+	codeVersion string
+}
+
+// ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
+// [Handler.Expand] for what is written and returned.
+func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
+	return h.validateCode(w, r, true)
+}
+
+// ValidateCodeInSystem answers [base]/CodeSystem/$validate-code. See [Handler.Expand] for what is written
+// and returned.
+func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
+	return h.validateCode(w, r, false)
+}
+
+func (h *Handler) validateCode(w http.ResponseWriter, r *http.Request, inValueSet bool) error {
+	inputs, err := h.operation(w, r, "")
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(r, inputs)
+	if err != nil {
+		return err
+	}
+	result, err := h.validation(r, inputs, inValueSet)
+	if err != nil {
+		return err
+	}
+	return f.write(w, r, http.StatusOK, result)
+}
+
+// validation validates, and returns the Parameters of the answer.
+func (h *Handler) validation(r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
+	p, err := parseValidation(inputs, inValueSet)
+	if err != nil {
+		return nil, err
+	}
+	if inValueSet {
+		p.id = instance(r.URL.Path)
+	}
+	if header := r.Header.Get("Accept-Language"); header != "*" {
+		p.languageHeader = header
+	}
+	v, err := h.validator(p, inValueSet)
+	if err != nil {
+		return nil, err
+	}
+	return v.answer(p)
+}
+
+// parseValidation reads the parameters of $validate-code.
+func parseValidation(inputs []input, inValueSet bool) (*validation, error) {
+	common, err := parseParameters(inputs)
+	if err != nil {
+		return nil, err
+	}
+	v := &validation{parameters: *common}
+	for i := range inputs {
+		if err := v.take(&inputs[i]); err != nil {
+			return nil, err
+		}
+	}
+	if v.code != nil {
+		if !inValueSet {
+			v.code.system, v.code.version = v.url, v.codeVersion
+		}
+		v.codings = []coding{*v.code}
+	}
+	if len(v.codings) == 0 && v.concept == nil {
+		return nil, badRequest("required", "there must be one of the parameters code, coding and codeableConcept")
+	}
+	return v, nil
+}
+
+// take takes over one parameter.
+func (v *validation) take(in *input) (err error) {
+	alone := func() *coding {
+		if v.code == nil {
+			v.code = &coding{}
+		}
+		return v.code
+	}
+	switch in.name {
+	case "code":
+		alone().code = in.value
+	case "system":
+		alone().system = in.value
+	case "systemVersion":
+		alone().version = in.value
+	case "version":
+		v.codeVersion = in.value
+	case "display":
+		alone().display = in.value
+	case "inferSystem", "implySystem":
+		v.infer = in.value == "true"
+	case "lenient-display-validation":
+		v.lenient = in.value == "true"
+	case "valueset-membership-only":
+		v.memberOnly = in.value == "true"
+	case "abstract":
+		v.abstract = yes
+		if in.value == "false" {
+			v.abstract = no
+		}
+	case "codeSystem":
+		v.codeSystem = in.resource
+	case "coding":
+		var c coding
+		c, err = parseCoding(in.complex, "Coding")
+		v.codings = []coding{c}
+	case "codeableConcept":
+		v.concept = in.complex
+		v.codings, err = parseConcept(in.complex)
+	}
+	return err
+}
+
+// validator prepares what validates.
+func (h *Handler) validator(p *validation, inValueSet bool) (*validator, error) {
+	if err := checkLanguage(p.displayLanguage); err != nil {
+		return nil, err
+	}
+	if p.codeSystem != nil {
+		p.resources = append(p.resources, p.codeSystem)
+	}
+	v := &validator{lenient: p.lenient, memberOnly: p.memberOnly, abstract: p.abstract, concept: p.concept != nil, named: p.supplements}
+	if inValueSet {
+		l, vs, err := h.subject(&p.parameters)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.adopt(vs.defaults); err != nil {
+			return nil, err
+		}
+		v.library, v.valueSet = l, vs
+		v.language = p.language(vs)
+		v.named = slices.Concat(v.named, vs.supplements)
+	} else {
+		l, err := h.library(&p.parameters)
+		if err != nil {
+			return nil, err
+		}
+		v.library, v.language = l, p.language(&valueSet{})
+	}
+	v.options = p.options()
+	if v.language != "" {
+		v.languages = parseLanguages(v.language)
+	}
+	return v, v.checkSupplements(p.codings)
+}
+
+// checkSupplements checks that the supplements which are named are here.
+func (v *validator) checkSupplements(codings []coding) error {
+	var missing []string
+	for _, reference := range v.named {
+		url, version := splitCanonical(reference)
+		if index := v.library.codeSystem(url, version); index == none || v.library.codeSystems[index].content != contentSupplement {
+			missing = append(missing, reference)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	return missingSupplements(missing)
+}
+
+// checkLanguage checks the parameter displayLanguage.
+func checkLanguage(list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		tag, _, _ := strings.Cut(item, ";")
+		tag = strings.TrimSpace(tag)
+		letters := strings.IndexFunc(tag, func(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' || r == '*' })
+		if tag != "" && letters != 0 {
+			return issue(http.StatusBadRequest, "processing", "invalid-display", "INVALID_DISPLAY_NAME", fmt.Sprintf("Invalid displayLanguage: '%s'", list))
+		}
+	}
+	return nil
+}

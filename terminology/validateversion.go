@@ -1,0 +1,115 @@
+package terminology
+
+import "fmt"
+
+// versionChoice is the version of a code system that an include means for a coding, and what is to be said
+// about it.
+type versionChoice struct {
+	index   uint32 // none where it is not here
+	matches bool   // the coding has no version, or one that the include allows
+	notes   []note
+	unknown string // canonical of the version that is not here
+	unsure  bool   // the version that the include means is not here; index is another one
+}
+
+// chooseVersion finds the version of a code system in which a coding is to be looked for: the one that the
+// include and the parameters say, or the coding's own where these allow it.
+func (v *validator) chooseVersion(c *coding, declared string) versionChoice {
+	rules := &v.options.rules
+	wanted, changed := declared, false
+	required, _ := versionFor(rules.required, c.system)
+	if forced, _ := versionFor(rules.forced, c.system); forced != "" {
+		wanted, changed = forced, true
+	} else if declared == "" {
+		if preferred, _ := versionFor(rules.preferred, c.system); preferred != "" {
+			wanted, changed = preferred, true
+		} else if required != "" {
+			wanted, changed = required, true
+		}
+	}
+	choice := versionChoice{index: v.library.codeSystem(c.system, wanted), matches: true}
+	own := none
+	if c.version != "" {
+		own = v.library.codeSystem(c.system, c.version)
+		v.compareVersion(c, &choice, own, declared, wanted, changed)
+	}
+	if choice.index == none && wanted != "" {
+		choice.add(unknownVersion(c, wanted, v.library.versionsOf(c.system)))
+		choice.unknown = canonical(c.system, wanted)
+		choice.index = own
+		if own == none {
+			choice.index = v.library.codeSystem(c.system, v.usual(c.system))
+		}
+		choice.matches, choice.unsure = false, true
+	}
+	if choice.index != none && required != "" && !matchesVersion(v.library.codeSystems[choice.index].version, required) {
+		e := wrongVersion(v.library.codeSystems[choice.index], required).(*Error)
+		choice.add(note{Issue: e.Issues()[0], part: "version", told: true})
+	}
+	return choice
+}
+
+// usual returns the version of a code system that is meant where nothing else says.
+func (v *validator) usual(system string) string {
+	version, _ := versionFor(v.options.rules.preferred, system)
+	if version == "" {
+		version, _ = versionFor(v.options.rules.required, system)
+	}
+	return version
+}
+
+// compareVersion compares the version of a coding with the one that an include means.
+func (v *validator) compareVersion(c *coding, choice *versionChoice, own uint32, declared, wanted string, changed bool) {
+	switch {
+	case own != none && (wanted == "" || matchesVersion(v.library.codeSystems[own].version, wanted)):
+		choice.index = own
+		return
+	case wanted == "" && choice.index != none:
+		choice.add(mismatch("warning", "VALUESET_VALUE_MISMATCH_DEFAULT", fmt.Sprintf(
+			"The code system '%s' version '%s' for the versionless include in the ValueSet include is different to the one in the value ('%s')",
+			c.system, v.library.codeSystems[choice.index].version, c.version)))
+	case wanted != "" && changed:
+		choice.add(mismatch("error", "VALUESET_VALUE_MISMATCH_CHANGED", fmt.Sprintf(
+			"The code system '%s' version '%s' resulting from the version '%s' in the ValueSet include is different to the one in the value ('%s')",
+			c.system, wanted, declared, c.version)))
+	case wanted != "":
+		choice.add(mismatch("error", "VALUESET_VALUE_MISMATCH", fmt.Sprintf(
+			"The code system '%s' version '%s' in the ValueSet include is different to the one in the value ('%s')", c.system, wanted, c.version)))
+	}
+	choice.matches = false
+	if own == none && len(v.library.versionsOf(c.system)) > 0 {
+		choice.add(unknownVersion(c, c.version, v.library.versionsOf(c.system)))
+		choice.unknown = canonical(c.system, c.version)
+	}
+}
+
+// add adds a note.
+func (c *versionChoice) add(n note) { c.notes = append(c.notes, n) }
+
+// failed reports whether there is an error among the notes.
+func (c *versionChoice) failed() bool {
+	for i := range c.notes {
+		if c.notes[i].Severity == "error" {
+			return true
+		}
+	}
+	return false
+}
+
+// mismatch is the note for a version that the value set does not mean.
+func mismatch(severity, id, text string) note {
+	return note{Issue: Issue{Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: text}, part: "version", told: severity == "error"}
+}
+
+// unknownVersion is the note for a version of a code system that is not here.
+func unknownVersion(c *coding, version string, versions []string) note {
+	id := "UNKNOWN_CODESYSTEM_VERSION"
+	if len(versions) == 0 {
+		id = "UNKNOWN_CODESYSTEM_VERSION_NONE"
+	}
+	return note{part: "system", told: true, Issue: Issue{
+		Severity: "error", Code: "not-found", TxCode: "not-found", MessageID: id,
+		Text: fmt.Sprintf("A definition for CodeSystem '%s' version '%s' could not be found, so the code cannot be validated. %s",
+			c.system, version, validVersions(versions)),
+	}}
+}

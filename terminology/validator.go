@@ -1,0 +1,268 @@
+package terminology
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+)
+
+// note is an issue that validation finds.
+type note struct {
+	Issue
+	part string // of the coding; placed tells where that is
+	told bool   // in the message as well
+}
+
+// validator validates one request's codings.
+type validator struct {
+	library    *Library
+	valueSet   *valueSet // nil: against the code system alone
+	options    expansionOptions
+	named      []string // canonicals of supplements
+	languages  languages
+	language   string // as it was asked for
+	lenient    bool   // a wrong display is a warning
+	memberOnly bool   // nothing but whether the codes are in the value set
+	abstract   choice
+	concept    bool // a CodeableConcept: each coding is one of several
+
+	notes    []note
+	unknown  []string // canonicals of code system versions that are not here
+	missing  []string // urls of code systems that are not here at all
+	imported []*valueSet
+}
+
+// verdict is what is found of one coding.
+type verdict struct {
+	coding     *coding
+	member     bool // in the value set, or, without one, in the code system
+	codeSystem *codeSystem
+	entry      entry
+	display    []byte
+	normalized []byte // the code as the code system has it, where that differs by case
+	status     string
+	inactive   bool
+	deprecated bool
+}
+
+// note adds an issue about a part of a coding.
+func (v *validator) note(severity, code, txCode, id string, c *coding, part string, told bool, text string) {
+	v.place(c, note{part: part, told: told, Issue: Issue{Severity: severity, Code: code, TxCode: txCode, MessageID: id, Text: text}})
+}
+
+// place adds a note, with the place of its part of a coding.
+func (v *validator) place(c *coding, n note) {
+	if c != nil {
+		n.Expression = []string{c.place(n.part)}
+	}
+	v.notes = append(v.notes, n)
+}
+
+// validate validates a coding. An error means that the value set itself is at fault.
+func (v *validator) validate(c *coding) (verdict, error) {
+	d := verdict{coding: c, entry: entry{codeSystem: none, concept: none}}
+	if c.system == "" {
+		v.note("warning", "invalid", "invalid-data", "Coding_has_no_system__cannot_validate", c, "", true,
+			"Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided")
+		v.notInValueSet(c)
+		return d, nil
+	}
+	candidates, err := v.candidates(c)
+	if err != nil {
+		return d, err
+	}
+	choice, member := v.best(c, candidates)
+	for _, n := range choice.notes {
+		v.place(c, n)
+	}
+	if choice.unknown != "" && !slices.Contains(v.unknown, choice.unknown) {
+		v.unknown = append(v.unknown, choice.unknown)
+	}
+	if choice.index != none {
+		d.codeSystem = v.library.codeSystems[choice.index]
+	}
+	if member != nil {
+		d.member, d.entry = !choice.unsure, member.entry
+	}
+	v.judge(c, &d, choice, member)
+	return d, nil
+}
+
+// candidate is an include that may have a coding.
+type candidate struct {
+	versionChoice
+	member *found
+}
+
+// candidates looks for a coding in the value set. Without a value set, the code system is the one place.
+func (v *validator) candidates(c *coding) ([]candidate, error) {
+	if v.valueSet == nil {
+		return []candidate{{versionChoice: v.chooseVersion(c, "")}}, nil
+	}
+	var list []candidate
+	m := &membership{code: []byte(c.code), composer: composer{library: v.library, options: &v.options}}
+	m.choose = func(set *conceptSet) (uint32, bool) {
+		if set.system != c.system || m.isExcludedSystem(set.system, set.version, none) {
+			return m.library.codeSystem(set.system, set.version), set.system == c.system
+		}
+		choice := v.chooseVersion(c, set.version)
+		if !slices.ContainsFunc(list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
+			list = append(list, candidate{versionChoice: choice})
+		}
+		return choice.index, true
+	}
+	m.used, m.seen = &expansion{}, make(map[*valueSet]bool)
+	if err := m.checkImports(v.valueSet); err != nil {
+		return nil, err
+	}
+	members, err := m.find(v.valueSet)
+	if err != nil {
+		return nil, err
+	}
+	v.imported = m.imported
+	for i := range members {
+		at := slices.IndexFunc(list, func(o candidate) bool { return o.index == members[i].index && o.member == nil })
+		if at >= 0 {
+			list[at].member = &members[i]
+		}
+	}
+	return list, nil
+}
+
+// best chooses among the includes that may have a coding: one that has it in a version that fits, with the
+// display that is given, if there is one; else one of a version that fits, else the first.
+func (v *validator) best(c *coding, list []candidate) (versionChoice, *found) {
+	rank := func(o *candidate) int {
+		n := 0
+		if o.matches && !o.failed() {
+			n += 4
+		}
+		if o.member != nil {
+			n += 2
+			texts := v.library.shownTexts(nil, o.member.entry, v.valueSet.language, nil)
+			if slices.ContainsFunc(texts, func(t shownText) bool { return equalDisplay(t.value, c.display) }) {
+				n++
+			}
+		}
+		return n
+	}
+	best := -1
+	for i := range list {
+		if best < 0 || rank(&list[i]) > rank(&list[best]) {
+			best = i
+		}
+	}
+	if best < 0 {
+		choice := versionChoice{index: v.library.codeSystem(c.system, c.version), matches: true}
+		if versions := v.library.versionsOf(c.system); choice.index == none && c.version != "" && len(versions) > 0 {
+			choice.add(unknownVersion(c, c.version, versions))
+			choice.unknown = canonical(c.system, c.version)
+			choice.index = v.library.codeSystem(c.system, "")
+		}
+		return choice, nil
+	}
+	return list[best].versionChoice, list[best].member
+}
+
+// judge notes what is wrong with a coding that was looked for.
+func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *found) {
+	cs := d.codeSystem
+	switch {
+	case cs == nil:
+		v.unknownSystem(c)
+	case cs.content == contentSupplement:
+		v.note("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
+			fmt.Sprintf("CodeSystem %s is a supplement, so can't be used as a value in Coding.system", cs.canonical()))
+		d.codeSystem = nil
+		return
+	default:
+		if !v.inCodeSystem(c, d) {
+			return
+		}
+	}
+	if member != nil && member.excluded {
+		d.member = false
+		v.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.code))
+	}
+	// Where the version that the value set means is not here, it cannot be told whether the code is in it.
+	if unsure := choice.unknown != "" && choice.index != none && d.entry.concept != none; !d.member && !unsure && v.valueSet != nil {
+		v.notInValueSet(c)
+	}
+	if d.codeSystem != nil && d.entry.concept != none {
+		v.describe(c, d)
+	}
+}
+
+// unknownSystem notes that a code system is not here.
+func (v *validator) unknownSystem(c *coding) {
+	if !slices.Contains(v.missing, c.system) {
+		v.missing = append(v.missing, c.system)
+	}
+	if v.memberOnly {
+		return
+	}
+	if c.version != "" {
+		v.place(c, unknownVersion(c, c.version, nil))
+		return
+	}
+	v.note("error", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
+		fmt.Sprintf("A definition for CodeSystem %s could not be found, so the code cannot be validated", c.system))
+}
+
+// inCodeSystem looks for a code in its code system, and reports whether to go on.
+func (v *validator) inCodeSystem(c *coding, d *verdict) bool {
+	cs := d.codeSystem
+	concept, ok := cs.concept([]byte(c.code))
+	switch {
+	case ok:
+		if d.entry.concept == none {
+			d.entry.codeSystem, d.entry.concept = v.library.indexOf(cs), concept
+		}
+		if v.valueSet == nil {
+			d.member = true
+		}
+		return true
+	case cs.content == contentFragment:
+		v.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
+			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as a fragment, so the code may be valid in some other fragment",
+			c.code, cs.url, cs.version))
+		d.member = true
+		return false
+	case !v.memberOnly:
+		text := fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", c.code, cs.url)
+		id := "Unknown_Code_in"
+		if cs.version != "" {
+			text, id = text+" version '"+cs.version+"'", "Unknown_Code_in_Version"
+		}
+		v.note("error", "code-invalid", "invalid-code", id, c, "code", true, text)
+	}
+	d.member = false
+	return true
+}
+
+// notInValueSet notes that a coding is not in the value set.
+func (v *validator) notInValueSet(c *coding) {
+	if v.valueSet == nil {
+		return
+	}
+	severity, txCode := "error", "not-in-vs"
+	if v.concept {
+		severity, txCode = "information", "this-code-not-in-vs"
+	}
+	v.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !v.concept,
+		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.canonical()))
+}
+
+// missingValueSet turns the error for a value set that is imported and not here into a note; any other
+// error is returned.
+func (v *validator) missingValueSet(err error) error {
+	var e *Error
+	if !errors.As(err, &e) || e.missing == "" {
+		return err
+	}
+	v.notes = append(v.notes, note{told: true, Issue: Issue{
+		Severity: "error", Code: "not-found", TxCode: "not-found", MessageID: "Unable_to_resolve_value_Set_",
+		Text: fmt.Sprintf("A definition for the value Set '%s' could not be found", e.missing),
+	}})
+	return nil
+}

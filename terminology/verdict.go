@@ -1,0 +1,141 @@
+package terminology
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// answer validates the codings and returns the Parameters that say what was found.
+func (v *validator) answer(p *validation) ([]byte, error) {
+	if p.infer && v.valueSet != nil && len(p.codings) == 1 && p.codings[0].system == "" {
+		if err := v.infer(&p.codings[0]); err != nil {
+			return nil, err
+		}
+	}
+	var verdicts []verdict
+	for i := range p.codings {
+		if len(v.notes) > 0 && p.infer {
+			verdicts = append(verdicts, verdict{coding: &p.codings[i]})
+			break // the system could not be inferred
+		}
+		d, err := v.validate(&p.codings[i])
+		if err != nil {
+			if err := v.missingValueSet(err); err != nil {
+				return nil, err
+			}
+			return v.write(p, nil), nil
+		}
+		verdicts = append(verdicts, d)
+	}
+	member := func(d verdict) bool { return d.member }
+	if v.concept && v.valueSet != nil && !slices.ContainsFunc(verdicts, member) && !v.onlyVersions() {
+		v.notes = append(v.notes, note{told: true, Issue: Issue{
+			Severity: "error", Code: "code-invalid", TxCode: "not-in-vs", MessageID: "TX_GENERAL_CC_ERROR_MESSAGE",
+			Text: fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.canonical()),
+		}})
+	}
+	if v.valueSet != nil {
+		v.standings(verdicts)
+	}
+	return v.write(p, verdicts), nil
+}
+
+// onlyVersions reports whether the codings were not looked for, because of their versions.
+func (v *validator) onlyVersions() bool {
+	return len(v.unknown) > 0 && !slices.ContainsFunc(v.notes, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
+}
+
+// infer finds the system of a code by the value set.
+func (v *validator) infer(c *coding) error {
+	x, err := v.library.expansion(v.valueSet, &v.options)
+	if err != nil {
+		return v.missingValueSet(err)
+	}
+	var systems []string
+	for _, e := range x.entries {
+		if url := v.library.systems[v.library.systemOf(e)].url; string(v.library.code(e)) == c.code && !slices.Contains(systems, url) {
+			systems = append(systems, url)
+		}
+	}
+	if len(systems) == 1 {
+		c.system = systems[0]
+		return nil
+	}
+	id, reason := "UNABLE_TO_INFER_CODESYSTEM", "value set expansion has no matches"
+	if len(systems) > 1 {
+		slices.Sort(systems)
+		id, reason = "Unable_to_resolve_system__value_set_has_multiple_matches", "value set expansion has multiple matches: ["+strings.Join(systems, ", ")+"]"
+	}
+	v.notInValueSet(c)
+	v.note("error", "not-found", "cannot-infer", id, c, "code", true, fmt.Sprintf(
+		"The System URI could not be determined for the code '%s' in the ValueSet '%s': %s", c.code, v.valueSet.canonical(), reason))
+	return nil
+}
+
+// write writes the Parameters of an answer.
+func (v *validator) write(p *validation, verdicts []verdict) []byte {
+	out := newParametersWriter()
+	result := !slices.ContainsFunc(v.notes, func(n note) bool { return n.Severity == "error" })
+	out.boolean("result", result)
+	if p.concept != nil {
+		out.raw("codeableConcept", "valueCodeableConcept", p.concept)
+	}
+	if d := v.shown(verdicts); d != nil && v.concept && !d.member {
+		out.optional("version", "valueString", d.codeSystem.version)
+	} else if d != nil {
+		out.verdict(d)
+	}
+	for _, canonical := range v.unknown {
+		out.text("x-caused-by-unknown-system", "valueCanonical", canonical)
+	}
+	for _, system := range v.missing {
+		out.text("x-unknown-system", "valueCanonical", system)
+	}
+	var messages []string
+	var issues []Issue
+	for _, n := range v.notes {
+		issues = append(issues, n.Issue)
+		worth := n.Severity == "error" || result || n.MessageID == "Coding_has_no_system__cannot_validate"
+		if n.told && worth && !slices.Contains(messages, n.Text) {
+			messages = append(messages, n.Text)
+		}
+	}
+	if len(messages) > 0 {
+		out.text("message", "valueString", strings.Join(messages, "; "))
+	}
+	if len(issues) > 0 {
+		out.raw("issues", "resource", appendOutcome(nil, issues))
+	}
+	return out.end()
+}
+
+// shown returns the coding that the answer tells of: of several, the first that is valid.
+func (v *validator) shown(verdicts []verdict) *verdict {
+	for i := range verdicts {
+		if verdicts[i].member {
+			return &verdicts[i]
+		}
+	}
+	if len(verdicts) == 0 || v.concept && (!v.onlyVersions() || verdicts[0].codeSystem == nil) {
+		return nil
+	}
+	return &verdicts[0]
+}
+
+// verdict writes what was found of a coding.
+func (w *parametersWriter) verdict(d *verdict) {
+	w.text("code", "valueCode", d.coding.code)
+	w.optional("system", "valueUri", d.coding.system)
+	if d.codeSystem != nil {
+		w.optional("version", "valueString", d.codeSystem.version)
+	}
+	w.optional("display", "valueString", string(d.display))
+	w.optional("normalized-code", "valueCode", string(d.normalized))
+	if d.inactive {
+		w.boolean("inactive", true)
+	}
+	if d.status != "" && d.status != "inactive" && (d.inactive || d.deprecated) {
+		w.text("status", "valueCode", d.status)
+	}
+}
