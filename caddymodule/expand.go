@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"errors"
 	"net/http"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -35,6 +34,11 @@ type Expand struct {
 	// Leave out the built-in R4 definitions.
 	CoreOff bool `json:"core_off,omitempty"`
 
+	// Answer the other operations of a terminology service too: `$validate-code`,
+	// `$lookup`, `$subsumes`, `$translate`, and `metadata?mode=terminology`.
+	// Default: they go on to the next handler.
+	AllOperations bool `json:"all_operations,omitempty"`
+
 	// How many entries an answer may have; a larger one is refused as
 	// `too-costly`, and is to be had in pages. Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
@@ -52,8 +56,9 @@ type Expand struct {
 	// 200.
 	MaxResources int `json:"max_resources,omitempty"`
 
-	handler *terminology.Handler
-	loaded  *definitions
+	handler    *terminology.Handler
+	loaded     *definitions
+	operations operations
 }
 
 // CaddyModule returns the Caddy module information.
@@ -74,6 +79,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 		Library: h.loaded.library, MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
 		MaxFilterLength: h.MaxFilterLength, MaxFilterWords: h.MaxFilterWords,
 	}
+	h.operations = newOperations(h.handler, h.AllOperations)
 	return nil
 }
 
@@ -87,11 +93,12 @@ func (h *Expand) Cleanup() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !h.isExpand(r) {
+	answer := h.operations.find(r, h.FHIRBase)
+	if answer == nil {
 		return next.ServeHTTP(w, r)
 	}
 	body := keepBody(r)
-	err := h.handler.Expand(w, r)
+	err := answer(w, r)
 	if err == nil {
 		return nil
 	}
@@ -103,17 +110,6 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		return askForIncomplete(w, r, next, err)
 	}
 	return failure(err)
-}
-
-// isExpand says whether a request is one for $expand, of a type or an instance.
-func (h *Expand) isExpand(r *http.Request) bool {
-	path, below := strings.CutPrefix(r.URL.Path, h.FHIRBase+"/ValueSet/")
-	path, expand := strings.CutSuffix(path, "$expand")
-	if !below || !expand || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
-		return false
-	}
-	id, instance := strings.CutSuffix(path, "/")
-	return path == "" || instance && id != "" && !strings.Contains(id, "/")
 }
 
 // failure is an error for fhir_outcome to render.
@@ -131,6 +127,7 @@ func failure(err error) error {
 //		fhir_base <path>
 //		definitions <file|folder|pattern...>
 //		core off
+//		operations all
 //		max_entries <number>
 //		max_filter_length <bytes>
 //		max_filter_words <number>
@@ -142,6 +139,7 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"fhir_base":         word(&h.FHIRBase, checkFHIRBase),
 		"definitions":       words(&h.Definitions, nil),
 		"core":              only("off", &h.CoreOff),
+		"operations":        only("all", &h.AllOperations),
 		"max_entries":       number(&h.MaxEntries),
 		"max_filter_length": number(&h.MaxFilterLength),
 		"max_filter_words":  number(&h.MaxFilterWords),

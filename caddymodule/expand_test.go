@@ -112,6 +112,39 @@ func TestExpandPosted(t *testing.T) {
 	}
 }
 
+// The other operations are answered where `operations all` asks for it, and go
+// on to the next handler where it does not.
+func TestOperations(t *testing.T) {
+	theirs := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("theirs")) })
+	backend := httptest.NewServer(theirs)
+	t.Cleanup(backend.Close)
+	t.Setenv("FHIR_BACKEND", strings.TrimPrefix(backend.URL, "http://"))
+	plain := newGateway(t, exampleWith(t, "", ""))
+	all := newGateway(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\toperations all\n\t\t}\n"))
+	token, allToken := plain.token(), all.token()
+	const system = "system=http://hl7.org/fhir/administrative-gender"
+	for request, want := range map[string]string{
+		"CodeSystem/$lookup?" + system + "&code=female":                                       `"Female"`,
+		"CodeSystem/$subsumes?" + system + "&codeA=male&codeB=female":                         `"not-subsumed"`,
+		"CodeSystem/$validate-code?url=http://hl7.org/fhir/administrative-gender&code=female": `"valueBoolean":true`,
+		"ValueSet/$validate-code?url=" + genderSet + "&" + system + "&code=nobody":            `"valueBoolean":false`,
+		"ValueSet/administrative-gender/$validate-code?" + system + "&code=female":            `"valueBoolean":true`,
+		"metadata?mode=terminology":                                                           `"TerminologyCapabilities"`,
+	} {
+		if got := read(t, plain.get("/fhir/R4/"+request, token)); got != "theirs" {
+			t.Errorf("%s without the option: %.200s", request, got)
+		}
+		if got := read(t, all.get("/fhir/R4/"+request, allToken)); !strings.Contains(got, want) {
+			t.Errorf("%s: %.300s", request, got)
+		}
+	}
+	for _, request := range []string{"metadata", "CodeSystem", "ConceptMap/$closure", "ValueSet//$expand", "CodeSystem/x/$subsumes"} {
+		if got := read(t, all.get("/fhir/R4/"+request, allToken)); got != "theirs" {
+			t.Errorf("%s: %.200s", request, got)
+		}
+	}
+}
+
 // Alone, without the fhir app and without a next handler.
 func TestExpandAlone(t *testing.T) {
 	definitions := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",

@@ -1,0 +1,61 @@
+package caddymodule
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// operation answers a request, or returns an error before it has written anything.
+type operation func(w http.ResponseWriter, r *http.Request) error
+
+// operations are those that are answered here, by type and name.
+type operations struct {
+	ofType     map[string]operation // "ValueSet/$expand"
+	ofInstance map[string]operation // the same, of ValueSet/{id}
+	metadata   operation            // with mode=terminology; nil: not answered here
+}
+
+func newOperations(h *terminology.Handler, all bool) operations {
+	o := operations{
+		ofType:     map[string]operation{"ValueSet/$expand": h.Expand},
+		ofInstance: map[string]operation{"ValueSet/$expand": h.Expand},
+	}
+	if !all {
+		return o
+	}
+	o.ofInstance["ValueSet/$validate-code"] = h.ValidateCode
+	for name, answer := range map[string]operation{
+		"ValueSet/$validate-code":       h.ValidateCode,
+		"ValueSet/$batch-validate-code": h.BatchValidateCode,
+		"CodeSystem/$validate-code":     h.ValidateCodeInSystem,
+		"CodeSystem/$lookup":            h.Lookup,
+		"CodeSystem/$subsumes":          h.Subsumes,
+		"ConceptMap/$translate":         h.Translate,
+	} {
+		o.ofType[name] = answer
+	}
+	o.metadata = h.TerminologyCapabilities
+	return o
+}
+
+// find returns the operation that a request is for, or nil.
+func (o operations) find(r *http.Request, base string) operation {
+	path, below := strings.CutPrefix(r.URL.Path, base+"/")
+	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {
+		return nil
+	}
+	if path == "metadata" && r.Method != http.MethodPost && r.URL.Query().Get("mode") == "terminology" {
+		return o.metadata
+	}
+	switch parts := strings.Split(path, "/"); len(parts) {
+	case 2:
+		return o.ofType[path]
+	case 3:
+		if parts[1] != "" {
+			return o.ofInstance[parts[0]+"/"+parts[2]]
+		}
+	}
+	return nil
+}
