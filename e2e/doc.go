@@ -9,7 +9,13 @@
 //	           ├─ golang.org/x/oauth2, coreos/go-oidc      relyingparty_test.go
 //	           ├─ npm openid-client, oauth4webapi          nodeclients_test.go, node/*.test.mjs
 //	           ├─ Chromium through its sign-in page        browser_test.go
-//	           └─ wrk, while the configuration reloads     reload_test.go
+//	           ├─ wrk, while the configuration reloads     reload_test.go
+//	           │
+//	           │  as a client of other providers (federation_test.go):
+//	           ├─▶ npm oidc-provider                       oidcprovider_test.go, node/provider.mjs
+//	           ├─▶ Debian's glewlwyd                       glewlwydsignin_test.go
+//	           ├─▶ a second gateway                        federationchain_test.go
+//	           └─▶ one that fails on demand (authorizetest) federationfault_test.go
 //
 // Tests that stop a server, or need another configuration, start a gateway of
 // their own on a free port.

@@ -66,6 +66,21 @@ func TestSignInPageOffersProviders(t *testing.T) {
 	}
 }
 
+// The pages' forms may lead to a client or provider on loopback, and to https.
+func TestFormAction(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, nil))
+	for redirect, want := range map[string]string{
+		callback:                         "form-action 'self' https: " + p.Issuer,
+		"http://localhost:3000/callback": "form-action 'self' https: http://localhost:3000 " + p.Issuer,
+	} {
+		page := b.get(location(t, b.authorize(request(url.Values{"redirect_uri": {redirect}}))).RequestURI())
+		if got := page.Header.Get("Content-Security-Policy"); !strings.HasSuffix(got, want) {
+			t.Errorf("%s: policy %q, want %q", redirect, got, want)
+		}
+	}
+}
+
 // An address of the provider's domain leads there from the page, whatever was
 // typed as a password.
 func TestTypedAddressLeadsToProvider(t *testing.T) {

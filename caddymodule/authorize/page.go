@@ -75,25 +75,36 @@ func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 		page.Ways = append(page.Ways, signInWay{p.Name, pathLogin + "/" + p.Key + "?request=" + url.QueryEscape(page.Request)})
 		page.ByEmail = page.ByEmail || len(p.Domains) > 0
 	}
-	w.Header().Set("Content-Security-Policy", contentPolicy+formAction(req.redirectURI))
+	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
 	s.show(w, r, status, signInPages, page)
 }
 
 func (s *Server) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, page signOutPage) {
 	page.Host = s.host
-	w.Header().Set("Content-Security-Policy", contentPolicy+formAction(req.redirectURI))
+	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
 	s.show(w, r, http.StatusOK, signOutPages, page)
 }
 
 // formAction allows what the form's answer may redirect to, because Chromium
-// holds every redirect that follows a form against this policy: the client, and
-// whatever https address the client goes on to from there.
-func formAction(redirectURI string) string {
-	u, err := url.Parse(redirectURI)
-	if err == nil && u.Scheme == "http" {
-		return "'self' https: http://" + u.Host
+// holds every redirect that follows a form against this policy: the client, an
+// identity provider, and whatever https address either goes on to from there.
+// Plain http is for those on loopback alone, so they are named.
+func (s *Server) formAction(redirectURI string) string {
+	allowed := "'self' https:"
+	for _, address := range append([]string{redirectURI}, s.issuers()...) {
+		if u, err := url.Parse(address); err == nil && u.Scheme == "http" {
+			allowed += " http://" + u.Host
+		}
 	}
-	return "'self' https:"
+	return allowed
+}
+
+func (s *Server) issuers() []string {
+	var issuers []string
+	for _, key := range s.providerKeys {
+		issuers = append(issuers, s.providers[key].Issuer)
+	}
+	return issuers
 }
 
 func (s *Server) showMessage(w http.ResponseWriter, r *http.Request, status int, page messagePage) {

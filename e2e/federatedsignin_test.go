@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// check checks what is true of every sign-in by a provider: the code and the
+// tokens are ours, and of a person who is none of the provider's names for them.
+func (f federated) check(t *testing.T, g *gateway, upstreamIssuer, upstreamSubject string, want claims) {
+	t.Helper()
+	t.Run("the code is ours", func(t *testing.T) {
+		query := f.end.Query()
+		if query.Get("iss") != g.issuer || query.Get("state") != "s t/å&te" || f.end.Fragment != "" {
+			t.Errorf("got %s", f.end)
+		}
+	})
+	t.Run("the ID token is ours", func(t *testing.T) {
+		if f.verified.Issuer != g.issuer || f.verified.Nonce != "a-nonce" {
+			t.Errorf("iss %q, nonce %q", f.verified.Issuer, f.verified.Nonce)
+		}
+		if err := f.verified.VerifyAccessToken(f.token.AccessToken); f.verified.AccessTokenHash != "" && err != nil {
+			t.Error(err)
+		}
+	})
+	t.Run("the access token is ours", func(t *testing.T) {
+		token := payload(t, f.token.AccessToken)
+		if token["iss"] != g.issuer || token["aud"] != g.issuer+"/fhir/R4" || token["sub"] != f.verified.Subject {
+			t.Errorf("got %v", token)
+		}
+		g.expand(t, f.token.AccessToken, gender).is(t, http.StatusOK)
+		g.fhir(t, f.token.AccessToken, http.MethodGet, "Patient", "").is(t, http.StatusOK)
+	})
+	t.Run("the claims are the provider's", func(t *testing.T) {
+		got := f.userInfo
+		if got.Subject == "" || got.Subject == upstreamSubject || got.Subject != f.verified.Subject {
+			t.Errorf("sub %q in userinfo, %q in the ID token, %q at the provider", got.Subject, f.verified.Subject, upstreamSubject)
+		}
+		if want.Subject = got.Subject; got != want {
+			t.Errorf("userinfo\n%+v, want\n%+v", got, want)
+		}
+		if f.idToken.FHIRUser != want.FHIRUser {
+			t.Errorf("fhirUser %q in the ID token, want %q", f.idToken.FHIRUser, want.FHIRUser)
+		}
+	})
+	t.Run("no token of the provider is shown", func(t *testing.T) {
+		shown, err := json.Marshal([]any{payload(t, f.token.AccessToken), payload(t, f.token.Extra("id_token").(string)), f.end.String()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if f.token.RefreshToken != "" || strings.Contains(string(shown), upstreamIssuer) {
+			t.Errorf("%s is in %s, or refresh token %q", upstreamIssuer, shown, f.token.RefreshToken)
+		}
+	})
+}
+
+// payload is that of a JWT, as it is.
+func payload(t *testing.T, token string) map[string]any {
+	t.Helper()
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		t.Fatalf("no JWT: %q", token)
+	}
+	raw, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	var claims map[string]any
+	if err := json.Unmarshal(raw, &claims); err != nil {
+		t.Fatal(err)
+	}
+	return claims
+}

@@ -1,0 +1,108 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// idpTimeout is the gateway's for requests to a provider that fails.
+const idpTimeout = "1s"
+
+// federationFault is something that goes wrong with a provider, and what the app
+// is to be told of it.
+type federationFault struct {
+	name             string
+	kind             string // oidc or google
+	fail             func(*testing.T, *authorizetest.Provider)
+	err, description string
+}
+
+// failing gives an endpoint a fault.
+func failing(e authorizetest.Endpoint, f authorizetest.Fault) func(*testing.T, *authorizetest.Provider) {
+	return func(_ *testing.T, p *authorizetest.Provider) { p.Fail(e, f) }
+}
+
+// dropping makes an endpoint's host drop SYNs.
+func dropping(e authorizetest.Endpoint) func(*testing.T, *authorizetest.Provider) {
+	return func(t *testing.T, p *authorizetest.Provider) { p.Drop(t, e) }
+}
+
+// forging makes ID tokens wrong.
+func forging(change func(*authorizetest.IDToken)) func(*testing.T, *authorizetest.Provider) {
+	return func(_ *testing.T, p *authorizetest.Provider) {
+		p.Change(func(s *authorizetest.Settings) { s.IDToken = change })
+	}
+}
+
+// federationFaults are the rows of the interface's table, each by what really
+// causes it, and what has no row there: server_error, with nothing said.
+var federationFaults = []federationFault{
+	{"token endpoint hangs", "oidc", failing(authorizetest.Token, authorizetest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"token endpoint drops SYNs", "oidc", dropping(authorizetest.Token), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"keys hang", "oidc", failing(authorizetest.Keys, authorizetest.Silent), "invalid_request", "Timeout in calling jwks uri"},
+	{"keys drop SYNs", "oidc", dropping(authorizetest.Keys), "invalid_request", "Timeout in calling jwks uri"},
+	{"token endpoint answers 500", "oidc", failing(authorizetest.Token, authorizetest.Status(http.StatusInternalServerError)), "invalid_request", "General Hospital Error - 500 error getting token"},
+	{"token endpoint answers 400", "oidc", failing(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "General Hospital Error - 400 error getting token"},
+	{"Google answers 400", "google", failing(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant")), "invalid_request", "Google Error - 400 invalid_grant"},
+	{"Google's token endpoint hangs", "google", failing(authorizetest.Token, authorizetest.Silent), "invalid_request", "Timeout occurred in calling IdP token endpoint"},
+	{"token endpoint resets", "oidc", failing(authorizetest.Token, authorizetest.ResetAtOnce), "invalid_request", "Connection reset"},
+	{"token endpoint resets in the middle", "oidc", failing(authorizetest.Token, authorizetest.Reset), "invalid_request", "Connection reset"},
+	{"token endpoint stalls", "oidc", failing(authorizetest.Token, authorizetest.Stall), "invalid_request", "Read timed out"},
+	{"token endpoint drips", "oidc", failing(authorizetest.Token, authorizetest.Drip), "invalid_request", "Read timed out"},
+	{"discovery hangs", "oidc", failing(authorizetest.Discovery, authorizetest.Silent), "invalid_request", "Read timed out"},
+	{"HTML instead of JSON", "oidc", failing(authorizetest.Token, authorizetest.HTML), "invalid_request", "General Hospital Error - 200 error getting token"},
+	{"unknown key", "oidc", forging(authorizetest.UnknownKey), "server_error", ""},
+	{"alg none", "oidc", forging(authorizetest.AlgorithmNone), "server_error", ""},
+	{"wrong nonce", "oidc", forging(authorizetest.WrongNonce), "server_error", ""},
+	{"HS256 with the public key", "oidc", forging(authorizetest.HS256WithPublicKey), "server_error", ""},
+	{"wrong audience", "oidc", forging(authorizetest.WrongAudience), "server_error", ""},
+	{"wrong issuer", "oidc", forging(authorizetest.WrongIssuer), "server_error", ""},
+	{"expired", "oidc", forging(authorizetest.Expired), "server_error", ""},
+	{"another's azp", "oidc", forging(authorizetest.OtherAuthorizedParty), "server_error", ""},
+	{"10 MB of JSON", "oidc", failing(authorizetest.Token, authorizetest.Huge), "server_error", ""},
+}
+
+// Providers that fail, each in its way, behind one gateway.
+func TestFederationFaults(t *testing.T) {
+	var idps []string
+	for i, fault := range federationFaults {
+		provider := authorizetest.Start(t)
+		fault.fail(t, provider)
+		lines := []string{"timeout " + idpTimeout}
+		if fault.kind == "oidc" {
+			lines = append(lines, "name \"General Hospital\"")
+		}
+		idps = append(idps, idpBlock(fmt.Sprintf("fault-%d %s", i, fault.kind), provider.Issuer, authorizetest.ClientID, authorizetest.ClientSecret, lines...))
+	}
+	g := federatedGateway(t, "gateway-faults", mustFreeAddress(t), idps)
+	app := g.demoApp(t, "openid")
+	for i, fault := range federationFaults {
+		t.Run(fault.name, func(t *testing.T) {
+			person := g.newPerson(t)
+			end := person.walk(t, app.AuthCodeURL("s t/å&te", by(fmt.Sprintf("fault-%d", i))), callback, nil)
+			query := end.Query()
+			if query.Get("error") != fault.err || query.Get("error_description") != fault.description {
+				t.Errorf("%s %q, want %s %q", query.Get("error"), query.Get("error_description"), fault.err, fault.description)
+			}
+			if query.Get("state") != "s t/å&te" || query.Get("iss") != g.issuer || query.Has("code") || end.Fragment != "" {
+				t.Errorf("sent to %s", end)
+			}
+			for name, values := range query {
+				if len(values) != 1 || !slices.Contains([]string{"error", "error_description", "state", "iss"}, name) {
+					t.Errorf("%s=%q in the answer", name, values)
+				}
+			}
+			// Nobody is signed in by it.
+			if end := person.get(t, app.AuthCodeURL("afterwards")).location(t); end.Path != "/oauth2/login" {
+				t.Errorf("afterwards sent to %s, want the sign-in page", end)
+			}
+		})
+	}
+	t.Run("and users of the gateway's own sign in as ever", func(t *testing.T) {
+		g.userToken(t, "openid")
+	})
+}

@@ -1,0 +1,99 @@
+package e2e
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// Anybody can put any kid into a token. A flood of unknown ones makes the guard
+// ask for the keys of the issuer once in its interval, and not once for each;
+// nor does it keep good tokens out.
+func TestUnknownKeyFlood(t *testing.T) {
+	const tokens, senders = 2000, 8
+	key, foreign := newKey(t), newKey(t)
+	issuer := authorizetest.Start(t)
+	keys := jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: key.Public(), KeyID: "good", Algorithm: "RS256", Use: "sig"}}}
+	issuer.Fail(authorizetest.Keys, authorizetest.JSON(http.StatusOK, keys))
+	g := ownGateway(t, "gateway-flood", fhirServer.address, "\t\tfhir_bearer\n", "\t\tfhir_bearer {\n\t\t\ttrust "+issuer.Issuer+"\n\t\t}\n")
+	good := func() string { return accessToken(t, key, "good", issuer.Issuer, g.issuer+"/fhir/R4") }
+
+	flood := make(chan *http.Request, tokens)
+	for range tokens {
+		r := newRequest(t, http.MethodGet, g.issuer+"/fhir/R4/ValueSet/$expand?url="+gender, "")
+		r.Header.Set("Authorization", "Bearer "+accessToken(t, foreign, rand.Text(), issuer.Issuer, g.issuer+"/fhir/R4"))
+		flood <- r
+	}
+	close(flood)
+
+	began := time.Now()
+	var all sync.WaitGroup
+	for range senders {
+		all.Go(func() { refuseAll(t, g, flood) })
+	}
+	all.Wait()
+	length, asked := time.Since(began), len(issuer.Requests(authorizetest.Keys))
+	t.Logf("%d tokens with unknown keys refused in %v, the keys asked for %d times", tokens, length.Round(time.Millisecond), asked)
+	if asked != 1 && length < time.Minute {
+		t.Errorf("the keys were asked for %d times, want once", asked)
+	}
+	t.Run("a good token passes", func(t *testing.T) {
+		g.expand(t, good(), gender).is(t, http.StatusOK)
+		if now := len(issuer.Requests(authorizetest.Keys)); now != asked {
+			t.Errorf("the keys were asked for once more, %d times", now)
+		}
+	})
+	t.Run("a foreign key does not, under a good name either", func(t *testing.T) {
+		g.expand(t, accessToken(t, foreign, "good", issuer.Issuer, g.issuer+"/fhir/R4"), gender).is(t, http.StatusUnauthorized)
+	})
+	t.Run("nor does a good token for another audience", func(t *testing.T) {
+		g.expand(t, accessToken(t, key, "good", issuer.Issuer, "https://other.example/fhir/R4"), gender).is(t, http.StatusUnauthorized)
+	})
+}
+
+// refuseAll sends requests, all of which must be refused.
+func refuseAll(t *testing.T, g *gateway, requests <-chan *http.Request) {
+	for r := range requests {
+		if a, err := trySend(g.client, r); err != nil || a.status != http.StatusUnauthorized {
+			t.Errorf("%d, %v, want 401", a.status, err)
+		}
+	}
+}
+
+func newKey(t *testing.T) *rsa.PrivateKey {
+	t.Helper()
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return key
+}
+
+// accessToken is one of RFC 9068.
+func accessToken(t *testing.T, key *rsa.PrivateKey, keyID, issuer, audience string) string {
+	t.Helper()
+	signer, err := jose.NewSigner(
+		jose.SigningKey{Algorithm: jose.RS256, Key: jose.JSONWebKey{Key: key, KeyID: keyID}},
+		(&jose.SignerOptions{}).WithType("at+jwt"),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now()
+	token, err := jwt.Signed(signer).Claims(map[string]any{
+		"iss": issuer, "aud": audience, "sub": "someone", "client_id": "an-app", "scope": "user/*.rs",
+		"iat": now.Unix(), "exp": now.Add(time.Hour).Unix(), "jti": rand.Text(),
+	}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}

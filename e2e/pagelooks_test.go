@@ -1,0 +1,38 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// pageLooks opens a page on a small telephone and on a desk, light and dark,
+// waits for something on it, takes a screenshot, and checks what can be measured.
+func pageLooks(t *testing.T, ctx context.Context, name, address, there string, check func(*testing.T, measured)) {
+	t.Helper()
+	backgrounds := map[string]string{}
+	for _, width := range []int64{320, 1280} {
+		for _, scheme := range []string{"light", "dark"} {
+			name := fmt.Sprintf("%s-%d-%s", name, width, scheme)
+			t.Run(name, func(t *testing.T) {
+				perform(t, ctx, look(width, scheme, address), chromedp.WaitVisible(there))
+				screenshot(t, ctx, name)
+				page := read(t, ctx, chromedp.Evaluate[measured](measure))
+				checkLayout(t, page, int(width))
+				if low := read(t, ctx, chromedp.Evaluate[[]string](lowLinks)); len(low) != 0 {
+					t.Errorf("links less than 44 px high: %q", low)
+				}
+				check(t, page)
+				backgrounds[scheme] = page.Background
+			})
+		}
+	}
+	if backgrounds["light"] == backgrounds["dark"] {
+		t.Errorf("%s: %s in light and in dark", name, backgrounds["light"])
+	}
+}
+
+// lowLinks are the links that are hard to hit with a finger.
+const lowLinks = `[...document.querySelectorAll('a')].filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.textContent)`

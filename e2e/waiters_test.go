@@ -1,0 +1,73 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// waitingPeople sign in by a provider that hangs, until they are stopped.
+type waitingPeople struct {
+	cancel         context.CancelFunc
+	done           sync.WaitGroup
+	arrived, ended atomic.Int64
+}
+
+// startWaiters sends people to two providers, and waits until all have come to
+// where they must wait, so that their way there is not measured.
+func startWaiters(t *testing.T, g *gateway, token *authorizetest.Provider) *waitingPeople {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	w := &waitingPeople{cancel: cancel}
+	app, before := g.demoApp(t, "openid"), len(token.Requests(authorizetest.Token))
+	for i := range waiters {
+		idp := "token"
+		if i%2 == 1 {
+			idp = "discovery"
+		}
+		client := g.newPerson(t).client
+		client.CheckRedirect = w.follow
+		r := newRequest(t, http.MethodGet, app.AuthCodeURL("state", by(idp)), "").WithContext(ctx)
+		w.done.Go(func() {
+			_, _ = trySend(client, r) // it fails in any case: nothing listens at the redirect URI
+			if ctx.Err() == nil {
+				w.ended.Add(1)
+			}
+		})
+	}
+	t.Cleanup(func() { w.stop() })
+	deadline := time.After(30 * time.Second)
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for w.arrived.Load() < waiters || len(token.Requests(authorizetest.Token)) < before+waiters/2 {
+		select {
+		case <-ticker.C:
+		case <-deadline:
+			t.Fatalf("%d of %d people got to the providers within 30 s", w.arrived.Load(), waiters)
+		}
+	}
+	return w
+}
+
+// follow goes wherever it is sent, and counts who goes where the gateway has to
+// ask the provider.
+func (w *waitingPeople) follow(r *http.Request, _ []*http.Request) error {
+	switch r.URL.Path {
+	case "/oauth2/login/discovery", "/oauth2/callback/token":
+		w.arrived.Add(1)
+	}
+	return nil
+}
+
+// stop ends the waiting and says how many waited until then.
+func (w *waitingPeople) stop() int {
+	waited := waiters - int(w.ended.Load())
+	w.cancel()
+	w.done.Wait()
+	return waited
+}

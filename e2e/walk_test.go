@@ -1,0 +1,79 @@
+package e2e
+
+import (
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// steps is how many pages and redirects a way may have.
+const steps = 20
+
+var (
+	formTag     = regexp.MustCompile(`<form\b[^>]*>`)
+	fieldTag    = regexp.MustCompile(`<(?:input|button)\b[^>]*>`)
+	tagProperty = regexp.MustCompile(`\b(action|name|value)="([^"]*)"`)
+)
+
+// walk goes where a browser would go from an address, from server to server. In
+// the forms that it meets it types what there is for a field. It returns the
+// first address that begins with end, which is not opened.
+func (p *person) walk(t *testing.T, address, end string, typed url.Values) *url.URL {
+	t.Helper()
+	r := newRequest(t, http.MethodGet, address, "")
+	for range steps {
+		var page answer
+		if page = send(t, p.client, r); page.status < 300 || page.status > 399 {
+			r = fillIn(t, r.URL, page, typed)
+			continue
+		}
+		next, err := r.URL.Parse(page.header.Get("Location"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.HasPrefix(next.String(), end) {
+			return next
+		}
+		r = newRequest(t, http.MethodGet, next.String(), "")
+	}
+	t.Fatalf("after %d steps at %s, and not at %s", steps, r.URL, end)
+	return nil
+}
+
+// fillIn makes the request that a page's form would make.
+func fillIn(t *testing.T, at *url.URL, page answer, typed url.Values) *http.Request {
+	t.Helper()
+	body := string(page.body)
+	form := formTag.FindString(body)
+	if page.status != http.StatusOK || form == "" {
+		t.Fatalf("%d and no form at %s: %s", page.status, at, body)
+	}
+	target, err := at.Parse(properties(form)["action"])
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := url.Values{}
+	for _, tag := range fieldTag.FindAllString(body, -1) {
+		field := properties(tag)
+		if name := field["name"]; typed.Has(name) {
+			values.Set(name, typed.Get(name))
+		} else if name != "" {
+			values.Set(name, field["value"])
+		}
+	}
+	r := newRequest(t, http.MethodPost, target.String(), values.Encode())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", at.Scheme+"://"+at.Host)
+	return r
+}
+
+func properties(tag string) map[string]string {
+	found := map[string]string{}
+	for _, property := range tagProperty.FindAllStringSubmatch(tag, -1) {
+		found[property[1]] = html.UnescapeString(property[2])
+	}
+	return found
+}
