@@ -17,9 +17,9 @@ var (
 	// evaluate a filter.
 	ErrIncomplete = errors.New("content missing")
 
-	// ErrUnsupported is wrapped when the request has a parameter that would change which codes are in
-	// the answer, and that this package does not implement.
-	ErrUnsupported = errors.New("parameter not supported")
+	// ErrUnsupported is wrapped when the request asks for something that cannot be had here, as a definition
+	// as it was on a date before that of the one that is here.
+	ErrUnsupported = errors.New("not supported")
 )
 
 // Error is a failed operation. It is returned, never written: the caller renders it, as an

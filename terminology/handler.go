@@ -32,6 +32,13 @@ type Handler struct {
 	// MaxFilterWords is how many words the parameter filter may have. More are refused with 400.
 	// Default: 20.
 	MaxFilterWords int
+
+	// MaxRemembered is how much of what requests bring along under a cache-id is remembered, in bytes of
+	// JSON; the libraries made of it take some times as much. Beyond it, the one that was not asked for
+	// longest is forgotten. Default: 16 MiB; negative: nothing is remembered.
+	MaxRemembered int64
+
+	remembered resourceCache
 }
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
@@ -54,6 +61,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if header := r.Header.Get("Accept-Language"); header != "*" {
 		p.languageHeader = header
 	}
+	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
 	a, err := h.answer(p, h.limit(r))
 	if err != nil {
 		return err

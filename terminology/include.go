@@ -102,7 +102,7 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 // use notes that the value set being expanded makes use of an imported one and all that it uses.
 func (c *composer) use(x *expansion, vs *valueSet) {
 	for _, other := range append([]*valueSet{vs}, x.valueSets...) {
-		if !slices.Contains(c.used.valueSets, other) && !strings.HasPrefix(other.url, "#") && other.url != "" {
+		if !slices.Contains(c.used.valueSets, other) && !other.isContained {
 			c.used.valueSets = append(c.used.valueSets, other)
 		}
 	}

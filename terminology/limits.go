@@ -9,6 +9,7 @@ const (
 	defaultMaxResources    = 200
 	defaultMaxFilterLength = 1000
 	defaultMaxFilterWords  = 20
+	defaultMaxRemembered   = 16 << 20
 )
 
 // orDefault returns a limit, or its default where it is not set.

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"crypto/sha256"
 	"errors"
 	"slices"
 	"strconv"
@@ -45,6 +46,8 @@ type parameters struct {
 	valueSet  jsontext.Value
 	resources []jsontext.Value // tx-resource
 	cacheID   string
+	cacheKey  [sha256.Size]byte
+	cached    bool // there is a cacheKey
 
 	given []input // as they were sent
 	plain bool    // a GET of nothing but what every client knows
@@ -113,6 +116,23 @@ func (p *parameters) set(in *input) (known bool, err error) {
 		p.count, err = number(in)
 	case "displayLanguage":
 		p.displayLanguage = in.value
+	case "cache-id":
+		p.cacheID = in.value
+	default:
+		if p.setRepeated(in) {
+			return true, nil
+		}
+		if known, err = p.setChoice(in); known || err != nil {
+			return known, err
+		}
+		return p.rules.set(in)
+	}
+	return true, err
+}
+
+// setRepeated takes over one parameter that may occur more than once, and reports whether it is one.
+func (p *parameters) setRepeated(in *input) bool {
+	switch in.name {
 	case "designation":
 		p.designations = append(p.designations, in.value)
 	case "property":
@@ -123,15 +143,10 @@ func (p *parameters) set(in *input) (known bool, err error) {
 		if in.resource != nil {
 			p.resources = append(p.resources, in.resource)
 		}
-	case "cache-id":
-		p.cacheID = in.value
 	default:
-		if known, err = p.setChoice(in); known || err != nil {
-			return known, err
-		}
-		return p.rules.set(in)
+		return false
 	}
-	return true, err
+	return true
 }
 
 // setChoice takes over one parameter that is a boolean.

@@ -106,6 +106,7 @@ func plainSymbols(code, display, filter string) tier {
 
 // plainSearch is the whole rule by the letter.
 func plainSearch(d documents, filter string) []hit {
+	filter = strings.ToValidUTF8(filter, "\ufffd")
 	var hits []hit
 	for doc := range d {
 		if t := plainTier(d[doc], filter); t != tierNone {

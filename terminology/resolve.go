@@ -97,7 +97,7 @@ func (l *Library) codeSystemAt(url, date string) (uint32, error) {
 		}
 	}
 	if len(old) == 0 {
-		return none, unprocessable("not-supported", "code system %s is not here as it was on %s", url, date)
+		return none, notAsOf("code system", url, date)
 	}
 	return l.currentVersion(old), nil
 }

@@ -100,3 +100,38 @@ func TestSearchInParts(t *testing.T) {
 		}
 	}
 }
+
+// TestSearchFarApart has words whose documents are so far apart that a step takes three bytes.
+func TestSearchFarApart(t *testing.T) {
+	d := make(documents, 40_000)
+	for i := range d {
+		d[i] = document{code: "x", display: "common"}
+	}
+	d[0].display, d[17_000].display, d[39_999].display = "needle", "needle", "needle"
+	hits, total := searchIndex(newIndex(d), nil, newTextFilter("needle"), false, 0, 10)
+	if total != 3 || hits[0].doc != 0 || hits[1].doc != 17_000 || hits[2].doc != 39_999 {
+		t.Errorf("got %v, total %d", hits, total)
+	}
+}
+
+// TestSearchSupplement finds concepts by the designations of a supplement, where it is used.
+func TestSearchSupplement(t *testing.T) {
+	for _, concepts := range []int{3, 600} {
+		l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"), `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement",
+			"supplements":"http://x/limbs","concept":[{"code":"3","designation":[{"language":"de","value":"Knochen"}]}]}`)
+		wantCodes(t, expand(t, l, "url", "http://x/limbs-all", "filter", "knoch"), "")
+		wantCodes(t, expand(t, l, "url", "http://x/limbs-all", "filter", "knoch", "useSupplement", "http://x/more"), "3")
+		wantCodes(t, expand(t, l, "url", "http://x/limbs-all", "filter", "k", "useSupplement", "http://x/more", "displayLanguage", "de"), "3")
+	}
+}
+
+// TestSearchBackwards has a long list in another order than that of the code system: equals keep it.
+func TestSearchBackwards(t *testing.T) {
+	var list, want []string
+	for i := 600; i > 3; i-- {
+		list = append(list, fmt.Sprintf(`{"code":"%d"}`, i))
+		want = append(want, fmt.Sprint(i))
+	}
+	l := libraryOf(t, limbs(600), valueSetOf("http://x/vs", `{"include":[{"system":"http://x/limbs","concept":[`+strings.Join(list, ",")+`]}]}`))
+	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
+}

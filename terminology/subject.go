@@ -34,13 +34,21 @@ func (h *Handler) subject(p *parameters) (*Library, *valueSet, error) {
 // library returns the library, with what the request brings along. Where it brings nothing, that is the
 // library itself.
 func (h *Handler) library(p *parameters) (*Library, error) {
-	if len(p.resources) == 0 && p.valueSet == nil {
+	if len(p.resources) == 0 && p.valueSet == nil && !p.cached {
 		return h.Library, nil
 	}
 	if limit := orDefault(h.MaxResources, defaultMaxResources); len(p.resources) > limit {
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
 	}
-	return h.Library.with(p.resources)
+	limit := orDefault(h.MaxRemembered, defaultMaxRemembered)
+	if !p.cached || limit < 0 {
+		return h.Library.with(p.resources)
+	}
+	l, err := h.remembered.library(h.Library, p.cacheKey, p.resources, limit)
+	if err == nil && p.valueSet != nil {
+		return l.overlay(), nil // to which the value set can be added, for this request alone
+	}
+	return l, err
 }
 
 // byInstance finds a value set by its id.
@@ -72,7 +80,7 @@ func (l *Library) byURL(p *parameters) (*Library, *valueSet, error) {
 	}
 	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
 	if _, ok := l.valueSet(reference); ok {
-		return nil, nil, unprocessable("not-supported", "value set %s is not here as it was on %s", reference, p.date)
+		return nil, nil, notAsOf("value set", reference, p.date)
 	}
 	e := issue(http.StatusNotFound, "not-found", "not-found", "Unable_to_resolve_value_Set_", text)
 	e.Err = ErrUnknown
@@ -106,6 +114,14 @@ func checkDate(date string) error {
 		}
 	}
 	return &Error{Status: http.StatusBadRequest, Code: "invalid", Err: errDate, Text: "the parameter date must be a date, like 2026-01-31"}
+}
+
+// notAsOf is the error for a definition of which only versions after a date are here.
+func notAsOf(kind, reference, date string) error {
+	return &Error{
+		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: ErrUnsupported,
+		Text: fmt.Sprintf("%s %s is not here as it was on %s", kind, reference, date),
+	}
 }
 
 // has reports whether a parameter was given.

@@ -39,8 +39,9 @@ type term struct {
 }
 
 // newTextFilter prepares a filter. It is nil, and matches everything, where there is nothing to look for.
+// A byte that is not UTF-8 is a sign that no text has, not a part of others.
 func newTextFilter(filter string) *textFilter {
-	filter = strings.TrimSpace(filter)
+	filter = strings.TrimSpace(strings.ToValidUTF8(filter, "\ufffd"))
 	if filter == "" {
 		return nil
 	}

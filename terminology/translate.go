@@ -10,7 +10,6 @@ type translation struct {
 	parameters
 	maps                   string // url of the concept map
 	mapVersion             string
-	resource               []byte
 	coding                 coding
 	reverse                bool
 	source, target         string // canonicals of value sets
@@ -51,34 +50,12 @@ func parseTranslation(inputs []input) (*translation, error) {
 	t := &translation{parameters: *common, maps: common.url}
 	codings := 0
 	for i := range inputs {
-		in := &inputs[i]
-		switch in.name {
-		case "code", "sourceCode":
-			t.coding.code, codings = in.value, codings+1
-		case "targetCode":
-			t.coding.code, t.reverse, codings = in.value, true, codings+1
-		case "system", "sourceSystem":
-			t.sourceSystem = in.value
-		case "targetsystem", "targetSystem":
-			t.toSystem = in.value
-		case "version":
-			t.coding.version = in.value
-		case "conceptMapVersion":
-			t.mapVersion = in.value
-		case "source", "sourceScope":
-			t.source = in.value
-		case "target", "targetScope":
-			t.target = in.value
-		case "reverse":
-			t.reverse = t.reverse || in.value == "true"
-		case "conceptMap":
-			t.resources = append(t.resources, in.resource)
-		case "coding", "sourceCoding", "targetCoding":
-			t.coding, err = parseCoding(in.complex, in.name)
-			t.reverse, codings = t.reverse || in.name == "targetCoding", codings+1
-		}
+		isCoding, err := t.take(&inputs[i])
 		if err != nil {
 			return nil, err
+		}
+		if isCoding {
+			codings++
 		}
 	}
 	if codings != 1 {
@@ -86,6 +63,37 @@ func parseTranslation(inputs []input) (*translation, error) {
 	}
 	t.orient()
 	return t, nil
+}
+
+// take takes over one parameter, and reports whether it is what is to be translated.
+func (t *translation) take(in *input) (isCoding bool, err error) {
+	switch in.name {
+	case "code", "sourceCode", "targetCode":
+		t.coding.code, isCoding = in.value, true
+		t.reverse = t.reverse || in.name == "targetCode"
+	case "coding", "sourceCoding", "targetCoding":
+		t.coding, err = parseCoding(in.complex, in.name)
+		t.reverse, isCoding = t.reverse || in.name == "targetCoding", true
+	case "system", "sourceSystem":
+		t.sourceSystem = in.value
+	case "targetsystem", "targetSystem":
+		t.toSystem = in.value
+	case "version":
+		t.coding.version = in.value
+	case "conceptMapVersion":
+		t.mapVersion = in.value
+	case "source", "sourceScope":
+		t.source = in.value
+	case "target", "targetScope":
+		t.target = in.value
+	case "reverse":
+		t.reverse = t.reverse || in.value == "true"
+	case "conceptMap":
+		if in.resource != nil {
+			t.resources = append(t.resources, in.resource)
+		}
+	}
+	return isCoding, err
 }
 
 // orient takes the systems for what they are: the coding's own, and the one on the other side.

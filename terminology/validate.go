@@ -63,6 +63,7 @@ func (h *Handler) validation(r *http.Request, inputs []input, inValueSet bool) (
 	if header := r.Header.Get("Accept-Language"); header != "*" {
 		p.languageHeader = header
 	}
+	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
 	v, err := h.validator(p, inValueSet)
 	if err != nil {
 		return nil, err
@@ -95,7 +96,31 @@ func parseValidation(inputs []input, inValueSet bool) (*validation, error) {
 }
 
 // take takes over one parameter.
-func (v *validation) take(in *input) (err error) {
+func (v *validation) take(in *input) error {
+	switch in.name {
+	case "version":
+		v.codeVersion = in.value
+	case "codeSystem":
+		v.codeSystem = in.resource
+	case "inferSystem", "implySystem":
+		v.infer = in.value == "true"
+	case "lenient-display-validation":
+		v.lenient = in.value == "true"
+	case "valueset-membership-only":
+		v.memberOnly = in.value == "true"
+	case "abstract":
+		v.abstract = yes
+		if in.value == "false" {
+			v.abstract = no
+		}
+	default:
+		return v.takeCode(in)
+	}
+	return nil
+}
+
+// takeCode takes over one parameter that is, or is a part of, what is validated.
+func (v *validation) takeCode(in *input) (err error) {
 	alone := func() *coding {
 		if v.code == nil {
 			v.code = &coding{}
@@ -109,23 +134,8 @@ func (v *validation) take(in *input) (err error) {
 		alone().system = in.value
 	case "systemVersion":
 		alone().version = in.value
-	case "version":
-		v.codeVersion = in.value
 	case "display":
 		alone().display = in.value
-	case "inferSystem", "implySystem":
-		v.infer = in.value == "true"
-	case "lenient-display-validation":
-		v.lenient = in.value == "true"
-	case "valueset-membership-only":
-		v.memberOnly = in.value == "true"
-	case "abstract":
-		v.abstract = yes
-		if in.value == "false" {
-			v.abstract = no
-		}
-	case "codeSystem":
-		v.codeSystem = in.resource
 	case "coding":
 		var c coding
 		c, err = parseCoding(in.complex, "Coding")

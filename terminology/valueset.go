@@ -7,6 +7,7 @@ type valueSet struct {
 	definition
 	key              string // url|version, by which its expansions are remembered
 	transient        bool   // made for one request
+	isContained      bool   // in another one
 	activeOnly       bool   // compose.inactive is false: inactive codes are left out
 	composed         bool   // has a compose
 	include, exclude []conceptSet

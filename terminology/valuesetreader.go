@@ -83,6 +83,7 @@ func (b *valueSetBuilder) contained(r *reader) error {
 		return err
 	}
 	vs := inner.vs
+	vs.isContained = true
 	b.vs.contained = append(b.vs.contained, &vs)
 	return nil
 }
