@@ -53,6 +53,7 @@ func TestDefinitionSources(t *testing.T) {
 	writeFile(t, filepath.Join(folder, "sets", ".index.json"), []byte("not JSON"))
 	writeFile(t, filepath.Join(folder, "sets", "package.json"), []byte(`{"name":"x"}`))
 	writeFile(t, filepath.Join(folder, "sets", ".hidden", "x.json"), []byte("not JSON"))
+	writeFile(t, filepath.Join(folder, "sets", "other", "x.json"), []byte(`{"no":"resource"}`))
 	writeFile(t, filepath.Join(folder, "two.json"), []byte(codeSystemWith("http://x/two", "1", "t")+"\n"+allOf("http://x/two")+"\n"))
 	for _, name := range []string{"a", "b"} {
 		writeFile(t, filepath.Join(folder, "packages", name+".tgz"), tgz(t,

@@ -11,6 +11,7 @@ import (
 	"os"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -41,7 +42,8 @@ func sources(pattern string) ([]string, error) {
 }
 
 // filesIn returns a file, or the files of definitions in a folder and its folders. What begins with a
-// dot is passed over there, and so is package.json, the manifest of an unpacked FHIR package.
+// dot is passed over there. A folder with a package.json is an unpacked FHIR package: that file and the
+// folders that a package has beside its resources are passed over too.
 func filesIn(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() {
@@ -53,7 +55,7 @@ func filesIn(name string) ([]string, error) {
 		switch {
 		case err != nil:
 			return err
-		case entry.IsDir() && hidden:
+		case entry.IsDir() && (hidden || isBeside(file)):
 			return fs.SkipDir
 		case entry.IsDir() || hidden || entry.Name() == manifest:
 			return nil
@@ -64,6 +66,16 @@ func filesIn(name string) ([]string, error) {
 		return nil
 	})
 	return files, err
+}
+
+// isBeside reports whether a folder is one of those in a FHIR package that hold no definitions of it (FHIR
+// NPM Package Specification, Package layout).
+func isBeside(folder string) bool {
+	if !slices.Contains([]string{"doc", "example", "examples", "openapi", "other", "rdf", "test", "tests", "xml"}, filepath.Base(folder)) {
+		return false
+	}
+	_, err := os.Stat(filepath.Join(filepath.Dir(folder), manifest))
+	return err == nil
 }
 
 // manifest is the name of the file in a FHIR package that describes the package.
