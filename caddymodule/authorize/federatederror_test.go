@@ -29,8 +29,8 @@ func TestFederatedErrors(t *testing.T) {
 	}
 	const token, keys = authorizetest.Token, authorizetest.Keys
 	tests := []struct {
-		name              string
-		change            change
+		name               string
+		change             change
 		error, description string
 	}{
 		{"SYN dropped", func(t *testing.T, p *authorizetest.Provider) { p.Drop(t, token) }, "invalid_request", "Timeout occurred in calling IdP token endpoint"},
