@@ -66,6 +66,7 @@ type App struct {
 	// Where codes, sessions and revocations are kept. Default: `memory`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
+	store  authorize.Store
 	keys   *authorize.Keyring
 	server *authorize.Server
 	logger *slog.Logger
@@ -87,11 +88,10 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := checkFHIRBase(a.FHIRBase); err != nil {
 		return err
 	}
-	store, err := a.loadStore(ctx)
-	if err != nil {
+	if err := a.loadStore(ctx); err != nil {
 		return err
 	}
-	config, err := a.serverConfig(store)
+	config, err := a.serverConfig()
 	if err != nil {
 		return err
 	}
@@ -102,22 +102,22 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-func (a *App) loadStore(ctx caddy.Context) (authorize.Store, error) {
+func (a *App) loadStore(ctx caddy.Context) error {
 	if a.StoreRaw == nil {
 		a.StoreRaw = json.RawMessage(`{"store":"memory"}`)
 	}
 	module, err := ctx.LoadModule(a, "StoreRaw")
 	if err != nil {
-		return nil, fmt.Errorf("loading the store: %w", err)
+		return fmt.Errorf("loading the store: %w", err)
 	}
-	store, ok := module.(authorize.Store)
-	if !ok {
-		return nil, fmt.Errorf("module %T is no store", module)
+	var ok bool
+	if a.store, ok = module.(authorize.Store); !ok {
+		return fmt.Errorf("module %T is no store", module)
 	}
-	return store, nil
+	return nil
 }
 
-func (a *App) serverConfig(store authorize.Store) (authorize.Config, error) {
+func (a *App) serverConfig() (authorize.Config, error) {
 	a.keys = authorize.NewKeyring(a.ctx.Storage(), a.keysName(), a.logger)
 	users, err := a.users()
 	if err != nil {
@@ -131,7 +131,7 @@ func (a *App) serverConfig(store authorize.Store) (authorize.Config, error) {
 	return authorize.Config{
 		IdentityProviders: providers,
 		Issuer:            a.Issuer, FHIRBasePath: a.FHIRBase,
-		Clients: clients, Users: users, Passwords: passwords{}, Keys: a.keys, Store: store,
+		Clients: clients, Users: users, Passwords: passwords{}, Keys: a.keys, Store: a.store,
 		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
 		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
@@ -147,10 +147,15 @@ func (a *App) keysName() string {
 }
 
 // resolveSecret replaces placeholders; one that is unknown or empty is an error,
-// so that a secret that was not mounted does not become the empty one.
+// so that a secret that was not mounted does not become the empty one, and its
+// client a public one. Line ends are those of the file it came from.
 func resolveSecret(repl *caddy.Replacer, secret string) (string, error) {
 	resolved, err := repl.ReplaceOrErr(secret, true, true)
-	return strings.TrimRight(resolved, "\r\n"), err
+	resolved = strings.TrimRight(resolved, "\r\n")
+	if err == nil && secret != "" && resolved == "" {
+		err = errors.New("is empty")
+	}
+	return resolved, err
 }
 
 // warn tells the operator of what is allowed but not advisable.
@@ -165,6 +170,9 @@ func (a *App) warn() {
 // Start makes the signing keys ready in the background, so that the first
 // person to sign in does not wait for them.
 func (a *App) Start() error {
+	if store, ok := a.store.(*MemoryStore); ok {
+		store.start()
+	}
 	go func() {
 		if _, err := a.keys.JWKS(a.ctx); err != nil && !errors.Is(err, context.Canceled) {
 			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -61,6 +62,7 @@ func TestAppResolvesSecrets(t *testing.T) {
 
 func TestAppRefused(t *testing.T) {
 	t.Setenv("EMPTY", "")
+	t.Setenv("LINES", "\n\n")
 	user := User{Name: "alice", PasswordHash: bcryptOfX}
 	tests := []struct {
 		name string
@@ -70,6 +72,7 @@ func TestAppRefused(t *testing.T) {
 		{"no issuer", App{}, "issuer"},
 		{"a base without a slash", App{Issuer: "https://x.example", FHIRBase: "fhir"}, "fhir_base"},
 		{"an empty secret", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", Secret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
+		{"a secret of line ends alone", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", Secret: "{env.LINES}"}}}, "is empty"},
 		{"a secret file that is missing", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", Secret: "{file./nowhere/x}"}}}, "/nowhere/x"},
 		{"a password instead of its hash", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: "secret"}}}, "caddy hash-password"},
 		{"a broken argon2id hash", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
@@ -164,6 +167,25 @@ func TestMemoryStoreIsPooled(t *testing.T) {
 	}
 	if after, _ := memoryStores.References(memoryStoreKey); after != before-2 {
 		t.Errorf("%d users of the store before the cleanup, %d after", before, after)
+	}
+}
+
+// A configuration that does not start leaves the running one's store as it is.
+func TestStoreBoundWaitsForStart(t *testing.T) {
+	running, refused := &MemoryStore{}, &MemoryStore{MaxEntries: 1}
+	for _, m := range []*MemoryStore{running, refused} {
+		if err := m.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = running.Cleanup() })
+	for _, key := range []string{"a", "b", "c"} {
+		if err := running.Put(t.Context(), key, nil, time.Minute); err != nil {
+			t.Errorf("after a configuration that did not start: %v", err)
+		}
+	}
+	if err := refused.Cleanup(); err != nil {
+		t.Error(err)
 	}
 }
 

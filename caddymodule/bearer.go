@@ -84,10 +84,12 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if err := h.headers.Check(r); err != nil {
+	if err := errors.Join(guard.CheckPath(r, h.FHIRBase), h.headers.Check(r)); err != nil {
 		return h.refuse(w, err)
 	}
 	h.headers.Strip(r.Header)
+	guard.StripCookies(r.Header, authorize.CookiePrefix)
+	setIdentity(r, guard.Token{})
 	if !h.public(r) {
 		if err := h.admit(r); err != nil {
 			return h.refuse(w, err)
@@ -112,10 +114,27 @@ func (h *Bearer) admit(r *http.Request) error {
 		return err
 	}
 	token, err := h.guard.Verify(r.Context(), raw)
+	if err == nil && h.app != nil && token.Issuer == h.app.Issuer {
+		err = h.complete(r.Context(), &token)
+	}
 	if err != nil {
 		return err
 	}
 	setIdentity(r, token)
+	return nil
+}
+
+// complete looks up whom a token of ours stands for: those who were removed or
+// disabled since are let in no more.
+func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
+	holder, err := h.app.server.Holder(ctx, token.Subject, token.ClientID)
+	switch {
+	case err != nil:
+		return guard.Unavailable(err)
+	case holder == nil:
+		return guard.Withdrawn()
+	}
+	token.FHIRUser = holder.FHIRUser
 	return nil
 }
 

@@ -30,7 +30,9 @@ func TestBearerRefuses(t *testing.T) {
 		{"two tokens", "/fhir/R4/Patient", http.Header{"Authorization": {"Bearer " + token, "Bearer " + token}}, 400, `error="invalid_request"`, "security"},
 		{"a token in the query", "/fhir/R4/Patient?access_token=" + token, nil, 400, `error="invalid_request"`, "security"},
 		{"a hop-by-hop identity", "/fhir/R4/Patient", http.Header{"Authorization": {"Bearer " + token}, "Connection": {"close, Remote-User"}}, 400, "", "security"},
-		{"another case of the path", "/FHIR/r4/Patient", nil, 401, `Bearer realm=`, "login"},
+		{"another case of the path", "/FHIR/r4/Patient", nil, 400, "", "security"},
+		{"metadata by another spelling", "/fhir/R4%2Fmetadata", nil, 400, "", "security"},
+		{"a path that leads elsewhere", "/fhir/R4/..;/admin", nil, 400, "", "security"},
 		{"metadata by another method", "/fhir/R4/metadata?", http.Header{"X-Method": {"POST"}}, 401, `Bearer realm=`, "login"},
 		{"something below metadata", "/fhir/R4/metadata/", nil, 401, `Bearer realm=`, "login"},
 	}
@@ -63,10 +65,14 @@ func TestBearerPasses(t *testing.T) {
 		r.Header[forged] = []string{"admin"}
 	}
 	r.Header.Set("X-Request-Id", "1")
+	r.AddCookie(&http.Cookie{Name: "theirs", Value: "kept"})
 	response := g.send(r)
 	sent := read(t, response)
 	if response.StatusCode != http.StatusOK || !strings.Contains(sent, "X-Request-Id: 1") {
 		t.Fatalf("%d: %s", response.StatusCode, sent)
+	}
+	if !strings.Contains(sent, "Cookie: theirs=kept") || strings.Contains(sent, "__Host-") {
+		t.Errorf("the backend was sent %s", sent)
 	}
 	if strings.Contains(sent, "admin") || strings.Contains(sent, "Authorization") {
 		t.Errorf("the backend was sent %s", sent)
@@ -104,5 +110,34 @@ func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	r.Header.Set("X-Ward", "3")
 	if sent := read(t, g.send(r)); !strings.Contains(sent, "Authorization: Bearer") || strings.Contains(sent, "X-Ward") {
 		t.Errorf("the backend was sent %s", sent)
+	}
+}
+
+// A token ends with its user and with its client, at the guard too.
+func TestTokenEndsWithItsHolder(t *testing.T) {
+	keys := t.TempDir()
+	token := newGatewayAt(t, exampleWith(t, "", ""), keys).token()
+	for name, tt := range map[string]struct{ old, new string }{
+		"nothing changed":    {"", ""},
+		"the user disabled":  {"phone +15550100\n", "phone +15550100\n\t\t\tdisabled\n"},
+		"the user removed":   {"user alice {", "user alan {"},
+		"the client removed": {"client demo-app {", "client other-app {"},
+	} {
+		want := http.StatusUnauthorized
+		if tt.old == "" {
+			want = http.StatusBadGateway
+		}
+		r := newGatewayAt(t, exampleWith(t, tt.old, tt.new), keys).get("/fhir/R4/Patient", token)
+		if r.StatusCode != want {
+			t.Errorf("%s: %d, want %d", name, r.StatusCode, want)
+		}
+	}
+}
+
+// The placeholders are set without a token too, to nothing.
+func TestPlaceholdersOfPublicRequest(t *testing.T) {
+	g := newGateway(t, exampleWith(t, "fhir_expand\n", "respond \"[{http.auth.user.id}]\"\n"))
+	if got := read(t, g.get("/fhir/R4/metadata", "")); got != "[]" {
+		t.Errorf("got %s", got)
 	}
 }

@@ -70,6 +70,9 @@ func word(to *string, check func(string) error) setter {
 		if !d.Args(to) || d.NextArg() {
 			return d.ArgErr()
 		}
+		if *to == "" {
+			return d.Err("an empty word says nothing: leave the line out")
+		}
 		return checked(d, check, *to)
 	}
 }

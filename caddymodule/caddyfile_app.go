@@ -1,8 +1,6 @@
 package caddymodule
 
 import (
-	"strings"
-
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -105,8 +103,8 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	u.Email, u.EmailVerified = args[0], len(args) == 2
-	if !strings.Contains(u.Email, "@") {
-		return d.Errf("%q is no e-mail address", u.Email)
+	if err := authorize.CheckEmail(u.Email); err != nil {
+		return d.WrapErr(err)
 	}
 	if u.EmailVerified && args[1] != "verified" {
 		return d.Errf("%q: only the word verified may follow the address", args[1])

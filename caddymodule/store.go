@@ -28,6 +28,7 @@ type MemoryStore struct {
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	authorize.Store `json:"-"`
+	pooled          *authorize.MemoryStore
 }
 
 type pooledStore struct{ *authorize.MemoryStore }
@@ -48,11 +49,14 @@ func (m *MemoryStore) Provision(caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	store := pooled.(pooledStore).MemoryStore
-	store.SetMaxEntries(m.MaxEntries)
-	m.Store = store
+	m.pooled = pooled.(pooledStore).MemoryStore
+	m.Store = m.pooled
 	return nil
 }
+
+// start sets the bound. Until its configuration starts, and for good if it does
+// not, the store is still that of the configuration before.
+func (m *MemoryStore) start() { m.pooled.SetMaxEntries(m.MaxEntries) }
 
 // Cleanup lets the store go, if Provision got as far as taking it.
 func (m *MemoryStore) Cleanup() error {

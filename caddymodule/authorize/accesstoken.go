@@ -62,7 +62,7 @@ func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
 		Issuer: s.issuer, Subject: user.ID, Audience: s.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: g.TokenID, ClientID: g.ClientID, Scope: g.scope(),
-		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.fhirUser(user),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.grantedFHIRUser(g, user),
 	})
 	t := &tokens{access: access, lifetime: s.accessTokenLifetime}
 	if err == nil && g.has("openid") {
@@ -76,9 +76,7 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 		Issuer: s.issuer, Subject: user.ID, Audience: g.ClientID,
 		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
-	}
-	if g.has("fhirUser") {
-		claims.FHIRUser = s.fhirUser(user)
+		FHIRUser: s.grantedFHIRUser(g, user),
 	}
 	return s.sign(ctx, idTokenAlgorithm, claims)
 }
@@ -118,6 +116,15 @@ func (s *Server) fhirUser(user *User) string {
 	return s.fhirBase + "/" + user.FHIRUser
 }
 
+// grantedFHIRUser is fhirUser where the client was granted to know it: clients
+// can read access tokens too.
+func (s *Server) grantedFHIRUser(g *grant, user *User) string {
+	if !g.has("fhirUser") {
+		return ""
+	}
+	return s.fhirUser(user)
+}
+
 // accessTokenHash is at_hash for an ID token signed with a SHA-256 algorithm
 // (OpenID Connect Core §3.1.3.6): the left half of the digest.
 func accessTokenHash(access string) string {
@@ -146,10 +153,41 @@ func (s *Server) verify(ctx context.Context, raw string) (*accessTokenClaims, er
 		return nil, errInvalidToken
 	}
 	revoked, err := s.Revoked(ctx, claims.ID)
-	if err == nil && revoked {
+	if err != nil {
+		return nil, err
+	}
+	holder, err := s.Holder(ctx, claims.Subject, claims.ClientID)
+	if err == nil && (revoked || holder == nil) {
 		err = errInvalidToken
 	}
 	return claims, err
+}
+
+// Holder is whom an access token of ours stands for.
+type Holder struct {
+	// FHIRUser is the URL of the person's FHIR resource; empty where there is
+	// none, and where a client acts for itself.
+	FHIRUser string
+}
+
+// Holder returns whom a token with this sub and client_id stands for, or nil if
+// they are no longer: a person who was removed or disabled, a client that is gone.
+func (s *Server) Holder(ctx context.Context, subject, clientID string) (*Holder, error) {
+	client := s.clients[clientID]
+	switch {
+	case client == nil:
+		return nil, nil
+	case subject == clientID:
+		if !client.mayGrant("client_credentials") {
+			return nil, nil
+		}
+		return new(Holder), nil
+	}
+	user, err := s.account(ctx, subject)
+	if user == nil || err != nil {
+		return nil, err
+	}
+	return &Holder{FHIRUser: s.fhirUser(user)}, nil
 }
 
 func (s *Server) current(c *accessTokenClaims) bool {

@@ -69,6 +69,24 @@ func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, er
 	return &id.user, s.store.Put(ctx, "account:"+id.user.ID, value, lifetime)
 }
 
+// checkLinks refuses two local users with one verified address where linking is
+// on: a person would be either of them, as it happens.
+func (s *Server) checkLinks() error {
+	owners := map[string]string{}
+	for _, p := range s.providers {
+		for _, user := range s.directory.users {
+			address := strings.ToLower(user.Email)
+			if other := owners[address]; p.LinkEmail && user.EmailVerified && other != "" && other != user.ID {
+				return fmt.Errorf("users %q and %q have the same verified e-mail address, and idp %q links by it", other, user.ID, p.Key)
+			}
+			if user.EmailVerified {
+				owners[address] = user.ID
+			}
+		}
+	}
+	return nil
+}
+
 // linked finds the local user with a person's verified e-mail address. That the
 // user is disabled is for the caller to see: it must not fall back to an account
 // of the person's own.

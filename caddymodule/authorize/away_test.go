@@ -22,11 +22,11 @@ func TestAwayCookies(t *testing.T) {
 		want error
 	}{
 		{"at once", 10, func(*http.Request) {}, nil},
-		{"in several pieces", 9000, func(*http.Request) {}, nil},
+		{"in several pieces", 5000, func(*http.Request) {}, nil},
 		{"within ten minutes", 10, func(*http.Request) { time.Sleep(awayTime - time.Second) }, nil},
 		{"after ten minutes", 10, func(*http.Request) { time.Sleep(awayTime + 2*time.Second) }, errNotAway},
 		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browserCookie, "other") }, errNotAway},
-		{"with a piece missing", 9000, func(r *http.Request) { replaceCookie(r, awayCookie("state")+"-1", "") }, errNotAway},
+		{"with a piece missing", 5000, func(r *http.Request) { replaceCookie(r, awayCookie("state")+"-1", "") }, errNotAway},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

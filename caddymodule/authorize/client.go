@@ -123,10 +123,17 @@ func (c *Client) checkScopes() error {
 	return nil
 }
 
-// CheckScope says why a word is not one scope, if it is not (RFC 6749 §3.3).
+// CheckScope says why a word is not one scope, if it is not (RFC 6749 §3.3), or
+// looks like one of SMART's and is none: it could never be granted as meant.
 func CheckScope(scope string) error {
 	if parsed, err := smart.ParseScopes(scope); err != nil || len(parsed) != 1 {
 		return fmt.Errorf("%q is not a scope (RFC 6749 §3.3)", scope)
+	}
+	level, _, resource := strings.Cut(scope, "/")
+	if resource && slices.Contains([]string{"patient", "user", "system"}, level) {
+		if _, ok := smart.ParseResourceScope(scope); !ok {
+			return fmt.Errorf("%q is not a scope of SMART App Launch, such as %s/Observation.rs", scope, level)
+		}
 	}
 	return nil
 }
@@ -163,8 +170,8 @@ func (c *Client) checkFlows() error {
 // user information, backslashes, control characters, hosts outside ASCII.
 func CheckRedirectURI(uri string) error {
 	refuse := func(reason string) error { return fmt.Errorf("redirect_uri %q %s", uri, reason) }
-	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || r == '\\' }) {
-		return refuse("must be printable ASCII without spaces or backslashes; write other hosts in punycode")
+	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
+		return refuse("must be of the characters of a URI; write other hosts in punycode")
 	}
 	if strings.Contains(uri, "#") {
 		return refuse("must not have a fragment")
@@ -175,6 +182,8 @@ func CheckRedirectURI(uri string) error {
 		return fmt.Errorf("redirect_uri is not a URI: %w", err)
 	case u.Opaque != "" || u.Hostname() == "":
 		return refuse("must be absolute, with a host")
+	case strings.Contains(u.Host, "*"):
+		return refuse("must name its host; there are no wildcards")
 	case u.User != nil:
 		return refuse("must not hold a user name or password")
 	case u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost"):

@@ -28,6 +28,12 @@ func TestConfigRefused(t *testing.T) {
 		{"a user without a hash", func(c *authorize.Config) { c.Users[0].PasswordHash = "" }, `"alice"`},
 		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, `"alice"`},
 		{"a fhirUser that is a medication", func(c *authorize.Config) { c.Users[0].FHIRUser = "Medication/1" }, "Medication/1"},
+		{"two users with an address that links", func(c *authorize.Config) {
+			c.Users[1].Email, c.Users[1].EmailVerified = "ALICE@example.org", true
+			c.IdentityProviders = []authorize.IdentityProvider{{Key: "h", Issuer: "https://h.example", ClientID: "x", LinkEmail: true}}
+		}, "same verified e-mail"},
+		{"an address with two @", func(c *authorize.Config) { c.Users[0].Email = "a@b@c" }, "a@b@c"},
+		{"a SMART scope in a wrong order", func(c *authorize.Config) { c.Clients[0].Scopes = []string{"patient/*.sr"} }, "patient/*.sr"},
 		{"a client twice", func(c *authorize.Config) { c.Clients[1].ID = "app" }, `"app"`},
 		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, `"alice"`},
 		{"a client without an id", client(func(c *authorize.Client) { c.ID = "" }), "id"},

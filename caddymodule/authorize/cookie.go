@@ -9,17 +9,22 @@ import (
 // The __Host- prefix makes the browser refuse these cookies from any other host
 // or over plain HTTP (RFC 6265bis §4.1.3.2).
 const (
-	sessionCookie = "__Host-fhir-session"
-	browserCookie = "__Host-fhir-browser"
-	awayPrefix    = "__Host-fhir-away-"
+	sessionCookie = CookiePrefix + "session"
+	browserCookie = CookiePrefix + "browser"
+	awayPrefix    = CookiePrefix + "away-"
 )
+
+// CookiePrefix begins the names of all cookies that are set here. They are for
+// this server alone, and not for a server behind it.
+const CookiePrefix = "__Host-fhir-"
 
 const (
 	// pieceSize keeps a cookie below the 4096 bytes that browsers take.
-	pieceSize = 3800
+	pieceSize = 3960
 
-	// maxPieces bounds what one sign-in at a provider may leave in a browser.
-	maxPieces = 5
+	// maxPieces bounds what sign-ins at providers may leave in a browser. All of
+	// it comes back with each request, of whose header Caddy takes 16 KiB.
+	maxPieces = 3
 )
 
 var errTooLong = invalidRequest("the request is too long to sign in to by an identity provider")
@@ -44,11 +49,13 @@ func awayCookie(state string) string {
 	return awayPrefix + strings.TrimPrefix(storeKey("", state), ":")[:12]
 }
 
-// setPieces spreads a value over as many cookies as it needs.
-func setPieces(w http.ResponseWriter, name, value string) error {
+// setPieces spreads a value over as many cookies as it needs. Those of sign-ins
+// that were never finished make room, if there is too little.
+func setPieces(w http.ResponseWriter, r *http.Request, name, value string) error {
 	if len(value) > maxPieces*pieceSize {
 		return errTooLong
 	}
+	makeRoom(w, r, maxPieces*pieceSize-len(value))
 	for i := 0; len(value) > 0; i++ {
 		piece := value[:min(len(value), pieceSize)]
 		value = value[len(piece):]
@@ -57,6 +64,24 @@ func setPieces(w http.ResponseWriter, name, value string) error {
 		http.SetCookie(w, c)
 	}
 	return nil
+}
+
+// makeRoom removes all that earlier sign-ins left, if it is more than there is
+// room for. Which of them is the oldest cannot be seen.
+func makeRoom(w http.ResponseWriter, r *http.Request, room int) {
+	var earlier []string
+	for _, c := range r.Cookies() {
+		if strings.HasPrefix(c.Name, awayPrefix) {
+			earlier = append(earlier, c.Name)
+			room -= len(c.Name) + len(c.Value)
+		}
+	}
+	if room >= 0 {
+		return
+	}
+	for _, name := range earlier {
+		removeCookie(w, name)
+	}
 }
 
 // takePieces puts the value together again and removes the cookies.

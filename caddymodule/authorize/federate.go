@@ -3,8 +3,10 @@ package authorize
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -48,7 +50,7 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 	if typed := r.URL.Query().Get("login_hint"); typed != "" {
 		hint = typed
 	}
-	a := away{Provider: p.Key, Query: req.query, Request: upstream.AuthenticationRequest{
+	a := away{Provider: p.Key, Query: ascii(req.query), Request: upstream.AuthenticationRequest{
 		State: randomToken(), Nonce: randomToken(), Verifier: randomToken(),
 		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
 	}}
@@ -103,22 +105,24 @@ func (s *Server) federatedSession(w http.ResponseWriter, r *http.Request, p *pro
 	if !s.offer(req.client).has(p.Key) {
 		return nil, errNotAllowed
 	}
+	// Before the provider is asked: it may take a code that comes twice for a
+	// stolen one, and revoke what it gave for the first.
+	if err := s.returned.Add(r.Context(), a.Request.State, nil, awayTime); errors.Is(err, ErrExists) {
+		return nil, errDoubleSignIn
+	} else if err != nil {
+		return nil, err
+	}
 	from, err := p.client.Exchange(r.Context(), upstream.Callback{
 		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),
 	}, a.Request)
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.Add(r.Context(), storeKey("back", a.Request.State), nil, awayTime); errors.Is(err, ErrExists) {
-		return nil, errDoubleSignIn
-	} else if err != nil {
-		return nil, err
-	}
 	user, err := s.admit(r.Context(), p, p.identity(from))
 	if err != nil {
 		return nil, err
 	}
-	session := storedSession{User: user.ID, Provider: p.Key}
+	session := storedSession{Provider: p.Key, At: from.AuthTime}
 	if p.KeepUpstreamToken {
 		session.UpstreamIDToken = from.IDToken
 	}
@@ -159,7 +163,20 @@ func (s *Server) keepAway(w http.ResponseWriter, r *http.Request, a away) error 
 	if err != nil {
 		return err
 	}
-	return setPieces(w, awayCookie(a.Request.State), sealed)
+	return setPieces(w, r, awayCookie(a.Request.State), sealed)
+}
+
+// ascii percent-encodes the raw bytes of a query that JSON cannot hold.
+func ascii(query string) string {
+	var b strings.Builder
+	for _, c := range []byte(query) {
+		if c < 0x80 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
 }
 
 // takeAway opens the cookie that belongs to an answer's state, and removes it:

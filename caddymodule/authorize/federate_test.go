@@ -285,6 +285,54 @@ func TestParallelFederatedSignIns(t *testing.T) {
 	all.Wait()
 }
 
+// Sign-ins that are never finished leave no more in the browser than Caddy takes
+// back with a request.
+func TestAbandonedSignIns(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, nil))
+	for range 30 {
+		b.get(location(t, b.authorize(request(by("hospital")))).RequestURI())
+	}
+	size := 0
+	for name, value := range b.cookies {
+		size += len(name) + len(value)
+	}
+	if size > 13<<10 {
+		t.Errorf("%d bytes of cookies", size)
+	}
+	if u := b.federate(nil); u.Query().Get("code") == "" {
+		t.Errorf("sent to %s", u)
+	}
+}
+
+// auth_time is when the person signed in at the provider, if it says so.
+func TestFederatedAuthTime(t *testing.T) {
+	p := authorizetest.Start(t)
+	at := time.Now().Add(-time.Hour).Unix()
+	p.Change(func(s *authorizetest.Settings) {
+		s.IDToken = func(token *authorizetest.IDToken) { token.Claims["auth_time"] = at }
+	})
+	b := newBrowser(t, federated(t, p, nil))
+	if got := b.claims(b.federatedTokens(nil).IDToken)["auth_time"]; got != float64(at) {
+		t.Errorf("auth_time %v, want %d", got, at)
+	}
+	if u := location(t, b.authorize(request(url.Values{"max_age": {"60"}}))); u.Path != "/oauth2/login" {
+		t.Errorf("an hour ago is within a minute: %s", u)
+	}
+}
+
+// Raw bytes in a query come back as what they were.
+func TestFederatedRawState(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, nil))
+	q := request(by("hospital"))
+	q.Del("state")
+	u := location(t, b.follow(b.get("/oauth2/authorize?"+q.Encode()+"&state=a\xff\xfeb")))
+	if got := u.Query().Get("state"); got != "a\xff\xfeb" {
+		t.Errorf("state %q", got)
+	}
+}
+
 func TestLongRequestByProvider(t *testing.T) {
 	p := authorizetest.Start(t)
 	b := newBrowser(t, federated(t, p, nil))

@@ -1,9 +1,11 @@
 package authorize
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -69,7 +71,8 @@ var errSpentCode = invalidGrant("the code is unknown, expired or used already")
 // A code that comes a second time was stolen before or after the first: what
 // the first was given is revoked (RFC 6749 §4.1.2). That a code was used is an
 // entry of its own rather than the code's absence, so that of many at once all
-// but one see it, however they interleave.
+// but one see it, however they interleave; and it is the entry that becomes the
+// revocation, so that there is always room for that.
 func (s *Server) redeem(ctx context.Context, client *Client, p parameters) (*grant, error) {
 	g, err := s.storedGrant(ctx, p.get("code"))
 	if err != nil {
@@ -78,12 +81,15 @@ func (s *Server) redeem(ctx context.Context, client *Client, p parameters) (*gra
 	if err := g.check(client, p); err != nil {
 		return nil, err
 	}
-	err = s.store.Add(ctx, storeKey("used", p.get("code")), nil, s.codeLifetime)
-	if errors.Is(err, ErrExists) {
-		s.logger.WarnContext(ctx, "code used twice, revoking what it gave", "client_id", client.ID, "user", g.User)
-		return nil, errors.Join(errSpentCode, s.revoke(ctx, g.TokenID))
+	err = s.store.Add(ctx, storeKey("token", g.TokenID), tokenUsed, s.codeLifetime)
+	if !errors.Is(err, ErrExists) {
+		return g, err
 	}
-	return g, err
+	s.logger.WarnContext(ctx, "code used twice, revoking what it gave", "client_id", client.ID, "user", g.User)
+	if err := s.revoke(ctx, g.TokenID, MaxAccessTokenLifetime); err != nil {
+		return nil, fmt.Errorf("revoking what a code gave that was used twice: %w", err)
+	}
+	return nil, errSpentCode
 }
 
 func (s *Server) storedGrant(ctx context.Context, code string) (*grant, error) {
@@ -115,16 +121,23 @@ func (g *grant) check(client *Client, p parameters) error {
 	return checkVerifier(g.CodeChallenge, p.get("code_verifier"))
 }
 
-// revoke makes an access token void for as long as it could live.
-func (s *Server) revoke(ctx context.Context, tokenID string) error {
-	return s.store.Put(ctx, storeKey("revoked", tokenID), nil, s.accessTokenLifetime+time.Minute)
+// What the store says of an access token.
+var (
+	tokenUsed    = []byte("its code was used")
+	tokenRevoked = []byte("revoked")
+)
+
+// revoke makes an access token void for as long as it has to live, and a little
+// more for clocks that are late.
+func (s *Server) revoke(ctx context.Context, tokenID string, left time.Duration) error {
+	return s.store.Put(ctx, storeKey("token", tokenID), tokenRevoked, left+time.Minute)
 }
 
 // Revoked says whether an access token of ours was revoked, by its jti.
 func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	_, err := s.store.Get(ctx, storeKey("revoked", tokenID))
+	state, err := s.store.Get(ctx, storeKey("token", tokenID))
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}
-	return err == nil, err
+	return bytes.Equal(state, tokenRevoked), err
 }

@@ -3,6 +3,7 @@ package authorize
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -85,6 +86,14 @@ func (id identity) meets(rule AllowRule) bool {
 // it has just one @: which domain it is of must not depend on who reads it.
 func (id identity) verifiedEmail() (string, bool) {
 	return id.user.Email, id.user.EmailVerified && emailDomain(id.user.Email) != ""
+}
+
+// CheckEmail says why a word is no e-mail address, if it is none.
+func CheckEmail(address string) error {
+	if emailDomain(address) == "" {
+		return fmt.Errorf("%q is no e-mail address", address)
+	}
+	return nil
 }
 
 // emailDomain is the domain of an address in lower case, or "".

@@ -29,7 +29,7 @@ func resourceServer(c *authorize.Config) {
 
 func TestIntrospection(t *testing.T) {
 	b := newBrowser(t, newServer(t, resourceServer))
-	tokens := b.tokens(url.Values{"scope": {"openid user/*.rs"}})
+	tokens := b.tokens(url.Values{"scope": {"openid fhirUser user/*.rs"}})
 	tests := []struct {
 		name, token, client, secret string
 		active                      bool
@@ -126,7 +126,11 @@ func TestRevocation(t *testing.T) {
 func TestRevocationThatFails(t *testing.T) {
 	store := authorize.NewMemoryStore(0, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
-	token := b.tokens(nil).AccessToken
+	fragment, err := url.ParseQuery(b.answer(request(url.Values{"response_type": {"token"}})).Fragment)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token := fragment.Get("access_token")
 	store.SetMaxEntries(1)
 	if r := b.ask("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", r.StatusCode)

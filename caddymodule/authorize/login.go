@@ -3,7 +3,6 @@ package authorize
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"time"
@@ -55,9 +54,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// loginParameters reads the page's address or the form it sends. The sealed
-// request is longer than a parameter that others write may be; it need not be
-// checked, because what was not sealed here does not open.
+// loginParameters reads the page's address or the form it sends.
 func loginParameters(w http.ResponseWriter, r *http.Request) (p parameters, err error) {
 	if r.Method == http.MethodPost {
 		p, err = readForm(w, r)
@@ -69,9 +66,7 @@ func loginParameters(w http.ResponseWriter, r *http.Request) (p parameters, err 
 	if err != nil {
 		return nil, err
 	}
-	typed := maps.Clone(p)
-	delete(typed, "request")
-	return p, typed.check()
+	return p, p.check("request")
 }
 
 // openForBrowser opens what was sealed for a purpose and for this browser.

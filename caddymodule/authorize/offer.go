@@ -47,6 +47,9 @@ func (o offer) byDomain(address string) *provider {
 // pick chooses the provider without asking the person: the one the request
 // names, the one of the hinted address's domain, or the only way there is.
 func (o offer) pick(req *authorizationRequest) *provider {
+	if req.identityProvider == Local {
+		return nil
+	}
 	for _, p := range o.providers {
 		if p.Key == req.identityProvider {
 			return p

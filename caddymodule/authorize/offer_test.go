@@ -38,6 +38,7 @@ func TestWayToSignIn(t *testing.T) {
 		{"the client has one and local users: the page", []func(*authorize.Config){two, only("clinic", "local")}, nil, "/oauth2/login"},
 		{"the client has local users alone: the page", []func(*authorize.Config){two, only("local")}, nil, "/oauth2/login"},
 		{"the hinted address is of a provider's domain", nil, url.Values{"login_hint": {"x@Hospital.example"}}, "/oauth2/login/hospital"},
+		{"the hinted address is of a provider's domain, the request names the page", nil, url.Values{"login_hint": {"x@hospital.example"}, "identity_provider": {"local"}}, "/oauth2/login"},
 		{"the hinted address is of another domain", nil, url.Values{"login_hint": {"x@home.example"}}, "/oauth2/login"},
 		{"the hinted address has two @", nil, url.Values{"login_hint": {"x@y@hospital.example"}}, "/oauth2/login"},
 	}

@@ -4,6 +4,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 )
 
 const (
@@ -11,8 +12,8 @@ const (
 	maxParameter = 8 << 10
 
 	// maxQuery bounds an authorization request, in bytes, so that it fits sealed
-	// into the sign-in form.
-	maxQuery = 32 << 10
+	// into the sign-in page's address: Caddy takes 16 KiB of header.
+	maxQuery = 10 << 10
 
 	// maxBody bounds a request's body, in bytes.
 	maxBody = 64 << 10
@@ -25,14 +26,15 @@ type parameters url.Values
 // get returns a parameter, or "" where it was not sent.
 func (p parameters) get(name string) string { return url.Values(p).Get(name) }
 
-// check refuses what may be read differently by others: repeated parameters,
-// which one may be checked and another used, and excessive ones.
-func (p parameters) check() error {
+// check refuses what may be read differently by others: repeated parameters, of
+// which one may be checked and another used, and excessive ones. Those we sealed
+// ourselves are longer than others may be.
+func (p parameters) check(sealed ...string) error {
 	for name, values := range p {
 		if len(values) > 1 {
 			return invalidRequest("a parameter is there more than once")
 		}
-		if len(name) > maxParameter || len(values[0]) > maxParameter {
+		if long := len(name) > maxParameter || len(values[0]) > maxParameter; long && !slices.Contains(sealed, name) {
 			return invalidRequest("a parameter is longer than 8 KiB")
 		}
 	}
@@ -48,7 +50,7 @@ func queryParameters(query string) (parameters, error) {
 	case err != nil:
 		return p, &Error{Code: "invalid_request", Description: "the query is malformed", Err: err}
 	case len(query) > maxQuery:
-		return p, invalidRequest("the query is longer than 32 KiB")
+		return p, invalidRequest("the query is longer than 10 KiB")
 	}
 	return p, p.check()
 }

@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// validChallenge says whether this can be an S256 code_challenge: 32 bytes in
-// base64url without padding (RFC 7636 §4.2).
+// validChallenge says whether this has the form of an S256 code_challenge: 32
+// bytes in base64url without padding (RFC 7636 §4.2).
 func validChallenge(challenge string) bool {
-	b, err := base64.RawURLEncoding.Strict().DecodeString(challenge)
+	b, err := base64.RawURLEncoding.DecodeString(challenge)
 	return err == nil && len(b) == sha256.Size
 }
 

@@ -2,10 +2,13 @@ package authorize
 
 import (
 	"encoding/json"
+	"errors"
+	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -60,7 +63,10 @@ func (s *Server) fill(req *authorizationRequest, p parameters) error {
 			return err
 		}
 	}
-	req.nonce, req.loginHint, req.prompt = p.get("nonce"), p.get("login_hint"), p.get("prompt")
+	if req.nonce = p.get("nonce"); !utf8.ValidString(req.nonce) {
+		return invalidRequest("nonce must be UTF-8, as the ID token is")
+	}
+	req.loginHint, req.prompt = p.get("login_hint"), p.get("prompt")
 	req.maxAge, req.uiLocales, req.acrValues = p.get("max_age"), p.get("ui_locales"), p.get("acr_values")
 	return checkFreshness(req)
 }
@@ -159,6 +165,10 @@ func (s *Server) checkAudience(_ *authorizationRequest, p parameters) error {
 	if aud != "" && strings.TrimSuffix(aud, "/") != s.fhirBase {
 		return invalidRequest("aud is not the FHIR server that this authorization server is for")
 	}
+	resource := p.get("resource") // the same by RFC 8707
+	if resource != "" && strings.TrimSuffix(resource, "/") != s.fhirBase {
+		return &Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
+	}
 	return nil
 }
 
@@ -167,29 +177,46 @@ func checkScope(req *authorizationRequest, p parameters) (err error) {
 		req.asked = "openid"
 	}
 	req.scope, err = grantScope(req.client, req.asked)
+	if slices.ContainsFunc(req.scope, isSystemScope) {
+		return invalidScope(errors.New("system scopes are for clients that act for themselves"))
+	}
 	return err
+}
+
+func isSystemScope(scope string) bool { return strings.HasPrefix(scope, "system/") }
+
+// invalidScope tells the client nothing of its own words: not all characters of
+// theirs may stand in an error_description (RFC 6749 §5.2).
+func invalidScope(err error) error {
+	return &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
 }
 
 // grantScope says what of a requested scope the client gets: the reserved ones,
 // and what smart.Grant finds covered by its list.
 func grantScope(client *Client, asked string) ([]string, error) {
-	refuse := func(err error) error { return &Error{Code: "invalid_scope", Description: err.Error(), Err: err} }
 	scopes, err := smart.ParseScopes(asked)
 	if err != nil {
-		return nil, refuse(err)
+		return nil, invalidScope(err)
 	}
 	granted, err := smart.Grant(scopes, append(slices.Clone(ReservedScopes), client.Scopes...))
 	if err != nil {
-		return nil, refuse(err)
+		return nil, invalidScope(err)
 	}
 	return granted, nil
 }
 
-// checkState refuses JSON, which the interface wants sent as Base64.
+// checkState refuses JSON, be it URL-encoded once more or not, which the interface
+// wants sent as Base64.
 func checkState(_ *authorizationRequest, p parameters) error {
-	state := strings.TrimLeft(p.get("state"), " \t\r\n")
-	if (strings.HasPrefix(state, "{") || strings.HasPrefix(state, "[")) && json.Valid([]byte(state)) {
+	decoded, err := url.QueryUnescape(p.get("state"))
+	if isJSON(p.get("state")) || err == nil && isJSON(decoded) {
 		return invalidRequest("state must not be JSON; send it as Base64")
 	}
 	return nil
+}
+
+// isJSON says whether a text is a JSON object or array.
+func isJSON(text string) bool {
+	text = strings.TrimLeft(text, " \t\r\n")
+	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
 }

@@ -3,6 +3,7 @@ package authorize
 import (
 	"errors"
 	"net/http"
+	"time"
 )
 
 var errForeignToken = &Error{Code: "unauthorized_client", Description: "the token was given to another client"}
@@ -30,7 +31,7 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 		return errForeignToken
 	}
 	s.logger.InfoContext(r.Context(), "token revoked", "client_id", client.ID, "user", claims.Subject)
-	return s.revoke(r.Context(), claims.ID)
+	return s.revoke(r.Context(), claims.ID, time.Until(claims.Expiry.Time()))
 }
 
 // askedToken authenticates the client of a request about a token, and reads the

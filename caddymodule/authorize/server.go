@@ -33,6 +33,9 @@ const (
 	// MaxAccessTokenLifetime is no longer than a replaced key stays published.
 	MaxAccessTokenLifetime = keyRetention
 
+	// MaxSessionLifetime keeps a forgotten sign-in from lasting for ever.
+	MaxSessionLifetime = 30 * 24 * time.Hour
+
 	// MaxCodeLifetime is what RFC 6749 §4.1.2 recommends at most.
 	MaxCodeLifetime = 10 * time.Minute
 )
@@ -106,6 +109,7 @@ type Server struct {
 	directory    *directory
 	keys         *Keyring
 	store        Store
+	returned     *MemoryStore // states that came back from providers
 	isHTTPS      func(*http.Request) bool
 	logger       *slog.Logger
 	routes       map[string]http.Handler
@@ -122,7 +126,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
 		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
-		keys: c.Keys, store: c.Store,
+		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0),
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
 	if s.isHTTPS == nil {
@@ -154,12 +158,12 @@ func (s *Server) setLifetimes(c Config) error {
 	}{
 		{"access_token_lifetime", &s.accessTokenLifetime, c.AccessTokenLifetime, DefaultAccessTokenLifetime, MaxAccessTokenLifetime},
 		{"code_lifetime", &s.codeLifetime, c.CodeLifetime, DefaultCodeLifetime, MaxCodeLifetime},
-		{"session_lifetime", &s.sessionLifetime, c.SessionLifetime, DefaultSessionLifetime, 0},
+		{"session_lifetime", &s.sessionLifetime, c.SessionLifetime, DefaultSessionLifetime, MaxSessionLifetime},
 	} {
 		switch {
 		case l.value == 0:
 			*l.set = l.normal
-		case l.value < time.Second || l.most > 0 && l.value > l.most:
+		case l.value < time.Second || l.value > l.most:
 			return fmt.Errorf("%s %v is out of bounds: at least 1s, at most %v", l.name, l.value, l.most)
 		default:
 			*l.set = l.value
@@ -187,6 +191,9 @@ func (s *Server) setProviders(c Config) error {
 // is the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
 func (s *Server) setPeople(c Config) (err error) {
 	if s.directory, err = newDirectory(c.Users, c.Passwords); err != nil {
+		return err
+	}
+	if err := s.checkLinks(); err != nil {
 		return err
 	}
 	for _, client := range c.Clients {

@@ -28,7 +28,7 @@ func (s *signedIn) way() string {
 type storedSession struct {
 	User       string            `json:"user"`
 	Credential [sha256.Size]byte `json:"credential"`
-	At         time.Time         `json:"at"`
+	At         time.Time         `json:"at"` // of the sign-in, here or at the provider
 	Provider   string            `json:"provider,omitempty"`
 
 	// UpstreamIDToken is there where the provider's keep_upstream_token asks.
@@ -82,7 +82,10 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User
 	if err := s.endSession(r); err != nil {
 		return nil, err
 	}
-	session.User, session.Credential, session.At = user.ID, user.credential(), time.Now().Truncate(time.Second)
+	session.User, session.Credential = user.ID, user.credential()
+	if now := time.Now().Truncate(time.Second); session.At.IsZero() || session.At.After(now) {
+		session.At = now
+	}
 	value, err := json.Marshal(session)
 	if err != nil {
 		return nil, err

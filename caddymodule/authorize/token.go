@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"slices"
 	"strconv"
@@ -85,13 +86,14 @@ func (s *Server) exchangeCredentials(ctx context.Context, client *Client, p para
 // systemScope grants what is asked, or all system scopes the client has where
 // nothing is.
 func systemScope(client *Client, asked string) ([]string, error) {
-	notSystem := func(scope string) bool { return !strings.HasPrefix(scope, "system/") }
-	if asked == "" {
-		return slices.DeleteFunc(slices.Clone(client.Scopes), notSystem), nil
+	notSystem := func(scope string) bool { return !isSystemScope(scope) }
+	scope := slices.DeleteFunc(slices.Clone(client.Scopes), notSystem)
+	var err error
+	if asked != "" {
+		scope, err = grantScope(client, asked)
 	}
-	scope, err := grantScope(client, asked)
-	if err == nil && slices.ContainsFunc(scope, notSystem) {
-		err = &Error{Code: "invalid_scope", Description: "client_credentials gives system scopes alone"}
+	if err == nil && (len(scope) == 0 || slices.ContainsFunc(scope, notSystem)) {
+		err = invalidScope(errors.New("client_credentials gives system scopes alone"))
 	}
 	return scope, err
 }

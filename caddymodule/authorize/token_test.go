@@ -195,3 +195,49 @@ func (b *browser) userinfo(token string) *http.Response {
 	}
 	return b.send(r)
 }
+
+// That a code was used twice ends its token even when the store is full: there
+// is an entry for it already.
+func TestCodeUsedTwiceWithFullStore(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+	code := b.code(nil)
+	token := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))).AccessToken
+	store.SetMaxEntries(1)
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the token still works: %d", r.StatusCode)
+	}
+}
+
+// A token ends with its client.
+func TestTokenOfRemovedClient(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	token := b.tokens(nil).AccessToken
+	b.server = newServer(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
+	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("userinfo: %d", r.StatusCode)
+	}
+}
+
+func TestClientCredentialsWithoutSystemScope(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients[4].Scopes = []string{"demo.read"} }))
+	r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	r.SetBasicAuth("service", "hush")
+	if got := decode[tokenAnswer](t, b.send(r)); got.Error != "invalid_scope" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// RFC 6749 §5.2 keeps quotes and backslashes out of error_description, and we
+// keep the client's words out of it.
+func TestErrorDescription(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {`evil/"x`}})
+	r.SetBasicAuth("service", "hush")
+	if got := decode[tokenAnswer](t, b.send(r)); got.Description == "" || strings.ContainsAny(got.Description, `"\`) || strings.Contains(got.Description, "evil") {
+		t.Errorf("%+v", got)
+	}
+}

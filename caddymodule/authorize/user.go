@@ -95,6 +95,11 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 		if err := CheckFHIRUser(u.FHIRUser); u.FHIRUser != "" && err != nil {
 			return nil, fmt.Errorf("user %q: fhir_user %w", u.ID, err)
 		}
+		if u.Email != "" {
+			if err := CheckEmail(u.Email); err != nil {
+				return nil, fmt.Errorf("user %q: %w", u.ID, err)
+			}
+		}
 		u.username = u.ID
 		d.users[u.ID] = u
 		d.decoy = u.PasswordHash

@@ -5,9 +5,12 @@
 //
 // A request's way through:
 //
+//	[CheckPath]                a path that servers read differently → 400
+//	   ▼
 //	[IdentityHeaders.Check]    a Connection header that would remove our headers → 400
 //	   ▼
-//	[IdentityHeaders.Strip]    identities that the client wrote itself are gone
+//	[IdentityHeaders.Strip]    identities that the client wrote itself are gone,
+//	[StripCookies]             and so are the cookies of the sign-in
 //	   ▼
 //	[Bearer]                   one Authorization header, one token → else 400 or 401
 //	   ▼

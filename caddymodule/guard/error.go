@@ -2,6 +2,7 @@ package guard
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 )
@@ -16,6 +17,10 @@ var (
 	// ErrHopByHop: the Connection or Trailer header names a header that
 	// carries an identity.
 	ErrHopByHop = errors.New("hop-by-hop header names an identity header")
+	// ErrPath: the path is one that servers read differently.
+	ErrPath = errors.New("ambiguous path")
+	// ErrWithdrawn: whom the token stands for is no longer known.
+	ErrWithdrawn = errors.New("user or client withdrawn")
 	// ErrMalformed: not a JWS in compact form with a JSON header and claims,
 	// or claims that contradict each other.
 	ErrMalformed = errors.New("malformed token")
@@ -96,6 +101,8 @@ func (e *Error) IssueType() string {
 		return "expired"
 	case e.Status == http.StatusUnauthorized:
 		return "login"
+	case e.Status == http.StatusMethodNotAllowed:
+		return "not-supported"
 	default:
 		return "security"
 	}
@@ -108,7 +115,7 @@ func (e *Error) Diagnostics() string { return e.Description }
 // where no other token would help. The realm is the FHIR base. A request
 // without a token gets the bare challenge, without an error code (§3.1).
 func (e *Error) Challenge(realm string) string {
-	if e.Status == http.StatusServiceUnavailable {
+	if e.Status == http.StatusServiceUnavailable || e.Status == http.StatusMethodNotAllowed {
 		return ""
 	}
 	challenge := "Bearer realm=" + quoted(realm)
@@ -152,6 +159,12 @@ func invalidToken(err error) *Error {
 	}
 	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: description, Err: err}
 }
+
+// Withdrawn refuses a valid token whose user or client is no longer known.
+func Withdrawn() *Error { return invalidToken(ErrWithdrawn) }
+
+// Unavailable refuses since the caller could not find out about a token.
+func Unavailable(err error) *Error { return unavailable(fmt.Errorf("%w: %w", ErrUnavailable, err)) }
 
 // unavailable refuses since the token could not be judged. To let it pass
 // would make a broken store the way in (CVE-2020-15223).
