@@ -3,6 +3,7 @@ package terminology
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"runtime/debug"
 	"sync"
 )
@@ -71,33 +72,63 @@ func appendSearched(dst [][]byte, texts []shownText, language string) [][]byte {
 	return dst
 }
 
-// searchIndexes are the indexes of one code system, by the languages that are meant.
+// searchIndexes are the indexes of one code system, by what a language means in it.
 type searchIndexes struct {
 	mu         sync.Mutex
-	byLanguage map[string]*index
+	byLanguage map[string]func() *index
 }
 
-// searchIndex returns the index of a code system in a language, built when it is first needed. Languages
-// that are equally like those of the code system have the same one, so that there are never many.
+// maxIndexes is how many indexes of one code system are kept, beside the one for no language.
+const maxIndexes = 8
+
+// searchIndex returns the index of a code system in a language, built when it is first needed.
 func (cs *codeSystem) searchIndex(language string) *index {
-	key := make([]byte, 0, len(cs.languages)+1)
-	for _, tag := range append(cs.languages[:len(cs.languages):len(cs.languages)], cs.language) {
-		key = append(key, byte(likeness(tag, language)))
-	}
-	if language == "" {
-		key = nil
-	}
-	cs.indexes.mu.Lock()
-	defer cs.indexes.mu.Unlock()
-	x, ok := cs.indexes.byLanguage[string(key)]
+	return cs.indexes.get(cs.languageKey(language), func() *index {
+		return newIndex(&conceptCorpus{codeSystem: cs, language: language})
+	})()
+}
+
+// get returns the index for a key, or else remembers how to build it. Nobody waits for an index that
+// somebody else needs.
+func (s *searchIndexes) get(key string, build func() *index) func() *index {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.byLanguage[key]
 	if !ok {
-		x = newIndex(&conceptCorpus{codeSystem: cs, language: language})
-		if cs.indexes.byLanguage == nil {
-			cs.indexes.byLanguage = make(map[string]*index)
+		if s.byLanguage == nil {
+			s.byLanguage = make(map[string]func() *index)
 		}
-		cs.indexes.byLanguage[string(key)] = x
+		if len(s.byLanguage) > maxIndexes {
+			maps.DeleteFunc(s.byLanguage, func(key string, _ func() *index) bool { return key != "" })
+		}
+		x = sync.OnceValue(build)
+		s.byLanguage[key] = x
 	}
 	return x
+}
+
+// languageKey tells apart what languages mean in a code system: which of its own they are like, and which
+// of these the most. Where it has but de, then de, de-CH and de-AT mean the same.
+func (cs *codeSystem) languageKey(language string) string {
+	if language == "" {
+		return ""
+	}
+	key := make([]byte, 0, len(cs.languages)+1)
+	var found [languageSame + 1]bool
+	for _, tag := range append(cs.languages[:len(cs.languages):len(cs.languages)], cs.language) {
+		like := likeness(tag, language)
+		key = append(key, byte(like))
+		found[like] = true
+	}
+	for i, like := range key {
+		key[i] = 0
+		for lower := languageBroader; lower <= int(like); lower++ {
+			if found[lower] {
+				key[i]++
+			}
+		}
+	}
+	return string(key)
 }
 
 // large is how many concepts a code system must have for its index to be built when it is loaded, so that

@@ -135,3 +135,37 @@ func TestSearchBackwards(t *testing.T) {
 	l := libraryOf(t, limbs(600), valueSetOf("http://x/vs", `{"include":[{"system":"http://x/limbs","concept":[`+strings.Join(list, ",")+`]}]}`))
 	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
 }
+
+// TestLanguageKey has which languages share an index.
+func TestLanguageKey(t *testing.T) {
+	cs := &codeSystem{languages: []string{"", "de", "fr", "fr-CA"}, definition: definition{language: "en"}}
+	for _, same := range [][2]string{{"de", "de-ch"}, {"xx", "yy-zz"}, {"en", "en-us"}} {
+		if cs.languageKey(same[0]) != cs.languageKey(same[1]) {
+			t.Errorf("%q and %q do not share an index", same[0], same[1])
+		}
+	}
+	keys := map[string]string{}
+	for _, language := range []string{"", "de", "fr", "fr-ca", "fr-be", "en", "xx"} {
+		key := cs.languageKey(language)
+		if other, ok := keys[key]; ok && other+language != "frfr-be" {
+			t.Errorf("%q and %q share an index", language, other)
+		}
+		keys[key] = language
+	}
+}
+
+// TestIndexesAreBounded asks in many languages.
+func TestIndexesAreBounded(t *testing.T) {
+	var s searchIndexes
+	build := func() *index { return newIndex(documents{}) }
+	first := s.get("", build)()
+	for i := range 100 {
+		s.get(fmt.Sprint(i), build)()
+		if len(s.byLanguage) > maxIndexes+1 {
+			t.Fatalf("%d indexes are kept", len(s.byLanguage))
+		}
+	}
+	if s.get("", build)() != first || s.get("99", build)() != s.get("99", build)() {
+		t.Error("an index was built again")
+	}
+}
