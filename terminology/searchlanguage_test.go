@@ -37,6 +37,11 @@ func TestSearchInLanguage(t *testing.T) {
 		{"fr", "br", "1"},
 		{"fr", "be", ""},
 		{"xx", "leg", "2"},
+		{"xx,fr", "br", "1"},
+		{"fr,de", "b", "1 2 3"}, // what is shown: Bras, Bein, Bone
+		{"fr,de", "ober", "1"},
+		{"fr,*;q=0", "b", "1"}, // where nothing is shown, the code is
+		{"*", "be", "2"},
 	}
 	for _, concepts := range []int{3, 600} {
 		l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"))
@@ -139,18 +144,21 @@ func TestSearchBackwards(t *testing.T) {
 // TestLanguageKey has which languages share an index.
 func TestLanguageKey(t *testing.T) {
 	cs := &codeSystem{languages: []string{"", "de", "fr", "fr-CA"}, definition: definition{language: "en"}}
-	for _, same := range [][2]string{{"de", "de-ch"}, {"xx", "yy-zz"}, {"en", "en-us"}} {
-		if cs.languageKey(same[0]) != cs.languageKey(same[1]) {
+	key := func(list string) string {
+		wanted := parseLanguages(list)
+		return cs.languageKey(&wanted)
+	}
+	for _, same := range [][2]string{{"de", "de-ch"}, {"xx", "yy-zz"}, {"en", "en-us"}, {"de,fr", "xx,de-AT,fr;q=0.1"}, {"", "xx;q=0"}} {
+		if key(same[0]) != key(same[1]) {
 			t.Errorf("%q and %q do not share an index", same[0], same[1])
 		}
 	}
 	keys := map[string]string{}
-	for _, language := range []string{"", "de", "fr", "fr-ca", "fr-be", "en", "xx"} {
-		key := cs.languageKey(language)
-		if other, ok := keys[key]; ok && other+language != "frfr-be" {
-			t.Errorf("%q and %q share an index", language, other)
+	for _, list := range []string{"", "de", "fr", "fr-ca", "fr-be", "en", "xx", "*", "de,fr", "fr,de", "de,*", "de,*;q=0", "*;q=0"} {
+		if other, ok := keys[key(list)]; ok {
+			t.Errorf("%q and %q share an index", list, other)
 		}
-		keys[key] = language
+		keys[key(list)] = list
 	}
 }
 
