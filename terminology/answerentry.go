@@ -56,6 +56,9 @@ func (a *answer) appendEntry(dst []byte, e entry) []byte {
 
 // appendTexts appends display and designations where these have to be chosen.
 func (a *answer) appendTexts(dst []byte, e entry) []byte {
+	if a.hasOneText(e) {
+		return appendMember(dst, "display", a.library.display(e))
+	}
 	a.texts = a.library.shownTexts(a.texts[:0], e, a.valueSet.language, a.expansion.supplements)
 	display := a.languages.preferred(a.texts)
 	if display >= 0 {
@@ -65,6 +68,13 @@ func (a *answer) appendTexts(dst []byte, e entry) []byte {
 		dst = a.parameters.appendDesignations(dst, a.texts, display)
 	}
 	return dst
+}
+
+// hasOneText reports whether there is nothing to choose from: the code system knows no designations, so that
+// its display is the one in any language.
+func (a *answer) hasOneText(e entry) bool {
+	return e.listed == 0 && e.concept != none && !a.languages.only && len(a.expansion.supplements) == 0 &&
+		a.library.codeSystems[e.codeSystem].designations.from == nil
 }
 
 // wantsDesignations reports whether designations were asked for at all.

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -38,6 +39,7 @@ type composer struct {
 	path    []*valueSet // being expanded: each imports the next
 	done    map[*valueSet]*expansion
 	used    *expansion // of the value set at the end of path
+	work    int        // codes gathered so far, in all includes
 }
 
 // expansion returns a value set's expansion: a remembered one, or else a new one, which is then
@@ -234,6 +236,10 @@ func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 		part, err := c.conceptSet(&sets[i])
 		if err != nil {
 			return nil, located(err, "ValueSet.compose."+name, i)
+		}
+		if c.work += len(part); c.work > c.library.maxGathered {
+			return nil, issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
+				fmt.Sprintf("value set %s gathers more than %d codes before it is whole", c.path[0].canonical(), c.library.maxGathered))
 		}
 		if len(sets) == 1 && !sets[i].enumerated {
 			return part, nil // nothing can be in it twice

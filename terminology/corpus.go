@@ -3,14 +3,16 @@ package terminology
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"runtime/debug"
+	"slices"
 	"sync"
 )
 
 // conceptCorpus is all concepts of a code system, in a language.
 type conceptCorpus struct {
 	codeSystem *codeSystem
-	language   string // in lower case; "" for none
+	languages  languages
 }
 
 // len returns the number of concepts.
@@ -22,8 +24,8 @@ func (c *conceptCorpus) code(doc uint32) []byte { return c.codeSystem.codeOf(doc
 // display returns what is shown of a concept.
 func (c *conceptCorpus) display(doc uint32) []byte {
 	display := c.codeSystem.displayOf(doc)
-	if c.language != "" {
-		display = displayIn(c.codeSystem.shownTexts(nil, doc), c.language)
+	if !c.languages.none() {
+		display = c.languages.displayOf(c.codeSystem.shownTexts(nil, doc))
 	}
 	if len(display) == 0 {
 		return c.codeSystem.codeOf(doc)
@@ -33,8 +35,8 @@ func (c *conceptCorpus) display(doc uint32) []byte {
 
 // appendOthers appends the designations, and the display if another text is shown.
 func (c *conceptCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
-	if c.language != "" {
-		return appendSearched(dst, c.codeSystem.shownTexts(nil, doc), c.language)
+	if !c.languages.none() {
+		return c.languages.appendSearched(dst, c.codeSystem.shownTexts(nil, doc))
 	}
 	for row, end := c.codeSystem.designations.rows(doc); row < end; row++ {
 		dst = append(dst, c.codeSystem.texts.at(c.codeSystem.designations.value[row]))
@@ -47,57 +49,123 @@ func (c *conceptCorpus) inactive(doc uint32) bool {
 	return c.codeSystem.flags[doc]&flagInactive != 0
 }
 
-// displayIn returns the display among the texts of a concept, as an answer in a language shows it.
-func displayIn(texts []shownText, language string) []byte {
-	var l languages
-	if language != "" {
-		l.ranges = []languageRange{{tag: language, weight: 1}}
+// list returns the languages as [parseLanguages] reads them, the most preferred first; "" for none.
+func (l *languages) list() string {
+	var list []byte
+	for _, r := range l.ranges {
+		if len(list) > 0 {
+			list = append(list, ',')
+		}
+		list = append(list, r.tag...)
 	}
+	if l.only {
+		list = append(list, ",*;q=0"...)
+	}
+	return string(list)
+}
+
+// displayOf returns the display among the texts of a concept, as an answer shows it, or nil.
+func (l *languages) displayOf(texts []shownText) []byte {
 	if i := l.preferred(texts); i >= 0 {
 		return texts[i].value
 	}
 	return nil
 }
 
-// appendSearched appends those texts of a concept by which it is found in a language: its displays, and
-// its designations in the language, in none, or, where no language is asked for, in any.
-func appendSearched(dst [][]byte, texts []shownText, language string) [][]byte {
+// appendSearched appends those texts of a concept by which it is found: its displays, and its designations
+// in one of the languages, in none, or, where no language is asked for, in any.
+func (l *languages) appendSearched(dst [][]byte, texts []shownText) [][]byte {
 	for i := range texts {
 		t := &texts[i]
-		if language == "" || t.display || t.language == "" || likeness(t.language, language) > languageDiffers {
+		if t.display || t.language == "" || l.mean(t.language) {
 			dst = append(dst, t.value)
 		}
 	}
 	return dst
 }
 
-// searchIndexes are the indexes of one code system, by the languages that are meant.
-type searchIndexes struct {
-	mu         sync.Mutex
-	byLanguage map[string]*index
+// mean reports whether a language is like one of those that are asked for.
+func (l *languages) mean(tag string) bool {
+	return l.none() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
+		return r.tag == "*" || likeness(tag, r.tag) > languageDiffers
+	})
 }
 
-// searchIndex returns the index of a code system in a language, built when it is first needed. Languages
-// that are equally like those of the code system have the same one, so that there are never many.
-func (cs *codeSystem) searchIndex(language string) *index {
-	key := make([]byte, 0, len(cs.languages)+1)
-	for _, tag := range append(cs.languages[:len(cs.languages):len(cs.languages)], cs.language) {
-		key = append(key, byte(likeness(tag, language)))
-	}
-	if language == "" {
-		key = nil
-	}
-	cs.indexes.mu.Lock()
-	defer cs.indexes.mu.Unlock()
-	x, ok := cs.indexes.byLanguage[string(key)]
+// searchIndexes are the indexes of one code system, by what a language means in it.
+type searchIndexes struct {
+	mu         sync.Mutex
+	byLanguage map[string]func() *index
+}
+
+// maxIndexes is how many indexes of one code system are kept, beside the one for no language.
+const maxIndexes = 8
+
+// searchIndex returns the index of a code system in a list of languages, built when it is first needed.
+func (cs *codeSystem) searchIndex(list string) *index {
+	wanted := parseLanguages(list)
+	return cs.indexes.get(cs.languageKey(&wanted), func() *index {
+		return newIndex(&conceptCorpus{codeSystem: cs, languages: wanted})
+	})()
+}
+
+// get returns the index for a key, or else remembers how to build it. Nobody waits for an index that
+// somebody else needs.
+func (s *searchIndexes) get(key string, build func() *index) func() *index {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.byLanguage[key]
 	if !ok {
-		x = newIndex(&conceptCorpus{codeSystem: cs, language: language})
-		if cs.indexes.byLanguage == nil {
-			cs.indexes.byLanguage = make(map[string]*index)
+		if s.byLanguage == nil {
+			s.byLanguage = make(map[string]func() *index)
 		}
-		cs.indexes.byLanguage[string(key)] = x
+		if len(s.byLanguage) > maxIndexes {
+			maps.DeleteFunc(s.byLanguage, func(key string, _ func() *index) bool { return key != "" })
+		}
+		x = sync.OnceValue(build)
+		s.byLanguage[key] = x
 	}
 	return x
+}
+
+// languageKey tells apart what languages mean in a code system: which of its own each is like, and which of
+// these the most. Where it has but de, then de, de-CH, de-AT, and fr before de mean the same.
+func (cs *codeSystem) languageKey(wanted *languages) string {
+	if wanted.none() {
+		return ""
+	}
+	var key []byte
+	for _, r := range wanted.ranges {
+		if r.tag == "*" {
+			return string(append(key, '*'))
+		}
+		if part, ok := cs.rangeKey(r.tag); ok {
+			key = append(key, part...)
+		}
+	}
+	if wanted.only {
+		return string(append(key, '!'))
+	}
+	return string(append(key, '-'))
+}
+
+// rangeKey is languageKey for one language. It is false where the code system has nothing like it.
+func (cs *codeSystem) rangeKey(language string) (key []byte, ok bool) {
+	var found [languageSame + 1]bool
+	for _, tag := range append(cs.languages[:len(cs.languages):len(cs.languages)], cs.language) {
+		like := likeness(tag, language)
+		key = append(key, byte(like))
+		found[like] = true
+		ok = ok || like > languageDiffers
+	}
+	for i, like := range key {
+		key[i] = 0
+		for lower := languageBroader; lower <= int(like); lower++ {
+			if found[lower] {
+				key[i]++
+			}
+		}
+	}
+	return key, ok
 }
 
 // large is how many concepts a code system must have for its index to be built when it is loaded, so that
@@ -125,7 +193,7 @@ type entryCorpus struct {
 	library     *Library
 	entries     []entry
 	rows        []uint32 // the place in entries of each document
-	language    string
+	languages   languages
 	supplements []supplement
 }
 
@@ -141,8 +209,8 @@ func (c *entryCorpus) code(doc uint32) []byte { return c.library.code(c.entry(do
 // display returns what is shown of an entry.
 func (c *entryCorpus) display(doc uint32) []byte {
 	display := c.library.display(c.entry(doc))
-	if c.language != "" {
-		display = displayIn(c.library.shownTexts(nil, c.entry(doc), "", c.supplements), c.language)
+	if !c.languages.none() {
+		display = c.languages.displayOf(c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
 	}
 	if len(display) == 0 {
 		return c.code(doc)
@@ -152,7 +220,7 @@ func (c *entryCorpus) display(doc uint32) []byte {
 
 // appendOthers appends what else the value set, the code system and supplements say of an entry.
 func (c *entryCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
-	return appendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements), c.language)
+	return c.languages.appendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
 }
 
 // inactive reports whether an entry's concept is inactive.

@@ -1,37 +1,49 @@
-// Package terminology expands FHIR R4 value sets: it loads definitions ([Load]), expands a ValueSet's
-// compose into codes, and answers ValueSet/$expand over HTTP ([Handler]). It knows nothing of the server
-// around it, keeps no state but what it has loaded, and imports nothing else of this module.
+// Package terminology is a FHIR R4 terminology service: it loads definitions ([Load]), expands a ValueSet's
+// compose into codes, and answers ValueSet/$expand and its sister operations over HTTP ([Handler]). It knows
+// nothing of the server around it, keeps no state but what it has loaded and what requests leave under a
+// cache-id, and imports nothing else of this module but its own fhirxml.
 //
 //	core/r4.ndjson.zst   *.json   *.tgz            Load: source.go, core.go
 //	          └────────────┴────────┘
-//	                       │ tokens                reader.go, resource.go
-//	     codeSystem ◄──────┴──────► valueSet       codesystembuilder.go, valueset.go
+//	                       │ tokens                reader.go, resource.go, conceptreader.go
+//	     codeSystem ◄──────┴──────► valueSet       codesystembuilder.go, valuesetreader.go
 //	          └────────────┬────────┘
-//	                    Library                    library.go: by url and version
-//	                       │ compose               compose.go, conceptfilter.go, codeset.go
-//	                   expansion                   expansion.go, remembered in cache.go
+//	                    Library ◄── tx-resource    library.go, overlay.go
+//	                       │ compose               compose.go, include.go, resolve.go, conceptfilter.go
+//	                   expansion                   expansion.go, tree.go, remembered in cache.go
 //	                       │ filter                search.go, index.go, ranking.go, scan.go
-//	                       │ offset, count         parameters.go
-//	                    answer                     answer.go, handler.go
+//	                       │ offset, count         page.go
+//	   request ──────►  answer                     input.go, parameters.go, handler.go ─► answer*.go, write.go
+//
+// The sister operations look at the same arrays: validate.go (with membership.go, which looks for one code
+// without an expansion, validateversion.go and validatedisplay.go), lookup.go, translate.go, batch.go and
+// capabilities.go.
 //
 // # Definitions
 //
-// Loaded are CodeSystem and ValueSet resources; others are passed over. Of two with the same url and
-// version the one that was loaded later counts, the core being first. Several versions stand side by
-// side; a reference without a version means the latest of them, in the order of semantic versioning, and
-// a code system with concepts goes before one without. Where one of two has no version, or one version is
-// a date and the other is not, the one that was loaded later counts.
+// Loaded are CodeSystem and ValueSet resources, the bindings of StructureDefinitions, and ConceptMaps; others
+// are passed over. Of two with the same url and version the one that was loaded later counts, the core being
+// first. Several versions stand side by side; a reference without a version means the latest of them, in the
+// order of semantic versioning, and a code system with concepts goes before one without. Where one of two has
+// no version, or one version is a date and the other is not, the one that was loaded later counts. A version
+// may have wildcards: 1.x, 1.0.x.
 //
-// A code system's concepts are flat arrays without pointers, filled from a stream of tokens. The
-// hierarchy comes from nesting and from the properties parent and child. Definitions and designations of
-// concepts are not loaded, since no answer holds them.
+// A code system's concepts are flat arrays without pointers, filled from a stream of tokens. The hierarchy
+// comes from nesting and from the properties parent and child. A supplement that is a language pack is made
+// use of always, any other one where a value set or a request names it.
+//
+// What a request brings along (tx-resource, valueSet) is laid over the library for that request: overlay.go
+// copies two lists of pointers, and everything else is looked up in the library below. It goes before what is
+// loaded, whatever its version. With a cache-id it is remembered, for the same client.
 //
 // # Expansion
 //
 // As R4 §4.9.5 has it: includes are united and excludes taken away; within one include, its system (as
 // restricted by concept or filter) and each of its value sets must all have the code. The order is that
-// of the includes, and within one that of the code system or of the list. A code is there once, whatever
-// the versions of its code system. The answer is flat: no contains within contains.
+// of the includes, and within one that of the code system or of the list; includes of several versions of a
+// code system are taken newest first. Where a value set names several versions of a code system, a code is
+// another one in each of them, and the version is told; unless versionsMatch is true, or the value set is the
+// difference of two versions: then a code is there once, from the newest version.
 //
 // An expansion is whole, or an error says what is missing ([ErrIncomplete]):
 //
@@ -44,10 +56,14 @@
 //   - A filter needs an operator of R4, or child-of, on a property that the code system has: concept,
 //     code, display, parent, child, one that it declares, or one that a concept in it has. The concept that
 //     a hierarchical filter names must exist. A regex is one of Go's, and must match the whole value.
-//   - A concept is abstract by its property notSelectable; it is inactive by its property inactive, or by
-//     a status of retired or inactive. With compose.inactive false, inactive ones are left out. A code
-//     whose code system is not here counts as active.
-//   - Contained code systems and value sets are not used, and a stored expansion is not either.
+//   - A concept is abstract by its property notSelectable; it is inactive by its property inactive, by a
+//     status of retired or inactive, or by the standards status withdrawn. With compose.inactive false,
+//     inactive ones are left out. A code whose code system is not here counts as active.
+//   - Contained value sets are used where an include refers to them (#id); contained code systems are not,
+//     and a stored expansion is not either.
+//   - Supplements that are named must be here.
+//
+// Value sets are also those that code systems imply: CodeSystem.valueSet, and url?fhir_vs, url?fhir_vs=isa/code.
 //
 // # The filter parameter
 //
@@ -57,16 +73,27 @@
 //
 // # Other parameters
 //
-// Parameters that are about how codes are shown (displayLanguage, includeDesignations, designation,
-// includeDefinition, excludeNested, excludePostCoordinated, contextDirection and any that R4 does not
-// know) are ignored, and so do not appear in expansion.parameter. Those that would change which codes
-// are right (activeOnly, excludeNotForUI, valueSetVersion, date, context, valueSet, exclude-system,
-// system-version, check-system-version, force-system-version) are refused with 422 not-supported
-// ([ErrUnsupported]), unless they ask for what is done anyway (activeOnly=false, excludeNotForUI=false).
+// Implemented are those of [Handler.TerminologyCapabilities]; unknown ones are ignored. A value set may have
+// its own, by the extension valueset-expansion-parameter, which count where the request has none. In
+// expansion.parameter stands what was asked for, which versions were chosen by a rule, the definitions that
+// were used, and warnings about those that are deprecated, withdrawn, retired, experimental or drafts.
+//
+// Displays are in the language of displayLanguage, of the value set's own parameter, of Accept-Language, or of
+// the value set, in this order; each may be a list with weights (RFC 4647 §3.4 lookup, in both directions).
+// Where there is none in these languages, the display is the usual one, unless the list has *;q=0. Properties,
+// which R4's ValueSet has no place for, are written as the extensions that stand for R5's.
 //
 // # Answers
 //
+// A GET of nothing but url, filter, offset, count, _format and _pretty is a plain question: the answer is a
+// list, and has an offset. Any other has a tree where the codes are from one hierarchy and all of them are
+// shown, and an offset where there is paging, as R4 has it; excludeNested makes it a list.
+//
 // The same question to the same library has the same answer, to the byte: the identifier is made from
-// the content, and the timestamp is when the library was loaded. Failures are returned as [Error] and
-// left to the caller to write.
+// the content, and the timestamp is when the library was loaded. Both make the entity tag, by which a client
+// need not be sent again what it has. Large answers are written while they are made.
+//
+// Failures are returned as [Error] and left to the caller to write: [Error.Issues] is what the
+// OperationOutcome holds, and [Error.OperationOutcome] is one. What a request may cost is limited by the
+// fields of [Handler] and by [Options.MaxImportDepth] and [Options.MaxGathered].
 package terminology

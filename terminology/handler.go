@@ -126,7 +126,7 @@ func (h *Handler) answer(p *parameters, limit int) (*answer, error) {
 	if languages := p.language(vs); languages != "" {
 		a.languages = parseLanguages(languages)
 	}
-	a.page, a.total = l.page(x, p, a.languages.first())
+	a.page, a.total = l.page(x, p, a.languages.list())
 	if len(a.page) > limit {
 		return nil, tooCostly(vs, limit)
 	}

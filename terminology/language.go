@@ -53,14 +53,6 @@ func parseLanguages(list string) languages {
 // none reports whether no language is preferred.
 func (l *languages) none() bool { return len(l.ranges) == 0 && !l.only }
 
-// first returns the most preferred language, or "" where there is none.
-func (l *languages) first() string {
-	if len(l.ranges) == 0 || l.ranges[0].tag == "*" {
-		return ""
-	}
-	return l.ranges[0].tag
-}
-
 // Degrees of likeness of a language to the one that is asked for.
 const (
 	languageDiffers  = iota

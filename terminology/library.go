@@ -17,6 +17,7 @@ type Library struct {
 	base        *Library // of an overlay: what it lies over
 	loaded      time.Time
 	importDepth int
+	maxGathered int
 
 	codeSystems []*codeSystem
 	valueSets   []*valueSet

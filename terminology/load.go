@@ -26,8 +26,12 @@ type Options struct {
 	// MaxImportDepth is how deep value sets may import each other. Default: 32.
 	MaxImportDepth int
 
+	// MaxGathered is how many codes the includes of a value set, and of those that it imports, may have in
+	// all before its expansion is whole; more is too costly. Default: 20,000,000.
+	MaxGathered int
+
 	// MaxCachedEntries bounds the expansions that are kept in memory, in codes; 12 bytes are needed
-	// for each. Default: 1,000,000.
+	// for each, and 8 more where they can be shown as a tree. Default: 1,000,000.
 	MaxCachedEntries int
 
 	// Now is the clock. Default: [time.Now].
@@ -75,6 +79,9 @@ func (o *Options) setDefaults() {
 	if o.MaxImportDepth == 0 {
 		o.MaxImportDepth = 32
 	}
+	if o.MaxGathered == 0 {
+		o.MaxGathered = 20_000_000
+	}
 	if o.MaxCachedEntries == 0 {
 		o.MaxCachedEntries = 1_000_000
 	}
@@ -89,7 +96,7 @@ func (o *Options) setDefaults() {
 // newLibrary returns an empty library.
 func newLibrary(o Options) *Library {
 	l := emptyLibrary()
-	l.loaded, l.importDepth = o.Now().UTC().Truncate(time.Second), o.MaxImportDepth
+	l.loaded, l.importDepth, l.maxGathered = o.Now().UTC().Truncate(time.Second), o.MaxImportDepth, o.MaxGathered
 	l.expansions = newExpansionCache(o.MaxCachedEntries)
 	return l
 }

@@ -308,3 +308,14 @@ func TestCacheID(t *testing.T) {
 		}
 	}
 }
+
+func TestMaxGathered(t *testing.T) {
+	l := colourLibrary(t)
+	l.maxGathered = 7
+	twice := strings.Repeat(`{"system":"http://x/colours"},`, 2)
+	h := &Handler{Library: l}
+	body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active","compose":{"include":[` + strings.TrimSuffix(twice, ",") + `]}}`
+	if w, _ := call(t, h, "POST", "/ValueSet/$expand", body); w.Code != 422 || !strings.Contains(w.Body.String(), "too-costly") {
+		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}

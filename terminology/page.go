@@ -3,12 +3,12 @@ package terminology
 import "math"
 
 // page returns the entries that were asked for, and how many match in all. Displays are looked for in the
-// given language, or in the code systems' own where it is empty.
-func (l *Library) page(x *expansion, p *parameters, language string) (page []entry, total int) {
+// given list of languages, or in the code systems' own where it is empty.
+func (l *Library) page(x *expansion, p *parameters, list string) (page []entry, total int) {
 	if p.filter != nil {
 		if filter := newTextFilter(*p.filter); filter != nil {
 			from, to := p.window(math.MaxInt)
-			return l.search(x, filter, language, from, to)
+			return l.search(x, filter, list, from, to)
 		}
 	}
 	from, to := p.window(len(x.entries))

@@ -19,7 +19,7 @@ const maxLanguages = 16
 // is first asked in a language.
 type searcher struct {
 	mu    sync.Mutex
-	parts map[string][]part // by language
+	parts map[string][]part // by list of languages
 }
 
 // part is some of the entries of an expansion, in a corpus: a run of concepts in the order of their code
@@ -34,10 +34,10 @@ type part struct {
 }
 
 // search returns the entries that match a filter, as [TextFilterRule] has it, from the position from up
-// to to, and how many there are in all. Displays are those of the given language, or the code systems' own
-// where it is empty.
-func (l *Library) search(x *expansion, f *textFilter, language string, from, to int) ([]entry, int) {
-	parts := l.parts(x, language)
+// to to, and how many there are in all. Displays are those of the given list of languages, or the code systems'
+// own where it is empty.
+func (l *Library) search(x *expansion, f *textFilter, list string, from, to int) ([]entry, int) {
+	parts := l.parts(x, list)
 	page, total := searchParts(x, parts, f, false, from, to)
 	if total == 0 && f.forgiving() {
 		page, total = searchParts(x, parts, f, true, from, to)
@@ -107,33 +107,33 @@ func (p *part) place(doc uint32) uint32 {
 	return p.rows[doc]
 }
 
-// parts returns the parts of an expansion in a language.
-func (l *Library) parts(x *expansion, language string) []part {
+// parts returns the parts of an expansion in a list of languages.
+func (l *Library) parts(x *expansion, list string) []part {
 	s := x.searcher
 	if s == nil {
-		return l.divide(x, language) // not kept by anyone
+		return l.divide(x, list) // not kept by anyone
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	parts, ok := s.parts[language]
+	parts, ok := s.parts[list]
 	if !ok {
-		parts = l.divide(x, language)
+		parts = l.divide(x, list)
 		if s.parts == nil || len(s.parts) >= maxLanguages {
 			s.parts = make(map[string][]part)
 		}
-		s.parts[language] = parts
+		s.parts[list] = parts
 	}
 	return parts
 }
 
 // divide divides an expansion into parts.
-func (l *Library) divide(x *expansion, language string) (parts []part) {
+func (l *Library) divide(x *expansion, list string) (parts []part) {
 	shortest := max(scanned+1, len(x.entries)/maxRuns)
 	var rest []uint32
 	for at := 0; at < len(x.entries); {
 		end := runFrom(x.entries, at)
 		if end-at >= shortest && len(x.supplements) == 0 && !l.isOwn(x.entries[at].codeSystem) {
-			parts = append(parts, l.run(x, language, at, end))
+			parts = append(parts, l.run(x, list, at, end))
 		} else {
 			for i := at; i < end; i++ {
 				rest = append(rest, uint32(i))
@@ -142,7 +142,7 @@ func (l *Library) divide(x *expansion, language string) (parts []part) {
 		at = end
 	}
 	if len(rest) > 0 {
-		parts = append(parts, l.rest(x, language, rest))
+		parts = append(parts, l.rest(x, list, rest))
 	}
 	return parts
 }
@@ -165,9 +165,9 @@ func runFrom(entries []entry, at int) int {
 }
 
 // run returns the part for a run.
-func (l *Library) run(x *expansion, language string, from, to int) part {
+func (l *Library) run(x *expansion, list string, from, to int) part {
 	system := x.entries[from].codeSystem
-	index := l.codeSystems[system].searchIndex(language)
+	index := l.codeSystems[system].searchIndex(list)
 	p := part{corpus: index.corpus, index: index, first: uint32(from), system: system}
 	if n := len(index.order); to-from < n {
 		members := newBitset(n)
@@ -180,8 +180,8 @@ func (l *Library) run(x *expansion, language string, from, to int) part {
 }
 
 // rest returns the part for entries that stand in no run.
-func (l *Library) rest(x *expansion, language string, rows []uint32) part {
-	p := part{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows, language: language, supplements: x.supplements}, rows: rows}
+func (l *Library) rest(x *expansion, list string, rows []uint32) part {
+	p := part{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows, languages: parseLanguages(list), supplements: x.supplements}, rows: rows}
 	if len(rows) > scanned && l.base == nil { // what a request brings along is asked for once
 		p.index = newIndex(p.corpus)
 	}

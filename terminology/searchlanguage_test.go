@@ -37,6 +37,11 @@ func TestSearchInLanguage(t *testing.T) {
 		{"fr", "br", "1"},
 		{"fr", "be", ""},
 		{"xx", "leg", "2"},
+		{"xx,fr", "br", "1"},
+		{"fr,de", "b", "1 2 3"}, // what is shown: Bras, Bein, Bone
+		{"fr,de", "ober", "1"},
+		{"fr,*;q=0", "b", "1"}, // where nothing is shown, the code is
+		{"*", "be", "2"},
 	}
 	for _, concepts := range []int{3, 600} {
 		l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"))
@@ -134,4 +139,41 @@ func TestSearchBackwards(t *testing.T) {
 	}
 	l := libraryOf(t, limbs(600), valueSetOf("http://x/vs", `{"include":[{"system":"http://x/limbs","concept":[`+strings.Join(list, ",")+`]}]}`))
 	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
+}
+
+// TestLanguageKey has which languages share an index.
+func TestLanguageKey(t *testing.T) {
+	cs := &codeSystem{languages: []string{"", "de", "fr", "fr-CA"}, definition: definition{language: "en"}}
+	key := func(list string) string {
+		wanted := parseLanguages(list)
+		return cs.languageKey(&wanted)
+	}
+	for _, same := range [][2]string{{"de", "de-ch"}, {"xx", "yy-zz"}, {"en", "en-us"}, {"de,fr", "xx,de-AT,fr;q=0.1"}, {"", "xx;q=0"}} {
+		if key(same[0]) != key(same[1]) {
+			t.Errorf("%q and %q do not share an index", same[0], same[1])
+		}
+	}
+	keys := map[string]string{}
+	for _, list := range []string{"", "de", "fr", "fr-ca", "fr-be", "en", "xx", "*", "de,fr", "fr,de", "de,*", "de,*;q=0", "*;q=0"} {
+		if other, ok := keys[key(list)]; ok {
+			t.Errorf("%q and %q share an index", list, other)
+		}
+		keys[key(list)] = list
+	}
+}
+
+// TestIndexesAreBounded asks in many languages.
+func TestIndexesAreBounded(t *testing.T) {
+	var s searchIndexes
+	build := func() *index { return newIndex(documents{}) }
+	first := s.get("", build)()
+	for i := range 100 {
+		s.get(fmt.Sprint(i), build)()
+		if len(s.byLanguage) > maxIndexes+1 {
+			t.Fatalf("%d indexes are kept", len(s.byLanguage))
+		}
+	}
+	if s.get("", build)() != first || s.get("99", build)() != s.get("99", build)() {
+		t.Error("an index was built again")
+	}
 }

@@ -1,0 +1,170 @@
+package terminology
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+)
+
+// postExpand asks for a value set by POST, and returns what it is and whether an offset was told.
+func postExpand(t *testing.T, l *Library, parameters string) (contains string, hasOffset bool) {
+	t.Helper()
+	w, _ := call(t, &Handler{Library: l}, "POST", "/ValueSet/$expand", `{"resourceType":"Parameters","parameter":[`+parameters+`]}`)
+	var got expanded
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != 200 {
+		t.Fatalf("got %d %s", w.Code, w.Body)
+	}
+	return outline(got.Expansion.Contains), got.Expansion.Offset != nil
+}
+
+func TestOffsetIsOfPages(t *testing.T) {
+	l := colourLibrary(t)
+	for parameters, want := range map[string]bool{
+		`{"name":"url","valueUri":"http://x/is-red"}`:                                                           false,
+		`{"name":"url","valueUri":"http://x/is-red"},{"name":"count","valueInteger":1}`:                         true,
+		`{"name":"url","valueUri":"http://x/is-red"},{"name":"offset","valueInteger":0}`:                        true,
+		`{"name":"url","valueUri":"http://x/is-red"},{"name":"excludeNested","valueBoolean":true}`:              false,
+		`{"name":"url","valueUri":"http://x/is-red"},{"name":"filter","valueString":"p"}`:                       false,
+		`{"name":"url","valueUri":"http://x/is-red"},{"name":"offset","valueInteger":9},{"name":"x","part":[]}`: true,
+	} {
+		if _, got := postExpand(t, l, parameters); got != want {
+			t.Errorf("%s: offset told: %t", parameters, got)
+		}
+	}
+}
+
+func TestTrees(t *testing.T) {
+	poly := `{"resourceType":"CodeSystem","url":"http://x/poly","status":"active","content":"complete","concept":[{"code":"a","concept":[{"code":"c"}]},
+		{"code":"b","concept":[{"code":"d"}]},{"code":"e","property":[{"code":"parent","valueCode":"a"},{"code":"parent","valueCode":"b"}]}]}`
+	l := libraryOf(t, colours, poly, allOf("http://x/poly"),
+		valueSetOf("http://x/below-a", `{"include":[{"system":"http://x/poly","filter":[{"property":"concept","op":"is-a","value":"a"}]}]}`),
+		valueSetOf("http://x/leaves", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink,red"}]}]}`),
+		valueSetOf("http://x/ends", `{"include":[{"system":"http://x/colours","filter":[{"property":"code","op":"in","value":"any,pink"}]}]}`),
+		valueSetOf("http://x/two", `{"include":[{"system":"http://x/colours","filter":[{"property":"concept","op":"is-a","value":"red"}]},{"system":"http://x/colours"}]}`),
+		valueSetOf("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","filter":[{"property":"code","op":"=","value":"red"}]}]}`))
+	tests := []struct{ name, url, more, want string }{
+		{"several parents", "poly-all", "", "a c b d e"},
+		{"several parents, but in a part", "below-a", "", "a c e"},
+		{"filter", "leaves", "", "any[Any colour]{red[Red]{pink[Pink](status=retired)}}"},
+		{"filter leaves out what is between", "ends", "", "any[Any colour] pink[Pink](status=retired)"},
+		{"twice the same", "two", "", "red[Red] pink[Pink](status=retired) any[Any colour] blue[Blue]"},
+		{"exclude what is between", "but", "", "any[Any colour]{pink[Pink](status=retired) blue[Blue]}"},
+		{"text filter", "leaves", `,{"name":"filter","valueString":"re"}`, "red[Red]"},
+		{"text filter and page", "leaves", `,{"name":"filter","valueString":"a"},{"name":"count","valueInteger":9}`, "any[Any colour]"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got, _ := postExpand(t, l, `{"name":"url","valueUri":"http://x/`+test.url+`"}`+test.more)
+			if got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestLanguageRanges(t *testing.T) {
+	texts := []shownText{
+		{language: "en", value: []byte("en"), display: true}, {language: "de-AT", value: []byte("de-AT")}, {language: "de", value: []byte("de")},
+		{language: "pt", value: []byte("pt")}, {language: "fr-CA", use: designationUse{code: "900000000000003001"}, value: []byte("fsn")},
+	}
+	for list, want := range map[string]string{
+		"": "en", "de": "de", "DE": "de", "de-AT": "de-AT", "de-DE": "de", "pt-BR": "pt", "de-DE,de-AT": "de", "xx": "en", "xx,*;q=0": "",
+		"fr,*;q=0": "", "xx;q=0.1,pt;q=0.5": "pt", "*": "en", "pt;q=0": "en", "de;q=x": "de", ",,;": "en", "pt, *;q=0": "pt",
+	} {
+		l, got := parseLanguages(list), ""
+		if i := l.preferred(texts); i >= 0 {
+			got = string(texts[i].value)
+		}
+		if got != want {
+			t.Errorf("%q: got %q, want %q", list, got, want)
+		}
+	}
+	narrower := []shownText{{language: "en", value: []byte("en"), display: true}, {language: "de", value: []byte("de")}, {language: "de-CH-1996", value: []byte("de-CH-1996")}}
+	if l := parseLanguages("de-CH"); string(narrower[l.preferred(narrower)].value) != "de-CH-1996" {
+		t.Error("a broader language goes before a narrower one")
+	}
+}
+
+func TestWildcardVersions(t *testing.T) {
+	for _, test := range []struct {
+		version, pattern string
+		want             bool
+	}{
+		{"1.2.0", "1.2.0", true}, {"1.2.0", "1", false}, {"1.2.0", "1.x", true}, {"1.2.0", "1.x.x", true}, {"1.2.0", "1.2.x", true}, {"1.2.0", "1.3.x", false},
+		{"1.2.0", "x", true}, {"1.2.0", "*", true}, {"1.2.0", "1.*.0", true}, {"1.2.1", "1.*.0", false}, {"1", "1.x", true}, {"1.2.0.4", "1.2.x", true},
+		{"1.2.0.4", "1.x.0", false}, {"2.0", "1.x", false},
+	} {
+		if got := matchesVersion(test.version, test.pattern); got != test.want {
+			t.Errorf("%s and %s: got %t", test.version, test.pattern, got)
+		}
+	}
+}
+
+func TestDifferenceOfVersions(t *testing.T) {
+	version := func(v, codes string) string {
+		return `{"resourceType":"CodeSystem","url":"http://x/cs","version":"` + v + `","status":"active","content":"complete","concept":[` + codes + `]}`
+	}
+	l := libraryOf(t, version("1", `{"code":"a"},{"code":"b"}`), version("2", `{"code":"b"},{"code":"c"}`),
+		valueSetOf("http://x/new", `{"include":[{"system":"http://x/cs","version":"2"}],"exclude":[{"system":"http://x/cs","version":"1"}]}`))
+	got := expand(t, l, "url", "http://x/new")
+	wantEntries(t, got, "c|2")
+	wantText(t, strings.Join(got.parameters(), " "), "versionsMatch=true")
+	wantEntries(t, expand(t, l, "url", "http://x/new", "versionsMatch", "false"), "b|2", "c|2")
+}
+
+func TestVersionsOfValueSets(t *testing.T) {
+	version := func(v, date, code string) string {
+		return `{"resourceType":"ValueSet","url":"http://x/v","version":"` + v + `","date":"` + date + `","status":"active","compose":{"include":[
+			{"system":"http://x/colours","concept":[{"code":"` + code + `"}]}]}}`
+	}
+	l := libraryOf(t, colours, version("1", "2020-05-01", "red"), version("2", "2022-05-01", "blue"), valueSetOf("http://x/outer", `{"include":[{"valueSet":["http://x/v"]}]}`))
+	tests := []struct {
+		name  string
+		pairs []string
+		want  string
+	}{
+		{"latest", []string{"url", "http://x/outer"}, "blue"},
+		{"chosen", []string{"url", "http://x/outer", "default-valueset-version", "http://x/v|1"}, "red"},
+		{"chosen, of the one that is asked for", []string{"url", "http://x/v", "default-valueset-version", "http://x/v|1"}, "red"},
+		{"as on a date", []string{"url", "http://x/v", "date", "2021"}, "red"},
+		{"imported as on a date", []string{"url", "http://x/outer", "date", "2021-01"}, "red"},
+		{"on the day itself", []string{"url", "http://x/v", "date", "2022-05-01"}, "blue"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) { wantCodes(t, expand(t, l, test.pairs...), test.want) })
+	}
+	if e := refused(t, l, "url", "http://x/v", "date", "2019"); e.Code != "not-supported" {
+		t.Errorf("got %v", e)
+	}
+}
+
+func TestValidateDetails(t *testing.T) {
+	h := &Handler{Library: libraryOf(t, colours,
+		valueSetOf("http://x/active", `{"inactive":false,"include":[{"system":"http://x/colours"}]}`),
+		valueSetOf("http://x/loop", `{"include":[{"system":"http://x/colours"},{"valueSet":["http://x/loop"]}]}`),
+		valueSetOf("http://x/but", `{"include":[{"system":"http://x/colours"}],"exclude":[{"system":"http://x/colours","concept":[{"code":"blue"}]}]}`))}
+	tests := []struct {
+		name, query string
+		want        []string
+		not         string
+	}{
+		{"any display where no language is asked for", "url=http://x/active&code=red&display=ROT", []string{`"valueBoolean":true`}, "issue"},
+		{"display in the language", "url=http://x/active&code=red&display=Rot&displayLanguage=de", []string{`"valueBoolean":true`}, "issue"},
+		{"display in another language", "url=http://x/active&code=red&display=Red&displayLanguage=de", []string{`"valueBoolean":false`, "Valid display is one of 2 choices: 'Rot' (de) or 'Rot (CH)' (de-CH)"}, ""},
+		{"inactive ones are not in it", "url=http://x/active&code=pink", []string{`"valueBoolean":false`, "valid but is not active"}, ""},
+		{"excluded", "url=http://x/but&code=blue", []string{`"valueBoolean":false`, "not-in-vs"}, ""},
+		{"not excluded", "url=http://x/but&code=red", []string{`"valueBoolean":true`}, "issue"},
+		{"circle", "url=http://x/loop&code=red", []string{`"OperationOutcome"`, "VALUESET_CIRCULAR_REFERENCE"}, "Parameters"},
+		{"other version", "url=http://x/active&code=red&systemVersion=9", []string{`"valueBoolean":false`, "Valid versions: 1.0.0"}, ""},
+		{"bad language", "url=http://x/active&code=red&displayLanguage=-", []string{`"OperationOutcome"`, "Invalid displayLanguage"}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, _ := call(t, h, "GET", "/ValueSet/$validate-code?system=http://x/colours&"+test.query, "")
+			wantText(t, w.Body.String(), test.want...)
+			if test.not != "" && strings.Contains(w.Body.String(), test.not) {
+				t.Errorf("got %s", w.Body)
+			}
+		})
+	}
+}
