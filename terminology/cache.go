@@ -33,6 +33,9 @@ func (c *expansionCache) get(canonical string) (*expansion, bool) {
 // put remembers an expansion. One that is larger than the cache is not.
 func (c *expansionCache) put(canonical string, x *expansion) {
 	size := len(x.entries) + 1
+	if x.shape != nil {
+		size += len(x.entries) * 2 / 3
+	}
 	if size > c.limit {
 		return
 	}

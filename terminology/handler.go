@@ -46,7 +46,7 @@ type Handler struct {
 // [ErrUnknown], [ErrIncomplete] or [ErrUnsupported] where another server may be able to answer. An error of
 // any other type means that the answer could not be written whole.
 //
-// The body of a POST is read, so that a caller who wants to ask another server must keep a copy of it.
+// The body of a POST is read and put back, so that another server can be asked the same.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	inputs, err := h.operation(w, r, "valueSet")
 	if err != nil {

@@ -64,6 +64,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, &Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "the body could not be read whole"}
 	}
+	r.Body = io.NopCloser(bytes.NewReader(body.Bytes())) // for another server that may be asked
 	return body.Bytes(), nil
 }
 

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // colours has everything that an answer may show: a hierarchy, designations, properties, statuses.
@@ -317,5 +319,22 @@ func TestMaxGathered(t *testing.T) {
 	body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active","compose":{"include":[` + strings.TrimSuffix(twice, ",") + `]}}`
 	if w, _ := call(t, h, "POST", "/ValueSet/$expand", body); w.Code != 422 || !strings.Contains(w.Body.String(), "too-costly") {
 		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+func TestRememberedIsBounded(t *testing.T) {
+	var c resourceCache
+	base := libraryOf(t, codeSystemWith("http://x/base", "1", "a"))
+	resource := jsontext.Value(codeSystemWith("http://x/cs", "1", "a"))
+	for i := range maxCacheIDs + 50 {
+		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, int64(100*len(resource))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(c.items) != 100 || c.held != int64(100*len(resource)) {
+		t.Errorf("%d are remembered, %d bytes of %d", len(c.items), c.held, 100*len(resource))
+	}
+	if _, ok := c.items[[32]byte{byte(maxCacheIDs + 49)}]; !ok {
+		t.Error("the last one is forgotten")
 	}
 }

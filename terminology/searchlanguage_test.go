@@ -60,6 +60,9 @@ func TestSearchInLanguage(t *testing.T) {
 				t.Errorf("%d concepts, language %q, filter %q: got %v, want %s", concepts, test.language, test.filter, got, test.want)
 			}
 		}
+		for i := range 40 {
+			l.search(x, newTextFilter("leg"), fmt.Sprintf("x%d", i), 0, 1)
+		}
 		if n := len(x.searcher.parts); n > maxLanguages {
 			t.Errorf("parts for %d languages are kept", n)
 		}
@@ -139,6 +142,20 @@ func TestSearchBackwards(t *testing.T) {
 	}
 	l := libraryOf(t, limbs(600), valueSetOf("http://x/vs", `{"include":[{"system":"http://x/limbs","concept":[`+strings.Join(list, ",")+`]}]}`))
 	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(want, " "))
+}
+
+// TestSearchTwoRuns has the later concepts of a code system first, and then the others.
+func TestSearchTwoRuns(t *testing.T) {
+	var want []string
+	for i := 300; i < 600; i++ {
+		want = append(want, fmt.Sprint(i))
+	}
+	for i := 4; i < 300; i++ {
+		want = append(want, fmt.Sprint(i))
+	}
+	l := libraryOf(t, limbs(600), valueSetOf("http://x/vs", `{"include":[
+		{"system":"http://x/limbs","filter":[{"property":"code","op":"regex","value":"[345].."}]},{"system":"http://x/limbs"}]}`))
+	wantCodes(t, expand(t, l, "url", "http://x/vs", "filter", "fill"), strings.Join(append(want, "600"), " "))
 }
 
 // TestLanguageKey has which languages share an index.

@@ -1,7 +1,10 @@
 package terminology
 
 import (
+	"errors"
+	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -68,6 +71,15 @@ func TestBatchValidate(t *testing.T) {
 		t.Errorf("got %s", w.Body)
 	}
 	wantText(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"required"`)
+}
+
+func TestBodyIsPutBack(t *testing.T) {
+	body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/none"}]}`
+	r := httptest.NewRequest("POST", "/fhir/R4/ValueSet/$expand", strings.NewReader(body))
+	err := (&Handler{Library: coreLibrary(t)}).Expand(httptest.NewRecorder(), r)
+	if again, _ := io.ReadAll(r.Body); !errors.Is(err, ErrUnknown) || string(again) != body {
+		t.Errorf("got %v, %s", err, again)
+	}
 }
 
 func TestBodyLimits(t *testing.T) {

@@ -10,7 +10,7 @@ import (
 // It is what TerminologyCapabilities.expansion.textFilter says, and docs/search.md explains it.
 const TextFilterRule = "Words are runs of letters and digits; case and accents do not count (NFKD). " +
 	"The filter is cut at spaces into terms. A concept is found if every term is: each word of the term begins a word of " +
-	"the concept's code, display or designations (the designations of the display language where one is asked for), " +
+	"the concept's code, display or designations (those in the languages that are asked for, or in none; else all), " +
 	"or the term's words written together begin one of those words or the code written together. " +
 	"A filter of one letter or digit is found anywhere in the display, and in nothing else. " +
 	"A filter without letter or digit is found where it occurs as it is, in display or code. " +

@@ -182,10 +182,8 @@ func (t *translation) write(out *parametersWriter, m *conceptMap, g *mapGroup, e
 	if t.reverse {
 		source = outPart{name: "source", kind: "valueCoding", value: (&designationUse{system: g.source, code: e.code}).append(nil)}
 	}
+	// R4 calls the map source, which in reverse is the source code to others: R5's name for it leaves no doubt.
 	origin := textPart("originMap", "valueCanonical", m.canonical())
-	if !t.reverse {
-		source = textPart("source", "valueUri", m.canonical())
-	}
 	out.parts("match", textPart("equivalence", "valueCode", equivalence(target.equivalence)),
 		outPart{name: "concept", kind: "valueCoding", value: concept}, source, origin, textPart("comment", "valueString", target.comment))
 }

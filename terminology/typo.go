@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"slices"
 	"unicode"
 	"unicode/utf8"
 )
@@ -91,13 +92,6 @@ func (t *typist) step(k int, r rune) {
 	}
 }
 
-// hopeless reports whether no word that goes on from row k can be meant. The row before counts too, since
-// two letters may be exchanged.
-func (t *typist) hopeless(k int) bool {
-	for j := range t.rows[k] {
-		if t.rows[k][j] <= t.most || t.rows[k-1][j] < t.most {
-			return false
-		}
-	}
-	return true
-}
+// hopeless reports whether no word that goes on from row k can be meant. An exchange of letters builds on the
+// row before, but only where that has less than the most; then row k has no more than the most either.
+func (t *typist) hopeless(k int) bool { return slices.Min(t.rows[k]) > t.most }
