@@ -2,6 +2,8 @@ package terminology
 
 import (
 	"bytes"
+	"encoding/binary"
+	"math"
 	"slices"
 	"sort"
 )
@@ -21,6 +23,7 @@ type index struct {
 	common   commonPrefixes
 
 	byDisplay []uint32 // ranks, sorted by the words of the display
+	displays  []uint64 // the first eight bytes of those words, so that most need not be folded again
 	byCode    []uint32 // ranks, sorted by the words of the code written together
 
 	letters  runeSets // letters and digits anywhere in the display
@@ -117,6 +120,16 @@ func (x *index) unite(dst bitset, from, to int) {
 	}
 }
 
+// addContaining adds the documents that have a word in which part occurs. It looks at each word, so it is
+// for when nothing else was found.
+func (x *index) addContaining(dst bitset, part []byte) {
+	for i := range x.words.len() {
+		if bytes.Contains(x.words.at(i), part) {
+			x.addWords(dst, i, i+1)
+		}
+	}
+}
+
 // addMeant adds the documents that have a word which begins with word or what may be meant by it.
 func (x *index) addMeant(dst bitset, word []byte, most int) {
 	t := newTypist(word, most)
@@ -150,17 +163,43 @@ func (x *index) coded(f *folder, code []byte) []uint32 {
 // displayed returns the ranks of the documents whose display begins with line; the first exact of them
 // are those whose display is just that.
 func (x *index) displayed(f *folder, line []byte) (ranks []uint32, exact int) {
+	from, to := x.displayRange(line)
+	if len(line) < keyLength {
+		// Words hold no zero byte, so a display that goes on after the line is more than the line's key.
+		key := displayKey(line)
+		return x.byDisplay[from:to], sort.Search(to-from, func(i int) bool { return x.displays[from+i] > key })
+	}
 	compare := func(rank uint32) int {
 		words := f.words(x.corpus.display(x.order[rank]))
 		return bytes.Compare(words[:min(len(words), len(line))], line)
 	}
-	from := sort.Search(len(x.byDisplay), func(i int) bool { return compare(x.byDisplay[i]) >= 0 })
-	ranks = x.byDisplay[from:]
+	ranks = x.byDisplay[from:to]
+	ranks = ranks[sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) >= 0 }):]
 	ranks = ranks[:sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) > 0 })]
 	exact = sort.Search(len(ranks), func(i int) bool {
 		return len(f.words(x.corpus.display(x.order[ranks[i]]))) > len(line)
 	})
 	return ranks, exact
+}
+
+// keyLength is how many bytes of a display's words are in its key.
+const keyLength = 8
+
+// displayKey returns the first bytes of words as a number that is in the same order as they are.
+func displayKey(words []byte) uint64 {
+	var b [keyLength]byte
+	copy(b[:], words)
+	return binary.BigEndian.Uint64(b[:])
+}
+
+// displayRange returns the range of byDisplay of the keys that begin with line, or with as much of it as a
+// key has.
+func (x *index) displayRange(line []byte) (from, to int) {
+	line = line[:min(len(line), keyLength)]
+	low := displayKey(line)
+	high := low | math.MaxUint64>>(8*len(line)) // the last that can begin so
+	from = sort.Search(len(x.displays), func(i int) bool { return x.displays[i] >= low })
+	return from, from + sort.Search(len(x.displays)-from, func(i int) bool { return x.displays[from+i] > high })
 }
 
 // members returns the ranks of a set of documents.
@@ -177,7 +216,7 @@ func (x *index) members(docs bitset) bitset {
 // bytes returns how much memory the index takes, in bytes.
 func (x *index) bytes() int {
 	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.byDisplay) + len(x.byCode))
-	return words + len(x.postings) + len(x.words.text) + 8*len(x.common.sets) + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+	return words + 8*len(x.displays) + len(x.postings) + len(x.words.text) + 8*len(x.common.sets) + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
 }
 
 // bytes returns how much memory the sets take, in bytes.

@@ -28,6 +28,10 @@ type indexBuilder struct {
 func newIndex(c corpus) *index {
 	b := &indexBuilder{index: index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
 	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.display(doc))...) })
+	b.displays = make([]uint64, len(b.byDisplay))
+	for i, rank := range b.byDisplay {
+		b.displays[i] = displayKey(b.folder.words(c.display(b.order[rank])))
+	}
 	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.code(doc))) })
 	b.collect()
 	n := c.len()

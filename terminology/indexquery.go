@@ -27,7 +27,7 @@ type indexQuery struct {
 var indexQueries = sync.Pool{New: func() any { return new(indexQuery) }}
 
 // searchIndex returns the hits from the position from up to to, in order, and how many there are in all.
-func searchIndex(x *index, within bitset, f *textFilter, typos bool, from, to int) ([]hit, int) {
+func searchIndex(x *index, within bitset, f *textFilter, how leniency, from, to int) ([]hit, int) {
 	q := indexQueries.Get().(*indexQuery)
 	defer indexQueries.Put(q)
 	q.index, q.within, q.hits, q.at, q.from, q.to = x, within, nil, 0, from, to
@@ -37,7 +37,7 @@ func searchIndex(x *index, within bitset, f *textFilter, typos bool, from, to in
 	for _, set := range []*bitset{&q.match, &q.term, &q.word, &q.tier} {
 		*set = set.sized(n)
 	}
-	q.find(typos)
+	q.find(how)
 	if within != nil {
 		q.match.intersect(within)
 	}
@@ -45,8 +45,8 @@ func searchIndex(x *index, within bitset, f *textFilter, typos bool, from, to in
 	switch {
 	case f.symbols != nil:
 		total = q.rankSymbols()
-	case typos:
-		q.emit(q.match, tierTypo)
+	case how != strictly:
+		q.emit(q.match, tierLenient)
 	default:
 		q.rank()
 	}
@@ -54,7 +54,7 @@ func searchIndex(x *index, within bitset, f *textFilter, typos bool, from, to in
 }
 
 // find sets match to all that match, or, for symbols, to all that may.
-func (q *indexQuery) find(typos bool) {
+func (q *indexQuery) find(how leniency) {
 	f, x := q.judge.filter, q.index
 	switch {
 	case f.symbols != nil:
@@ -65,7 +65,7 @@ func (q *indexQuery) find(typos bool) {
 		}
 	default:
 		for i := range f.terms {
-			q.findTerm(&f.terms[i], typos)
+			q.findTerm(&f.terms[i], how)
 			if i == 0 {
 				q.match, q.term = q.term, q.match
 			} else {
@@ -76,7 +76,7 @@ func (q *indexQuery) find(typos bool) {
 }
 
 // findTerm sets term to all in which a term is found.
-func (q *indexQuery) findTerm(t *term, typos bool) {
+func (q *indexQuery) findTerm(t *term, how leniency) {
 	clear(q.term)
 	for i, word := range t.words {
 		into := q.term
@@ -84,13 +84,13 @@ func (q *indexQuery) findTerm(t *term, typos bool) {
 			into = q.word
 			clear(into)
 		}
-		most := 0
-		if typos {
-			most = maxTypos(word[1:])
-		}
-		if most > 0 {
+		most := maxTypos(word[1:])
+		switch {
+		case how == withinWords:
+			q.index.addContaining(into, word[1:])
+		case how == withTypos && most > 0:
 			q.index.addMeant(into, word[1:], most)
-		} else {
+		default:
 			q.index.addPrefix(into, word[1:])
 		}
 		if i > 0 {

@@ -113,10 +113,14 @@ func plainSearch(d documents, filter string) []hit {
 			hits = append(hits, hit{doc: uint32(doc), tier: t})
 		}
 	}
-	if len(hits) == 0 && len(plainWords(filter)) > 0 && len([]rune(strings.Join(plainWords(filter), ""))) > 1 {
+	words := plainWords(filter)
+	for _, matches := range []func(document, string) bool{plainWithin, plainMeant} {
+		if len(hits) > 0 || len([]rune(strings.Join(words, ""))) < 2 {
+			break
+		}
 		for doc := range d {
-			if plainMeant(d[doc], filter) {
-				hits = append(hits, hit{doc: uint32(doc), tier: tierTypo})
+			if matches(d[doc], filter) {
+				hits = append(hits, hit{doc: uint32(doc), tier: tierLenient})
 			}
 		}
 	}
@@ -135,6 +139,17 @@ func plainSearch(d documents, filter string) []hit {
 		return 0
 	})
 	return hits
+}
+
+// plainWithin reports whether each word of the filter is in the middle of a word of a document.
+func plainWithin(d document, filter string) bool {
+	words := slices.Concat(plainWords(d.display), plainWords(d.code), []string{strings.Join(plainWords(d.code), "")})
+	for _, other := range d.others {
+		words = append(words, plainWords(other)...)
+	}
+	return !slices.ContainsFunc(plainWords(filter), func(part string) bool {
+		return !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(word, part) })
+	})
 }
 
 // plainMeant reports whether a document matches with typos.

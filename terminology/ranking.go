@@ -11,7 +11,7 @@ const (
 	tierBeginning             // the display begins with the filter
 	tierOrdered               // all words are in one text, in their order
 	tierAnywhere              // all words are there; a letter is in the middle of a word
-	tierTypo                  // only with typos
+	tierLenient               // only in the middle of words, or with typos
 	tierNone                  // no match
 )
 

@@ -1,21 +1,21 @@
 package terminology
 
-import "slices"
+import (
+	"bytes"
+	"slices"
+)
 
 // searchScan looks for a filter in all documents, one by one. It is what an index is a short cut for.
-func searchScan(c corpus, f *textFilter, typos bool, from, to int) ([]hit, int) {
+func searchScan(c corpus, f *textFilter, how leniency, from, to int) ([]hit, int) {
 	j := judge{corpus: c, filter: f}
-	var typists map[string]*typist
-	if typos {
-		typists = f.typists()
-	}
+	matches := j.lenient(how)
 	var hits []hit
 	for doc := range uint32(c.len()) {
 		t := tierNone
-		if !typos {
+		if how == strictly {
 			t = j.tier(doc)
-		} else if j.meant(doc, typists) {
-			t = tierTypo
+		} else if matches(doc) {
+			t = tierLenient
 		}
 		if t != tierNone {
 			hits = append(hits, hit{doc: doc, tier: t})
@@ -45,9 +45,22 @@ func (f *textFilter) typists() map[string]*typist {
 	return typists
 }
 
-// forgiving reports whether there is a word in which typos are forgiven.
-func (f *textFilter) forgiving() bool {
-	return f.letter == nil && slices.ContainsFunc(f.words, func(word []byte) bool { return maxTypos(word[1:]) > 0 })
+// lenient returns what tells whether a document matches, where that is not strictly.
+func (j *judge) lenient(how leniency) func(doc uint32) bool {
+	switch how {
+	case withinWords:
+		return j.contains
+	case withTypos:
+		typists := j.filter.typists()
+		return func(doc uint32) bool { return j.meant(doc, typists) }
+	}
+	return nil
+}
+
+// contains reports whether each word of the filter is within a word of a document.
+func (j *judge) contains(doc uint32) bool {
+	j.read(doc)
+	return !slices.ContainsFunc(j.filter.words, func(word []byte) bool { return !bytes.Contains(j.all, word[1:]) })
 }
 
 // meant reports whether a document matches when typos are forgiven.

@@ -38,17 +38,21 @@ type part struct {
 // own where it is empty.
 func (l *Library) search(x *expansion, f *textFilter, list string, from, to int) ([]entry, int) {
 	parts := l.parts(x, list)
-	page, total := searchParts(x, parts, f, false, from, to)
-	if total == 0 && f.forgiving() {
-		page, total = searchParts(x, parts, f, true, from, to)
+	for _, how := range []leniency{strictly, withinWords, withTypos} {
+		if !f.allows(how) {
+			continue
+		}
+		if page, total := searchParts(x, parts, f, how, from, to); total > 0 {
+			return page, total
+		}
 	}
-	return page, total
+	return nil, 0
 }
 
-// searchParts is search, with or without forgiving typos.
-func searchParts(x *expansion, parts []part, f *textFilter, typos bool, from, to int) ([]entry, int) {
+// searchParts is search, in one way.
+func searchParts(x *expansion, parts []part, f *textFilter, how leniency, from, to int) ([]entry, int) {
 	if len(parts) == 1 {
-		hits, total := parts[0].search(f, typos, from, to)
+		hits, total := parts[0].search(f, how, from, to)
 		entries := make([]entry, len(hits))
 		for i, h := range hits {
 			entries[i] = parts[0].entry(x, h.doc)
@@ -62,7 +66,7 @@ func searchParts(x *expansion, parts []part, f *textFilter, typos bool, from, to
 	var all []placed
 	total := 0
 	for i := range parts {
-		hits, n := parts[i].search(f, typos, 0, to)
+		hits, n := parts[i].search(f, how, 0, to)
 		total += n
 		for _, h := range hits {
 			all = append(all, placed{hit: h, part: &parts[i]})
@@ -83,11 +87,11 @@ func searchParts(x *expansion, parts []part, f *textFilter, typos bool, from, to
 }
 
 // search returns the hits of one part.
-func (p *part) search(f *textFilter, typos bool, from, to int) ([]hit, int) {
+func (p *part) search(f *textFilter, how leniency, from, to int) ([]hit, int) {
 	if p.index != nil {
-		return searchIndex(p.index, p.within, f, typos, from, to)
+		return searchIndex(p.index, p.within, f, how, from, to)
 	}
-	return searchScan(p.corpus, f, typos, from, to)
+	return searchScan(p.corpus, f, how, from, to)
 }
 
 // entry returns the entry that a document stands for.

@@ -9,14 +9,17 @@ import (
 	"testing"
 )
 
-// searchBoth looks for a filter in a part, typos forgiven if need be.
+// searchBoth looks for a filter in a part, leniently if need be.
 func searchBoth(p part, filter string, from, to int) ([]hit, int) {
 	f := newTextFilter(filter)
-	hits, total := p.search(f, false, from, to)
-	if total == 0 && f.forgiving() {
-		return p.search(f, true, from, to)
+	for _, how := range []leniency{strictly, withinWords, withTypos} {
+		if f.allows(how) {
+			if hits, total := p.search(f, how, from, to); total > 0 {
+				return hits, total
+			}
+		}
 	}
-	return hits, total
+	return nil, 0
 }
 
 // checkSearch compares index, scan and the rule by the letter, whole and in pages.
@@ -160,6 +163,9 @@ func TestRanking(t *testing.T) {
 		{"a designation", "herz", "7"},
 		{"one letter anywhere, in the display only", "k", "8"},
 		{"one letter: beginnings of the display, of words, the rest", "m", "7 0 1"},
+		{"in the middle of words, as nothing begins so", "betes", "3 4 6 5 9 0 1"},
+		{"in the middle of several words", "betes ellit", "0 1"},
+		{"in the middle of a code", "19x", "2"},
 		{"a typo", "diabtes", "3 4 6 5 9 0 1"},
 		{"two typos in a long word", "nefropathy", "9"},
 		{"a typo in one word only", "diabtes mellitus", "0 1"},
@@ -167,6 +173,7 @@ func TestRanking(t *testing.T) {
 		{"no typo in a short word", "tyx", ""},
 		{"no typo in a word with a digit", "e118", ""},
 		{"no typo in the first letter", "tiabetes", ""},
+		{"a part before a typo", "eart", "8 7"},
 	}
 	x := newIndex(d)
 	for _, test := range tests {

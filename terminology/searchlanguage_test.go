@@ -33,7 +33,7 @@ func TestSearchInLanguage(t *testing.T) {
 		{"de", "arm", "1"}, // the display of the code system
 		{"de", "limb", "2"},
 		{"de-ch", "ober", "1"},
-		{"de-at", "be", ""},
+		{"de-at", "be", "1"}, // Oberarm, in the middle
 		{"fr", "br", "1"},
 		{"fr", "be", ""},
 		{"xx", "leg", "2"},
@@ -100,7 +100,11 @@ func TestSearchInParts(t *testing.T) {
 			for _, window := range [][2]int{{0, math.MaxInt}, {0, 20}, {3, 9}, {1000, 1300}} {
 				f := newTextFilter(filter)
 				got, total := l.search(x, f, "", window[0], window[1])
-				want, n := searchParts(x, plain, f, filter == "itme", window[0], window[1])
+				how := strictly
+				if filter == "itme" {
+					how = withTypos
+				}
+				want, n := searchParts(x, plain, f, how, window[0], window[1])
 				if fmt.Sprint(got) != fmt.Sprint(want) || total != n {
 					t.Errorf("size %d, filter %q, window %v: got %d of %d, want %d of %d", size, filter, window, len(got), total, len(want), n)
 				}
@@ -116,7 +120,7 @@ func TestSearchFarApart(t *testing.T) {
 		d[i] = document{code: "x", display: "common"}
 	}
 	d[0].display, d[17_000].display, d[39_999].display = "needle", "needle", "needle"
-	hits, total := searchIndex(newIndex(d), nil, newTextFilter("needle"), false, 0, 10)
+	hits, total := searchIndex(newIndex(d), nil, newTextFilter("needle"), strictly, 0, 10)
 	if total != 3 || hits[0].doc != 0 || hits[1].doc != 17_000 || hits[2].doc != 39_999 {
 		t.Errorf("got %v, total %d", hits, total)
 	}

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -17,7 +18,8 @@ const TextFilterRule = "Words are runs of letters and digits; case and accents d
 	"Order: the code is the filter; the display is the filter; the display begins with the filter; " +
 	"all words are in one text in the filter's order (or the code begins with the filter); the rest. " +
 	"Among these: the shorter display, the active concept, the order of the expansion. " +
-	"Only if nothing is found at all may words have typos, their first letter excepted: " +
+	"Only if nothing is found at all may the filter's words be in the middle of others; only if nothing is found then " +
+	"may words have typos, their first letter excepted: " +
 	"one from four letters, two from eight, none in a word with a digit."
 
 // textFilter is the filter parameter of $expand, ready to be matched. Exactly one of symbols, letter and
@@ -36,6 +38,27 @@ type textFilter struct {
 type term struct {
 	words  [][]byte // each with a space before it
 	joined []byte   // all of them after one space; nil where there is but one
+}
+
+// leniency is how a filter is looked for: strictly first, then, as long as nothing is found, in ways that
+// find more.
+type leniency int
+
+const (
+	strictly    leniency = iota // each word begins another
+	withinWords                 // or is in the middle of one
+	withTypos                   // or begins one, but for typos
+)
+
+// allows reports whether a filter can be looked for in a way. A letter is found anywhere as it is.
+func (f *textFilter) allows(how leniency) bool {
+	switch how {
+	case withinWords:
+		return len(f.words) > 0
+	case withTypos:
+		return slices.ContainsFunc(f.words, func(word []byte) bool { return maxTypos(word[1:]) > 0 })
+	}
+	return true
 }
 
 // newTextFilter prepares a filter. It is nil, and matches everything, where there is nothing to look for.
