@@ -32,7 +32,9 @@ func loadDefinitions(ctx caddy.Context, core bool, patterns []string) (*definiti
 	key := definitionsKey(core, patterns)
 	pooled, _, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
 		start := time.Now()
-		library, err := terminology.Load(ctx, terminology.Options{Core: core, Definitions: patterns})
+		library, err := terminology.Load(ctx, terminology.Options{
+			Core: core, Definitions: patterns, Logger: ctx.Slogger(), Terminal: terminology.Terminal(os.Stderr),
+		})
 		if err != nil {
 			return nil, fmt.Errorf("loading definitions: %w", err)
 		}

@@ -97,13 +97,10 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	if answer == nil {
 		return next.ServeHTTP(w, r)
 	}
-	body := keepBody(r)
 	err := answer(w, r)
-	if err == nil {
-		return nil
-	}
-	body.restore(r)
 	switch {
+	case err == nil:
+		return nil
 	case errors.Is(err, terminology.ErrUnknown):
 		return askForUnknown(w, r, next, err)
 	case errors.Is(err, terminology.ErrIncomplete), errors.Is(err, terminology.ErrUnsupported):

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"bytes"
-	"io"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -37,33 +36,4 @@ func askForIncomplete(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 		w.Header()[name] = values
 	}
 	return failure(here)
-}
-
-// keptBody is a request's body as far as it was read, so that the next handler
-// can read it again.
-type keptBody struct {
-	read bytes.Buffer
-	body io.ReadCloser
-}
-
-// keepBody keeps a copy of what is read of a body from here on; what reads it
-// bounds it.
-func keepBody(r *http.Request) *keptBody {
-	k := &keptBody{body: r.Body}
-	if r.Body != nil && r.Body != http.NoBody {
-		r.Body = io.NopCloser(io.TeeReader(k.body, &k.read))
-	}
-	return k
-}
-
-// restore makes the body begin anew.
-func (k *keptBody) restore(r *http.Request) {
-	if k.read.Len() > 0 {
-		r.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.MultiReader(&k.read, k.body), k.body}
-		return
-	}
-	r.Body = k.body
 }
