@@ -25,6 +25,7 @@ type index struct {
 	byDisplay []uint32 // ranks, sorted by the words of the display
 	displays  []uint64 // the first eight bytes of those words, so that most need not be folded again
 	byCode    []uint32 // ranks, sorted by the words of the code written together
+	codes     []uint64 // the first eight bytes of those
 
 	letters  runeSets // letters and digits anywhere in the display
 	initials runeSets // those with which a word of the display begins
@@ -150,14 +151,19 @@ func (x *index) addMeant(dst bitset, word []byte, most int) {
 
 // coded returns the ranks of the documents whose code, written together, is code.
 func (x *index) coded(f *folder, code []byte) []uint32 {
+	key := prefixKey(code)
+	from := sort.Search(len(x.codes), func(i int) bool { return x.codes[i] >= key })
+	ranks := x.byCode[from : from+sort.Search(len(x.codes)-from, func(i int) bool { return x.codes[from+i] > key })]
+	if len(code) < keyLength {
+		return ranks
+	}
 	var joined []byte
 	compare := func(rank uint32) int {
 		joined = appendJoined(joined[:0], f.words(x.corpus.code(x.order[rank])))
 		return bytes.Compare(joined, code)
 	}
-	from := sort.Search(len(x.byCode), func(i int) bool { return compare(x.byCode[i]) >= 0 })
-	rest := x.byCode[from:]
-	return rest[:sort.Search(len(rest), func(i int) bool { return compare(rest[i]) > 0 })]
+	ranks = ranks[sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) >= 0 }):]
+	return ranks[:sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) > 0 })]
 }
 
 // displayed returns the ranks of the documents whose display begins with line; the first exact of them
@@ -166,7 +172,7 @@ func (x *index) displayed(f *folder, line []byte) (ranks []uint32, exact int) {
 	from, to := x.displayRange(line)
 	if len(line) < keyLength {
 		// Words hold no zero byte, so a display that goes on after the line is more than the line's key.
-		key := displayKey(line)
+		key := prefixKey(line)
 		return x.byDisplay[from:to], sort.Search(to-from, func(i int) bool { return x.displays[from+i] > key })
 	}
 	compare := func(rank uint32) int {
@@ -182,11 +188,11 @@ func (x *index) displayed(f *folder, line []byte) (ranks []uint32, exact int) {
 	return ranks, exact
 }
 
-// keyLength is how many bytes of a display's words are in its key.
+// keyLength is how many bytes of a text are in its key.
 const keyLength = 8
 
-// displayKey returns the first bytes of words as a number that is in the same order as they are.
-func displayKey(words []byte) uint64 {
+// prefixKey returns the first bytes of words as a number that is in the same order as they are.
+func prefixKey(words []byte) uint64 {
 	var b [keyLength]byte
 	copy(b[:], words)
 	return binary.BigEndian.Uint64(b[:])
@@ -196,7 +202,7 @@ func displayKey(words []byte) uint64 {
 // key has.
 func (x *index) displayRange(line []byte) (from, to int) {
 	line = line[:min(len(line), keyLength)]
-	low := displayKey(line)
+	low := prefixKey(line)
 	high := low | math.MaxUint64>>(8*len(line)) // the last that can begin so
 	from = sort.Search(len(x.displays), func(i int) bool { return x.displays[i] >= low })
 	return from, from + sort.Search(len(x.displays)-from, func(i int) bool { return x.displays[from+i] > high })
@@ -216,7 +222,7 @@ func (x *index) members(docs bitset) bitset {
 // bytes returns how much memory the index takes, in bytes.
 func (x *index) bytes() int {
 	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.byDisplay) + len(x.byCode))
-	return words + 8*len(x.displays) + len(x.postings) + len(x.words.text) + 8*len(x.common.sets) + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+	return words + 8*(len(x.displays)+len(x.codes)) + len(x.postings) + len(x.words.text) + 8*len(x.common.sets) + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
 }
 
 // bytes returns how much memory the sets take, in bytes.

@@ -28,11 +28,13 @@ type indexBuilder struct {
 func newIndex(c corpus) *index {
 	b := &indexBuilder{index: index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
 	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.display(doc))...) })
-	b.displays = make([]uint64, len(b.byDisplay))
-	for i, rank := range b.byDisplay {
-		b.displays[i] = displayKey(b.folder.words(c.display(b.order[rank])))
-	}
 	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.code(doc))) })
+	b.displays, b.codes = make([]uint64, c.len()), make([]uint64, c.len())
+	for i := range c.len() {
+		b.displays[i] = prefixKey(b.folder.words(c.display(b.order[b.byDisplay[i]])))
+		b.joined = appendJoined(b.joined[:0], b.folder.words(c.code(b.order[b.byCode[i]])))
+		b.codes[i] = prefixKey(b.joined)
+	}
 	b.collect()
 	n := c.len()
 	b.letters.n, b.initials.n, b.symbols.n = n, n, n
