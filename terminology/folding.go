@@ -29,13 +29,25 @@ func (f *folder) words(s []byte) []byte {
 			if !within {
 				f.folded = append(f.folded, ' ')
 			}
-			f.folded = utf8.AppendRune(f.folded, foldCase(r))
+			f.folded = appendFolded(f.folded, r)
 			within = true
 		case !unicode.Is(unicode.Mn, r):
 			within = false
 		}
 	}
 	return f.folded
+}
+
+// appendFolded appends a letter or digit in lower case, where that is one thing: ß and ẞ are ss, and a sigma
+// at the end of a word is a sigma (Unicode CaseFolding.txt).
+func appendFolded(dst []byte, r rune) []byte {
+	switch r {
+	case 'ß', 'ẞ':
+		return append(dst, "ss"...)
+	case 'ς':
+		r = 'σ'
+	}
+	return utf8.AppendRune(dst, foldCase(r))
 }
 
 // appendASCIIWords is folder.words for text of ASCII alone, which nearly all text is.

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -78,6 +79,9 @@ func parseParameters(inputs []input) (*parameters, error) {
 		if len(in.value) > maxParameterLength {
 			return nil, badRequest("too-long", "a parameter may be at most %d bytes long", maxParameterLength)
 		}
+		if !isText(in.value) {
+			return nil, badRequest("invalid", "a parameter holds a character that no FHIR string has")
+		}
 		known, err := p.set(in)
 		if err != nil {
 			return nil, err
@@ -88,6 +92,14 @@ func parseParameters(inputs []input) (*parameters, error) {
 		}
 	}
 	return p, nil
+}
+
+// isText reports whether a value can be a FHIR string: UTF-8 without control characters but tab, line feed
+// and carriage return (R4 §2.24.0.1).
+func isText(value string) bool {
+	return utf8.ValidString(value) && !strings.ContainsFunc(value, func(r rune) bool {
+		return r < ' ' && r != '\t' && r != '\n' && r != '\r'
+	})
 }
 
 // set takes over one parameter, and reports whether it is known.
@@ -107,7 +119,9 @@ func (p *parameters) set(in *input) (known bool, err error) {
 	case "contextDirection":
 		return true, checkDirection(in.value)
 	case "filter":
-		p.filter = &in.value
+		if strings.TrimSpace(in.value) != "" { // as no filter; and FHIR has no empty strings to echo it in
+			p.filter = &in.value
+		}
 	case "date":
 		p.date = in.value
 	case "offset":

@@ -8,13 +8,16 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
+// plainCase completes strings.ToLower.
+var plainCase = strings.NewReplacer("ß", "ss", "ς", "σ")
+
 // plainWords cuts a text into folded words, the long way round.
 func plainWords(text string) []string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(text) {
 		switch {
 		case unicode.In(r, unicode.L, unicode.N, unicode.Mc):
-			b.WriteRune(foldCase(r))
+			b.WriteString(plainCase.Replace(strings.ToLower(string(r))))
 		case !unicode.Is(unicode.Mn, r):
 			b.WriteRune(' ')
 		}
