@@ -10,8 +10,7 @@ import (
 // concepts are the parameters of $lookup and $subsumes.
 type concepts struct {
 	parameters
-	a, b        coding // of $lookup only a
-	codeVersion string
+	a, b coding // of $lookup only a
 }
 
 // parseConcepts reads the parameters of $lookup and $subsumes.

@@ -41,11 +41,6 @@ func (vs *valueSet) standard(name string) string {
 	return ""
 }
 
-// isListed reports whether the value set lists concepts one by one.
-func (vs *valueSet) isListed() bool {
-	return slices.ContainsFunc(vs.include, func(set conceptSet) bool { return set.enumerated })
-}
-
 // listed holds the concepts that value sets list one by one, of all value sets together; row 0 is not
 // used. A code is kept as text, since the code system it is from need not be here.
 type listed struct {
