@@ -12,14 +12,10 @@ const maxValidations = 1000
 // Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
 // OperationOutcome in its place. See [Handler.Expand] for what is written and returned.
 func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) error {
-	inputs, err := h.operation(w, r, "")
-	if err != nil {
-		return err
-	}
-	f, err := negotiate(r, inputs)
-	if err != nil {
-		return err
-	}
+	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validations(r, inputs) })
+}
+
+func (h *Handler) validations(r *http.Request, inputs []input) ([]byte, error) {
 	var common, single []input
 	for _, in := range inputs {
 		if in.name == "validation" {
@@ -29,17 +25,17 @@ func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) erro
 		}
 	}
 	if len(single) == 0 || len(single) > maxValidations {
-		return badRequest("invalid", "there must be from 1 to %d parameters validation", maxValidations)
+		return nil, badRequest("invalid", "there must be from 1 to %d parameters validation", maxValidations)
 	}
 	out := newParametersWriter()
 	for _, in := range single {
 		result, err := h.one(r, common, &in)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		out.raw("validation", "resource", result)
 	}
-	return f.write(w, r, http.StatusOK, out.end())
+	return out.end(), nil
 }
 
 // one answers one validation.

@@ -69,6 +69,24 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	return a.write(w, r, inputs)
 }
 
+// serve answers an operation that makes one resource of its parameters: how it is written is settled before
+// it is made, and nothing is written where it cannot be.
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(inputs []input) ([]byte, error)) error {
+	inputs, err := h.operation(w, r, "")
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(r, inputs)
+	if err != nil {
+		return err
+	}
+	body, err := answer(inputs)
+	if err != nil {
+		return err
+	}
+	return f.write(w, r, http.StatusOK, body)
+}
+
 // operation reads the parameters of a request for an operation.
 func (h *Handler) operation(w http.ResponseWriter, r *http.Request, bare string) ([]input, error) {
 	switch r.Method {

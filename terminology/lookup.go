@@ -65,34 +65,36 @@ func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
 
 // Lookup answers [base]/CodeSystem/$lookup. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
-	inputs, err := h.operation(w, r, "")
+	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.lookup(r, inputs) })
+}
+
+func (h *Handler) lookup(r *http.Request, inputs []input) ([]byte, error) {
+	p, l, err := h.concepts(inputs)
 	if err != nil {
-		return err
-	}
-	f, err := negotiate(r, inputs)
-	if err != nil {
-		return err
-	}
-	p, err := parseConcepts(inputs)
-	if err != nil {
-		return err
-	}
-	l, err := h.library(&p.parameters)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	cs, concept, err := l.concept(&p.a)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	x := &expansion{codeSystems: []uint32{l.indexOf(cs)}}
 	if x.supplements, err = l.requiredSupplements(x, p.supplements); err != nil {
-		return err
+		return nil, err
 	}
 	if header := r.Header.Get("Accept-Language"); header != "*" {
 		p.languageHeader = header
 	}
-	return f.write(w, r, http.StatusOK, l.lookup(p, cs, concept, x))
+	return l.lookup(p, cs, concept, x), nil
+}
+
+// concepts reads the parameters of $lookup and $subsumes, and what they bring along.
+func (h *Handler) concepts(inputs []input) (*concepts, *Library, error) {
+	p, err := parseConcepts(inputs)
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := h.library(&p.parameters)
+	return p, l, err
 }
 
 // lookup returns the Parameters that describe a concept.
@@ -189,39 +191,31 @@ func wants(wanted []string, code string) bool {
 
 // Subsumes answers [base]/CodeSystem/$subsumes. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
-	inputs, err := h.operation(w, r, "")
+	return h.serve(w, r, h.subsumes)
+}
+
+func (h *Handler) subsumes(inputs []input) ([]byte, error) {
+	p, l, err := h.concepts(inputs)
 	if err != nil {
-		return err
-	}
-	f, err := negotiate(r, inputs)
-	if err != nil {
-		return err
-	}
-	p, err := parseConcepts(inputs)
-	if err != nil {
-		return err
-	}
-	l, err := h.library(&p.parameters)
-	if err != nil {
-		return err
+		return nil, err
 	}
 	if p.b.system == "" {
 		p.b.system, p.b.version = p.a.system, p.a.version
 	}
 	cs, a, err := l.concept(&p.a)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	other, b, err := l.concept(&p.b)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if cs != other {
-		return badRequest("invalid", "the two codes must be of the same version of one code system")
+		return nil, badRequest("invalid", "the two codes must be of the same version of one code system")
 	}
 	out := newParametersWriter()
 	out.text("outcome", "valueCode", cs.subsumption(a, b))
-	return f.write(w, r, http.StatusOK, out.end())
+	return out.end(), nil
 }
 
 // subsumption returns how two concepts are related (http://hl7.org/fhir/concept-subsumption-outcome).

@@ -18,27 +18,17 @@ type translation struct {
 
 // Translate answers [base]/ConceptMap/$translate. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
-	inputs, err := h.operation(w, r, "")
-	if err != nil {
-		return err
-	}
-	f, err := negotiate(r, inputs)
-	if err != nil {
-		return err
-	}
-	p, err := parseTranslation(inputs)
-	if err != nil {
-		return err
-	}
-	l, err := h.library(&p.parameters)
-	if err != nil {
-		return err
-	}
-	body, err := l.translate(p)
-	if err != nil {
-		return err
-	}
-	return f.write(w, r, http.StatusOK, body)
+	return h.serve(w, r, func(inputs []input) ([]byte, error) {
+		p, err := parseTranslation(inputs)
+		if err != nil {
+			return nil, err
+		}
+		l, err := h.library(&p.parameters)
+		if err != nil {
+			return nil, err
+		}
+		return l.translate(p)
+	})
 }
 
 // parseTranslation reads the parameters of $translate.

@@ -26,29 +26,13 @@ type validation struct {
 // ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.validateCode(w, r, true)
+	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validation(r, inputs, true) })
 }
 
 // ValidateCodeInSystem answers [base]/CodeSystem/$validate-code. See [Handler.Expand] for what is written
 // and returned.
 func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
-	return h.validateCode(w, r, false)
-}
-
-func (h *Handler) validateCode(w http.ResponseWriter, r *http.Request, inValueSet bool) error {
-	inputs, err := h.operation(w, r, "")
-	if err != nil {
-		return err
-	}
-	f, err := negotiate(r, inputs)
-	if err != nil {
-		return err
-	}
-	result, err := h.validation(r, inputs, inValueSet)
-	if err != nil {
-		return err
-	}
-	return f.write(w, r, http.StatusOK, result)
+	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validation(r, inputs, false) })
 }
 
 // validation validates, and returns the Parameters of the answer.
