@@ -81,12 +81,6 @@ func New(c Config) (*Provider, error) {
 	return p, nil
 }
 
-// Issuer is the provider's issuer, and the Issuer of its identities.
-func (p *Provider) Issuer() string { return p.config.Issuer }
-
-// KeySet holds the provider's keys.
-func (p *Provider) KeySet() *KeySet { return p.keys }
-
 func (p *Provider) jwksURI(ctx context.Context) (string, error) {
 	m, err := p.discovered(ctx)
 	if err != nil {
