@@ -33,7 +33,7 @@ test('authorization code with PKCE, ID token, userinfo, $expand', async () => {
 		idTokenExpected: true,
 	});
 	assert.equal(tokens.claims().sub, 'alice');
-	assert.equal(tokens.expiresIn(), 3600);
+	assert.equal(tokens.expires_in, 3600);
 
 	const user = await client.fetchUserInfo(app, tokens.access_token, tokens.claims().sub);
 	assert.equal(user.name, 'Alice Adams');
