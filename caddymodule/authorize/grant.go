@@ -25,6 +25,7 @@ type grant struct {
 	Scope         []string  `json:"scope"`
 	User          string    `json:"user"`
 	SignedInAt    time.Time `json:"signed_in_at"`
+	Session       string    `json:"session,omitempty"` // the sid of the sign-in
 	CodeChallenge string    `json:"code_challenge,omitempty"`
 	Nonce         string    `json:"nonce,omitempty"`
 }
@@ -38,6 +39,7 @@ func newGrant(req *authorizationRequest, by *signedIn) *grant {
 		Scope:         req.scope,
 		User:          by.user.ID,
 		SignedInAt:    by.at,
+		Session:       by.sid,
 		CodeChallenge: req.codeChallenge,
 		Nonce:         req.nonce,
 	}

@@ -3,6 +3,7 @@ package authorize
 import (
 	"bytes"
 	"context"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,6 +94,17 @@ func (m *MemoryStore) Delete(_ context.Context, key string) error {
 	defer m.mu.Unlock()
 	m.items.Delete(key)
 	return nil
+}
+
+// List implements [Store].
+func (m *MemoryStore) List(_ context.Context, prefix string) ([]string, error) {
+	var keys []string
+	for key := range m.items.Items() { // those that have not expired
+		if strings.HasPrefix(key, prefix) {
+			keys = append(keys, key)
+		}
+	}
+	return keys, nil
 }
 
 // room is called with the lock held. The count includes expired entries, so

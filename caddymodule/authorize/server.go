@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -66,8 +67,19 @@ type Config struct {
 	// Keys sign tokens and seal pending requests.
 	Keys *Keyring
 
-	// Store keeps codes, sessions and revocations.
+	// Store keeps what is in flight: codes, sessions and revocations.
 	Store Store
+
+	// Durable keeps what must outlive a restart: refresh tokens, remembered
+	// consent, lockouts. Default: Store.
+	Durable Store
+
+	// Audit gets every [Event], in the goroutine of its request. Default: none.
+	Audit func(context.Context, Event)
+
+	// ClientAddress is the IP address that a request is counted and recorded
+	// under. Default: that of the peer.
+	ClientAddress func(*http.Request) string
 
 	// AccessTokenLifetime is that of access and ID tokens. Default:
 	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
@@ -109,10 +121,14 @@ type Server struct {
 	directory    *directory
 	keys         *Keyring
 	store        Store
+	durable      Store
 	returned     *MemoryStore // states that came back from providers
 	isHTTPS      func(*http.Request) bool
 	logger       *slog.Logger
 	routes       map[string]http.Handler
+
+	audit         func(context.Context, Event)
+	clientAddress func(*http.Request) string
 
 	accessTokenLifetime, codeLifetime, sessionLifetime time.Duration
 	authorizePOST, omitIssuer                          bool
@@ -127,17 +143,32 @@ func New(c Config) (*Server, error) {
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
 		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
 		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0),
+		durable: c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
-	if s.isHTTPS == nil {
-		s.isHTTPS = func(r *http.Request) bool { return r.TLS != nil }
-	}
+	s.setDefaults()
 	for _, step := range []func(Config) error{s.setLifetimes, s.setProviders, s.setPeople, s.setRoutes} {
 		if err := step(c); err != nil {
 			return nil, err
 		}
 	}
 	return s, nil
+}
+
+// setDefaults fills in what a Config may leave out.
+func (s *Server) setDefaults() {
+	if s.isHTTPS == nil {
+		s.isHTTPS = func(r *http.Request) bool { return r.TLS != nil }
+	}
+	if s.durable == nil {
+		s.durable = s.store
+	}
+	if s.audit == nil {
+		s.audit = func(context.Context, Event) {}
+	}
+	if s.clientAddress == nil {
+		s.clientAddress = remoteAddress
+	}
 }
 
 // CheckIssuer says why an address cannot be an issuer, if it cannot. It has no
@@ -276,7 +307,7 @@ func (s *Server) endpoint(serve http.HandlerFunc, methods ...string) http.Handle
 				Description: "use " + strings.Join(methods, " or "),
 			})
 		default:
-			serve(w, r)
+			serve(w, s.withAddress(r))
 		}
 	})
 }

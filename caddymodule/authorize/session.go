@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -14,6 +15,7 @@ type signedIn struct {
 	user *User
 	at   time.Time
 	by   string // the identity provider's key; "" where the password was checked here
+	sid  string // names the session to clients (OpenID Connect Back-Channel Logout §2.1)
 }
 
 // way is how the person signed in, in the words of a client's list.
@@ -33,6 +35,14 @@ type storedSession struct {
 
 	// UpstreamIDToken is there where the provider's keep_upstream_token asks.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
+
+	sid string // that of signedIn
+}
+
+// sessionID is the sid of the session behind a cookie. It is public: it leads to
+// the entry in the store, not back to the cookie.
+func sessionID(cookie string) string {
+	return strings.TrimPrefix(storeKey("session", cookie), "session:")
 }
 
 // storeKey names an entry without holding the secret that leads to it.
@@ -57,7 +67,7 @@ func (s *Server) session(r *http.Request) (*signedIn, error) {
 	if user.credential() != stored.Credential {
 		return nil, nil
 	}
-	return &signedIn{user: user, at: stored.At, by: stored.Provider}, nil
+	return &signedIn{user: user, at: stored.At, by: stored.Provider, sid: stored.sid}, nil
 }
 
 func (s *Server) storedSession(r *http.Request) (*storedSession, error) {
@@ -72,7 +82,7 @@ func (s *Server) storedSession(r *http.Request) (*storedSession, error) {
 	if err != nil {
 		return nil, err
 	}
-	stored := new(storedSession)
+	stored := &storedSession{sid: sessionID(cookie.Value)}
 	return stored, json.Unmarshal(value, stored)
 }
 
@@ -95,7 +105,7 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User
 		return nil, err
 	}
 	http.SetCookie(w, newCookie(sessionCookie, id))
-	return &signedIn{user: user, at: session.At, by: session.Provider}, nil
+	return &signedIn{user: user, at: session.At, by: session.Provider, sid: sessionID(id)}, nil
 }
 
 // endSession forgets the session of this browser, if it has one.

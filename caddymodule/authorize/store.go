@@ -31,6 +31,10 @@ type Store interface {
 
 	// Delete removes key. That it was not there is no error.
 	Delete(ctx context.Context, key string) error
+
+	// List returns the keys that begin with prefix and hold something, in no
+	// order. It may take time in proportion to all keys.
+	List(ctx context.Context, prefix string) ([]string, error)
 }
 
 var (

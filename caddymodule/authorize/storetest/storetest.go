@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -35,6 +36,8 @@ func Run(t *testing.T, newStore New) {
 		{"take once", takeOnce},
 		{"take after expiry finds nothing", takeAfterExpiry},
 		{"delete", deleteRemoves},
+		{"list by prefix", listByPrefix},
+		{"list leaves out what expired", listAfterExpiry},
 		{"full refuses and keeps", fullRefuses},
 		{"full makes room by expiry", fullMakesRoom},
 		{"one of many takers wins", takersRace},
@@ -124,6 +127,31 @@ func deleteRemoves(t *testing.T, ctx context.Context, s authorize.Store) {
 		t.Errorf("Get after Delete: %v", err)
 	}
 	must(t, s.Delete(ctx, "k"))
+}
+
+func listByPrefix(t *testing.T, ctx context.Context, s authorize.Store) {
+	for _, key := range []string{"session:b", "session:a", "sessions", "code:a"} {
+		must(t, s.Put(ctx, key, []byte("v"), lifetime))
+	}
+	wantKeys(t, s, "session:", "session:a", "session:b")
+	wantKeys(t, s, "nothing:")
+}
+
+func listAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "session:short", []byte("v"), lifetime))
+	must(t, s.Put(ctx, "session:long", []byte("v"), 3*lifetime))
+	time.Sleep(2 * lifetime)
+	wantKeys(t, s, "session:", "session:long")
+}
+
+func wantKeys(t *testing.T, s authorize.Store, prefix string, want ...string) {
+	t.Helper()
+	got, err := s.List(t.Context(), prefix)
+	must(t, err)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("List(%q) = %q, want %q", prefix, got, want)
+	}
 }
 
 func fullRefuses(t *testing.T, ctx context.Context, s authorize.Store) {
