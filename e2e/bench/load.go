@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -33,11 +32,13 @@ func (l load) quantile(share float64) time.Duration {
 	return l.times[min(len(l.times)-1, int(share*float64(len(l.times))))]
 }
 
-// round sends requests for the paths, chosen at random, by so many clients for so
-// long. The first answer that is not 200 ends it.
-func (s *server) round(paths []string, clients int, length time.Duration) (load, error) {
-	transport := &http.Transport{MaxIdleConnsPerHost: clients, DisableCompression: true}
-	defer transport.CloseIdleConnections()
+// operation is what a client does again and again. It is called by one goroutine
+// at a time.
+type operation func(l *load) error
+
+// round has so many clients, each made by newClient, do what they do for so long.
+// The first error ends it.
+func (s *server) round(newClient func(i int) operation, clients int, length time.Duration) (load, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
 	before, err := s.cpu()
@@ -48,10 +49,10 @@ func (s *server) round(paths []string, clients int, length time.Duration) (load,
 	parts, errs := make([]load, clients), make([]error, clients)
 	var all sync.WaitGroup
 	for i := range clients {
+		do := newClient(i)
 		all.Go(func() {
-			client := http.Client{Transport: transport, Timeout: 30 * time.Second}
 			for ctx.Err() == nil && errs[i] == nil {
-				errs[i] = parts[i].get(&client, s.url+paths[rand.IntN(len(paths))])
+				errs[i] = parts[i].time(do)
 			}
 		})
 	}
@@ -65,23 +66,47 @@ func (s *server) round(paths []string, clients int, length time.Duration) (load,
 		whole.times = append(whole.times, p.times...)
 	}
 	slices.Sort(whole.times)
-	return whole, errors.Join(append(errs, err)...)
+	// One client's error tells as much as all of them.
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+		return whole, errs[i]
+	}
+	return whole, err
 }
 
-func (l *load) get(client *http.Client, url string) error {
+// time counts one operation.
+func (l *load) time(do operation) error {
 	start := time.Now()
-	r, err := client.Get(url)
+	err := do(l)
+	l.requests++
+	l.times = append(l.times, time.Since(start))
+	return err
+}
+
+// gets is a client that asks for the paths, chosen at random, with a header.
+func (s *server) gets(paths []string, header http.Header) func(int) operation {
+	transport := &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
+	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	return func(int) operation {
+		return func(l *load) error { return l.get(client, s.url+paths[rand.IntN(len(paths))], header) }
+	}
+}
+
+func (l *load) get(client *http.Client, url string, header http.Header) error {
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	request.Header = header
+	r, err := client.Do(request)
 	if err != nil {
 		return err
 	}
 	defer r.Body.Close()
 	n, err := io.Copy(io.Discard, r.Body)
-	if err == nil && r.StatusCode != http.StatusOK {
+	if err == nil && r.StatusCode != http.StatusOK && r.StatusCode != http.StatusNotModified {
 		err = fmt.Errorf("%s: status %d", url, r.StatusCode)
 	}
-	l.requests++
 	l.bytes += n
-	l.times = append(l.times, time.Since(start))
 	return err
 }
 

@@ -37,18 +37,36 @@ func main() {
 		}
 		s.sizes = append(s.sizes, n)
 	}
-	if err := run(s); err != nil {
+	if err := run(s, flag.Args()); err != nil {
 		log.Fatal(err)
 	}
 }
 
-// run measures each size and prints its tables.
-func run(s settings) error {
+// run measures what was named, or everything.
+func run(s settings, names []string) error {
 	folder, err := os.MkdirTemp("", "bench")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(folder)
+	subjects := map[string]func(settings, string) error{"expand": expansions, "authorize": authorizations}
+	if len(names) == 0 {
+		names = []string{"expand", "authorize"}
+	}
+	for _, name := range names {
+		measure := subjects[name]
+		if measure == nil {
+			return fmt.Errorf("%q is not one of expand and authorize", name)
+		}
+		if err := measure(s, folder); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// expansions measures each size and prints its tables.
+func expansions(s settings, folder string) error {
 	var points []point
 	for _, size := range s.sizes {
 		p, err := measure(s, folder, size)

@@ -28,8 +28,9 @@ type point struct {
 
 // scenario is a kind of request, and how it is compared.
 type scenario struct {
-	name  string
-	paths []string
+	name   string
+	paths  []string
+	header http.Header // of the requests
 }
 
 // measure starts the gateway over a code system of a size and runs all scenarios.
@@ -38,7 +39,10 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	if err := generate(definitions, concepts); err != nil {
 		return p, err
 	}
-	gateway, err := start(s.binary, folder, "gateway", "\tfhir_expand {\n\t\tcore off\n\t\tdefinitions "+definitions+"\n\t\tmax_entries 1000000\n\t}")
+	gateway, err := start(s.binary, folder, site{
+		name:   "gateway",
+		routes: "\tfhir_expand {\n\t\tcore off\n\t\tdefinitions " + definitions + "\n\t\tmax_entries 1000000\n\t}",
+	})
 	if err != nil {
 		return p, err
 	}
@@ -55,9 +59,9 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	all := query("all")
 	p = point{concepts: concepts}
 	for _, sc := range []scenario{
-		{"typed, count=20", flatten(typed)},
-		{"is-a, count=20", []string{expand + query("tree") + "&count=20"}},
-		{"no filter, count=20", []string{expand + all + "&count=20"}},
+		{"typed, count=20", flatten(typed), nil},
+		{"is-a, count=20", []string{expand + query("tree") + "&count=20"}, nil},
+		{"no filter, count=20", []string{expand + all + "&count=20"}, nil},
 	} {
 		ours, fixed, err := compare(s, folder, gateway, sc)
 		if err != nil {
@@ -77,29 +81,34 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 // compare runs rounds against the gateway and against a fixed answer of the same
 // size in turn.
 func compare(s settings, folder string, gateway *server, sc scenario) (ours, fixed load, err error) {
-	warm, err := gateway.round(sc.paths, s.clients, s.round/2)
+	warm, err := gateway.round(gateway.gets(sc.paths, sc.header), s.clients, s.round/2)
 	if err != nil {
 		return ours, fixed, err
 	}
-	body := strings.Repeat("x", int(warm.size()))
-	respond, err := start(s.binary, folder, "respond", "\theader Content-Type application/fhir+json\n\trespond "+body)
+	respond, err := startRespond(s.binary, folder, int(warm.size()))
 	if err != nil {
 		return ours, fixed, err
 	}
 	defer func() { err = errors.Join(err, respond.stop()) }()
 	var a, b []load
 	for range s.rounds {
-		one, err := gateway.round(sc.paths, s.clients, s.round)
+		one, err := gateway.round(gateway.gets(sc.paths, sc.header), s.clients, s.round)
 		if err != nil {
 			return ours, fixed, err
 		}
-		other, err := respond.round([]string{"/"}, s.clients, s.round)
+		other, err := respond.round(respond.gets([]string{"/"}, nil), s.clients, s.round)
 		if err != nil {
 			return ours, fixed, err
 		}
 		a, b = append(a, one), append(b, other)
 	}
 	return median(a), median(b), nil
+}
+
+// startRespond runs stock Caddy's respond with a body of a size.
+func startRespond(binary, folder string, size int) (*server, error) {
+	body := strings.Repeat("x", size)
+	return start(binary, folder, site{name: "respond", routes: "\theader Content-Type application/fhir+json\n\trespond " + body})
 }
 
 // lengths measures each length of what was typed by itself.
@@ -109,7 +118,7 @@ func lengths(s settings, gateway *server, typed [][]string) error {
 		if len(paths) == 0 {
 			continue
 		}
-		l, err := gateway.round(paths, s.clients, s.round)
+		l, err := gateway.round(gateway.gets(paths, nil), s.clients, s.round)
 		if err != nil {
 			return err
 		}
@@ -120,7 +129,7 @@ func lengths(s settings, gateway *server, typed [][]string) error {
 
 // whole measures the expansion of everything in one answer.
 func whole(s settings, gateway *server, path string) error {
-	l, err := gateway.round([]string{path}, 1, s.round)
+	l, err := gateway.round(gateway.gets([]string{path}, nil), 1, s.round)
 	if err != nil {
 		return err
 	}

@@ -14,33 +14,51 @@ import (
 	"time"
 )
 
-// server is a process of the gateway.
+// server is a process under load.
 type server struct {
 	url     string
 	command *exec.Cmd
 }
 
+// site is what a process of the gateway serves.
+type site struct {
+	name    string // of its files
+	options string // global options, each on a line that begins with a tab
+	routes  string // directives, likewise
+}
+
 // start runs the gateway with one site and waits for it to answer.
-func start(binary, folder, name, site string) (*server, error) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+func start(binary, folder string, of site) (*server, error) {
+	address, err := freeAddress()
 	if err != nil {
 		return nil, err
 	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		return nil, err
-	}
-	file := filepath.Join(folder, name+".Caddyfile")
-	text := "{\n\tadmin off\n\tauto_https off\n\tstorage file_system " + folder + "/storage\n\tlog {\n\t\tlevel ERROR\n\t}\n}\n\nhttp://" + address + " {\n" + site + "\n}\n"
+	file := filepath.Join(folder, of.name+".Caddyfile")
+	text := "{\n\tadmin off\n\tauto_https off\n\tstorage file_system " + folder + "/" + of.name + "\n\tlog {\n\t\tlevel ERROR\n\t}\n" +
+		of.options + "\n}\n\nhttp://" + address + " {\n" + of.routes + "\n}\n"
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	s := &server{url: "http://" + address, command: exec.Command(binary, "run", "--config", file, "--adapter", "caddyfile")}
+	return launch(address, exec.Command(binary, "run", "--config", file, "--adapter", "caddyfile"))
+}
+
+// launch runs a command that listens at an address, and waits for it to answer.
+func launch(address string, command *exec.Cmd) (*server, error) {
+	s := &server{url: "http://" + address, command: command}
 	s.command.Stderr = os.Stderr
 	if err := s.command.Start(); err != nil {
 		return nil, err
 	}
 	return s, s.wait(time.Minute)
+}
+
+// freeAddress is one on loopback that nobody listens at.
+func freeAddress() (string, error) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	return listener.Addr().String(), listener.Close()
 }
 
 // wait returns when the server answers, whatever it answers.

@@ -1,0 +1,190 @@
+package main
+
+import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+)
+
+// benchClient is the client under load in the gateway's configuration.
+const benchClient = `
+		client %s {
+			secret bench-secret
+			redirect_uri ` + redirectURI + `
+			scope offline_access system/*.rs
+			grant_type client_credentials
+			introspect all%s
+		}`
+
+// gatewayOptions are the gateway's global options. The load comes over plain HTTP,
+// from what counts as a proxy that ended the TLS.
+const gatewayOptions = `	servers {
+		trusted_proxies static 127.0.0.1/32
+	}
+	fhir {
+		issuer https://bench.example.org
+		user alice {
+			password_hash $2a$10$ItlMyMTaHOapU0jOlqAKDeKxwtj3jMQrwFNvdsOH7fXf5Z8O4Sjjy
+			name "Alice Adams"
+		}`
+
+// duty is one operation of an authorization server under load.
+type duty struct {
+	name  string
+	scope string // of the visitor's sign-in; none: nobody signs in
+	do    func(*visitor) operation
+}
+
+// duties are the operations to measure. Those that make no ID token are measured
+// once, with RS256: the peer can introspect its opaque access tokens alone.
+func duties(algorithm, system string) []duty {
+	all := []duty{
+		{"code flow, signed in already", "openid profile", func(v *visitor) operation { return v.flow }},
+		{"refresh, with an ID token", "openid profile offline_access", func(v *visitor) operation { return v.refreshed }},
+		{"client_credentials", "", func(v *visitor) operation { return v.credentials(system) }},
+	}
+	if algorithm == "RS256" {
+		all = append(all,
+			duty{"refresh, no ID token", "profile offline_access", func(v *visitor) operation { return v.refreshed }},
+			duty{"introspection", "openid profile", func(v *visitor) operation { return v.introspected }},
+			duty{"userinfo", "openid profile", func(v *visitor) operation { return v.told }})
+	}
+	return all
+}
+
+// authorizations measures the authorization server beside npm oidc-provider, with
+// ID tokens by RSA and by elliptic curve, in one run.
+func authorizations(s settings, folder string) (err error) {
+	gateway, err := start(s.binary, folder, site{
+		name:    "authorize",
+		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "") + "\n\t}",
+		routes:  "\tfhir_authorize",
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, gateway.stop()) }()
+	signature, err := rsaSignature()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("\n## Authorization server, %d at once\n\nOne RSA-2048 signature takes %s of one core here.\n", s.clients, milliseconds(signature))
+	for _, algorithm := range []string{"RS256", "ES256"} {
+		if err := besidePeer(s, gateway, algorithm); err != nil {
+			return fmt.Errorf("%s: %w", algorithm, err)
+		}
+	}
+	return documents(s, folder, gateway)
+}
+
+// besidePeer measures all duties with ID tokens of one algorithm.
+func besidePeer(s settings, gateway *server, algorithm string) (err error) {
+	ours := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
+	if algorithm == "ES256" {
+		ours.clientID = "bench-es256"
+	}
+	ours.paths.authorize, ours.paths.token = "/oauth2/authorize", "/oauth2/token"
+	ours.paths.introspect, ours.paths.userinfo = "/oauth2/introspect", "/oauth2/userinfo"
+	theirs, err := startPeer(algorithm)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, theirs.stop()) }()
+	fmt.Printf("\nID tokens by %s:\n\n| operation | per second | p50 | p99 | CPU per operation | oidc-provider | ratio |\n|---|--:|--:|--:|--:|--:|--:|\n", algorithm)
+	system, api := duties(algorithm, "system/*.rs"), duties(algorithm, "api")
+	for i := range system {
+		var a, b []load
+		for range s.rounds {
+			one, err := ours.duty(s, system[i])
+			if err != nil {
+				return fmt.Errorf("%s: %w", system[i].name, err)
+			}
+			other, err := theirs.duty(s, api[i])
+			if err != nil {
+				return fmt.Errorf("%s, oidc-provider: %w", api[i].name, err)
+			}
+			a, b = append(a, one), append(b, other)
+		}
+		printDuty(system[i].name, median(a), median(b))
+	}
+	return nil
+}
+
+// duty has each client sign in first, which is not counted.
+func (p *provider) duty(s settings, d duty) (load, error) {
+	visitors := make([]*visitor, s.clients)
+	for i := range visitors {
+		as := *p
+		as.scope = d.scope
+		v, err := as.visit()
+		if err != nil {
+			return load{}, err
+		}
+		if visitors[i] = v; d.scope != "" {
+			if err := v.flow(nil); err != nil {
+				return load{}, err
+			}
+		}
+	}
+	return p.round(func(i int) operation { return d.do(visitors[i]) }, s.clients, s.round)
+}
+
+// startPeer runs npm oidc-provider with everything in memory.
+func startPeer(algorithm string) (*provider, error) {
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	command := exec.Command("node", "peer.mjs")
+	command.Dir = "node"
+	_, port, _ := strings.Cut(address, ":")
+	command.Env = append(os.Environ(), "PORT="+port, "ALGORITHM="+algorithm, "REDIRECT_URI="+redirectURI, "NODE_ENV=production")
+	node, err := launch(address, command)
+	if err != nil {
+		return nil, err
+	}
+	p := &provider{server: node, clientID: "bench", secret: "bench-secret"}
+	p.paths.authorize, p.paths.token = "/auth", "/token"
+	p.paths.introspect, p.paths.userinfo = "/token/introspection", "/me"
+	return p, nil
+}
+
+// documents measures what is the same for everybody, beside fixed answers of the
+// same size.
+func documents(s settings, folder string, gateway *server) error {
+	fmt.Print("\n" + tableHead)
+	forwarded := http.Header{"X-Forwarded-Proto": {"https"}}
+	for _, path := range []string{"/.well-known/jwks.json", "/.well-known/openid-configuration"} {
+		ours, fixed, err := compare(s, folder, gateway, scenario{path, []string{path}, forwarded})
+		if err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		printRow(path, ours, fixed)
+	}
+	return nil
+}
+
+// rsaSignature is what one signature by RS256 takes.
+func rsaSignature() (time.Duration, error) {
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		return 0, err
+	}
+	sum := sha256.Sum256([]byte("a token"))
+	const times = 200
+	start := time.Now()
+	for range times {
+		if _, err := rsa.SignPKCS1v15(rand.Reader, key, crypto.SHA256, sum[:]); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(start) / times, nil
+}

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// redirectURI is that of the clients under load. Nobody listens there.
+const redirectURI = "https://app.example.org/callback"
+
+// provider is an authorization server under load.
+type provider struct {
+	*server
+	clientID, secret string
+	scope            string
+	paths            struct{ authorize, token, introspect, userinfo string }
+}
+
+// visitor is one client of a provider: a browser, and the app it signs in to.
+type visitor struct {
+	*provider
+	http            *http.Client
+	access, refresh string
+}
+
+func (p *provider) visit() (*visitor, error) {
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		return nil, err
+	}
+	return &visitor{provider: p, http: &http.Client{
+		Jar: jar, Timeout: 30 * time.Second, Transport: secured{},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}, nil
+}
+
+var transport = &http.Transport{MaxIdleConnsPerHost: 64, DisableCompression: true}
+
+// secured speaks plain HTTP where https is asked for, as a proxy does that ended
+// the TLS: what TLS costs is Caddy's affair, and the peers here have none.
+type secured struct{}
+
+// RoundTrip implements http.RoundTripper.
+func (secured) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme = "http"
+	r.Header.Set("X-Forwarded-Proto", "https")
+	return transport.RoundTrip(r)
+}
+
+// at is a path of the provider, by https: only there does a browser send the
+// cookies that it must.
+func (p *provider) at(path string) string {
+	return "https" + strings.TrimPrefix(p.url, "http") + path
+}
+
+// flow is a code flow with PKCE, state and nonce, from the authorization request
+// to the tokens.
+func (v *visitor) flow(*load) error {
+	verifier := random()
+	sum := sha256.Sum256([]byte(verifier))
+	code, err := v.code(url.Values{
+		"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {v.scope},
+		"state": {random()}, "nonce": {random()},
+		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
+	})
+	if err != nil {
+		return err
+	}
+	return v.token(url.Values{
+		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {redirectURI}, "code_verifier": {verifier},
+	})
+}
+
+func random() string {
+	b := make([]byte, 32)
+	_, _ = rand.Read(b) // it never fails
+	return base64.RawURLEncoding.EncodeToString(b)
+}
+
+var hidden = regexp.MustCompile(`name="request" value="([^"]*)"`)
+
+// code follows an authorization request to the redirect URI, by way of the
+// sign-in page if there is one.
+func (v *visitor) code(q url.Values) (string, error) {
+	next := v.at(v.paths.authorize) + "?" + q.Encode()
+	for range 10 {
+		r, err := v.http.Get(next)
+		if err != nil {
+			return "", err
+		}
+		page, err := drain(r)
+		if err != nil {
+			return "", err
+		}
+		if field := hidden.FindSubmatch(page); field != nil {
+			form := url.Values{"request": {string(field[1])}, "username": {"alice"}, "password": {"alice-demo-password"}}
+			if r, err = v.http.PostForm(v.at("/oauth2/login"), form); err != nil {
+				return "", err
+			}
+			if page, err = drain(r); err != nil {
+				return "", err
+			}
+		}
+		to, err := r.Location()
+		if err != nil {
+			return "", fmt.Errorf("%s: status %d: %s", next, r.StatusCode, page)
+		}
+		if strings.HasPrefix(to.String(), redirectURI) {
+			if code := to.Query().Get("code"); code != "" && to.Query().Get("state") == q.Get("state") {
+				return code, nil
+			}
+			return "", fmt.Errorf("no code, but %s", to)
+		}
+		next = v.at(to.RequestURI())
+	}
+	return "", errors.New("the authorization request leads from place to place")
+}
+
+func drain(r *http.Response) ([]byte, error) {
+	b, err := io.ReadAll(r.Body)
+	return b, errors.Join(err, r.Body.Close())
+}
+
+// token asks the token endpoint, and remembers what it gives.
+func (v *visitor) token(form url.Values) error {
+	body, err := v.post(v.paths.token, form)
+	if err != nil {
+		return err
+	}
+	var answer struct {
+		Access  string `json:"access_token"`
+		Refresh string `json:"refresh_token"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return err
+	}
+	v.access = answer.Access
+	if answer.Refresh != "" {
+		v.refresh = answer.Refresh
+	}
+	return nil
+}
+
+func (v *visitor) post(path string, form url.Values) ([]byte, error) {
+	request, err := http.NewRequest(http.MethodPost, v.at(path), strings.NewReader(form.Encode()))
+	if err != nil {
+		return nil, err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.SetBasicAuth(v.clientID, v.secret)
+	return v.ask(request)
+}
+
+func (v *visitor) ask(request *http.Request) ([]byte, error) {
+	r, err := v.http.Do(request)
+	if err != nil {
+		return nil, err
+	}
+	body, err := drain(r)
+	if err == nil && r.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: status %d: %s", request.URL, r.StatusCode, body)
+	}
+	return body, err
+}
+
+func (v *visitor) refreshed(*load) error {
+	return v.token(url.Values{"grant_type": {"refresh_token"}, "refresh_token": {v.refresh}})
+}
+
+func (v *visitor) credentials(scope string) operation {
+	return func(*load) error {
+		return v.token(url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
+	}
+}
+
+func (v *visitor) introspected(*load) error {
+	body, err := v.post(v.paths.introspect, url.Values{"token": {v.access}})
+	if err == nil && !strings.Contains(string(body), `"active":true`) {
+		err = fmt.Errorf("not active: %s", body)
+	}
+	return err
+}
+
+func (v *visitor) told(*load) error {
+	request, err := http.NewRequest(http.MethodGet, v.at(v.paths.userinfo), nil)
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Authorization", "Bearer "+v.access)
+	_, err = v.ask(request)
+	return err
+}
