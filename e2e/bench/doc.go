@@ -7,10 +7,12 @@
 //
 // expand measures fhir_expand over synthetic code systems beside Caddy's respond
 // with a body of the same size; authorize the authorization server beside npm
-// oidc-provider. Each is a process of its own: build ../caddy first. Rounds of load
-// go to each in turn, so that whatever else the machine does falls on both alike.
-// What is compared is the CPU time of the server per request, from /proc, and its
-// median over the rounds; a time-out or a refusal ends the run.
+// oidc-provider; flood what a million requests that lead nowhere leave in memory.
+//
+// Each is a process of its own: build ../caddy first. Rounds of load go to each in
+// turn, so that whatever else the machine does falls on both alike. What is compared
+// is the CPU time of the server per request, from /proc, and its median over the
+// rounds; a time-out or a refusal ends the run.
 //
 // It prints tables in Markdown, and expand draws cost against size into -plot.
 package main

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -36,8 +37,11 @@ func (l load) quantile(share float64) time.Duration {
 // at a time.
 type operation func(l *load) error
 
-// round has so many clients, each made by newClient, do what they do for so long.
-// The first error ends it.
+// errDone is returned by an operation that has nothing left to do.
+var errDone = errors.New("done")
+
+// round has so many clients, each made by newClient, do what they do for so long,
+// or until they have nothing left to do. The first error ends it.
 func (s *server) round(newClient func(i int) operation, clients int, length time.Duration) (load, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), length)
 	defer cancel()
@@ -67,7 +71,7 @@ func (s *server) round(newClient func(i int) operation, clients int, length time
 	}
 	slices.Sort(whole.times)
 	// One client's error tells as much as all of them.
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil }); i >= 0 {
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && err != errDone }); i >= 0 {
 		return whole, errs[i]
 	}
 	return whole, err
@@ -77,9 +81,12 @@ func (s *server) round(newClient func(i int) operation, clients int, length time
 func (l *load) time(do operation) error {
 	start := time.Now()
 	err := do(l)
+	if err != nil {
+		return err
+	}
 	l.requests++
 	l.times = append(l.times, time.Since(start))
-	return err
+	return nil
 }
 
 // gets is a client that asks for the paths, chosen at random, with a header.

@@ -49,14 +49,14 @@ func run(s settings, names []string) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	subjects := map[string]func(settings, string) error{"expand": expansions, "authorize": authorizations}
+	subjects := map[string]func(settings, string) error{"expand": expansions, "authorize": authorizations, "flood": flood}
 	if len(names) == 0 {
-		names = []string{"expand", "authorize"}
+		names = []string{"expand", "authorize", "flood"}
 	}
 	for _, name := range names {
 		measure := subjects[name]
 		if measure == nil {
-			return fmt.Errorf("%q is not one of expand and authorize", name)
+			return fmt.Errorf("%q is not one of expand, authorize and flood", name)
 		}
 		if err := measure(s, folder); err != nil {
 			return fmt.Errorf("%s: %w", name, err)
