@@ -85,15 +85,16 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if err := errors.Join(guard.CheckPath(r, h.FHIRBase), h.headers.Check(r)); err != nil {
+		setIdentity(r, guard.Token{})
 		return h.refuse(w, err)
 	}
 	h.headers.Strip(r.Header)
 	guard.StripCookies(r.Header, authorize.CookiePrefix)
-	setIdentity(r, guard.Token{})
-	if !h.public(r) {
-		if err := h.admit(r); err != nil {
-			return h.refuse(w, err)
-		}
+	token, err := h.admit(r)
+	// Nobody's, where there is none: a handler before may have set another's.
+	setIdentity(r, token)
+	if err != nil {
+		return h.refuse(w, err)
 	}
 	if !h.ForwardToken {
 		r.Header.Del("Authorization")
@@ -107,21 +108,23 @@ func (h *Bearer) public(r *http.Request) bool {
 	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == h.FHIRBase+"/metadata"
 }
 
-// admit verifies the token and tells later handlers whose it is.
-func (h *Bearer) admit(r *http.Request) error {
+// admit verifies the token, where one is needed. With an error it returns none.
+func (h *Bearer) admit(r *http.Request) (guard.Token, error) {
+	if h.public(r) {
+		return guard.Token{}, nil
+	}
 	raw, err := guard.Bearer(r)
 	if err != nil {
-		return err
+		return guard.Token{}, err
 	}
 	token, err := h.guard.Verify(r.Context(), raw)
 	if err == nil && h.app != nil && token.Issuer == h.app.Issuer {
 		err = h.complete(r.Context(), &token)
 	}
 	if err != nil {
-		return err
+		return guard.Token{}, err
 	}
-	setIdentity(r, token)
-	return nil
+	return token, nil
 }
 
 // complete looks up whom a token of ours stands for: those who were removed or

@@ -21,13 +21,13 @@ import (
 // gateway is a provisioned configuration whose server is called directly: no
 // port is opened and nothing is started.
 type gateway struct {
-	t      *testing.T
+	t      testing.TB
 	server http.Handler
 	jar    map[string]string
 }
 
 // exampleGateway is the one of Caddyfile.example before a backend (none: "").
-func exampleGateway(t *testing.T, backend http.Handler) *gateway {
+func exampleGateway(t testing.TB, backend http.Handler) *gateway {
 	t.Helper()
 	address := "127.0.0.1:1" // nobody listens on tcpmux
 	if backend != nil {
@@ -40,7 +40,7 @@ func exampleGateway(t *testing.T, backend http.Handler) *gateway {
 }
 
 // exampleWith is Caddyfile.example with a piece of its text replaced.
-func exampleWith(t *testing.T, old, new string) string {
+func exampleWith(t testing.TB, old, new string) string {
 	t.Helper()
 	text, err := os.ReadFile("../Caddyfile.example")
 	if err != nil {
@@ -52,13 +52,13 @@ func exampleWith(t *testing.T, old, new string) string {
 	return strings.Replace(string(text), old, new, 1)
 }
 
-func newGateway(t *testing.T, caddyfile string) *gateway {
+func newGateway(t testing.TB, caddyfile string) *gateway {
 	t.Helper()
 	return newGatewayAt(t, caddyfile, t.TempDir())
 }
 
 // newGatewayAt keeps its keys and certificates in a folder.
-func newGatewayAt(t *testing.T, caddyfile, folder string) *gateway {
+func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
 	config := adapted(t, caddyfile)
 	config.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
@@ -75,7 +75,7 @@ func newGatewayAt(t *testing.T, caddyfile, folder string) *gateway {
 
 // adapted is a Caddyfile as Caddy reads it. A warning, as about formatting, is
 // an error here.
-func adapted(t *testing.T, caddyfile string) *caddy.Config {
+func adapted(t testing.TB, caddyfile string) *caddy.Config {
 	t.Helper()
 	document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
 	if err != nil || len(warnings) > 0 {
@@ -169,7 +169,7 @@ func (g *gateway) outcome(r *http.Response) outcomeIssue {
 	return o.Issue[0]
 }
 
-func read(t *testing.T, r *http.Response) string {
+func read(t testing.TB, r *http.Response) string {
 	t.Helper()
 	b, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -178,7 +178,7 @@ func read(t *testing.T, r *http.Response) string {
 	return string(b)
 }
 
-func writeFile(t *testing.T, name, content string) string {
+func writeFile(t testing.TB, name, content string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
 	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

@@ -83,7 +83,7 @@ func (s *Server) redeem(ctx context.Context, client *Client, p parameters) (*gra
 	if err := g.check(client, p); err != nil {
 		return nil, err
 	}
-	err = s.store.Add(ctx, storeKey("token", g.TokenID), tokenUsed, s.codeLifetime)
+	err = s.store.Add(ctx, tokenKey(g.TokenID), tokenUsed, s.codeLifetime)
 	if !errors.Is(err, ErrExists) {
 		return g, err
 	}
@@ -129,15 +129,19 @@ var (
 	tokenRevoked = []byte("revoked")
 )
 
+// tokenKey names what the store says of an access token. Its jti leads to nothing,
+// so it need not be hidden; and every FHIR request looks here.
+func tokenKey(tokenID string) string { return "token:" + tokenID }
+
 // revoke makes an access token void for as long as it has to live, and a little
 // more for clocks that are late.
 func (s *Server) revoke(ctx context.Context, tokenID string, left time.Duration) error {
-	return s.store.Put(ctx, storeKey("token", tokenID), tokenRevoked, left+time.Minute)
+	return s.store.Put(ctx, tokenKey(tokenID), tokenRevoked, left+time.Minute)
 }
 
 // Revoked says whether an access token of ours was revoked, by its jti.
 func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	state, err := s.store.Get(ctx, storeKey("token", tokenID))
+	state, err := s.store.Get(ctx, tokenKey(tokenID))
 	if errors.Is(err, ErrNotFound) {
 		return false, nil
 	}

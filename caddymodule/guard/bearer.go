@@ -49,14 +49,20 @@ func Bearer(r *http.Request) (string, error) {
 func isB64Token(s string) bool {
 	s = strings.TrimRight(s, "=")
 	for i := range len(s) {
-		c := s[i]
-		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		if !alphanumeric && strings.IndexByte("-._~+/", c) < 0 {
+		if !b64Characters[s[i]] {
 			return false
 		}
 	}
 	return s != ""
 }
+
+// b64Characters are those of a b64token, but for its end.
+var b64Characters = func() (in [256]bool) {
+	for _, c := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/" {
+		in[c] = true
+	}
+	return in
+}()
 
 // queryHasToken says whether a query has the parameter access_token, in any
 // spelling that a reader behind us may still take for it.

@@ -13,14 +13,21 @@ import (
 // Guard verifies access tokens of several issuers, each by its own verifier.
 // It is safe for concurrent use.
 type Guard struct {
-	issuers      map[string]tokenVerifier
-	only         tokenVerifier // the one of issuers, if there is but one
+	issuers      map[string]*way
+	only         *way // the one of issuers, if there is but one
 	introspector *Introspector
+}
+
+// way is how the tokens of one issuer are verified. Its policy is made once.
+type way struct {
+	verifier tokenVerifier
+	policy   *policy
 }
 
 // tokenVerifier is a [Verifier] or a [Trusted].
 type tokenVerifier interface {
-	Verify(ctx context.Context, raw string) (Token, error)
+	policy() *policy
+	verifyBy(ctx context.Context, p *policy, raw string) (Token, error)
 }
 
 // New makes a guard of a verifier for our own tokens, verifiers for those of
@@ -29,14 +36,14 @@ type tokenVerifier interface {
 // it requires, or where two would speak for one issuer: a token must have one
 // way through only, and no other issuer may name users as if they were ours.
 func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard, error) {
-	g := &Guard{issuers: make(map[string]tokenVerifier, 1+len(trusted)), introspector: introspector}
+	g := &Guard{issuers: make(map[string]*way, 1+len(trusted)), introspector: introspector}
 	if own != nil {
-		if err := g.add(own, own.policy()); err != nil {
+		if err := g.add(own); err != nil {
 			return nil, err
 		}
 	}
 	for _, verifier := range trusted {
-		if err := g.add(verifier, verifier.policy()); err != nil {
+		if err := g.add(verifier); err != nil {
 			return nil, err
 		}
 	}
@@ -56,15 +63,17 @@ func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard,
 	return g, nil
 }
 
-// add adds the verifier with this policy.
-func (g *Guard) add(verifier tokenVerifier, p *policy) error {
+// add adds a verifier for its issuer.
+func (g *Guard) add(verifier tokenVerifier) error {
+	p := verifier.policy()
 	if err := p.check(); err != nil {
 		return fmt.Errorf("issuer %q: %w", p.issuer, err)
 	}
 	if _, ok := g.issuers[p.issuer]; ok {
 		return fmt.Errorf("issuer %q is there twice", p.issuer)
 	}
-	g.issuers[p.issuer], g.only = verifier, verifier
+	g.only = &way{verifier, p}
+	g.issuers[p.issuer] = g.only
 	return nil
 }
 
@@ -80,16 +89,16 @@ func (g *Guard) Verify(ctx context.Context, raw string) (Token, error) {
 		}
 		return g.introspector.Verify(ctx, raw)
 	}
-	verifier, err := g.verifier(raw)
+	way, err := g.way(raw)
 	if err != nil {
 		return Token{}, invalidToken(err)
 	}
-	return verifier.Verify(ctx, raw)
+	return way.verifier.verifyBy(ctx, way.policy, raw)
 }
 
-// verifier chooses the one that is to verify a JWT. Where there is but one, it
-// need not be read for that: the verifier sees to the iss itself.
-func (g *Guard) verifier(raw string) (tokenVerifier, error) {
+// way chooses the verifier of a JWT. Where there is but one, the token need not be
+// read for that: the verifier sees to the iss itself.
+func (g *Guard) way(raw string) (*way, error) {
 	if g.only != nil {
 		return g.only, nil
 	}
@@ -97,11 +106,11 @@ func (g *Guard) verifier(raw string) (tokenVerifier, error) {
 	if err != nil {
 		return nil, err
 	}
-	verifier, ok := g.issuers[issuer]
+	way, ok := g.issuers[issuer]
 	if !ok {
 		return nil, ErrIssuer
 	}
-	return verifier, nil
+	return way, nil
 }
 
 // unverifiedIssuer is the iss claim of a JWT whose signature nobody has

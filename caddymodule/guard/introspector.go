@@ -201,8 +201,8 @@ func (i *Introspector) remember(id string, response introspection, asked time.Ti
 // remembranceID is the key under which a token is remembered, and asked about:
 // two tokens that shared it would share the answer (CVE-2026-71326).
 func (i *Introspector) remembranceID(raw string) string {
-	return tokenID(raw, "introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
-		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.ActiveLifetime.String())
+	return tokenID(policyID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
+		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.ActiveLifetime.String()), raw)
 }
 
 // issuer is the issuer of the tokens.

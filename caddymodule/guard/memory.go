@@ -41,19 +41,26 @@ func NewMemory(size int) *Memory {
 // newGeneration makes a cache whose entries each have a lifetime of their own.
 func newGeneration() *cache.Cache { return cache.New(cache.NoExpiration, 0) }
 
-// tokenID is the key under which a token is remembered: a hash of the whole
-// token, as a prefix of it or its jti alone would stand for others too, and of
-// all parts of the policy it was verified by, so that no verifier takes what
-// passed another one (CVE-2026-33496). Lengths keep the parts apart.
-func tokenID(raw string, policy ...string) string {
+// policyID stands for all parts of a policy. Lengths keep the parts apart.
+func policyID(parts ...string) [sha256.Size]byte {
 	hash := sha256.New()
 	var number [8]byte
-	for _, part := range append(policy, raw) {
+	for _, part := range parts {
 		binary.BigEndian.PutUint64(number[:], uint64(len(part)))
 		hash.Write(number[:])
 		hash.Write([]byte(part))
 	}
-	return string(hash.Sum(nil))
+	return [sha256.Size]byte(hash.Sum(nil))
+}
+
+// tokenID is the key under which a token is remembered: a hash of the whole
+// token, as a prefix of it or its jti alone would stand for others too, and of
+// the policy it was verified by, so that no verifier takes what passed another
+// one (CVE-2026-33496).
+func tokenID(policy [sha256.Size]byte, raw string) string {
+	var buffer [2048]byte // most tokens fit, and need no memory of their own
+	sum := sha256.Sum256(append(append(buffer[:0], policy[:]...), raw...))
+	return string(sum[:])
 }
 
 // recalled returns what m remembers under id, if it is a T.

@@ -29,7 +29,7 @@ func CheckPath(r *http.Request, base string) error {
 	}
 	path := r.URL.Path
 	switch {
-	case !utf8.ValidString(path), strings.ContainsFunc(path, ambiguous), encodedSlash(r.URL):
+	case !utf8.ValidString(path), ambiguous(path), encodedSlash(r.URL):
 		return badRequest("The path holds a character that servers read differently.", ErrPath)
 	case hasEmptyOrDots(path):
 		return badRequest("The path holds an empty or a dot segment.", ErrPath)
@@ -39,24 +39,30 @@ func CheckPath(r *http.Request, base string) error {
 	return nil
 }
 
-// ambiguous says whether a character of a decoded path is one of those above. A
-// percent sign there was encoded: decoded once more it would begin an escape.
-func ambiguous(r rune) bool { return r < ' ' || r == 0x7f || strings.ContainsRune(`\;%`, r) }
-
-// encodedSlash says whether a slash was written as %2F: a segment to some, a
-// separator to others.
-func encodedSlash(u *url.URL) bool {
-	return strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
-}
-
-// hasEmptyOrDots says whether a segment is empty, but for the last, or of dots.
-func hasEmptyOrDots(path string) bool {
-	segments := strings.Split(path, "/")
-	for i, segment := range segments {
-		empty := segment == "" && i > 0 && i < len(segments)-1
-		if empty || segment == "." || segment == ".." {
+// ambiguous says whether a decoded path holds a character of those above. A percent
+// sign there was encoded: decoded once more it would begin an escape.
+func ambiguous(path string) bool {
+	for i := range len(path) {
+		if c := path[i]; c < ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' {
 			return true
 		}
 	}
 	return false
+}
+
+// encodedSlash says whether a slash was written as %2F: a segment to some, a
+// separator to others. A path that was written as it is has no RawPath.
+func encodedSlash(u *url.URL) bool {
+	return u.RawPath != "" && strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
+}
+
+// hasEmptyOrDots says whether a segment is empty, but for the first and the last,
+// or of dots.
+func hasEmptyOrDots(path string) bool {
+	for segment := range strings.SplitSeq(path, "/") {
+		if segment == "." || segment == ".." {
+			return true
+		}
+	}
+	return strings.Contains(path, "//")
 }

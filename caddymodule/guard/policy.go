@@ -3,6 +3,8 @@ package guard
 import (
 	"context"
 	"crypto"
+	"crypto/ecdsa"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"time"
@@ -20,6 +22,7 @@ type policy struct {
 	now      func() time.Time
 	keys     KeySet
 	memory   *Memory
+	id       [sha256.Size]byte // of all that is above, but for keys and memory
 
 	header headerRules
 	// fit returns the public part of a key that may verify the algorithm.
@@ -62,7 +65,7 @@ func (p *policy) recall(ctx context.Context, raw string) (Token, error) {
 		if err != nil {
 			return Token{}, err
 		}
-		if key.Equal(known.key) {
+		if sameKey(key, known.key) {
 			return known.token, nil
 		}
 	}
@@ -74,12 +77,25 @@ func (p *policy) recall(ctx context.Context, raw string) (Token, error) {
 	return known.token, nil
 }
 
+// sameKey spares the comparison of an elliptic curve's points where there is but
+// one key in memory.
+func sameKey(a, b publicKey) bool {
+	_, pointer := a.(*ecdsa.PublicKey)
+	return pointer && a == b || a.Equal(b)
+}
+
 // remembranceID is the key under which a token is remembered.
 func (p *policy) remembranceID(raw string) string {
 	if p.memory == nil {
 		return ""
 	}
-	return tokenID(raw, p.name, p.issuer, p.audience, p.leeway.String())
+	return tokenID(p.id, raw)
+}
+
+// identified gives the policy its id.
+func (p *policy) identified() *policy {
+	p.id = policyID(p.name, p.issuer, p.audience, p.leeway.String())
+	return p
 }
 
 // verify is the whole verification but for the revocation, in this order:

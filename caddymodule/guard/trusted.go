@@ -56,16 +56,21 @@ type Trusted struct {
 // is an [*Error]: 401 invalid_token for a defect of the token, 503 where keys
 // cannot be had.
 func (t *Trusted) Verify(ctx context.Context, raw string) (Token, error) {
-	return t.policy().recall(ctx, raw)
+	return t.verifyBy(ctx, t.policy(), raw)
+}
+
+// verifyBy is Verify by the policy that was made of t.
+func (*Trusted) verifyBy(ctx context.Context, p *policy, raw string) (Token, error) {
+	return p.recall(ctx, raw)
 }
 
 // policy is that for other issuers' tokens.
 func (t *Trusted) policy() *policy {
-	return &policy{
+	return (&policy{
 		name: "trusted", issuer: t.Issuer, audience: t.Audience, leeway: leewayOr(t.Leeway),
 		now: t.now, keys: t.Keys, memory: t.Memory,
 		header: trustedHeader, fit: trustedKey, claims: t.checkClaims,
-	}
+	}).identified()
 }
 
 // now is the time by the verifier's clock.

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -249,8 +250,13 @@ func TestTrustedMemory(t *testing.T) {
 	})
 }
 
+// verifies is what verifiers and the guard over them have in common.
+type verifies interface {
+	Verify(ctx context.Context, raw string) (Token, error)
+}
+
 // wantRefused checks that v refuses a token with 401 invalid_token.
-func wantRefused(t *testing.T, v tokenVerifier, token string, want error) {
+func wantRefused(t *testing.T, v verifies, token string, want error) {
 	t.Helper()
 	got, err := v.Verify(t.Context(), token)
 	wantError(t, err, http.StatusUnauthorized, "invalid_token", want)

@@ -40,7 +40,12 @@ type Verifier struct {
 // error is an [*Error]: 401 invalid_token for a defect of the token, 503 where
 // keys or revocations cannot be asked.
 func (v *Verifier) Verify(ctx context.Context, raw string) (Token, error) {
-	token, err := v.policy().recall(ctx, raw)
+	return v.verifyBy(ctx, v.policy(), raw)
+}
+
+// verifyBy is Verify by the policy that was made of v.
+func (v *Verifier) verifyBy(ctx context.Context, p *policy, raw string) (Token, error) {
+	token, err := p.recall(ctx, raw)
 	if err != nil {
 		return Token{}, err
 	}
@@ -52,11 +57,11 @@ func (v *Verifier) Verify(ctx context.Context, raw string) (Token, error) {
 
 // policy is that for our own tokens.
 func (v *Verifier) policy() *policy {
-	return &policy{
+	return (&policy{
 		name: "own", issuer: v.Issuer, audience: v.Audience, leeway: v.leeway(),
 		now: v.now, keys: v.Keys, memory: v.Memory,
 		header: ownHeader, fit: ownKey, claims: v.checkClaims,
-	}
+	}).identified()
 }
 
 // checkRevoked asks whether the token was revoked.
