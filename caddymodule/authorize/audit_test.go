@@ -199,6 +199,25 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	}
 }
 
+// Without an audit trail of its own, the log has each outcome, once.
+func TestEventsAreLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+	for name, do := range map[string]func(){
+		"token":         func() { b.post("/oauth2/token", codeForm("x", nil)) },
+		"revocation":    func() { b.post("/oauth2/revoke", url.Values{"client_id": {"app"}}) },
+		"authorization": func() { b.authorize(request(url.Values{"scope": {"other"}})) },
+		"page":          func() { b.authorize(url.Values{}) },
+		"userinfo":      func() { b.get("/oauth2/userinfo") },
+		"wrong method":  func() { b.get("/oauth2/token") },
+	} {
+		log.Reset()
+		if do(); strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%s: %s", name, &log)
+		}
+	}
+}
+
 // What somebody typed can neither fill the log nor forge a line of it.
 func TestEventLogIsBounded(t *testing.T) {
 	tests := []struct{ name, typed string }{

@@ -77,6 +77,9 @@ func TestCORSOfClients(t *testing.T) {
 			if got := preflight.Header.Get("Access-Control-Allow-Origin"); got != want || preflight.StatusCode != http.StatusNoContent {
 				t.Errorf("preflight for %s from %s: %d, allowed %q", path, tt.origin, preflight.StatusCode, got)
 			}
+			if text := body(t, preflight); text != "" || preflight.Header.Get("Allow") != "" {
+				t.Errorf("preflight for %s went on to the endpoint: %s", path, text)
+			}
 			if answer.Header.Get("Access-Control-Allow-Credentials")+preflight.Header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("%s: credentials allowed", path)
 			}
