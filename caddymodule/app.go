@@ -91,6 +91,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := a.loadStore(ctx); err != nil {
 		return err
 	}
+	if err := metrics.register(ctx); err != nil {
+		return err
+	}
 	config, err := a.serverConfig()
 	if err != nil {
 		return err
@@ -136,7 +139,7 @@ func (a *App) serverConfig() (authorize.Config, error) {
 		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
 		AuthorizePOST:       a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
-		IsHTTPS: isHTTPS, Logger: a.logger,
+		IsHTTPS: isHTTPS, Logger: a.logger, Audit: newAudit(a.ctx), ClientAddress: clientAddress,
 	}, err
 }
 

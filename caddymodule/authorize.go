@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -40,6 +41,7 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 	if !h.app.server.Serves(r.URL.Path) {
 		return next.ServeHTTP(w, r)
 	}
+	defer metrics.served(r.URL.Path, time.Now())
 	h.app.server.ServeHTTP(w, r)
 	return nil
 }

@@ -53,7 +53,15 @@ type Bearer struct {
 	// gateway and could be used again by whoever reads it.
 	ForwardToken bool `json:"forward_token,omitempty"`
 
+	// The origins whose scripts may call the API (CORS): `https://app.example.org`,
+	// `clients` for those of the fhir app's redirect URIs, `*` for all. Preflights
+	// are answered here, and what the next handler says of other origins is
+	// replaced. `{fhir_base}/metadata` is for all. Default: `clients` with the fhir
+	// app; without it, CORS is left to other handlers.
+	CORS []string `json:"cors,omitempty"`
+
 	app     *App // nil without the fhir app
+	cors    *crossOrigin
 	headers *guard.IdentityHeaders
 	guard   *guard.Guard
 	realm   string
@@ -78,12 +86,32 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		h.realm = h.app.fhirBaseURL()
 	}
 	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders...)
+	if err := h.provisionCORS(); err != nil {
+		return err
+	}
+	if err := metrics.register(ctx); err != nil {
+		return err
+	}
 	h.guard, err = h.newGuard(ctx)
+	return err
+}
+
+func (h *Bearer) provisionCORS() (err error) {
+	words := h.CORS
+	if len(words) == 0 && h.app != nil {
+		words = []string{corsClients}
+	}
+	h.cors, err = newCrossOrigin(words, h.app)
 	return err
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	w, answered := h.cors.answer(w, r, r.URL.Path == h.FHIRBase+"/metadata")
+	if answered {
+		metrics.decided(decisionPreflight)
+		return nil
+	}
 	if err := errors.Join(guard.CheckPath(r, h.FHIRBase), h.headers.Check(r)); err != nil {
 		setIdentity(r, guard.Token{})
 		return h.refuse(w, err)
@@ -96,6 +124,11 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	if err != nil {
 		return h.refuse(w, err)
 	}
+	made := decisionAllowed
+	if h.public(r) {
+		made = decisionPublic
+	}
+	metrics.decided(made)
 	if !h.ForwardToken {
 		r.Header.Del("Authorization")
 	}
@@ -154,14 +187,15 @@ func setIdentity(r *http.Request, t guard.Token) {
 // refuse sets the challenge, which survives into handle_errors, and leaves the
 // body to fhir_outcome.
 func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
-	var refusal *guard.Error
-	if !errors.As(err, &refusal) {
+	var refused *guard.Error
+	if !errors.As(err, &refused) {
 		return err
 	}
-	if challenge := refusal.Challenge(h.realm); challenge != "" {
+	metrics.decided(refusal(refused))
+	if challenge := refused.Challenge(h.realm); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
-	return caddyhttp.Error(refusal.Status, err)
+	return caddyhttp.Error(refused.Status, err)
 }
 
 // guardKeys lets guard verify with the authorization server's keys.
@@ -196,6 +230,7 @@ func (k trustedKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, erro
 //		introspect <url> { … }
 //		identity_header <names...>
 //		forward_token
+//		cors <origin|clients|*...>
 //	}
 func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{
@@ -204,6 +239,7 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"introspect":      h.parseIntrospect,
 		"identity_header": words(&h.IdentityHeaders, nil),
 		"forward_token":   bareword(&h.ForwardToken),
+		"cors":            words(&h.CORS, checkCORS),
 	}, "trust")
 }
 

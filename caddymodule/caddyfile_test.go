@@ -71,6 +71,9 @@ func TestCaddyfileErrors(t *testing.T) {
 		line            int
 		word            string
 	}{
+		{"cors of no origin", site("fhir_bearer {\n\t\tcors https://app.example.org/\n\t}"), 3, "https://app.example.org/"},
+		{"cors of nobody", site("fhir_expand {\n\t\tcors\n\t}"), 3, "cors"},
+		{"log format with a wrong word", "{\n\tlog {\n\t\tformat fhir {\n\t\t\twarp json\n\t\t}\n\t}\n}\n", 4, "warp"},
 		{"unknown option", app("isuer https://x.example"), 4, "isuer"},
 		{"option twice", app("fhir_base /a\n\t\tfhir_base /b"), 5, "fhir_base"},
 		{"issuer over http", "{\n\tfhir {\n\t\tissuer http://x.example\n\t}\n}\n", 3, "http://x.example"},

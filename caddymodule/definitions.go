@@ -23,7 +23,32 @@ type definitions struct {
 	key     string
 }
 
-type pooledLibrary struct{ *terminology.Library }
+// pooledLibrary is a library, and what is told of it.
+type pooledLibrary struct {
+	*terminology.Library
+	definitionsStatus
+}
+
+// definitionsStatus is what the admin API and the metrics tell of a library.
+type definitionsStatus struct {
+	Core        bool      `json:"core"` // the built-in R4 definitions are among them
+	Definitions []string  `json:"definitions,omitempty"`
+	CodeSystems int       `json:"code_systems"`
+	ValueSets   int       `json:"value_sets"`
+	Concepts    int       `json:"concepts"`
+	Loaded      time.Time `json:"loaded"`
+	Seconds     float64   `json:"seconds"` // it took to load them
+}
+
+// loadedDefinitions tells of the libraries in the pool.
+func loadedDefinitions() []definitionsStatus {
+	held := []definitionsStatus{}
+	libraries.Range(func(_, value any) bool {
+		held = append(held, value.(pooledLibrary).definitionsStatus)
+		return true
+	})
+	return held
+}
 
 // Destruct implements caddy.Destructor.
 func (pooledLibrary) Destruct() error { return nil }
@@ -38,8 +63,12 @@ func loadDefinitions(ctx caddy.Context, core bool, patterns []string) (*definiti
 		if err != nil {
 			return nil, fmt.Errorf("loading definitions: %w", err)
 		}
-		ctx.Slogger().Info("definitions loaded", "content", library.Counts().String(), "took", time.Since(start))
-		return pooledLibrary{library}, nil
+		counts, took := library.Counts(), time.Since(start)
+		ctx.Slogger().Info("definitions loaded", "content", counts.String(), "took", took)
+		return pooledLibrary{library, definitionsStatus{
+			Core: core, Definitions: patterns, Loaded: start.Add(took), Seconds: took.Seconds(),
+			CodeSystems: counts.CodeSystems, ValueSets: counts.ValueSets, Concepts: counts.Concepts,
+		}}, nil
 	})
 	if err != nil {
 		return nil, err

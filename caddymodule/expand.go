@@ -56,6 +56,13 @@ type Expand struct {
 	// 200.
 	MaxResources int `json:"max_resources,omitempty"`
 
+	// The origins whose scripts may call the operations (CORS):
+	// `https://app.example.org`, `clients` for those of the fhir app's redirect
+	// URIs, `*` for all. Behind fhir_bearer, its own setting counts. Default: CORS
+	// is left to other handlers.
+	CORS []string `json:"cors,omitempty"`
+
+	cors       *crossOrigin
 	handler    *terminology.Handler
 	loaded     *definitions
 	operations operations
@@ -72,6 +79,12 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
 		return err
 	}
+	if err := h.provisionCORS(ctx); err != nil {
+		return err
+	}
+	if err := metrics.register(ctx); err != nil {
+		return err
+	}
 	if h.loaded, err = loadDefinitions(ctx, !h.CoreOff, h.Definitions); err != nil {
 		return err
 	}
@@ -81,6 +94,15 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	}
 	h.operations = newOperations(h.handler, h.AllOperations)
 	return nil
+}
+
+func (h *Expand) provisionCORS(ctx caddy.Context) error {
+	app, err := fhirApp(ctx)
+	if err != nil && !errors.Is(err, errNoApp) {
+		return err
+	}
+	h.cors, err = newCrossOrigin(h.CORS, app)
+	return err
 }
 
 // Cleanup lets the definitions go, if Provision got as far as loading them.
@@ -93,13 +115,18 @@ func (h *Expand) Cleanup() error {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	answer := h.operations.find(r, h.FHIRBase)
+	answer := h.operations.find(h.asked(r), h.FHIRBase)
 	if answer == nil {
 		return next.ServeHTTP(w, r)
+	}
+	w, answered := h.cors.answer(w, r, false)
+	if answered {
+		return nil
 	}
 	err := answer(w, r)
 	switch {
 	case err == nil:
+		metrics.expansion(expandedHere)
 		return nil
 	case errors.Is(err, terminology.ErrUnknown):
 		return askForUnknown(w, r, next, err)
@@ -109,13 +136,29 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return failure(err)
 }
 
-// failure is an error for fhir_outcome to render.
+// asked is the request that a preflight is about, if those are answered here, or
+// the request itself.
+func (h *Expand) asked(r *http.Request) *http.Request {
+	if h.cors == nil || !isPreflight(r) {
+		return r
+	}
+	about := *r
+	about.Method = r.Header.Get("Access-Control-Request-Method")
+	return &about
+}
+
+// failure counts an error, and is one for fhir_outcome to render.
 func failure(err error) error {
+	status, result := http.StatusInternalServerError, expansionFailed
 	var failed *terminology.Error
 	if errors.As(err, &failed) {
-		return caddyhttp.Error(failed.Status, err)
+		status = failed.Status
 	}
-	return caddyhttp.Error(http.StatusInternalServerError, err)
+	if status < http.StatusInternalServerError {
+		result = expansionRefused
+	}
+	metrics.expansion(result)
+	return caddyhttp.Error(status, err)
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -130,6 +173,7 @@ func failure(err error) error {
 //		max_filter_words <number>
 //		max_body <size>
 //		max_resources <number>
+//		cors <origin|clients|*...>
 //	}
 func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{
@@ -142,6 +186,7 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"max_filter_words":  number(&h.MaxFilterWords),
 		"max_body":          size(&h.MaxBody),
 		"max_resources":     number(&h.MaxResources),
+		"cors":              words(&h.CORS, checkCORS),
 	})
 }
 

@@ -24,6 +24,7 @@ type gateway struct {
 	t      testing.TB
 	server http.Handler
 	jar    map[string]string
+	ctx    caddy.Context
 }
 
 // exampleGateway is the one of Caddyfile.example before a backend (none: "").
@@ -70,7 +71,7 @@ func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &gateway{t: t, server: app.(*caddyhttp.App).Servers["srv0"], jar: map[string]string{}}
+	return &gateway{t: t, server: app.(*caddyhttp.App).Servers["srv0"], jar: map[string]string{}, ctx: ctx}
 }
 
 // adapted is a Caddyfile as Caddy reads it. A warning, as about formatting, is

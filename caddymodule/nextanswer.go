@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"bytes"
 	"net/http"
+	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
@@ -12,13 +13,12 @@ import (
 // unknown for good.
 func askForUnknown(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, here error) error {
 	answer := caddyhttp.NewResponseRecorder(w, nil, nil)
-	if err := next.ServeHTTP(answer, r); err != nil {
-		return err
-	}
-	if answer.Status() == 0 {
+	err := askNext(answer, r, next)
+	if err == nil && answer.Status() == 0 {
 		return failure(here)
 	}
-	return nil
+	metrics.expansion(expandedNext)
+	return err
 }
 
 // askForIncomplete gives the next handler's answer if it is an expansion. If it
@@ -27,8 +27,9 @@ func askForIncomplete(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 	header := w.Header().Clone()
 	refused := func(status int, _ http.Header) bool { return status >= http.StatusBadRequest }
 	answer := caddyhttp.NewResponseRecorder(w, new(bytes.Buffer), refused)
-	err := next.ServeHTTP(answer, r)
+	err := askNext(answer, r, next)
 	if err == nil && answer.Status() != 0 && !answer.Buffered() {
+		metrics.expansion(expandedNext)
 		return nil
 	}
 	clear(w.Header()) // of what the refused answer left there
@@ -36,4 +37,11 @@ func askForIncomplete(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 		w.Header()[name] = values
 	}
 	return failure(here)
+}
+
+// askNext measures how long the next handler takes.
+func askNext(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	start := time.Now()
+	defer func() { metrics.next.Observe(time.Since(start).Seconds()) }()
+	return next.ServeHTTP(w, r)
 }

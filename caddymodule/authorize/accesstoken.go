@@ -50,6 +50,7 @@ type tokens struct {
 // issue makes the tokens of a person's grant. The ID token comes with the scope
 // openid alone.
 func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
+	noteGrant(ctx, g.ClientID, g.User, g.Scope)
 	user, err := s.account(ctx, g.User)
 	if err != nil {
 		return nil, err
@@ -84,6 +85,7 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 // issueToClient makes the access token of a client that acts for itself
 // (RFC 6749 §4.4). Its subject is the client.
 func (s *Server) issueToClient(ctx context.Context, client *Client, scope []string) (*tokens, error) {
+	noteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(s.accessTokenLifetime, clientTokenLifetime)
 	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenClaims{
 		Issuer: s.issuer, Subject: client.ID, Audience: s.fhirBase,

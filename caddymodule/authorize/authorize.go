@@ -72,6 +72,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizati
 	} else {
 		a, err = s.codeAnswer(r.Context(), g)
 	}
+	s.record(r.Context(), Event{
+		Kind: EventAuthorization, Grant: req.responseType, ClientID: g.ClientID, User: g.User, Scope: g.scope(), Err: err,
+	})
 	if err != nil {
 		s.redirectError(w, r, req, err)
 		return

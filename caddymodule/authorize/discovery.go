@@ -131,13 +131,12 @@ func (s *Server) jwks(w http.ResponseWriter, r *http.Request) {
 	s.publish(w, r, body)
 }
 
-// publish sends what anybody may read, from any origin. Caches keep it for less
+// publish sends what anybody may read. Caches keep it for less
 // than a new key is published ahead of its use (publishLead).
 func (s *Server) publish(w http.ResponseWriter, r *http.Request, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "public, max-age=600")
-	h.Set("Access-Control-Allow-Origin", "*")
 	if _, err := w.Write(body); err != nil {
 		s.logger.DebugContext(r.Context(), "answer not written", "error", err)
 	}

@@ -1,11 +1,6 @@
 package authorize
 
-import (
-	"context"
-	"errors"
-	"net"
-	"net/http"
-)
+import "errors"
 
 // The kinds of [Event].
 const (
@@ -39,8 +34,12 @@ type Event struct {
 	// Provider is the key of the identity provider, for sign-ins by one.
 	Provider string
 
-	// Address is where the request came from. record fills it in.
+	// Address is where the request came from.
 	Address string
+
+	// Reason is why something was done that nobody asked for, such as revoking
+	// what a stolen code gave. Why something was refused is Err.
+	Reason string
 
 	// Err is why the request was refused or failed; nil where it succeeded.
 	Err error
@@ -57,32 +56,4 @@ func (e Event) Outcome() string {
 		return refusal.Code
 	}
 	return "server_error"
-}
-
-type addressKey struct{}
-
-// withAddress keeps the client's address for the events of a request.
-func (s *Server) withAddress(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), addressKey{}, s.clientAddress(r)))
-}
-
-// addressOf is where the request of a context came from.
-func addressOf(ctx context.Context) string {
-	address, _ := ctx.Value(addressKey{}).(string)
-	return address
-}
-
-// record puts an event on the audit trail.
-func (s *Server) record(ctx context.Context, e Event) {
-	e.Address = addressOf(ctx)
-	s.audit(ctx, e)
-}
-
-// remoteAddress is the peer's IP address.
-func remoteAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }

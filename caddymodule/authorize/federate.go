@@ -90,13 +90,17 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 // signInBy signs the person in whom the provider's answer is about.
 func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) {
 	signedIn, err := s.federatedSession(w, r, p, req, a, q)
+	event := Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: p.explain(err)}
+	if err == nil {
+		event.User = signedIn.user.ID
+	}
+	s.record(r.Context(), event)
 	switch {
 	case errors.Is(err, errDoubleSignIn):
 		s.refuse(w, r, err)
 	case err != nil:
 		s.redirectError(w, r, req, p.explain(err))
 	default:
-		s.logger.InfoContext(r.Context(), "signed in", "user", signedIn.user.ID, "idp", p.Key, "client_id", req.client.ID)
 		s.answer(w, r, req, signedIn)
 	}
 }

@@ -87,8 +87,9 @@ func (s *Server) redeem(ctx context.Context, client *Client, p parameters) (*gra
 	if !errors.Is(err, ErrExists) {
 		return g, err
 	}
-	s.logger.WarnContext(ctx, "code used twice, revoking what it gave", "client_id", client.ID, "user", g.User)
-	if err := s.revoke(ctx, g.TokenID, MaxAccessTokenLifetime); err != nil {
+	err = s.revoke(ctx, g.TokenID, MaxAccessTokenLifetime)
+	s.record(ctx, Event{Kind: EventRevocation, ClientID: client.ID, User: g.User, Reason: "a code was used twice", Err: err})
+	if err != nil {
 		return nil, fmt.Errorf("revoking what a code gave that was used twice: %w", err)
 	}
 	return nil, errSpentCode

@@ -29,15 +29,22 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, body any) {
 // takes access tokens (RFC 6750 §3).
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	e := asError(err)
-	if e.Code == "server_error" {
-		s.logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
-	} else {
-		s.logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", err)
-	}
+	s.logRefusal(r, e)
 	if challenge := s.challenge(r, e); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
 	s.writeJSON(w, e.status(), errorResponse{e.Code, e.Description})
+}
+
+// logRefusal logs what is not on the audit trail.
+func (s *Server) logRefusal(r *http.Request, e *Error) {
+	switch {
+	case trailOf(r.Context()).refused:
+	case e.Code == "server_error":
+		s.logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
+	default:
+		s.logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", e)
+	}
 }
 
 // challenge is the WWW-Authenticate header of a refusal. A client that did not

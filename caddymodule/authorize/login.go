@@ -105,7 +105,6 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizati
 	signedIn, err := s.localSession(w, r, offer, p)
 	switch {
 	case errors.Is(err, errWrongPassword):
-		s.logger.InfoContext(r.Context(), "sign-in refused", "client_id", req.client.ID)
 		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, Err: err})
 		page := signInPage{Request: p.get("request"), Username: p.get("username"), Wrong: true}
 		s.showSignIn(w, r, http.StatusForbidden, req, page)
@@ -113,7 +112,6 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizati
 	case err != nil:
 		s.redirectError(w, r, req, err)
 	default:
-		s.logger.InfoContext(r.Context(), "signed in", "user", signedIn.user.ID, "client_id", req.client.ID)
 		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, User: signedIn.user.ID})
 		s.answer(w, r, req, signedIn)
 	}

@@ -139,12 +139,25 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequ
 		return
 	}
 	removeCookie(w, sessionCookie)
+	s.recordSignOut(r, req, stored)
 	if target := s.upstreamLogout(w, r, stored, req.destination()); target != "" {
 		w.Header().Set("Location", target)
 		w.WriteHeader(http.StatusFound)
 		return
 	}
 	s.signedOut(w, r, req.destination())
+}
+
+// recordSignOut records that a session ended, if there was one.
+func (s *Server) recordSignOut(r *http.Request, req *logoutRequest, ended *storedSession) {
+	if ended == nil {
+		return
+	}
+	e := Event{Kind: EventSignOut, User: ended.User, Provider: ended.Provider}
+	if req.client != nil {
+		e.ClientID = req.client.ID
+	}
+	s.record(r.Context(), e)
 }
 
 // upstreamLogout is where to sign out at the provider, or "". That the provider

@@ -42,6 +42,14 @@ func (m *MemoryStore) SetMaxEntries(n int) {
 	}
 }
 
+// Size returns how many entries there are, expired ones that were not yet swept
+// included, and how many there may be.
+func (m *MemoryStore) Size() (entries, bound int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.items.ItemCount(), m.max
+}
+
 // Put implements [Store].
 func (m *MemoryStore) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	m.mu.Lock()

@@ -60,14 +60,10 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, req *authorizati
 
 // redirectError sends an error to the client, in the query for every flow, as
 // the interface has it. The interface has them without an error_description, but
-// for those of identity providers; the reason of the others goes to the log.
+// for those of identity providers; the reason of the others is in the audit trail.
 func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := asError(err)
-	if e.Code == "server_error" {
-		s.logger.ErrorContext(r.Context(), "authorization failed", "client_id", req.client.ID, "error", err)
-	} else {
-		s.logger.InfoContext(r.Context(), "authorization refused", "client_id", req.client.ID, "error", err)
-	}
+	s.recordRefusal(r, Event{ClientID: req.client.ID, Grant: req.responseType, Err: err})
 	var a answerParameters
 	a.add("error", e.Code)
 	if e.shown {
@@ -84,12 +80,12 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		Title: "This link does not work", Detail: e.Description,
 		Text: "The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:",
 	}
+	s.recordRefusal(r, Event{Err: err})
 	var own *Error
 	switch {
 	case e.personal:
 		page = messagePage{Title: "Please start again", Text: e.Description}
 	case !errors.As(err, &own):
-		s.logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", err)
 		page = messagePage{Title: "Something went wrong here", Text: "It is not your fault. Please try again in a minute."}
 	}
 	s.showMessage(w, r, e.status(), page)

@@ -13,6 +13,7 @@ var errForeignToken = &Error{Code: "unauthorized_client", Description: "the toke
 // one, because the token would go on working.
 func (s *Server) revocation(w http.ResponseWriter, r *http.Request) {
 	if err := s.revokeToken(w, r); err != nil {
+		s.record(r.Context(), Event{Kind: EventRevocation, Err: err})
 		s.writeError(w, r, err)
 		return
 	}
@@ -30,8 +31,11 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	case claims.ClientID != client.ID:
 		return errForeignToken
 	}
-	s.logger.InfoContext(r.Context(), "token revoked", "client_id", client.ID, "user", claims.Subject)
-	return s.revoke(r.Context(), claims.ID, time.Until(claims.Expiry.Time()))
+	err = s.revoke(r.Context(), claims.ID, time.Until(claims.Expiry.Time()))
+	if err == nil {
+		s.record(r.Context(), Event{Kind: EventRevocation, ClientID: client.ID, User: claims.Subject})
+	}
+	return err
 }
 
 // askedToken authenticates the client of a request about a token, and reads the
@@ -41,6 +45,7 @@ func (s *Server) askedToken(w http.ResponseWriter, r *http.Request) (*accessToke
 	if err != nil {
 		return nil, nil, err
 	}
+	s.noteClient(r, p)
 	client, err := s.authenticateClient(r, p)
 	if err != nil {
 		return nil, nil, err

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/rs/cors"
 )
 
 // The endpoints below the issuer.
@@ -74,7 +76,8 @@ type Config struct {
 	// consent, lockouts. Default: Store.
 	Durable Store
 
-	// Audit gets every [Event], in the goroutine of its request. Default: none.
+	// Audit gets every [Event], in the goroutine of its request. Default: the
+	// events are logged to Logger.
 	Audit func(context.Context, Event)
 
 	// ClientAddress is the IP address that a request is counted and recorded
@@ -105,8 +108,8 @@ type Config struct {
 	// concerned. Default: it did if this process ended the TLS.
 	IsHTTPS func(*http.Request) bool
 
-	// Logger gets refusals (Info) and failures (Error); never a token, code,
-	// password or secret.
+	// Logger gets what is no [Event]: failures (Error), and refusals (Info) of
+	// requests that change nothing. Never a token, code, password or secret.
 	Logger *slog.Logger
 }
 
@@ -116,6 +119,8 @@ type Server struct {
 	issuer, fhirBase, host string
 
 	clients      map[string]*Client
+	origins      map[string]bool       // of the clients' redirect URIs
+	cors         map[string]*cors.Cors // by path
 	providers    map[string]*provider
 	providerKeys []string
 	directory    *directory
@@ -147,7 +152,7 @@ func New(c Config) (*Server, error) {
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
 	s.setDefaults()
-	for _, step := range []func(Config) error{s.setLifetimes, s.setProviders, s.setPeople, s.setRoutes} {
+	for _, step := range []func(Config) error{s.setLifetimes, s.setProviders, s.setPeople, s.setRoutes, s.setOrigins} {
 		if err := step(c); err != nil {
 			return nil, err
 		}
@@ -164,7 +169,7 @@ func (s *Server) setDefaults() {
 		s.durable = s.store
 	}
 	if s.audit == nil {
-		s.audit = func(context.Context, Event) {}
+		s.audit = func(ctx context.Context, e Event) { e.Log(ctx, s.logger) }
 	}
 	if s.clientAddress == nil {
 		s.clientAddress = remoteAddress
@@ -288,13 +293,16 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	h.ServeHTTP(w, r)
+	if !s.crossOrigin(w, r) {
+		h.ServeHTTP(w, r)
+	}
 }
 
 // endpoint lets the named methods through, over HTTPS (RFC 6749 §3.1, §3.2).
 // Nothing that passes here is kept by caches unless the endpoint says so.
 func (s *Server) endpoint(serve http.HandlerFunc, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = s.withTrail(r)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		switch {
@@ -307,7 +315,7 @@ func (s *Server) endpoint(serve http.HandlerFunc, methods ...string) http.Handle
 				Description: "use " + strings.Join(methods, " or "),
 			})
 		default:
-			serve(w, s.withAddress(r))
+			serve(w, r)
 		}
 	})
 }

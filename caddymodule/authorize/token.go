@@ -21,11 +21,12 @@ type tokenResponse struct {
 // token is the token endpoint (RFC 6749 §3.2).
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	p, err := formParameters(w, r)
-	if err != nil {
-		s.writeError(w, r, err)
-		return
+	var response *tokenResponse
+	if err == nil {
+		s.noteClient(r, p)
+		response, err = s.exchange(r, p)
 	}
-	response, err := s.exchange(r, p)
+	s.record(r.Context(), Event{Kind: EventToken, Grant: p.get("grant_type"), Err: err})
 	if err != nil {
 		s.writeError(w, r, err)
 		return

@@ -3,7 +3,6 @@ package authorize
 import (
 	"context"
 	"crypto/sha256"
-	"errors"
 	"fmt"
 	"regexp"
 	"runtime"
@@ -62,7 +61,7 @@ func CheckFHIRUser(reference string) error {
 
 var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
 
-var errWrongPassword = errors.New("unknown user or wrong password")
+var errWrongPassword = &Error{Code: "access_denied", Description: "unknown user or wrong password"}
 
 // directory holds the local users and checks their passwords.
 type directory struct {

@@ -1,0 +1,129 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func init() { caddy.RegisterModule(new(adminAPI)) }
+
+// adminAPI answers below `/fhir/` of Caddy's admin API:
+//
+//	GET    /fhir/status       issuer, keys, store, definitions, caches
+//	DELETE /fhir/expansions   forget cached expansions: all, or those of ?url= or ?system=
+type adminAPI struct {
+	// running is the configuration in force, which is not the one that this router
+	// belongs to while that is still starting.
+	running func() caddy.Context
+}
+
+// CaddyModule returns the Caddy module information.
+func (*adminAPI) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "admin.api.fhir", New: func() caddy.Module { return &adminAPI{running: caddy.ActiveContext} }}
+}
+
+// Routes implements caddy.AdminRouter.
+func (a *adminAPI) Routes() []caddy.AdminRoute {
+	return []caddy.AdminRoute{
+		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
+		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
+		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
+	}
+}
+
+// adminMethods are the handlers of one path. What they return is sent as JSON.
+type adminMethods map[string]func(*http.Request) (any, error)
+
+// ServeHTTP implements caddy.AdminHandler.
+func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	handle := m[r.Method]
+	if handle == nil {
+		for method := range m {
+			w.Header().Add("Allow", method)
+		}
+		return caddy.APIError{HTTPStatus: http.StatusMethodNotAllowed, Err: errors.New("method not allowed")}
+	}
+	answer, err := handle(r)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	return json.NewEncoder(w).Encode(answer)
+}
+
+func notFound(_ http.ResponseWriter, r *http.Request) error {
+	return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("resource not found: %s", r.URL.Path)}
+}
+
+// status is the answer to GET /fhir/status. Without the fhir app there is no
+// issuer, and what goes with one.
+type status struct {
+	Issuer      string              `json:"issuer,omitempty"`
+	FHIRBase    string              `json:"fhir_base,omitempty"`
+	Keys        []authorize.KeyInfo `json:"keys,omitempty"`
+	Store       *storeStatus        `json:"store,omitempty"`
+	Definitions []definitionsStatus `json:"definitions"`
+	Caches      []cacheStatistics   `json:"expansion_caches"`
+}
+
+// storeStatus is how much of its room a store takes.
+type storeStatus struct {
+	Entries    int `json:"entries"`
+	MaxEntries int `json:"max_entries"`
+}
+
+// sizedStore is a store that can tell how full it is.
+type sizedStore interface {
+	// Size returns the number of entries, expired ones included, and its bound.
+	Size() (entries, bound int)
+}
+
+func (a *adminAPI) status(*http.Request) (any, error) {
+	s := status{Definitions: loadedDefinitions(), Caches: []cacheStatistics{}}
+	eachExpansionCache(func(c expansionCache) { s.Caches = append(s.Caches, c.Statistics()) })
+	app, err := fhirApp(a.running())
+	switch {
+	case errors.Is(err, errNoApp):
+		return s, nil
+	case err != nil:
+		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	}
+	s.Issuer, s.FHIRBase, s.Keys = app.Issuer, app.FHIRBase, app.keys.Info()
+	if store, ok := app.store.(sizedStore); ok {
+		s.Store = new(storeStatus)
+		s.Store.Entries, s.Store.MaxEntries = store.Size()
+	}
+	return s, nil
+}
+
+// Size returns the number of entries, expired ones included, and its bound.
+func (m *MemoryStore) Size() (entries, bound int) { return m.pooled.Size() }
+
+// purged is the answer to DELETE /fhir/expansions.
+type purged struct {
+	Purged int `json:"purged"`
+}
+
+func (a *adminAPI) purge(r *http.Request) (any, error) {
+	query := r.URL.Query()
+	for name := range query {
+		if name != "url" && name != "system" || query.Get(name) == "" {
+			return nil, caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("%q: only url and system say what to forget, and neither may be empty", name)}
+		}
+	}
+	var p purged
+	eachExpansionCache(func(c expansionCache) { p.Purged += c.Purge(query.Get("url"), query.Get("system")) })
+	return p, nil
+}
+
+var (
+	_ caddy.AdminRouter  = (*adminAPI)(nil)
+	_ caddy.AdminHandler = adminMethods{}
+	_ sizedStore         = (*MemoryStore)(nil)
+)

@@ -1,0 +1,116 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// admin asks the admin API of a running configuration, as Caddy's server does.
+func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.ResponseRecorder, error) {
+	t.Helper()
+	mux := http.NewServeMux()
+	var err error
+	for _, route := range (&adminAPI{running: func() caddy.Context { return ctx }}).Routes() {
+		mux.HandleFunc(route.Pattern, func(w http.ResponseWriter, r *http.Request) { err = route.Handler.ServeHTTP(w, r) })
+	}
+	w := httptest.NewRecorder()
+	mux.ServeHTTP(w, httptest.NewRequest(method, target, nil))
+	return w, err
+}
+
+func TestAdminStatus(t *testing.T) {
+	g := exampleGateway(t, nil)
+	g.code()
+	addCache(t, "a", &fakeCache{statistics: cacheStatistics{Entries: 3}})
+	w, err := admin(t, g.ctx, http.MethodGet, "/fhir/status")
+	if err != nil || w.Header().Get("Content-Type") != "application/json" {
+		t.Fatal(err, w.Header())
+	}
+	var s status
+	if err := json.Unmarshal(w.Body.Bytes(), &s); err != nil {
+		t.Fatal(err)
+	}
+	if s.Issuer != "https://localhost:8443" || s.FHIRBase != "/fhir/R4" {
+		t.Errorf("issuer %q, base %q", s.Issuer, s.FHIRBase)
+	}
+	if len(s.Keys) != 3 || s.Keys[0].KeyID == "" || s.Keys[0].Algorithm == "" || s.Keys[0].Created.IsZero() {
+		t.Errorf("keys %+v", s.Keys)
+	}
+	if s.Store == nil || s.Store.Entries < 2 || s.Store.MaxEntries != 100_000 {
+		t.Errorf("store %+v", s.Store)
+	}
+	if len(s.Definitions) == 0 || !s.Definitions[0].Core || s.Definitions[0].Concepts < 1000 || s.Definitions[0].Seconds <= 0 {
+		t.Errorf("definitions %+v", s.Definitions)
+	}
+	if len(s.Caches) != 1 || s.Caches[0].Entries != 3 {
+		t.Errorf("caches %+v", s.Caches)
+	}
+}
+
+func TestAdminWithoutApp(t *testing.T) {
+	ctx, err := caddy.ProvisionContext(&caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w, err := admin(t, ctx, http.MethodGet, "/fhir/status")
+	if err != nil || w.Code != http.StatusOK {
+		t.Errorf("%d %v", w.Code, err)
+	}
+}
+
+func TestAdminPurge(t *testing.T) {
+	first, second := &fakeCache{statistics: cacheStatistics{Entries: 3}}, &fakeCache{statistics: cacheStatistics{Entries: 4}}
+	addCache(t, "a", first)
+	addCache(t, "b", second)
+	for _, tt := range []struct{ query, url, system string }{
+		{"", "", ""},
+		{"?url=http://example.org/vs", "http://example.org/vs", ""},
+		{"?system=http://loinc.org", "", "http://loinc.org"},
+	} {
+		w, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"+tt.query)
+		if err != nil || w.Body.String() != "{\"purged\":7}\n" {
+			t.Errorf("%q: %v %s", tt.query, err, w.Body)
+		}
+		if second.url != tt.url || second.system != tt.system {
+			t.Errorf("%q: url %q, system %q", tt.query, second.url, second.system)
+		}
+	}
+}
+
+func TestAdminRefused(t *testing.T) {
+	for _, tt := range []struct {
+		method, target string
+		want           int
+	}{
+		{http.MethodPost, "/fhir/status", http.StatusMethodNotAllowed},
+		{http.MethodGet, "/fhir/expansions", http.StatusMethodNotAllowed},
+		{http.MethodGet, "/fhir/other", http.StatusNotFound},
+		{http.MethodDelete, "/fhir/expansions?ulr=x", http.StatusBadRequest},
+		{http.MethodDelete, "/fhir/expansions?url=", http.StatusBadRequest},
+	} {
+		w, err := admin(t, caddy.Context{}, tt.method, tt.target)
+		var refused caddy.APIError
+		if !errors.As(err, &refused) || refused.HTTPStatus != tt.want {
+			t.Errorf("%s %s: %v", tt.method, tt.target, err)
+		}
+		if allow := w.Header().Get("Allow"); (tt.want == http.StatusMethodNotAllowed) != (allow != "") {
+			t.Errorf("%s %s: Allow %q", tt.method, tt.target, allow)
+		}
+	}
+}
+
+// Caddy finds the module, and it asks for the configuration in force.
+func TestAdminModule(t *testing.T) {
+	info, err := caddy.GetModule("admin.api.fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if info.New().(*adminAPI).running == nil {
+		t.Error("it knows no configuration")
+	}
+}

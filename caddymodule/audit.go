@@ -1,0 +1,41 @@
+package caddymodule
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"go.uber.org/zap/exp/zapslog"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// auditLogger is the name that `include` and `exclude` of Caddy's global option
+// log route the audit trail by.
+const auditLogger = "fhir.audit"
+
+// newAudit counts and logs the events of the authorization server.
+func newAudit(ctx caddy.Context) func(context.Context, authorize.Event) {
+	const never = slog.Level(127)
+	logger := slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(auditLogger), zapslog.AddStacktraceAt(never)))
+	return func(ctx context.Context, e authorize.Event) {
+		metrics.event(ctx, e)
+		e.Log(ctx, logger)
+	}
+}
+
+// clientAddress is the address that a request came from as Caddy sees it, which is
+// what a proxy says only if trusted_proxies names the proxy.
+func clientAddress(r *http.Request) string {
+	if address, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok {
+		return address
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

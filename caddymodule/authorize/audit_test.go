@@ -1,0 +1,265 @@
+package authorize_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// auditTrail gathers the events of a server, each in one line.
+type auditTrail []string
+
+func (a *auditTrail) record(_ context.Context, e authorize.Event) {
+	*a = append(*a, strings.Join(strings.Fields(fmt.Sprint(e.Kind, " ", e.Outcome(), " ", e.Grant, " ", e.Provider, " user=", e.User, " client=", e.ClientID, " scope=", e.Scope)), " "))
+}
+
+func (a *auditTrail) take() string {
+	defer func() { *a = nil }()
+	return strings.Join(*a, "\n")
+}
+
+// Each outcome is one event, of which kind, by whom and for whom.
+func TestAudit(t *testing.T) {
+	p := authorizetest.Start(t)
+	var trail auditTrail
+	s := federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		c.Audit = trail.record
+		idp.Allow = []authorize.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
+	})
+	const alice = " user=alice client=app scope=openid"
+	signedIn := "sign-in success user=alice client=app scope=\nauthorization success code" + alice
+	tests := []struct {
+		name string
+		do   func(b *browser)
+		want string
+	}{
+		{"a code", func(b *browser) { b.code(nil) }, signedIn},
+		{"tokens in the fragment", func(b *browser) { b.answer(request(url.Values{"response_type": {"token"}})) },
+			"sign-in success user=alice client=app scope=\nauthorization success token" + alice},
+		{"signed in already", func(b *browser) { b.code(nil); trail.take(); b.authorize(request(nil)) }, "authorization success code" + alice},
+		{"a wrong password", func(b *browser) { b.signIn(request(nil), "alice", "wrong") }, "sign-in access_denied user= client=app scope="},
+		{"an unknown client", func(b *browser) { b.authorize(request(url.Values{"client_id": {"x"}})) }, "authorization invalid_request user= client= scope="},
+		{"a refused scope", func(b *browser) { b.authorize(request(url.Values{"scope": {"other"}})) }, "authorization invalid_scope code user= client=app scope="},
+		{"a page of another browser", func(b *browser) { b.get("/oauth2/login?request=x") }, "sign-in invalid_request user= client= scope="},
+		{"a code exchanged", func(b *browser) {
+			code := b.code(nil)
+			trail.take()
+			b.post("/oauth2/token", codeForm(code, nil))
+		}, "token success authorization_code" + alice},
+		{"a code exchanged twice", func(b *browser) {
+			code := b.code(nil)
+			b.post("/oauth2/token", codeForm(code, nil))
+			trail.take()
+			b.post("/oauth2/token", codeForm(code, nil))
+		}, "revocation success user=alice client=app scope=\ntoken invalid_grant authorization_code user= client=app scope="},
+		{"client credentials", func(b *browser) {
+			r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+			r.SetBasicAuth("service", "hush")
+			b.send(r)
+		}, "token success client_credentials user= client=service scope=system/*.rs"},
+		{"a wrong client secret", func(b *browser) {
+			r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+			r.SetBasicAuth("service", "wrong")
+			b.send(r)
+		}, "token invalid_client client_credentials user= client=service scope="},
+		{"no form", func(b *browser) { b.send(httptest.NewRequest(http.MethodPost, "/oauth2/token", nil)) }, "token invalid_request user= client= scope="},
+		{"a token revoked", func(b *browser) {
+			token := b.tokens(nil).AccessToken
+			trail.take()
+			b.post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"app"}})
+		}, "revocation success user=alice client=app scope="},
+		{"a token of another client", func(b *browser) {
+			token := b.tokens(nil).AccessToken
+			trail.take()
+			b.post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"strict"}})
+		}, "revocation unauthorized_client user= client=strict scope="},
+		{"signed out", func(b *browser) {
+			hint := b.tokens(nil).IDToken
+			trail.take()
+			b.get("/oauth2/logout?id_token_hint=" + hint)
+		}, "sign-out success user=alice client=app scope="},
+		{"signed out without a session", func(b *browser) { b.get("/oauth2/logout") }, ""},
+		{"a wrong hint", func(b *browser) { b.get("/oauth2/logout?id_token_hint=x") }, "sign-out invalid_request user= client= scope="},
+		{"a provider's answer of another browser", func(b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, "sign-in invalid_request user= client= scope="},
+		{"not let in from a provider", func(b *browser) { b.federate(nil) }, "sign-in access_denied hospital user= client=app scope="},
+		{"userinfo and introspection refused", func(b *browser) {
+			b.get("/oauth2/userinfo")
+			b.post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"app"}})
+		}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			trail.take()
+			tt.do(newBrowser(t, s))
+			if got := trail.take(); got != tt.want {
+				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestAuditOfFederatedSignIn(t *testing.T) {
+	p := authorizetest.Start(t)
+	var trail auditTrail
+	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Audit = trail.record }))
+	if b.federate(nil).Query().Get("code") == "" {
+		t.Fatal("no code")
+	}
+	lines := strings.Split(trail.take(), "\n")
+	if len(lines) != 2 || !strings.HasPrefix(lines[0], "sign-in success hospital user=") || strings.Contains(lines[0], "user= ") {
+		t.Errorf("events %q", lines)
+	}
+}
+
+// The address is the one that the configuration finds, not the peer's.
+func TestAuditAddress(t *testing.T) {
+	var got string
+	s := newServer(t, func(c *authorize.Config) {
+		c.ClientAddress = func(*http.Request) string { return "203.0.113.7" }
+		c.Audit = func(_ context.Context, e authorize.Event) { got = e.Address }
+	})
+	newBrowser(t, s).authorize(url.Values{})
+	if got != "203.0.113.7" {
+		t.Errorf("address %q", got)
+	}
+}
+
+// Whatever is done, right or wrong: nothing of what must stay secret is logged,
+// at any level.
+func TestNothingSecretIsLogged(t *testing.T) {
+	const marked = "SECRET-by-which-the-log-is-searched"
+	p := authorizetest.Start(t)
+	var log bytes.Buffer
+	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		idp.KeepUpstreamToken = true
+		c.Users[0].PasswordHash = marked + "password"
+		c.Clients[4].Secret = marked + "client"
+		c.Clients[0].PostLogoutRedirectURIs = []string{callback}
+	}))
+	q := request(url.Values{"state": {marked + "state"}, "nonce": {marked + "nonce"}, "prompt": {"login"}})
+	secrets := []string{marked}
+	var tokens tokenAnswer
+	for range 2 {
+		answer := location(t, b.signIn(q, "alice", marked+"password"))
+		code := answer.Query().Get("code")
+		for range 2 { // the second time, what the first gave is revoked
+			got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
+			secrets = append(secrets, code, got.AccessToken, got.IDToken)
+			tokens.IDToken = max(tokens.IDToken, got.IDToken)
+		}
+		fragment, _ := url.ParseQuery(location(t, b.authorize(request(url.Values{"response_type": {"token"}, "state": {marked}}))).Fragment)
+		secrets = append(secrets, fragment.Get("access_token"), fragment.Get("id_token"))
+		b.post("/oauth2/revoke", url.Values{"token": {fragment.Get("access_token")}, "client_id": {"app"}})
+		b.post("/oauth2/revoke", url.Values{"token": {marked}, "client_id": {"app"}, "client_secret": {marked}})
+		b.post("/oauth2/introspect", url.Values{"token": {marked}, "client_id": {"service"}, "client_secret": {marked + "client"}})
+		b.post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked + "client"}})
+		b.post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked}})
+		b.post("/oauth2/token", codeForm(marked, url.Values{"code_verifier": {marked}}))
+		b.signIn(request(url.Values{"state": {marked}, "prompt": {"login"}}), "bob", marked)
+		b.authorize(request(url.Values{"state": {marked}, "scope": {"other"}}))
+		b.get("/oauth2/callback/hospital?code=" + marked + "&state=" + marked)
+		b.get("/oauth2/login?request=" + marked)
+		b.get("/oauth2/logout?id_token_hint=" + marked)
+		r := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
+		r.Header.Set("Authorization", "Bearer "+marked)
+		b.send(r)
+		b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(callback) + "&state=" + marked)
+		secrets = append(secrets, b.federate(url.Values{"state": {marked}}).Query().Get("code"))
+		p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		b.federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		p.Fail(authorizetest.Token, nil)
+		for _, value := range b.cookies {
+			secrets = append(secrets, value)
+		}
+	}
+	for _, r := range p.Requests(authorizetest.Token) {
+		secrets = append(secrets, r.Form.Get("code"), r.Form.Get("code_verifier"))
+	}
+	secrets = slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
+	if len(secrets) < 20 || strings.Count(log.String(), "\n") < 20 {
+		t.Fatalf("the test did not do what it is there for: %d secrets, log %s", len(secrets), &log)
+	}
+	for _, secret := range secrets {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log has the secret %q: %s", secret, &log)
+		}
+	}
+}
+
+// Without an audit trail of its own, the log has each outcome, once.
+func TestEventsAreLoggedOnce(t *testing.T) {
+	var log bytes.Buffer
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+	for name, do := range map[string]func(){
+		"token":         func() { b.post("/oauth2/token", codeForm("x", nil)) },
+		"revocation":    func() { b.post("/oauth2/revoke", url.Values{"client_id": {"app"}}) },
+		"authorization": func() { b.authorize(request(url.Values{"scope": {"other"}})) },
+		"page":          func() { b.authorize(url.Values{}) },
+		"userinfo":      func() { b.get("/oauth2/userinfo") },
+		"wrong method":  func() { b.get("/oauth2/token") },
+	} {
+		log.Reset()
+		if do(); strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%s: %s", name, &log)
+		}
+	}
+}
+
+// What somebody typed can neither fill the log nor forge a line of it.
+func TestEventLogIsBounded(t *testing.T) {
+	tests := []struct{ name, typed string }{
+		{"very long", strings.Repeat("x", 1<<20)},
+		{"cut within a character", strings.Repeat("é", 1000) + "x"},
+		{"cut within another", "x" + strings.Repeat("é", 1000)},
+		{"cut within an emoji", "xx" + strings.Repeat("😀", 1000)},
+		{"line ends", "a\r\nlevel=INFO msg=sign-in user=root\u2028b\x00\x1b[2J"},
+		{"right to left", "\u202egnp.exe"},
+		{"not UTF-8", strings.Repeat("\xff\xfe", 1000)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var log bytes.Buffer
+			slogger := slog.New(slog.NewTextHandler(&log, nil))
+			authorize.Event{Kind: authorize.EventSignIn, User: tt.typed}.Log(t.Context(), slogger)
+			if line := log.String(); strings.Count(line, "\n") != 1 || len(line) > 2048 || !utf8.ValidString(line) {
+				t.Errorf("%d bytes: %q", len(line), line)
+			}
+			if i := strings.IndexFunc(strings.TrimSpace(log.String()), func(r rune) bool { return !unicode.IsGraphic(r) }); i >= 0 {
+				t.Errorf("character at %d of %q", i, &log)
+			}
+			if strings.Contains(log.String(), "\\u202e") || strings.Contains(log.String(), `\n`) {
+				t.Errorf("escaped rather than replaced: %q", &log)
+			}
+		})
+	}
+}
+
+func TestEventLevel(t *testing.T) {
+	refusal := &authorize.Error{Code: "invalid_grant"}
+	for _, tt := range []struct {
+		event authorize.Event
+		want  slog.Level
+	}{
+		{authorize.Event{Kind: authorize.EventToken}, slog.LevelInfo},
+		{authorize.Event{Kind: authorize.EventToken, Err: refusal}, slog.LevelWarn},
+		{authorize.Event{Kind: authorize.EventLockout}, slog.LevelWarn},
+		{authorize.Event{Kind: authorize.EventToken, Err: context.DeadlineExceeded}, slog.LevelError},
+	} {
+		if got := tt.event.Level(); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt.event, got, tt.want)
+		}
+	}
+}

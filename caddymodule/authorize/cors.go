@@ -1,0 +1,95 @@
+package authorize
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/rs/cors"
+)
+
+// corsMaxAge is how long a browser keeps the answer to a preflight, in seconds.
+const corsMaxAge = 600
+
+// clientMethods are the endpoints that scripts of the clients call, and how. What
+// a browser itself is sent to (authorize, login, logout) is for no script.
+var clientMethods = map[string][]string{
+	pathToken:      {http.MethodPost},
+	pathRevoke:     {http.MethodPost},
+	pathIntrospect: {http.MethodPost},
+	pathUserinfo:   {http.MethodGet, http.MethodPost},
+}
+
+// setOrigins makes the rules by which scripts of other origins may read the
+// answers (Fetch §3.2): documents are for every origin, the clients' endpoints for
+// those of their redirect URIs alone. Cookies count nowhere: credentials are never
+// allowed.
+func (s *Server) setOrigins(c Config) error {
+	s.origins, s.cors = clientOrigins(c.Clients), map[string]*cors.Cors{}
+	for path := range s.routes {
+		options := cors.Options{AllowedHeaders: []string{"Authorization", "Content-Type"}, MaxAge: corsMaxAge}
+		methods, ofClients := clientMethods[path]
+		switch {
+		case ofClients:
+			options.AllowedMethods, options.AllowOriginFunc = methods, s.AllowsOrigin
+			options.ExposedHeaders = []string{"WWW-Authenticate"}
+		case isDocument(path):
+			options.AllowedMethods = []string{http.MethodGet, http.MethodHead}
+		default:
+			continue
+		}
+		s.cors[path] = cors.New(options)
+	}
+	return nil
+}
+
+// crossOrigin sets what the rules of a path say, and says whether the request was
+// a preflight, which is thereby answered.
+func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
+	rules := s.cors[r.URL.Path]
+	switch {
+	case rules == nil:
+		return false
+	case isDocument(r.URL.Path) && !isPreflight(r):
+		w.Header().Set("Access-Control-Allow-Origin", "*") // whoever asks, so that caches need not Vary
+	default:
+		rules.HandlerFunc(w, r)
+	}
+	return isPreflight(r)
+}
+
+func isDocument(path string) bool { return strings.Contains(path, "/.well-known/") }
+
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// AllowsOrigin says whether an origin, as a browser writes it, is that of a
+// redirect URI of a client.
+func (s *Server) AllowsOrigin(origin string) bool { return s.origins[origin] }
+
+// clientOrigins are the origins of the redirect URIs.
+func clientOrigins(clients []Client) map[string]bool {
+	origins := map[string]bool{}
+	for _, client := range clients {
+		for _, uri := range client.RedirectURIs {
+			if origin := originOf(uri); origin != "" {
+				origins[origin] = true
+			}
+		}
+	}
+	return origins
+}
+
+// originOf writes the origin of a URL as browsers do (RFC 6454 §6.2): in lower
+// case, without the scheme's own port. Only http and https have one; all others
+// are "null" together, which would be everybody's.
+func originOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		return ""
+	}
+	host := strings.ToLower(u.Host)
+	port := map[string]string{"https": ":443", "http": ":80"}[u.Scheme]
+	return u.Scheme + "://" + strings.TrimSuffix(host, port)
+}

@@ -1,0 +1,165 @@
+package authorize_test
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func corsServer(t *testing.T) *browser {
+	return newBrowser(t, newServer(t, func(c *authorize.Config) {
+		c.Clients = append(c.Clients, authorize.Client{ID: "ports", RedirectURIs: []string{"https://Port.example:443/cb", "https://port.example:8443/cb"}})
+	}))
+}
+
+func (b *browser) from(origin, method, path string, form url.Values) *http.Response {
+	r := httptest.NewRequest(method, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.Header.Set("Origin", origin)
+	return b.send(r)
+}
+
+func (b *browser) preflight(origin, method, path string) *http.Response {
+	r := httptest.NewRequest(http.MethodOptions, path, nil)
+	r.Header.Set("Origin", origin)
+	r.Header.Set("Access-Control-Request-Method", method)
+	r.Header.Set("Access-Control-Request-Headers", "authorization,content-type")
+	return b.send(r)
+}
+
+var clientEndpoints = map[string]string{
+	"/oauth2/token": http.MethodPost, "/oauth2/revoke": http.MethodPost, "/oauth2/introspect": http.MethodPost, "/oauth2/userinfo": http.MethodGet,
+}
+
+var documents = []string{
+	"/.well-known/openid-configuration", "/.well-known/oauth-authorization-server", "/.well-known/jwks.json", "/fhir/R4/.well-known/smart-configuration",
+}
+
+// Scripts of clients may call what is there for clients, and nobody else's. The
+// answers to all of these requests are errors, which scripts must see too.
+func TestCORSOfClients(t *testing.T) {
+	b := corsServer(t)
+	tests := []struct {
+		origin string
+		want   bool
+	}{
+		{"https://app.example.org", true},
+		{"http://localhost:3000", true},
+		{"https://port.example", true},
+		{"https://port.example:8443", true},
+		{"http://localhost:3001", false},
+		{"http://app.example.org", false},
+		{"https://app.example.org.attacker.example", false},
+		{"https://attacker.example", false},
+		{"null", false},
+		{"*", false},
+	}
+	for path, method := range clientEndpoints {
+		for _, tt := range tests {
+			want := ""
+			if tt.want {
+				want = tt.origin
+			}
+			answer := b.from(tt.origin, method, path, url.Values{})
+			if got := answer.Header.Get("Access-Control-Allow-Origin"); got != want || answer.StatusCode < 400 {
+				t.Errorf("%s from %s: %d, allowed %q", path, tt.origin, answer.StatusCode, got)
+			}
+			if vary := answer.Header.Values("Vary"); !slices.Contains(vary, "Origin") {
+				t.Errorf("%s from %s: Vary %q", path, tt.origin, vary)
+			}
+			preflight := b.preflight(tt.origin, method, path)
+			if got := preflight.Header.Get("Access-Control-Allow-Origin"); got != want || preflight.StatusCode != http.StatusNoContent {
+				t.Errorf("preflight for %s from %s: %d, allowed %q", path, tt.origin, preflight.StatusCode, got)
+			}
+			if text := body(t, preflight); text != "" || preflight.Header.Get("Allow") != "" {
+				t.Errorf("preflight for %s went on to the endpoint: %s", path, text)
+			}
+			if answer.Header.Get("Access-Control-Allow-Credentials")+preflight.Header.Get("Access-Control-Allow-Credentials") != "" {
+				t.Errorf("%s: credentials allowed", path)
+			}
+		}
+	}
+}
+
+// Inferno's cors_token_exchange: a public client exchanges its code by script.
+func TestCORSTokenExchange(t *testing.T) {
+	b := corsServer(t)
+	code := b.code(nil)
+	preflight := b.preflight("https://app.example.org", http.MethodPost, "/oauth2/token").Header
+	if preflight.Get("Access-Control-Allow-Methods") != "POST" || preflight.Get("Access-Control-Max-Age") == "" ||
+		!strings.Contains(preflight.Get("Access-Control-Allow-Headers"), "authorization") {
+		t.Errorf("preflight %v", preflight)
+	}
+	r := b.from("https://app.example.org", http.MethodPost, "/oauth2/token", codeForm(code, nil))
+	if r.StatusCode != http.StatusOK || r.Header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
+		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+}
+
+// Inferno's cors_well_known: documents are for everybody.
+func TestCORSOfDocuments(t *testing.T) {
+	b := corsServer(t)
+	for _, path := range documents {
+		for name, r := range map[string]*http.Response{
+			"answer":    b.from("https://anybody.example", http.MethodGet, path, nil),
+			"error":     b.from("https://anybody.example", http.MethodDelete, path, nil),
+			"preflight": b.preflight("https://anybody.example", http.MethodGet, path),
+		} {
+			if got := r.Header["Access-Control-Allow-Origin"]; !slices.Equal(got, []string{"*"}) || r.Header.Get("Access-Control-Allow-Credentials") != "" {
+				t.Errorf("%s of %s: %v", name, path, r.Header)
+			}
+		}
+	}
+}
+
+// What people see is for no script.
+func TestNoCORSOfPages(t *testing.T) {
+	b := corsServer(t)
+	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/logout"} {
+		for name, r := range map[string]*http.Response{
+			"page":      b.from("https://app.example.org", http.MethodGet, path, nil),
+			"preflight": b.preflight("https://app.example.org", http.MethodGet, path),
+		} {
+			for header := range r.Header {
+				if strings.HasPrefix(header, "Access-Control-") {
+					t.Errorf("%s of %s: %s", name, path, header)
+				}
+			}
+		}
+	}
+}
+
+// What the documents say of one thing is the same in all of them, and none minds
+// what is asked for (RFC 8414 §3, OpenID Connect Discovery §4, SMART App Launch
+// 2.2, Conformance).
+func TestDocumentsAgree(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	said := map[string]string{}
+	for _, path := range documents {
+		if path == "/.well-known/jwks.json" {
+			continue
+		}
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Accept", "text/html, application/fhir+xml;q=0.9")
+		response := b.send(r)
+		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s: %d %s", path, response.StatusCode, response.Header.Get("Content-Type"))
+		}
+		for name, value := range decode[map[string]any](t, response) {
+			text := fmt.Sprint(value)
+			if earlier, ok := said[name]; ok && earlier != text {
+				t.Errorf("%s: %s is %s, and %s elsewhere", path, name, text, earlier)
+			}
+			said[name] = text
+		}
+	}
+	if len(said) < 20 {
+		t.Errorf("the documents say %d things", len(said))
+	}
+}

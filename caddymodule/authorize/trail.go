@@ -1,0 +1,99 @@
+package authorize
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"strings"
+)
+
+// trail is what becomes known about a request on its way, for its events. Only
+// the goroutine of the request writes to it.
+type trail struct {
+	address               string
+	user, clientID, scope string
+	refused               bool // a refusal is recorded already
+}
+
+type trailKey struct{}
+
+// withTrail begins the trail of a request.
+func (s *Server) withTrail(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), trailKey{}, &trail{address: s.clientAddress(r)}))
+}
+
+// trailOf is the trail of a context's request, or an empty one.
+func trailOf(ctx context.Context) *trail {
+	if t, ok := ctx.Value(trailKey{}).(*trail); ok {
+		return t
+	}
+	return new(trail)
+}
+
+// addressOf is where the request of a context came from.
+func addressOf(ctx context.Context) string { return trailOf(ctx).address }
+
+// noteClient remembers which registered client a request names, whether or not
+// it proves to be that client.
+func (s *Server) noteClient(r *http.Request, p parameters) {
+	id, _, basic := r.BasicAuth()
+	if !basic {
+		id = p.get("client_id")
+	}
+	if s.clients[id] != nil {
+		trailOf(r.Context()).clientID = id
+	}
+}
+
+// noteGrant remembers whom a grant is about and what it allows.
+func noteGrant(ctx context.Context, clientID, user string, scope []string) {
+	t := trailOf(ctx)
+	t.clientID, t.user, t.scope = clientID, user, strings.Join(scope, " ")
+}
+
+// record puts an event on the audit trail. What it leaves out of user, client and
+// granted scope is what is known of the request.
+func (s *Server) record(ctx context.Context, e Event) {
+	t := trailOf(ctx)
+	e.Address = t.address
+	e.User, e.ClientID = cmp.Or(e.User, t.user), cmp.Or(e.ClientID, t.clientID)
+	if e.Err != nil {
+		t.refused, e.Scope = true, ""
+	} else {
+		e.Scope = cmp.Or(e.Scope, t.scope)
+	}
+	s.audit(ctx, e)
+}
+
+// recordRefusal puts a refusal on the audit trail, unless whoever refused first
+// has done so: what is refused once is told once.
+func (s *Server) recordRefusal(r *http.Request, e Event) {
+	if trailOf(r.Context()).refused {
+		return
+	}
+	if e.Kind == "" {
+		e.Kind = kindOf(r.URL.Path)
+	}
+	s.record(r.Context(), e)
+}
+
+// kindOf is the kind of event that an endpoint for browsers is there for.
+func kindOf(path string) string {
+	switch Endpoint(path) {
+	case "login", "callback":
+		return EventSignIn
+	case "logout":
+		return EventSignOut
+	}
+	return EventAuthorization
+}
+
+// remoteAddress is the peer's IP address.
+func remoteAddress(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
+}

@@ -1,0 +1,164 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/rs/cors"
+)
+
+// The words of the setting cors that are no origins.
+const (
+	corsAll     = "*"
+	corsClients = "clients"
+)
+
+// corsMaxAge is how long a browser keeps the answer to a preflight, in seconds.
+const corsMaxAge = 600
+
+var errNoClients = errors.New("cors clients: there is no fhir app to say who the clients are")
+
+// crossOrigin says which scripts may call a FHIR API, and read its answers (Fetch
+// §3.2). Credentials are never allowed: tokens are no cookies, and cookies count
+// for nothing there. A nil one leaves all that to the next handler.
+type crossOrigin struct {
+	api      *cors.Cors
+	metadata *cors.Cors // where apps read how to get a token: for all
+}
+
+// newCrossOrigin makes the rules of the words of a setting, none where there are
+// none.
+func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
+	if len(words) == 0 {
+		return nil, nil
+	}
+	options := cors.Options{
+		AllowedMethods: []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"},
+		AllowedHeaders: []string{"*"}, MaxAge: corsMaxAge,
+		ExposedHeaders: []string{"WWW-Authenticate", "ETag", "Location", "Content-Location", "Last-Modified", "Age", "Cache-Status"},
+	}
+	all := cors.New(options)
+	if slices.Contains(words, corsAll) {
+		return &crossOrigin{all, all}, nil
+	}
+	clients := slices.Contains(words, corsClients)
+	if clients && app == nil {
+		return nil, errNoClients
+	}
+	for _, word := range words {
+		if err := checkCORS(word); err != nil {
+			return nil, err
+		}
+	}
+	options.AllowOriginFunc = func(origin string) bool {
+		return origin != corsClients && slices.Contains(words, origin) || clients && app.server.AllowsOrigin(origin)
+	}
+	return &crossOrigin{cors.New(options), all}, nil
+}
+
+// checkCORS says why a word is no origin as browsers write it, nor one of the
+// others, if it is none: one that never matches would be a mistake unseen.
+func checkCORS(word string) error {
+	if word == corsAll || word == corsClients {
+		return nil
+	}
+	u, err := url.Parse(word)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Host != strings.ToLower(u.Host) || word != u.Scheme+"://"+u.Host ||
+		u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
+		return fmt.Errorf("%q is neither %s nor %s nor an origin such as https://app.example.org: in lower case, with nothing after host and port, and without a port that is the usual one", word, corsClients, corsAll)
+	}
+	return nil
+}
+
+// answer sets what the rules say, and says whether the request was a preflight,
+// which is thereby answered. What handlers behind say of other origins does not
+// get past the writer that it returns.
+func (c *crossOrigin) answer(w http.ResponseWriter, r *http.Request, metadata bool) (http.ResponseWriter, bool) {
+	if c == nil {
+		return w, false
+	}
+	rules := c.api
+	if metadata {
+		rules = c.metadata
+	}
+	rules.HandlerFunc(w, r)
+	switch {
+	case isPreflight(r):
+		return w, true
+	case r.Header.Get("Origin") == "":
+		return w, false
+	}
+	return newCORSWriter(w), false
+}
+
+func isPreflight(r *http.Request) bool {
+	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
+}
+
+// corsWriter sends the headers of ours in place of a backend's: two values of one
+// are none to a browser.
+type corsWriter struct {
+	*caddyhttp.ResponseWriterWrapper
+	allowed, exposed []string
+	wrote            bool
+}
+
+const (
+	headerAllowOrigin = "Access-Control-Allow-Origin"
+	headerExpose      = "Access-Control-Expose-Headers"
+)
+
+func newCORSWriter(w http.ResponseWriter) *corsWriter {
+	return &corsWriter{
+		ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
+		allowed:               w.Header()[headerAllowOrigin], exposed: w.Header()[headerExpose],
+	}
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (w *corsWriter) WriteHeader(status int) {
+	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
+		w.ResponseWriter.WriteHeader(status) // more follow
+		return
+	}
+	w.wrote = true
+	h := w.Header()
+	for name := range h {
+		if strings.HasPrefix(name, "Access-Control-") {
+			delete(h, name)
+		}
+	}
+	if w.allowed != nil {
+		h[headerAllowOrigin], h[headerExpose] = w.allowed, w.exposed
+	}
+	w.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (w *corsWriter) Write(body []byte) (int, error) {
+	w.begin()
+	return w.ResponseWriter.Write(body)
+}
+
+// ReadFrom implements io.ReaderFrom.
+func (w *corsWriter) ReadFrom(body io.Reader) (int64, error) {
+	w.begin()
+	return w.ResponseWriterWrapper.ReadFrom(body)
+}
+
+func (w *corsWriter) begin() {
+	if !w.wrote {
+		w.WriteHeader(http.StatusOK)
+	}
+}
+
+var (
+	_ http.ResponseWriter = (*corsWriter)(nil)
+	_ io.ReaderFrom       = (*corsWriter)(nil)
+)

@@ -1,0 +1,219 @@
+package caddymodule
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// fromOrigin asks as a script of another origin does.
+func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response {
+	r := httptest.NewRequest(method, path, nil)
+	if origin != "" {
+		r.Header.Set("Origin", origin)
+	}
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return g.send(r)
+}
+
+// corsBackend says other things of origins than we do, and counts its requests.
+func corsBackend(asked *int) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		*asked++
+		h := w.Header()
+		h.Set("Access-Control-Allow-Origin", "https://backend.example")
+		h.Set("Access-Control-Allow-Credentials", "true")
+		h.Set("Access-Control-Expose-Headers", "X-Backend")
+		h.Set("ETag", `W/"1"`)
+		w.WriteHeader(http.StatusOK)
+		_, _ = w.Write([]byte("{}"))
+	})
+}
+
+func allowedOrigin(r *http.Response) string {
+	return strings.Join(r.Header["Access-Control-Allow-Origin"], " and ")
+}
+
+// The FHIR API is for scripts of the clients' origins, whatever the answer, and
+// metadata for all (Inferno's cors_metadata; the read of fhirUser).
+func TestCORSOfFHIRAPI(t *testing.T) {
+	asked := 0
+	g := exampleGateway(t, corsBackend(&asked))
+	token := g.token()
+	const app = "https://app.example.org"
+	tests := []struct {
+		name, origin, path, token string
+		status                    int
+		allowed                   string
+	}{
+		{"a read", app, "/fhir/R4/Practitioner/alice", token, 200, app},
+		{"a read from localhost", "http://localhost:3000", "/fhir/R4/Patient/1", token, 200, "http://localhost:3000"},
+		{"no token", app, "/fhir/R4/Patient/1", "", 401, app},
+		{"a bad token", app, "/fhir/R4/Patient/1", "x", 401, app},
+		{"a bad path", app, "/fhir/R4//Patient", token, 400, app},
+		{"an expansion", app, "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token, 200, app},
+		{"an expansion that is refused", app, "/fhir/R4/ValueSet/$expand?url=x&count=y", token, 400, app},
+		{"metadata", "https://anybody.example", "/fhir/R4/metadata", "", 200, "*"},
+		{"smart-configuration", "https://anybody.example", "/fhir/R4/.well-known/smart-configuration", "", 200, "*"},
+		{"somebody else", "https://anybody.example", "/fhir/R4/Patient/1", token, 200, ""},
+		{"a file", "null", "/fhir/R4/Patient/1", token, 200, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := g.fromOrigin(tt.origin, http.MethodGet, tt.path, tt.token)
+			if r.StatusCode != tt.status || allowedOrigin(r) != tt.allowed {
+				t.Errorf("%d, allowed %q: %v", r.StatusCode, allowedOrigin(r), r.Header)
+			}
+			if r.Header.Get("Access-Control-Allow-Credentials") != "" {
+				t.Error("credentials allowed")
+			}
+			exposed := r.Header["Access-Control-Expose-Headers"]
+			if fhir := !strings.Contains(tt.path, ".well-known"); fhir && (tt.allowed != "") != (len(exposed) == 1 && strings.Contains(exposed[0], "Content-Location")) {
+				t.Errorf("exposed: %q", exposed)
+			}
+		})
+	}
+}
+
+// Preflights come without a token, and end here.
+func TestPreflightOfFHIRAPI(t *testing.T) {
+	asked := 0
+	g := exampleGateway(t, corsBackend(&asked))
+	for _, tt := range []struct{ path, origin, allowed string }{
+		{"/fhir/R4/Patient", "https://app.example.org", "https://app.example.org"},
+		{"/fhir/R4/ValueSet/$expand", "https://app.example.org", "https://app.example.org"},
+		{"/fhir/R4", "https://app.example.org", "https://app.example.org"},
+		{"/fhir/R4/metadata", "https://anybody.example", "*"},
+		{"/fhir/R4/Patient", "https://anybody.example", ""},
+		{"/fhir/R4/Patient", "null", ""},
+	} {
+		r := g.preflight(tt.path, tt.origin)
+		if r.StatusCode != http.StatusNoContent || allowedOrigin(r) != tt.allowed {
+			t.Errorf("%s from %s: %d, allowed %q", tt.path, tt.origin, r.StatusCode, allowedOrigin(r))
+		}
+		if text := read(t, r); text != "" || r.Header.Get("WWW-Authenticate") != "" {
+			t.Errorf("%s: went on: %v %s", tt.path, r.Header, text)
+		}
+		if tt.allowed == "" {
+			continue
+		}
+		for header, want := range map[string]string{"Access-Control-Allow-Methods": "GET", "Access-Control-Allow-Headers": "authorization", "Access-Control-Max-Age": "600"} {
+			if got := r.Header.Get(header); got != want {
+				t.Errorf("%s: %s: %q", tt.path, header, got)
+			}
+		}
+	}
+	if asked != 0 {
+		t.Errorf("the backend was asked %d times", asked)
+	}
+	// OPTIONS that is no preflight is a request like any other.
+	if r := g.fromOrigin("", http.MethodOptions, "/fhir/R4/Patient", ""); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("OPTIONS without a token: %d", r.StatusCode)
+	}
+}
+
+func TestCORSSetting(t *testing.T) {
+	bearer := func(words string) string {
+		return exampleWith(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\tcors "+words+"\n\t\t}\n")
+	}
+	const alone = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\tCORS\n\t}\n}\n"
+	tests := []struct {
+		name, caddyfile, origin, allowed string
+	}{
+		{"an origin that is named", bearer("https://viewer.example"), "https://viewer.example", "https://viewer.example"},
+		{"clients are then not", bearer("https://viewer.example"), "https://app.example.org", ""},
+		{"both", bearer("clients https://viewer.example"), "https://app.example.org", "https://app.example.org"},
+		{"the word is no origin", bearer("clients"), "clients", ""},
+		{"all", bearer("*"), "https://anybody.example", "*"},
+		{"all, and null too", bearer("*"), "null", "*"},
+		{"fhir_expand alone", strings.Replace(alone, "CORS", "cors https://viewer.example", 1), "https://viewer.example", "https://viewer.example"},
+		{"fhir_expand alone, another origin", strings.Replace(alone, "CORS", "cors https://viewer.example", 1), "https://app.example.org", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("FHIR_BACKEND", "127.0.0.1:1")
+			g := newGateway(t, tt.caddyfile)
+			const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender"
+			if got := allowedOrigin(g.fromOrigin(tt.origin, http.MethodGet, path, "")); got != tt.allowed {
+				t.Errorf("allowed %q", got)
+			}
+			if r := g.preflight(path, tt.origin); allowedOrigin(r) != tt.allowed || r.StatusCode != http.StatusNoContent {
+				t.Errorf("preflight: %d, allowed %q", r.StatusCode, allowedOrigin(r))
+			}
+		})
+	}
+}
+
+// Without a setting, fhir_expand leaves preflights to others.
+func TestExpandWithoutCORS(t *testing.T) {
+	g := newGateway(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_expand\n\t\trespond 418\n\t}\n}\n")
+	if r := g.preflight("/fhir/R4/ValueSet/$expand", "https://viewer.example"); r.StatusCode != http.StatusTeapot || allowedOrigin(r) != "" {
+		t.Errorf("%d, allowed %q", r.StatusCode, allowedOrigin(r))
+	}
+}
+
+func TestCORSRefused(t *testing.T) {
+	for _, word := range []string{
+		"", "null", "app.example.org", "https://app.example.org/", "https://app.example.org/cb", "https://App.example.org", "https://app.example.org:443",
+		"http://localhost:80", "https://*.example.org", "ftp://app.example.org", "https://user@app.example.org", "HTTPS://app.example.org",
+	} {
+		if err := checkCORS(word); err == nil && !strings.Contains(word, "*") {
+			t.Errorf("%q is taken for an origin", word)
+		}
+	}
+	for _, word := range []string{"https://app.example.org", "http://localhost:3000", "https://app.example.org:8443", "https://[::1]:8443", "*", "clients"} {
+		if err := checkCORS(word); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := newCrossOrigin([]string{"clients"}, nil); err == nil {
+		t.Error("clients of no app")
+	}
+}
+
+// A script may read what a refusal says (security of G2: 401 and its challenge).
+func TestRefusalIsReadable(t *testing.T) {
+	g := exampleGateway(t, nil)
+	r := g.fromOrigin("https://app.example.org", http.MethodGet, "/fhir/R4/Patient", "")
+	exposed := strings.Split(r.Header.Get("Access-Control-Expose-Headers"), ", ")
+	if r.Header.Get("WWW-Authenticate") == "" || !slices.Contains(exposed, "Www-Authenticate") {
+		t.Errorf("%v", r.Header)
+	}
+	if issue := g.outcome(r); issue.Code != "login" {
+		t.Errorf("%+v", issue)
+	}
+}
+
+// However a handler writes its answer, our headers are the ones that are sent.
+func TestCORSWriter(t *testing.T) {
+	for name, write := range map[string]func(http.ResponseWriter){
+		"nothing":           func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
+		"a body":            func(w http.ResponseWriter) { _, _ = w.Write([]byte("x")) },
+		"a copied body":     func(w http.ResponseWriter) { _, _ = io.Copy(w, strings.NewReader("x")) },
+		"after early hints": func(w http.ResponseWriter) { w.WriteHeader(http.StatusEarlyHints); w.WriteHeader(http.StatusOK) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Access-Control-Allow-Origin", "https://app.example.org")
+				w = newCORSWriter(w)
+				w.Header().Add("Access-Control-Allow-Origin", "*")
+				w.Header().Set("Access-Control-Allow-Methods", "DELETE")
+				write(w)
+			}))
+			defer server.Close()
+			r, err := http.Get(server.URL)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer r.Body.Close()
+			if allowedOrigin(r) != "https://app.example.org" || r.Header.Get("Access-Control-Allow-Methods") != "" {
+				t.Errorf("%v", r.Header)
+			}
+		})
+	}
+}

@@ -1,0 +1,85 @@
+package caddymodule
+
+import (
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// expansionCaches keeps caches of expansions over reloads. What is in it and is an
+// expansionCache is seen by the metrics and by the admin API.
+var expansionCaches = caddy.NewUsagePool()
+
+// expansionCache is a cache of expansions, as those who look after it see it.
+type expansionCache interface {
+	// Purge forgets the expansions of the value set with this URL, and those that
+	// hold concepts of this code system; all of them where both are empty. It says
+	// how many there were.
+	Purge(url, system string) int
+
+	// Statistics says what happened since the process began, and what there is.
+	Statistics() cacheStatistics
+}
+
+// cacheStatistics are those of one cache, or of all together.
+type cacheStatistics struct {
+	Hits      uint64 `json:"hits"`
+	Misses    uint64 `json:"misses"`
+	Stale     uint64 `json:"stale"` // answered with an expansion past its time
+	Evictions uint64 `json:"evictions"`
+	Entries   int    `json:"entries"`
+	Bytes     int64  `json:"bytes"`
+}
+
+func (s cacheStatistics) plus(t cacheStatistics) cacheStatistics {
+	return cacheStatistics{
+		s.Hits + t.Hits, s.Misses + t.Misses, s.Stale + t.Stale, s.Evictions + t.Evictions,
+		s.Entries + t.Entries, s.Bytes + t.Bytes,
+	}
+}
+
+// eachExpansionCache goes through the caches and says how many there are.
+func eachExpansionCache(do func(expansionCache)) (n int) {
+	expansionCaches.Range(func(_, value any) bool {
+		if c, ok := value.(expansionCache); ok {
+			do(c)
+			n++
+		}
+		return true
+	})
+	return n
+}
+
+// cacheCollector reads the caches when somebody looks, so that counting costs the
+// requests nothing.
+type cacheCollector struct{}
+
+var (
+	cacheRequests  = prometheus.NewDesc("caddy_fhir_expansion_cache_requests_total", "Look-ups in the cache of expansions.", []string{"result"}, nil)
+	cacheEvictions = prometheus.NewDesc("caddy_fhir_expansion_cache_evictions_total", "Expansions that made room for others.", nil, nil)
+	cacheEntries   = prometheus.NewDesc("caddy_fhir_expansion_cache_entries", "Expansions in the cache.", nil, nil)
+	cacheBytes     = prometheus.NewDesc("caddy_fhir_expansion_cache_bytes", "Memory that the cache of expansions takes.", nil, nil)
+)
+
+// Describe implements prometheus.Collector.
+func (cacheCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- cacheRequests
+	to <- cacheEvictions
+	to <- cacheEntries
+	to <- cacheBytes
+}
+
+// Collect implements prometheus.Collector.
+func (cacheCollector) Collect(to chan<- prometheus.Metric) {
+	var all cacheStatistics
+	if eachExpansionCache(func(c expansionCache) { all = all.plus(c.Statistics()) }) == 0 {
+		return
+	}
+	for result, n := range map[string]uint64{"hit": all.Hits, "miss": all.Misses, "stale": all.Stale} {
+		to <- prometheus.MustNewConstMetric(cacheRequests, prometheus.CounterValue, float64(n), result)
+	}
+	to <- prometheus.MustNewConstMetric(cacheEvictions, prometheus.CounterValue, float64(all.Evictions))
+	to <- prometheus.MustNewConstMetric(cacheEntries, prometheus.GaugeValue, float64(all.Entries))
+	to <- prometheus.MustNewConstMetric(cacheBytes, prometheus.GaugeValue, float64(all.Bytes))
+}
+
+var _ prometheus.Collector = cacheCollector{}

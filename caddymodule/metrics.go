@@ -1,0 +1,151 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+// metrics are counted over reloads: the collectors live as long as the process,
+// and each configuration's registry gets the same ones.
+var metrics = newMetricSet()
+
+// metricSet are the metrics caddy_fhir_*. No label holds what a client or a person
+// may choose.
+type metricSet struct {
+	events    *prometheus.CounterVec
+	endpoints map[string]prometheus.Observer
+	decisions map[decision]prometheus.Counter
+	expanded  map[expansionResult]prometheus.Counter
+	next      prometheus.Histogram
+
+	collectors []prometheus.Collector
+}
+
+// durationBuckets reach from an answer out of memory to a password's hash on a
+// busy machine, and to a backend that hangs; in seconds.
+var durationBuckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
+
+func newMetricSet() *metricSet {
+	m := &metricSet{
+		events: prometheus.NewCounterVec(counterOpts("authorization_events_total", "Events of the audit trail."), []string{"kind", "outcome", "grant"}),
+		next:   prometheus.NewHistogram(histogramOpts("expand_next_duration_seconds", "How long the next handler took to answer a $expand that was passed on.")),
+	}
+	endpoints := prometheus.NewHistogramVec(histogramOpts("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer."), []string{"endpoint"})
+	m.endpoints = curried(authorize.Endpoints, func(name string) prometheus.Observer { return endpoints.WithLabelValues(name) })
+	guarded := prometheus.NewCounterVec(counterOpts("bearer_decisions_total", "Requests that fhir_bearer decided about."), []string{"outcome"})
+	m.decisions = curried(decisions, func(d decision) prometheus.Counter { return guarded.WithLabelValues(string(d)) })
+	expanded := prometheus.NewCounterVec(counterOpts("expand_requests_total", "Requests for an operation that fhir_expand answers."), []string{"result"})
+	m.expanded = curried(expansionResults, func(r expansionResult) prometheus.Counter { return expanded.WithLabelValues(string(r)) })
+	m.collectors = []prometheus.Collector{m.events, m.next, endpoints, guarded, expanded, definitionsCollector{}, cacheCollector{}}
+	return m
+}
+
+func counterOpts(name, help string) prometheus.CounterOpts {
+	return prometheus.CounterOpts{Namespace: "caddy", Subsystem: "fhir", Name: name, Help: help}
+}
+
+func histogramOpts(name, help string) prometheus.HistogramOpts {
+	return prometheus.HistogramOpts{Namespace: "caddy", Subsystem: "fhir", Name: name, Help: help, Buckets: durationBuckets}
+}
+
+// curried looks up the metric of each label value once, and not with each request.
+func curried[L comparable, M any](labels []L, metric func(L) M) map[L]M {
+	metrics := make(map[L]M, len(labels))
+	for _, label := range labels {
+		metrics[label] = metric(label)
+	}
+	return metrics
+}
+
+// register makes the metrics part of a configuration's, which begins with an
+// empty registry and may have several handlers that want them there.
+func (m *metricSet) register(ctx caddy.Context) error {
+	registry := ctx.GetMetricsRegistry()
+	for _, c := range m.collectors {
+		var registered prometheus.AlreadyRegisteredError
+		if err := registry.Register(c); err != nil && !errors.As(err, &registered) {
+			return err
+		}
+	}
+	return nil
+}
+
+// event counts what is on the audit trail. What a client sends as its grant is
+// counted under that name only if it is one.
+func (m *metricSet) event(_ context.Context, e authorize.Event) {
+	grant := e.Grant
+	switch grant {
+	case "", "authorization_code", "client_credentials", "refresh_token", "code", "token":
+	default:
+		grant = "other"
+	}
+	m.events.WithLabelValues(e.Kind, e.Outcome(), grant).Inc()
+}
+
+// served measures an answer of the authorization server.
+func (m *metricSet) served(path string, since time.Time) {
+	if endpoint, ok := m.endpoints[authorize.Endpoint(path)]; ok {
+		endpoint.Observe(time.Since(since).Seconds())
+	}
+}
+
+// decision is what fhir_bearer made of a request.
+type decision string
+
+const (
+	decisionAllowed     decision = "allowed"
+	decisionPublic      decision = "public"    // needs no token
+	decisionPreflight   decision = "preflight" // answered here
+	decisionBadRequest  decision = "bad_request"
+	decisionNoToken     decision = "no_token"
+	decisionInvalid     decision = "invalid_token"
+	decisionExpired     decision = "expired_token"
+	decisionForbidden   decision = "forbidden"
+	decisionUnavailable decision = "unavailable"
+)
+
+var decisions = []decision{
+	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
+	decisionForbidden, decisionUnavailable,
+}
+
+// refusal says which decision an error of package guard is.
+func refusal(err *guard.Error) decision {
+	switch {
+	case err.Status == http.StatusServiceUnavailable:
+		return decisionUnavailable
+	case err.Status == http.StatusForbidden, err.Status == http.StatusNotFound:
+		return decisionForbidden
+	case err.Status != http.StatusUnauthorized:
+		return decisionBadRequest
+	case errors.Is(err, guard.ErrNoToken):
+		return decisionNoToken
+	case errors.Is(err, guard.ErrExpired):
+		return decisionExpired
+	}
+	return decisionInvalid
+}
+
+func (m *metricSet) decided(d decision) { m.decisions[d].Inc() }
+
+// expansionResult is what became of a request to fhir_expand.
+type expansionResult string
+
+const (
+	expandedHere     expansionResult = "here"
+	expandedNext     expansionResult = "next" // what the next handler answers, errors among it
+	expansionRefused expansionResult = "refused"
+	expansionFailed  expansionResult = "failed"
+)
+
+var expansionResults = []expansionResult{expandedHere, expandedNext, expansionRefused, expansionFailed}
+
+func (m *metricSet) expansion(r expansionResult) { m.expanded[r].Inc() }

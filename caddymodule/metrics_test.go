@@ -1,0 +1,230 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+// series are the values of a gateway's metrics of ours, as a scrape shows them;
+// of a histogram, how often it observed.
+func (g *gateway) series() map[string]float64 {
+	g.t.Helper()
+	families, err := g.ctx.GetMetricsRegistry().Gather()
+	if err != nil {
+		g.t.Fatal(err)
+	}
+	all := map[string]float64{}
+	for _, family := range families {
+		if !strings.HasPrefix(family.GetName(), "caddy_fhir_") {
+			continue
+		}
+		for _, metric := range family.GetMetric() {
+			name := family.GetName()
+			for _, label := range metric.GetLabel() {
+				name += " " + label.GetName() + "=" + label.GetValue()
+			}
+			all[name] = metric.GetCounter().GetValue() + metric.GetGauge().GetValue() + float64(metric.GetHistogram().GetSampleCount())
+		}
+	}
+	return all
+}
+
+func TestMetrics(t *testing.T) {
+	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNotFound) })
+	g := exampleGateway(t, backend)
+	token := g.token()
+	tests := []struct {
+		name string
+		do   func()
+		want []string // each one more
+	}{
+		{"a sign-in", func() { g.jar = map[string]string{}; g.code() }, []string{
+			"caddy_fhir_authorization_events_total grant= kind=sign-in outcome=success",
+			"caddy_fhir_authorization_events_total grant=code kind=authorization outcome=success",
+			"caddy_fhir_endpoint_duration_seconds endpoint=authorize",
+			"caddy_fhir_endpoint_duration_seconds endpoint=login", "caddy_fhir_endpoint_duration_seconds endpoint=login",
+		}},
+		{"a grant that is none", func() { g.post("/oauth2/token", url.Values{"grant_type": {"anything"}, "client_id": {"demo-app"}}) }, []string{
+			"caddy_fhir_authorization_events_total grant=other kind=token outcome=unsupported_grant_type",
+			"caddy_fhir_endpoint_duration_seconds endpoint=token",
+		}},
+		{"discovery", func() { g.get("/fhir/R4/.well-known/smart-configuration", "") }, []string{"caddy_fhir_endpoint_duration_seconds endpoint=smart-configuration"}},
+		{"no token", func() { g.get("/fhir/R4/Patient", "") }, []string{"caddy_fhir_bearer_decisions_total outcome=no_token"}},
+		{"a bad token", func() { g.get("/fhir/R4/Patient", "x") }, []string{"caddy_fhir_bearer_decisions_total outcome=invalid_token"}},
+		{"a bad path", func() { g.get("/fhir/R4//Patient", token) }, []string{"caddy_fhir_bearer_decisions_total outcome=bad_request"}},
+		{"metadata", func() { g.get("/fhir/R4/metadata", "") }, []string{"caddy_fhir_bearer_decisions_total outcome=public"}},
+		{"a preflight", func() { g.preflight("/fhir/R4/Patient", "https://app.example.org") }, []string{"caddy_fhir_bearer_decisions_total outcome=preflight"}},
+		{"expanded here", func() {
+			g.get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token)
+		}, []string{
+			"caddy_fhir_bearer_decisions_total outcome=allowed", "caddy_fhir_expand_requests_total result=here",
+		}},
+		{"expanded by the next handler", func() { g.get("/fhir/R4/ValueSet/$expand?url=http://example.org/unknown", token) }, []string{
+			"caddy_fhir_bearer_decisions_total outcome=allowed", "caddy_fhir_expand_requests_total result=next", "caddy_fhir_expand_next_duration_seconds",
+		}},
+		{"a wrong $expand", func() { g.get("/fhir/R4/ValueSet/$expand?url=x&count=y", token) }, []string{
+			"caddy_fhir_bearer_decisions_total outcome=allowed", "caddy_fhir_expand_requests_total result=refused",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			before := g.series()
+			tt.do()
+			var got []string
+			for name, value := range g.series() {
+				for range int(value - before[name]) {
+					got = append(got, name)
+				}
+			}
+			slices.Sort(got)
+			if slices.Sort(tt.want); !slices.Equal(got, tt.want) {
+				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+	for _, content := range []string{"concepts", "code_systems", "value_sets"} {
+		if n := g.series()["caddy_fhir_definitions content="+content]; n < 100 {
+			t.Errorf("%v %s", n, content)
+		}
+	}
+}
+
+// Each configuration's registry has the metrics, and they go on counting: neither
+// a reload nor a second handler registers in vain, or panics.
+func TestMetricsOutliveReload(t *testing.T) {
+	const name = "caddy_fhir_bearer_decisions_total outcome=no_token"
+	first := exampleGateway(t, nil)
+	first.get("/fhir/R4/Patient", "")
+	before := first.series()[name]
+	second := exampleGateway(t, nil)
+	second.get("/fhir/R4/Patient", "")
+	if after := second.series()[name]; before == 0 || after != before+1 {
+		t.Errorf("%v before the reload, %v after it", before, after)
+	}
+}
+
+func TestRefusalIsCounted(t *testing.T) {
+	for _, tt := range []struct {
+		err  *guard.Error
+		want decision
+	}{
+		{&guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrNoToken}, decisionNoToken},
+		{&guard.Error{Status: http.StatusUnauthorized, Err: fmt.Errorf("x: %w", guard.ErrExpired)}, decisionExpired},
+		{&guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrSignature}, decisionInvalid},
+		{&guard.Error{Status: http.StatusForbidden}, decisionForbidden},
+		{&guard.Error{Status: http.StatusNotFound}, decisionForbidden},
+		{&guard.Error{Status: http.StatusServiceUnavailable, Err: guard.ErrUnavailable}, decisionUnavailable},
+		{&guard.Error{Status: http.StatusBadRequest, Err: guard.ErrPath}, decisionBadRequest},
+	} {
+		if got := refusal(tt.err); got != tt.want || metrics.decisions[got] == nil {
+			t.Errorf("%+v is counted as %q", tt.err, got)
+		}
+	}
+}
+
+// Every path that is served is measured under a name of its own.
+func TestEndpointsAreMeasured(t *testing.T) {
+	for _, name := range authorize.Endpoints {
+		if metrics.endpoints[name] == nil {
+			t.Errorf("%s is not measured", name)
+		}
+	}
+	for path, want := range map[string]string{
+		"/oauth2/token": "token", "/oauth2/login/hospital": "login", "/oauth2/callback/hospital": "callback",
+		"/.well-known/jwks.json": "jwks.json", "/fhir/R4/.well-known/smart-configuration": "smart-configuration",
+	} {
+		if got := authorize.Endpoint(path); got != want {
+			t.Errorf("%s is measured as %q", path, got)
+		}
+	}
+}
+
+// What is counted with every request allocates nothing.
+func TestCountingAllocatesNothing(t *testing.T) {
+	expired := &guard.Error{Status: http.StatusUnauthorized, Err: guard.ErrExpired}
+	if n := testing.AllocsPerRun(100, func() {
+		metrics.decided(decisionAllowed)
+		metrics.decided(refusal(expired))
+		metrics.expansion(expandedHere)
+	}); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
+
+func BenchmarkDecided(b *testing.B) {
+	for b.Loop() {
+		metrics.decided(decisionAllowed)
+	}
+}
+
+func BenchmarkExpansionCounted(b *testing.B) {
+	for b.Loop() {
+		metrics.expansion(expandedHere)
+	}
+}
+
+// fakeCache stands for a cache of expansions.
+type fakeCache struct {
+	statistics  cacheStatistics
+	url, system string
+}
+
+func (*fakeCache) Destruct() error { return nil }
+
+func (c *fakeCache) Purge(url, system string) int {
+	c.url, c.system = url, system
+	return c.statistics.Entries
+}
+
+func (c *fakeCache) Statistics() cacheStatistics { return c.statistics }
+
+// addCache puts a cache where the metrics and the admin API look for them.
+func addCache(t *testing.T, key string, c *fakeCache) {
+	t.Helper()
+	expansionCaches.LoadOrStore(key, c)
+	t.Cleanup(func() {
+		if _, err := expansionCaches.Delete(key); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestCacheMetrics(t *testing.T) {
+	g := exampleGateway(t, nil)
+	const entries = "caddy_fhir_expansion_cache_entries"
+	if _, there := g.series()[entries]; there {
+		t.Error("there are metrics of a cache, and no cache")
+	}
+	addCache(t, "a", &fakeCache{statistics: cacheStatistics{Hits: 1, Misses: 2, Stale: 3, Evictions: 4, Entries: 5, Bytes: 6}})
+	addCache(t, "b", &fakeCache{statistics: cacheStatistics{Hits: 10, Misses: 20, Stale: 30, Evictions: 40, Entries: 50, Bytes: 60}})
+	got := g.series()
+	for name, want := range map[string]float64{
+		"caddy_fhir_expansion_cache_requests_total result=hit":   11,
+		"caddy_fhir_expansion_cache_requests_total result=miss":  22,
+		"caddy_fhir_expansion_cache_requests_total result=stale": 33,
+		"caddy_fhir_expansion_cache_evictions_total":             44,
+		entries:                            55,
+		"caddy_fhir_expansion_cache_bytes": 66,
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+// preflight asks as a browser does before a script's request.
+func (g *gateway) preflight(path, origin string) *http.Response {
+	r := httptest.NewRequest(http.MethodOptions, path, nil)
+	r.Header.Set("Origin", origin)
+	r.Header.Set("Access-Control-Request-Method", http.MethodGet)
+	r.Header.Set("Access-Control-Request-Headers", "authorization")
+	return g.send(r)
+}
