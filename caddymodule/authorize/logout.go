@@ -106,7 +106,7 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error
 	}
 	bad := invalidRequest("The id_token_hint is not an ID token of this server for this client.")
 	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{idTokenAlgorithm})
-	if err != nil {
+	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != "JWT" { // a logout token is none
 		return bad
 	}
 	key, err := s.keys.Key(r.Context(), token.Headers[0].KeyID)
@@ -131,8 +131,8 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error
 // an end_session endpoint, there.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	stored, err := s.storedSession(r)
-	if err == nil {
-		err = s.endSession(r)
+	if err == nil && stored != nil {
+		err = s.endSession(r.Context(), stored)
 	}
 	if err != nil {
 		s.refuse(w, r, err)
