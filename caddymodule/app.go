@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"strings"
 	"time"
@@ -62,6 +63,9 @@ type App struct {
 	// Leave the parameter `iss` (RFC 9207) out of authorization answers, for
 	// clients that refuse parameters they do not know.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`
+
+	// How guessing of passwords and second factors is slowed down.
+	Lockout Lockout `json:"lockout,omitzero"`
 
 	// Where codes, sessions and revocations are kept. Default: `memory`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
@@ -136,6 +140,7 @@ func (a *App) serverConfig() (authorize.Config, error) {
 		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
 		AuthorizePOST:       a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
+		Lockout: a.Lockout.settings(), ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: a.logger,
 	}, err
 }
@@ -202,6 +207,20 @@ func isHTTPS(r *http.Request) bool {
 	}
 	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
 	return trusted && r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
+// clientAddress is that of the browser: the peer's, or what a proxy before us says
+// if Caddy's trusted_proxies names it. What others say of themselves in
+// X-Forwarded-For counts for nothing.
+func clientAddress(r *http.Request) string {
+	if address, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok && address != "" {
+		return address
+	}
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }
 
 var (

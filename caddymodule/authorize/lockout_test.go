@@ -294,7 +294,11 @@ func TestLockoutWithFullStore(t *testing.T) {
 // Hanging up does not undo a failure.
 func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
-	s := newServer(t, func(c *authorize.Config) { c.Passwords = leaving{leave}; c.Lockout.Failures = 1; c.Durable = strict{c.Store} })
+	s := newServer(t, func(c *authorize.Config) {
+		c.Passwords = leaving{leave}
+		c.Lockout.Failures = 1
+		c.Durable = strict{c.Store}
+	})
 	guess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
 	if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
