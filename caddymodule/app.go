@@ -63,6 +63,9 @@ type App struct {
 	// clients that refuse parameters they do not know.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`
 
+	// How guessing of passwords and second factors is slowed down.
+	Lockout Lockout `json:"lockout,omitzero"`
+
 	// Where codes, sessions and revocations are kept. Default: `memory`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
@@ -139,7 +142,8 @@ func (a *App) serverConfig() (authorize.Config, error) {
 		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
 		AuthorizePOST:       a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
-		IsHTTPS: isHTTPS, Logger: a.logger, Audit: newAudit(a.ctx), ClientAddress: clientAddress,
+		Lockout: a.Lockout.settings(), Audit: newAudit(a.ctx), ClientAddress: clientAddress,
+		IsHTTPS: isHTTPS, Logger: a.logger,
 	}, err
 }
 

@@ -39,15 +39,16 @@ const bcryptOfX = "$2a$04$1s/FpDlJ4PU6mb.fDx7GgeBiMXPSWBfJNzL6MbVB5FuYQHX0GPtMm"
 func TestAppResolvesSecrets(t *testing.T) {
 	t.Setenv("APP_SECRET", "s3cret")
 	hash := writeFile(t, "alice.hash", bcryptOfX+"\n")
+	totp := writeFile(t, "alice.totp", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\n")
 	app, _, err := provisionApp(t, &App{
 		Issuer:  "https://x.example",
-		Users:   []User{{Name: "alice", PasswordHash: "{file." + hash + "}"}},
+		Users:   []User{{Name: "alice", PasswordHash: "{file." + hash + "}", TOTPSecret: "{file." + totp + "}"}},
 		Clients: []Client{{ID: "c", Secret: "{env.APP_SECRET}", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if shown := string(caddyconfig.JSON(app, nil)); strings.Contains(shown, "s3cret") || strings.Contains(shown, "$2a$") {
+	if shown := string(caddyconfig.JSON(app, nil)); strings.Contains(shown, "s3cret") || strings.Contains(shown, "$2a$") || strings.Contains(shown, "GEZDG") {
 		t.Errorf("the configuration shows a secret: %s", shown)
 	}
 	r := httptest.NewRequest(http.MethodPost, "https://x.example/oauth2/token", strings.NewReader("grant_type=client_credentials"))
@@ -76,6 +77,9 @@ func TestAppRefused(t *testing.T) {
 		{"a secret file that is missing", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", Secret: "{file./nowhere/x}"}}}, "/nowhere/x"},
 		{"a password instead of its hash", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: "secret"}}}, "caddy hash-password"},
 		{"a broken argon2id hash", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: "$argon2id$v=19$m=1"}}}, "password_hash"},
+		{"a second factor whose key is empty", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
+		{"a second factor whose key is short", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
+		{"a lockout that hardly waits", App{Issuer: "https://x.example", Lockout: Lockout{MaxWait: 1}}, "max_wait"},
 		{"a client like a user", App{Issuer: "https://x.example", Users: []User{user}, Clients: []Client{{ID: "alice"}}}, `"alice"`},
 		{"a provider's secret that is empty", App{Issuer: "https://x.example", IdentityProviders: []IdentityProvider{{Key: "g", Kind: "google", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
 		{"a client of no provider", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", IdentityProviders: []string{"nowhere"}}}}, "nowhere"},

@@ -30,7 +30,7 @@ func newAudit(ctx caddy.Context) func(context.Context, authorize.Event) {
 // clientAddress is the address that a request came from as Caddy sees it, which is
 // what a proxy says only if trusted_proxies names the proxy.
 func clientAddress(r *http.Request) string {
-	if address, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok {
+	if address, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok && address != "" {
 		return address
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)

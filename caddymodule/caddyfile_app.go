@@ -36,6 +36,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		session_lifetime <duration>
 //		authorize_post
 //		omit_issuer
+//		lockout { … } | lockout off
 //		store <module> { … }
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
@@ -54,6 +55,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"session_lifetime":      duration(&a.SessionLifetime),
 		"authorize_post":        bareword(&a.AuthorizePOST),
 		"omit_issuer":           bareword(&a.OmitIssuer),
+		"lockout":               a.Lockout.parse,
 		"store":                 a.parseStore,
 	}.parse(d, "user", "idp", "client")
 	if err == nil && a.Issuer == "" {
@@ -66,6 +68,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 //
 //	user <name> {
 //		password_hash <hash>
+//		totp_secret <base32>
 //		name <words>
 //		email <address> [verified]
 //		phone <number>
@@ -84,6 +87,7 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 	}
 	err := subdirectives{
 		"password_hash": word(&u.PasswordHash, nil),
+		"totp_secret":   word(&u.TOTPSecret, nil),
 		"name":          word(&u.DisplayName, nil),
 		"email":         u.parseEmail,
 		"phone":         word(&u.Phone, nil),
@@ -124,6 +128,7 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		pkce required
 //		idp <name|local...>
 //		post_logout_redirect_uri <uri...>
+//		backchannel_logout_uri <uri>
 //		introspect all
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
@@ -148,6 +153,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"introspect":    only("all", &c.IntrospectAll),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckRedirectURI),
+		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
 	}.parse(d)
 	if err != nil {
 		return err

@@ -43,6 +43,11 @@ type Client struct {
 	// exactly (OpenID Connect RP-Initiated Logout 1.0 §3.1).
 	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
 
+	// Where the client is told, by a logout token, that a session ended in which
+	// it got an ID token: https, or http://localhost (OpenID Connect
+	// Back-Channel Logout 1.0). Default: it is not told.
+	BackchannelLogoutURI string `json:"backchannel_logout_uri,omitempty"`
+
 	// Let the client introspect the tokens of all clients, as a resource server
 	// must (RFC 7662). Default: its own alone.
 	IntrospectAll bool `json:"introspect_all,omitempty"`
@@ -71,6 +76,6 @@ func (c *Client) withSecret(secret string) authorize.Client {
 		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes,
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
-		IntrospectAll: c.IntrospectAll,
+		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 	}
 }

@@ -17,6 +17,12 @@ type User struct {
 	// argon2id. Required. Placeholders are supported.
 	PasswordHash string `json:"password_hash,omitempty"`
 
+	// The key of the person's authenticator app (RFC 6238), as `caddy fhir-totp`
+	// makes it: base32 of at least 16 bytes. Who has one is asked for a code
+	// after the password, and after an identity provider too that signs them in
+	// as this user. Default: no second factor. Placeholders are supported.
+	TOTPSecret string `json:"totp_secret,omitempty"`
+
 	// The claim `name`: what to call the person.
 	DisplayName string `json:"display_name,omitempty"`
 
@@ -50,8 +56,12 @@ func (a *App) users() ([]authorize.User, error) {
 		if err != nil {
 			return nil, fmt.Errorf("user %q: password_hash: %w", u.Name, err)
 		}
+		totpSecret, err := resolveSecret(repl, u.TOTPSecret)
+		if err != nil {
+			return nil, fmt.Errorf("user %q: totp_secret: %w", u.Name, err)
+		}
 		users[i] = authorize.User{
-			ID: u.Name, PasswordHash: hash, Name: u.DisplayName, Email: u.Email,
+			ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 			EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
 		}
 	}

@@ -39,6 +39,8 @@ type idTokenClaims struct {
 	Nonce           string           `json:"nonce,omitempty"`
 	AccessTokenHash string           `json:"at_hash"`
 	FHIRUser        string           `json:"fhirUser,omitempty"`
+	Session         string           `json:"sid,omitempty"`
+	AMR             []string         `json:"amr,omitempty"`
 }
 
 // tokens are what one grant is turned into.
@@ -77,7 +79,7 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 		Issuer: s.issuer, Subject: user.ID, Audience: g.ClientID,
 		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
-		FHIRUser: s.grantedFHIRUser(g, user),
+		FHIRUser: s.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR,
 	}
 	return s.sign(ctx, idTokenAlgorithm, claims)
 }

@@ -63,13 +63,15 @@ func (s *Server) answerOrAsk(w http.ResponseWriter, r *http.Request, req *author
 // answer gives the client what it asked for.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
 	g := newGrant(req, signedIn)
+	err := s.joinSession(r.Context(), g)
 	var a answerParameters
-	var err error
 	separator := "?"
-	if req.responseType == "token" {
+	switch {
+	case err != nil:
+	case req.responseType == "token":
 		separator = "#"
 		a, err = s.tokenAnswer(r.Context(), req, g)
-	} else {
+	default:
 		a, err = s.codeAnswer(r.Context(), g)
 	}
 	s.record(r.Context(), Event{

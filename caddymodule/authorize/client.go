@@ -47,6 +47,11 @@ type Client struct {
 	// as with RedirectURIs, exactly (OpenID Connect RP-Initiated Logout §3.1).
 	PostLogoutRedirectURIs []string
 
+	// BackchannelLogoutURI is where the client is told that a session ended in
+	// which it got an ID token; the logout token names it by sub and sid.
+	// Default: it is not told (OpenID Connect Back-Channel Logout §2.2).
+	BackchannelLogoutURI string
+
 	// IntrospectAll lets the client introspect the tokens of all clients, as a
 	// resource server must (RFC 7662 §4). Default: its own alone.
 	IntrospectAll bool
@@ -110,6 +115,9 @@ func (c *Client) checkRedirectURIs() error {
 		if err := CheckRedirectURI(uri); err != nil {
 			return err
 		}
+	}
+	if c.BackchannelLogoutURI != "" {
+		return CheckBackchannelLogoutURI(c.BackchannelLogoutURI)
 	}
 	return nil
 }

@@ -11,6 +11,7 @@ import (
 const (
 	sessionCookie = CookiePrefix + "session"
 	browserCookie = CookiePrefix + "browser"
+	deviceCookie  = CookiePrefix + "device"
 	awayPrefix    = CookiePrefix + "away-"
 )
 

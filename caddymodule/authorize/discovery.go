@@ -33,6 +33,8 @@ type metadata struct {
 	RequestParameter      bool     `json:"request_parameter_supported"`
 	RequestURIParameter   bool     `json:"request_uri_parameter_supported"`
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
+	BackchannelLogout     bool     `json:"backchannel_logout_supported"`
+	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
 }
 
 // smartConfiguration is that of SMART App Launch 2.2, Conformance.
@@ -72,8 +74,10 @@ func (s *Server) metadata() metadata {
 		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post"},
 		ChallengeMethods:      []string{"S256"},
 		IssuerInAnswers:       !s.omitIssuer,
+		BackchannelLogout:     true,
+		BackchannelSession:    true,
 		Claims: []string{
-			"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash",
+			"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr",
 			"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser",
 		},
 	}

@@ -89,48 +89,49 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 
 // signInBy signs the person in whom the provider's answer is about.
 func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) {
-	signedIn, err := s.federatedSession(w, r, p, req, a, q)
-	event := Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: p.explain(err)}
-	if err == nil {
-		event.User = signedIn.user.ID
+	user, session, err := s.federatedSession(r, p, req, a, q)
+	if err != nil {
+		err = p.explain(err)
+		s.record(r.Context(), Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: err})
 	}
-	s.record(r.Context(), event)
 	switch {
 	case errors.Is(err, errDoubleSignIn):
 		s.refuse(w, r, err)
 	case err != nil:
-		s.redirectError(w, r, req, p.explain(err))
+		s.redirectError(w, r, req, err)
 	default:
-		s.answer(w, r, req, signedIn)
+		s.admitted(w, r, req, user, session)
 	}
 }
 
-func (s *Server) federatedSession(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) (*signedIn, error) {
+// federatedSession is who a provider's answer is about, and the session that
+// they may have.
+func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) (user *User, session storedSession, err error) {
 	if !s.offer(req.client).has(p.Key) {
-		return nil, errNotAllowed
+		return nil, session, errNotAllowed
 	}
 	// Before the provider is asked: it may take a code that comes twice for a
 	// stolen one, and revoke what it gave for the first.
 	if err := s.returned.Add(r.Context(), a.Request.State, nil, awayTime); errors.Is(err, ErrExists) {
-		return nil, errDoubleSignIn
+		return nil, session, errDoubleSignIn
 	} else if err != nil {
-		return nil, err
+		return nil, session, err
 	}
 	from, err := p.client.Exchange(r.Context(), upstream.Callback{
 		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),
 	}, a.Request)
 	if err != nil {
-		return nil, err
+		return nil, session, err
 	}
-	user, err := s.admit(r.Context(), p, p.identity(from))
+	user, err = s.admit(r.Context(), p, p.identity(from))
 	if err != nil {
-		return nil, err
+		return nil, session, err
 	}
-	session := storedSession{Provider: p.Key, At: from.AuthTime}
+	session = storedSession{Provider: p.Key, At: from.AuthTime, AMR: words(from.Claims["amr"])}
 	if p.KeepUpstreamToken {
 		session.UpstreamIDToken = from.IDToken
 	}
-	return s.startSession(w, r, user, session)
+	return user, session, nil
 }
 
 // passedOn are the refusals of a provider that are the client's to know

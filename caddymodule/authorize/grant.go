@@ -26,6 +26,7 @@ type grant struct {
 	User          string    `json:"user"`
 	SignedInAt    time.Time `json:"signed_in_at"`
 	Session       string    `json:"session,omitempty"` // the sid of the sign-in
+	AMR           []string  `json:"amr,omitempty"`     // how it was made (RFC 8176)
 	CodeChallenge string    `json:"code_challenge,omitempty"`
 	Nonce         string    `json:"nonce,omitempty"`
 }
@@ -40,6 +41,7 @@ func newGrant(req *authorizationRequest, by *signedIn) *grant {
 		User:          by.user.ID,
 		SignedInAt:    by.at,
 		Session:       by.sid,
+		AMR:           by.amr,
 		CodeChallenge: req.codeChallenge,
 		Nonce:         req.nonce,
 	}

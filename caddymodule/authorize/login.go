@@ -3,8 +3,10 @@ package authorize
 import (
 	"context"
 	"errors"
+	"math"
 	"net/http"
 	"net/url"
+	"strconv"
 	"time"
 )
 
@@ -42,6 +44,10 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	p, err := loginParameters(w, r)
 	if err != nil {
 		s.refuse(w, r, err)
+		return
+	}
+	if p.get("factor") != "" {
+		s.secondFactor(w, r, p)
 		return
 	}
 	req, err := s.pending(r, p.get("request"))
@@ -102,28 +108,62 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizati
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	signedIn, err := s.localSession(w, r, offer, p)
+	user, err := s.checkPassword(r, offer, p)
+	page := signInPage{Request: p.get("request"), Username: p.get("username")}
+	var wait *waitError
 	switch {
+	case errors.As(err, &wait):
+		s.recordWait(r, req, "", err)
+		page.Wait = retryAfter(w, wait)
+		s.showSignIn(w, r, http.StatusTooManyRequests, req, page)
 	case errors.Is(err, errWrongPassword):
 		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, Err: err})
-		page := signInPage{Request: p.get("request"), Username: p.get("username"), Wrong: true}
+		page.Wrong = true
 		s.showSignIn(w, r, http.StatusForbidden, req, page)
 	case errors.Is(err, context.Canceled): // nobody is there any more
 	case err != nil:
 		s.redirectError(w, r, req, err)
 	default:
-		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, User: signedIn.user.ID})
-		s.answer(w, r, req, signedIn)
+		s.admitted(w, r, req, user, storedSession{AMR: []string{"pwd"}})
 	}
 }
 
-func (s *Server) localSession(w http.ResponseWriter, r *http.Request, o offer, p parameters) (*signedIn, error) {
+// checkPassword returns the user who was typed, if the password is theirs.
+func (s *Server) checkPassword(r *http.Request, o offer, p parameters) (user *User, err error) {
 	if !o.local {
 		return nil, errWrongPassword
 	}
-	user, err := s.directory.signIn(r.Context(), p.get("username"), p.get("password"))
-	if err != nil {
-		return nil, err
+	name := p.get("username")
+	err = s.turnstile.try(r.Context(), s.counters(r, guessPassword, name), func() error {
+		user, err = s.directory.signIn(r.Context(), name, p.get("password"))
+		return err
+	})
+	return user, err
+}
+
+// recordWait puts a try that was refused unseen on the audit trail. Whose it
+// was is only told where that is known: what was typed may be a password.
+func (s *Server) recordWait(r *http.Request, req *authorizationRequest, user string, err error) {
+	s.logger.WarnContext(r.Context(), "sign-in must wait", "client_id", req.client.ID, "user", user, "error", err)
+	s.record(r.Context(), Event{
+		Kind: EventLockout, ClientID: req.client.ID, User: user,
+		Err: &Error{Code: "access_denied", Description: "too many wrong tries", Err: err},
+	})
+}
+
+// retryAfter tells the browser how long to wait (RFC 9110 §10.2.3), and returns
+// the words for the person.
+func retryAfter(w http.ResponseWriter, wait *waitError) string {
+	seconds := int(math.Ceil(wait.wait.Seconds()))
+	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+	switch minutes := (seconds + 59) / 60; {
+	case seconds == 1:
+		return "a second"
+	case seconds < 60:
+		return strconv.Itoa(seconds) + " seconds"
+	case minutes == 1:
+		return "a minute"
+	default:
+		return strconv.Itoa(minutes) + " minutes"
 	}
-	return s.startSession(w, r, user, storedSession{})
 }

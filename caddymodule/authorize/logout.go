@@ -106,7 +106,7 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error
 	}
 	bad := invalidRequest("The id_token_hint is not an ID token of this server for this client.")
 	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{idTokenAlgorithm})
-	if err != nil {
+	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != "JWT" { // a logout token is none
 		return bad
 	}
 	key, err := s.keys.Key(r.Context(), token.Headers[0].KeyID)
@@ -130,34 +130,24 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error
 // signOut ends the session here and, where the provider that it began with has
 // an end_session endpoint, there.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
+	if req.client != nil {
+		trailOf(r.Context()).clientID = req.client.ID
+	}
 	stored, err := s.storedSession(r)
-	if err == nil {
-		err = s.endSession(r)
+	if err == nil && stored != nil {
+		err = s.endSession(r.Context(), stored)
 	}
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
 	removeCookie(w, sessionCookie)
-	s.recordSignOut(r, req, stored)
 	if target := s.upstreamLogout(w, r, stored, req.destination()); target != "" {
 		w.Header().Set("Location", target)
 		w.WriteHeader(http.StatusFound)
 		return
 	}
 	s.signedOut(w, r, req.destination())
-}
-
-// recordSignOut records that a session ended, if there was one.
-func (s *Server) recordSignOut(r *http.Request, req *logoutRequest, ended *storedSession) {
-	if ended == nil {
-		return
-	}
-	e := Event{Kind: EventSignOut, User: ended.User, Provider: ended.Provider}
-	if req.client != nil {
-		e.ClientID = req.client.ID
-	}
-	s.record(r.Context(), e)
 }
 
 // upstreamLogout is where to sign out at the provider, or "". That the provider

@@ -17,7 +17,8 @@ var pages embed.FS
 type signInPage struct {
 	Request  string // sealed, see login.go
 	Username string
-	Wrong    bool // the last try was
+	Wrong    bool   // the last try was
+	Wait     string // how long to, before the next try
 	Client   string
 	Host     string
 	Local    bool
@@ -28,6 +29,15 @@ type signInPage struct {
 // signInWay is a link to an identity provider.
 type signInWay struct {
 	Name, Address string
+}
+
+// secondFactorPage is what pages/secondfactor.html shows.
+type secondFactorPage struct {
+	Factor string // see secondfactor.go
+	Wrong  bool   // the last code was
+	Wait   string // how long to, before the next try
+	Client string
+	Host   string
 }
 
 // signOutPage is what pages/signout.html shows.
@@ -50,6 +60,7 @@ var (
 	signOutPages  = parsePage("pages/signout.html")
 	signInPages   = parsePage("pages/signin.html")
 	messagePages  = parsePage("pages/message.html")
+	factorPages   = parsePage("pages/secondfactor.html")
 	contentPolicy = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(styleHash[:]) + "'; form-action "
 )
@@ -77,6 +88,12 @@ func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 	}
 	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
 	s.show(w, r, status, signInPages, page)
+}
+
+func (s *Server) showSecondFactor(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page secondFactorPage) {
+	page.Client, page.Host = req.client.Title(), s.host
+	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
+	s.show(w, r, status, factorPages, page)
 }
 
 func (s *Server) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, page signOutPage) {

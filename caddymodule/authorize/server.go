@@ -84,6 +84,9 @@ type Config struct {
 	// under. Default: that of the peer.
 	ClientAddress func(*http.Request) string
 
+	// Lockout slows down who guesses. Its counts are in Durable.
+	Lockout Lockout
+
 	// AccessTokenLifetime is that of access and ID tokens. Default:
 	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
 	AccessTokenLifetime time.Duration
@@ -134,6 +137,8 @@ type Server struct {
 
 	audit         func(context.Context, Event)
 	clientAddress func(*http.Request) string
+	turnstile     *turnstile
+	notices       *notices
 
 	accessTokenLifetime, codeLifetime, sessionLifetime time.Duration
 	authorizePOST, omitIssuer                          bool
@@ -152,7 +157,7 @@ func New(c Config) (*Server, error) {
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
 	s.setDefaults()
-	for _, step := range []func(Config) error{s.setLifetimes, s.setProviders, s.setPeople, s.setRoutes, s.setOrigins} {
+	for _, step := range []func(Config) error{s.setLifetimes, s.setLockout, s.setProviders, s.setPeople, s.setRoutes, s.setOrigins} {
 		if err := step(c); err != nil {
 			return nil, err
 		}
@@ -206,6 +211,12 @@ func (s *Server) setLifetimes(c Config) error {
 		}
 	}
 	return nil
+}
+
+func (s *Server) setLockout(c Config) error {
+	s.turnstile = &turnstile{Lockout: c.Lockout, store: s.durable, logger: s.logger}
+	s.notices = newNotices()
+	return s.turnstile.setDefaults()
 }
 
 func (s *Server) setProviders(c Config) error {

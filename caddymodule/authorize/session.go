@@ -1,10 +1,13 @@
 package authorize
 
 import (
+	"context"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -16,6 +19,8 @@ type signedIn struct {
 	at   time.Time
 	by   string // the identity provider's key; "" where the password was checked here
 	sid  string // names the session to clients (OpenID Connect Back-Channel Logout §2.1)
+
+	amr []string // how they proved who they are (RFC 8176)
 }
 
 // way is how the person signed in, in the words of a client's list.
@@ -28,10 +33,17 @@ func (s *signedIn) way() string {
 
 // storedSession is the form of a session in the [Store].
 type storedSession struct {
+	// Secret is the SHA-256 of what the cookie holds beside the session's id.
+	Secret [sha256.Size]byte `json:"secret"`
+
 	User       string            `json:"user"`
 	Credential [sha256.Size]byte `json:"credential"`
-	At         time.Time         `json:"at"` // of the sign-in, here or at the provider
+	Began      time.Time         `json:"began"`
+	At         time.Time         `json:"at"` // of the latest sign-in, here or at the provider
 	Provider   string            `json:"provider,omitempty"`
+	AMR        []string          `json:"amr,omitempty"`
+	Address    string            `json:"address,omitempty"`
+	UserAgent  string            `json:"user_agent,omitempty"`
 
 	// UpstreamIDToken is there where the provider's keep_upstream_token asks.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
@@ -39,11 +51,9 @@ type storedSession struct {
 	sid string // that of signedIn
 }
 
-// sessionID is the sid of the session behind a cookie. It is public: it leads to
-// the entry in the store, not back to the cookie.
-func sessionID(cookie string) string {
-	return strings.TrimPrefix(storeKey("session", cookie), "session:")
-}
+// sessionKey leads to the session with a sid. The sid is public; what signs in is
+// the secret in the cookie.
+func sessionKey(sid string) string { return "session:" + sid }
 
 // storeKey names an entry without holding the secret that leads to it.
 func storeKey(kind, secret string) string {
@@ -67,54 +77,91 @@ func (s *Server) session(r *http.Request) (*signedIn, error) {
 	if user.credential() != stored.Credential {
 		return nil, nil
 	}
-	return &signedIn{user: user, at: stored.At, by: stored.Provider, sid: stored.sid}, nil
+	return &signedIn{user: user, at: stored.At, by: stored.Provider, sid: stored.sid, amr: stored.AMR}, nil
 }
 
+// storedSession returns the session of this browser, or nil.
 func (s *Server) storedSession(r *http.Request) (*storedSession, error) {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
 		return nil, nil
 	}
-	value, err := s.store.Get(r.Context(), storeKey("session", cookie.Value))
+	sid, secret, _ := strings.Cut(cookie.Value, ".")
+	stored, err := s.readSession(r.Context(), sid)
+	if stored == nil || err != nil {
+		return nil, err
+	}
+	if sum := sha256.Sum256([]byte(secret)); subtle.ConstantTimeCompare(sum[:], stored.Secret[:]) != 1 {
+		return nil, nil
+	}
+	return stored, nil
+}
+
+// readSession returns the session with a sid, or nil.
+func (s *Server) readSession(ctx context.Context, sid string) (*storedSession, error) {
+	value, err := s.store.Get(ctx, sessionKey(sid))
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
-	if err != nil {
-		return nil, err
+	stored := &storedSession{sid: sid}
+	if err == nil {
+		err = json.Unmarshal(value, stored)
 	}
-	stored := &storedSession{sid: sessionID(cookie.Value)}
-	return stored, json.Unmarshal(value, stored)
+	if err != nil {
+		return nil, fmt.Errorf("reading a session: %w", err)
+	}
+	return stored, nil
 }
 
-// startSession signs a user in at this browser under a new session id. The old
-// one ends, so that one fixed beforehand by somebody else leads nowhere.
+// startSession signs a user in at this browser under a new secret, so that one
+// that somebody fixed or read before leads nowhere. A user who signs in again
+// goes on with the same session: what clients got in it stays with it. Another
+// one's session ends.
 func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User, session storedSession) (*signedIn, error) {
-	if err := s.endSession(r); err != nil {
+	earlier, err := s.storedSession(r)
+	if err != nil {
 		return nil, err
 	}
 	session.User, session.Credential = user.ID, user.credential()
-	if now := time.Now().Truncate(time.Second); session.At.IsZero() || session.At.After(now) {
+	session.Address, session.UserAgent = addressOf(r.Context()), r.UserAgent()[:min(len(r.UserAgent()), maxUserAgent)]
+	now := time.Now().Truncate(time.Second)
+	if session.At.IsZero() || session.At.After(now) {
 		session.At = now
 	}
-	value, err := json.Marshal(session)
+	session.sid, session.Began = randomToken(), now
+	switch {
+	case earlier == nil:
+	case earlier.User == user.ID && earlier.Credential == session.Credential:
+		session.sid, session.Began = earlier.sid, earlier.Began
+		err = s.keepClients(r.Context(), session.sid)
+	default:
+		err = s.endSession(r.Context(), earlier)
+	}
 	if err != nil {
 		return nil, err
 	}
-	id := randomToken()
-	if err := s.store.Put(r.Context(), storeKey("session", id), value, s.sessionLifetime); err != nil {
+	if err := s.putSession(w, r, &session); err != nil {
 		return nil, err
 	}
-	http.SetCookie(w, newCookie(sessionCookie, id))
-	return &signedIn{user: user, at: session.At, by: session.Provider, sid: sessionID(id)}, nil
+	return &signedIn{user: user, at: session.At, by: session.Provider, sid: session.sid, amr: session.AMR}, nil
 }
 
-// endSession forgets the session of this browser, if it has one.
-func (s *Server) endSession(r *http.Request) error {
-	cookie, err := r.Cookie(sessionCookie)
+// maxUserAgent bounds what is kept of a User-Agent header, in bytes.
+const maxUserAgent = 200
+
+// putSession stores a session and gives the browser its new cookie.
+func (s *Server) putSession(w http.ResponseWriter, r *http.Request, session *storedSession) error {
+	secret := randomToken()
+	session.Secret = sha256.Sum256([]byte(secret))
+	value, err := json.Marshal(session)
 	if err != nil {
-		return nil
+		return err
 	}
-	return s.store.Delete(r.Context(), storeKey("session", cookie.Value))
+	if err := s.store.Put(r.Context(), sessionKey(session.sid), value, s.sessionLifetime); err != nil {
+		return err
+	}
+	http.SetCookie(w, newCookie(sessionCookie, session.sid+"."+secret))
+	return nil
 }
 
 // browser returns the id that binds sealed requests to this browser, and gives

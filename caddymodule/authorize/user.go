@@ -3,7 +3,9 @@ package authorize
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
+	"net/http"
 	"regexp"
 	"runtime"
 
@@ -17,6 +19,12 @@ type User struct {
 
 	// PasswordHash is in a form that [Config.Passwords] knows.
 	PasswordHash string
+
+	// TOTPSecret is the key of the person's authenticator app in base32 ([CheckTOTPSecret]).
+	// Who has one is asked for a code after the password, and also after a
+	// linked identity provider: the second factor is the account's, however its
+	// owner comes (RFC 6238). Default: no second factor.
+	TOTPSecret string
 
 	// Name is the name claim.
 	Name string
@@ -61,16 +69,16 @@ func CheckFHIRUser(reference string) error {
 
 var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
 
-var errWrongPassword = &Error{Code: "access_denied", Description: "unknown user or wrong password"}
+var errWrongPassword = &Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
 // directory holds the local users and checks their passwords.
 type directory struct {
 	users   map[string]*User
 	compare PasswordComparer
 
-	// decoy is compared when the user is unknown, so that the time taken does
-	// not tell which names exist.
-	decoy string
+	// hashes are all users'. One of them is compared when the user is unknown,
+	// so that the time taken does not tell which names exist.
+	hashes []string
 
 	// turns bounds how many hashes are computed at once: each takes a core for
 	// tens of milliseconds, and a flood of them must not starve the rest.
@@ -94,6 +102,11 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 		if err := CheckFHIRUser(u.FHIRUser); u.FHIRUser != "" && err != nil {
 			return nil, fmt.Errorf("user %q: fhir_user %w", u.ID, err)
 		}
+		if u.TOTPSecret != "" {
+			if err := CheckTOTPSecret(u.TOTPSecret); err != nil {
+				return nil, fmt.Errorf("user %q: %w", u.ID, err)
+			}
+		}
 		if u.Email != "" {
 			if err := CheckEmail(u.Email); err != nil {
 				return nil, fmt.Errorf("user %q: %w", u.ID, err)
@@ -101,7 +114,7 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 		}
 		u.username = u.ID
 		d.users[u.ID] = u
-		d.decoy = u.PasswordHash
+		d.hashes = append(d.hashes, u.PasswordHash)
 	}
 	return d, nil
 }
@@ -115,7 +128,7 @@ func (d *directory) signIn(ctx context.Context, id, password string) (*User, err
 		return nil, fmt.Errorf("waiting for a turn to check a password: %w", err)
 	}
 	defer d.turns.Release(1)
-	user, hash := d.users[id], d.decoy
+	user, hash := d.users[id], d.decoy(id)
 	if user != nil {
 		hash = user.PasswordHash
 	}
@@ -129,8 +142,17 @@ func (d *directory) signIn(ctx context.Context, id, password string) (*User, err
 	return user, nil
 }
 
-// credential changes when the user's password does: sessions carry it, so that
-// a changed password ends them.
+// decoy is the hash to compare for a name that is unknown: always the same one
+// for a name, and each user's for as many names. Where hashes cost differently,
+// a slow or quick answer then says as little of a name as another. One decoy for
+// all, however slow, would tell apart every user whose hash is quicker.
+func (d *directory) decoy(id string) string {
+	sum := sha256.Sum256([]byte(id))
+	return d.hashes[binary.BigEndian.Uint64(sum[:])%uint64(len(d.hashes))]
+}
+
+// credential changes when the user's password or second factor does: sessions
+// carry it, so that such a change ends them.
 func (u *User) credential() [sha256.Size]byte {
-	return sha256.Sum256([]byte(u.PasswordHash))
+	return sha256.Sum256([]byte(u.PasswordHash + "\x00" + u.TOTPSecret))
 }

@@ -1,0 +1,193 @@
+package authorize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+	"golang.org/x/sync/semaphore"
+)
+
+const (
+	// noticeTimeout bounds each request to a client's back-channel endpoint.
+	noticeTimeout = 5 * time.Second
+
+	// noticeTries is how often a client that cannot be reached, or fails, is
+	// told; noticePause is between the first two tries, and four times as long
+	// between the next.
+	noticeTries = 3
+	noticePause = time.Second
+
+	// noticesAtOnce is how many requests there are at a time, maxNotices how
+	// many wait for their turn. Those beyond are not sent.
+	noticesAtOnce = 8
+	maxNotices    = 1000
+
+	// logoutTokenLifetime is what Back-Channel Logout §4 recommends at most.
+	logoutTokenLifetime = 2 * time.Minute
+
+	logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
+)
+
+// logoutTokenClaims are those of Back-Channel Logout §2.4. It has no nonce, so
+// that none passes for an ID token.
+type logoutTokenClaims struct {
+	Issuer   string              `json:"iss"`
+	Subject  string              `json:"sub"`
+	Audience string              `json:"aud"`
+	IssuedAt *jwt.NumericDate    `json:"iat"`
+	Expiry   *jwt.NumericDate    `json:"exp"`
+	ID       string              `json:"jti"`
+	Events   map[string]struct{} `json:"events"`
+	Session  string              `json:"sid"`
+}
+
+// notices are on their way to clients' back-channel endpoints.
+type notices struct {
+	client  *http.Client
+	turns   *semaphore.Weighted
+	waiting atomic.Int64
+}
+
+func newNotices() *notices {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DisableKeepAlives = true // seldom used, and nobody closes them
+	return &notices{
+		client: &http.Client{
+			Transport: transport, Timeout: noticeTimeout,
+			// A redirect would lead to where nobody registered.
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		},
+		turns: semaphore.NewWeighted(noticesAtOnce),
+	}
+}
+
+// CheckBackchannelLogoutURI says why clients must not be told there, if they
+// must not (Back-Channel Logout §2.2): it is held to what redirect URIs are.
+func CheckBackchannelLogoutURI(uri string) error {
+	if err := CheckRedirectURI(uri); err != nil {
+		return fmt.Errorf("backchannel_logout_uri: %w", err)
+	}
+	return nil
+}
+
+// tellClients tells every client that got an ID token in a session, and wants to
+// know, that it is over. It waits for none of them.
+func (s *Server) tellClients(ctx context.Context, stored *storedSession) error {
+	notes, err := s.clientsOf(ctx, stored.sid)
+	if err != nil {
+		return err
+	}
+	for _, note := range notes {
+		err = errors.Join(err, s.store.Delete(ctx, clientKey(stored.sid, note.client.ID)))
+		if note.idToken && note.client.BackchannelLogoutURI != "" {
+			s.tell(context.WithoutCancel(ctx), note.client, stored)
+		}
+	}
+	return err
+}
+
+// tell sends a logout token in the background.
+func (s *Server) tell(ctx context.Context, client *Client, stored *storedSession) {
+	if s.notices.waiting.Add(1) > maxNotices {
+		s.notices.waiting.Add(-1)
+		s.told(ctx, client, stored, errors.New("too many clients are being told at this moment"))
+		return
+	}
+	go func() {
+		defer s.notices.waiting.Add(-1)
+		token, err := s.logoutToken(ctx, client, stored)
+		if err == nil {
+			err = s.notices.deliver(ctx, client.BackchannelLogoutURI, token)
+		}
+		s.told(ctx, client, stored, err)
+	}()
+}
+
+// told logs and records what came of telling a client.
+func (s *Server) told(ctx context.Context, client *Client, stored *storedSession, err error) {
+	if err != nil {
+		s.logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
+		err = &Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
+	}
+	s.record(ctx, Event{Kind: EventSignOut, ClientID: client.ID, User: stored.User, Err: err})
+}
+
+// logoutToken is signed as ID tokens are, and says in its header that it is none.
+func (s *Server) logoutToken(ctx context.Context, client *Client, stored *storedSession) (string, error) {
+	signer, err := s.keys.signerOf(ctx, idTokenAlgorithm, "logout+jwt")
+	if err != nil {
+		return "", err
+	}
+	now := time.Now()
+	return jwt.Signed(signer).Claims(logoutTokenClaims{
+		Issuer: s.issuer, Subject: stored.User, Audience: client.ID, Session: stored.sid, ID: randomToken(),
+		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(logoutTokenLifetime)),
+		Events: map[string]struct{}{logoutEvent: {}},
+	}).Serialize()
+}
+
+// signerOf signs tokens of another type than the algorithm's usual one.
+func (k *Keyring) signerOf(ctx context.Context, alg jose.SignatureAlgorithm, typ jose.ContentType) (jose.Signer, error) {
+	set, err := k.current(ctx)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := set.active(alg, time.Now())
+	if !ok {
+		return nil, fmt.Errorf("%w for %s", ErrUnknownKey, alg)
+	}
+	return jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key.JWK}, (&jose.SignerOptions{}).WithType(typ))
+}
+
+// errRefused is a client's refusal: asking again would change nothing.
+var errRefused = errors.New("the client refused the logout token")
+
+// deliver posts a logout token, again where that may help.
+func (n *notices) deliver(ctx context.Context, uri, token string) (err error) {
+	for try := range noticeTries {
+		if try > 0 {
+			time.Sleep(noticePause << (2 * (try - 1)))
+		}
+		if err = n.post(ctx, uri, token); err == nil || errors.Is(err, errRefused) {
+			return err
+		}
+	}
+	return err
+}
+
+// post sends a logout token once (Back-Channel Logout §2.5, §2.8).
+func (n *notices) post(ctx context.Context, uri, token string) error {
+	if err := n.turns.Acquire(ctx, 1); err != nil {
+		return err
+	}
+	defer n.turns.Release(1)
+	form := url.Values{"logout_token": {token}}.Encode()
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, uri, strings.NewReader(form))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	response, err := n.client.Do(r)
+	if err != nil {
+		return err
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, 1<<10)
+	switch status := response.StatusCode; {
+	case status == http.StatusOK || status == http.StatusNoContent:
+		return nil
+	case status >= 500:
+		return fmt.Errorf("the client answered %s", response.Status)
+	default:
+		return fmt.Errorf("%w: %s", errRefused, response.Status)
+	}
+}

@@ -1,0 +1,256 @@
+package authorize_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// party is a client's back-channel endpoint.
+type party struct {
+	uri    string
+	tokens chan string
+	answer atomic.Int32 // the status
+}
+
+func newParty(t *testing.T) *party {
+	p := &party{tokens: make(chan string, 10)}
+	p.answer.Store(http.StatusOK)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/x-www-form-urlencoded" || r.URL.RawQuery != "" {
+			t.Errorf("%s %s %v", r.Method, r.URL, r.Header)
+		}
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(int(p.answer.Load()))
+		p.tokens <- r.PostFormValue("logout_token")
+	}))
+	t.Cleanup(server.Close)
+	p.uri = strings.Replace(server.URL, "127.0.0.1", "localhost", 1) + "/backchannel"
+	return p
+}
+
+// trail collects events.
+type trail chan authorize.Event
+
+func (tr trail) record(_ context.Context, e authorize.Event) {
+	select {
+	case tr <- e:
+	default:
+	}
+}
+
+// toldOf waits for what came of telling a client.
+func (tr trail) toldOf(clientID string) authorize.Event {
+	for e := range tr {
+		if e.Kind == authorize.EventSignOut && e.ClientID == clientID {
+			return e
+		}
+	}
+	return authorize.Event{}
+}
+
+func toldServer(t *testing.T, p *party) (*authorize.Server, trail) {
+	tr := make(trail, 100)
+	return newServer(t, func(c *authorize.Config) {
+		c.Audit = tr.record
+		c.Clients[0].BackchannelLogoutURI = p.uri
+		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
+		c.Clients[2].BackchannelLogoutURI = p.uri + "/never" // takes no part
+	}), tr
+}
+
+// The OpenID Foundation's module oidcc-backchannel-logout-discovery-endpoint-verification.
+func TestBackchannelLogoutDiscovery(t *testing.T) {
+	document := decode[map[string]any](t, newBrowser(t, newServer(t, nil)).get("/.well-known/openid-configuration"))
+	if document["backchannel_logout_supported"] != true || document["backchannel_logout_session_supported"] != true {
+		t.Errorf("%v", document)
+	}
+}
+
+// The module oidcc-backchannel-rp-initiated-logout: the client that signs out is
+// told by a token that has what Back-Channel Logout §2.4 asks, and the browser
+// goes on.
+func TestBackchannelRPInitiatedLogout(t *testing.T) {
+	p := newParty(t)
+	s, tr := toldServer(t, p)
+	b := newBrowser(t, s)
+	idToken := b.tokens(nil).IDToken
+	id := b.claims(idToken)
+	r := b.get("/oauth2/logout?" + url.Values{"id_token_hint": {idToken}, "post_logout_redirect_uri": {afterLogout}, "state": {"s"}}.Encode())
+	if got := r.Header.Get("Location"); got != afterLogout+"?state=s" {
+		t.Errorf("sent to %q", got)
+	}
+	raw := <-p.tokens
+	claims := b.claims(raw)
+	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{jose.RS256})
+	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != "logout+jwt" {
+		t.Errorf("error %v, header %+v", err, token.Headers)
+	}
+	events, _ := claims["events"].(map[string]any)
+	event, _ := events["http://schemas.openid.net/event/backchannel-logout"].(map[string]any)
+	if claims["iss"] != issuer || claims["aud"] != "app" || claims["sub"] != "alice" || claims["sid"] != id["sid"] || event == nil || len(event) != 0 || len(events) != 1 {
+		t.Errorf("claims %v", claims)
+	}
+	if life, ok := claims["exp"].(float64); !ok || life-claims["iat"].(float64) != 120 || len(claims["jti"].(string)) < 22 {
+		t.Errorf("claims %v", claims)
+	}
+	if _, there := claims["nonce"]; there {
+		t.Error("a nonce")
+	}
+	if e := tr.toldOf("app"); e.Err != nil || e.User != "alice" {
+		t.Errorf("recorded %+v", e)
+	}
+	if r := b.get("/oauth2/logout?id_token_hint=" + raw); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("a logout token passes for an ID token: %d", r.StatusCode)
+	}
+}
+
+// Whoever ends a session, the client is told, if it got an ID token in it.
+func TestClientsAreTold(t *testing.T) {
+	tests := []struct {
+		name string
+		q    url.Values
+		end  func(t *testing.T, s *authorize.Server, b *browser)
+		told bool
+	}{
+		{"by the server", nil, func(t *testing.T, s *authorize.Server, _ *browser) {
+			if err := s.EndSessions(t.Context(), "alice"); err != nil {
+				t.Error(err)
+			}
+		}, true},
+		{"by another who signs in", nil, func(_ *testing.T, _ *authorize.Server, b *browser) {
+			b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
+		}, true},
+		{"not when the same person signs in again", nil, func(_ *testing.T, _ *authorize.Server, b *browser) {
+			b.answer(request(url.Values{"prompt": {"login"}}))
+		}, false},
+		{"after the same person signed in again", nil, func(t *testing.T, s *authorize.Server, b *browser) {
+			b.answer(request(url.Values{"prompt": {"login"}}))
+			if err := s.EndSessions(t.Context(), "alice"); err != nil {
+				t.Error(err)
+			}
+		}, true},
+		{"not without an ID token", url.Values{"scope": {"demo.read"}}, func(t *testing.T, s *authorize.Server, _ *browser) {
+			if err := s.EndSessions(t.Context(), "alice"); err != nil {
+				t.Error(err)
+			}
+		}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := newParty(t)
+			s, tr := toldServer(t, p)
+			b := newBrowser(t, s)
+			b.answer(request(tt.q))
+			tt.end(t, s, b)
+			// Bob is told of last, so that what is not to be told had time to be.
+			bob := newBrowser(t, s)
+			bob.signIn(request(nil), "bob", "other")
+			if tt.told {
+				if sub := b.claims(<-p.tokens)["sub"]; sub != "alice" {
+					t.Errorf("told of %v", sub)
+				}
+			}
+			if err := s.EndSessions(t.Context(), "bob"); err != nil {
+				t.Error(err)
+			}
+			if sub := b.claims(<-p.tokens)["sub"]; sub != "bob" {
+				t.Errorf("told of %v", sub)
+			}
+			tr.toldOf("app")
+		})
+	}
+}
+
+// Each client of a session is told, also those that came at the same moment.
+func TestAllClientsAreTold(t *testing.T) {
+	p := newParty(t)
+	names := []string{"a", "b", "c", "d", "e"}
+	s := newServer(t, func(c *authorize.Config) {
+		for _, name := range names {
+			c.Clients = append(c.Clients, authorize.Client{ID: name, RedirectURIs: []string{callback}, BackchannelLogoutURI: p.uri})
+		}
+	})
+	b := newBrowser(t, s)
+	b.answer(request(nil))
+	var wg sync.WaitGroup
+	for _, name := range names {
+		same := newBrowser(t, s)
+		same.cookies["__Host-fhir-session"] = b.cookies["__Host-fhir-session"]
+		wg.Go(func() { same.authorize(request(url.Values{"client_id": {name}})) })
+	}
+	wg.Wait()
+	if err := s.EndSessions(t.Context(), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	told := map[any]bool{}
+	for range names {
+		told[b.claims(<-p.tokens)["aud"]] = true
+	}
+	if len(told) != len(names) {
+		t.Errorf("told %v", told)
+	}
+}
+
+// What a client answers is recorded; a refusal and a redirect are not tried again.
+func TestClientRefusesLogoutToken(t *testing.T) {
+	for _, status := range []int{http.StatusBadRequest, http.StatusFound, http.StatusTemporaryRedirect} {
+		p := newParty(t)
+		p.answer.Store(int32(status))
+		s, tr := toldServer(t, p)
+		newBrowser(t, s).answer(request(nil))
+		if err := s.EndSessions(t.Context(), "alice"); err != nil {
+			t.Fatal(err)
+		}
+		var refusal *authorize.Error
+		if e := tr.toldOf("app"); !errors.As(e.Err, &refusal) || refusal.Code != "temporarily_unavailable" {
+			t.Errorf("%d: recorded %+v", status, e)
+		}
+		if got := len(p.tokens); got != 1 {
+			t.Errorf("%d: told %d times", status, got)
+		}
+	}
+}
+
+// A client that fails is told again, and nobody waits for it.
+func TestClientIsToldAgain(t *testing.T) {
+	p := newParty(t)
+	p.answer.Store(http.StatusServiceUnavailable)
+	s, tr := toldServer(t, p)
+	b := newBrowser(t, s)
+	b.answer(request(nil))
+	before := time.Now()
+	if err := s.EndSessions(t.Context(), "alice"); err != nil || b.signedIn() {
+		t.Errorf("error %v", err)
+	}
+	first := <-p.tokens
+	p.answer.Store(http.StatusNoContent)
+	if second := <-p.tokens; second != first || time.Since(before) < time.Second {
+		t.Error("told again by another token, or at once")
+	}
+	if e := tr.toldOf("app"); e.Err != nil {
+		t.Errorf("recorded %+v", e)
+	}
+}
+
+func TestBackchannelLogoutURIIsChecked(t *testing.T) {
+	for _, uri := range []string{"http://app.example/", "https://app.example/#f", "https://u:p@app.example/", "/x", "javascript:alert(1)"} {
+		c := testConfig()
+		c.Clients[0].BackchannelLogoutURI = uri
+		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "backchannel_logout_uri") {
+			t.Errorf("%s: %v", uri, err)
+		}
+	}
+}

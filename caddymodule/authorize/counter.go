@@ -1,0 +1,75 @@
+package authorize
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"net/http"
+	"net/netip"
+	"strings"
+
+	"golang.org/x/text/cases"
+	"golang.org/x/text/unicode/norm"
+)
+
+// counter is what failures are counted under.
+type counter struct {
+	key    string // in the store
+	bucket uint16
+	limit  int  // how many failures are free
+	resets bool // by a try that is right
+}
+
+// counterBuckets is how many counters there are of a kind. Names and addresses
+// share them by their hash, whether there is such a user or not: so no flood of
+// names takes more room than this, and how a name is counted does not tell
+// whether it exists. That two share one makes a wait come early, now and then.
+const counterBuckets = 1 << 14
+
+func newCounter(kind, name string, limit int, resets bool) counter {
+	sum := sha256.Sum256([]byte(kind + "\x00" + name))
+	bucket := binary.BigEndian.Uint16(sum[:]) % counterBuckets
+	return counter{fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket, limit, resets}
+}
+
+func (c counter) stripe() int { return int(c.bucket) % len(turnstile{}.stripes) }
+
+// The kinds of secret that can be guessed.
+const (
+	guessPassword = "password"
+	guessCode     = "code"
+)
+
+// counters are those that a try counts under: the count of the person's own
+// browser, or else those of the account and of the address, which all
+// browsers share.
+func (s *Server) counters(r *http.Request, kind, name string) []counter {
+	name = canonicalName(name)
+	if d := s.device(r); d.knows(name) {
+		return []counter{newCounter(kind+"-device", d.ID+"\x00"+name, s.turnstile.Failures, true)}
+	}
+	return []counter{
+		newCounter(kind, name, s.turnstile.Failures, true),
+		newCounter("address", network(addressOf(r.Context())), s.turnstile.AddressFailures, false),
+	}
+}
+
+// canonicalName is one for all spellings that a person could take for the same
+// name, so that spelling it differently gains no further tries. Which name signs
+// in is decided elsewhere, to the letter; no name has an alias there.
+func canonicalName(name string) string {
+	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))
+}
+
+// network is what one customer of a provider has at least: an IPv4 address, or
+// the /64 of an IPv6 address.
+func network(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap().WithZone(""); ip.Is4() {
+		return ip.String()
+	}
+	return netip.PrefixFrom(ip, 64).Masked().String()
+}

@@ -1,0 +1,74 @@
+package authorize
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"net/http"
+	"slices"
+	"time"
+)
+
+const (
+	// deviceTime is how long a browser counts as known after a sign-in. It is
+	// no longer than the key that seals the cookie lives.
+	deviceTime = 90 * 24 * time.Hour
+
+	// maxDeviceUsers is how many people a browser can be known to, as that of a
+	// ward's computer is. The one who did not sign in for longest goes first.
+	maxDeviceUsers = 32
+)
+
+// device is a browser in which people signed in before, as the browser keeps it
+// for us, sealed. It signs nobody in: its failures are only counted apart from
+// those of strangers (OWASP, device cookies), so that these cannot lock out the
+// owner of an account.
+type device struct {
+	ID    string   `json:"id"`
+	Users []string `json:"users"` // deviceUser of each, the latest first
+}
+
+// deviceUser names a person to their browser without telling who uses it.
+func deviceUser(canonical string) string {
+	sum := sha256.Sum256([]byte(canonical))
+	return base64.RawURLEncoding.EncodeToString(sum[:12])
+}
+
+func (d device) knows(canonical string) bool { return slices.Contains(d.Users, deviceUser(canonical)) }
+
+// device is the browser of a request; the zero one where it is not known, or not
+// any more.
+func (s *Server) device(r *http.Request) (d device) {
+	cookie, err := r.Cookie(deviceCookie)
+	if err != nil {
+		return d
+	}
+	text, err := s.keys.unseal(r.Context(), cookie.Value, deviceCookie, deviceTime)
+	if err != nil || json.Unmarshal([]byte(text), &d) != nil {
+		return device{}
+	}
+	return d
+}
+
+// rememberDevice makes the browser known to a person who just signed in.
+func (s *Server) rememberDevice(w http.ResponseWriter, r *http.Request, user *User) error {
+	d := s.device(r)
+	if d.ID == "" {
+		d.ID = randomToken()
+	}
+	name := deviceUser(canonicalName(user.ID))
+	others := slices.DeleteFunc(d.Users, func(other string) bool { return other == name })
+	d.Users = append([]string{name}, others[:min(len(others), maxDeviceUsers-1)]...)
+	text, err := json.Marshal(d)
+	if err != nil {
+		return err
+	}
+	sealed, err := s.keys.seal(r.Context(), string(text), deviceCookie)
+	if err != nil {
+		return err
+	}
+	cookie := newCookie(deviceCookie, sealed)
+	cookie.MaxAge = int(deviceTime.Seconds())
+	http.SetCookie(w, cookie)
+	return nil
+}

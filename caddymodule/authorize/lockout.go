@@ -1,0 +1,263 @@
+package authorize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Lockout slows down who guesses passwords or second factors. Nobody is ever
+// locked out for good: each failure beyond the free ones only doubles the wait,
+// from a second up to MaxWait. At the defaults that leaves some hundred guesses
+// a day for an account, however many computers they come from.
+//
+// A browser in which somebody signed in before has a count of its own for that
+// account (device.go), so that others' failures do not keep the owner out.
+// Across replicas that share a store, the count may be short by the tries that
+// run at the very same moment.
+type Lockout struct {
+	// Off counts nothing, for where something in front of this server does.
+	Off bool
+
+	// Failures is after how many failures in a row an account must wait.
+	// Default: [DefaultLockoutFailures].
+	Failures int
+
+	// AddressFailures is after how many failures, for whichever accounts, an
+	// IP address (IPv6: its /64) must wait. A right password does not reset
+	// this count: who guesses may have an account. Default:
+	// [DefaultLockoutAddressFailures].
+	AddressFailures int
+
+	// MaxWait is how long the wait can get. Default: [DefaultLockoutMaxWait];
+	// at most [MaxLockoutWait].
+	MaxWait time.Duration
+}
+
+// Defaults and bounds of [Lockout].
+const (
+	DefaultLockoutFailures        = 10
+	DefaultLockoutAddressFailures = 100
+	DefaultLockoutMaxWait         = 15 * time.Minute
+	MaxLockoutWait                = 24 * time.Hour
+
+	// lockoutMemory is how long after its last wait a count is kept.
+	lockoutMemory = 24 * time.Hour
+)
+
+// setDefaults fills in what may be left out.
+func (l *Lockout) setDefaults() error {
+	if l.Failures == 0 {
+		l.Failures = DefaultLockoutFailures
+	}
+	if l.AddressFailures == 0 {
+		l.AddressFailures = DefaultLockoutAddressFailures
+	}
+	if l.MaxWait == 0 {
+		l.MaxWait = DefaultLockoutMaxWait
+	}
+	if l.Failures < 0 || l.AddressFailures < 0 {
+		return errors.New("lockout: failures must be above 0")
+	}
+	if l.MaxWait < time.Second || l.MaxWait > MaxLockoutWait {
+		return fmt.Errorf("lockout: max_wait %v is out of bounds: at least 1s, at most %v", l.MaxWait, MaxLockoutWait)
+	}
+	return nil
+}
+
+// tally is how often a counter's tries failed, and until when it must wait.
+type tally struct {
+	Failures int       `json:"failures"`
+	Until    time.Time `json:"until"`
+}
+
+// wait is how long there is still to wait.
+func (t tally) wait() time.Duration { return max(0, time.Until(t.Until)) }
+
+// fail counts a failure, of which limit are free.
+func (t *tally) fail(limit int, most time.Duration) {
+	t.Failures++
+	if over := t.Failures - limit; over >= 0 {
+		t.Until = time.Now().Add(min(most, time.Second<<min(over, 20)))
+	}
+}
+
+// waitError refuses a try without a look at it.
+type waitError struct{ wait time.Duration }
+
+func (e *waitError) Error() string { return fmt.Sprintf("too many wrong tries, wait %v", e.wait) }
+
+// turnstile counts failures in a [Store] and lets tries through by the counts.
+type turnstile struct {
+	Lockout
+	store   Store
+	logger  *slog.Logger
+	stripes [64]stripe
+
+	// uncounted takes the failures that the store refuses, for everybody
+	// together: with a store that is full or broken guessing gets slow, not free.
+	mu        sync.Mutex
+	uncounted tally
+}
+
+// stripe guards those counters whose tally is read and written in it.
+type stripe struct {
+	mu      sync.Mutex
+	flights map[string]*flight
+}
+
+// flight is the tries of one counter that are under way.
+type flight struct {
+	tries  int
+	landed chan struct{} // closed when one of them is over
+}
+
+// verdict is what a try came to.
+type verdict int
+
+const (
+	undecided verdict = iota // it was not made
+	right
+	wrong
+)
+
+// try makes a try that counts against counters, unless one of them must wait:
+// then the error is a [waitError], and check is not called.
+func (l *turnstile) try(ctx context.Context, counters []counter, check func() error) (err error) {
+	if l.Off {
+		return check()
+	}
+	v := undecided
+	for _, c := range counters {
+		if err := l.begin(ctx, c); err != nil {
+			return err
+		}
+		defer func() { l.end(ctx, c, v) }()
+	}
+	switch err = check(); {
+	case err == nil:
+		v = right
+	case errors.Is(err, errWrongPassword) || errors.Is(err, errWrongCode):
+		v = wrong
+	}
+	return err
+}
+
+// begin waits for a turn. As many tries go ahead at once as could all fail
+// without a wait, and beyond that one: so tries at the same moment do not get
+// past the limit, and right ones never count.
+func (l *turnstile) begin(ctx context.Context, c counter) error {
+	s := &l.stripes[c.stripe()]
+	for {
+		landed, err := l.board(ctx, s, c)
+		if landed == nil || err != nil {
+			return err
+		}
+		select {
+		case <-landed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// board adds a try to those under way, or returns what to wait for first.
+func (l *turnstile) board(ctx context.Context, s *stripe, c counter) (landed <-chan struct{}, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, err := l.read(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	if wait := max(t.wait(), l.waitOfUncounted()); wait > 0 {
+		return nil, &waitError{wait}
+	}
+	f := s.flights[c.key]
+	switch {
+	case f == nil:
+		if s.flights == nil {
+			s.flights = map[string]*flight{}
+		}
+		s.flights[c.key] = &flight{tries: 1, landed: make(chan struct{})}
+	case t.Failures+f.tries < c.limit:
+		f.tries++
+	default:
+		return f.landed, nil
+	}
+	return nil, nil
+}
+
+// end counts what a try came to. It does so also for a client that is gone
+// already: going would be a way not to be counted.
+func (l *turnstile) end(ctx context.Context, c counter, v verdict) {
+	s := &l.stripes[c.stripe()]
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := l.count(context.WithoutCancel(ctx), c, v); err != nil {
+		l.logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
+		if v == wrong {
+			l.failUncounted()
+		}
+	}
+	f := s.flights[c.key]
+	close(f.landed)
+	f.landed = make(chan struct{})
+	if f.tries--; f.tries == 0 {
+		delete(s.flights, c.key)
+	}
+}
+
+func (l *turnstile) count(ctx context.Context, c counter, v verdict) error {
+	if v == undecided || v == right && !c.resets {
+		return nil
+	}
+	t, err := l.read(ctx, c)
+	switch {
+	case err != nil:
+		return err
+	case v == wrong:
+		t.fail(c.limit, l.MaxWait)
+		return l.write(ctx, c, t)
+	case t.Failures > 0:
+		return l.store.Delete(ctx, c.key)
+	}
+	return nil
+}
+
+func (l *turnstile) read(ctx context.Context, c counter) (t tally, err error) {
+	value, err := l.store.Get(ctx, c.key)
+	if errors.Is(err, ErrNotFound) {
+		return t, nil
+	}
+	if err == nil {
+		err = json.Unmarshal(value, &t)
+	}
+	if err != nil {
+		return t, fmt.Errorf("reading a count of failures: %w", err)
+	}
+	return t, nil
+}
+
+func (l *turnstile) write(ctx context.Context, c counter, t tally) error {
+	value, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return l.store.Put(ctx, c.key, value, t.wait()+lockoutMemory)
+}
+
+func (l *turnstile) waitOfUncounted() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.uncounted.wait()
+}
+
+func (l *turnstile) failUncounted() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.uncounted.fail(l.Failures, l.MaxWait)
+}

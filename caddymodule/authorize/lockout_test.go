@@ -1,0 +1,389 @@
+package authorize_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// guess tries a password in a browser that nobody knows, and returns the status.
+func guess(t *testing.T, server http.Handler, user, password string) int {
+	t.Helper()
+	return newBrowser(t, server).signIn(request(nil), user, password).StatusCode
+}
+
+// counting is a comparer that counts, and whose comparisons take a moment.
+type counting struct {
+	compared atomic.Int32
+	mu       sync.Mutex
+	hashes   []string
+}
+
+func (c *counting) Compare(hash, password []byte) (bool, error) {
+	c.compared.Add(1)
+	c.mu.Lock()
+	c.hashes = append(c.hashes, string(hash))
+	c.mu.Unlock()
+	time.Sleep(10 * time.Millisecond)
+	return string(hash) == string(password), nil
+}
+
+// After ten failures in a row every other one costs a wait that doubles, up to
+// the longest one, and during which nothing is looked at, a right password
+// neither. Whether there is such a user makes no difference.
+func TestLockout(t *testing.T) {
+	for _, user := range []string{"alice", "nobody"} {
+		t.Run(user, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				compare := new(counting)
+				s := newServer(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.MaxWait = time.Minute })
+				for range 10 {
+					if status := guess(t, s, user, "wrong"); status != http.StatusForbidden {
+						t.Fatalf("a free failure: %d", status)
+					}
+				}
+				for _, wait := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
+					before := compare.compared.Load()
+					r := newBrowser(t, s).signIn(request(nil), user, "right")
+					if got := r.Header.Get("Retry-After"); r.StatusCode != http.StatusTooManyRequests || got != strconv.Itoa(wait) {
+						t.Fatalf("status %d, Retry-After %q, want %d", r.StatusCode, got, wait)
+					}
+					if compare.compared.Load() != before {
+						t.Error("the password was compared")
+					}
+					time.Sleep(time.Duration(wait) * time.Second)
+					if status := guess(t, s, user, "wrong"); status != http.StatusForbidden {
+						t.Fatalf("after %d s: %d", wait, status)
+					}
+				}
+				time.Sleep(time.Minute)
+				want := map[string]int{"alice": http.StatusFound, "nobody": http.StatusForbidden}[user]
+				if status := guess(t, s, user, "right"); status != want {
+					t.Errorf("after the wait: %d", status)
+				}
+			})
+		})
+	}
+}
+
+// The page that asks to wait is the same for those who exist and those who do
+// not, and leads on after the wait.
+func TestLockoutPage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
+		texts := map[string]string{}
+		for _, user := range []string{"alice", "nobody"} {
+			guess(t, s, user, "wrong")
+			b := newBrowser(t, s)
+			text := body(t, b.signIn(request(nil), user, "right"))
+			field := hiddenField.FindStringSubmatch(text)
+			time.Sleep(time.Second)
+			r := b.post("/oauth2/login", url.Values{"request": {field[1]}, "username": {"alice"}, "password": {"right"}})
+			if location(t, r).Query().Get("code") == "" {
+				t.Error("no code after the wait")
+			}
+			texts[user] = strings.NewReplacer(field[1], "", user, "").Replace(text)
+		}
+		if texts["alice"] != texts["nobody"] || !strings.Contains(texts["alice"], `role="alert">Too many wrong tries. Try again in a second.`) {
+			t.Errorf("%s\n%s", texts["alice"], texts["nobody"])
+		}
+	})
+}
+
+// What is the same name to a person is one count (CVE-2025-24806).
+func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
+	spellings := []string{"alice", "ALICE", " alice ", "Alice", "ａｌｉｃｅ", "alice\t", "aLiCe", "𝐚lice"}
+	s := newServer(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
+	for _, name := range spellings {
+		if status := guess(t, s, name, "wrong"); status != http.StatusForbidden {
+			t.Errorf("%q: %d", name, status)
+		}
+	}
+	if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
+	}
+}
+
+// Nobody can lock out the owner of an account who signed in in this browser
+// before; nor gain tries by a browser that others signed in in.
+func TestLockoutSparesKnownBrowsers(t *testing.T) {
+	tests := []struct {
+		name   string
+		before func(t *testing.T, b *browser)
+		want   int
+	}{
+		{"the owner's browser", func(_ *testing.T, b *browser) { b.answer(request(nil)) }, http.StatusFound},
+		{"the owner's browser, signed out", func(_ *testing.T, b *browser) {
+			b.answer(request(nil))
+			delete(b.cookies, "__Host-fhir-session")
+		}, http.StatusFound},
+		{"one shared with another, who signed in last", func(_ *testing.T, b *browser) {
+			b.answer(request(nil))
+			b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
+		}, http.StatusFound},
+		{"an unknown browser", func(*testing.T, *browser) {}, http.StatusTooManyRequests},
+		{"another user's browser", func(_ *testing.T, b *browser) { b.signIn(request(nil), "bob", "other") }, http.StatusTooManyRequests},
+		{"a cookie that was made up", func(_ *testing.T, b *browser) { b.cookies["__Host-fhir-device"] = "x.y" }, http.StatusTooManyRequests},
+		{"a cookie that was changed", func(_ *testing.T, b *browser) {
+			b.answer(request(nil))
+			b.cookies["__Host-fhir-device"] += "AA"
+		}, http.StatusTooManyRequests},
+		{"the owner's browser, after failures of its own", func(t *testing.T, b *browser) {
+			b.answer(request(nil))
+			for range 3 {
+				if r := b.signIn(request(url.Values{"prompt": {"login"}}), "alice", "wrong"); r.StatusCode != http.StatusForbidden {
+					t.Errorf("status %d", r.StatusCode)
+				}
+			}
+		}, http.StatusTooManyRequests},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Lockout = authorize.Lockout{Failures: 3, AddressFailures: 3} }))
+				tt.before(t, b)
+				for range 3 {
+					guess(t, b.server, "alice", "wrong")
+				}
+				if r := b.signIn(request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != tt.want {
+					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// A right password starts the count anew.
+func TestLockoutCountsInARow(t *testing.T) {
+	s := newServer(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
+	for range 4 {
+		for range 2 {
+			if status := guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+				t.Errorf("wrong: %d", status)
+			}
+		}
+		if status := guess(t, s, "alice", "right"); status != http.StatusFound {
+			t.Errorf("right: %d", status)
+		}
+	}
+}
+
+// An address has a count for all names together, which a right password of its
+// own does not reset.
+func TestLockoutOfAddresses(t *testing.T) {
+	tests := []struct {
+		name, from, to string
+		want           int
+	}{
+		{"the same", "192.0.2.1:1", "192.0.2.1:2", http.StatusTooManyRequests},
+		{"another", "192.0.2.1:1", "192.0.2.2:1", http.StatusFound},
+		{"the same written as IPv6", "192.0.2.1:1", "[::ffff:192.0.2.1]:1", http.StatusTooManyRequests},
+		{"another of the same /64", "[2001:db8::1]:1", "[2001:db8::ffff:1]:1", http.StatusTooManyRequests},
+		{"another /64", "[2001:db8::1]:1", "[2001:db8:0:1::1]:1", http.StatusFound},
+		{"one with a zone", "[fe80::1%eth0]:1", "[fe80::2%eth1]:1", http.StatusTooManyRequests},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s := newServer(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 5 })
+			from := func(address string) http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					r.RemoteAddr = address
+					r.Header.Set("X-Forwarded-For", fmt.Sprintf("198.51.100.%d", time.Now().Nanosecond()%255)) // is not believed
+					s.ServeHTTP(w, r)
+				})
+			}
+			for i := range 5 {
+				guess(t, from(tt.from), "user"+strconv.Itoa(i), "wrong")
+				if i < 4 {
+					guess(t, from(tt.from), "bob", "other")
+				}
+			}
+			if status := guess(t, from(tt.to), "alice", "right"); status != tt.want {
+				t.Errorf("status %d, want %d", status, tt.want)
+			}
+		})
+	}
+}
+
+// Counts outlive a restart, by the durable store alone.
+func TestLockoutSurvivesRestart(t *testing.T) {
+	durable := authorize.NewMemoryStore(0, 0)
+	start := func() *authorize.Server {
+		return newServer(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
+	}
+	s := start()
+	guess(t, s, "alice", "wrong")
+	guess(t, s, "alice", "wrong")
+	if status := guess(t, start(), "alice", "right"); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
+	}
+}
+
+// Of fifty at one moment, no more wrong passwords are compared than are free,
+// and no right one is refused.
+func TestLockoutAtOnce(t *testing.T) {
+	tests := []struct {
+		password string
+		compared int32
+		status   int
+		many     int
+	}{
+		{"wrong", 10, http.StatusForbidden, 10},
+		{"right", 50, http.StatusFound, 50},
+	}
+	for _, tt := range tests {
+		t.Run(tt.password, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				compare := new(counting)
+				s := newServer(t, func(c *authorize.Config) { c.Passwords = compare })
+				var reached atomic.Int32
+				var wg sync.WaitGroup
+				for range 50 {
+					wg.Go(func() {
+						if guess(t, s, "alice", tt.password) == tt.status {
+							reached.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				if got := compare.compared.Load(); got != tt.compared || int(reached.Load()) != tt.many {
+					t.Errorf("%d compared, %d answered %d", got, reached.Load(), tt.status)
+				}
+			})
+		})
+	}
+}
+
+// fullStore takes nothing new.
+type fullStore struct{ authorize.Store }
+
+func (fullStore) Put(context.Context, string, []byte, time.Duration) error {
+	return authorize.ErrStoreFull
+}
+
+// Failures that cannot be stored slow down everybody, rather than nobody.
+func TestLockoutWithFullStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *authorize.Config) {
+			c.Durable, c.Lockout.Failures = fullStore{authorize.NewMemoryStore(0, 0)}, 4
+		})
+		guess(t, s, "alice", "wrong") // counts for the account, and for the address
+		guess(t, s, "bob", "wrong")
+		if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+			t.Errorf("status %d", status)
+		}
+		time.Sleep(2 * time.Second)
+		if status := guess(t, s, "alice", "right"); status != http.StatusFound {
+			t.Errorf("after the wait: %d", status)
+		}
+	})
+}
+
+// Hanging up does not undo a failure.
+func TestLockoutCountsThoseWhoLeave(t *testing.T) {
+	ctx, leave := context.WithCancel(t.Context())
+	s := newServer(t, func(c *authorize.Config) {
+		c.Passwords = leaving{leave}
+		c.Lockout.Failures = 1
+		c.Durable = strict{c.Store}
+	})
+	guess(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.ServeHTTP(w, r.WithContext(ctx)) }), "alice", "wrong")
+	if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
+	}
+}
+
+// leaving is a comparison during which the client hangs up.
+type leaving struct{ leave func() }
+
+func (l leaving) Compare(hash, password []byte) (bool, error) {
+	l.leave()
+	return string(hash) == string(password), nil
+}
+
+// strict refuses to work for those who are gone, as databases do.
+type strict struct{ authorize.Store }
+
+func (s strict) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return errors.Join(ctx.Err(), s.Store.Put(context.WithoutCancel(ctx), key, value, ttl))
+}
+
+func (s strict) Get(ctx context.Context, key string) ([]byte, error) {
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	return s.Store.Get(ctx, key)
+}
+
+func TestLockoutOff(t *testing.T) {
+	s := newServer(t, func(c *authorize.Config) { c.Lockout = authorize.Lockout{Off: true} })
+	for range 120 {
+		if status := guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
+			t.Fatalf("status %d", status)
+		}
+	}
+}
+
+// A flood of names takes a bounded number of entries.
+func TestLockoutIsBounded(t *testing.T) {
+	durable := authorize.NewMemoryStore(0, 0)
+	s := newServer(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.AddressFailures = 1 << 30 })
+	b := newBrowser(t, s)
+	sealed := location(t, b.authorize(request(nil))).Query().Get("request")
+	for i := range 20_000 {
+		b.post("/oauth2/login", url.Values{"request": {sealed}, "username": {strconv.Itoa(i)}, "password": {"x"}})
+	}
+	keys, err := durable.List(t.Context(), "lockout:")
+	if err != nil || len(keys) > 1<<14+1 {
+		t.Errorf("%d entries, %v", len(keys), err)
+	}
+}
+
+// Every hash serves as the decoy of as many unknown names, and always of the
+// same ones: so neither a slow answer nor a quick one tells who exists.
+func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
+	compare := new(counting)
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
+		for i := range 200 {
+			guess(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
+		}
+	})
+	if !slices.Equal(compare.hashes[:100], compare.hashes[100:]) {
+		t.Error("the same names were compared with other hashes")
+	}
+	quick := 0
+	for _, hash := range compare.hashes[:100] {
+		if hash == "right" {
+			quick++
+		}
+	}
+	if quick < 30 || quick > 70 {
+		t.Errorf("%d of 100 names cost what alice does", quick)
+	}
+}
+
+func TestLockoutSettings(t *testing.T) {
+	for name, l := range map[string]authorize.Lockout{
+		"negative": {Failures: -1}, "negative of addresses": {AddressFailures: -1},
+		"short": {MaxWait: time.Millisecond}, "long": {MaxWait: 25 * time.Hour},
+	} {
+		c := testConfig()
+		c.Lockout = l
+		if _, err := authorize.New(c); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}

@@ -1,0 +1,312 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+const totpSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
+
+func codeNow() string { return authorize.TOTPForTest(totpSecret, time.Now()) }
+
+// withTOTP gives alice a second factor.
+func withTOTP(c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret }
+
+var factorField = regexp.MustCompile(`name="factor" value="([^"]*)"`)
+
+// factor follows the first factor's answer to the page that asks for the code,
+// and returns what its form sends.
+func (b *browser) factor(r *http.Response) string {
+	b.t.Helper()
+	page := b.get(r.Header.Get("Location"))
+	text := body(b.t, page)
+	field := factorField.FindStringSubmatch(text)
+	if r.StatusCode != http.StatusSeeOther || field == nil {
+		b.t.Fatalf("status %d, then %d: %s", r.StatusCode, page.StatusCode, text)
+	}
+	return field[1]
+}
+
+func (b *browser) sendCode(factor, code string) *http.Response {
+	return b.post("/oauth2/login", url.Values{"factor": {factor}, "code": {code}})
+}
+
+func TestSecondFactor(t *testing.T) {
+	tests := []struct {
+		name string
+		code func() string
+		want int
+	}{
+		{"right", codeNow, http.StatusFound},
+		{"right, in two groups", func() string { return codeNow()[:3] + " " + codeNow()[3:] }, http.StatusFound},
+		{"of the step before", func() string { return authorize.TOTPForTest(totpSecret, time.Now().Add(-30*time.Second)) }, http.StatusFound},
+		{"of two steps before", func() string { return authorize.TOTPForTest(totpSecret, time.Now().Add(-60*time.Second)) }, http.StatusForbidden},
+		{"wrong", func() string { return "not it" }, http.StatusForbidden},
+		{"none", func() string { return "" }, http.StatusForbidden},
+		{"the password", func() string { return "right" }, http.StatusForbidden},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, withTOTP))
+				factor := b.factor(b.signIn(request(nil), "alice", "right"))
+				r := b.sendCode(factor, tt.code())
+				if r.StatusCode != tt.want || (b.cookies["__Host-fhir-session"] != "") != (tt.want == http.StatusFound) {
+					t.Fatalf("status %d, cookies %v", r.StatusCode, b.cookies)
+				}
+				if tt.want == http.StatusForbidden {
+					text := body(t, r)
+					if !strings.Contains(text, "The code is wrong, too old, or was used already.") {
+						t.Error(text)
+					}
+					r = b.sendCode(factorField.FindStringSubmatch(text)[1], codeNow())
+				}
+				if location(t, r).Query().Get("code") == "" {
+					t.Error("no code after a right one")
+				}
+			})
+		})
+	}
+}
+
+func TestSecondFactorPage(t *testing.T) {
+	b := newBrowser(t, newServer(t, withTOTP))
+	page := b.get(b.signIn(request(nil), "alice", "right").Header.Get("Location"))
+	text := body(t, page)
+	for _, want := range []string{`<label for="code">`, `inputmode="numeric"`, `autocomplete="one-time-code"`, "<strong>The App</strong>"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if !strings.Contains(page.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'") || page.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("headers %v", page.Header)
+	}
+}
+
+// Half a sign-in is none: no endpoint takes it for a session (CVE-2026-32246).
+func TestSecondFactorIsNotSkipped(t *testing.T) {
+	b := newBrowser(t, newServer(t, withTOTP))
+	factor := b.factor(b.signIn(request(nil), "alice", "right"))
+	if b.cookies["__Host-fhir-session"] != "" || b.cookies["__Host-fhir-device"] != "" {
+		t.Errorf("cookies %v", b.cookies)
+	}
+	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("authorize goes on to %s", u)
+	}
+	for _, name := range []string{"__Host-fhir-session", "__Host-fhir-device"} {
+		b.cookies[name] = factor
+	}
+	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("with the half as a cookie authorize goes on to %s", u)
+	}
+	if r := b.get("/oauth2/login?request=" + factor); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("as a request: %d", r.StatusCode)
+	}
+}
+
+// The page is for the browser, the minutes and the configuration in which the
+// password was right, and leads to one session.
+func TestSecondFactorIsBound(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(t *testing.T, b *browser, factor *string)
+	}{
+		{"in another browser", func(_ *testing.T, b *browser, _ *string) { b.cookies["__Host-fhir-browser"] = "other" }},
+		{"without the cookie", func(_ *testing.T, b *browser, _ *string) { clear(b.cookies) }},
+		{"after more than five minutes", func(*testing.T, *browser, *string) { time.Sleep(5*time.Minute + time.Second) }},
+		{"made up", func(_ *testing.T, _ *browser, factor *string) { *factor = "x" }},
+		{"a second time", func(t *testing.T, b *browser, factor *string) {
+			location(t, b.sendCode(*factor, codeNow()))
+			time.Sleep(time.Minute)
+		}},
+		{"after the password changed", func(t *testing.T, b *browser, _ *string) {
+			b.server = newServer(t, func(c *authorize.Config) { withTOTP(c); c.Users[0].PasswordHash = "new"; c.Store = sameStore })
+		}},
+		{"after the user was disabled", func(t *testing.T, b *browser, _ *string) {
+			b.server = newServer(t, func(c *authorize.Config) { withTOTP(c); c.Users[0].Disabled = true; c.Store = sameStore })
+		}},
+		{"after the second factor was taken away", func(t *testing.T, b *browser, _ *string) {
+			b.server = newServer(t, func(c *authorize.Config) { c.Store = sameStore })
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				sameStore = authorize.NewMemoryStore(0, 0)
+				b := newBrowser(t, newServer(t, func(c *authorize.Config) { withTOTP(c); c.Store = sameStore }))
+				factor := b.factor(b.signIn(request(nil), "alice", "right"))
+				tt.do(t, b, &factor)
+				if r := b.sendCode(factor, codeNow()); r.StatusCode != http.StatusBadRequest || r.Header.Get("Set-Cookie") != "" {
+					t.Errorf("status %d", r.StatusCode)
+				}
+			})
+		})
+	}
+}
+
+var sameStore *authorize.MemoryStore
+
+// A code counts once, also in another sign-in, after a restart, and of twenty
+// that come at one moment (RFC 6238 §5.2).
+func TestCodeCountsOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		durable := authorize.NewMemoryStore(0, 0)
+		start := func() *authorize.Server {
+			return newServer(t, func(c *authorize.Config) { withTOTP(c); c.Durable = durable; c.Lockout.Failures = 100 })
+		}
+		s := start()
+		var in atomic.Int32
+		var wg sync.WaitGroup
+		code := codeNow()
+		for range 20 {
+			b := newBrowser(t, s)
+			factor := b.factor(b.signIn(request(nil), "alice", "right"))
+			wg.Go(func() {
+				if b.sendCode(factor, code).StatusCode == http.StatusFound {
+					in.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if in.Load() != 1 {
+			t.Errorf("%d got in", in.Load())
+		}
+		b := newBrowser(t, start())
+		factor := b.factor(b.signIn(request(nil), "alice", "right"))
+		time.Sleep(29 * time.Second)
+		if r := b.sendCode(factor, code); r.StatusCode != http.StatusForbidden {
+			t.Errorf("after a restart: %d", r.StatusCode)
+		}
+	})
+}
+
+// Codes cannot be tried without end, not by beginning anew either, and a right
+// password in between is no help.
+func TestCodesAreCounted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, withTOTP)
+		for range 10 {
+			b := newBrowser(t, s)
+			if r := b.sendCode(b.factor(b.signIn(request(nil), "alice", "right")), "000000"); r.StatusCode != http.StatusForbidden {
+				t.Fatalf("status %d", r.StatusCode)
+			}
+		}
+		b := newBrowser(t, s)
+		r := b.sendCode(b.factor(b.signIn(request(nil), "alice", "right")), codeNow())
+		if text := body(t, r); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(text, "Too many wrong codes.") {
+			t.Errorf("status %d, %v: %s", r.StatusCode, r.Header, text)
+		}
+	})
+}
+
+// A provider that signs a linked user in is no way around their second factor.
+func TestSecondFactorOfLinkedUser(t *testing.T) {
+	linked := func(secret string) *browser {
+		p := authorizetest.Start(t)
+		return newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			idp.LinkEmail = true
+			c.Users[0].Email, c.Users[0].EmailVerified = "alice@hospital.example", true
+			c.Users[0].TOTPSecret = secret
+		}))
+	}
+	without := linked("")
+	if u := without.federate(nil); u.Query().Get("code") == "" {
+		t.Fatalf("not linked: %s", u)
+	}
+	b := linked(totpSecret)
+	r := b.authorize(request(by("hospital")))
+	for r.StatusCode != http.StatusOK {
+		r = b.step(r)
+	}
+	field := factorField.FindStringSubmatch(body(t, r))
+	if field == nil || b.cookies["__Host-fhir-session"] != "" {
+		t.Fatalf("no second factor; cookies %v", b.cookies)
+	}
+	code := location(t, b.sendCode(field[1], codeNow())).Query().Get("code")
+	id := b.claims(decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))).IDToken)
+	if amr, _ := id["amr"].([]any); id["sub"] != "alice" || !slices.Contains(amr, any("mfa")) {
+		t.Errorf("ID token %v", id)
+	}
+}
+
+// step follows one redirect, here or at a provider.
+func (b *browser) step(r *http.Response) *http.Response {
+	b.t.Helper()
+	u, err := r.Location()
+	if err != nil {
+		b.t.Fatalf("status %d: %v", r.StatusCode, err)
+	}
+	if u.Host == "" || strings.HasPrefix(u.String(), issuer) {
+		return b.get(u.RequestURI())
+	}
+	outside := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if r, err = outside.Get(u.String()); err != nil {
+		b.t.Fatal(err)
+	}
+	b.t.Cleanup(func() { r.Body.Close() })
+	return r
+}
+
+// The ID token says how the person signed in, also when the session answers.
+func TestAMR(t *testing.T) {
+	tests := []struct {
+		name   string
+		change func(*authorize.Config)
+		want   string
+	}{
+		{"password", nil, "pwd"},
+		{"password and code", withTOTP, "pwd otp mfa"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, tt.change))
+				r := b.signIn(request(nil), "alice", "right")
+				if r.StatusCode == http.StatusSeeOther {
+					r = b.sendCode(b.factor(r), codeNow())
+				}
+				for range 2 {
+					answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(location(t, r).Query().Get("code"), nil)))
+					var amr []string
+					for _, m := range b.claims(answer.IDToken)["amr"].([]any) {
+						amr = append(amr, m.(string))
+					}
+					if got := strings.Join(amr, " "); got != tt.want {
+						t.Errorf("amr %s", got)
+					}
+					r = b.authorize(request(nil))
+				}
+			})
+		})
+	}
+}
+
+// Giving a user a second factor ends the sessions that were begun without.
+func TestSecondFactorEndsSessionsWithout(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+	b.answer(request(nil))
+	b.server = newServer(t, func(c *authorize.Config) { c.Store = store; withTOTP(c) })
+	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("sent to %s", u)
+	}
+}
+
+func TestSecondFactorOfConfiguration(t *testing.T) {
+	c := testConfig()
+	c.Users[0].TOTPSecret = "SHORT"
+	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") || strings.Contains(err.Error(), "SHORT") {
+		t.Errorf("error %v", err)
+	}
+}

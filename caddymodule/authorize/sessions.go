@@ -1,0 +1,178 @@
+package authorize
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"strings"
+	"time"
+)
+
+// SessionInfo describes a sign-in that lasts, to those who run the server.
+type SessionInfo struct {
+	// ID is the sid that clients know the session by.
+	ID string
+
+	// User is the sub of the person.
+	User string
+
+	// Since is when the session began.
+	Since time.Time
+
+	// SignedInAt is when the person last proved who they are in it.
+	SignedInAt time.Time
+
+	// Provider is the key of the identity provider they last did so by; empty
+	// where their password was checked here.
+	Provider string
+
+	// Clients are the ids of the clients that got a code or tokens in it.
+	Clients []string
+
+	// Address is the IP address they last signed in from.
+	Address string
+
+	// UserAgent is the browser they last did so with, as it calls itself: not
+	// more than 200 bytes, and for display alone.
+	UserAgent string
+}
+
+// Sessions lists the sessions of a user, or all where user is empty. Those that
+// their user's configuration ended (see doc.go) are not among them. It takes time
+// in proportion to all that the store holds.
+func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, error) {
+	keys, err := s.store.List(ctx, sessionKey(""))
+	if err != nil {
+		return nil, err
+	}
+	var list []SessionInfo
+	for _, key := range keys {
+		stored, err := s.readSession(ctx, strings.TrimPrefix(key, sessionKey("")))
+		if err != nil {
+			return nil, err
+		}
+		if stored == nil || user != "" && stored.User != user {
+			continue
+		}
+		info, err := s.sessionInfo(ctx, stored)
+		if err != nil {
+			return nil, err
+		}
+		if info != nil {
+			list = append(list, *info)
+		}
+	}
+	return list, nil
+}
+
+// sessionInfo describes a session, or is nil where it signs nobody in any more.
+func (s *Server) sessionInfo(ctx context.Context, stored *storedSession) (*SessionInfo, error) {
+	user, err := s.account(ctx, stored.User)
+	if err != nil || user == nil || user.credential() != stored.Credential {
+		return nil, err
+	}
+	info := &SessionInfo{
+		ID: stored.sid, User: stored.User, Since: stored.Began, SignedInAt: stored.At,
+		Provider: stored.Provider, Address: stored.Address, UserAgent: stored.UserAgent,
+	}
+	notes, err := s.clientsOf(ctx, stored.sid)
+	for _, note := range notes {
+		info.Clients = append(info.Clients, note.client.ID)
+	}
+	return info, err
+}
+
+// EndSession ends a session by its sid, and tells the clients that asked to be
+// told (OpenID Connect Back-Channel Logout 1.0). That it ended before is no error.
+func (s *Server) EndSession(ctx context.Context, sid string) error {
+	stored, err := s.readSession(ctx, sid)
+	if stored == nil || err != nil {
+		return err
+	}
+	return s.endSession(ctx, stored)
+}
+
+// EndSessions ends all sessions of a user, as [Server.EndSession] does.
+func (s *Server) EndSessions(ctx context.Context, user string) error {
+	keys, err := s.store.List(ctx, sessionKey(""))
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, key := range keys {
+		stored, err := s.readSession(ctx, strings.TrimPrefix(key, sessionKey("")))
+		if err == nil && stored != nil && stored.User == user {
+			err = s.endSession(ctx, stored)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// endSession forgets a session, and with it all that hangs on it.
+func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
+	if err := s.store.Delete(ctx, sessionKey(stored.sid)); err != nil {
+		return err
+	}
+	s.record(ctx, Event{Kind: EventSignOut, User: stored.User, Provider: stored.Provider})
+	return s.tellClients(ctx, stored)
+}
+
+// clientNote says that a client got something in a session.
+type clientNote struct {
+	client  *Client
+	idToken bool
+}
+
+// What the store holds of a client in a session.
+var (
+	noteIDToken = []byte("ID token")
+	noteToken   = []byte("access token")
+)
+
+func clientKey(sid, clientID string) string { return storeKey("session-client", sid+" "+clientID) }
+
+// joinSession remembers that a client is given something in a session. Each has
+// an entry of its own, so that several at once do not lose one another's.
+func (s *Server) joinSession(ctx context.Context, g *grant) error {
+	if g.has("openid") {
+		return s.store.Put(ctx, clientKey(g.Session, g.ClientID), noteIDToken, s.sessionLifetime)
+	}
+	err := s.store.Add(ctx, clientKey(g.Session, g.ClientID), noteToken, s.sessionLifetime)
+	if errors.Is(err, ErrExists) {
+		return nil
+	}
+	return err
+}
+
+// clientsOf returns the clients that got something in a session.
+func (s *Server) clientsOf(ctx context.Context, sid string) ([]clientNote, error) {
+	var notes []clientNote
+	for _, client := range s.clients {
+		value, err := s.store.Get(ctx, clientKey(sid, client.ID))
+		switch {
+		case errors.Is(err, ErrNotFound):
+		case err != nil:
+			return nil, err
+		default:
+			notes = append(notes, clientNote{client, bytes.Equal(value, noteIDToken)})
+		}
+	}
+	return notes, nil
+}
+
+// keepClients lets the notes of a session last as long as the session, which a
+// new sign-in makes last longer.
+func (s *Server) keepClients(ctx context.Context, sid string) error {
+	notes, err := s.clientsOf(ctx, sid)
+	for _, note := range notes {
+		value := noteToken
+		if note.idToken {
+			value = noteIDToken
+		}
+		if err := s.store.Put(ctx, clientKey(sid, note.client.ID), value, s.sessionLifetime); err != nil {
+			return err
+		}
+	}
+	return err
+}
