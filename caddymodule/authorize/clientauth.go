@@ -18,6 +18,8 @@ func (s *Server) authenticateClient(r *http.Request, p parameters) (*Client, err
 	}
 	client := s.clients[p.get("client_id")]
 	switch secret := p.get("client_secret"); {
+	case p.get("client_id") == "" && p.get("grant_type") == "refresh_token":
+		return s.refreshClient(r.Context(), p)
 	case p.get("client_id") == "":
 		return nil, invalidClient("client_id is missing")
 	case client == nil:
