@@ -4,7 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
-	"errors"
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -45,26 +45,23 @@ type idTokenClaims struct {
 
 // tokens are what one grant is turned into.
 type tokens struct {
-	access, id string
-	lifetime   time.Duration
+	access, id, refresh string
+	lifetime            time.Duration
 }
 
 // issue makes the tokens of a person's grant. The ID token comes with the scope
 // openid alone.
 func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
 	noteGrant(ctx, g.ClientID, g.User, g.Scope)
-	user, err := s.account(ctx, g.User)
+	user, err := s.grantUser(ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	if user == nil {
-		return nil, invalidGrant("the user is no longer known")
-	}
 	now := time.Now()
-	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenClaims{
+	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{
 		Issuer: s.issuer, Subject: user.ID, Audience: s.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: g.TokenID, ClientID: g.ClientID, Scope: g.scope(),
+		ID: newTokenID(g.Family), ClientID: g.ClientID, Scope: g.scope(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.grantedFHIRUser(g, user),
 	})
 	t := &tokens{access: access, lifetime: s.accessTokenLifetime}
@@ -81,7 +78,7 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
 		FHIRUser: s.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR,
 	}
-	return s.sign(ctx, idTokenAlgorithm, claims)
+	return s.sign(ctx, s.clients[g.ClientID].idTokenAlgorithm(), idTokenType, claims)
 }
 
 // issueToClient makes the access token of a client that acts for itself
@@ -89,10 +86,10 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 func (s *Server) issueToClient(ctx context.Context, client *Client, scope []string) (*tokens, error) {
 	noteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(s.accessTokenLifetime, clientTokenLifetime)
-	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenClaims{
+	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{
 		Issuer: s.issuer, Subject: client.ID, Audience: s.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: randomToken(), ClientID: client.ID, Scope: strings.Join(scope, " "),
+		ID: randomID(), ClientID: client.ID, Scope: strings.Join(scope, " "),
 	})
 	return &tokens{access: access, lifetime: lifetime}, err
 }
@@ -100,16 +97,22 @@ func (s *Server) issueToClient(ctx context.Context, client *Client, scope []stri
 // clientTokenLifetime is the bound that SMART Backend Services recommends.
 const clientTokenLifetime = 5 * time.Minute
 
-func (s *Server) sign(ctx context.Context, alg jose.SignatureAlgorithm, claims any) (string, error) {
-	signer, err := s.keys.signer(ctx, alg)
+// sign makes a JWT. It marshals the claims itself: go-jose's builder does so
+// twice, by way of a map.
+func (s *Server) sign(ctx context.Context, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
+	signer, err := s.keys.signer(ctx, alg, typ)
 	if err != nil {
 		return "", err
 	}
-	token, err := jwt.Signed(signer).Claims(claims).Serialize()
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		return "", fmt.Errorf("writing a token: %w", err)
+	}
+	jws, err := signer.Sign(payload)
 	if err != nil {
 		return "", fmt.Errorf("signing a token: %w", err)
 	}
-	return token, nil
+	return jws.CompactSerialize()
 }
 
 // fhirUser is the absolute URL of the person's FHIR resource.
@@ -134,37 +137,6 @@ func (s *Server) grantedFHIRUser(g *grant, user *User) string {
 func accessTokenHash(access string) string {
 	sum := sha256.Sum256([]byte(access))
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
-}
-
-var errInvalidToken = errors.New("not a valid access token of ours")
-
-// verify checks an access token that comes back to the userinfo endpoint
-// (RFC 9068 §4).
-func (s *Server) verify(ctx context.Context, raw string) (*accessTokenClaims, error) {
-	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{accessTokenAlgorithm})
-	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != "at+jwt" {
-		return nil, errInvalidToken
-	}
-	key, err := s.keys.Key(ctx, token.Headers[0].KeyID)
-	if errors.Is(err, ErrUnknownKey) {
-		return nil, errInvalidToken
-	}
-	if err != nil {
-		return nil, err
-	}
-	claims := new(accessTokenClaims)
-	if err := token.Claims(key, claims); err != nil || !s.current(claims) {
-		return nil, errInvalidToken
-	}
-	revoked, err := s.Revoked(ctx, claims.ID)
-	if err != nil {
-		return nil, err
-	}
-	holder, err := s.Holder(ctx, claims.Subject, claims.ClientID)
-	if err == nil && (revoked || holder == nil) {
-		err = errInvalidToken
-	}
-	return claims, err
 }
 
 // Holder is whom an access token of ours stands for.
@@ -192,8 +164,4 @@ func (s *Server) Holder(ctx context.Context, subject, clientID string) (*Holder,
 		return nil, err
 	}
 	return &Holder{FHIRUser: s.fhirUser(user)}, nil
-}
-
-func (s *Server) current(c *accessTokenClaims) bool {
-	return c.Issuer == s.issuer && c.Audience == s.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time())
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 )
 
 // storedAccount is a federated person as the [Store] keeps them for as long as
@@ -29,7 +28,10 @@ func (s *Server) account(ctx context.Context, id string) (*User, error) {
 		}
 		return user, nil
 	}
-	value, err := s.store.Get(ctx, "account:"+id)
+	value, err := s.store.Get(ctx, accountKey(id))
+	if errors.Is(err, ErrNotFound) {
+		value, err = s.keptAccount(ctx, id)
+	}
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
@@ -65,8 +67,7 @@ func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, er
 	if err != nil {
 		return nil, err
 	}
-	lifetime := s.sessionLifetime + s.codeLifetime + s.accessTokenLifetime + time.Minute
-	return &id.user, s.store.Put(ctx, "account:"+id.user.ID, value, lifetime)
+	return &id.user, s.store.Put(ctx, accountKey(id.user.ID), value, s.accountLifetime())
 }
 
 // checkLinks refuses two local users with one verified address where linking is

@@ -10,21 +10,28 @@ var (
 	errTwoMethods    = invalidRequest("authenticate the client in one way alone")
 )
 
-// authenticateClient finds the client of a token request: client_secret_basic,
-// client_secret_post, or none for public clients (RFC 6749 §2.3).
+// authenticateClient finds the client of a request and has it prove who it is,
+// in the one way that is registered: client_secret_basic or client_secret_post
+// with a secret, private_key_jwt with keys, none for public clients (RFC 6749
+// §2.3).
 func (s *Server) authenticateClient(r *http.Request, p parameters) (*Client, error) {
-	if len(r.Header.Values("Authorization")) > 0 {
+	basic := len(r.Header.Values("Authorization")) > 0
+	secret := p.get("client_secret")
+	assertion := p.get("client_assertion") != "" || p.get("client_assertion_type") != ""
+	switch {
+	case assertion && (basic || secret != ""):
+		return nil, errTwoMethods
+	case assertion:
+		return s.authenticateAssertion(r, p)
+	case basic:
 		return s.authenticateBasic(r, p)
-	}
-	client := s.clients[p.get("client_id")]
-	switch secret := p.get("client_secret"); {
+	case p.get("client_id") == "" && p.get("grant_type") == "refresh_token":
+		return s.refreshClient(r.Context(), p)
 	case p.get("client_id") == "":
 		return nil, invalidClient("client_id is missing")
-	case client == nil:
-		return nil, errUnknownClient
-	case client.Public() && secret == "":
-		return client, nil
-	case !client.secretIs(secret):
+	}
+	client := s.clients[p.get("client_id")]
+	if client == nil || (secret != "" || !client.Public()) && !client.secretIs(secret) {
 		return nil, errUnknownClient
 	}
 	return client, nil
@@ -57,6 +64,9 @@ func (s *Server) clientByBasic(id, secret string) *Client {
 		if c := s.clients[decodedID]; c != nil && c.secretIs(decodedSecret) {
 			return c
 		}
+	}
+	if decodedID == id && decodedSecret == secret {
+		return nil
 	}
 	if c := s.clients[id]; c != nil && c.secretIs(secret) {
 		return c

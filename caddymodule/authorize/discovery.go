@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // metadata is the discovery document of OpenID Connect Discovery §3 and
@@ -25,8 +27,11 @@ type metadata struct {
 	SubjectTypes          []string `json:"subject_types_supported"`
 	IDTokenAlgorithms     []string `json:"id_token_signing_alg_values_supported"`
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
+	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`
 	RevocationAuth        []string `json:"revocation_endpoint_auth_methods_supported"`
+	RevocationAlgorithms  []string `json:"revocation_endpoint_auth_signing_alg_values_supported"`
 	IntrospectionAuth     []string `json:"introspection_endpoint_auth_methods_supported"`
+	IntrospectAlgorithms  []string `json:"introspection_endpoint_auth_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	Claims                []string `json:"claims_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
@@ -46,6 +51,7 @@ type smartConfiguration struct {
 	RevocationEndpoint    string   `json:"revocation_endpoint"`
 	IntrospectionEndpoint string   `json:"introspection_endpoint"`
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
+	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`
 	GrantTypes            []string `json:"grant_types_supported"`
 	Scopes                []string `json:"scopes_supported"`
 	ResponseTypes         []string `json:"response_types_supported"`
@@ -54,7 +60,10 @@ type smartConfiguration struct {
 }
 
 func (s *Server) metadata() metadata {
+	algorithms := algorithmNames(assertionAlgorithms)
 	m := metadata{
+		ClientAlgorithms: algorithms, RevocationAlgorithms: algorithms, IntrospectAlgorithms: algorithms,
+
 		Issuer:                s.issuer,
 		AuthorizationEndpoint: s.issuer + pathAuthorize,
 		TokenEndpoint:         s.issuer + pathToken,
@@ -69,9 +78,9 @@ func (s *Server) metadata() metadata {
 		GrantTypes:            []string{"authorization_code"},
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(idTokenAlgorithm)},
-		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", "none"},
-		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", "none"},
-		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post"},
+		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", "private_key_jwt", "none"},
+		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", "private_key_jwt", "none"},
+		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", "private_key_jwt"},
 		ChallengeMethods:      []string{"S256"},
 		IssuerInAnswers:       !s.omitIssuer,
 		BackchannelLogout:     true,
@@ -89,7 +98,26 @@ func (s *Server) metadata() metadata {
 	if s.anyClient(func(c *Client) bool { return c.mayGrant("client_credentials") }) {
 		m.GrantTypes = append(m.GrantTypes, "client_credentials")
 	}
+	if s.anyClient((*Client).mayRefresh) {
+		m.GrantTypes = append(m.GrantTypes, "refresh_token")
+	}
+	for _, scope := range []string{offlineAccess, onlineAccess} {
+		if s.anyClient(func(c *Client) bool { return c.mayRefresh() && slices.Contains(c.Scopes, scope) }) {
+			m.Scopes = append(m.Scopes, scope)
+		}
+	}
+	if s.anyClient(func(c *Client) bool { return c.idTokenAlgorithm() == jose.ES256 }) {
+		m.IDTokenAlgorithms = append(m.IDTokenAlgorithms, string(jose.ES256))
+	}
 	return m
+}
+
+func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
+	names := make([]string, len(algorithms))
+	for i, alg := range algorithms {
+		names[i] = string(alg)
+	}
+	return names
 }
 
 func (s *Server) smartConfiguration() smartConfiguration {
@@ -98,9 +126,15 @@ func (s *Server) smartConfiguration() smartConfiguration {
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
-		ClientAuthentication: m.ClientAuthentication, GrantTypes: m.GrantTypes, Scopes: m.Scopes,
+		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms, GrantTypes: m.GrantTypes, Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
-		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "sso-openid-connect"},
+		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric", "sso-openid-connect"},
+	}
+	if slices.Contains(m.Scopes, offlineAccess) {
+		c.Capabilities = append(c.Capabilities, "permission-offline")
+	}
+	if slices.Contains(m.Scopes, onlineAccess) {
+		c.Capabilities = append(c.Capabilities, "permission-online")
 	}
 	if s.authorizePOST {
 		c.Capabilities = append(c.Capabilities, "authorize-post")

@@ -14,10 +14,10 @@ import (
 // grant is what a person let a client have: the content of a code, and the
 // ground on which tokens are made.
 type grant struct {
-	// TokenID becomes the jti of the access token. It is fixed before the code
-	// is sent, so that whoever finds the code used twice can revoke a token
-	// that is being made at that very moment.
-	TokenID string `json:"token_id"`
+	// Family names the grant and all tokens that are made from it. It is fixed
+	// before the code is sent, so that whoever finds the code used twice can
+	// revoke a token that is being made at that very moment.
+	Family string `json:"family"`
 
 	ClientID      string    `json:"client_id"`
 	RedirectURI   string    `json:"redirect_uri"`
@@ -27,13 +27,15 @@ type grant struct {
 	SignedInAt    time.Time `json:"signed_in_at"`
 	Session       string    `json:"session,omitempty"` // the sid of the sign-in
 	AMR           []string  `json:"amr,omitempty"`     // how it was made (RFC 8176)
+	Credential    []byte    `json:"credential"`        // of the user at the time
 	CodeChallenge string    `json:"code_challenge,omitempty"`
 	Nonce         string    `json:"nonce,omitempty"`
 }
 
 func newGrant(req *authorizationRequest, by *signedIn) *grant {
+	credential := by.user.credential()
 	return &grant{
-		TokenID:       randomToken(),
+		Family:        randomID(),
 		ClientID:      req.client.ID,
 		RedirectURI:   req.redirectURI,
 		Asked:         req.asked,
@@ -42,6 +44,7 @@ func newGrant(req *authorizationRequest, by *signedIn) *grant {
 		SignedInAt:    by.at,
 		Session:       by.sid,
 		AMR:           by.amr,
+		Credential:    credential[:],
 		CodeChallenge: req.codeChallenge,
 		Nonce:         req.nonce,
 	}
@@ -66,6 +69,22 @@ func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, er
 	return a, nil
 }
 
+// grantUser is the person of a grant. It ends with them: who was removed or
+// disabled, or has another password since, gives nothing any more.
+func (s *Server) grantUser(ctx context.Context, g *grant) (*User, error) {
+	user, err := s.account(ctx, g.User)
+	switch {
+	case err != nil:
+		return nil, err
+	case user == nil:
+		return nil, invalidGrant("the user is no longer known")
+	}
+	if credential := user.credential(); !bytes.Equal(credential[:], g.Credential) {
+		return nil, invalidGrant("the user has another password since")
+	}
+	return user, nil
+}
+
 var errSpentCode = invalidGrant("the code is unknown, expired or used already")
 
 // redeem turns a code into its grant, once. Everything that can be wrong with
@@ -85,11 +104,11 @@ func (s *Server) redeem(ctx context.Context, client *Client, p parameters) (*gra
 	if err := g.check(client, p); err != nil {
 		return nil, err
 	}
-	err = s.store.Add(ctx, tokenKey(g.TokenID), tokenUsed, s.codeLifetime)
+	err = s.store.Add(ctx, tokenKey(g.Family), tokenUsed, s.codeLifetime)
 	if !errors.Is(err, ErrExists) {
 		return g, err
 	}
-	err = s.revoke(ctx, g.TokenID, MaxAccessTokenLifetime)
+	err = s.revokeFamily(ctx, g.Family)
 	s.record(ctx, Event{Kind: EventRevocation, ClientID: client.ID, User: g.User, Reason: "a code was used twice", Err: err})
 	if err != nil {
 		return nil, fmt.Errorf("revoking what a code gave that was used twice: %w", err)
@@ -124,29 +143,4 @@ func (g *grant) check(client *Client, p parameters) error {
 		return invalidGrant("redirect_uri is not the one of the authorization request")
 	}
 	return checkVerifier(g.CodeChallenge, p.get("code_verifier"))
-}
-
-// What the store says of an access token.
-var (
-	tokenUsed    = []byte("its code was used")
-	tokenRevoked = []byte("revoked")
-)
-
-// tokenKey names what the store says of an access token. Its jti leads to nothing,
-// so it need not be hidden; and every FHIR request looks here.
-func tokenKey(tokenID string) string { return "token:" + tokenID }
-
-// revoke makes an access token void for as long as it has to live, and a little
-// more for clocks that are late.
-func (s *Server) revoke(ctx context.Context, tokenID string, left time.Duration) error {
-	return s.store.Put(ctx, tokenKey(tokenID), tokenRevoked, left+time.Minute)
-}
-
-// Revoked says whether an access token of ours was revoked, by its jti.
-func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	state, err := s.store.Get(ctx, tokenKey(tokenID))
-	if errors.Is(err, ErrNotFound) {
-		return false, nil
-	}
-	return bytes.Equal(state, tokenRevoked), err
 }

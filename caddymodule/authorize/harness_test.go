@@ -118,7 +118,7 @@ func newBrowser(t testing.TB, server http.Handler) *browser {
 }
 
 func (b *browser) send(r *http.Request) *http.Response {
-	r.TLS = &tls.ConnectionState{}
+	secure(r)
 	for name, value := range b.cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
@@ -129,6 +129,12 @@ func (b *browser) send(r *http.Request) *http.Response {
 		b.cookies[c.Name] = c.Value
 	}
 	return response
+}
+
+// secure makes a request one that came over TLS.
+func secure(r *http.Request) *http.Request {
+	r.TLS = &tls.ConnectionState{}
+	return r
 }
 
 func (b *browser) get(target string) *http.Response {

@@ -1,8 +1,12 @@
 package authorize
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // introspection is what a client is told of a token (RFC 7662 §2.2, SMART App
@@ -14,18 +18,92 @@ type introspection struct {
 	*accessTokenClaims
 }
 
-// introspect is the introspection endpoint (RFC 7662). It is for clients with a
-// secret: whoever can ask can try tokens.
+// refreshIntrospection is what there is to tell of a refresh token. It has no
+// token_type: there is none to use it as.
+type refreshIntrospection struct {
+	Active   bool             `json:"active"`
+	Issuer   string           `json:"iss"`
+	Subject  string           `json:"sub"`
+	Expiry   *jwt.NumericDate `json:"exp"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+	ClientID string           `json:"client_id"`
+	Scope    string           `json:"scope"`
+}
+
+// introspect is the introspection endpoint (RFC 7662). It is for those who prove
+// who they are: whoever can ask can try tokens.
 func (s *Server) introspect(w http.ResponseWriter, r *http.Request) {
-	claims, client, err := s.askedToken(w, r)
-	switch {
-	case client != nil && client.Public():
-		s.writeError(w, r, invalidClient("introspection is for clients with a secret"))
-	case errors.Is(err, errInvalidToken), err == nil && claims.ClientID != client.ID && !client.IntrospectAll:
-		s.writeJSON(w, http.StatusOK, introspection{})
-	case err != nil:
+	answer, err := s.introspected(w, r)
+	if err != nil {
 		s.writeError(w, r, err)
-	default:
-		s.writeJSON(w, http.StatusOK, introspection{Active: true, TokenType: "Bearer", accessTokenClaims: claims})
+		return
 	}
+	s.writeJSON(w, http.StatusOK, answer)
+}
+
+func (s *Server) introspected(w http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := formParameters(w, r)
+	if err != nil {
+		return nil, err
+	}
+	asker, err := s.asker(r, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.get("token") == "":
+		return nil, invalidRequest("token is missing")
+	}
+	t, err := s.ownToken(r.Context(), p.get("token"))
+	switch {
+	case errors.Is(err, errInvalidToken):
+		return new(introspection), nil
+	case err != nil:
+		return nil, err
+	case t.clientID() != asker.ID && !asker.IntrospectAll:
+		return new(introspection), nil
+	case t.family != nil:
+		return s.introspectedRefresh(r.Context(), t)
+	}
+	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
+}
+
+// asker is the client that asks: one with a secret or keys, or one that sends an
+// access token of its own (SMART App Launch 2.2, Token Introspection). Either
+// way it learns of its own tokens alone, unless it may introspect all.
+func (s *Server) asker(r *http.Request, p parameters) (*Client, error) {
+	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		claims, err := s.bearerClaims(r)
+		if err != nil {
+			return nil, err
+		}
+		return s.clients[claims.ClientID], nil // it was there when the token was verified
+	}
+	client, err := s.authenticateClient(r, p)
+	if err == nil && client.Public() {
+		err = invalidClient("introspection is for clients that prove who they are: with a secret, a key or an access token")
+	}
+	return client, err
+}
+
+// introspectedRefresh tells of a refresh token whether a request with it would
+// succeed.
+func (s *Server) introspectedRefresh(ctx context.Context, t *ownToken) (any, error) {
+	g := t.family.Grant
+	client := s.clients[g.ClientID]
+	if !t.current || client == nil {
+		return new(introspection), nil
+	}
+	err := s.stillGranted(ctx, t.family, client)
+	if err == nil {
+		_, err = s.grantUser(ctx, g)
+	}
+	var refused *Error
+	if errors.As(err, &refused) {
+		return new(introspection), nil
+	}
+	return &refreshIntrospection{
+		Active: true, Issuer: s.issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.scope(),
+		Expiry:   jwt.NewNumericDate(t.family.end(s.refreshIdleLifetime)),
+		IssuedAt: jwt.NewNumericDate(t.family.IssuedAt),
+	}, err
 }

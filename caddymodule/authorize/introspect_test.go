@@ -3,6 +3,7 @@ package authorize_test
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -134,5 +135,120 @@ func TestRevocationThatFails(t *testing.T) {
 	store.SetMaxEntries(1)
 	if r := b.ask("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", r.StatusCode)
+	}
+}
+
+// A refresh token is active as long as a request with it would succeed.
+func TestIntrospectionOfRefreshToken(t *testing.T) {
+	server := newServer(t, func(c *authorize.Config) { refreshing(c); resourceServer(c) })
+	b := newBrowser(t, server)
+	first := b.tokens(offline(nil))
+	ask := func(token, client, secret string) map[string]any {
+		r := b.ask("/oauth2/introspect", token, client, secret)
+		got := decode[map[string]any](t, r)
+		if r.StatusCode != http.StatusOK || got["active"] != true && len(got) != 1 {
+			t.Fatalf("%d %v", r.StatusCode, got)
+		}
+		return got
+	}
+	got := ask(first.Refresh, "fhir-server", "rs")
+	want := map[string]any{"active": true, "iss": issuer, "sub": "alice", "client_id": "app", "scope": first.Scope}
+	for name, value := range want {
+		if got[name] != value {
+			t.Errorf("%s = %v, want %v", name, got[name], value)
+		}
+	}
+	if _, typed := got["token_type"]; typed || got["exp"].(float64)-got["iat"].(float64) != (90*24*time.Hour).Seconds() {
+		t.Errorf("%v", got)
+	}
+	second := b.refresh(first.Refresh, nil)
+	for name, inactive := range map[string]map[string]any{
+		"a client asks of another's": ask(second.Refresh, "service", "hush"),
+		"one that was followed":      ask(first.Refresh, "fhir-server", "rs"),
+		"cut short":                  ask(second.Refresh[:60], "fhir-server", "rs"),
+	} {
+		if inactive["active"] != false {
+			t.Errorf("%s: %v", name, inactive)
+		}
+	}
+	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != true {
+		t.Errorf("after being asked about: %v", got)
+	}
+	b.ask("/oauth2/revoke", second.Refresh, "app", "")
+	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != false {
+		t.Errorf("revoked: %v", got)
+	}
+}
+
+// SMART App Launch 2.2 requirements 282 and 283: an access token authorizes the
+// one who asks, too.
+func TestIntrospectionByBearer(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		resourceServer(c)
+		c.Clients[5].GrantTypes, c.Clients[5].Scopes = []string{"client_credentials"}, []string{"system/*.rs"}
+	}))
+	clientToken := func(id, secret string) string {
+		r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		r.SetBasicAuth(id, secret)
+		return decode[tokenAnswer](t, b.send(r)).AccessToken
+	}
+	person := b.tokens(nil).AccessToken
+	all, other := clientToken("fhir-server", "rs"), clientToken("service", "hush")
+	tests := []struct {
+		name, bearer, token string
+		status              int
+		active              bool
+	}{
+		{"a client that may ask of all", all, person, 200, true},
+		{"the token's own client", person, person, 200, true},
+		{"another client", other, person, 200, false},
+		{"of no token of ours", all, "invalid_token_value", 200, false},
+		{"with no token of ours", "invalid_token_value", person, 401, false},
+		{"with nothing", "", person, 401, false},
+		{"of nothing", all, "", 400, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := postRequest("/oauth2/introspect", url.Values{"token": {tt.token}})
+			r.Header.Set("Authorization", "Bearer "+tt.bearer)
+			response := b.send(r)
+			got := decode[map[string]any](t, response)
+			if response.StatusCode != tt.status || tt.status == 200 && (got["active"] != tt.active || !tt.active && len(got) != 1) {
+				t.Errorf("%d %v", response.StatusCode, got)
+			}
+			if challenge := response.Header.Get("WWW-Authenticate"); tt.status == 401 && !strings.HasPrefix(challenge, "Bearer ") {
+				t.Errorf("WWW-Authenticate %q", challenge)
+			}
+		})
+	}
+	b.ask("/oauth2/revoke", other, "service", "hush")
+	r := postRequest("/oauth2/introspect", url.Values{"token": {other}})
+	r.Header.Set("Authorization", "Bearer "+other)
+	if response := b.send(r); response.StatusCode != 401 {
+		t.Errorf("with a revoked token: %d", response.StatusCode)
+	}
+}
+
+// A refresh token takes all with it that its grant gave.
+func TestRevocationOfRefreshToken(t *testing.T) {
+	for name, token := range map[string]func(first, second tokenAnswer) string{
+		"the current one":       func(_, second tokenAnswer) string { return second.Refresh },
+		"one that was followed": func(first, _ tokenAnswer) string { return first.Refresh },
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, refreshing))
+			first := b.tokens(offline(nil))
+			second := b.refresh(first.Refresh, nil)
+			if r := b.ask("/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
+				t.Errorf("another client revokes: %d", r.StatusCode)
+			}
+			if !b.works(second.AccessToken) {
+				t.Error("another client's try revoked it")
+			}
+			if r := b.ask("/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
+				t.Errorf("revoking: %d", r.StatusCode)
+			}
+			b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+		})
 	}
 }

@@ -57,7 +57,7 @@ func (s *Server) challenge(r *http.Request, e *Error) string {
 			return ""
 		}
 		return fmt.Sprintf("Basic realm=%q", s.issuer)
-	case r.URL.Path != pathUserinfo:
+	case r.URL.Path != pathUserinfo && e.Code != "invalid_token":
 		return ""
 	}
 	parts := []string{fmt.Sprintf("Bearer realm=%q", s.issuer)}

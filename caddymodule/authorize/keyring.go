@@ -76,8 +76,18 @@ func (k *Keyring) JWKS(ctx context.Context) ([]byte, error) {
 	return set.jwks, nil
 }
 
-// signer returns the signer of new tokens for an algorithm.
-func (k *Keyring) signer(ctx context.Context, alg jose.SignatureAlgorithm) (jose.Signer, error) {
+// has says whether a key is still among ours.
+func (k *Keyring) has(ctx context.Context, kid string) (bool, error) {
+	set, err := k.current(ctx)
+	if err != nil {
+		return false, err
+	}
+	_, ok := set.byID(kid)
+	return ok, nil
+}
+
+// signer returns the signer of new tokens of a type for an algorithm.
+func (k *Keyring) signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error) {
 	set, err := k.current(ctx)
 	if err != nil {
 		return nil, err
@@ -86,7 +96,7 @@ func (k *Keyring) signer(ctx context.Context, alg jose.SignatureAlgorithm) (jose
 	if !ok {
 		return nil, fmt.Errorf("%w for %s", ErrUnknownKey, alg)
 	}
-	return set.signers[key.JWK.KeyID], nil
+	return set.signers[signerID{key.JWK.KeyID, typ}], nil
 }
 
 // current returns the keys, from memory where that copy is fresh enough. When

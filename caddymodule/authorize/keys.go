@@ -23,6 +23,9 @@ const (
 	sealAlgorithm        = jose.SignatureAlgorithm(jose.A256GCM)
 )
 
+// idTokenAlgorithms are those that clients may choose from.
+var idTokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
+
 // storedKey is one key as it lies in storage.
 type storedKey struct {
 	Created time.Time       `json:"created"`
@@ -33,9 +36,19 @@ type storedKey struct {
 type keySet struct {
 	read    time.Time
 	keys    []storedKey
-	signers map[string]jose.Signer // by kid
+	signers map[signerID]jose.Signer
 	jwks    []byte
 }
+
+// signerID is a key and what it signs.
+type signerID struct{ kid, typ string }
+
+// The typ of our tokens, so that none passes for another: RFC 9068 §2.1 has it
+// for access tokens.
+const (
+	accessTokenType = "at+jwt"
+	idTokenType     = "JWT"
+)
 
 // publishLead is how long a new key is published before it signs, so that
 // whoever caches our JWKS for less than this never meets an unknown key.
@@ -83,7 +96,7 @@ func (s *keySet) byID(kid string) (storedKey, bool) {
 }
 
 func parseKeySet(document []byte, now time.Time) (*keySet, error) {
-	s := &keySet{read: now, signers: map[string]jose.Signer{}}
+	s := &keySet{read: now, signers: map[signerID]jose.Signer{}}
 	if err := json.Unmarshal(document, &s.keys); err != nil {
 		return nil, fmt.Errorf("reading the signing keys: %w", err)
 	}
@@ -92,11 +105,13 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 		if k.JWK.Algorithm == string(sealAlgorithm) {
 			continue
 		}
-		signer, err := newSigner(k.JWK)
-		if err != nil {
-			return nil, fmt.Errorf("signing key %q: %w", k.JWK.KeyID, err)
+		for _, typ := range []string{accessTokenType, idTokenType} {
+			signer, err := newSigner(k.JWK, typ)
+			if err != nil {
+				return nil, fmt.Errorf("signing key %q: %w", k.JWK.KeyID, err)
+			}
+			s.signers[signerID{k.JWK.KeyID, typ}] = signer
 		}
-		s.signers[k.JWK.KeyID] = signer
 		public.Keys = append(public.Keys, k.JWK.Public())
 	}
 	var err error
@@ -104,14 +119,9 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	return s, err
 }
 
-// newSigner says in the header what the token is, so that none passes for
-// another: at+jwt for an access token (RFC 9068 §2.1), JWT for an ID token.
-func newSigner(key jose.JSONWebKey) (jose.Signer, error) {
-	typ := jose.ContentType("JWT")
-	if key.Algorithm == string(accessTokenAlgorithm) {
-		typ = "at+jwt"
-	}
-	options := (&jose.SignerOptions{}).WithType(typ)
+// newSigner says in the header what the token is.
+func newSigner(key jose.JSONWebKey, typ string) (jose.Signer, error) {
+	options := (&jose.SignerOptions{}).WithType(jose.ContentType(typ))
 	return jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, options)
 }
 

@@ -144,7 +144,6 @@ func (s *Server) checkPassword(r *http.Request, o offer, p parameters) (user *Us
 // recordWait puts a try that was refused unseen on the audit trail. Whose it
 // was is only told where that is known: what was typed may be a password.
 func (s *Server) recordWait(r *http.Request, req *authorizationRequest, user string, err error) {
-	s.logger.WarnContext(r.Context(), "sign-in must wait", "client_id", req.client.ID, "user", user, "error", err)
 	s.record(r.Context(), Event{
 		Kind: EventLockout, ClientID: req.client.ID, User: user,
 		Err: &Error{Code: "access_denied", Description: "too many wrong tries", Err: err},

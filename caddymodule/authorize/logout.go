@@ -105,8 +105,8 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error
 		return nil
 	}
 	bad := invalidRequest("The id_token_hint is not an ID token of this server for this client.")
-	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{idTokenAlgorithm})
-	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != "JWT" { // a logout token is none
+	token, err := jwt.ParseSigned(raw, idTokenAlgorithms)
+	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != idTokenType {
 		return bad
 	}
 	key, err := s.keys.Key(r.Context(), token.Headers[0].KeyID)

@@ -17,7 +17,7 @@ const DefaultMaxEntries = 100_000
 // MemoryStore is the [Store] of a single process. It survives a reload of the
 // configuration, if it is kept, but not a restart.
 type MemoryStore struct {
-	// mu makes Take and the bound atomic, which go-cache alone is not.
+	// mu makes Swap, Take and the bound atomic, which go-cache alone is not.
 	mu    sync.Mutex
 	items *cache.Cache
 	max   int
@@ -70,6 +70,18 @@ func (m *MemoryStore) Add(_ context.Context, key string, value []byte, ttl time.
 	}
 	if !m.room() {
 		return ErrStoreFull
+	}
+	m.items.Set(key, bytes.Clone(value), ttl)
+	return nil
+}
+
+// Swap implements [Store].
+func (m *MemoryStore) Swap(_ context.Context, key string, old, value []byte, ttl time.Duration) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	v, ok := m.items.Get(key)
+	if !ok || !bytes.Equal(v.([]byte), old) {
+		return ErrChanged
 	}
 	m.items.Set(key, bytes.Clone(value), ttl)
 	return nil

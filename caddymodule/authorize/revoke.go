@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -22,37 +23,81 @@ func (s *Server) revocation(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
-	claims, client, err := s.askedToken(w, r)
+	p, err := formParameters(w, r)
+	if err != nil {
+		return err
+	}
+	s.noteClient(r, p)
+	client, err := s.authenticateClient(r, p)
+	switch {
+	case err != nil:
+		return err
+	case p.get("token") == "":
+		return invalidRequest("token is missing")
+	}
+	t, err := s.ownToken(r.Context(), p.get("token"))
 	switch {
 	case errors.Is(err, errInvalidToken):
 		return nil
 	case err != nil:
 		return err
-	case claims.ClientID != client.ID:
+	case t.clientID() != client.ID:
 		return errForeignToken
 	}
-	err = s.revoke(r.Context(), claims.ID, time.Until(claims.Expiry.Time()))
-	if err == nil {
-		s.record(r.Context(), Event{Kind: EventRevocation, ClientID: client.ID, User: claims.Subject})
+	if err := s.revokeOwn(r.Context(), t); err != nil {
+		return err
 	}
-	return err
+	s.record(r.Context(), Event{Kind: EventRevocation, ClientID: client.ID, User: t.subject()})
+	return nil
 }
 
-// askedToken authenticates the client of a request about a token, and reads the
-// token: errInvalidToken where it is not one of ours that is valid.
-func (s *Server) askedToken(w http.ResponseWriter, r *http.Request) (*accessTokenClaims, *Client, error) {
-	p, err := formParameters(w, r)
+// revokeOwn makes a token void; a refresh token takes its family with it.
+func (s *Server) revokeOwn(ctx context.Context, t *ownToken) error {
+	if t.family != nil {
+		return s.revokeFamily(ctx, t.family.Grant.Family)
+	}
+	return s.revoke(ctx, t.access.ID, time.Until(t.access.Expiry.Time()))
+}
+
+// ownToken is a token of ours that somebody asks about: the one or the other.
+type ownToken struct {
+	access  *accessTokenClaims
+	family  *refreshFamily
+	current bool // of a refresh token: it is the one that can be used
+}
+
+func (t *ownToken) clientID() string {
+	if t.family != nil {
+		return t.family.Grant.ClientID
+	}
+	return t.access.ClientID
+}
+
+func (t *ownToken) subject() string {
+	if t.family != nil {
+		return t.family.Grant.User
+	}
+	return t.access.Subject
+}
+
+// ownToken reads a token: errInvalidToken where it is none of ours. A refresh
+// token that was followed by another still leads to its family. What kind it is
+// shows in its form, so token_type_hint tells us nothing (RFC 7009 §2.1).
+func (s *Server) ownToken(ctx context.Context, raw string) (*ownToken, error) {
+	if familyOf(raw) == "" {
+		claims, err := s.verify(ctx, raw)
+		return &ownToken{access: claims}, err
+	}
+	f, _, err := s.family(ctx, raw)
+	if errors.Is(err, errBadRefreshToken) {
+		return nil, errInvalidToken
+	}
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	s.noteClient(r, p)
-	client, err := s.authenticateClient(r, p)
-	if err != nil {
-		return nil, nil, err
+	standing := f.standing(raw, s.refreshGrace)
+	if standing == stranger {
+		return nil, errInvalidToken
 	}
-	if p.get("token") == "" {
-		return nil, nil, invalidRequest("token is missing")
-	}
-	claims, err := s.verify(r.Context(), p.get("token"))
-	return claims, client, err
+	return &ownToken{family: f, current: standing == current}, nil
 }

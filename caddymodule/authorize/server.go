@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,20 @@ const (
 	DefaultAccessTokenLifetime = time.Hour
 	DefaultCodeLifetime        = 5 * time.Minute
 	DefaultSessionLifetime     = 8 * time.Hour
+
+	// DefaultRefreshTokenLifetime is that of which ONC's criterion for
+	// standardized APIs has it at least: three months.
+	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
+
+	// DefaultRefreshTokenGrace is time enough for a client to time out and try
+	// again, and little for anybody else.
+	DefaultRefreshTokenGrace = 10 * time.Second
+
+	// MaxRefreshTokenLifetime has a person sign in at least once a year.
+	MaxRefreshTokenLifetime = 366 * 24 * time.Hour
+
+	// MaxRefreshTokenGrace is when a repeated request is no accident any more.
+	MaxRefreshTokenGrace = time.Minute
 
 	// MaxAccessTokenLifetime is no longer than a replaced key stays published.
 	MaxAccessTokenLifetime = keyRetention
@@ -99,6 +114,19 @@ type Config struct {
 	// [DefaultSessionLifetime].
 	SessionLifetime time.Duration
 
+	// RefreshTokenLifetime is how long a person's grant can be refreshed in all.
+	// Default: [DefaultRefreshTokenLifetime]; at most [MaxRefreshTokenLifetime].
+	RefreshTokenLifetime time.Duration
+
+	// RefreshTokenIdleLifetime is how long a refresh token can wait for its use.
+	// Default and most: RefreshTokenLifetime.
+	RefreshTokenIdleLifetime time.Duration
+
+	// RefreshTokenGrace is how long after its use a refresh token gives the same
+	// successor once more, for clients that did not get the answer. Default:
+	// [DefaultRefreshTokenGrace]; at most [MaxRefreshTokenGrace]; below 0: none.
+	RefreshTokenGrace time.Duration
+
 	// AuthorizePOST also takes authorization requests by POST (OpenID Connect
 	// Core §3.1.2.1, SMART's capability authorize-post).
 	AuthorizePOST bool
@@ -130,6 +158,8 @@ type Server struct {
 	keys         *Keyring
 	store        Store
 	durable      Store
+	revocations  revocations
+	remembered   tokenMemory
 	returned     *MemoryStore // states that came back from providers
 	isHTTPS      func(*http.Request) bool
 	logger       *slog.Logger
@@ -141,6 +171,7 @@ type Server struct {
 	notices       *notices
 
 	accessTokenLifetime, codeLifetime, sessionLifetime time.Duration
+	refreshLifetime, refreshIdleLifetime, refreshGrace time.Duration
 	authorizePOST, omitIssuer                          bool
 }
 
@@ -173,6 +204,7 @@ func (s *Server) setDefaults() {
 	if s.durable == nil {
 		s.durable = s.store
 	}
+	s.revocations.loaded.Store(s.durable == s.store) // then they need no second place
 	if s.audit == nil {
 		s.audit = func(ctx context.Context, e Event) { e.Log(ctx, s.logger) }
 	}
@@ -192,6 +224,7 @@ func CheckIssuer(issuer string) error {
 }
 
 func (s *Server) setLifetimes(c Config) error {
+	refresh := cmp.Or(c.RefreshTokenLifetime, DefaultRefreshTokenLifetime)
 	for _, l := range []struct {
 		name                string
 		set                 *time.Duration
@@ -200,6 +233,9 @@ func (s *Server) setLifetimes(c Config) error {
 		{"access_token_lifetime", &s.accessTokenLifetime, c.AccessTokenLifetime, DefaultAccessTokenLifetime, MaxAccessTokenLifetime},
 		{"code_lifetime", &s.codeLifetime, c.CodeLifetime, DefaultCodeLifetime, MaxCodeLifetime},
 		{"session_lifetime", &s.sessionLifetime, c.SessionLifetime, DefaultSessionLifetime, MaxSessionLifetime},
+		{"refresh_token_lifetime", &s.refreshLifetime, refresh, refresh, MaxRefreshTokenLifetime},
+		{"refresh_token_idle_lifetime", &s.refreshIdleLifetime, c.RefreshTokenIdleLifetime, refresh, refresh},
+		{"refresh_token_grace", &s.refreshGrace, max(c.RefreshTokenGrace, 0), DefaultRefreshTokenGrace, MaxRefreshTokenGrace},
 	} {
 		switch {
 		case l.value == 0:
@@ -209,6 +245,9 @@ func (s *Server) setLifetimes(c Config) error {
 		default:
 			*l.set = l.value
 		}
+	}
+	if c.RefreshTokenGrace < 0 {
+		s.refreshGrace = 0
 	}
 	return nil
 }
@@ -253,6 +292,7 @@ func (s *Server) setPeople(c Config) (err error) {
 		if err := client.Complete(); err != nil {
 			return err
 		}
+		client.keys, _ = client.newKeys(s.logger) // as Complete made them, and with a logger
 		for _, key := range client.IdentityProviders {
 			if key != Local && s.providers[key] == nil {
 				return fmt.Errorf("client %q: there is no idp %q", client.ID, key)

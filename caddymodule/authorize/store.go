@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Store keeps what must be used once or be revocable: codes, sessions, the
-// identifiers of revoked tokens. Keys are made by this package and hold no
+// Store keeps what must be used once or be revocable: codes, sessions, refresh
+// tokens, the identifiers of revoked tokens. Keys are made by this package and hold no
 // secret: a code or session id is stored under its SHA-256.
 //
 // A Store is safe for concurrent use, and bounded: it refuses with
@@ -26,6 +26,10 @@ type Store interface {
 	// its time is over.
 	Get(ctx context.Context, key string) ([]byte, error)
 
+	// Swap is Put where key holds old, and [ErrChanged] where it holds something
+	// else or nothing; of several with the same old value, exactly one succeeds.
+	Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error
+
 	// Take is Get and Delete at once; of several, exactly one succeeds.
 	Take(ctx context.Context, key string) ([]byte, error)
 
@@ -43,6 +47,9 @@ var (
 
 	// ErrExists says that a key already holds something.
 	ErrExists = errors.New("already in the store")
+
+	// ErrChanged says that a key no longer holds what it did.
+	ErrChanged = errors.New("changed in the store meanwhile")
 
 	// ErrStoreFull says that the store holds as many entries as it may.
 	ErrStoreFull = errors.New("the store is full")

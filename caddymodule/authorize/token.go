@@ -16,6 +16,7 @@ type tokenResponse struct {
 	ExpiresIn   int64  `json:"expires_in"`
 	Scope       string `json:"scope"`
 	IDToken     string `json:"id_token,omitempty"`
+	Refresh     string `json:"refresh_token,omitempty"`
 }
 
 // token is the token endpoint (RFC 6749 §3.2).
@@ -43,6 +44,7 @@ func (s *Server) exchange(r *http.Request, p parameters) (*tokenResponse, error)
 	grants := map[string]func(context.Context, *Client, parameters) (*tokenResponse, error){
 		"authorization_code": s.exchangeCode,
 		"client_credentials": s.exchangeCredentials,
+		"refresh_token":      s.exchangeRefreshToken,
 	}
 	grantType := p.get("grant_type")
 	exchange := grants[grantType]
@@ -50,7 +52,7 @@ func (s *Server) exchange(r *http.Request, p parameters) (*tokenResponse, error)
 	case grantType == "":
 		return nil, invalidRequest("grant_type is missing")
 	case exchange == nil:
-		return nil, &Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code or client_credentials"}
+		return nil, &Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code, client_credentials or refresh_token"}
 	case !client.mayGrant(grantType):
 		return nil, &Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
 	}
@@ -65,6 +67,9 @@ func (s *Server) exchangeCode(ctx context.Context, client *Client, p parameters)
 	}
 	t, err := s.issue(ctx, g)
 	if err != nil {
+		return nil, err
+	}
+	if t.refresh, err = s.startFamily(ctx, g); err != nil {
 		return nil, err
 	}
 	return t.response(g.scope()), nil
@@ -102,7 +107,7 @@ func systemScope(client *Client, asked string) ([]string, error) {
 func (t *tokens) response(scope string) *tokenResponse {
 	return &tokenResponse{
 		AccessToken: t.access, TokenType: "Bearer", ExpiresIn: int64(t.lifetime.Seconds()),
-		Scope: scope, IDToken: t.id,
+		Scope: scope, IDToken: t.id, Refresh: t.refresh,
 	}
 }
 
@@ -110,6 +115,7 @@ func (t *tokens) response(scope string) *tokenResponse {
 // §4.2.2). The ID token comes with it where openid was asked for. The scope is
 // told where it is not the one that was asked for.
 func (s *Server) tokenAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
+	g.Scope = withoutRefresh(g.Scope)
 	t, err := s.issue(ctx, g)
 	if err != nil {
 		return nil, err

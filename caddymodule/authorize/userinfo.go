@@ -47,25 +47,32 @@ func (s *Server) claims(user *User, scope []string) userinfoClaims {
 	return c
 }
 
-// bearer returns the person whose access token the request carries in its
-// Authorization header (RFC 6750 §2.1), and the token's scope.
+// bearer returns the person whose access token the request carries, and the
+// token's scope.
 func (s *Server) bearer(r *http.Request) (*User, []string, error) {
-	headers := r.Header.Values("Authorization")
-	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
-	switch {
-	case !strings.EqualFold(scheme, "Bearer"):
-		return nil, nil, &Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
-	case len(headers) > 1 || len(raw) > maxParameter:
-		return nil, nil, invalidRequest("send one access token, as Authorization: Bearer")
-	}
-	claims, err := s.verify(r.Context(), strings.TrimLeft(raw, " "))
-	if errors.Is(err, errInvalidToken) {
-		return nil, nil, invalidToken
-	}
+	claims, err := s.bearerClaims(r)
 	if err != nil {
 		return nil, nil, err
 	}
 	return s.tokenUser(r.Context(), claims)
+}
+
+// bearerClaims are those of the access token that the request carries in its
+// Authorization header (RFC 6750 §2.1).
+func (s *Server) bearerClaims(r *http.Request) (*accessTokenClaims, error) {
+	headers := r.Header.Values("Authorization")
+	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
+	switch {
+	case !strings.EqualFold(scheme, "Bearer"):
+		return nil, &Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
+	case len(headers) > 1 || len(raw) > maxParameter:
+		return nil, invalidRequest("send one access token, as Authorization: Bearer")
+	}
+	claims, err := s.verify(r.Context(), strings.TrimLeft(raw, " "))
+	if errors.Is(err, errInvalidToken) {
+		err = invalidToken
+	}
+	return claims, err
 }
 
 var invalidToken = &Error{

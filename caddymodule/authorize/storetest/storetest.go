@@ -16,7 +16,8 @@ import (
 )
 
 // New makes an empty store that holds at most maxEntries entries. It is called
-// within a synctest bubble, so the store must leave no goroutine behind.
+// within a synctest bubble, so the store must leave no goroutine behind; what it
+// has open is for t.Cleanup.
 type New func(t *testing.T, maxEntries int) authorize.Store
 
 const lifetime = time.Minute
@@ -33,6 +34,8 @@ func Run(t *testing.T, newStore New) {
 		{"add refuses a taken key", addRefuses},
 		{"add succeeds after expiry", addAfterExpiry},
 		{"get after expiry finds nothing", getAfterExpiry},
+		{"swap what is there", swapReplaces},
+		{"swap refuses what changed", swapRefuses},
 		{"take once", takeOnce},
 		{"take after expiry finds nothing", takeAfterExpiry},
 		{"delete", deleteRemoves},
@@ -42,6 +45,8 @@ func Run(t *testing.T, newStore New) {
 		{"full makes room by expiry", fullMakesRoom},
 		{"one of many takers wins", takersRace},
 		{"one of many adders wins", addersRace},
+		{"one of many swappers wins", swappersRace},
+		{"many keys at once", manyKeys},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -97,6 +102,29 @@ func getAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
 	time.Sleep(2 * time.Second)
 	if _, err := s.Get(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
 		t.Errorf("Get after expiry: %v", err)
+	}
+}
+
+func swapReplaces(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("old"), lifetime))
+	must(t, s.Swap(ctx, "k", []byte("old"), []byte("new"), 2*lifetime))
+	time.Sleep(lifetime + time.Second)
+	wantValue(t, s, "k", "new")
+}
+
+func swapRefuses(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
+	for _, old := range []string{"", "w", "vv"} {
+		if err := s.Swap(ctx, "k", []byte(old), []byte("new"), lifetime); !errors.Is(err, authorize.ErrChanged) {
+			t.Errorf("Swap for %q: %v", old, err)
+		}
+	}
+	wantValue(t, s, "k", "v")
+	time.Sleep(lifetime + time.Second)
+	for _, key := range []string{"k", "never"} {
+		if err := s.Swap(ctx, key, []byte("v"), []byte("new"), lifetime); !errors.Is(err, authorize.ErrChanged) {
+			t.Errorf("Swap of nothing: %v", err)
+		}
 	}
 }
 
@@ -184,6 +212,32 @@ func addersRace(t *testing.T, ctx context.Context, s authorize.Store) {
 	if won := race(func() error { return s.Add(ctx, "k", []byte("v"), lifetime) }); won != 1 {
 		t.Errorf("%d adders succeeded", won)
 	}
+}
+
+func swappersRace(t *testing.T, ctx context.Context, s authorize.Store) {
+	must(t, s.Put(ctx, "k", []byte("old"), lifetime))
+	if won := race(func() error { return s.Swap(ctx, "k", []byte("old"), []byte("new"), lifetime) }); won != 1 {
+		t.Errorf("%d swappers succeeded", won)
+	}
+}
+
+// manyKeys also shows that the bound counts each key once, however often it was
+// written and removed.
+func manyKeys(t *testing.T, ctx context.Context, s authorize.Store) {
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			key := fmt.Sprint(i)
+			for range 4 {
+				err := errors.Join(s.Put(ctx, key, []byte("v"), lifetime), s.Swap(ctx, key, []byte("v"), []byte("w"), lifetime), s.Delete(ctx, key))
+				if err != nil {
+					t.Errorf("key %s: %v", key, err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	fill(t, s)
 }
 
 // race calls f from many goroutines at once and counts the successes.

@@ -1,0 +1,179 @@
+package boltstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+	bolterrors "go.etcd.io/bbolt/errors"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// DefaultMaxEntries bounds a [Store] unless it is told otherwise. An entry takes
+// some 700 bytes on the disk.
+const DefaultMaxEntries = 1_000_000
+
+// lockTimeout is how long Open waits for another process to let the file go, as
+// the one before does while it ends.
+const lockTimeout = 5 * time.Second
+
+// Store is an [authorize.Store] in one file. It is opened on first use, and held
+// by one process at a time.
+type Store struct {
+	path string
+	max  atomic.Int64
+
+	opening sync.Mutex
+	db      atomic.Pointer[bbolt.DB]
+
+	queue  []*write // guarded by queued
+	queued sync.Mutex
+	commit sync.Mutex // held by whoever writes the queue
+}
+
+// New returns the store in the file at path, of at most maxEntries entries (0:
+// [DefaultMaxEntries]). It does not touch the file.
+func New(path string, maxEntries int) *Store {
+	s := &Store{path: path}
+	s.SetMaxEntries(maxEntries)
+	return s
+}
+
+// SetMaxEntries changes the bound (0: [DefaultMaxEntries]). What is stored
+// already stays.
+func (s *Store) SetMaxEntries(n int) {
+	if n <= 0 {
+		n = DefaultMaxEntries
+	}
+	s.max.Store(int64(n))
+}
+
+// Open opens the file, and makes it and its folder where they are not there yet,
+// for nobody but us. An error names the file and says what to do.
+func (s *Store) Open() error {
+	_, err := s.open()
+	return err
+}
+
+func (s *Store) open() (*bbolt.DB, error) {
+	if db := s.db.Load(); db != nil {
+		return db, nil
+	}
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if db := s.db.Load(); db != nil { // opened by another while we waited
+		return db, nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
+		return nil, fmt.Errorf("making the folder of the durable store: %w", err)
+	}
+	db, err := bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+	switch {
+	case errors.Is(err, bolterrors.ErrTimeout):
+		return nil, fmt.Errorf("the durable store %s is in use by another process: end that one, or give this one a file of its own (durable_store file { path … }): %w", s.path, err)
+	case err != nil:
+		return nil, fmt.Errorf("opening the durable store %s (if it is damaged, move it away: people then sign in again): %w", s.path, err)
+	}
+	if err := db.Update(makeBuckets); err != nil {
+		return nil, errors.Join(fmt.Errorf("preparing the durable store %s: %w", s.path, err), db.Close())
+	}
+	s.db.Store(db)
+	return db, nil
+}
+
+// Close lets the file go. The next use opens it again.
+func (s *Store) Close() error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	db := s.db.Swap(nil)
+	if db == nil {
+		return nil
+	}
+	return db.Close()
+}
+
+// Put implements [authorize.Store].
+func (s *Store) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
+	return s.write(func(t transaction) error { return t.put(key, value, ttl) })
+}
+
+// Add implements [authorize.Store].
+func (s *Store) Add(_ context.Context, key string, value []byte, ttl time.Duration) error {
+	return s.write(func(t transaction) error {
+		if _, ok := t.get(key); ok {
+			return authorize.ErrExists
+		}
+		return t.put(key, value, ttl)
+	})
+}
+
+// Swap implements [authorize.Store].
+func (s *Store) Swap(_ context.Context, key string, old, value []byte, ttl time.Duration) error {
+	return s.write(func(t transaction) error {
+		if held, ok := t.get(key); !ok || !bytes.Equal(held, old) {
+			return authorize.ErrChanged
+		}
+		return t.put(key, value, ttl)
+	})
+}
+
+// Get implements [authorize.Store].
+func (s *Store) Get(_ context.Context, key string) (value []byte, err error) {
+	err = s.read(func(t transaction) error {
+		held, ok := t.get(key)
+		if !ok {
+			return authorize.ErrNotFound
+		}
+		value = bytes.Clone(held) // bbolt's own memory ends with the transaction
+		return nil
+	})
+	return value, err
+}
+
+// Take implements [authorize.Store].
+func (s *Store) Take(_ context.Context, key string) (value []byte, err error) {
+	err = s.write(func(t transaction) error {
+		held, ok := t.get(key)
+		if !ok {
+			return authorize.ErrNotFound
+		}
+		value = bytes.Clone(held)
+		return t.remove(key)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value, nil
+}
+
+// Delete implements [authorize.Store].
+func (s *Store) Delete(_ context.Context, key string) error {
+	return s.write(func(t transaction) error { return t.remove(key) })
+}
+
+// List implements [authorize.Store].
+func (s *Store) List(_ context.Context, prefix string) (keys []string, err error) {
+	err = s.read(func(t transaction) error {
+		keys = t.list(prefix)
+		return nil
+	})
+	return keys, err
+}
+
+func (s *Store) read(f func(transaction) error) error {
+	db, err := s.open()
+	if err != nil {
+		return err
+	}
+	return db.View(func(tx *bbolt.Tx) error { return f(s.transaction(tx)) })
+}
+
+var _ authorize.Store = (*Store)(nil)

@@ -1,0 +1,153 @@
+package boltstore_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/storetest"
+)
+
+func newStore(t testing.TB, maxEntries int) (*boltstore.Store, string) {
+	path := filepath.Join(t.TempDir(), "fhir", "store.db")
+	return openStore(t, path, maxEntries), path
+}
+
+func openStore(t testing.TB, path string, maxEntries int) *boltstore.Store {
+	s := boltstore.New(path, maxEntries)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t *testing.T, maxEntries int) authorize.Store {
+		s, _ := newStore(t, maxEntries)
+		return s
+	})
+}
+
+// What was written is there after a restart, with its lifetime and its count.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, path := newStore(t, 2)
+		put(t, s, "short", time.Minute)
+		put(t, s, "long", time.Hour)
+		if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+		s = openStore(t, path, 2)
+		if err := s.Put(t.Context(), "more", nil, time.Minute); !errors.Is(err, authorize.ErrStoreFull) {
+			t.Errorf("a third entry: %v", err)
+		}
+		time.Sleep(2 * time.Minute)
+		put(t, s, "more", time.Minute)
+		if _, err := s.Get(t.Context(), "long"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func put(t *testing.T, s *boltstore.Store, key string, ttl time.Duration) {
+	t.Helper()
+	if err := s.Put(t.Context(), key, []byte(key), ttl); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// New touches nothing, and what first use makes is for its owner alone.
+func TestFile(t *testing.T) {
+	s, path := newStore(t, 0)
+	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("before first use: %v", err)
+	}
+	put(t, s, "k", time.Minute)
+	if runtime.GOOS == "windows" {
+		t.Skip("no modes on Windows")
+	}
+	for name, want := range map[string]os.FileMode{path: 0o600, filepath.Dir(path): 0o700} {
+		info, err := os.Stat(name)
+		if err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)
+		}
+	}
+}
+
+// A file that another process holds is an error that says which and what to do.
+func TestLocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, path := newStore(t, 0)
+		put(t, s, "k", time.Minute)
+		other, began := openStore(t, path, 0), time.Now()
+		err := other.Open()
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "durable_store") {
+			t.Errorf("error %v", err)
+		}
+		if waited := time.Since(began); waited < 3*time.Second || waited > 10*time.Second {
+			t.Errorf("waited %v", waited)
+		}
+	})
+}
+
+func TestDamagedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := boltstore.New(path, 0).Open(); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("error %v", err)
+	}
+}
+
+// What expired goes as others come: a file does not grow with what is over.
+func TestSweep(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, path := newStore(t, 0)
+		for round := range 50 {
+			for i := range 40 {
+				if err := s.Put(t.Context(), fmt.Sprint(round, "-", i), make([]byte, 1024), time.Minute); err != nil {
+					t.Fatal(err)
+				}
+			}
+			time.Sleep(2 * time.Minute)
+		}
+		if info, err := os.Stat(path); err != nil || info.Size() > 512<<10 {
+			t.Errorf("2000 expired entries of 1 KiB: the file has %d bytes, %v", info.Size(), err)
+		}
+	})
+}
+
+func BenchmarkPut(b *testing.B) {
+	s, _ := newStore(b, 0)
+	value := make([]byte, 600)
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if err := s.Put(b.Context(), "refresh:a", value, time.Hour); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+func BenchmarkGet(b *testing.B) {
+	s, _ := newStore(b, 0)
+	if err := s.Put(b.Context(), "refresh:a", make([]byte, 600), time.Hour); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		if _, err := s.Get(b.Context(), "refresh:a"); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

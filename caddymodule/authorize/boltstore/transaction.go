@@ -1,0 +1,139 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+var (
+	entriesBucket  = []byte("entries")
+	expiriesBucket = []byte("expiries")
+	countBucket    = []byte("count")
+	countKey       = []byte("entries")
+)
+
+// sweepLimit is how many expired entries a write removes at most, so that none
+// pays for a great many of them. It adds one at most, so they get fewer.
+const sweepLimit = 16
+
+func makeBuckets(tx *bbolt.Tx) error {
+	for _, name := range [][]byte{entriesBucket, expiriesBucket, countBucket} {
+		if _, err := tx.CreateBucketIfNotExists(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// transaction reads, and where it is one for writing, changes the entries, as of
+// one moment.
+type transaction struct {
+	entries, expiries, count *bbolt.Bucket
+	now                      time.Time
+	max                      int64
+}
+
+func (s *Store) transaction(tx *bbolt.Tx) transaction {
+	return transaction{
+		entries: tx.Bucket(entriesBucket), expiries: tx.Bucket(expiriesBucket), count: tx.Bucket(countBucket),
+		now: time.Now(), max: s.max.Load(),
+	}
+}
+
+// get returns what a key holds, unless its time is over. It is bbolt's memory.
+func (t transaction) get(key string) ([]byte, bool) {
+	held := t.entries.Get([]byte(key))
+	if held == nil || !t.lives(held) {
+		return nil, false
+	}
+	return held[8:], true
+}
+
+// put stores an entry, if there is room for it.
+func (t transaction) put(key string, value []byte, ttl time.Duration) error {
+	held := t.entries.Get([]byte(key))
+	if held == nil {
+		full := t.held() >= t.max
+		if err := t.sweep(full); err != nil {
+			return err
+		}
+		if t.held() >= t.max {
+			return authorize.ErrStoreFull
+		}
+		if err := t.add(1); err != nil {
+			return err
+		}
+	} else if err := t.expiries.Delete(expiryKey(held[:8], key)); err != nil {
+		return err
+	}
+	expiry := binary.BigEndian.AppendUint64(nil, uint64(t.now.Add(ttl).UnixNano()))
+	if err := t.expiries.Put(expiryKey(expiry, key), nil); err != nil {
+		return err
+	}
+	return t.entries.Put([]byte(key), append(expiry, value...))
+}
+
+func (t transaction) remove(key string) error {
+	held := t.entries.Get([]byte(key))
+	if held == nil {
+		return nil
+	}
+	if err := t.expiries.Delete(expiryKey(held[:8], key)); err != nil {
+		return err
+	}
+	if err := t.entries.Delete([]byte(key)); err != nil {
+		return err
+	}
+	return t.add(-1)
+}
+
+// sweep removes entries whose time is over: some, or all.
+func (t transaction) sweep(all bool) error {
+	var over [][]byte
+	c := t.expiries.Cursor()
+	for k, _ := c.First(); k != nil && !t.lives(k) && (all || len(over) < sweepLimit); k, _ = c.Next() {
+		over = append(over, bytes.Clone(k))
+	}
+	for _, k := range over {
+		if err := t.remove(string(k[8:])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t transaction) list(prefix string) (keys []string) {
+	c := t.entries.Cursor()
+	for k, v := c.Seek([]byte(prefix)); k != nil && bytes.HasPrefix(k, []byte(prefix)); k, v = c.Next() {
+		if t.lives(v) {
+			keys = append(keys, string(k))
+		}
+	}
+	return keys
+}
+
+// lives says whether the time with which b begins is still to come.
+func (t transaction) lives(b []byte) bool {
+	return t.now.UnixNano() < int64(binary.BigEndian.Uint64(b))
+}
+
+// held is how many entries there are, those that have expired included.
+func (t transaction) held() int64 {
+	if n := t.count.Get(countKey); n != nil {
+		return int64(binary.BigEndian.Uint64(n))
+	}
+	return 0
+}
+
+func (t transaction) add(n int64) error {
+	return t.count.Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(t.held()+n)))
+}
+
+func expiryKey(expiry []byte, key string) []byte {
+	return append(bytes.Clone(expiry), key...)
+}

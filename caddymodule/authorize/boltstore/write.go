@@ -1,0 +1,58 @@
+package boltstore
+
+import (
+	"fmt"
+
+	"go.etcd.io/bbolt"
+)
+
+// write is one that waits for its turn.
+type write struct {
+	apply func(transaction) error
+	done  bool
+	err   error
+}
+
+// write applies a change and returns when it is on the disk. Whoever gets the
+// turn takes along all that wait by then: as each transaction costs an fsync,
+// that is what bounds how many writes there can be in a second. bbolt's own
+// Batch would let a single write wait for others that never come.
+func (s *Store) write(apply func(transaction) error) error {
+	db, err := s.open()
+	if err != nil {
+		return err
+	}
+	w := &write{apply: apply}
+	s.queued.Lock()
+	s.queue = append(s.queue, w)
+	s.queued.Unlock()
+
+	s.commit.Lock()
+	defer s.commit.Unlock()
+	if !w.done {
+		s.writeQueue(db)
+	}
+	return w.err
+}
+
+// writeQueue writes all that is waiting in one transaction. It is called with
+// commit held.
+func (s *Store) writeQueue(db *bbolt.DB) {
+	s.queued.Lock()
+	writes := s.queue
+	s.queue = nil
+	s.queued.Unlock()
+	err := db.Update(func(tx *bbolt.Tx) error {
+		t := s.transaction(tx)
+		for _, w := range writes {
+			w.err = w.apply(t)
+		}
+		return nil
+	})
+	for _, w := range writes {
+		w.done = true
+		if err != nil {
+			w.err = fmt.Errorf("writing the durable store %s: %w", s.path, err)
+		}
+	}
+}

@@ -1,0 +1,165 @@
+package authorize
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// assertionType is the one client_assertion_type there is (RFC 7523 §2.2).
+const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+// assertionAlgorithms are those by which clients may prove who they are: the two
+// that SMART App Launch 2.2 requires, and common others.
+var assertionAlgorithms = []jose.SignatureAlgorithm{jose.RS384, jose.ES384, jose.RS256, jose.ES256, jose.PS256, jose.EdDSA}
+
+const (
+	// maxAssertionLifetime is the bound of SMART App Launch 2.2, Asymmetric
+	// Authentication.
+	maxAssertionLifetime = 5 * time.Minute
+
+	// assertionLeeway is how far a client's clock may be off, either way.
+	assertionLeeway = 30 * time.Second
+)
+
+// assertionHeader is what is read of an assertion's header. Keys and addresses
+// in it are not used: whoever signs would choose them.
+type assertionHeader struct {
+	Algorithm jose.SignatureAlgorithm `json:"alg"`
+	Type      string                  `json:"typ"`
+	KeySet    string                  `json:"jku"`
+}
+
+// assertionClaims are those of RFC 7523 §3.
+type assertionClaims struct {
+	Issuer    string           `json:"iss"`
+	Subject   string           `json:"sub"`
+	Audience  jwt.Audience     `json:"aud"`
+	Expiry    *jwt.NumericDate `json:"exp"`
+	NotBefore *jwt.NumericDate `json:"nbf"`
+	IssuedAt  *jwt.NumericDate `json:"iat"`
+	ID        string           `json:"jti"`
+}
+
+// badAssertion says what is wrong with an assertion: only who could make one
+// gets that far, and needs to know.
+func badAssertion(description string) error { return invalidClient("client_assertion: " + description) }
+
+// authenticateAssertion is private_key_jwt (RFC 7523 §2.2, OpenID Connect Core
+// §9, SMART App Launch 2.2, Asymmetric Authentication).
+func (s *Server) authenticateAssertion(r *http.Request, p parameters) (*Client, error) {
+	if p.get("client_assertion_type") != assertionType {
+		return nil, invalidRequest("client_assertion_type must be " + assertionType)
+	}
+	raw := p.get("client_assertion")
+	client, err := s.assertingClient(raw)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.get("client_id") != "" && p.get("client_id") != client.ID:
+		return nil, invalidRequest("client_id is not the client that authenticated")
+	}
+	claims, err := client.verifyAssertion(r.Context(), raw)
+	if err != nil {
+		return nil, err
+	}
+	audiences := []string{s.issuer + pathToken, s.issuer, s.issuer + r.URL.Path}
+	if err := claims.check(client.ID, audiences, time.Now()); err != nil {
+		return nil, err
+	}
+	return client, s.useAssertion(r.Context(), claims)
+}
+
+// assertingClient is the client whose keys are to verify an assertion, by what
+// it says and its signature has yet to prove.
+func (s *Server) assertingClient(raw string) (*Client, error) {
+	parts := strings.Split(raw, ".")
+	if len(parts) != 3 {
+		return nil, badAssertion("this is no JWT")
+	}
+	var header assertionHeader
+	var claims assertionClaims
+	if decodePart(parts[0], &header) != nil || decodePart(parts[1], &claims) != nil {
+		return nil, badAssertion("this is no JWT")
+	}
+	client := s.clients[claims.Subject]
+	switch {
+	case client == nil || client.keys == nil:
+		return nil, badAssertion("no client with this sub has keys here")
+	case !slices.Contains(assertionAlgorithms, header.Algorithm):
+		return nil, badAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")
+	case header.Type != "" && !strings.EqualFold(header.Type, "JWT"):
+		return nil, badAssertion("typ must be JWT")
+	case header.KeySet != "" && header.KeySet != client.JWKSURI:
+		return nil, badAssertion("jku is not the address of keys that is registered")
+	}
+	return client, nil
+}
+
+func decodePart(part string, to any) error {
+	decoded, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(decoded, to)
+}
+
+// verifyAssertion returns what an assertion says if it is signed by one of the
+// client's keys.
+func (c *Client) verifyAssertion(ctx context.Context, raw string) (*assertionClaims, error) {
+	payload, err := c.keys.VerifySignature(ctx, raw)
+	if errors.Is(err, upstream.ErrSignature) || errors.Is(err, upstream.ErrUnknownKey) {
+		return nil, &Error{Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
+			Description: "client_assertion: the signature is not by the registered key with this kid and alg"}
+	}
+	if err != nil {
+		return nil, &Error{Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
+			Description: "client_assertion: the keys of the client cannot be had at its jwks_uri"}
+	}
+	claims := new(assertionClaims)
+	if err := json.Unmarshal(payload, claims); err != nil {
+		return nil, badAssertion("this is no JWT")
+	}
+	return claims, nil
+}
+
+// check compares claims that were proven with what they must be (RFC 7523 §3).
+// The audience is one value: an assertion for others too could be used by them.
+func (c *assertionClaims) check(clientID string, audiences []string, now time.Time) error {
+	late := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
+	switch {
+	case c.Issuer != clientID || c.Subject != clientID:
+		return badAssertion("iss and sub must both be the client_id")
+	case len(c.Audience) != 1 || !slices.Contains(audiences, c.Audience[0]):
+		return badAssertion("aud must be the address of the token endpoint, or the issuer, alone")
+	case c.Expiry == nil || !now.Before(c.Expiry.Time().Add(assertionLeeway)):
+		return badAssertion("exp is missing, or over")
+	case c.Expiry.Time().After(now.Add(maxAssertionLifetime + assertionLeeway)):
+		return badAssertion("exp must be within five minutes")
+	case late(c.NotBefore) || late(c.IssuedAt):
+		return badAssertion("nbf or iat is still to come")
+	case c.ID == "":
+		return badAssertion("jti is missing")
+	}
+	return nil
+}
+
+// useAssertion lets each assertion pass once (RFC 7523 §3, jti).
+func (s *Server) useAssertion(ctx context.Context, c *assertionClaims) error {
+	key := storeKey("assertion", c.Subject+"\x00"+c.ID)
+	err := s.store.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
+	if errors.Is(err, ErrExists) {
+		return badAssertion("jti was used already")
+	}
+	return err
+}

@@ -1,0 +1,390 @@
+package authorize_test
+
+import (
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/ed25519"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+const (
+	tokenURL      = issuer + "/oauth2/token"
+	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+)
+
+// assertionKeys are one private key of each kind; the kid is the algorithm's name.
+var assertionKeys = sync.OnceValue(func() map[jose.SignatureAlgorithm]crypto.Signer {
+	must := func(key crypto.Signer, err error) crypto.Signer {
+		if err != nil {
+			panic(err)
+		}
+		return key
+	}
+	rsaKey := must(rsa.GenerateKey(rand.Reader, 2048))
+	_, edKey, err := ed25519.GenerateKey(rand.Reader)
+	return map[jose.SignatureAlgorithm]crypto.Signer{
+		jose.RS256: rsaKey, jose.RS384: rsaKey, jose.PS256: rsaKey, jose.RS512: rsaKey,
+		jose.ES256: must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
+		jose.ES384: must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)),
+		jose.EdDSA: must(edKey, err),
+	}
+})
+
+func publicKeys(algorithms ...jose.SignatureAlgorithm) []byte {
+	var set jose.JSONWebKeySet
+	for _, alg := range algorithms {
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: assertionKeys()[alg].Public(), KeyID: string(alg), Algorithm: string(alg), Use: "sig"})
+	}
+	document, err := json.Marshal(set)
+	if err != nil {
+		panic(err)
+	}
+	return document
+}
+
+// backend is a server with a client that has keys.
+func backend(t testing.TB, change func(*authorize.Client)) *authorize.Server {
+	client := authorize.Client{
+		ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"},
+		JWKS: publicKeys(jose.RS256, jose.RS384, jose.ES256, jose.ES384, jose.PS256, jose.EdDSA, jose.RS512),
+	}
+	if change != nil {
+		change(&client)
+	}
+	return newServer(t, func(c *authorize.Config) { c.Clients = append(c.Clients, client) })
+}
+
+// assertion signs what a client says of itself. Claims and header members that
+// are nil are left out.
+func assertion(t testing.TB, alg jose.SignatureAlgorithm, claims, header map[string]any) string {
+	t.Helper()
+	all := map[string]any{
+		"iss": "backend", "sub": "backend", "aud": tokenURL, "exp": time.Now().Add(time.Minute).Unix(), "jti": rand.Text(),
+	}
+	maps.Copy(all, claims)
+	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
+	options := &jose.SignerOptions{ExtraHeaders: map[jose.HeaderKey]any{"kid": string(alg), "typ": "JWT"}}
+	for name, value := range header {
+		options.ExtraHeaders[jose.HeaderKey(name)] = value
+		if value == nil {
+			delete(options.ExtraHeaders, jose.HeaderKey(name))
+		}
+	}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: assertionKeys()[alg]}, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := jwt.Signed(signer).Claims(all).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+func assertionForm(assertion string, change url.Values) url.Values {
+	form := url.Values{
+		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"},
+		"client_assertion_type": {assertionType}, "client_assertion": {assertion},
+	}
+	for name, values := range change {
+		form[name] = values
+		if len(values) == 1 && values[0] == "" {
+			form.Del(name)
+		}
+	}
+	return form
+}
+
+func TestPrivateKeyJWT(t *testing.T) {
+	type object = map[string]any
+	in := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
+	tests := []struct {
+		name           string
+		alg            jose.SignatureAlgorithm
+		claims, header object
+		change         url.Values
+		want           string
+	}{
+		{"RS384", jose.RS384, nil, nil, nil, ""},
+		{"ES384", jose.ES384, nil, nil, nil, ""},
+		{"RS256", jose.RS256, nil, nil, nil, ""},
+		{"ES256", jose.ES256, nil, nil, nil, ""},
+		{"PS256", jose.PS256, nil, nil, nil, ""},
+		{"EdDSA", jose.EdDSA, nil, nil, nil, ""},
+		{"RS512", jose.RS512, nil, nil, nil, "invalid_client"},
+		{"with client_id", jose.ES384, nil, nil, url.Values{"client_id": {"backend"}}, ""},
+		{"with another client_id", jose.ES384, nil, nil, url.Values{"client_id": {"service"}}, "invalid_request"},
+		{"aud is the issuer", jose.ES384, object{"aud": issuer}, nil, nil, ""},
+		{"aud is a list of one", jose.ES384, object{"aud": []string{tokenURL}}, nil, nil, ""},
+		{"aud is a list of two", jose.ES384, object{"aud": []string{tokenURL, issuer}}, nil, nil, "invalid_client"},
+		{"aud is another server", jose.ES384, object{"aud": "https://other.example/token"}, nil, nil, "invalid_client"},
+		{"aud is missing", jose.ES384, object{"aud": nil}, nil, nil, "invalid_client"},
+		{"iss is another", jose.ES384, object{"iss": "service"}, nil, nil, "invalid_client"},
+		{"iss is missing", jose.ES384, object{"iss": nil}, nil, nil, "invalid_client"},
+		{"sub is another", jose.ES384, object{"sub": "service"}, nil, nil, "invalid_client"},
+		{"sub is missing", jose.ES384, object{"sub": nil}, nil, nil, "invalid_client"},
+		{"exp is missing", jose.ES384, object{"exp": nil}, nil, nil, "invalid_client"},
+		{"exp is over", jose.ES384, object{"exp": in(-time.Minute)}, nil, nil, "invalid_client"},
+		{"exp is over, by a clock that is a little slow", jose.ES384, object{"exp": in(-20 * time.Second)}, nil, nil, ""},
+		{"exp in five minutes, by a clock that is a little fast", jose.ES384, object{"exp": in(5*time.Minute + 20*time.Second)}, nil, nil, ""},
+		{"exp in an hour", jose.ES384, object{"exp": in(time.Hour)}, nil, nil, "invalid_client"},
+		{"nbf to come", jose.ES384, object{"nbf": in(time.Minute)}, nil, nil, "invalid_client"},
+		{"iat to come", jose.ES384, object{"iat": in(time.Minute)}, nil, nil, "invalid_client"},
+		{"nbf and iat now", jose.ES384, object{"nbf": in(0), "iat": in(0)}, nil, nil, ""},
+		{"jti is missing", jose.ES384, object{"jti": nil}, nil, nil, "invalid_client"},
+		{"jti is empty", jose.ES384, object{"jti": ""}, nil, nil, "invalid_client"},
+		{"typ is missing", jose.ES384, nil, object{"typ": nil}, nil, ""},
+		{"typ is that of an access token", jose.ES384, nil, object{"typ": "at+jwt"}, nil, "invalid_client"},
+		{"kid is unknown", jose.ES384, nil, object{"kid": "unknown"}, nil, "invalid_client"},
+		{"kid is that of another key", jose.ES384, nil, object{"kid": "RS384"}, nil, "invalid_client"},
+		{"no kid, one key that fits", jose.ES384, nil, object{"kid": nil}, nil, ""},
+		{"jku where none is registered", jose.ES384, nil, object{"jku": "https://evil.example/jwks"}, nil, "invalid_client"},
+		{"an unknown critical header", jose.ES384, nil, object{"crit": []string{"x"}, "x": 1}, nil, "invalid_client"},
+		{"no type", jose.ES384, nil, nil, url.Values{"client_assertion_type": {""}}, "invalid_request"},
+		{"another type", jose.ES384, nil, nil, url.Values{"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:saml2-bearer"}}, "invalid_request"},
+		{"no assertion", jose.ES384, nil, nil, url.Values{"client_assertion": {""}}, "invalid_client"},
+		{"no JWT", jose.ES384, nil, nil, url.Values{"client_assertion": {"a.b.c"}}, "invalid_client"},
+		{"a secret beside it", jose.ES384, nil, nil, url.Values{"client_secret": {"x"}}, "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, backend(t, nil))
+			r := b.post("/oauth2/token", assertionForm(assertion(t, tt.alg, tt.claims, tt.header), tt.change))
+			got := decode[tokenAnswer](t, r)
+			if got.Error != tt.want || (got.AccessToken != "") != (tt.want == "") {
+				t.Fatalf("%d %+v", r.StatusCode, got)
+			}
+			if tt.want == "" && (got.Scope != "system/*.rs" || got.ExpiresIn != 300 || b.claims(got.AccessToken)["client_id"] != "backend") {
+				t.Errorf("%+v", got)
+			}
+			if r.Header.Get("WWW-Authenticate") != "" || tt.want == "invalid_client" && r.StatusCode != 401 {
+				t.Errorf("%d, WWW-Authenticate %q", r.StatusCode, r.Header.Get("WWW-Authenticate"))
+			}
+		})
+	}
+}
+
+// A client proves who it is in its own way, and in no other.
+func TestClientsOwnMethod(t *testing.T) {
+	b := newBrowser(t, backend(t, nil))
+	basic := func(id, secret string, form url.Values) *http.Request {
+		r := postRequest("/oauth2/token", form)
+		r.SetBasicAuth(id, secret)
+		return r
+	}
+	credentials := func(change url.Values) url.Values {
+		return assertionForm("", url.Values{"client_assertion": {""}, "client_assertion_type": {""}, "client_id": change["client_id"], "client_secret": change["client_secret"]})
+	}
+	tests := []struct {
+		name string
+		r    *http.Request
+		want string
+	}{
+		{"keys, by an empty secret in the header", basic("backend", "", credentials(nil)), "invalid_client"},
+		{"keys, by an empty secret", postRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}, "client_secret": {""}})), "invalid_client"},
+		{"keys, by nothing", postRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}})), "invalid_client"},
+		{"a secret, by keys", postRequest("/oauth2/token", assertionForm(assertion(t, jose.ES384, map[string]any{"iss": "service", "sub": "service"}, nil), nil)), "invalid_client"},
+		{"public, by keys", postRequest("/oauth2/token", assertionForm(assertion(t, jose.ES384, map[string]any{"iss": "app", "sub": "app"}, nil), nil)), "invalid_client"},
+		{"keys and a header", basic("backend", "x", assertionForm(assertion(t, jose.ES384, nil, nil), nil)), "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := decode[tokenAnswer](t, b.send(tt.r)); got.Error != tt.want || got.AccessToken != "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// An assertion passes once, at whatever endpoint, and of many at once one does.
+// Another client's jti is its own matter.
+func TestAssertionReplay(t *testing.T) {
+	server := newServer(t, func(c *authorize.Config) {
+		for _, id := range []string{"backend", "other"} {
+			c.Clients = append(c.Clients, authorize.Client{ID: id, JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+		}
+	})
+	for name, jti := range map[string]string{"short": "1", "long": strings.Repeat("x", 2000)} {
+		token := assertion(t, jose.ES384, map[string]any{"jti": jti}, nil)
+		var passed atomic.Int32
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				if newBrowser(t, server).post("/oauth2/token", assertionForm(token, nil)).StatusCode == http.StatusOK {
+					passed.Add(1)
+				}
+			})
+		}
+		all.Wait()
+		if passed.Load() != 1 {
+			t.Errorf("%s jti: passed %d times", name, passed.Load())
+		}
+		b := newBrowser(t, server)
+		if r := b.post("/oauth2/introspect", assertionForm(token, url.Values{"token": {"x"}})); r.StatusCode != 401 {
+			t.Errorf("%s jti: introspection %d", name, r.StatusCode)
+		}
+		other := assertion(t, jose.ES384, map[string]any{"jti": jti, "iss": "other", "sub": "other"}, nil)
+		if r := b.post("/oauth2/token", assertionForm(other, nil)); r.StatusCode != http.StatusOK {
+			t.Errorf("%s jti: another client %d", name, r.StatusCode)
+		}
+	}
+}
+
+// Until an assertion has expired, leeway included, it is remembered.
+func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrowser(t, backend(t, nil))
+		token := assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(5 * time.Minute).Unix()}, nil)
+		if r := b.post("/oauth2/token", assertionForm(token, nil)); r.StatusCode != http.StatusOK {
+			t.Fatal(r.StatusCode)
+		}
+		for range 33 {
+			time.Sleep(10 * time.Second)
+			if r := b.post("/oauth2/token", assertionForm(token, nil)); r.StatusCode != http.StatusUnauthorized {
+				t.Fatalf("once more: %d", r.StatusCode)
+			}
+		}
+	})
+}
+
+// A store that cannot remember lets nobody in.
+func TestAssertionWithFullStore(t *testing.T) {
+	store := authorize.NewMemoryStore(1, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		c.Store = store
+		c.Clients = append(c.Clients, authorize.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+	}))
+	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
+		if r := b.post("/oauth2/token", assertionForm(assertion(t, jose.ES384, nil, nil), nil)); r.StatusCode != want {
+			t.Errorf("assertion %d: %d", i, r.StatusCode)
+		}
+	}
+}
+
+// The person's flow with a client that has keys: code, refresh, revocation.
+func TestAsymmetricClientOfAPerson(t *testing.T) {
+	b := newBrowser(t, backend(t, func(c *authorize.Client) {
+		c.RedirectURIs, c.Scopes = []string{callback}, append(c.Scopes, "offline_access")
+	}))
+	send := func(path string, form url.Values) *http.Response {
+		return b.post(path, assertionForm(assertion(t, jose.RS384, nil, nil), form))
+	}
+	code := b.code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
+	first := decode[tokenAnswer](t, send("/oauth2/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {callback}, "scope": {""}}))
+	if got := b.refresh(first.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
+		t.Errorf("refresh without proof: %+v", got)
+	}
+	second := decode[tokenAnswer](t, send("/oauth2/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.Refresh}, "scope": {""}}))
+	if got := decode[map[string]any](t, send("/oauth2/introspect", url.Values{"token": {second.Refresh}})); got["active"] != true {
+		t.Errorf("introspection: %v", got)
+	}
+	if r := send("/oauth2/revoke", url.Values{"token": {second.Refresh}}); r.StatusCode != http.StatusOK {
+		t.Errorf("revocation: %d", r.StatusCode)
+	}
+	if b.works(second.AccessToken) {
+		t.Error("the access token still works")
+	}
+}
+
+// Keys by address: fetched when they are needed, kept as the answer says, and
+// not fetched for each kid that somebody makes up (SMART App Launch 2.2
+// requirements 296, 297 and 336 to 341).
+func TestKeysByAddress(t *testing.T) {
+	var fetched atomic.Int32
+	var answer atomic.Pointer[http.HandlerFunc]
+	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fetched.Add(1)
+		(*answer.Load())(w, r)
+	}))
+	t.Cleanup(keys.Close)
+	good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(publicKeys(jose.ES384)) })
+	server := func() *browser {
+		return newBrowser(t, backend(t, func(c *authorize.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
+	}
+	status := func(b *browser, header map[string]any) int {
+		return b.post("/oauth2/token", assertionForm(assertion(t, jose.ES384, nil, header), nil)).StatusCode
+	}
+	answer.Store(&good)
+	b := server()
+	for i, header := range []map[string]any{nil, {"jku": keys.URL + "/jwks"}} {
+		if got := status(b, header); got != http.StatusOK {
+			t.Errorf("request %d: %d", i, got)
+		}
+	}
+	for range 5 {
+		for name, header := range map[string]map[string]any{
+			"an unknown kid": {"kid": rand.Text()}, "another jku": {"jku": keys.URL + "/other"},
+		} {
+			if got := status(b, header); got != http.StatusUnauthorized {
+				t.Errorf("%s: %d", name, got)
+			}
+		}
+	}
+	if n := fetched.Load(); n != 1 {
+		t.Errorf("fetched %d times", n)
+	}
+	for name, bad := range map[string]http.HandlerFunc{
+		"an error":  func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusInternalServerError) },
+		"HTML":      func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("<html>")) },
+		"too large": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2<<20)) },
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/jwks" {
+				http.Redirect(w, r, "/good", http.StatusFound)
+				return
+			}
+			good(w, r)
+		},
+	} {
+		answer.Store(&bad)
+		if got := status(server(), nil); got != http.StatusUnauthorized {
+			t.Errorf("%s: %d", name, got)
+		}
+	}
+}
+
+func TestClientKeysRefused(t *testing.T) {
+	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: assertionKeys()[jose.ES256], KeyID: "1"}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name   string
+		client authorize.Client
+		want   string
+	}{
+		{"a secret and keys", authorize.Client{Secret: "x", JWKS: publicKeys(jose.ES256)}, "one way"},
+		{"keys and an address", authorize.Client{JWKS: publicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
+		{"no keys", authorize.Client{JWKS: []byte(`{"keys":[]}`)}, "no public key"},
+		{"no JWKS", authorize.Client{JWKS: []byte(`[]`)}, "unusable"},
+		{"a private key", authorize.Client{JWKS: private}, "private"},
+		{"a secret key", authorize.Client{JWKS: []byte(`{"keys":[{"kty":"oct","k":"AAAA"}]}`)}, "private"},
+		{"an address over http", authorize.Client{JWKSURI: "http://c.example/jwks"}, "jwks_uri"},
+		{"an unknown algorithm", authorize.Client{IDTokenAlgorithm: "HS256"}, "HS256"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.client.ID = "c"
+			if err := tt.client.Complete(); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want one that names %s", err, tt.want)
+			}
+		})
+	}
+}

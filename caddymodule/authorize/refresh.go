@@ -1,0 +1,232 @@
+package authorize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// The scopes that ask for a refresh token: one that works on when the person has
+// left, and one that ends with their session (SMART App Launch 2.2, Scopes for
+// requesting a refresh token).
+const (
+	offlineAccess = "offline_access"
+	onlineAccess  = "online_access"
+)
+
+var errBadRefreshToken = invalidGrant("the refresh token is unknown, expired, revoked or used already")
+
+// mayRefresh says whether the client can ever be given a refresh token.
+func (c *Client) mayRefresh() bool {
+	return c.mayRespond("code") && (slices.Contains(c.Scopes, offlineAccess) || slices.Contains(c.Scopes, onlineAccess))
+}
+
+// online says whether a grant's refresh token ends with the session.
+func (g *grant) online() bool { return !g.has(offlineAccess) }
+
+// startFamily makes the first refresh token of a grant that asks for one, or "".
+// That the code was used twice may come to light while it does: whoever finds
+// that revokes first and removes the family then, and this looks for the
+// revocation when the family is stored, so that one of the two ends it.
+func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
+	if !g.has(offlineAccess) && !g.has(onlineAccess) {
+		return "", nil
+	}
+	now, lifetime := time.Now(), s.refreshLifetime
+	if g.online() {
+		lifetime = min(lifetime, s.sessionLifetime)
+	}
+	f := &refreshFamily{Grant: g, Key: randomBytes(32), Expiry: now.Add(lifetime)}
+	token := f.first(now)
+	value, err := json.Marshal(f)
+	if err != nil {
+		return "", err
+	}
+	if err := s.durable.Add(ctx, familyKey(g.Family), value, time.Until(f.end(s.refreshIdleLifetime))); err != nil {
+		return "", fmt.Errorf("storing a refresh token: %w", err)
+	}
+	revoked, err := s.Revoked(ctx, g.Family)
+	if err == nil && revoked {
+		err = errSpentCode
+	}
+	if err != nil {
+		return "", errors.Join(err, s.durable.Delete(ctx, familyKey(g.Family)))
+	}
+	return token, s.keepAccount(ctx, g.User, lifetime)
+}
+
+// exchangeRefreshToken is the refresh token grant (RFC 6749 §6). The token is
+// followed by a new one. Who comes with one that was followed already is a thief,
+// or the thief was here before (RFC 9700 §4.14.2): all that the grant gave ends.
+// A client that repeats a request, because the answer did not reach it, is not
+// taken for one: for a moment it is given the same successor once more. To a
+// thief who is as fast this gives nothing new, because thief and client now hold
+// the same token, and the second of them to use it is noticed.
+func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p parameters) (*tokenResponse, error) {
+	token := p.get("refresh_token")
+	if token == "" {
+		return nil, invalidRequest("refresh_token is missing")
+	}
+	for {
+		f, stored, err := s.family(ctx, token)
+		if err != nil {
+			return nil, err
+		}
+		g, err := s.checkRefresh(ctx, f, client, token, p.get("scope"))
+		if err != nil {
+			return nil, err
+		}
+		next, err := s.rotate(ctx, f, stored, token)
+		if errors.Is(err, ErrChanged) { // used by another at the same time: look at it again
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		t, err := s.issue(ctx, g)
+		if err != nil {
+			return nil, err
+		}
+		t.refresh = next
+		return t.response(g.scope()), nil
+	}
+}
+
+// family reads the family that a token names, and the form in which it is stored.
+func (s *Server) family(ctx context.Context, token string) (*refreshFamily, []byte, error) {
+	id := familyOf(token)
+	if id == "" {
+		return nil, nil, errBadRefreshToken
+	}
+	stored, err := s.durable.Get(ctx, familyKey(id))
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil, errBadRefreshToken
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	f, err := parseFamily(stored)
+	return f, stored, err
+}
+
+// checkRefresh says what a refresh token gives: the grant it goes back to, with
+// the scope that is asked for. Whose token it is comes first: nobody else's
+// request changes anything.
+func (s *Server) checkRefresh(ctx context.Context, f *refreshFamily, client *Client, token, asked string) (*grant, error) {
+	if f.Grant.ClientID != client.ID {
+		return nil, invalidGrant("the refresh token was given to another client")
+	}
+	switch f.standing(token, s.refreshGrace) {
+	case stranger:
+		return nil, errBadRefreshToken
+	case spent:
+		return nil, s.endStolenFamily(ctx, f)
+	}
+	if err := s.stillGranted(ctx, f, client); err != nil {
+		return nil, err
+	}
+	g := *f.Grant
+	g.Nonce = "" // it belongs to the sign-in alone (OpenID Connect Core §12.2)
+	var err error
+	g.Scope, err = narrowScope(g.Scope, asked)
+	return &g, err
+}
+
+// endStolenFamily revokes what a family has given.
+func (s *Server) endStolenFamily(ctx context.Context, f *refreshFamily) error {
+	g := f.Grant
+	err := s.revokeFamily(ctx, g.Family)
+	s.record(ctx, Event{Kind: EventRevocation, User: g.User, ClientID: g.ClientID, Scope: g.scope(), Grant: "refresh_token", Reason: "a refresh token was used twice", Err: err})
+	if err != nil {
+		return fmt.Errorf("revoking what a refresh token gave that was used twice: %w", err)
+	}
+	return errBadRefreshToken
+}
+
+// revokeFamily ends a grant: its refresh tokens, and all access tokens.
+func (s *Server) revokeFamily(ctx context.Context, id string) error {
+	return errors.Join(s.revoke(ctx, id, MaxAccessTokenLifetime), s.durable.Delete(ctx, familyKey(id)))
+}
+
+// stillGranted refuses a grant that has ended since: it was revoked or has
+// expired, the session it was bound to is over, or the client may no longer have
+// what it was granted. The person is looked at when tokens are made (issue).
+func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Client) error {
+	g := f.Grant
+	revoked, err := s.Revoked(ctx, g.Family)
+	switch {
+	case err != nil:
+		return err
+	case revoked || !time.Now().Before(f.end(s.refreshIdleLifetime)):
+		return errBadRefreshToken
+	}
+	if again, err := grantScope(client, g.scope()); err != nil || !slices.Equal(again, g.Scope) {
+		return invalidGrant("the client may no longer have what it was granted")
+	}
+	if !g.online() {
+		return nil
+	}
+	_, err = s.store.Get(ctx, "session:"+g.Session)
+	if errors.Is(err, ErrNotFound) {
+		return invalidGrant("the person has signed out")
+	}
+	return err
+}
+
+// narrowScope is what is asked of a granted scope, all of it where nothing is
+// (RFC 6749 §6).
+func narrowScope(granted []string, asked string) ([]string, error) {
+	if asked == "" {
+		return granted, nil
+	}
+	scopes, err := smart.ParseScopes(asked)
+	if err == nil {
+		scopes, err = smart.Grant(scopes, granted)
+	}
+	if err != nil {
+		return nil, &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: err}
+	}
+	return scopes, nil
+}
+
+// rotate returns the token that follows one: a new one, or the same again where
+// it was followed a moment ago.
+func (s *Server) rotate(ctx context.Context, f *refreshFamily, stored []byte, token string) (string, error) {
+	if !f.isCurrent(token) {
+		return f.successor(token), nil
+	}
+	next := f.rotate(token, time.Now())
+	value, err := json.Marshal(f)
+	if err != nil {
+		return "", err
+	}
+	return next, s.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.end(s.refreshIdleLifetime)))
+}
+
+// refreshClient finds the client of a refresh token that comes without a
+// client_id, as some public clients send it. There is nothing else that such a
+// client could prove who it is by.
+func (s *Server) refreshClient(ctx context.Context, p parameters) (*Client, error) {
+	f, _, err := s.family(ctx, p.get("refresh_token"))
+	if err != nil {
+		return nil, err
+	}
+	client := s.clients[f.Grant.ClientID]
+	if client == nil || !client.Public() {
+		return nil, invalidClient("client_id is missing")
+	}
+	return client, nil
+}
+
+// withoutRefresh leaves out the scopes that ask for a refresh token, where there
+// is none to be had (OpenID Connect Core §11).
+func withoutRefresh(scope []string) []string {
+	return slices.DeleteFunc(slices.Clone(scope), func(word string) bool {
+		return word == offlineAccess || word == onlineAccess
+	})
+}

@@ -1,0 +1,590 @@
+package authorize_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+const month = 30 * 24 * time.Hour
+
+// refreshing lets the clients of [testConfig] have refresh tokens.
+func refreshing(c *authorize.Config) {
+	for i := range c.Clients {
+		if len(c.Clients[i].RedirectURIs) > 0 {
+			c.Clients[i].Scopes = append(c.Clients[i].Scopes, "offline_access", "online_access")
+		}
+	}
+}
+
+func offline(change url.Values) url.Values {
+	q := url.Values{"scope": {"openid user/*.rs offline_access"}, "nonce": {"n"}}
+	for name, values := range change {
+		q[name] = values
+	}
+	return q
+}
+
+func refreshForm(token string, change url.Values) url.Values {
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"}}
+	for name, values := range change {
+		form[name] = values
+		if len(values) == 1 && values[0] == "" {
+			form.Del(name)
+		}
+	}
+	return form
+}
+
+func (b *browser) refresh(token string, change url.Values) tokenAnswer {
+	b.t.Helper()
+	return decode[tokenAnswer](b.t, b.post("/oauth2/token", refreshForm(token, change)))
+}
+
+func (b *browser) works(access string) bool {
+	return b.userinfo(access).StatusCode == http.StatusOK
+}
+
+// dead says that neither the refresh token nor the access tokens work.
+func (b *browser) dead(refresh string, access ...string) {
+	b.t.Helper()
+	if got := b.refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
+		b.t.Errorf("the refresh token: %+v", got)
+	}
+	for i, token := range access {
+		if b.works(token) {
+			b.t.Errorf("access token %d still works", i)
+		}
+	}
+}
+
+var opaque = regexp.MustCompile(`^[A-Za-z0-9_-]{64}$`)
+
+func TestRefresh(t *testing.T) {
+	b := newBrowser(t, newServer(t, refreshing))
+	first := b.tokens(offline(nil))
+	if !opaque.MatchString(first.Refresh) {
+		t.Fatalf("refresh token %q", first.Refresh)
+	}
+	r := b.post("/oauth2/token", refreshForm(first.Refresh, nil))
+	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+		t.Errorf("header %v", r.Header)
+	}
+	second := decode[tokenAnswer](t, r)
+	if second.Refresh == first.Refresh || !opaque.MatchString(second.Refresh) || second.Scope != first.Scope || second.ExpiresIn != 3600 || second.TokenType != "Bearer" {
+		t.Errorf("%+v", second)
+	}
+	if !b.works(first.AccessToken) || !b.works(second.AccessToken) {
+		t.Error("an access token does not work")
+	}
+	before, after := b.claims(first.IDToken), b.claims(second.IDToken)
+	for _, name := range []string{"iss", "sub", "aud", "auth_time"} {
+		if before[name] != after[name] || after[name] == nil {
+			t.Errorf("%s: %v, after the refresh %v", name, before[name], after[name])
+		}
+	}
+	if _, there := after["nonce"]; there || before["nonce"] != "n" || after["at_hash"] == before["at_hash"] {
+		t.Errorf("before %v, after %v", before, after)
+	}
+	if b.claims(first.AccessToken)["jti"] == b.claims(second.AccessToken)["jti"] {
+		t.Error("two access tokens have one jti")
+	}
+}
+
+// Who gets a refresh token, and who does not.
+func TestRefreshTokenGiven(t *testing.T) {
+	tests := []struct {
+		name, scope string
+		change      func(*authorize.Config)
+		want        bool
+	}{
+		{"offline_access", "openid offline_access", refreshing, true},
+		{"online_access", "openid online_access", refreshing, true},
+		{"neither", "openid", refreshing, false},
+		{"without openid", "demo.read offline_access", refreshing, true},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, tt.change))
+			if got := b.tokens(url.Values{"scope": {tt.scope}}); got.Refresh != "" != tt.want {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	t.Run("a client that may not have the scope", func(t *testing.T) {
+		b := newBrowser(t, newServer(t, nil))
+		if got := b.authorize(request(offline(nil))); location(t, got).Query().Get("error") != "invalid_scope" {
+			t.Errorf("%v", location(t, got))
+		}
+	})
+	t.Run("the token flow", func(t *testing.T) {
+		b := newBrowser(t, newServer(t, refreshing))
+		fragment := b.answer(request(offline(url.Values{"response_type": {"token"}}))).Fragment
+		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
+			t.Errorf("fragment %s", fragment)
+		}
+	})
+	t.Run("client_credentials", func(t *testing.T) {
+		b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients[4].Scopes = append(c.Clients[4].Scopes, "offline_access") }))
+		for _, scope := range []string{"system/*.rs", "offline_access", "system/*.rs offline_access"} {
+			r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
+			r.SetBasicAuth("service", "hush")
+			if got := decode[tokenAnswer](t, b.send(r)); got.Refresh != "" {
+				t.Errorf("%s: %+v", scope, got)
+			}
+		}
+	})
+}
+
+func TestRefreshErrors(t *testing.T) {
+	b := newBrowser(t, newServer(t, refreshing))
+	token := b.tokens(offline(nil)).Refresh
+	altered := func(i int) string {
+		c := byte('A')
+		if token[i] == c {
+			c = 'B'
+		}
+		return token[:i] + string(c) + token[i+1:]
+	}
+	tests := []struct {
+		name   string
+		change url.Values
+		want   string
+	}{
+		{"no token", url.Values{"refresh_token": {""}}, "invalid_request"},
+		{"unknown", url.Values{"refresh_token": {strings.Repeat("A", 64)}}, "invalid_grant"},
+		{"cut short", url.Values{"refresh_token": {token[:63]}}, "invalid_grant"},
+		{"cut short by a group", url.Values{"refresh_token": {token[:60]}}, "invalid_grant"},
+		{"longer", url.Values{"refresh_token": {token + "A"}}, "invalid_grant"},
+		{"longer by a group", url.Values{"refresh_token": {token + "AAAA"}}, "invalid_grant"},
+		{"a line end in it", url.Values{"refresh_token": {token[:8] + "\n" + token[8:]}}, "invalid_grant"},
+		{"another family", url.Values{"refresh_token": {altered(3)}}, "invalid_grant"},
+		{"another secret", url.Values{"refresh_token": {altered(30)}}, "invalid_grant"},
+		{"another tag", url.Values{"refresh_token": {altered(50)}}, "invalid_grant"},
+		{"not base64url", url.Values{"refresh_token": {strings.Repeat("!", 64)}}, "invalid_grant"},
+		{"another client", url.Values{"client_id": {"strict"}}, "invalid_grant"},
+		{"an unknown client", url.Values{"client_id": {"nobody"}}, "invalid_client"},
+		{"the token twice", url.Values{"refresh_token": {token, token}}, "invalid_request"},
+		{"a wider scope", url.Values{"scope": {"openid demo.read"}}, "invalid_scope"},
+		{"a wider permission", url.Values{"scope": {"user/Patient.cruds"}}, "invalid_scope"},
+		{"a malformed scope", url.Values{"scope": {`a"b`}}, "invalid_scope"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := b.refresh(token, tt.change); got.Error != tt.want || got.AccessToken != "" || got.Refresh != "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	if got := b.refresh(token, nil); got.AccessToken == "" {
+		t.Errorf("others' mistakes used the token up: %+v", got)
+	}
+}
+
+// A public client may leave out its client_id; one with a secret may not.
+func TestRefreshWithoutClientID(t *testing.T) {
+	b := newBrowser(t, newServer(t, refreshing))
+	token := b.tokens(offline(nil)).Refresh
+	if got := b.refresh(token, url.Values{"client_id": {""}}); got.Refresh == "" {
+		t.Errorf("a public client: %+v", got)
+	}
+	if got := b.refresh(strings.Repeat("A", 64), url.Values{"client_id": {""}}); got.Error != "invalid_grant" {
+		t.Errorf("an unknown token: %+v", got)
+	}
+	confidential := confidentialTokens(newBrowser(t, b.server))
+	if got := b.refresh(confidential.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
+		t.Errorf("a client with a secret: %+v", got)
+	}
+	if got := b.refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}}); got.Error != "invalid_client" {
+		t.Errorf("a client without its secret: %+v", got)
+	}
+	if got := b.refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}); got.Refresh == "" {
+		t.Errorf("a client with its secret: %+v", got)
+	}
+}
+
+func confidentialTokens(b *browser) tokenAnswer {
+	redirect := url.Values{"redirect_uri": {callback + "?tenant=1"}, "client_id": {"confidential"}}
+	code := b.code(url.Values{"redirect_uri": redirect["redirect_uri"], "client_id": redirect["client_id"], "scope": {"openid offline_access"}})
+	redirect.Set("client_secret", "s3cret/+ %")
+	return decode[tokenAnswer](b.t, b.post("/oauth2/token", codeForm(code, redirect)))
+}
+
+// A narrower scope is that of one refresh: the next has the whole again
+// (RFC 6749 §6).
+func TestRefreshNarrowsScope(t *testing.T) {
+	b := newBrowser(t, newServer(t, refreshing))
+	first := b.tokens(offline(nil))
+	narrow := b.refresh(first.Refresh, url.Values{"scope": {"user/Observation.rs"}})
+	if narrow.Scope != "user/Observation.rs" || narrow.IDToken != "" || narrow.Refresh == "" {
+		t.Errorf("%+v", narrow)
+	}
+	if got := b.claims(narrow.AccessToken)["scope"]; got != "user/Observation.rs" {
+		t.Errorf("scope of the access token %v", got)
+	}
+	if whole := b.refresh(narrow.Refresh, nil); whole.Scope != first.Scope || whole.IDToken == "" {
+		t.Errorf("%+v", whole)
+	}
+}
+
+// A token that comes again within the grace gives the same successor; after it,
+// or once the successor was used, it ends the family.
+func TestRefreshTokenReuse(t *testing.T) {
+	tests := []struct {
+		name  string
+		reuse func(b *browser, first, second tokenAnswer) tokenAnswer
+		again bool
+	}{
+		{"at once", func(b *browser, first, _ tokenAnswer) tokenAnswer { return b.refresh(first.Refresh, nil) }, true},
+		{"just within the grace", func(b *browser, first, _ tokenAnswer) tokenAnswer {
+			time.Sleep(authorize.DefaultRefreshTokenGrace - time.Millisecond)
+			return b.refresh(first.Refresh, nil)
+		}, true},
+		{"after the grace", func(b *browser, first, _ tokenAnswer) tokenAnswer {
+			time.Sleep(authorize.DefaultRefreshTokenGrace)
+			return b.refresh(first.Refresh, nil)
+		}, false},
+		{"once the successor was used", func(b *browser, first, second tokenAnswer) tokenAnswer {
+			b.refresh(second.Refresh, nil)
+			return b.refresh(first.Refresh, nil)
+		}, false},
+		{"after many", func(b *browser, first, second tokenAnswer) tokenAnswer {
+			for range 5 {
+				time.Sleep(24 * time.Hour)
+				second = b.refresh(second.Refresh, nil)
+			}
+			return b.refresh(first.Refresh, nil)
+		}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, refreshing))
+				first := b.tokens(offline(nil))
+				second := b.refresh(first.Refresh, nil)
+				got := tt.reuse(b, first, second)
+				if tt.again {
+					if got.Refresh != second.Refresh || !b.works(got.AccessToken) {
+						t.Errorf("%+v", got)
+					}
+					return
+				}
+				if got.Error != "invalid_grant" {
+					t.Errorf("%+v", got)
+				}
+				b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+			})
+		})
+	}
+}
+
+func TestNoRefreshGrace(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = -1 }))
+	first := b.tokens(offline(nil))
+	second := b.refresh(first.Refresh, nil)
+	if got := b.refresh(first.Refresh, nil); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+	b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+}
+
+// Somebody else who comes with a client's token changes nothing, used or not.
+func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrowser(t, newServer(t, refreshing))
+		first := b.tokens(offline(nil))
+		second := b.refresh(first.Refresh, nil)
+		time.Sleep(time.Hour / 2)
+		for _, token := range []string{first.Refresh, second.Refresh} {
+			if got := b.refresh(token, url.Values{"client_id": {"strict"}}); got.Error != "invalid_grant" {
+				t.Errorf("%+v", got)
+			}
+		}
+		if got := b.refresh(second.Refresh, nil); got.Refresh == "" {
+			t.Errorf("the client itself: %+v", got)
+		}
+	})
+}
+
+// Of many at once exactly one rotates, and the others get its successor.
+func TestRefreshAtOnce(t *testing.T) {
+	for _, grace := range []time.Duration{0, -1} {
+		server := newServer(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = grace })
+		b := newBrowser(t, server)
+		token := b.tokens(offline(nil)).Refresh
+		successors := map[string]int{}
+		var mu sync.Mutex
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				got := newBrowser(t, server).refresh(token, nil)
+				mu.Lock()
+				defer mu.Unlock()
+				successors[got.Refresh+got.Error]++
+			})
+		}
+		all.Wait()
+		switch {
+		case grace < 0 && (successors["invalid_grant"] != 49 || len(successors) != 2):
+			t.Errorf("without a grace: %v", successors)
+		case grace == 0 && len(successors) != 1:
+			t.Errorf("with a grace: %v", successors)
+		}
+		for successor := range successors {
+			if got := b.refresh(successor, nil); grace == 0 && got.Refresh == "" || grace < 0 && got.Refresh != "" {
+				t.Errorf("grace %v: the successor gives %+v", grace, got)
+			}
+		}
+	}
+}
+
+// A code that is used twice ends what it gave, the refresh token too.
+func TestCodeReuseEndsRefreshTokens(t *testing.T) {
+	b := newBrowser(t, newServer(t, refreshing))
+	code := b.code(offline(nil))
+	first := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
+	second := b.refresh(first.Refresh, nil)
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+	b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+}
+
+func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
+	for range 20 {
+		server := newServer(t, refreshing)
+		b := newBrowser(t, server)
+		code := b.code(offline(nil))
+		answers := make([]tokenAnswer, 8)
+		var all sync.WaitGroup
+		for i := range answers {
+			all.Go(func() {
+				answers[i] = decode[tokenAnswer](t, newBrowser(t, server).post("/oauth2/token", codeForm(code, nil)))
+			})
+		}
+		all.Wait()
+		for _, got := range answers {
+			if got.Refresh != "" {
+				b.dead(got.Refresh, got.AccessToken)
+			}
+		}
+	}
+}
+
+// A refresh token ends with what it rests on.
+func TestRefreshEnds(t *testing.T) {
+	app := func(change func(*authorize.Client)) func(*authorize.Config) {
+		return func(c *authorize.Config) { change(&c.Clients[0]) }
+	}
+	tests := []struct {
+		name   string
+		change func(*authorize.Config)
+		want   string
+	}{
+		{"nothing has changed", func(*authorize.Config) {}, ""},
+		{"the user is disabled", func(c *authorize.Config) { c.Users[0].Disabled = true }, "invalid_grant"},
+		{"the user is removed", func(c *authorize.Config) { c.Users = c.Users[1:] }, "invalid_grant"},
+		{"the user has another password", func(c *authorize.Config) { c.Users[0].PasswordHash = "new" }, "invalid_grant"},
+		{"the client is gone", func(c *authorize.Config) { c.Clients = c.Clients[1:] }, "invalid_client"},
+		{"the client has lost offline_access", app(func(c *authorize.Client) { c.Scopes = []string{"user/*.rs", "online_access"} }), "invalid_grant"},
+		{"the client has lost another scope", app(func(c *authorize.Client) { c.Scopes = []string{"user/Patient.rs", "offline_access"} }), "invalid_grant"},
+		{"the client has lost the flow", app(func(c *authorize.Client) { c.ResponseTypes = []string{"token"} }), "unauthorized_client"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			store := authorize.NewMemoryStore(0, 0)
+			with := func(change func(*authorize.Config)) *authorize.Server {
+				return newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store; change(c) })
+			}
+			b := newBrowser(t, with(func(*authorize.Config) {}))
+			token := b.tokens(offline(nil)).Refresh
+			b.server = with(tt.change)
+			if got := b.refresh(token, nil); got.Error != tt.want || got.AccessToken != "" != (tt.want == "") {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+}
+
+// online_access ends with the session, offline_access does not.
+func TestRefreshAndSession(t *testing.T) {
+	for _, tt := range []struct {
+		scope string
+		lives bool
+	}{{"openid online_access", false}, {"openid offline_access", true}, {"openid online_access offline_access", true}} {
+		t.Run(tt.scope, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, refreshing))
+			got := b.tokens(url.Values{"scope": {tt.scope}})
+			got = b.refresh(got.Refresh, nil)
+			if got.Refresh == "" {
+				t.Fatalf("while signed in: %+v", got)
+			}
+			b.get("/oauth2/logout?" + url.Values{"id_token_hint": {got.IDToken}}.Encode())
+			if after := b.refresh(got.Refresh, nil); after.Refresh != "" != tt.lives {
+				t.Errorf("after signing out: %+v", after)
+			}
+		})
+	}
+}
+
+func TestRefreshLifetimes(t *testing.T) {
+	tests := []struct {
+		name                      string
+		scope                     string
+		lifetime, idle, wait, per time.Duration
+		want                      bool
+	}{
+		{"just within the default", "offline_access", 0, 0, 3*month - time.Minute, 3 * month, true},
+		{"after the default", "offline_access", 0, 0, 3 * month, 3 * month, false},
+		{"used each day, after the default", "offline_access", 0, 0, 3*month + time.Minute, 24 * time.Hour, false},
+		{"used each day", "offline_access", 0, 0, 3*month - time.Minute, 24 * time.Hour, true},
+		{"idle for too long", "offline_access", 0, time.Hour, time.Hour, time.Hour, false},
+		{"idle for just not too long", "offline_access", 0, time.Hour, time.Hour - time.Second, time.Hour, true},
+		{"never idle for long", "offline_access", 0, time.Hour, 5 * time.Hour, time.Hour / 2, true},
+		{"a lifetime of its own", "offline_access", time.Hour, 0, time.Hour, time.Hour, false},
+		{"online, after the session", "online_access", 0, 0, authorize.DefaultSessionLifetime, time.Hour, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+					refreshing(c)
+					c.RefreshTokenLifetime, c.RefreshTokenIdleLifetime = tt.lifetime, tt.idle
+				}))
+				token := b.tokens(url.Values{"scope": {tt.scope}}).Refresh
+				for left := tt.wait; left > 0 && token != ""; left -= tt.per {
+					time.Sleep(min(tt.per, left))
+					token = b.refresh(token, nil).Refresh
+				}
+				if token != "" != tt.want {
+					t.Errorf("refresh token %q", token)
+				}
+			})
+		})
+	}
+}
+
+// failing is a store that fails once it is told to.
+type failing struct {
+	authorize.Store
+	broken bool
+}
+
+var errBroken = errors.New("broken")
+
+func (f *failing) Get(ctx context.Context, key string) ([]byte, error) {
+	if f.broken {
+		return nil, errBroken
+	}
+	return f.Store.Get(ctx, key)
+}
+
+func (f *failing) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if f.broken {
+		return errBroken
+	}
+	return f.Store.Put(ctx, key, value, ttl)
+}
+
+func (f *failing) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	if f.broken {
+		return errBroken
+	}
+	return f.Store.Swap(ctx, key, old, value, ttl)
+}
+
+func (f *failing) Delete(ctx context.Context, key string) error {
+	if f.broken {
+		return errBroken
+	}
+	return f.Store.Delete(ctx, key)
+}
+
+func (f *failing) List(ctx context.Context, prefix string) ([]string, error) {
+	if f.broken {
+		return nil, errBroken
+	}
+	return f.Store.List(ctx, prefix)
+}
+
+// While the durable store fails, nothing is given, and nothing is called done.
+func TestDurableStoreFails(t *testing.T) {
+	durable := &failing{Store: authorize.NewMemoryStore(0, 0)}
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	tokens := b.tokens(offline(nil))
+	durable.broken = true
+	for name, send := range map[string]func() *http.Response{
+		"refresh":        func() *http.Response { return b.post("/oauth2/token", refreshForm(tokens.Refresh, nil)) },
+		"revoke refresh": func() *http.Response { return b.ask("/oauth2/revoke", tokens.Refresh, "app", "") },
+		"revoke access":  func() *http.Response { return b.ask("/oauth2/revoke", tokens.AccessToken, "app", "") },
+	} {
+		r := send()
+		if got := decode[tokenAnswer](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
+			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
+		}
+	}
+	durable.broken = false
+	if r := b.ask("/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
+		t.Errorf("afterwards: %d", r.StatusCode)
+	}
+	b.dead(tokens.Refresh, tokens.AccessToken)
+}
+
+// What was revoked stays so over a restart, which empties the store in memory,
+// and what was not goes on. Until revocations can be read, no token is good.
+func TestRestart(t *testing.T) {
+	durable := &failing{Store: authorize.NewMemoryStore(0, 0)}
+	restart := func() *authorize.Server {
+		return newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
+	}
+	b := newBrowser(t, restart())
+	signedIn := func() tokenAnswer { return newBrowser(t, b.server).tokens(offline(nil)) }
+	kept, family, single := signedIn(), signedIn(), signedIn()
+	b.ask("/oauth2/revoke", family.Refresh, "app", "")
+	b.ask("/oauth2/revoke", single.AccessToken, "app", "")
+	b.server = restart()
+	durable.broken = true
+	if r := b.userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
+	}
+	durable.broken = false
+	b.dead(family.Refresh, family.AccessToken, single.AccessToken)
+	if got := b.refresh(kept.Refresh, nil); !b.works(kept.AccessToken) || got.Refresh == "" {
+		t.Errorf("what was not revoked: %+v", got)
+	}
+	if got := b.refresh(single.Refresh, nil); got.Refresh == "" {
+		t.Errorf("the refresh token beside a revoked access token: %+v", got)
+	}
+}
+
+// A federated person's account outlives a restart with their refresh token.
+func TestRefreshOfFederatedUser(t *testing.T) {
+	p := authorizetest.Start(t)
+	durable := authorize.NewMemoryStore(0, 0)
+	restart := func(change func(*authorize.IdentityProvider)) *authorize.Server {
+		return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			refreshing(c)
+			c.Durable = durable
+			change(idp)
+		})
+	}
+	b := newBrowser(t, restart(func(*authorize.IdentityProvider) {}))
+	token := b.federatedTokens(offline(nil))
+	b.server = restart(func(*authorize.IdentityProvider) {})
+	next := b.refresh(token.Refresh, nil)
+	if !b.works(token.AccessToken) || !b.works(next.AccessToken) {
+		t.Fatalf("after a restart: %+v", next)
+	}
+	b.server = restart(func(idp *authorize.IdentityProvider) { idp.Key = "another" })
+	b.dead(next.Refresh, next.AccessToken)
+}

@@ -1,0 +1,110 @@
+package authorize
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// What the store says of an access token, or of all that one grant gave.
+var (
+	tokenUsed    = []byte("its code was used")
+	tokenRevoked = []byte("revoked")
+)
+
+// tokenKey names the entry of a jti or of a family; neither is a secret.
+func tokenKey(id string) string { return "token:" + id }
+
+// newTokenID makes the jti of an access token of a family. It begins with the
+// family's id, so that one entry revokes all that a grant gave, those tokens
+// included that are being made at that very moment, and nobody needs to keep a
+// list of them.
+func newTokenID(family string) string { return family + "." + randomID() }
+
+// revocations are in the store, where each check of an access token looks, and
+// a second time in the durable store, from where they come back after a restart.
+type revocations struct {
+	loaded  atomic.Bool
+	loading sync.Mutex
+}
+
+// revoke makes an access token void, or all that a grant gave, for as long as
+// there is something to live, and a little more for clocks that are late.
+func (s *Server) revoke(ctx context.Context, id string, left time.Duration) error {
+	left += time.Minute
+	err := s.store.Put(ctx, tokenKey(id), tokenRevoked, left)
+	if s.durable == s.store {
+		return err
+	}
+	until, _ := time.Now().Add(left).MarshalText() // fails for years with five digits alone
+	return errors.Join(err, s.durable.Put(ctx, revokedPrefix+id, until, left))
+}
+
+const revokedPrefix = "revoked:"
+
+// Revoked says whether an access token of ours was revoked, by its jti: by
+// itself or with its family.
+func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
+	if err := s.loadRevocations(ctx); err != nil {
+		return false, err
+	}
+	family, _, member := strings.Cut(tokenID, ".")
+	revoked, err := s.isRevoked(ctx, tokenID)
+	if member && err == nil && !revoked {
+		return s.isRevoked(ctx, family)
+	}
+	return revoked, err
+}
+
+func (s *Server) isRevoked(ctx context.Context, id string) (bool, error) {
+	state, err := s.store.Get(ctx, tokenKey(id))
+	if errors.Is(err, ErrNotFound) {
+		return false, nil
+	}
+	return bytes.Equal(state, tokenRevoked), err
+}
+
+// loadRevocations takes into the store what the durable one knows, once. Until
+// that has succeeded, no token can be told to be good.
+func (s *Server) loadRevocations(ctx context.Context) error {
+	if s.revocations.loaded.Load() {
+		return nil
+	}
+	s.revocations.loading.Lock()
+	defer s.revocations.loading.Unlock()
+	if s.revocations.loaded.Load() { // by another while we waited
+		return nil
+	}
+	keys, err := s.durable.List(ctx, revokedPrefix)
+	if err != nil {
+		return fmt.Errorf("reading the revocations: %w", err)
+	}
+	for _, key := range keys {
+		if err := s.loadRevocation(ctx, key); err != nil {
+			return fmt.Errorf("reading a revocation: %w", err)
+		}
+	}
+	s.revocations.loaded.Store(true)
+	return nil
+}
+
+func (s *Server) loadRevocation(ctx context.Context, key string) error {
+	text, err := s.durable.Get(ctx, key)
+	if errors.Is(err, ErrNotFound) { // its time has just come
+		return nil
+	}
+	var until time.Time
+	if err == nil {
+		err = until.UnmarshalText(text)
+	}
+	left := time.Until(until)
+	if err != nil || left <= 0 {
+		return err
+	}
+	return s.store.Put(ctx, tokenKey(strings.TrimPrefix(key, revokedPrefix)), tokenRevoked, left)
+}
