@@ -173,8 +173,10 @@ type Holder struct {
 // Holder returns whom a token with this sub and client_id stands for, or nil if
 // they are no longer: a person who was removed or disabled, a client that is gone.
 func (s *Server) Holder(ctx context.Context, subject, clientID string) (*Holder, error) {
-	client := s.clients[clientID]
+	client, err := s.client(ctx, clientID)
 	switch {
+	case err != nil:
+		return nil, err
 	case client == nil:
 		return nil, nil
 	case subject == clientID:

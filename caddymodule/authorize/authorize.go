@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 )
@@ -12,7 +13,7 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.authorizePosted(w, r)
 		return
 	}
-	if req, err := s.authorizationRequest(r.URL.RawQuery); !s.failed(w, r, req, err) {
+	if req, err := s.authorizationRequest(r.Context(), r.URL.RawQuery); !s.failed(w, r, req, err) {
 		s.answerOrAsk(w, r, req)
 	}
 }
@@ -35,14 +36,14 @@ func (s *Server) authorizePosted(w http.ResponseWriter, r *http.Request) {
 
 // authorizationRequest reads a request from its query. Where the request is nil,
 // the error must not be sent to the redirect URI.
-func (s *Server) authorizationRequest(query string) (*authorizationRequest, error) {
+func (s *Server) authorizationRequest(ctx context.Context, query string) (*authorizationRequest, error) {
 	p, malformed := queryParameters(query)
-	req, err := s.destination(p)
+	req, err := s.destination(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	req.query = query
-	if err := s.fill(req, p); err != nil {
+	if err := s.fill(ctx, req, p); err != nil {
 		return req, err
 	}
 	return req, malformed

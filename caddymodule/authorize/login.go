@@ -89,7 +89,7 @@ func (s *Server) pending(r *http.Request, sealed string) (*authorizationRequest,
 	if err != nil {
 		return nil, err
 	}
-	return s.authorizationRequest(query)
+	return s.authorizationRequest(r.Context(), query)
 }
 
 // signIn takes what was typed: an address of a provider's domain leads there,

@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/url"
@@ -33,11 +34,14 @@ type authorizationRequest struct {
 
 // destination finds where the answer may be sent. Until that is known, nothing
 // is: an error here must be shown, never redirected (RFC 6749 §4.1.2.1).
-func (s *Server) destination(p parameters) (*authorizationRequest, error) {
+func (s *Server) destination(ctx context.Context, p parameters) (*authorizationRequest, error) {
 	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
 		return nil, invalidRequest("The request must have one client_id and one redirect_uri.")
 	}
-	client := s.clients[p.get("client_id")]
+	client, err := s.client(ctx, p.get("client_id"))
+	if err != nil {
+		return nil, err
+	}
 	if client == nil {
 		return nil, invalidRequest("The client_id is not one that is registered here.")
 	}
@@ -49,7 +53,7 @@ func (s *Server) destination(p parameters) (*authorizationRequest, error) {
 }
 
 // fill checks everything else. State comes first, because errors carry it too.
-func (s *Server) fill(req *authorizationRequest, p parameters) error {
+func (s *Server) fill(ctx context.Context, req *authorizationRequest, p parameters) error {
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= maxParameter {
 		req.state = states[0]
 	}
