@@ -70,6 +70,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 //		email <address> [verified]
 //		phone <number>
 //		fhir_user <Type/id>
+//		claim <name> <value>
 //		disabled
 //	}
 func (a *App) parseUser(d *caddyfile.Dispenser) error {
@@ -88,8 +89,9 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 		"email":         u.parseEmail,
 		"phone":         word(&u.Phone, nil),
 		"fhir_user":     word(&u.FHIRUser, authorize.CheckFHIRUser),
+		"claim":         pair(&u.Claims, authorize.CheckClaim),
 		"disabled":      bareword(&u.Disabled),
-	}.parse(d)
+	}.parse(d, "claim")
 	if err == nil && u.PasswordHash == "" {
 		err = d.Errf("user %s needs a password_hash", u.Name)
 	}
@@ -119,7 +121,7 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		secret <secret>
 //		redirect_uri <uri...>
 //		scope <scope...>
-//		response_type code|token...
+//		response_type code|token|id_token|"id_token token"...
 //		grant_type client_credentials
 //		pkce required
 //		idp <name|local...>
@@ -141,7 +143,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"secret":        word(&c.Secret, nil),
 		"redirect_uri":  words(&c.RedirectURIs, authorize.CheckRedirectURI),
 		"scope":         words(&c.Scopes, authorize.CheckScope),
-		"response_type": words(&c.ResponseTypes, oneOf("code", "token")),
+		"response_type": words(&c.ResponseTypes, oneOf(authorize.ResponseTypes...)),
 		"grant_type":    words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
 		"pkce":          only("required", &c.RequirePKCE),
 		"idp":           words(&c.IdentityProviders, nil),

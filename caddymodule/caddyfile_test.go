@@ -93,7 +93,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"redirect URI over http", client("redirect_uri http://x.example/cb"), 5, "http://x.example/cb"},
 		{"second redirect URI wrong", client("redirect_uri https://x.example/cb https://x.example/#f"), 5, "https://x.example/#f"},
 		{"scope that is none", client("scope openid \"a b\""), 5, "a b"},
-		{"unknown response type", client("response_type id_token"), 5, "id_token"},
+		{"unknown response type", client("response_type id_tokn"), 5, "id_tokn"},
 		{"unknown grant type", client("grant_type password"), 5, "password"},
 		{"pkce optional", client("pkce optional"), 5, "optional"},
 		{"grant without a secret", client("grant_type client_credentials"), 6, "secret"},

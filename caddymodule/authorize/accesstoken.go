@@ -25,10 +25,14 @@ type accessTokenClaims struct {
 	Scope    string           `json:"scope"`
 	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
 	FHIRUser string           `json:"fhirUser,omitempty"`
+
+	// UserinfoClaims are what userinfo tells beside the scope's claims.
+	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 }
 
 // idTokenClaims are those of OpenID Connect Core §2. What the person is called
-// and how to reach them is asked of userinfo (§5.4).
+// and how to reach them is asked of userinfo (§5.4), unless the request has it
+// otherwise.
 type idTokenClaims struct {
 	Issuer          string           `json:"iss"`
 	Subject         string           `json:"sub"`
@@ -37,7 +41,7 @@ type idTokenClaims struct {
 	IssuedAt        *jwt.NumericDate `json:"iat"`
 	AuthTime        *jwt.NumericDate `json:"auth_time"`
 	Nonce           string           `json:"nonce,omitempty"`
-	AccessTokenHash string           `json:"at_hash"`
+	AccessTokenHash string           `json:"at_hash,omitempty"`
 	FHIRUser        string           `json:"fhirUser,omitempty"`
 }
 
@@ -63,6 +67,7 @@ func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
 		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: g.TokenID, ClientID: g.ClientID, Scope: g.scope(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.grantedFHIRUser(g, user),
+		UserinfoClaims: g.UserinfoClaims,
 	})
 	t := &tokens{access: access, lifetime: s.accessTokenLifetime}
 	if err == nil && g.has("openid") {
@@ -78,7 +83,7 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
 		FHIRUser: s.grantedFHIRUser(g, user),
 	}
-	return s.sign(ctx, idTokenAlgorithm, claims)
+	return s.sign(ctx, idTokenAlgorithm, claims, s.personClaims(user, g.IDTokenClaims))
 }
 
 // issueToClient makes the access token of a client that acts for itself
@@ -96,12 +101,16 @@ func (s *Server) issueToClient(ctx context.Context, client *Client, scope []stri
 // clientTokenLifetime is the bound that SMART Backend Services recommends.
 const clientTokenLifetime = 5 * time.Minute
 
-func (s *Server) sign(ctx context.Context, alg jose.SignatureAlgorithm, claims any) (string, error) {
+func (s *Server) sign(ctx context.Context, alg jose.SignatureAlgorithm, claims ...any) (string, error) {
 	signer, err := s.keys.signer(ctx, alg)
 	if err != nil {
 		return "", err
 	}
-	token, err := jwt.Signed(signer).Claims(claims).Serialize()
+	builder := jwt.Signed(signer)
+	for _, c := range claims {
+		builder = builder.Claims(c)
+	}
+	token, err := builder.Serialize()
 	if err != nil {
 		return "", fmt.Errorf("signing a token: %w", err)
 	}
@@ -128,6 +137,9 @@ func (s *Server) grantedFHIRUser(g *grant, user *User) string {
 // accessTokenHash is at_hash for an ID token signed with a SHA-256 algorithm
 // (OpenID Connect Core §3.1.3.6): the left half of the digest.
 func accessTokenHash(access string) string {
+	if access == "" {
+		return ""
+	}
 	sum := sha256.Sum256([]byte(access))
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
 }

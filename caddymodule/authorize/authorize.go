@@ -66,16 +66,17 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizati
 	g := newGrant(req, signedIn)
 	var a answerParameters
 	var err error
-	separator := "?"
-	if req.responseType == "token" {
-		separator = "#"
-		a, err = s.tokenAnswer(r.Context(), req, g)
-	} else {
+	switch {
+	case req.responds("code"):
 		a, err = s.codeAnswer(r.Context(), g)
+	case req.responds("token"):
+		a, err = s.tokenAnswer(r.Context(), req, g)
+	default:
+		a, err = s.idTokenAnswer(r.Context(), g)
 	}
 	if err != nil {
 		s.redirectError(w, r, req, err)
 		return
 	}
-	s.redirect(w, req, separator, a)
+	s.send(w, r, req, req.mode, a)
 }

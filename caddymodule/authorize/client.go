@@ -31,8 +31,8 @@ type Client struct {
 	// Scopes may be granted beside [ReservedScopes], which are open to all.
 	Scopes []string
 
-	// ResponseTypes are the response_type values the client may use: "code",
-	// "token". Default: "code" where there are redirect URIs.
+	// ResponseTypes are those of [ResponseTypes] that the client may use.
+	// Default: "code" where there are redirect URIs.
 	ResponseTypes []string
 
 	// GrantTypes are the grants beyond what ResponseTypes implies:
@@ -140,8 +140,8 @@ func CheckScope(scope string) error {
 
 func (c *Client) checkFlows() error {
 	for _, t := range c.ResponseTypes {
-		if t != "code" && t != "token" {
-			return fmt.Errorf("response_type %q is not known: use code or token", t)
+		if !slices.Contains(ResponseTypes, t) {
+			return fmt.Errorf("response_type %q is not one of %q", t, ResponseTypes)
 		}
 	}
 	for _, t := range c.GrantTypes {

@@ -63,7 +63,7 @@ func (s *Server) metadata() metadata {
 		JWKSURI:               s.issuer + pathJWKS,
 		Scopes:                append(slices.Clone(ReservedScopes), "fhirUser"),
 		ResponseTypes:         []string{"code"},
-		ResponseModes:         []string{"query"},
+		ResponseModes:         []string{modeQuery, modeFormPost},
 		GrantTypes:            []string{"authorization_code"},
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(idTokenAlgorithm)},
@@ -72,14 +72,22 @@ func (s *Server) metadata() metadata {
 		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post"},
 		ChallengeMethods:      []string{"S256"},
 		IssuerInAnswers:       !s.omitIssuer,
-		Claims: []string{
-			"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash",
-			"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser",
-		},
+		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash"},
+		ClaimsParameter:       true,
 	}
-	if s.anyClient(func(c *Client) bool { return c.mayRespond("token") }) {
-		m.ResponseTypes = append(m.ResponseTypes, "token")
-		m.ResponseModes = append(m.ResponseModes, "fragment")
+	for _, of := range scopeClaims {
+		m.Claims = append(m.Claims, of.claims...)
+	}
+	if s.anyClient(func(c *Client) bool { return slices.Contains(c.Scopes, "address") }) {
+		m.Scopes = append(m.Scopes, "address")
+	}
+	for _, t := range ResponseTypes[1:] {
+		if s.anyClient(func(c *Client) bool { return c.mayRespond(t) }) {
+			m.ResponseTypes = append(m.ResponseTypes, t)
+		}
+	}
+	if len(m.ResponseTypes) > 1 {
+		m.ResponseModes = append(m.ResponseModes, modeFragment)
 		m.GrantTypes = append(m.GrantTypes, "implicit")
 	}
 	if s.anyClient(func(c *Client) bool { return c.mayGrant("client_credentials") }) {

@@ -28,6 +28,10 @@ type grant struct {
 	Session       string    `json:"session,omitempty"` // the sid of the sign-in
 	CodeChallenge string    `json:"code_challenge,omitempty"`
 	Nonce         string    `json:"nonce,omitempty"`
+
+	// Claims asked for by name (OpenID Connect Core §5.5).
+	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
+	IDTokenClaims  []string `json:"id_token_claims,omitempty"`
 }
 
 func newGrant(req *authorizationRequest, by *signedIn) *grant {
@@ -42,6 +46,9 @@ func newGrant(req *authorizationRequest, by *signedIn) *grant {
 		Session:       by.sid,
 		CodeChallenge: req.codeChallenge,
 		Nonce:         req.nonce,
+
+		UserinfoClaims: req.userinfoClaims,
+		IDTokenClaims:  req.idTokenClaims,
 	}
 }
 

@@ -63,7 +63,10 @@ func readStyle() template.CSS {
 }
 
 func parsePage(name string) *template.Template {
-	own := template.FuncMap{"style": func() template.CSS { return style }}
+	own := template.FuncMap{
+		"style":  func() template.CSS { return style },
+		"script": func() template.JS { return submitScript },
+	}
 	return template.Must(template.New("layout.html").Funcs(own).ParseFS(pages, "pages/layout.html", name))
 }
 
