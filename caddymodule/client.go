@@ -47,6 +47,11 @@ type Client struct {
 	// must (RFC 7662). Default: its own alone.
 	IntrospectAll bool `json:"introspect_all,omitempty"`
 
+	// Whether people are asked before the client gets anything: `required` asks
+	// each person once for each set of scopes, `skip` never. Default: where the
+	// request wants it (`prompt=consent`), and not otherwise.
+	Consent string `json:"consent,omitempty"`
+
 	// Refuse authorization requests without a `code_challenge` (RFC 7636).
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 }
@@ -71,6 +76,6 @@ func (c *Client) withSecret(secret string) authorize.Client {
 		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes,
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
-		IntrospectAll: c.IntrospectAll,
+		IntrospectAll: c.IntrospectAll, Consent: c.Consent,
 	}
 }

@@ -54,15 +54,35 @@ func (s *Server) answerOrAsk(w http.ResponseWriter, r *http.Request, req *author
 	switch {
 	case err != nil:
 		s.redirectError(w, r, req, err)
-	case signedIn != nil && s.offer(req.client).serves(req, signedIn):
-		s.answer(w, r, req, signedIn)
-	default:
+	case signedIn == nil || !s.offer(req.client).serves(req, signedIn):
 		s.askToSignIn(w, r, req)
+	case req.prompts("select_account"):
+		s.ask(w, r, pathSelectAccount, req, signedIn)
+	default:
+		s.answer(w, r, req, signedIn)
 	}
 }
 
-// answer gives the client what it asked for.
+// answer goes on with the person who is signed in: on to the client, unless they
+// are not the one it means, or have to consent first.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
+	ask, err := s.consented(r.Context(), req, signedIn.user)
+	switch {
+	case err != nil:
+		s.redirectError(w, r, req, err)
+	case !req.isFor(signedIn.user.ID):
+		s.redirectError(w, r, req, &Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
+	case ask && req.prompts("none"):
+		s.redirectError(w, r, req, &Error{Code: "consent_required"})
+	case ask:
+		s.ask(w, r, pathConsent, req, signedIn)
+	default:
+		s.give(w, r, req, signedIn)
+	}
+}
+
+// give gives the client what it asked for.
+func (s *Server) give(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
 	g := newGrant(req, signedIn)
 	var a answerParameters
 	var err error

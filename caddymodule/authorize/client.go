@@ -51,6 +51,11 @@ type Client struct {
 	// resource server must (RFC 7662 §4). Default: its own alone.
 	IntrospectAll bool
 
+	// Consent is whether people are asked before the client gets anything:
+	// [ConsentRequired], [ConsentSkip], or empty to ask where the request wants
+	// it (prompt=consent) and not otherwise.
+	Consent string
+
 	// RequirePKCE refuses authorization requests without a code_challenge
 	// (RFC 7636).
 	RequirePKCE bool
@@ -148,6 +153,9 @@ func (c *Client) checkFlows() error {
 		if t != "client_credentials" && t != "authorization_code" {
 			return fmt.Errorf("grant_type %q is not known: use authorization_code or client_credentials", t)
 		}
+	}
+	if !slices.Contains([]string{"", ConsentRequired, ConsentSkip}, c.Consent) {
+		return fmt.Errorf("consent %q is not known: use %s or %s", c.Consent, ConsentRequired, ConsentSkip)
 	}
 	if len(c.ResponseTypes) > 0 && len(c.RedirectURIs) == 0 {
 		return errors.New("a response_type needs a redirect_uri")

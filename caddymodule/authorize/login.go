@@ -50,7 +50,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost:
 		s.signIn(w, r, req, p)
 	default:
-		s.showSignIn(w, r, http.StatusOK, req, signInPage{Request: p.get("request")})
+		s.showSignIn(w, r, http.StatusOK, req, signInPage{Request: p.get("request"), Username: s.likely(req)})
 	}
 }
 

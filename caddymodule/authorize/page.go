@@ -50,6 +50,7 @@ var (
 	signOutPages  = parsePage("pages/signout.html")
 	signInPages   = parsePage("pages/signin.html")
 	messagePages  = parsePage("pages/message.html")
+	consentPages  = parsePage("pages/consent.html")
 	contentPolicy = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(styleHash[:]) + "'; form-action "
 )

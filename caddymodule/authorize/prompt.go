@@ -1,6 +1,8 @@
 package authorize
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,5 +33,34 @@ func (req *authorizationRequest) prompts(word string) bool {
 func (req *authorizationRequest) freshEnough(at time.Time) bool {
 	seconds, err := strconv.Atoi(req.maxAge)
 	tooOld := err == nil && time.Since(at) > time.Duration(seconds)*time.Second
-	return !tooOld && !req.prompts("login") && !req.prompts("select_account")
+	return !tooOld && !req.prompts("login") && !req.unreadHint
+}
+
+// checkHint lets nobody sign in but the person of an id_token_hint (OpenID Connect
+// Core §3.1.2.1). Where the key that would prove the hint is long gone, nobody
+// is taken for that person without signing in.
+func (s *Server) checkHint(ctx context.Context, req *authorizationRequest, p parameters) error {
+	raw := p.get("id_token_hint")
+	if raw == "" {
+		return nil
+	}
+	claims, err := s.hint(ctx, raw)
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		req.unreadHint = true
+		return nil
+	case errors.Is(err, errBadHint), err == nil && claims.Audience != req.client.ID:
+		return invalidRequest("id_token_hint is not an ID token of this server for this client")
+	case err != nil:
+		return err
+	}
+	return req.narrow([]any{claims.Subject})
+}
+
+// likely is the user name to begin with on the sign-in page.
+func (s *Server) likely(req *authorizationRequest) string {
+	if req.loginHint == "" && len(req.subjects) == 1 && s.directory.users[req.subjects[0]] != nil {
+		return req.subjects[0]
+	}
+	return req.loginHint
 }

@@ -26,6 +26,7 @@ type authorizationRequest struct {
 	codeChallenge string
 	nonce         string
 
+	unreadHint                    bool     // there was an id_token_hint that cannot be read any more
 	subjects                      []string // who may sign in, by sub; nil where everybody may
 	userinfoClaims, idTokenClaims []string // claims asked for by name
 
@@ -72,7 +73,7 @@ func (s *Server) fill(ctx context.Context, req *authorizationRequest, p paramete
 			return err
 		}
 	}
-	return nil
+	return s.checkHint(ctx, req, p)
 }
 
 func checkNonce(req *authorizationRequest, p parameters) error {

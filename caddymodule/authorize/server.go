@@ -23,6 +23,9 @@ const (
 	pathCallback   = "/oauth2/callback/" // and the provider's key
 	pathLogout     = "/oauth2/logout"
 	pathJWKS       = "/.well-known/jwks.json"
+
+	pathSelectAccount = "/oauth2/select_account"
+	pathConsent       = "/oauth2/consent"
 )
 
 // Defaults and bounds of the lifetimes in [Config].
@@ -265,6 +268,9 @@ func (s *Server) setRoutes(c Config) error {
 		pathUserinfo:   s.endpoint(s.userinfo, form...),
 		pathLogout:     s.endpoint(s.logout, form...),
 		pathJWKS:       s.endpoint(s.jwks, read...),
+
+		pathSelectAccount: s.endpoint(s.question(pathSelectAccount, s.showSelectAccount, s.selectAccount), form...),
+		pathConsent:       s.endpoint(s.question(pathConsent, s.showConsent, s.takeConsent), form...),
 
 		"/.well-known/openid-configuration":                 s.endpoint(openid, read...),
 		"/.well-known/oauth-authorization-server":           s.endpoint(openid, read...),
