@@ -124,6 +124,7 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		response_type code|token|id_token|"id_token token"...
 //		grant_type client_credentials
 //		pkce required
+//		par required
 //		consent required|skip
 //		idp <name|local...>
 //		post_logout_redirect_uri <uri...>
@@ -147,6 +148,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"response_type": words(&c.ResponseTypes, oneOf(authorize.ResponseTypes...)),
 		"grant_type":    words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
 		"pkce":          only("required", &c.RequirePKCE),
+		"par":           only("required", &c.RequirePushed),
 		"consent":       word(&c.Consent, oneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
 		"idp":           words(&c.IdentityProviders, nil),
 		"introspect":    only("all", &c.IntrospectAll),

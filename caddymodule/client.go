@@ -47,6 +47,10 @@ type Client struct {
 	// must (RFC 7662). Default: its own alone.
 	IntrospectAll bool `json:"introspect_all,omitempty"`
 
+	// Refuse authorization requests that the client did not push to
+	// `/oauth2/par` itself (RFC 9126).
+	RequirePushed bool `json:"require_pushed,omitempty"`
+
 	// Whether people are asked before the client gets anything: `required` asks
 	// each person once for each set of scopes, `skip` never. Default: where the
 	// request wants it (`prompt=consent`), and not otherwise.
@@ -76,6 +80,6 @@ func (c *Client) withSecret(secret string) authorize.Client {
 		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes,
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
-		IntrospectAll: c.IntrospectAll, Consent: c.Consent,
+		IntrospectAll: c.IntrospectAll, Consent: c.Consent, RequirePushed: c.RequirePushed,
 	}
 }

@@ -13,7 +13,16 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.authorizePosted(w, r)
 		return
 	}
-	if req, err := s.authorizationRequest(r.Context(), r.URL.RawQuery); !s.failed(w, r, req, err) {
+	query, pushed, err := s.pulled(r.Context(), r.URL.RawQuery)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	req, err := s.authorizationRequest(r.Context(), query)
+	if err == nil && req.client.RequirePushed && !pushed {
+		err = errMustPush
+	}
+	if !s.failed(w, r, req, err) {
 		s.answerOrAsk(w, r, req)
 	}
 }

@@ -51,6 +51,10 @@ type Client struct {
 	// resource server must (RFC 7662 §4). Default: its own alone.
 	IntrospectAll bool
 
+	// RequirePushed refuses authorization requests that were not pushed by the
+	// client itself (RFC 9126 §6).
+	RequirePushed bool
+
 	// Consent is whether people are asked before the client gets anything:
 	// [ConsentRequired], [ConsentSkip], or empty to ask where the request wants
 	// it (prompt=consent) and not otherwise.

@@ -17,6 +17,7 @@ type metadata struct {
 	RevocationEndpoint    string   `json:"revocation_endpoint"`
 	IntrospectionEndpoint string   `json:"introspection_endpoint"`
 	EndSessionEndpoint    string   `json:"end_session_endpoint"`
+	PushedEndpoint        string   `json:"pushed_authorization_request_endpoint"`
 	JWKSURI               string   `json:"jwks_uri"`
 	Scopes                []string `json:"scopes_supported"`
 	ResponseTypes         []string `json:"response_types_supported"`
@@ -60,6 +61,7 @@ func (s *Server) metadata() metadata {
 		RevocationEndpoint:    s.issuer + pathRevoke,
 		IntrospectionEndpoint: s.issuer + pathIntrospect,
 		EndSessionEndpoint:    s.issuer + pathLogout,
+		PushedEndpoint:        s.issuer + pathPush,
 		JWKSURI:               s.issuer + pathJWKS,
 		Scopes:                append(slices.Clone(ReservedScopes), "fhirUser"),
 		ResponseTypes:         []string{"code"},

@@ -26,6 +26,7 @@ const (
 
 	pathSelectAccount = "/oauth2/select_account"
 	pathConsent       = "/oauth2/consent"
+	pathPush          = "/oauth2/par"
 )
 
 // Defaults and bounds of the lifetimes in [Config].
@@ -126,6 +127,7 @@ type Server struct {
 	store        Store
 	durable      Store
 	returned     *MemoryStore // states that came back from providers
+	pushed       *MemoryStore // what this process keeps in store for pushed requests
 	isHTTPS      func(*http.Request) bool
 	logger       *slog.Logger
 	routes       map[string]http.Handler
@@ -145,7 +147,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
 		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
-		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0),
+		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0), pushed: NewMemoryStore(maxPushed, 0),
 		durable: c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
@@ -270,6 +272,7 @@ func (s *Server) setRoutes(c Config) error {
 		pathJWKS:       s.endpoint(s.jwks, read...),
 
 		pathSelectAccount: s.endpoint(s.question(pathSelectAccount, s.showSelectAccount, s.selectAccount), form...),
+		pathPush:          s.endpoint(s.push, http.MethodPost),
 		pathConsent:       s.endpoint(s.question(pathConsent, s.showConsent, s.takeConsent), form...),
 
 		"/.well-known/openid-configuration":                 s.endpoint(openid, read...),
