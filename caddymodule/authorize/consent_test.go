@@ -50,7 +50,7 @@ func TestConsentPage(t *testing.T) {
 	text := body(t, page)
 	for _, want := range []string{
 		"<h1>Allow The App?</h1>", "<strong>Alice Adams</strong> (alice)", "<li>Know that it is you who signs in</li>",
-		"Your e-mail address", "Read and search observations, such as lab results and vital signs, of everybody whose you may see",
+		"Your e-mail address", "Read and search observations, such as lab results and vital signs of everybody you have access to",
 		"The permission “demo.read”", "Your given name", "go to app.example.org", ">Allow</button>", ">Deny</button>",
 	} {
 		if !strings.Contains(text, want) {

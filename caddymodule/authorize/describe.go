@@ -78,7 +78,7 @@ func describeResource(scope smart.ResourceScope, user *User) string {
 	case scope.Level == "patient":
 		what = "the patient's " + what
 	default:
-		what += ", of everybody whose you may see"
+		what += " of everybody you have access to"
 	}
 	text := verbs(scope.Permission) + " " + what
 	if scope.Query != "" {

@@ -13,7 +13,7 @@ func TestDescribe(t *testing.T) {
 		{"patient/Observation.rs", patient, "Read and search your observations, such as lab results and vital signs"},
 		{"patient/Observation.rs", clinician, "Read and search the patient's observations, such as lab results and vital signs"},
 		{"patient/*.read", clinician, "Read and search the patient's health records of every kind"},
-		{"user/Condition.cruds", clinician, "Read, search, create, change and delete conditions and diagnoses, of everybody whose you may see"},
+		{"user/Condition.cruds", clinician, "Read, search, create, change and delete conditions and diagnoses of everybody you have access to"},
 		{"patient/SupplyDelivery.d", patient, "Delete your records of type supply delivery"},
 		{"patient/Observation.r?category=vital-signs&status=final", patient, "Read your observations, such as lab results and vital signs (only category=vital-signs, status=final)"},
 		{"offline_access", patient, "Keep this access while you are not using it"},

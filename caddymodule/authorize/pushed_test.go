@@ -60,6 +60,20 @@ func TestPushedRequestOfConfidentialClient(t *testing.T) {
 	}
 }
 
+// What waits in the store holds no secret.
+func TestPushedRequestKeepsNoSecret(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+	b.push(request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
+	keys, err := store.List(t.Context(), "pushed:")
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%q, %v", keys, err)
+	}
+	if value, err := store.Get(t.Context(), keys[0]); err != nil || strings.Contains(string(value), "s3cret") {
+		t.Errorf("%s, %v", value, err)
+	}
+}
+
 func TestPushedRequestByBasic(t *testing.T) {
 	q := request(url.Values{"client_id": {""}, "redirect_uri": {callback + "?tenant=1"}})
 	r := postRequest("/oauth2/par", q)
