@@ -31,6 +31,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		user <name> { … }
 //		idp <name> [oidc|google] { … }
 //		client <id> { … }
+//		registration { … }
 //		access_token_lifetime <duration>
 //		code_lifetime <duration>
 //		session_lifetime <duration>
@@ -49,6 +50,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"user":                  a.parseUser,
 		"idp":                   a.parseIdentityProvider,
 		"client":                a.parseClient,
+		"registration":          a.parseRegistration,
 		"access_token_lifetime": duration(&a.AccessTokenLifetime),
 		"code_lifetime":         duration(&a.CodeLifetime),
 		"session_lifetime":      duration(&a.SessionLifetime),

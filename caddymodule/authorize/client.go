@@ -63,13 +63,18 @@ type Client struct {
 	// RequirePKCE refuses authorization requests without a code_challenge
 	// (RFC 7636).
 	RequirePKCE bool
+
+	// registered clients wrote their own description, and their secret is known
+	// by its digest alone.
+	registered   bool
+	secretDigest []byte
 }
 
 // ReservedScopes may be asked for by every client.
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 
 // Public says whether the client has no secret (RFC 6749 §2.1).
-func (c *Client) Public() bool { return c.Secret == "" }
+func (c *Client) Public() bool { return c.Secret == "" && c.secretDigest == nil }
 
 // Title is what people are shown as the client's name.
 func (c *Client) Title() string {
@@ -93,6 +98,9 @@ func (c *Client) mayGrant(grantType string) bool {
 // secretIs compares digests, so that neither the place of the first difference
 // nor the length of the secret shows in the time it takes.
 func (c *Client) secretIs(secret string) bool {
+	if c.secretDigest != nil {
+		return sameDigest(c.secretDigest, secret)
+	}
 	want, got := sha256.Sum256([]byte(c.Secret)), sha256.Sum256([]byte(secret))
 	return !c.Public() && subtle.ConstantTimeCompare(want[:], got[:]) == 1
 }

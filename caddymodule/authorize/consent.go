@@ -138,6 +138,7 @@ type consentPage struct {
 	Host     string
 	To       string // the host of the redirect URI
 	Person   person
+	Unknown  bool // the client registered itself
 	Fixed    []string
 	Optional []consentItem
 }
@@ -147,6 +148,7 @@ type consentItem struct{ Name, Text string }
 func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p parameters) {
 	page := consentPage{
 		Request: p.get("request"), Client: req.client.Title(), Host: s.host, Person: signedIn.user.person(),
+		Unknown: req.client.registered,
 	}
 	if to, err := url.Parse(req.redirectURI); err == nil {
 		page.To = to.Host

@@ -18,6 +18,7 @@ type metadata struct {
 	IntrospectionEndpoint string   `json:"introspection_endpoint"`
 	EndSessionEndpoint    string   `json:"end_session_endpoint"`
 	PushedEndpoint        string   `json:"pushed_authorization_request_endpoint"`
+	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`
 	JWKSURI               string   `json:"jwks_uri"`
 	Scopes                []string `json:"scopes_supported"`
 	ResponseTypes         []string `json:"response_types_supported"`
@@ -44,6 +45,7 @@ type smartConfiguration struct {
 	TokenEndpoint         string   `json:"token_endpoint"`
 	RevocationEndpoint    string   `json:"revocation_endpoint"`
 	IntrospectionEndpoint string   `json:"introspection_endpoint"`
+	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
 	GrantTypes            []string `json:"grant_types_supported"`
 	Scopes                []string `json:"scopes_supported"`
@@ -77,6 +79,9 @@ func (s *Server) metadata() metadata {
 		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash"},
 		ClaimsParameter:       true,
 	}
+	if s.registrar != nil {
+		m.RegistrationEndpoint = s.issuer + pathRegister
+	}
 	for _, of := range scopeClaims {
 		m.Claims = append(m.Claims, of.claims...)
 	}
@@ -104,6 +109,7 @@ func (s *Server) smartConfiguration() smartConfiguration {
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
+		RegistrationEndpoint: m.RegistrationEndpoint,
 		ClientAuthentication: m.ClientAuthentication, GrantTypes: m.GrantTypes, Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
 		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "sso-openid-connect"},

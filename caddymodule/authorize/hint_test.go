@@ -94,6 +94,14 @@ func TestIDTokenHintOfAnotherKind(t *testing.T) {
 	}
 }
 
+// Issuers that share their keys do not share their people.
+func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
+	other := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
+	if got := outcome(t, newBrowser(t, newServer(t, nil)), url.Values{"id_token_hint": {other.tokens(nil).IDToken}}); got != "invalid_request" {
+		t.Error(got)
+	}
+}
+
 // Whoever signs in, another person than the one asked for is not told to the client.
 func TestAnotherPersonSignsIn(t *testing.T) {
 	server := newServer(t, nil)

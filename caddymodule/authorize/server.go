@@ -27,6 +27,7 @@ const (
 	pathSelectAccount = "/oauth2/select_account"
 	pathConsent       = "/oauth2/consent"
 	pathPush          = "/oauth2/par"
+	pathRegister      = "/oauth2/register"
 )
 
 // Defaults and bounds of the lifetimes in [Config].
@@ -64,6 +65,10 @@ type Config struct {
 	// IdentityProviders are where else people may sign in. They are asked on
 	// first use, not before.
 	IdentityProviders []IdentityProvider
+
+	// Registration lets apps register themselves. Default: only those in Clients
+	// are known.
+	Registration *Registration
 
 	// Passwords checks a password against a user's hash.
 	Passwords PasswordComparer
@@ -120,6 +125,7 @@ type Server struct {
 	issuer, fhirBase, host string
 
 	clients      map[string]*Client
+	registrar    *registrar // nil where nobody can register
 	providers    map[string]*provider
 	providerKeys []string
 	directory    *directory
@@ -226,6 +232,9 @@ func (s *Server) setProviders(c Config) error {
 // setPeople registers clients and users. None of the two may share a name: it
 // is the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
 func (s *Server) setPeople(c Config) (err error) {
+	if s.registrar, err = newRegistrar(c.Registration); err != nil {
+		return err
+	}
 	if s.directory, err = newDirectory(c.Users, c.Passwords); err != nil {
 		return err
 	}
@@ -278,6 +287,9 @@ func (s *Server) setRoutes(c Config) error {
 		"/.well-known/openid-configuration":                 s.endpoint(openid, read...),
 		"/.well-known/oauth-authorization-server":           s.endpoint(openid, read...),
 		c.FHIRBasePath + "/.well-known/smart-configuration": s.endpoint(smart, read...),
+	}
+	if s.registrar != nil {
+		s.routes[pathRegister] = s.endpoint(s.registration, http.MethodPost, http.MethodGet, http.MethodDelete)
 	}
 	for key, p := range s.providers {
 		s.routes[pathLogin+"/"+key] = s.endpoint(s.leave(p), http.MethodGet)
