@@ -45,6 +45,9 @@ type App struct {
 	// The apps that may ask for tokens.
 	Clients []Client `json:"clients,omitempty"`
 
+	// How apps register themselves (RFC 7591). Default: they cannot.
+	Registration *Registration `json:"registration,omitempty"`
+
 	// How long access and ID tokens are valid; at most 24h. Default: `1h`.
 	AccessTokenLifetime caddy.Duration `json:"access_token_lifetime,omitempty"`
 
@@ -133,8 +136,13 @@ func (a *App) serverConfig() (authorize.Config, error) {
 	if err != nil {
 		return authorize.Config{}, err
 	}
+	registration, err := a.registration()
+	if err != nil {
+		return authorize.Config{}, err
+	}
 	providers, err := a.identityProviders()
 	return authorize.Config{
+		Registration:      registration,
 		IdentityProviders: providers,
 		Issuer:            a.Issuer, FHIRBasePath: a.FHIRBase,
 		Clients: clients, Users: users, Passwords: passwords{}, Keys: a.keys, Store: a.store,

@@ -31,6 +31,7 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		user <name> { … }
 //		idp <name> [oidc|google] { … }
 //		client <id> { … }
+//		registration { … }
 //		access_token_lifetime <duration>
 //		code_lifetime <duration>
 //		session_lifetime <duration>
@@ -50,6 +51,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"user":                  a.parseUser,
 		"idp":                   a.parseIdentityProvider,
 		"client":                a.parseClient,
+		"registration":          a.parseRegistration,
 		"access_token_lifetime": duration(&a.AccessTokenLifetime),
 		"code_lifetime":         duration(&a.CodeLifetime),
 		"session_lifetime":      duration(&a.SessionLifetime),
@@ -73,6 +75,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 //		email <address> [verified]
 //		phone <number>
 //		fhir_user <Type/id>
+//		claim <name> <value>
 //		disabled
 //	}
 func (a *App) parseUser(d *caddyfile.Dispenser) error {
@@ -92,8 +95,9 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 		"email":         u.parseEmail,
 		"phone":         word(&u.Phone, nil),
 		"fhir_user":     word(&u.FHIRUser, authorize.CheckFHIRUser),
+		"claim":         pair(&u.Claims, authorize.CheckClaim),
 		"disabled":      bareword(&u.Disabled),
-	}.parse(d)
+	}.parse(d, "claim")
 	if err == nil && u.PasswordHash == "" {
 		err = d.Errf("user %s needs a password_hash", u.Name)
 	}
@@ -123,9 +127,11 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		secret <secret>
 //		redirect_uri <uri...>
 //		scope <scope...>
-//		response_type code|token...
+//		response_type code|token|id_token|"id_token token"...
 //		grant_type client_credentials
 //		pkce required
+//		par required
+//		consent required|skip
 //		idp <name|local...>
 //		post_logout_redirect_uri <uri...>
 //		backchannel_logout_uri <uri>
@@ -146,9 +152,11 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"secret":        word(&c.Secret, nil),
 		"redirect_uri":  words(&c.RedirectURIs, authorize.CheckRedirectURI),
 		"scope":         words(&c.Scopes, authorize.CheckScope),
-		"response_type": words(&c.ResponseTypes, oneOf("code", "token")),
+		"response_type": words(&c.ResponseTypes, oneOf(authorize.ResponseTypes...)),
 		"grant_type":    words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
 		"pkce":          only("required", &c.RequirePKCE),
+		"par":           only("required", &c.RequirePushed),
+		"consent":       word(&c.Consent, oneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
 		"idp":           words(&c.IdentityProviders, nil),
 		"introspect":    only("all", &c.IntrospectAll),
 

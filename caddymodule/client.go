@@ -52,6 +52,15 @@ type Client struct {
 	// must (RFC 7662). Default: its own alone.
 	IntrospectAll bool `json:"introspect_all,omitempty"`
 
+	// Refuse authorization requests that the client did not push to
+	// `/oauth2/par` itself (RFC 9126).
+	RequirePushed bool `json:"require_pushed,omitempty"`
+
+	// Whether people are asked before the client gets anything: `required` asks
+	// each person once for each set of scopes, `skip` never. Default: where the
+	// request wants it (`prompt=consent`), and not otherwise.
+	Consent string `json:"consent,omitempty"`
+
 	// Refuse authorization requests without a `code_challenge` (RFC 7636).
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 }
@@ -77,5 +86,6 @@ func (c *Client) withSecret(secret string) authorize.Client {
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
+		Consent: c.Consent, RequirePushed: c.RequirePushed,
 	}
 }

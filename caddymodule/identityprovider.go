@@ -47,9 +47,8 @@ type IdentityProvider struct {
 	// of theirs on the sign-in page is sent to the provider.
 	Domains []string `json:"domains,omitempty"`
 
-	// Which of the provider's claims is taken for one of ours (`name`,
-	// `preferred_username`, `email`, `email_verified`, `phone_number`,
-	// `fhirUser`, `groups`). Default: the one of the same name; `fhirUser` is
+	// Which of the provider's claims is taken for one of ours: those of OpenID
+	// Connect Core §5.1, `fhirUser` and `groups`. Default: the one of the same name; `fhirUser` is
 	// not taken unless it is mapped.
 	Claims map[string]string `json:"claims,omitempty"`
 

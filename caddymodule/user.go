@@ -39,6 +39,11 @@ type User struct {
 	// (SMART App Launch 2.2, `fhirUser`).
 	FHIRUser string `json:"fhir_user,omitempty"`
 
+	// Further claims of OpenID Connect Core §5.1, such as `family_name`,
+	// `birthdate` or, of an address, `address.locality`. Clients get them by the
+	// scopes `profile`, `phone` and `address`.
+	Claims map[string]string `json:"claims,omitempty"`
+
 	// Keep the person out: no sign-in, and what they were given ends.
 	Disabled bool `json:"disabled,omitempty"`
 }
@@ -63,6 +68,7 @@ func (a *App) users() ([]authorize.User, error) {
 		users[i] = authorize.User{
 			ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 			EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
+			Claims: u.Claims,
 		}
 	}
 	return users, nil

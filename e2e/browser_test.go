@@ -66,7 +66,8 @@ func appServer(t *testing.T) <-chan *http.Request {
 	t.Helper()
 	landed := make(chan *http.Request, 1)
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /callback", func(w http.ResponseWriter, r *http.Request) {
+	mux.HandleFunc("/callback", func(w http.ResponseWriter, r *http.Request) {
+		_ = r.ParseForm()
 		w.Header().Set("Content-Type", "text/html")
 		_, _ = w.Write([]byte("<!doctype html><title>The app</title><h1>Back in the app</h1>"))
 		landed <- r

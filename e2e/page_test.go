@@ -51,6 +51,7 @@ const measure = `(() => {
 		Unlabelled: inputs.filter((e) => !e.labels.length || !e.labels[0].textContent.trim()).map((e) => e.name),
 		Autocomplete: Object.fromEntries(inputs.map((e) => [e.name, e.autocomplete])),
 		Small: [...inputs, ...document.querySelectorAll('button')]
+			.map((e) => e.type === 'checkbox' ? e.labels[0] : e) // the whole label is for the finger
 			.filter((e) => e.getBoundingClientRect().height < 44).map((e) => e.name || e.textContent),
 		Contrast: Math.min(...texts.map(contrast)),
 	};

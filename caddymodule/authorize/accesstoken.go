@@ -25,10 +25,14 @@ type accessTokenClaims struct {
 	Scope    string           `json:"scope"`
 	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
 	FHIRUser string           `json:"fhirUser,omitempty"`
+
+	// UserinfoClaims are what userinfo tells beside the scope's claims.
+	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 }
 
 // idTokenClaims are those of OpenID Connect Core §2. What the person is called
-// and how to reach them is asked of userinfo (§5.4).
+// and how to reach them is asked of userinfo (§5.4), unless the request has it
+// otherwise.
 type idTokenClaims struct {
 	Issuer          string           `json:"iss"`
 	Subject         string           `json:"sub"`
@@ -37,7 +41,7 @@ type idTokenClaims struct {
 	IssuedAt        *jwt.NumericDate `json:"iat"`
 	AuthTime        *jwt.NumericDate `json:"auth_time"`
 	Nonce           string           `json:"nonce,omitempty"`
-	AccessTokenHash string           `json:"at_hash"`
+	AccessTokenHash string           `json:"at_hash,omitempty"`
 	FHIRUser        string           `json:"fhirUser,omitempty"`
 	Session         string           `json:"sid,omitempty"`
 	AMR             []string         `json:"amr,omitempty"`
@@ -63,6 +67,7 @@ func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
 		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: newTokenID(g.Family), ClientID: g.ClientID, Scope: g.scope(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.grantedFHIRUser(g, user),
+		UserinfoClaims: g.UserinfoClaims,
 	})
 	t := &tokens{access: access, lifetime: s.accessTokenLifetime}
 	if err == nil && g.has("openid") {
@@ -78,7 +83,39 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
 		FHIRUser: s.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR,
 	}
-	return s.sign(ctx, s.clients[g.ClientID].idTokenAlgorithm(), idTokenType, claims)
+	all, err := merged(claims, s.personClaims(user, g.IDTokenClaims))
+	if err != nil {
+		return "", err
+	}
+	client, err := s.client(ctx, g.ClientID)
+	if err != nil {
+		return "", err
+	}
+	if client == nil {
+		return "", invalidGrant("the client is no longer known")
+	}
+	return s.sign(ctx, client.idTokenAlgorithm(), idTokenType, all)
+}
+
+// merged are claims, and more beside them.
+func merged(claims any, more map[string]any) (any, error) {
+	if len(more) == 0 {
+		return claims, nil
+	}
+	text, err := json.Marshal(claims)
+	if err != nil {
+		return nil, fmt.Errorf("writing claims: %w", err)
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("merging claims: %w", err)
+	}
+	for name, value := range more {
+		if all[name], err = json.Marshal(value); err != nil {
+			return nil, fmt.Errorf("writing claim %q: %w", name, err)
+		}
+	}
+	return all, nil
 }
 
 // issueToClient makes the access token of a client that acts for itself
@@ -135,6 +172,9 @@ func (s *Server) grantedFHIRUser(g *grant, user *User) string {
 // accessTokenHash is at_hash for an ID token signed with a SHA-256 algorithm
 // (OpenID Connect Core §3.1.3.6): the left half of the digest.
 func accessTokenHash(access string) string {
+	if access == "" {
+		return ""
+	}
 	sum := sha256.Sum256([]byte(access))
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
 }
@@ -149,8 +189,10 @@ type Holder struct {
 // Holder returns whom a token with this sub and client_id stands for, or nil if
 // they are no longer: a person who was removed or disabled, a client that is gone.
 func (s *Server) Holder(ctx context.Context, subject, clientID string) (*Holder, error) {
-	client := s.clients[clientID]
+	client, err := s.client(ctx, clientID)
 	switch {
+	case err != nil:
+		return nil, err
 	case client == nil:
 		return nil, nil
 	case subject == clientID:

@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 )
@@ -12,7 +13,16 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.authorizePosted(w, r)
 		return
 	}
-	if req, err := s.authorizationRequest(r.URL.RawQuery); !s.failed(w, r, req, err) {
+	query, pushed, err := s.pulled(r.Context(), r.URL.RawQuery)
+	if err != nil {
+		s.refuse(w, r, err)
+		return
+	}
+	req, err := s.authorizationRequest(r.Context(), query)
+	if err == nil && req.client.RequirePushed && !pushed {
+		err = errMustPush
+	}
+	if !s.failed(w, r, req, err) {
 		s.answerOrAsk(w, r, req)
 	}
 }
@@ -35,14 +45,14 @@ func (s *Server) authorizePosted(w http.ResponseWriter, r *http.Request) {
 
 // authorizationRequest reads a request from its query. Where the request is nil,
 // the error must not be sent to the redirect URI.
-func (s *Server) authorizationRequest(query string) (*authorizationRequest, error) {
+func (s *Server) authorizationRequest(ctx context.Context, query string) (*authorizationRequest, error) {
 	p, malformed := queryParameters(query)
-	req, err := s.destination(p)
+	req, err := s.destination(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	req.query = query
-	if err := s.fill(req, p); err != nil {
+	if err := s.fill(ctx, req, p); err != nil {
 		return req, err
 	}
 	return req, malformed
@@ -53,26 +63,46 @@ func (s *Server) answerOrAsk(w http.ResponseWriter, r *http.Request, req *author
 	switch {
 	case err != nil:
 		s.redirectError(w, r, req, err)
-	case signedIn != nil && s.offer(req.client).serves(req, signedIn):
-		s.answer(w, r, req, signedIn)
-	default:
+	case signedIn == nil || !s.offer(req.client).serves(req, signedIn):
 		s.askToSignIn(w, r, req)
+	case req.prompts("select_account"):
+		s.ask(w, r, pathSelectAccount, req, signedIn)
+	default:
+		s.answer(w, r, req, signedIn)
 	}
 }
 
-// answer gives the client what it asked for.
+// answer goes on with the person who is signed in: on to the client, unless they
+// are not the one it means, or have to consent first.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
+	ask, err := s.consented(r.Context(), req, signedIn.user)
+	switch {
+	case err != nil:
+		s.redirectError(w, r, req, err)
+	case !req.isFor(signedIn.user.ID):
+		s.redirectError(w, r, req, &Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
+	case ask && req.prompts("none"):
+		s.redirectError(w, r, req, &Error{Code: "consent_required"})
+	case ask:
+		s.ask(w, r, pathConsent, req, signedIn)
+	default:
+		s.give(w, r, req, signedIn)
+	}
+}
+
+// give gives the client what it asked for.
+func (s *Server) give(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
 	g := newGrant(req, signedIn)
 	err := s.joinSession(r.Context(), g)
 	var a answerParameters
-	separator := "?"
 	switch {
 	case err != nil:
-	case req.responseType == "token":
-		separator = "#"
+	case req.responds("code"):
+		a, err = s.codeAnswer(r.Context(), g)
+	case req.responds("token"):
 		a, err = s.tokenAnswer(r.Context(), req, g)
 	default:
-		a, err = s.codeAnswer(r.Context(), g)
+		a, err = s.idTokenAnswer(r.Context(), g)
 	}
 	s.record(r.Context(), Event{
 		Kind: EventAuthorization, Grant: req.responseType, ClientID: g.ClientID, User: g.User, Scope: g.scope(), Err: err,
@@ -81,5 +111,5 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizati
 		s.redirectError(w, r, req, err)
 		return
 	}
-	s.redirect(w, req, separator, a)
+	s.send(w, r, req, req.mode, a)
 }

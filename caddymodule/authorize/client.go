@@ -2,8 +2,6 @@ package authorize
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net/url"
@@ -42,8 +40,8 @@ type Client struct {
 	// Scopes may be granted beside [ReservedScopes], which are open to all.
 	Scopes []string
 
-	// ResponseTypes are the response_type values the client may use: "code",
-	// "token". Default: "code" where there are redirect URIs.
+	// ResponseTypes are those of [ResponseTypes] that the client may use.
+	// Default: "code" where there are redirect URIs.
 	ResponseTypes []string
 
 	// GrantTypes are the grants beyond what ResponseTypes implies:
@@ -71,20 +69,34 @@ type Client struct {
 	// Client Registration §2): "RS256" or "ES256", which takes a twentieth of
 	// the time to sign. Default: "RS256".
 	IDTokenAlgorithm string
+	// RequirePushed refuses authorization requests that were not pushed by the
+	// client itself (RFC 9126 §6).
+	RequirePushed bool
+
+	// Consent is whether people are asked before the client gets anything:
+	// [ConsentRequired], [ConsentSkip], or empty to ask where the request wants
+	// it (prompt=consent) and not otherwise.
+	Consent string
 
 	// RequirePKCE refuses authorization requests without a code_challenge
 	// (RFC 7636).
 	RequirePKCE bool
 
-	secretDigest [sha256.Size]byte
+	secretDigest []byte // nil: it has no secret
 	keys         *upstream.KeySet
+
+	// registered clients wrote their own description, and their secret is known
+	// by its digest alone.
+	registered bool
 }
 
 // ReservedScopes may be asked for by every client.
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 
-// Public says whether the client cannot prove who it is (RFC 6749 §2.1).
-func (c *Client) Public() bool { return c.Secret == "" && len(c.JWKS) == 0 && c.JWKSURI == "" }
+// Public says whether the client cannot prove who it is (RFC 6749 Â§2.1).
+func (c *Client) Public() bool {
+	return c.Secret == "" && c.secretDigest == nil && len(c.JWKS) == 0 && c.JWKSURI == ""
+}
 
 // Title is what people are shown as the client's name.
 func (c *Client) Title() string {
@@ -112,8 +124,7 @@ func (c *Client) idTokenAlgorithm() jose.SignatureAlgorithm {
 // secretIs compares digests, so that neither the place of the first difference
 // nor the length of the secret shows in the time it takes.
 func (c *Client) secretIs(secret string) bool {
-	got := sha256.Sum256([]byte(secret))
-	return c.Secret != "" && subtle.ConstantTimeCompare(c.secretDigest[:], got[:]) == 1
+	return c.secretDigest != nil && sameDigest(c.secretDigest, secret)
 }
 
 // Complete fills in defaults, and says why a client could never work or never
@@ -125,7 +136,9 @@ func (c *Client) Complete() error {
 	if len(c.ResponseTypes) == 0 && len(c.RedirectURIs) > 0 {
 		c.ResponseTypes = []string{"code"}
 	}
-	c.secretDigest = sha256.Sum256([]byte(c.Secret))
+	if c.Secret != "" {
+		c.secretDigest = digestOf(c.Secret)
+	}
 	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkScopes, c.checkFlows} {
 		if err := check(); err != nil {
 			return fmt.Errorf("client %q: %w", c.ID, err)
@@ -172,8 +185,8 @@ func CheckScope(scope string) error {
 
 func (c *Client) checkFlows() error {
 	for _, t := range c.ResponseTypes {
-		if t != "code" && t != "token" {
-			return fmt.Errorf("response_type %q is not known: use code or token", t)
+		if !slices.Contains(ResponseTypes, t) {
+			return fmt.Errorf("response_type %q is not one of %q", t, ResponseTypes)
 		}
 	}
 	if alg := c.idTokenAlgorithm(); !slices.Contains(idTokenAlgorithms, alg) {
@@ -183,6 +196,9 @@ func (c *Client) checkFlows() error {
 		if t != "client_credentials" && t != "authorization_code" {
 			return fmt.Errorf("grant_type %q is not known: use authorization_code or client_credentials", t)
 		}
+	}
+	if !slices.Contains([]string{"", ConsentRequired, ConsentSkip}, c.Consent) {
+		return fmt.Errorf("consent %q is not known: use %s or %s", c.Consent, ConsentRequired, ConsentSkip)
 	}
 	if len(c.ResponseTypes) > 0 && len(c.RedirectURIs) == 0 {
 		return errors.New("a response_type needs a redirect_uri")

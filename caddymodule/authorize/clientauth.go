@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 )
@@ -30,7 +31,10 @@ func (s *Server) authenticateClient(r *http.Request, p parameters) (*Client, err
 	case p.get("client_id") == "":
 		return nil, invalidClient("client_id is missing")
 	}
-	client := s.clients[p.get("client_id")]
+	client, err := s.client(r.Context(), p.get("client_id"))
+	if err != nil {
+		return nil, err
+	}
 	if client == nil || (secret != "" || !client.Public()) && !client.secretIs(secret) {
 		return nil, errUnknownClient
 	}
@@ -45,8 +49,11 @@ func (s *Server) authenticateBasic(r *http.Request, p parameters) (*Client, erro
 	case p.get("client_secret") != "":
 		return nil, errTwoMethods
 	}
-	client := s.clientByBasic(id, secret)
-	if client == nil {
+	client, err := s.clientByBasic(r.Context(), id, secret)
+	switch {
+	case err != nil:
+		return nil, err
+	case client == nil:
 		return nil, errUnknownClient
 	}
 	if sent := p.get("client_id"); sent != "" && sent != client.ID {
@@ -57,19 +64,20 @@ func (s *Server) authenticateBasic(r *http.Request, p parameters) (*Client, erro
 
 // clientByBasic tries the credentials form-decoded, as RFC 6749 §2.3.1 has
 // them, and then as they are, as many clients send them.
-func (s *Server) clientByBasic(id, secret string) *Client {
+func (s *Server) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
 	decodedID, err1 := url.QueryUnescape(id)
 	decodedSecret, err2 := url.QueryUnescape(secret)
 	if err1 == nil && err2 == nil {
-		if c := s.clients[decodedID]; c != nil && c.secretIs(decodedSecret) {
-			return c
+		if c, err := s.client(ctx, decodedID); err != nil || c != nil && c.secretIs(decodedSecret) {
+			return c, err
 		}
 	}
 	if decodedID == id && decodedSecret == secret {
-		return nil
+		return nil, nil
 	}
-	if c := s.clients[id]; c != nil && c.secretIs(secret) {
-		return c
+	c, err := s.client(ctx, id)
+	if err != nil || c != nil && c.secretIs(secret) {
+		return c, err
 	}
-	return nil
+	return nil, nil
 }

@@ -19,6 +19,8 @@ type metadata struct {
 	RevocationEndpoint    string   `json:"revocation_endpoint"`
 	IntrospectionEndpoint string   `json:"introspection_endpoint"`
 	EndSessionEndpoint    string   `json:"end_session_endpoint"`
+	PushedEndpoint        string   `json:"pushed_authorization_request_endpoint"`
+	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`
 	JWKSURI               string   `json:"jwks_uri"`
 	Scopes                []string `json:"scopes_supported"`
 	ResponseTypes         []string `json:"response_types_supported"`
@@ -50,6 +52,7 @@ type smartConfiguration struct {
 	TokenEndpoint         string   `json:"token_endpoint"`
 	RevocationEndpoint    string   `json:"revocation_endpoint"`
 	IntrospectionEndpoint string   `json:"introspection_endpoint"`
+	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`
 	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
 	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`
 	GrantTypes            []string `json:"grant_types_supported"`
@@ -71,10 +74,11 @@ func (s *Server) metadata() metadata {
 		RevocationEndpoint:    s.issuer + pathRevoke,
 		IntrospectionEndpoint: s.issuer + pathIntrospect,
 		EndSessionEndpoint:    s.issuer + pathLogout,
+		PushedEndpoint:        s.issuer + pathPush,
 		JWKSURI:               s.issuer + pathJWKS,
 		Scopes:                append(slices.Clone(ReservedScopes), "fhirUser"),
 		ResponseTypes:         []string{"code"},
-		ResponseModes:         []string{"query"},
+		ResponseModes:         []string{modeQuery, modeFormPost},
 		GrantTypes:            []string{"authorization_code"},
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(idTokenAlgorithm)},
@@ -85,14 +89,25 @@ func (s *Server) metadata() metadata {
 		IssuerInAnswers:       !s.omitIssuer,
 		BackchannelLogout:     true,
 		BackchannelSession:    true,
-		Claims: []string{
-			"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr",
-			"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser",
-		},
+		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr"},
+		ClaimsParameter:       true,
 	}
-	if s.anyClient(func(c *Client) bool { return c.mayRespond("token") }) {
-		m.ResponseTypes = append(m.ResponseTypes, "token")
-		m.ResponseModes = append(m.ResponseModes, "fragment")
+	if s.registrar != nil {
+		m.RegistrationEndpoint = s.issuer + pathRegister
+	}
+	for _, of := range scopeClaims {
+		m.Claims = append(m.Claims, of.claims...)
+	}
+	if s.anyClient(func(c *Client) bool { return slices.Contains(c.Scopes, "address") }) {
+		m.Scopes = append(m.Scopes, "address")
+	}
+	for _, t := range ResponseTypes[1:] {
+		if s.anyClient(func(c *Client) bool { return c.mayRespond(t) }) {
+			m.ResponseTypes = append(m.ResponseTypes, t)
+		}
+	}
+	if len(m.ResponseTypes) > 1 {
+		m.ResponseModes = append(m.ResponseModes, modeFragment)
 		m.GrantTypes = append(m.GrantTypes, "implicit")
 	}
 	if s.anyClient(func(c *Client) bool { return c.mayGrant("client_credentials") }) {
@@ -126,6 +141,7 @@ func (s *Server) smartConfiguration() smartConfiguration {
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
+		RegistrationEndpoint: m.RegistrationEndpoint,
 		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms, GrantTypes: m.GrantTypes, Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
 		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric", "sso-openid-connect"},

@@ -4,7 +4,8 @@ import "strings"
 
 // Endpoints are all that [Endpoint] returns.
 var Endpoints = []string{
-	"authorize", "login", "callback", "token", "revoke", "introspect", "userinfo", "logout",
+	"authorize", "login", "callback", "select_account", "consent", "par", "register",
+	"token", "revoke", "introspect", "userinfo", "logout",
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration",
 }
 

@@ -81,7 +81,7 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 			s.refuse(w, r, err)
 			return
 		}
-		if req, err := s.authorizationRequest(a.Query); !s.failed(w, r, req, err) {
+		if req, err := s.authorizationRequest(r.Context(), a.Query); !s.failed(w, r, req, err) {
 			s.signInBy(w, r, p, req, a, q)
 		}
 	}

@@ -30,6 +30,10 @@ type grant struct {
 	Credential    []byte    `json:"credential"`        // of the user at the time
 	CodeChallenge string    `json:"code_challenge,omitempty"`
 	Nonce         string    `json:"nonce,omitempty"`
+
+	// Claims asked for by name (OpenID Connect Core §5.5).
+	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
+	IDTokenClaims  []string `json:"id_token_claims,omitempty"`
 }
 
 func newGrant(req *authorizationRequest, by *signedIn) *grant {
@@ -47,6 +51,9 @@ func newGrant(req *authorizationRequest, by *signedIn) *grant {
 		Credential:    credential[:],
 		CodeChallenge: req.codeChallenge,
 		Nonce:         req.nonce,
+
+		UserinfoClaims: req.userinfoClaims,
+		IDTokenClaims:  req.idTokenClaims,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -27,7 +28,7 @@ func (p *provider) identity(from *upstream.Identity) identity {
 	id.user = User{
 		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && text("email") != "", Phone: text("phone_number"),
-		FHIRUser: p.FHIRUsers[from.Subject],
+		FHIRUser: p.FHIRUsers[from.Subject], Claims: p.furtherClaims(from),
 	}
 	if id.user.FHIRUser == "" && p.Claims["fhirUser"] != "" {
 		id.user.FHIRUser = text("fhirUser")
@@ -40,6 +41,39 @@ func (p *provider) claim(from *upstream.Identity, name string) any {
 		name = mapped
 	}
 	return from.Claims[name]
+}
+
+// maxClaim bounds a claim that is taken from a provider, in bytes.
+const maxClaim = 1 << 10
+
+// furtherClaims are what else a provider says of a person (OpenID Connect Core
+// §5.1), in the form of [User].Claims.
+func (p *provider) furtherClaims(from *upstream.Identity) map[string]string {
+	var claims map[string]string
+	take := func(name string, v any) {
+		text := ""
+		switch v := v.(type) {
+		case string, bool:
+			text = fmt.Sprint(v)
+		case float64:
+			text = strconv.FormatFloat(v, 'f', 0, 64)
+		}
+		if text == "" || len(text) > maxClaim || CheckClaim(name, text) != nil {
+			return
+		}
+		if claims == nil {
+			claims = map[string]string{}
+		}
+		claims[name] = text
+	}
+	for _, name := range plainClaims {
+		take(name, p.claim(from, name))
+	}
+	address, _ := p.claim(from, "address").(map[string]any)
+	for member, v := range address {
+		take("address."+member, v)
+	}
+	return claims
 }
 
 // words reads a claim that is a list of strings, or one string.

@@ -1,6 +1,8 @@
 package authorize
 
 import (
+	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -24,6 +26,10 @@ func TestIdentityClaims(t *testing.T) {
 		{`email_verified "true"`, IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": "true"}, User{Email: "a@x.example"}},
 		{"email_verified 1", IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": 1.0}, User{Email: "a@x.example"}},
 		{"email_verified without an address", IdentityProvider{}, map[string]any{"email_verified": true}, User{}},
+		{"further claims", IdentityProvider{Claims: map[string]string{"nickname": "nick"}}, map[string]any{
+			"nick": "ad", "updated_at": 1.7e9, "phone_number_verified": true, "website": "javascript:x", "gender": strings.Repeat("x", 2000),
+			"address": map[string]any{"locality": "London", "planet": "Earth"},
+		}, User{Claims: map[string]string{"nickname": "ad", "updated_at": "1700000000", "phone_number_verified": "true", "address.locality": "London"}}},
 		{"claims of other types", IdentityProvider{}, map[string]any{"name": 1.0, "email": []any{"a@x.example"}, "phone_number": nil}, User{}},
 	}
 	for _, tt := range tests {
@@ -31,7 +37,7 @@ func TestIdentityClaims(t *testing.T) {
 			p := provider{IdentityProvider: tt.p}
 			got := p.identity(&upstream.Identity{Issuer: "https://i.example", Subject: "s", Claims: tt.claims}).user
 			tt.want.ID = accountID("https://i.example", "s")
-			if got != tt.want {
+			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
 			}
 		})
@@ -78,7 +84,7 @@ func TestAllow(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := provider{IdentityProvider: IdentityProvider{Allow: tt.rules}}
-			if got := p.allows(tt.id); got != tt.want {
+			if got := p.allows(tt.id); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("allows = %t", got)
 			}
 		})

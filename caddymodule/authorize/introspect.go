@@ -76,7 +76,7 @@ func (s *Server) asker(r *http.Request, p parameters) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.clients[claims.ClientID], nil // it was there when the token was verified
+		return s.client(r.Context(), claims.ClientID) // it was there when the token was verified
 	}
 	client, err := s.authenticateClient(r, p)
 	if err == nil && client.Public() {
@@ -89,12 +89,11 @@ func (s *Server) asker(r *http.Request, p parameters) (*Client, error) {
 // succeed.
 func (s *Server) introspectedRefresh(ctx context.Context, t *ownToken) (any, error) {
 	g := t.family.Grant
-	client := s.clients[g.ClientID]
+	client, err := s.client(ctx, g.ClientID)
 	if !t.current || client == nil {
-		return new(introspection), nil
+		return new(introspection), err
 	}
-	err := s.stillGranted(ctx, t.family, client)
-	if err == nil {
+	if err = s.stillGranted(ctx, t.family, client); err == nil {
 		_, err = s.grantUser(ctx, g)
 	}
 	var refused *Error

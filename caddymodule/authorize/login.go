@@ -56,7 +56,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost:
 		s.signIn(w, r, req, p)
 	default:
-		s.showSignIn(w, r, http.StatusOK, req, signInPage{Request: p.get("request")})
+		s.showSignIn(w, r, http.StatusOK, req, signInPage{Request: p.get("request"), Username: s.likely(req)})
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *Server) pending(r *http.Request, sealed string) (*authorizationRequest,
 	if err != nil {
 		return nil, err
 	}
-	return s.authorizationRequest(query)
+	return s.authorizationRequest(r.Context(), query)
 }
 
 // signIn takes what was typed: an address of a provider's domain leads there,

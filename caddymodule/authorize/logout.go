@@ -6,9 +6,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // logoutRequest is a checked request to sign out (OpenID Connect RP-Initiated
@@ -86,7 +83,10 @@ func (s *Server) logoutRequest(r *http.Request, query string) (*logoutRequest, e
 	if err != nil {
 		return nil, err
 	}
-	l := &logoutRequest{query: query, state: p.get("state"), client: s.clients[p.get("client_id")]}
+	l := &logoutRequest{query: query, state: p.get("state")}
+	if l.client, err = s.client(r.Context(), p.get("client_id")); err != nil {
+		return nil, err
+	}
 	if err := s.readHint(r, l, p); err != nil {
 		return nil, err
 	}
@@ -104,27 +104,17 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error
 	if raw == "" {
 		return nil
 	}
-	bad := invalidRequest("The id_token_hint is not an ID token of this server for this client.")
-	token, err := jwt.ParseSigned(raw, idTokenAlgorithms)
-	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != idTokenType {
-		return bad
-	}
-	key, err := s.keys.Key(r.Context(), token.Headers[0].KeyID)
-	if errors.Is(err, ErrUnknownKey) {
-		return bad
-	}
-	if err != nil {
+	claims, err := s.hint(r.Context(), raw)
+	asked := p.get("client_id")
+	switch {
+	case errors.Is(err, errBadHint), errors.Is(err, ErrUnknownKey), err == nil && asked != "" && asked != claims.Audience:
+		return invalidRequest("The id_token_hint is not an ID token of this server for this client.")
+	case err != nil:
 		return err
 	}
-	var claims idTokenClaims
-	if token.Claims(key, &claims) != nil || claims.Issuer != s.issuer {
-		return bad
-	}
-	if asked := p.get("client_id"); asked != "" && asked != claims.Audience {
-		return bad
-	}
-	l.client, l.subject = s.clients[claims.Audience], claims.Subject
-	return nil
+	l.subject = claims.Subject
+	l.client, err = s.client(r.Context(), claims.Audience)
+	return err
 }
 
 // signOut ends the session here and, where the provider that it began with has

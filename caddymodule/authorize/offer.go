@@ -77,8 +77,9 @@ func (o offer) unable(req *authorizationRequest, by *provider) error {
 }
 
 // serves says whether an earlier sign-in will do for a request: it must be one
-// that the client allows, the request does not name another, and fresh enough.
+// that the client allows, of a person and by a way that the request does not rule out, and
+// fresh enough.
 func (o offer) serves(req *authorizationRequest, earlier *signedIn) bool {
 	named := req.identityProvider == "" || req.identityProvider == earlier.way()
-	return o.has(earlier.by) && named && req.freshEnough(earlier.at)
+	return o.has(earlier.by) && named && req.freshEnough(earlier.at) && req.isFor(earlier.user.ID)
 }

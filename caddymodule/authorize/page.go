@@ -61,6 +61,7 @@ var (
 	signInPages   = parsePage("pages/signin.html")
 	messagePages  = parsePage("pages/message.html")
 	factorPages   = parsePage("pages/secondfactor.html")
+	consentPages  = parsePage("pages/consent.html")
 	contentPolicy = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(styleHash[:]) + "'; form-action "
 )
@@ -74,7 +75,10 @@ func readStyle() template.CSS {
 }
 
 func parsePage(name string) *template.Template {
-	own := template.FuncMap{"style": func() template.CSS { return style }}
+	own := template.FuncMap{
+		"style":  func() template.CSS { return style },
+		"script": func() template.JS { return submitScript },
+	}
 	return template.Must(template.New("layout.html").Funcs(own).ParseFS(pages, "pages/layout.html", name))
 }
 

@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,8 +21,11 @@ func TestPromptAndMaxAge(t *testing.T) {
 		{"nothing asked", "code", "page", nil},
 		{"prompt none", "code", "login_required", url.Values{"prompt": {"none"}}},
 		{"prompt login", "page", "page", url.Values{"prompt": {"login"}}},
-		{"prompt select_account", "page", "page", url.Values{"prompt": {"select_account"}}},
-		{"prompt consent", "code", "page", url.Values{"prompt": {"consent"}}},
+		{"prompt select_account", "select_account", "page", url.Values{"prompt": {"select_account"}}},
+		{"prompt login and select_account", "page", "page", url.Values{"prompt": {"login select_account"}}},
+		{"prompt select_account and consent", "select_account", "page", url.Values{"prompt": {"select_account consent"}}},
+		{"prompt none and consent", "invalid_request", "invalid_request", url.Values{"prompt": {"none consent"}}},
+		{"prompt consent", "consent", "page", url.Values{"prompt": {"consent"}}},
 		{"an unknown prompt", "code", "page", url.Values{"prompt": {"smile"}}},
 		{"prompt none and login", "invalid_request", "invalid_request", url.Values{"prompt": {"none login"}}},
 		{"max_age of ten minutes", "code", "page", url.Values{"max_age": {"600"}}},
@@ -54,6 +58,8 @@ func outcome(t *testing.T, b *browser, asked url.Values) string {
 	switch {
 	case u.Path == "/oauth2/login":
 		return "page"
+	case u.Host == "":
+		return strings.TrimPrefix(u.Path, "/oauth2/")
 	case u.Query().Has("code"):
 		return "code"
 	}

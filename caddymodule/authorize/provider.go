@@ -44,8 +44,8 @@ type IdentityProvider struct {
 	// Domains are those of e-mail addresses whose owners sign in here.
 	Domains []string
 
-	// Claims maps claims of ours (name, preferred_username, email,
-	// email_verified, phone_number, fhirUser, groups) to the provider's.
+	// Claims maps claims of ours (those of OpenID Connect Core §5.1, fhirUser
+	// and groups) to the provider's.
 	// Default: the same name, but fhirUser is not taken unless it is mapped.
 	Claims map[string]string
 
@@ -78,7 +78,12 @@ type AllowRule struct {
 var providerKey = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
 // mappedClaims are the claims that can come from a provider.
-var mappedClaims = []string{"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "groups"}
+var mappedClaims = append([]string{
+	"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "groups", "address",
+}, plainClaims...)
+
+// plainClaims are those of furtherClaims that are no part of another.
+var plainClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
 
 // CheckMappedClaim says why a claim cannot be mapped, if it cannot.
 func CheckMappedClaim(claim string) error {

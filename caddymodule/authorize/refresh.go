@@ -216,11 +216,11 @@ func (s *Server) refreshClient(ctx context.Context, p parameters) (*Client, erro
 	if err != nil {
 		return nil, err
 	}
-	client := s.clients[f.Grant.ClientID]
-	if client == nil || !client.Public() {
-		return nil, invalidClient("client_id is missing")
+	client, err := s.client(ctx, f.Grant.ClientID)
+	if err == nil && (client == nil || !client.Public()) {
+		err = invalidClient("client_id is missing")
 	}
-	return client, nil
+	return client, err
 }
 
 // withoutRefresh leaves out the scopes that ask for a refresh token, where there

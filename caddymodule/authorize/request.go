@@ -1,13 +1,12 @@
 package authorize
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
-	"time"
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -19,11 +18,17 @@ type authorizationRequest struct {
 	client        *Client
 	redirectURI   string
 	responseType  string
+	mode          string // how the answer is sent
+	errorMode     string // and how an error is
 	state         string
 	asked         string   // scope as it was requested
 	scope         []string // scope as it is granted
 	codeChallenge string
 	nonce         string
+
+	unreadHint                    bool     // there was an id_token_hint that cannot be read any more
+	subjects                      []string // who may sign in, by sub; nil where everybody may
+	userinfoClaims, idTokenClaims []string // claims asked for by name
 
 	// What chooses the way to sign in, and is passed on to an identity provider.
 	identityProvider, loginHint, prompt, maxAge, uiLocales, acrValues string
@@ -33,11 +38,14 @@ type authorizationRequest struct {
 
 // destination finds where the answer may be sent. Until that is known, nothing
 // is: an error here must be shown, never redirected (RFC 6749 §4.1.2.1).
-func (s *Server) destination(p parameters) (*authorizationRequest, error) {
+func (s *Server) destination(ctx context.Context, p parameters) (*authorizationRequest, error) {
 	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
 		return nil, invalidRequest("The request must have one client_id and one redirect_uri.")
 	}
-	client := s.clients[p.get("client_id")]
+	client, err := s.client(ctx, p.get("client_id"))
+	if err != nil {
+		return nil, err
+	}
 	if client == nil {
 		return nil, invalidRequest("The client_id is not one that is registered here.")
 	}
@@ -49,51 +57,30 @@ func (s *Server) destination(p parameters) (*authorizationRequest, error) {
 }
 
 // fill checks everything else. State comes first, because errors carry it too.
-func (s *Server) fill(req *authorizationRequest, p parameters) error {
+func (s *Server) fill(ctx context.Context, req *authorizationRequest, p parameters) error {
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= maxParameter {
 		req.state = states[0]
 	}
+	req.chooseModes(p)
 	if err := p.check(); err != nil {
 		return err
 	}
 	for _, check := range []func(*authorizationRequest, parameters) error{
-		checkResponseType, checkUnsupported, checkPKCE, s.checkAudience, checkScope, checkState, s.checkProvider,
+		checkResponseType, checkResponseMode, checkUnsupported, checkPKCE, s.checkAudience, checkScope, checkState,
+		s.checkProvider, checkNonce, checkImplicit, checkPrompt, checkClaims,
 	} {
 		if err := check(req, p); err != nil {
 			return err
 		}
 	}
+	return s.checkHint(ctx, req, p)
+}
+
+func checkNonce(req *authorizationRequest, p parameters) error {
 	if req.nonce = p.get("nonce"); !utf8.ValidString(req.nonce) {
 		return invalidRequest("nonce must be UTF-8, as the ID token is")
 	}
-	req.loginHint, req.prompt = p.get("login_hint"), p.get("prompt")
-	req.maxAge, req.uiLocales, req.acrValues = p.get("max_age"), p.get("ui_locales"), p.get("acr_values")
-	return checkFreshness(req)
-}
-
-// checkFreshness refuses a prompt and max_age that nobody can meet (OpenID
-// Connect Core §3.1.2.1).
-func checkFreshness(req *authorizationRequest) error {
-	if _, err := strconv.ParseUint(req.maxAge, 10, 31); req.maxAge != "" && err != nil {
-		return invalidRequest("max_age must be a number of seconds")
-	}
-	if req.prompts("none") && len(strings.Fields(req.prompt)) > 1 {
-		return invalidRequest("prompt none cannot have another beside it")
-	}
 	return nil
-}
-
-// prompts says whether a word is in prompt.
-func (req *authorizationRequest) prompts(word string) bool {
-	return slices.Contains(strings.Fields(req.prompt), word)
-}
-
-// freshEnough says whether a sign-in at a time will do: not where the client
-// wants to see one now, or one that is younger.
-func (req *authorizationRequest) freshEnough(at time.Time) bool {
-	seconds, err := strconv.Atoi(req.maxAge)
-	tooOld := err == nil && time.Since(at) > time.Duration(seconds)*time.Second
-	return !tooOld && !req.prompts("login") && !req.prompts("select_account")
 }
 
 // checkProvider refuses a provider that the client does not allow.
@@ -105,32 +92,14 @@ func (s *Server) checkProvider(req *authorizationRequest, p parameters) error {
 	return nil
 }
 
-func checkResponseType(req *authorizationRequest, p parameters) error {
-	switch req.responseType = p.get("response_type"); req.responseType {
-	case "":
-		return invalidRequest("response_type is missing")
-	case "code", "token":
-	default:
-		return &Error{Code: "unsupported_response_type", Description: "response_type must be code or token"}
-	}
-	if !req.client.mayRespond(req.responseType) {
-		return &Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
-	}
-	return nil
-}
-
 // checkUnsupported refuses what would change the meaning of the request if it
 // were ignored. A request_uri is not fetched (RFC 9700 §4.10 on SSRF).
-func checkUnsupported(req *authorizationRequest, p parameters) error {
+func checkUnsupported(_ *authorizationRequest, p parameters) error {
 	if p.get("request") != "" {
 		return &Error{Code: "request_not_supported"}
 	}
 	if p.get("request_uri") != "" {
 		return &Error{Code: "request_uri_not_supported"}
-	}
-	mode := map[string]string{"code": "query", "token": "fragment"}[req.responseType]
-	if asked := p.get("response_mode"); asked != "" && asked != mode {
-		return invalidRequest("response_mode must be " + mode + " for this response_type")
 	}
 	return nil
 }

@@ -29,15 +29,22 @@ func (a answerParameters) encode() string {
 	return b.String()
 }
 
-// redirect sends the browser to the client, with state and issuer (RFC 9207)
-// last. A 302 turns the sign-in form's POST into a GET, so that the password
-// is not sent on (RFC 9700 §4.12).
-func (s *Server) redirect(w http.ResponseWriter, req *authorizationRequest, separator string, a answerParameters) {
+// send sends the browser to the client, with state and issuer (RFC 9207) last. A
+// 302 turns the sign-in form's POST into a GET, so that the password is not sent
+// on (RFC 9700 §4.12).
+func (s *Server) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, a answerParameters) {
 	a.add("state", req.state)
 	if !s.omitIssuer {
 		a.add("iss", s.issuer)
 	}
-	if separator == "?" && strings.Contains(req.redirectURI, "?") {
+	separator := "?"
+	switch {
+	case mode == modeFormPost:
+		s.postForm(w, r, req, a)
+		return
+	case mode == modeFragment:
+		separator = "#"
+	case strings.Contains(req.redirectURI, "?"):
 		separator = "&"
 	}
 	w.Header().Set("Location", req.redirectURI+separator+a.encode())
@@ -58,9 +65,10 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, req *authorizati
 	return true
 }
 
-// redirectError sends an error to the client, in the query for every flow, as
-// the interface has it. The interface has them without an error_description, but
-// for those of identity providers; the reason of the others is in the audit trail.
+// redirectError sends an error to the client, in the query unless the request
+// decides otherwise (see chooseModes). The interface has them without an
+// error_description, but for those of identity providers; the reason of the others
+// is in the audit trail.
 func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := asError(err)
 	s.recordRefusal(r, Event{ClientID: req.client.ID, Grant: req.responseType, Err: err})
@@ -69,7 +77,7 @@ func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *auth
 	if e.shown {
 		a.add("error_description", e.Description)
 	}
-	s.redirect(w, req, "?", a)
+	s.send(w, r, req, req.errorMode, a)
 }
 
 // refuse shows an error to the person, because there is nowhere to send it. It

@@ -94,7 +94,7 @@ func (s *Server) half(r *http.Request, id string) (*halfSignIn, error) {
 	if err != nil || browser.Value != half.Browser || half.user == nil || half.user.credential() != half.Session.Credential {
 		return nil, errCodeTooLate
 	}
-	half.req, err = s.authorizationRequest(half.Query)
+	half.req, err = s.authorizationRequest(r.Context(), half.Query)
 	return half, err
 }
 

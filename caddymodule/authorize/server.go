@@ -26,6 +26,11 @@ const (
 	pathCallback   = "/oauth2/callback/" // and the provider's key
 	pathLogout     = "/oauth2/logout"
 	pathJWKS       = "/.well-known/jwks.json"
+
+	pathSelectAccount = "/oauth2/select_account"
+	pathConsent       = "/oauth2/consent"
+	pathPush          = "/oauth2/par"
+	pathRegister      = "/oauth2/register"
 )
 
 // Defaults and bounds of the lifetimes in [Config].
@@ -77,6 +82,10 @@ type Config struct {
 	// IdentityProviders are where else people may sign in. They are asked on
 	// first use, not before.
 	IdentityProviders []IdentityProvider
+
+	// Registration lets apps register themselves. Default: only those in Clients
+	// are known.
+	Registration *Registration
 
 	// Passwords checks a password against a user's hash.
 	Passwords PasswordComparer
@@ -152,6 +161,7 @@ type Server struct {
 	clients      map[string]*Client
 	origins      map[string]bool       // of the clients' redirect URIs
 	cors         map[string]*cors.Cors // by path
+	registrar    *registrar            // nil where nobody can register
 	providers    map[string]*provider
 	providerKeys []string
 	directory    *directory
@@ -161,6 +171,7 @@ type Server struct {
 	revocations  revocations
 	remembered   tokenMemory
 	returned     *MemoryStore // states that came back from providers
+	pushed       *MemoryStore // what this process keeps in store for pushed requests
 	isHTTPS      func(*http.Request) bool
 	logger       *slog.Logger
 	routes       map[string]http.Handler
@@ -183,7 +194,7 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
 		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
-		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0),
+		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0), pushed: NewMemoryStore(maxPushed, 0),
 		durable: c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
@@ -276,6 +287,9 @@ func (s *Server) setProviders(c Config) error {
 // setPeople registers clients and users. None of the two may share a name: it
 // is the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
 func (s *Server) setPeople(c Config) (err error) {
+	if s.registrar, err = newRegistrar(c.Registration); err != nil {
+		return err
+	}
 	if s.directory, err = newDirectory(c.Users, c.Passwords); err != nil {
 		return err
 	}
@@ -322,9 +336,16 @@ func (s *Server) setRoutes(c Config) error {
 		pathLogout:     s.endpoint(s.logout, form...),
 		pathJWKS:       s.endpoint(s.jwks, read...),
 
+		pathSelectAccount: s.endpoint(s.question(pathSelectAccount, s.showSelectAccount, s.selectAccount), form...),
+		pathPush:          s.endpoint(s.push, http.MethodPost),
+		pathConsent:       s.endpoint(s.question(pathConsent, s.showConsent, s.takeConsent), form...),
+
 		"/.well-known/openid-configuration":                 s.endpoint(openid, read...),
 		"/.well-known/oauth-authorization-server":           s.endpoint(openid, read...),
 		c.FHIRBasePath + "/.well-known/smart-configuration": s.endpoint(smart, read...),
+	}
+	if s.registrar != nil {
+		s.routes[pathRegister] = s.endpoint(s.registration, http.MethodPost, http.MethodGet, http.MethodDelete)
 	}
 	for key, p := range s.providers {
 		s.routes[pathLogin+"/"+key] = s.endpoint(s.leave(p), http.MethodGet)

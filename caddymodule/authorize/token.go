@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -109,24 +108,4 @@ func (t *tokens) response(scope string) *tokenResponse {
 		AccessToken: t.access, TokenType: "Bearer", ExpiresIn: int64(t.lifetime.Seconds()),
 		Scope: scope, IDToken: t.id, Refresh: t.refresh,
 	}
-}
-
-// tokenAnswer is the answer of the token flow, for the fragment (RFC 6749
-// §4.2.2). The ID token comes with it where openid was asked for. The scope is
-// told where it is not the one that was asked for.
-func (s *Server) tokenAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
-	g.Scope = withoutRefresh(g.Scope)
-	t, err := s.issue(ctx, g)
-	if err != nil {
-		return nil, err
-	}
-	var a answerParameters
-	a.add("id_token", t.id)
-	a.add("access_token", t.access)
-	a.add("token_type", "bearer")
-	a.add("expires_in", strconv.FormatInt(int64(t.lifetime.Seconds()), 10))
-	if g.scope() != req.asked {
-		a.add("scope", g.scope())
-	}
-	return a, nil
 }

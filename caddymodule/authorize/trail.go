@@ -41,7 +41,7 @@ func (s *Server) noteClient(r *http.Request, p parameters) {
 	if !basic {
 		id = p.get("client_id")
 	}
-	if s.clients[id] != nil {
+	if client, err := s.client(r.Context(), id); err == nil && client != nil {
 		trailOf(r.Context()).clientID = id
 	}
 }

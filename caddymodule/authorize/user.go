@@ -42,6 +42,10 @@ type User struct {
 	// base (SMART App Launch 2.2, scopes for requesting identity data).
 	FHIRUser string
 
+	// Claims are further claims of OpenID Connect Core §5.1, by name; those of
+	// an address have names such as address.locality. See [CheckClaim].
+	Claims map[string]string
+
 	// Disabled users cannot sign in, by password or by a linked identity
 	// provider, and what they were given ends.
 	Disabled bool
@@ -104,6 +108,11 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 		}
 		if u.TOTPSecret != "" {
 			if err := CheckTOTPSecret(u.TOTPSecret); err != nil {
+				return nil, fmt.Errorf("user %q: %w", u.ID, err)
+			}
+		}
+		for name, value := range u.Claims {
+			if err := CheckClaim(name, value); err != nil {
 				return nil, fmt.Errorf("user %q: %w", u.ID, err)
 			}
 		}

@@ -8,47 +8,20 @@ import (
 	"strings"
 )
 
-// userinfoClaims are those of OpenID Connect Core §5.1 that a user's record
-// holds, each with the scope that asks for it (§5.4), and SMART's fhirUser.
-type userinfoClaims struct {
-	Subject           string `json:"sub"`
-	Name              string `json:"name,omitempty"`
-	PreferredUsername string `json:"preferred_username,omitempty"`
-	Email             string `json:"email,omitempty"`
-	EmailVerified     *bool  `json:"email_verified,omitempty"`
-	Phone             string `json:"phone_number,omitempty"`
-	FHIRUser          string `json:"fhirUser,omitempty"`
-}
-
 // userinfo is the UserInfo endpoint (OpenID Connect Core §5.3).
 func (s *Server) userinfo(w http.ResponseWriter, r *http.Request) {
-	user, scope, err := s.bearer(r)
+	user, names, err := s.bearer(r)
 	if err != nil {
 		s.writeError(w, r, err)
 		return
 	}
-	s.writeJSON(w, http.StatusOK, s.claims(user, scope))
+	claims := s.personClaims(user, names)
+	claims["sub"] = user.ID
+	s.writeJSON(w, http.StatusOK, claims)
 }
 
-func (s *Server) claims(user *User, scope []string) userinfoClaims {
-	c := userinfoClaims{Subject: user.ID}
-	if slices.Contains(scope, "profile") {
-		c.Name, c.PreferredUsername = user.Name, user.username
-	}
-	if slices.Contains(scope, "email") && user.Email != "" {
-		c.Email, c.EmailVerified = user.Email, &user.EmailVerified
-	}
-	if slices.Contains(scope, "phone") {
-		c.Phone = user.Phone
-	}
-	if slices.Contains(scope, "fhirUser") {
-		c.FHIRUser = s.fhirUser(user)
-	}
-	return c
-}
-
-// bearer returns the person whose access token the request carries, and the
-// token's scope.
+// bearer returns the person whose access token the request carries, and the claims
+// that it is given for.
 func (s *Server) bearer(r *http.Request) (*User, []string, error) {
 	claims, err := s.bearerClaims(r)
 	if err != nil {
@@ -92,5 +65,5 @@ func (s *Server) tokenUser(ctx context.Context, claims *accessTokenClaims) (*Use
 	if err == nil && user == nil {
 		err = invalidToken
 	}
-	return user, scope, err
+	return user, append(claimsOfScope(scope), claims.UserinfoClaims...), err
 }

@@ -1,0 +1,197 @@
+package authorize
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Values of [Client].Consent.
+const (
+	// ConsentRequired asks each person once for each set of scopes.
+	ConsentRequired = "required"
+
+	// ConsentSkip never asks, not even where the request wants it.
+	ConsentSkip = "skip"
+)
+
+// consentLifetime is how long a person is not asked again.
+const consentLifetime = 365 * 24 * time.Hour
+
+// consent is what a person let a client have, as the durable store keeps it. It
+// speaks of items: scopes, and claims asked for by name as claim:<name>.
+type consent struct {
+	User     string    `json:"user"`
+	ClientID string    `json:"client_id"`
+	Seen     []string  `json:"seen"`    // what the person was asked for
+	Granted  []string  `json:"granted"` // and what of it they allowed
+	At       time.Time `json:"at"`
+}
+
+const claimItem = "claim:"
+
+// items are what a request asks a person for.
+func (req *authorizationRequest) items() []string {
+	items := slices.Clone(req.scope)
+	ofScope := claimsOfScope(req.scope)
+	for _, name := range slices.Concat(req.userinfoClaims, req.idTokenClaims) {
+		if item := claimItem + name; !slices.Contains(ofScope, name) && !slices.Contains(items, item) {
+			items = append(items, item)
+		}
+	}
+	return items
+}
+
+// limit takes from a request what the person did not allow (SMART App Launch 2.2
+// leaves that to them). Nothing left is a refusal of all.
+func (req *authorizationRequest) limit(granted []string) error {
+	items := req.items()
+	refused := func(item string) bool { return slices.Contains(items, item) && !slices.Contains(granted, item) }
+	refusedClaim := func(name string) bool {
+		return refused(claimItem+name) || refused(scopeOf(name))
+	}
+	req.userinfoClaims = slices.DeleteFunc(slices.Clone(req.userinfoClaims), refusedClaim)
+	req.idTokenClaims = slices.DeleteFunc(slices.Clone(req.idTokenClaims), refusedClaim)
+	if req.scope = slices.DeleteFunc(slices.Clone(req.scope), refused); len(req.scope) == 0 {
+		return errDenied
+	}
+	return nil
+}
+
+var errDenied = &Error{Code: "access_denied", Description: "the person did not allow it"}
+
+// mustStay says whether an item cannot be taken out of a request without breaking
+// it: who signs in, and which patient it is about.
+func mustStay(item string) bool {
+	return item == "openid" || item == "launch" || strings.HasPrefix(item, "launch/")
+}
+
+// consented says whether the person must be asked, and limits the request to
+// what they allowed where they were asked before.
+//
+// The operator who writes a client into the configuration vouches for it, so it is
+// asked for there only if the configuration or the request says so, or if the
+// person was asked before and may have left something out.
+func (s *Server) consented(ctx context.Context, req *authorizationRequest, user *User) (ask bool, err error) {
+	if req.client.Consent == ConsentSkip {
+		return false, nil
+	}
+	if req.prompts("consent") {
+		return true, nil
+	}
+	earlier, err := s.loadConsent(ctx, user.ID, req.client.ID)
+	switch {
+	case err != nil:
+		return false, err
+	case earlier == nil:
+		return req.client.Consent == ConsentRequired, nil
+	case slices.ContainsFunc(req.items(), func(item string) bool { return !slices.Contains(earlier.Seen, item) }):
+		return true, nil
+	}
+	return req.limit(earlier.Granted) != nil, nil
+}
+
+func consentKey(user, clientID string) string { return storeKey("consent", user+"\x00"+clientID) }
+
+// loadConsent returns what a person let a client have, or nil if they were not asked.
+func (s *Server) loadConsent(ctx context.Context, user, clientID string) (*consent, error) {
+	value, err := s.durable.Get(ctx, consentKey(user, clientID))
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	c := new(consent)
+	return c, json.Unmarshal(value, c)
+}
+
+// rememberConsent adds to what is known of a person's mind.
+func (s *Server) rememberConsent(ctx context.Context, user, clientID string, items, granted []string) error {
+	c, err := s.loadConsent(ctx, user, clientID)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		c = &consent{User: user, ClientID: clientID}
+	}
+	asked := func(item string) bool { return slices.Contains(items, item) }
+	c.Seen = append(slices.DeleteFunc(c.Seen, asked), items...)
+	c.Granted = append(slices.DeleteFunc(c.Granted, asked), granted...)
+	c.At = time.Now().UTC()
+	value, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	return s.durable.Put(ctx, consentKey(user, clientID), value, consentLifetime)
+}
+
+// consentPage is what pages/consent.html shows.
+type consentPage struct {
+	Request  string // sealed, see question.go
+	Client   string
+	Host     string
+	To       string // the host of the redirect URI
+	Person   person
+	Unknown  bool // the client registered itself
+	Fixed    []string
+	Optional []consentItem
+}
+
+type consentItem struct{ Name, Text string }
+
+func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p parameters) {
+	page := consentPage{
+		Request: p.get("request"), Client: req.client.Title(), Host: s.host, Person: signedIn.user.person(),
+		Unknown: req.client.registered,
+	}
+	if to, err := url.Parse(req.redirectURI); err == nil {
+		page.To = to.Host
+	}
+	for _, item := range req.items() {
+		if text := describe(item, signedIn.user); mustStay(item) {
+			page.Fixed = append(page.Fixed, text)
+		} else {
+			page.Optional = append(page.Optional, consentItem{mayField + item, text})
+		}
+	}
+	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
+	s.show(w, r, http.StatusOK, consentPages, page)
+}
+
+// mayField begins the name of an item's box.
+const mayField = "may "
+
+// takeConsent takes what the page sends. Sent twice, it is taken twice, with the
+// same effect.
+func (s *Server) takeConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p parameters) {
+	switch p.get("decision") {
+	case "allow":
+		s.allow(w, r, req, signedIn, p)
+	case "deny":
+		s.redirectError(w, r, req, errDenied)
+	default:
+		s.refuse(w, r, errNoDecision)
+	}
+}
+
+func (s *Server) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p parameters) {
+	items := req.items()
+	granted := slices.DeleteFunc(slices.Clone(items), func(item string) bool {
+		return !mustStay(item) && p.get(mayField+item) == ""
+	})
+	if err := req.limit(granted); err != nil {
+		s.redirectError(w, r, req, err)
+		return
+	}
+	// That it cannot be remembered means that the person is asked again.
+	if err := s.rememberConsent(r.Context(), signedIn.user.ID, req.client.ID, items, granted); err != nil {
+		s.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
+	}
+	s.give(w, r, req, signedIn)
+}

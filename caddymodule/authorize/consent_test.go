@@ -1,0 +1,242 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+func consentRequired(c *authorize.Config) {
+	everyFlow(c)
+	c.Clients[0].Consent = authorize.ConsentRequired
+}
+
+var box = regexp.MustCompile(`<input type="checkbox" name="([^"]*)"`)
+
+// boxes are the names of a page's boxes.
+func boxes(page string) (names []string) {
+	for _, b := range box.FindAllStringSubmatch(page, -1) {
+		names = append(names, b[1])
+	}
+	return names
+}
+
+// allow ticks these boxes of the consent page that an answer leads to.
+func (b *browser) allow(r *http.Response, ticked ...string) *url.URL {
+	b.t.Helper()
+	page, sealed := b.open(r)
+	form := decide(sealed, "allow")
+	for _, name := range boxes(page) {
+		for _, t := range ticked {
+			if t == "*" || name == "may "+t {
+				form.Set(name, "yes")
+			}
+		}
+	}
+	return location(b.t, b.post("/oauth2/consent", form))
+}
+
+func TestConsentPage(t *testing.T) {
+	b := newBrowser(t, newServer(t, consentRequired))
+	q := request(url.Values{"scope": {"openid email user/Observation.rs demo.read"}, "claims": {`{"userinfo":{"given_name":null,"email":null}}`}})
+	r := b.signIn(q, "alice", "right")
+	page := b.get(location(t, r).String())
+	text := body(t, page)
+	for _, want := range []string{
+		"<h1>Allow The App?</h1>", "<strong>Alice Adams</strong> (alice)", "<li>Know that it is you who signs in</li>",
+		"Your e-mail address", "Read and search observations, such as lab results and vital signs of everybody you have access to",
+		"The permission “demo.read”", "Your given name", "go to app.example.org", ">Allow</button>", ">Deny</button>",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if got := strings.Join(boxes(text), "; "); got != "may email; may user/Observation.rs; may demo.read; may claim:given_name" {
+		t.Errorf("boxes %s", got)
+	}
+	if strings.Contains(text, "<script") || page.Header.Get("X-Frame-Options") != "DENY" ||
+		!strings.Contains(page.Header.Get("Content-Security-Policy"), "frame-ancestors 'none'") || page.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("header %v", page.Header)
+	}
+}
+
+// Asked once for each set of scopes, unless the request or the client has it otherwise.
+func TestConsentIsAskedFor(t *testing.T) {
+	tests := []struct {
+		name, consent string
+		change        url.Values
+		first, then   string // before and after openid, profile and email were allowed
+	}{
+		{"required", "required", url.Values{"scope": {"openid profile"}}, "consent", "code"},
+		{"required, of a wider scope", "required", url.Values{"scope": {"openid profile demo.read"}}, "consent", "consent"},
+		{"required, of a claim", "required", url.Values{"claims": {`{"userinfo":{"phone_number":null}}`}}, "consent", "consent"},
+		{"required, and the request asks", "required", url.Values{"prompt": {"consent"}}, "consent", "consent"},
+		{"required, without a page", "required", url.Values{"prompt": {"none"}}, "consent_required", "code"},
+		{"by default", "", nil, "code", "code"},
+		{"by default, and the request asks", "", url.Values{"prompt": {"consent"}}, "consent", "consent"},
+		{"by default, of more than was asked before", "", url.Values{"scope": {"demo.read"}}, "code", "consent"},
+		{"skip", "skip", nil, "code", "code"},
+		{"skip, and the request asks", "skip", url.Values{"prompt": {"consent"}}, "code", "code"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients[0].Consent = tt.consent }))
+			b.signIn(request(nil), "alice", "right")
+			if got := outcome(t, b, tt.change); got != tt.first {
+				t.Errorf("at first: %s, want %s", got, tt.first)
+			}
+			if u := location(t, b.authorize(request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}))); u.Host == "" {
+				b.allow(b.get("/oauth2/authorize?"+request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}).Encode()), "*")
+			}
+			if got := outcome(t, b, tt.change); got != tt.then {
+				t.Errorf("then: %s, want %s", got, tt.then)
+			}
+		})
+	}
+}
+
+// What a person takes out is not granted, then or later (SMART's limited access).
+func TestConsentLimits(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { consentRequired(c); wholePerson(c) }))
+	q := request(url.Values{
+		"scope":  {"openid email user/Observation.rs user/Condition.rs"},
+		"claims": {`{"userinfo":{"given_name":null,"nickname":null},"id_token":{"email":null}}`},
+	})
+	u := b.allow(b.signIn(q, "alice", "right"), "user/Condition.rs", "claim:nickname")
+	for name, u := range map[string]*url.URL{"then": u, "later": location(t, b.authorize(q))} {
+		answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil)))
+		if answer.Scope != "openid user/Condition.rs" || b.claims(answer.AccessToken)["scope"] != answer.Scope {
+			t.Errorf("%s: scope %q", name, answer.Scope)
+		}
+		if got := decode[map[string]any](t, b.userinfo(answer.AccessToken)); got["nickname"] != "Al" || len(got) != 2 {
+			t.Errorf("%s: userinfo %v", name, got)
+		}
+		if got := b.claims(answer.IDToken); got["email"] != nil {
+			t.Errorf("%s: ID token %v", name, got)
+		}
+	}
+}
+
+// openid cannot be taken out, and no more can be put in than was asked for.
+func TestConsentFormCannotWiden(t *testing.T) {
+	b := newBrowser(t, newServer(t, consentRequired))
+	_, sealed := b.open(b.signIn(request(url.Values{"scope": {"openid email"}}), "alice", "right"))
+	form := decide(sealed, "allow")
+	form.Set("may user/*.rs", "yes")
+	form.Set("may phone", "yes")
+	u := location(t, b.post("/oauth2/consent", form))
+	if answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil))); answer.Scope != "openid" {
+		t.Errorf("scope %q", answer.Scope)
+	}
+}
+
+func TestConsentDenied(t *testing.T) {
+	tests := []struct {
+		name  string
+		scope string
+		form  func(sealed string) url.Values
+	}{
+		{"by the button", "openid", func(sealed string) url.Values { return decide(sealed, "deny") }},
+		{"by taking everything out", "demo.read", func(sealed string) url.Values { return decide(sealed, "allow") }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := newBrowser(t, newServer(t, consentRequired))
+			q := request(url.Values{"scope": {tt.scope}})
+			_, sealed := b.open(b.signIn(q, "alice", "right"))
+			u := location(t, b.post("/oauth2/consent", tt.form(sealed)))
+			if u.Query().Get("error") != "access_denied" || u.Query().Get("state") != "s" || u.Query().Has("code") {
+				t.Errorf("%s", u)
+			}
+			if u := location(t, b.authorize(q)); u.Path != "/oauth2/consent" {
+				t.Errorf("the next time: %s", u)
+			}
+		})
+	}
+}
+
+// The back button, and a second press: the same decision, with a code of its own.
+func TestConsentSentTwice(t *testing.T) {
+	b := newBrowser(t, newServer(t, consentRequired))
+	_, sealed := b.open(b.signIn(request(nil), "alice", "right"))
+	for range 2 {
+		u := location(t, b.post("/oauth2/consent", decide(sealed, "allow")))
+		if answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil))); answer.AccessToken == "" {
+			t.Errorf("%+v", answer)
+		}
+	}
+}
+
+// A consent is one person's, to one client, for a year, and outlives the sessions' store.
+func TestConsentIsRemembered(t *testing.T) {
+	tests := []struct {
+		name string
+		user string
+		wait time.Duration
+		want string
+	}{
+		{"for the person", "alice", 364 * 24 * time.Hour, "code"},
+		{"not for another", "bob", 0, "consent"},
+		{"not for more than a year", "alice", 366 * 24 * time.Hour, "consent"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				durable := authorize.NewMemoryStore(0, 0)
+				server := func() *authorize.Server {
+					return newServer(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable })
+				}
+				b := newBrowser(t, server())
+				b.allow(b.signIn(request(nil), "alice", "right"))
+				time.Sleep(tt.wait)
+				b = newBrowser(t, server())
+				b.signIn(request(nil), tt.user, map[string]string{"alice": "right", "bob": "other"}[tt.user])
+				if got := outcome(t, b, nil); got != tt.want {
+					t.Errorf("%s, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestConsentIsTheClients(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		consentRequired(c)
+		c.Clients[2].Consent = authorize.ConsentRequired
+	}))
+	b.allow(b.signIn(request(nil), "alice", "right"))
+	q := request(pkce())
+	q.Set("client_id", "strict")
+	if u := location(t, b.authorize(q)); u.Path != "/oauth2/consent" {
+		t.Errorf("another client: %s", u)
+	}
+}
+
+// That a consent cannot be remembered keeps nobody from giving it.
+func TestConsentWithFullStore(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		consentRequired(c)
+		c.Durable = authorize.NewMemoryStore(1, 0)
+		if err := c.Durable.Put(t.Context(), "x", nil, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}))
+	if u := b.allow(b.signIn(request(nil), "alice", "right")); u.Query().Get("code") == "" {
+		t.Errorf("%s", u)
+	}
+}
+
+func TestConsentFollowsEveryFlow(t *testing.T) {
+	b := newBrowser(t, newServer(t, consentRequired))
+	q := implicit(url.Values{"response_type": {"id_token token"}, "scope": {"openid email"}})
+	u := b.allow(b.signIn(q, "alice", "right"), "email")
+	if f := fragment(t, u); f.Get("access_token") == "" || f.Get("id_token") == "" {
+		t.Errorf("%s", u)
+	}
+}

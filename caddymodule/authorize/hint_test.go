@@ -1,0 +1,136 @@
+package authorize_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// What an id_token_hint of alice's makes of who is signed in (OpenID Connect Core
+// §3.1.2.1, §3.1.2.6).
+func TestIDTokenHint(t *testing.T) {
+	tests := []struct {
+		name     string
+		signedIn string // "" for nobody
+		prompt   string
+		change   func(hint string) string
+		want     string
+	}{
+		{"the same person", "alice", "", nil, "code"},
+		{"the same person, without a page", "alice", "none", nil, "code"},
+		{"another person", "bob", "", nil, "page"},
+		{"another person, without a page", "bob", "none", nil, "login_required"},
+		{"nobody", "", "", nil, "page"},
+		{"nobody, without a page", "", "none", nil, "login_required"},
+		{"a hint that is no token", "alice", "", func(string) string { return "x" }, "invalid_request"},
+		{"a hint with another signature", "alice", "", func(h string) string { return h[:len(h)-8] + "AAAAAAAA" }, "invalid_request"},
+		{"a hint of nobody's signature", "alice", "none", func(h string) string {
+			_, rest, _ := strings.Cut(h, ".")
+			payload, _, _ := strings.Cut(rest, ".")
+			return "eyJhbGciOiJub25lIn0." + payload + "."
+		}, "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			server := newServer(t, nil)
+			hint := newBrowser(t, server).tokens(nil).IDToken
+			b := newBrowser(t, server)
+			if tt.signedIn != "" {
+				b.signIn(request(nil), tt.signedIn, map[string]string{"alice": "right", "bob": "other"}[tt.signedIn])
+			}
+			if tt.change != nil {
+				hint = tt.change(hint)
+			}
+			if got := outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {tt.prompt}}); got != tt.want {
+				t.Errorf("%s, want %s", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestExpiredIDTokenHint(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrowser(t, newServer(t, nil))
+		hint := b.tokens(nil).IDToken
+		time.Sleep(2 * time.Hour)
+		if got := outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {"none"}}); got != "code" {
+			t.Error(got)
+		}
+	})
+}
+
+// A hint whose key is no longer kept proves nobody to be that person.
+func TestIDTokenHintOfForgottenKey(t *testing.T) {
+	other := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		c.Keys = authorize.NewKeyring(new(keyStorage), "keys.json", c.Logger)
+	}))
+	hint := url.Values{"id_token_hint": {other.tokens(nil).IDToken}}
+	b := newBrowser(t, newServer(t, nil))
+	b.answer(request(nil))
+	if got := outcome(t, b, hint); got != "page" {
+		t.Errorf("signed in: %s", got)
+	}
+	if u := b.answer(request(hint)); u.Query().Get("code") == "" {
+		t.Errorf("signed in anew: %s", u)
+	}
+}
+
+// An access token is not a hint, and neither is an ID token of another client.
+func TestIDTokenHintOfAnotherKind(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	answer := b.tokens(nil)
+	if got := outcome(t, b, url.Values{"id_token_hint": {answer.AccessToken}}); got != "invalid_request" {
+		t.Errorf("access token: %s", got)
+	}
+	q := request(pkce())
+	q.Set("client_id", "strict")
+	q.Set("id_token_hint", answer.IDToken)
+	if u := location(t, b.authorize(q)); u.Query().Get("error") != "invalid_request" {
+		t.Errorf("another client's: %s", u)
+	}
+}
+
+// Issuers that share their keys do not share their people.
+func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
+	other := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
+	if got := outcome(t, newBrowser(t, newServer(t, nil)), url.Values{"id_token_hint": {other.tokens(nil).IDToken}}); got != "invalid_request" {
+		t.Error(got)
+	}
+}
+
+// Whoever signs in, another person than the one asked for is not told to the client.
+func TestAnotherPersonSignsIn(t *testing.T) {
+	server := newServer(t, nil)
+	for name, asked := range map[string]url.Values{
+		"id_token_hint": {"id_token_hint": {newBrowser(t, server).tokens(nil).IDToken}},
+		"claims":        {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
+	} {
+		u := location(t, newBrowser(t, server).signIn(request(asked), "bob", "other"))
+		if q := u.Query(); q.Get("error") != "login_required" || q.Has("code") {
+			t.Errorf("%s: %s", name, u)
+		}
+	}
+}
+
+// The sign-in page begins with the name that is hinted at.
+func TestSignInPageHint(t *testing.T) {
+	server := newServer(t, nil)
+	for name, asked := range map[string]url.Values{
+		"login_hint":            {"login_hint": {"alice"}},
+		"id_token_hint":         {"id_token_hint": {newBrowser(t, server).tokens(nil).IDToken}},
+		"the sub that is asked": {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
+	} {
+		b := newBrowser(t, server)
+		if page, _ := b.open(b.authorize(request(asked))); !strings.Contains(page, `name="username" value="alice"`) {
+			t.Errorf("%s: %s", name, page)
+		}
+	}
+	b := newBrowser(t, server)
+	if page, _ := b.open(b.authorize(request(url.Values{"login_hint": {`"><script>`}}))); strings.Contains(page, "<script") {
+		t.Error("login_hint is not escaped")
+	}
+}

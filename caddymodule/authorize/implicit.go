@@ -1,0 +1,46 @@
+package authorize
+
+import (
+	"context"
+	"strconv"
+	"time"
+)
+
+// tokenAnswer is the answer of the token flow (RFC 6749 §4.2.2). The ID token
+// comes with it where openid was asked for. The scope is told where it is not the
+// one that was asked for.
+func (s *Server) tokenAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
+	g.Scope = withoutRefresh(g.Scope)
+	t, err := s.issue(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	var a answerParameters
+	a.add("id_token", t.id)
+	a.add("access_token", t.access)
+	a.add("token_type", "bearer")
+	a.add("expires_in", strconv.FormatInt(int64(t.lifetime.Seconds()), 10))
+	if g.scope() != req.asked {
+		a.add("scope", g.scope())
+	}
+	return a, nil
+}
+
+// idTokenAnswer is the answer to response_type id_token (OpenID Connect Core
+// §3.2.2.5). There is no access token to ask userinfo with, so the claims that
+// the scope asks for are in the ID token (§5.4).
+func (s *Server) idTokenAnswer(ctx context.Context, g *grant) (answerParameters, error) {
+	user, err := s.account(ctx, g.User)
+	if err != nil {
+		return nil, err
+	}
+	if user == nil {
+		return nil, &Error{Code: "access_denied", Description: "the user is no longer known"}
+	}
+	g.Scope = withoutRefresh(g.Scope)
+	g.IDTokenClaims = append(g.IDTokenClaims, claimsOfScope(g.Scope)...)
+	token, err := s.issueIDToken(ctx, g, user, "", time.Now())
+	var a answerParameters
+	a.add("id_token", token)
+	return a, err
+}

@@ -1,0 +1,66 @@
+package authorize
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// checkPrompt reads how the person is to be asked (OpenID Connect Core §3.1.2.1),
+// and refuses what nobody can meet.
+func checkPrompt(req *authorizationRequest, p parameters) error {
+	req.loginHint, req.prompt = p.get("login_hint"), p.get("prompt")
+	req.maxAge, req.uiLocales, req.acrValues = p.get("max_age"), p.get("ui_locales"), p.get("acr_values")
+	if _, err := strconv.ParseUint(req.maxAge, 10, 31); req.maxAge != "" && err != nil {
+		return invalidRequest("max_age must be a number of seconds")
+	}
+	if req.prompts("none") && len(strings.Fields(req.prompt)) > 1 {
+		return invalidRequest("prompt none cannot have another beside it")
+	}
+	return nil
+}
+
+// prompts says whether a word is in prompt.
+func (req *authorizationRequest) prompts(word string) bool {
+	return slices.Contains(strings.Fields(req.prompt), word)
+}
+
+// freshEnough says whether a sign-in at a time will do: not where the client
+// wants to see one now, or one that is younger.
+func (req *authorizationRequest) freshEnough(at time.Time) bool {
+	seconds, err := strconv.Atoi(req.maxAge)
+	tooOld := err == nil && time.Since(at) > time.Duration(seconds)*time.Second
+	return !tooOld && !req.prompts("login") && !req.unreadHint
+}
+
+// checkHint lets nobody sign in but the person of an id_token_hint (OpenID Connect
+// Core §3.1.2.1). Where the key that would prove the hint is long gone, nobody
+// is taken for that person without signing in.
+func (s *Server) checkHint(ctx context.Context, req *authorizationRequest, p parameters) error {
+	raw := p.get("id_token_hint")
+	if raw == "" {
+		return nil
+	}
+	claims, err := s.hint(ctx, raw)
+	switch {
+	case errors.Is(err, ErrUnknownKey):
+		req.unreadHint = true
+		return nil
+	case errors.Is(err, errBadHint), err == nil && claims.Audience != req.client.ID:
+		return invalidRequest("id_token_hint is not an ID token of this server for this client")
+	case err != nil:
+		return err
+	}
+	return req.narrow([]any{claims.Subject})
+}
+
+// likely is the user name to begin with on the sign-in page.
+func (s *Server) likely(req *authorizationRequest) string {
+	if req.loginHint == "" && len(req.subjects) == 1 && s.directory.users[req.subjects[0]] != nil {
+		return req.subjects[0]
+	}
+	return req.loginHint
+}

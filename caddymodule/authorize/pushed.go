@@ -1,0 +1,125 @@
+package authorize
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const (
+	// pushedPrefix begins the request_uri of a pushed request (RFC 9126 §2.2).
+	pushedPrefix = "urn:ietf:params:oauth:request_uri:"
+
+	// pushedLifetime is how long a pushed request waits for the browser.
+	pushedLifetime = 90 * time.Second
+
+	// maxPushed bounds how many wait at once, in this process. Public clients can
+	// push too, and must not be able to fill the store that sessions are in.
+	maxPushed = 10_000
+)
+
+// clientCredentials are the parameters that authenticate a client, and are no part
+// of the authorization request that is pushed with them (RFC 9126 §2.1).
+var clientCredentials = []string{"client_secret", "client_assertion", "client_assertion_type"}
+
+// pushedResponse is the answer of the endpoint (RFC 9126 §2.2).
+type pushedResponse struct {
+	RequestURI string `json:"request_uri"`
+	ExpiresIn  int64  `json:"expires_in"`
+}
+
+var (
+	errPushedTwice = invalidRequest("request_uri is given by this endpoint, not to it")
+	errSpentPush   = invalidRequest("The request_uri is unknown, expired or used already, or another client's.")
+	errMustPush    = invalidRequest("this client must push its authorization requests (RFC 9126)")
+)
+
+// push is the pushed authorization request endpoint (RFC 9126): it authenticates
+// the client and checks the request before any browser sees it.
+func (s *Server) push(w http.ResponseWriter, r *http.Request) {
+	response, err := s.pushRequest(w, r)
+	if err != nil {
+		s.writeError(w, r, err)
+		return
+	}
+	s.writeJSON(w, http.StatusCreated, response)
+}
+
+func (s *Server) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedResponse, error) {
+	p, err := formParameters(w, r)
+	if err != nil {
+		return nil, err
+	}
+	client, err := s.authenticateClient(r, p)
+	if err != nil {
+		return nil, err
+	}
+	if p.get("request_uri") != "" {
+		return nil, errPushedTwice
+	}
+	query := pushedQuery(client, p)
+	if _, err := s.authorizationRequest(r.Context(), query); err != nil {
+		return nil, err
+	}
+	return s.keepPushed(r.Context(), client, query)
+}
+
+// pushedQuery is the request as the authorization endpoint reads it.
+func pushedQuery(client *Client, p parameters) string {
+	q := url.Values{}
+	for name, values := range p {
+		q[name] = values
+	}
+	for _, name := range clientCredentials {
+		q.Del(name)
+	}
+	q.Set("client_id", client.ID)
+	return q.Encode()
+}
+
+func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
+	id := randomToken()
+	key := storeKey("pushed", id)
+	err := s.pushed.Add(ctx, key, nil, pushedLifetime)
+	if errors.Is(err, ErrStoreFull) {
+		err = &Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
+	}
+	if err == nil {
+		err = s.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
+}
+
+// pulled replaces a query that names a pushed request by that request, once. Of
+// the query only client_id counts beside it (RFC 9126 §4), so that nobody on the
+// way through the browser can add to what the client pushed.
+func (s *Server) pulled(ctx context.Context, query string) (pushed string, ok bool, err error) {
+	p, err := queryParameters(query)
+	id, ok := strings.CutPrefix(p.get("request_uri"), pushedPrefix)
+	if !ok {
+		return query, false, nil // whatever is wrong with it is found later
+	}
+	if err != nil {
+		return "", false, err
+	}
+	key := storeKey("pushed", id)
+	value, err := s.store.Take(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return "", false, errSpentPush
+	}
+	if err != nil {
+		return "", false, err
+	}
+	_ = s.pushed.Delete(ctx, key) // room for another; it would have come anyway
+	client, pushed, _ := strings.Cut(string(value), "\n")
+	if client != p.get("client_id") {
+		return "", false, errSpentPush
+	}
+	return pushed, true, nil
+}

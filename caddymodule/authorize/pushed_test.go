@@ -1,0 +1,187 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+type pushAnswer struct {
+	RequestURI  string `json:"request_uri"`
+	ExpiresIn   int    `json:"expires_in"`
+	Error       string `json:"error"`
+	Description string `json:"error_description"`
+}
+
+func (b *browser) push(q url.Values) (int, pushAnswer) {
+	b.t.Helper()
+	r := newBrowser(b.t, b.server).post("/oauth2/par", q)
+	return r.StatusCode, decode[pushAnswer](b.t, r)
+}
+
+func pushed(uri string) url.Values { return url.Values{"client_id": {"app"}, "request_uri": {uri}} }
+
+// RFC 9126 §2.2, §4: the client gets a reference, and the browser is answered as by
+// the request that was pushed.
+func TestPushedRequest(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	status, answer := b.push(request(pkce()))
+	if status != http.StatusCreated || answer.ExpiresIn != 90 ||
+		!strings.HasPrefix(answer.RequestURI, "urn:ietf:params:oauth:request_uri:") || len(answer.RequestURI) != 34+43 {
+		t.Fatalf("%d %+v", status, answer)
+	}
+	q := b.answer(pushed(answer.RequestURI)).Query()
+	form := codeForm(q.Get("code"), url.Values{"code_verifier": {verifier}})
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", form)); got.AccessToken == "" || q.Get("state") != "s" {
+		t.Errorf("%v, %+v", q, got)
+	}
+}
+
+// Confidential clients authenticate as at the token endpoint; the secret goes no
+// further.
+func TestPushedRequestOfConfidentialClient(t *testing.T) {
+	q := request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
+	b := newBrowser(t, newServer(t, nil))
+	_, answer := b.push(q)
+	u := b.answer(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
+	if u.Query().Get("code") == "" {
+		t.Errorf("%s", u)
+	}
+	for name, secret := range map[string]string{"a wrong secret": "wrong", "no secret": ""} {
+		q.Set("client_secret", secret)
+		if status, answer := b.push(q); status != http.StatusUnauthorized || answer.Error != "invalid_client" {
+			t.Errorf("%s: %d %+v", name, status, answer)
+		}
+	}
+}
+
+// What waits in the store holds no secret.
+func TestPushedRequestKeepsNoSecret(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+	b.push(request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
+	keys, err := store.List(t.Context(), "pushed:")
+	if err != nil || len(keys) != 1 {
+		t.Fatalf("%q, %v", keys, err)
+	}
+	if value, err := store.Get(t.Context(), keys[0]); err != nil || strings.Contains(string(value), "s3cret") {
+		t.Errorf("%s, %v", value, err)
+	}
+}
+
+func TestPushedRequestByBasic(t *testing.T) {
+	q := request(url.Values{"client_id": {""}, "redirect_uri": {callback + "?tenant=1"}})
+	r := postRequest("/oauth2/par", q)
+	r.SetBasicAuth("confidential", "s3cret/+ %")
+	if got := newBrowser(t, newServer(t, nil)).send(r); got.StatusCode != http.StatusCreated {
+		t.Errorf("status %d: %s", got.StatusCode, body(t, got))
+	}
+}
+
+// What is wrong with a request is told at once, as JSON.
+func TestPushedRequestRefused(t *testing.T) {
+	tests := []struct {
+		name   string
+		change url.Values
+		want   string
+	}{
+		{"an unknown client", url.Values{"client_id": {"nobody"}}, "invalid_client"},
+		{"another redirect URI", url.Values{"redirect_uri": {"https://evil.example/"}}, "invalid_request"},
+		{"no redirect URI", url.Values{"redirect_uri": {""}}, "invalid_request"},
+		{"an unknown scope", url.Values{"scope": {"nonsense"}}, "invalid_scope"},
+		{"plain PKCE", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {s256(verifier)}}, "invalid_request"},
+		{"a request object", url.Values{"request": {"eyJ"}}, "request_not_supported"},
+		{"a request_uri", url.Values{"request_uri": {"urn:ietf:params:oauth:request_uri:x"}}, "invalid_request"},
+		{"a parameter twice", url.Values{"scope": {"openid", "email"}}, "invalid_request"},
+		{"over 10 KiB", url.Values{"state": {strings.Repeat("s", 6<<10)}, "nonce": {strings.Repeat("n", 6<<10)}}, "invalid_request"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			status, answer := newBrowser(t, newServer(t, nil)).push(request(tt.change))
+			if status < 400 || status > 401 || answer.Error != tt.want || answer.RequestURI != "" {
+				t.Errorf("%d %+v", status, answer)
+			}
+		})
+	}
+	if r := newBrowser(t, newServer(t, nil)).get("/oauth2/par?" + request(nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed {
+		t.Errorf("GET: %d", r.StatusCode)
+	}
+}
+
+// A reference works once, for its client, for 90 seconds.
+func TestPushedRequestIsSpent(t *testing.T) {
+	tests := []struct {
+		name string
+		do   func(b *browser, q url.Values)
+		want int
+	}{
+		{"at once", func(*browser, url.Values) {}, http.StatusFound},
+		{"within 90 seconds", func(*browser, url.Values) { time.Sleep(89 * time.Second) }, http.StatusFound},
+		{"after 90 seconds", func(*browser, url.Values) { time.Sleep(91 * time.Second) }, http.StatusBadRequest},
+		{"a second time", func(b *browser, q url.Values) { b.authorize(q) }, http.StatusBadRequest},
+		{"by another client", func(_ *browser, q url.Values) { q.Set("client_id", "strict") }, http.StatusBadRequest},
+		{"without client_id", func(_ *browser, q url.Values) { q.Del("client_id") }, http.StatusBadRequest},
+		{"with two client_ids", func(_ *browser, q url.Values) { q.Add("client_id", "strict") }, http.StatusBadRequest},
+		{"another reference", func(_ *browser, q url.Values) { q.Set("request_uri", q.Get("request_uri")+"x") }, http.StatusBadRequest},
+		{"cut short", func(_ *browser, q url.Values) { q.Set("request_uri", q.Get("request_uri")[:60]) }, http.StatusBadRequest},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, nil))
+				_, answer := b.push(request(nil))
+				q := pushed(answer.RequestURI)
+				tt.do(b, q)
+				r := b.authorize(q)
+				if r.StatusCode != tt.want || tt.want != http.StatusFound && r.Header.Get("Location") != "" {
+					t.Errorf("status %d, sent to %q", r.StatusCode, r.Header.Get("Location"))
+				}
+			})
+		})
+	}
+}
+
+// What stands beside the reference was not pushed, and does not count (RFC 9126 §4).
+func TestPushedRequestCannotBeChanged(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	_, answer := b.push(request(nil))
+	q := pushed(answer.RequestURI)
+	q.Set("redirect_uri", "http://localhost:3000/callback")
+	q.Set("scope", "openid user/*.rs")
+	q.Set("state", "evil")
+	u := b.answer(q)
+	got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil)))
+	if u.Query().Get("state") != "s" || !strings.HasPrefix(u.String(), callback) || got.Scope != "openid" {
+		t.Errorf("%s, %+v", u, got)
+	}
+}
+
+func TestPushedRequestRequired(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients[0].RequirePushed = true }))
+	if u := location(t, b.authorize(request(nil))); u.Query().Get("error") != "invalid_request" {
+		t.Errorf("%s", u)
+	}
+	_, answer := b.push(request(nil))
+	if u := b.answer(pushed(answer.RequestURI)); u.Query().Get("code") == "" {
+		t.Errorf("%s", u)
+	}
+}
+
+// However many are pushed, by whomever, there is room for sign-ins.
+func TestPushedRequestsAreBounded(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	form := request(nil)
+	for range 10_000 {
+		if status, answer := b.push(form); status != http.StatusCreated {
+			t.Fatalf("%d %+v", status, answer)
+		}
+	}
+	if status, answer := b.push(form); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
+		t.Errorf("%d %+v", status, answer)
+	}
+}

@@ -1,0 +1,80 @@
+package authorize
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// ask sends the browser to a page that asks the person who is signed in. The page
+// gets the request sealed, as the sign-in page does, and bound to the session as
+// well: what one person is asked, nobody who signs in later can answer.
+func (s *Server) ask(w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *signedIn) {
+	sealed, err := s.keys.seal(r.Context(), signedIn.sid+" "+req.query, page+" "+s.browser(w, r))
+	if err != nil {
+		s.redirectError(w, r, req, err)
+		return
+	}
+	w.Header().Set("Location", page+"?request="+url.QueryEscape(sealed))
+	w.WriteHeader(http.StatusFound)
+}
+
+// asked opens what ask sealed for a page, and checks it again from scratch: the
+// person must still be signed in, and the request still be a good one.
+func (s *Server) asked(r *http.Request, page, sealed string) (*authorizationRequest, *signedIn, error) {
+	text, err := s.openForBrowser(r, page, sealed)
+	if err != nil {
+		return nil, nil, err
+	}
+	sid, query, _ := strings.Cut(text, " ")
+	signedIn, err := s.session(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if signedIn == nil || signedIn.sid != sid {
+		return nil, nil, errPageExpired
+	}
+	req, err := s.authorizationRequest(r.Context(), query)
+	if err == nil && !s.offer(req.client).has(signedIn.by) {
+		err = errNotAllowed
+	}
+	return req, signedIn, err
+}
+
+// question serves a page that asks: GET shows it, POST takes the answer.
+func (s *Server) question(page string, show, take func(http.ResponseWriter, *http.Request, *authorizationRequest, *signedIn, parameters)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, err := loginParameters(w, r)
+		if err != nil {
+			s.refuse(w, r, err)
+			return
+		}
+		req, signedIn, err := s.asked(r, page, p.get("request"))
+		switch {
+		case s.failed(w, r, req, err):
+		case r.Method == http.MethodPost:
+			take(w, r, req, signedIn, p)
+		default:
+			show(w, r, req, signedIn, p)
+		}
+	}
+}
+
+// person is what a page calls somebody: by name, and by what tells namesakes apart.
+type person struct{ Name, Detail string }
+
+func (u *User) person() person {
+	var known []string
+	for _, word := range []string{u.Name, u.username, u.Email} {
+		if word != "" {
+			known = append(known, word)
+		}
+	}
+	switch len(known) {
+	case 0:
+		return person{Name: "your account"}
+	case 1:
+		return person{Name: known[0]}
+	}
+	return person{known[0], known[1]}
+}

@@ -1,0 +1,301 @@
+package authorize_test
+
+import (
+	"context"
+	"encoding/json"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// clientStorage is a ClientStorage in memory.
+type clientStorage struct{ keyStorage }
+
+func (s *clientStorage) Delete(_ context.Context, key string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.files, key)
+	return nil
+}
+
+func (s *clientStorage) List(_ context.Context, path string, _ bool) (keys []string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.files {
+		if strings.HasPrefix(key, path+"/") {
+			keys = append(keys, key)
+		}
+	}
+	if keys == nil {
+		err = fs.ErrNotExist
+	}
+	return keys, err
+}
+
+const initialAccess = "initial-access-token"
+
+func registering(storage *clientStorage) func(*authorize.Config) {
+	return func(c *authorize.Config) {
+		c.Registration = &authorize.Registration{
+			InitialAccessToken: initialAccess, Scopes: []string{"user/*.rs", "demo.read"}, MaxClients: 3,
+			Storage: storage, Folder: "fhir/clients/x",
+		}
+	}
+}
+
+type registrationAnswer struct {
+	ID          string   `json:"client_id"`
+	Secret      string   `json:"client_secret"`
+	IssuedAt    int64    `json:"client_id_issued_at"`
+	Expires     *int64   `json:"client_secret_expires_at"`
+	AccessToken string   `json:"registration_access_token"`
+	URI         string   `json:"registration_client_uri"`
+	Scope       string   `json:"scope"`
+	Method      string   `json:"token_endpoint_auth_method"`
+	Redirects   []string `json:"redirect_uris"`
+	Error       string   `json:"error"`
+}
+
+// metadata is that of an app; change alters it, and nil removes.
+func metadata(change map[string]any) map[string]any {
+	m := map[string]any{"redirect_uris": []string{callback}, "client_name": "Newcomer", "scope": "openid user/*.rs"}
+	for name, value := range change {
+		if m[name] = value; value == nil {
+			delete(m, name)
+		}
+	}
+	return m
+}
+
+func (b *browser) register(m any, token string) (*http.Response, registrationAnswer) {
+	b.t.Helper()
+	text, err := json.Marshal(m)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(string(text)))
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	response := b.send(r)
+	return response, decode[registrationAnswer](b.t, response)
+}
+
+// manage reads or deletes a registration (RFC 7592).
+func (b *browser) manage(method, uri, token string) *http.Response {
+	r := httptest.NewRequest(method, strings.TrimPrefix(uri, issuer), nil)
+	r.Header.Set("Authorization", "Bearer "+token)
+	return b.send(r)
+}
+
+// RFC 7591 §3.2.1: an app registers, a person signs in to it and is asked, and the
+// app gets its tokens by the secret it was told.
+func TestRegisteredClient(t *testing.T) {
+	storage := new(clientStorage)
+	b := newBrowser(t, newServer(t, registering(storage)))
+	r, c := b.register(metadata(nil), initialAccess)
+	if r.StatusCode != http.StatusCreated || !strings.HasPrefix(c.ID, "registered-") || len(c.Secret) != 43 || c.Expires == nil || *c.Expires != 0 ||
+		time.Since(time.Unix(c.IssuedAt, 0)) > time.Minute || c.Scope != "openid email phone profile user/*.rs" || r.Header.Get("Cache-Control") != "no-store" {
+		t.Fatalf("%d %+v", r.StatusCode, c)
+	}
+	for key, file := range storage.files {
+		if strings.Contains(string(file), c.Secret) || strings.Contains(string(file), c.AccessToken) {
+			t.Errorf("%s holds a secret: %s", key, file)
+		}
+	}
+	q := request(pkce())
+	q.Set("client_id", c.ID)
+	q.Set("scope", "openid user/*.rs")
+	page, sealed := b.open(b.signIn(q, "alice", "right"))
+	if !strings.Contains(page, "Allow Newcomer?") || !strings.Contains(page, "registered itself") {
+		t.Errorf("page %s", page)
+	}
+	form := decide(sealed, "allow")
+	form.Set("may user/*.rs", "yes")
+	code := location(t, b.post("/oauth2/consent", form)).Query().Get("code")
+	exchange := codeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {verifier}})
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", exchange)); got.Error != "invalid_client" {
+		t.Errorf("with a wrong secret: %+v", got)
+	}
+	exchange.Del("client_secret")
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", exchange)); got.Error != "invalid_client" {
+		t.Errorf("without a secret: %+v", got)
+	}
+	exchange.Set("client_secret", c.Secret)
+	answer := decode[tokenAnswer](t, b.post("/oauth2/token", exchange))
+	if answer.Scope != "openid user/*.rs" {
+		t.Fatalf("%+v", answer)
+	}
+	if r := b.manage(http.MethodDelete, c.URI, c.AccessToken); r.StatusCode != http.StatusNoContent {
+		t.Errorf("DELETE: %d", r.StatusCode)
+	}
+	if r := b.userinfo(answer.AccessToken); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("its token still works: %d", r.StatusCode)
+	}
+	if r := b.authorize(q); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("it is still known: %d", r.StatusCode)
+	}
+}
+
+func TestRegisteredPublicClient(t *testing.T) {
+	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	_, c := b.register(metadata(map[string]any{"token_endpoint_auth_method": "none", "scope": nil}), initialAccess)
+	if c.ID == "" || c.Secret != "" || c.Expires != nil || c.Scope != "openid email phone profile user/*.rs demo.read" {
+		t.Errorf("%+v", c)
+	}
+	q := request(url.Values{"client_id": {c.ID}})
+	if u := location(t, b.authorize(q)); u.Query().Get("error") != "invalid_request" {
+		t.Errorf("without PKCE: %s", u)
+	}
+}
+
+func TestRegistrationRefused(t *testing.T) {
+	tests := []struct {
+		name   string
+		change map[string]any
+		want   string
+	}{
+		{"no redirect URI", map[string]any{"redirect_uris": nil}, "invalid_redirect_uri"},
+		{"a redirect URI over http", map[string]any{"redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
+		{"a redirect URI of a script", map[string]any{"redirect_uris": []string{callback, "javascript:alert(1)"}}, "invalid_redirect_uri"},
+		{"21 redirect URIs", map[string]any{"redirect_uris": strings.Split(strings.Repeat(callback+" ", 20)+callback, " ")}, "invalid_redirect_uri"},
+		{"an address after signing out over http", map[string]any{"post_logout_redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
+		{"a scope beyond the list", map[string]any{"scope": "openid user/*.cruds"}, "invalid_client_metadata"},
+		{"a system scope", map[string]any{"scope": "system/*.rs"}, "invalid_client_metadata"},
+		{"the token flow", map[string]any{"response_types": []string{"token"}}, "invalid_client_metadata"},
+		{"client_credentials", map[string]any{"grant_types": []string{"client_credentials"}}, "invalid_client_metadata"},
+		{"client_credentials too", map[string]any{"grant_types": []string{"authorization_code", "client_credentials"}}, "invalid_client_metadata"},
+		{"another way to authenticate", map[string]any{"token_endpoint_auth_method": "tls_client_auth"}, "invalid_client_metadata"},
+		{"pairwise subjects", map[string]any{"subject_type": "pairwise"}, "invalid_client_metadata"},
+		{"unsigned ID tokens", map[string]any{"id_token_signed_response_alg": "none"}, "invalid_client_metadata"},
+		{"a name over two lines", map[string]any{"client_name": "Good\nBank"}, "invalid_client_metadata"},
+		{"a name that turns the page around", map[string]any{"client_name": "Good\u202eknaB"}, "invalid_client_metadata"},
+		{"a long name", map[string]any{"client_name": strings.Repeat("x", 101)}, "invalid_client_metadata"},
+		{"a name that is none", map[string]any{"client_name": 7}, "invalid_client_metadata"},
+		{"over 64 KiB", map[string]any{"client_uri": strings.Repeat("x", 64<<10)}, "invalid_client_metadata"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			storage := new(clientStorage)
+			r, c := newBrowser(t, newServer(t, registering(storage))).register(metadata(tt.change), initialAccess)
+			if r.StatusCode != http.StatusBadRequest || c.Error != tt.want || len(storage.files) != 0 {
+				t.Errorf("%d %+v", r.StatusCode, c)
+			}
+		})
+	}
+}
+
+func TestRegistrationNeedsToken(t *testing.T) {
+	storage := new(clientStorage)
+	b := newBrowser(t, newServer(t, registering(storage)))
+	for _, token := range []string{"", "wrong", initialAccess + "x"} {
+		r, c := b.register(metadata(nil), token)
+		if r.StatusCode != http.StatusUnauthorized || c.Error != "invalid_token" || !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer ") {
+			t.Errorf("%q: %d %+v", token, r.StatusCode, c)
+		}
+	}
+	if len(storage.files) != 0 {
+		t.Errorf("stored %v", storage.files)
+	}
+}
+
+// RFC 7592: a registration is its owner's to read and delete, by its own token.
+func TestRegistrationIsManaged(t *testing.T) {
+	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	_, c := b.register(metadata(nil), initialAccess)
+	_, other := b.register(metadata(nil), initialAccess)
+	r := b.manage(http.MethodGet, c.URI, c.AccessToken)
+	if got := decode[registrationAnswer](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != "" || got.Redirects[0] != callback {
+		t.Errorf("%d %+v", r.StatusCode, got)
+	}
+	for name, tt := range map[string][2]string{
+		"another's token":       {c.URI, other.AccessToken},
+		"the initial token":     {c.URI, initialAccess},
+		"the secret":            {c.URI, c.Secret},
+		"no token":              {c.URI, ""},
+		"a client that is none": {issuer + "/oauth2/register?client_id=registered-" + strings.Repeat("0", 32), c.AccessToken},
+		"a configured client":   {issuer + "/oauth2/register?client_id=app", c.AccessToken},
+		"a file elsewhere":      {issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
+		"no client":             {issuer + "/oauth2/register", c.AccessToken},
+	} {
+		for _, method := range []string{http.MethodGet, http.MethodDelete} {
+			if r := b.manage(method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
+				t.Errorf("%s %s: %d", method, name, r.StatusCode)
+			}
+		}
+	}
+}
+
+func TestRegistrationIsBounded(t *testing.T) {
+	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	for range 3 {
+		if r, c := b.register(metadata(nil), initialAccess); r.StatusCode != http.StatusCreated {
+			t.Fatalf("%d %+v", r.StatusCode, c)
+		}
+	}
+	if r, c := b.register(metadata(nil), initialAccess); r.StatusCode != http.StatusServiceUnavailable || c.Error != "temporarily_unavailable" {
+		t.Errorf("%d %+v", r.StatusCode, c)
+	}
+}
+
+// Another gateway with the same storage knows the client, and learns within a
+// minute that it is gone; what the operator takes from the list, it loses.
+func TestRegistrationIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := new(clientStorage)
+		here, there := newBrowser(t, newServer(t, registering(storage))), newBrowser(t, newServer(t, registering(storage)))
+		_, c := here.register(metadata(nil), initialAccess)
+		q := request(pkce())
+		q.Set("client_id", c.ID)
+		q.Set("scope", "user/*.rs")
+		if u := location(t, there.authorize(q)); u.Path != "/oauth2/login" {
+			t.Errorf("at another gateway: %s", u)
+		}
+		narrowed := newBrowser(t, newServer(t, func(c *authorize.Config) { registering(storage)(c); c.Registration.Scopes = []string{"demo.read"} }))
+		if u := location(t, narrowed.authorize(q)); u.Query().Get("error") != "invalid_scope" {
+			t.Errorf("after the list was narrowed: %s", u)
+		}
+		here.manage(http.MethodDelete, c.URI, c.AccessToken)
+		time.Sleep(time.Minute + time.Second)
+		if r := there.authorize(q); r.StatusCode != http.StatusBadRequest {
+			t.Errorf("after it was deleted: %d", r.StatusCode)
+		}
+	})
+}
+
+func TestRegistrationIsOffByDefault(t *testing.T) {
+	server := newServer(t, nil)
+	if m := decode[map[string]any](t, newBrowser(t, server).get("/.well-known/openid-configuration")); server.Serves("/oauth2/register") || m["registration_endpoint"] != nil {
+		t.Error("anybody can register")
+	}
+	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	for _, path := range []string{"/.well-known/openid-configuration", "/fhir/R4/.well-known/smart-configuration"} {
+		if m := decode[map[string]any](t, b.get(path)); m["registration_endpoint"] != issuer+"/oauth2/register" {
+			t.Errorf("%s: %v", path, m["registration_endpoint"])
+		}
+	}
+}
+
+func TestRegistrationConfig(t *testing.T) {
+	for name, change := range map[string]func(*authorize.Registration){
+		"without a token":   func(r *authorize.Registration) { r.InitialAccessToken = "" },
+		"without a storage": func(r *authorize.Registration) { r.Storage = nil },
+		"with no scope":     func(r *authorize.Registration) { r.Scopes = []string{"a b"} },
+		"a system scope":    func(r *authorize.Registration) { r.Scopes = []string{"system/*.rs"} },
+	} {
+		c := testConfig()
+		registering(new(clientStorage))(&c)
+		change(c.Registration)
+		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "registration") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

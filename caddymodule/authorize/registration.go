@@ -1,0 +1,183 @@
+package authorize
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+)
+
+// DefaultMaxClients bounds how many clients may register themselves, unless
+// [Registration] says otherwise.
+const DefaultMaxClients = 1000
+
+// ClientStorage keeps clients that registered themselves. It is the part of
+// certmagic's Storage that is needed: Load and List say fs.ErrNotExist where
+// there is nothing.
+type ClientStorage interface {
+	Load(ctx context.Context, key string) ([]byte, error)
+	Store(ctx context.Context, key string, value []byte) error
+	Delete(ctx context.Context, key string) error
+	List(ctx context.Context, path string, recursive bool) ([]string, error)
+}
+
+// Registration lets apps register themselves (RFC 7591), and read and delete what
+// they registered (RFC 7592). They get the authorization code flow with PKCE, and
+// people are asked before they get anything.
+type Registration struct {
+	// InitialAccessToken is what whoever registers an app must know (RFC 7591
+	// §3). Required: without it anybody could fill the storage.
+	InitialAccessToken string
+
+	// Scopes are what apps that register may ask for beside [ReservedScopes].
+	// What is taken from this list, they lose.
+	Scopes []string
+
+	// MaxClients is how many there may be. Default: [DefaultMaxClients].
+	MaxClients int
+
+	// Storage keeps them, under Folder. Required.
+	Storage ClientStorage
+	Folder  string
+}
+
+// registered is a client that registered itself, as it is stored. Its secrets are
+// random, so their digests need no salt and no slow hash.
+type registered struct {
+	Client       Client    `json:"client"`
+	Method       string    `json:"token_endpoint_auth_method"`
+	SecretDigest []byte    `json:"secret_sha256,omitempty"`
+	AccessDigest []byte    `json:"registration_access_token_sha256"`
+	IssuedAt     time.Time `json:"issued_at"`
+}
+
+// registrar is a Registration at work.
+type registrar struct {
+	Registration
+	mu     sync.Mutex   // held while a client is counted and stored
+	loaded *MemoryStore // copies of what is stored
+}
+
+// loadedTime is how long a copy is used: for so long a client that was deleted at
+// another gateway goes on here.
+const loadedTime = time.Minute
+
+var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
+
+func newRegistrar(c *Registration) (*registrar, error) {
+	if c == nil {
+		return nil, nil
+	}
+	r := &registrar{Registration: *c, loaded: NewMemoryStore(DefaultMaxClients, 0)}
+	if r.MaxClients == 0 {
+		r.MaxClients = DefaultMaxClients
+	}
+	if r.InitialAccessToken == "" || r.Storage == nil {
+		return nil, errors.New("registration needs an initial_access_token and a storage")
+	}
+	for _, scope := range r.Scopes {
+		if err := CheckScope(scope); err != nil {
+			return nil, fmt.Errorf("registration: %w", err)
+		}
+		if isSystemScope(scope) {
+			return nil, fmt.Errorf("registration: scope %s is for clients that act for themselves, which must be configured", scope)
+		}
+	}
+	return r, nil
+}
+
+func (r *registrar) key(id string) string { return r.Folder + "/" + id + ".json" }
+
+// load returns a client, or nil. What the id is made of is checked first: it comes
+// from the request, and becomes part of a file's name.
+func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
+	if !registeredID.MatchString(id) {
+		return nil, nil
+	}
+	value, err := r.loaded.Get(ctx, id)
+	if errors.Is(err, ErrNotFound) {
+		if value, err = r.Storage.Load(ctx, r.key(id)); err == nil {
+			_ = r.loaded.Put(ctx, id, value, loadedTime) // a copy that has no room is none
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	c := new(registered)
+	if err == nil {
+		err = json.Unmarshal(value, c)
+	}
+	if err == nil && c.Client.ID == id {
+		err = r.complete(c)
+	}
+	if err != nil || c.Client.ID != id {
+		return nil, err
+	}
+	return c, nil
+}
+
+// complete holds a client to the configuration of the moment.
+func (r *registrar) complete(c *registered) error {
+	c.Client.secretDigest = c.SecretDigest
+	c.Client.registered = true
+	c.Client.RequirePKCE, c.Client.Consent = true, ConsentRequired
+	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
+	return c.Client.Complete()
+}
+
+// store keeps a new client, if there is room for it.
+func (r *registrar) store(ctx context.Context, c *registered) error {
+	value, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others, err := r.Storage.List(ctx, r.Folder, false)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("counting the registered clients: %w", err)
+	case len(others) >= r.MaxClients:
+		return &Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
+	}
+	return r.Storage.Store(ctx, r.key(c.Client.ID), value)
+}
+
+func (r *registrar) remove(ctx context.Context, id string) error {
+	if err := r.Storage.Delete(ctx, r.key(id)); err != nil {
+		return err
+	}
+	return r.loaded.Delete(ctx, id)
+}
+
+// newRegistered makes a client's credentials. The secret is empty for a public one.
+func newRegistered(c Client, method string) (made *registered, secret, access string) {
+	c.ID = "registered-" + hex.EncodeToString(randomBytes(16))
+	made = &registered{Client: c, Method: method, IssuedAt: time.Now().UTC().Truncate(time.Second)}
+	if method != "none" {
+		secret = randomToken()
+		made.SecretDigest = digestOf(secret)
+	}
+	access = randomToken()
+	made.AccessDigest = digestOf(access)
+	return made, secret, access
+}
+
+func digestOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// sameDigest compares a secret with a digest, in constant time.
+func sameDigest(digest []byte, secret string) bool {
+	return subtle.ConstantTimeCompare(digest, digestOf(secret)) == 1
+}

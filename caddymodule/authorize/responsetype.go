@@ -1,0 +1,121 @@
+package authorize
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+)
+
+// ResponseTypes are the values of response_type that a client can be allowed:
+// those of RFC 6749 §3.1.1, and of OpenID Connect Core §3.2.2.1.
+var ResponseTypes = []string{"code", "token", "id_token", "id_token token"}
+
+// The response modes (OAuth 2.0 Multiple Response Type Encoding Practices §2.1,
+// OAuth 2.0 Form Post Response Mode §2).
+const (
+	modeQuery    = "query"
+	modeFragment = "fragment"
+	modeFormPost = "form_post"
+)
+
+// readResponseType brings the words of a response_type into the order in which
+// we know them; theirs does not matter (RFC 6749 §3.1.1).
+func readResponseType(asked string) string {
+	words := strings.Fields(asked)
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+// usualMode is how a response type is answered unless the request says.
+func usualMode(responseType string) string {
+	if responseType == "code" {
+		return modeQuery
+	}
+	return modeFragment
+}
+
+// chooseModes says how the answer is sent, and how an error is, which may be
+// found before anything else is known. The interface has errors in the query
+// for code and token alike; where the request names a response_mode, or asks
+// for a response type that the interface does not know, they go where the answer
+// would (OpenID Connect Core §3.2.2.6).
+func (req *authorizationRequest) chooseModes(p parameters) {
+	asked, responseType := p.get("response_mode"), readResponseType(p.get("response_type"))
+	req.errorMode, req.mode = modeQuery, usualMode(responseType)
+	if len(p["response_mode"]) == 1 && asked == modeFormPost {
+		req.mode, req.errorMode = modeFormPost, modeFormPost
+		return
+	}
+	known := slices.Contains(ResponseTypes, responseType)
+	own := strings.Contains(responseType, "id_token") && req.client.mayRespond(responseType)
+	if known && req.mode == modeFragment && (asked == modeFragment || own) {
+		req.errorMode = modeFragment
+	}
+}
+
+// checkResponseType refuses a response type that is not one of the client's. Only
+// of code and token, which every server has, is it told that others may.
+func checkResponseType(req *authorizationRequest, p parameters) error {
+	asked := readResponseType(p.get("response_type"))
+	switch {
+	case asked == "":
+		return invalidRequest("response_type is missing")
+	case req.client.mayRespond(asked):
+		req.responseType = asked
+		return nil
+	case asked == "code" || asked == "token":
+		return &Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
+	}
+	return &Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
+}
+
+// checkResponseMode refuses a mode that would show tokens to servers and logs in
+// between, or a code to scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
+func checkResponseMode(req *authorizationRequest, p parameters) error {
+	usual := usualMode(req.responseType)
+	switch asked := p.get("response_mode"); asked {
+	case "", usual:
+		return nil
+	case modeFormPost:
+		return checkPostable(req.state)
+	}
+	return invalidRequest("response_mode must be " + usual + " or form_post for this response_type")
+}
+
+// checkPostable refuses a state that a browser's form would not send as it is.
+func checkPostable(state string) error {
+	if !utf8.ValidString(state) || strings.ContainsFunc(state, unicode.IsControl) {
+		return invalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
+	}
+	return nil
+}
+
+// checkImplicit holds an ID token that comes by way of the browser to OpenID
+// Connect Core §3.2.2.1: without a nonce it could be replayed.
+func checkImplicit(req *authorizationRequest, _ parameters) error {
+	switch {
+	case !req.responds("id_token"):
+		return nil
+	case !slices.Contains(req.scope, "openid"):
+		return invalidRequest("response_type id_token needs the scope openid")
+	case req.nonce == "":
+		return invalidRequest("response_type id_token needs a nonce")
+	}
+	return nil
+}
+
+// responds says whether a word is in the response type.
+func (req *authorizationRequest) responds(word string) bool {
+	return slices.Contains(strings.Fields(req.responseType), word)
+}
+
+// origin is the scheme and host of a redirect URI.
+func origin(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}

@@ -1,0 +1,202 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// Parameters that change nothing here, and ones that nobody knows (RFC 6749 §3.1,
+// OpenID Connect Core §3.1.2.1, §15.1).
+func TestHarmlessParameters(t *testing.T) {
+	for name, value := range map[string]string{
+		"ui_locales": "fr-CA fr en", "claims_locales": "de", "display": "popup", "acr_values": "gold silver",
+		"login_hint": "somebody@example.org", "registration": "{}", "unknown": "x", "redirect_uri2": "https://evil.example/",
+	} {
+		b := newBrowser(t, newServer(t, nil))
+		u := b.answer(request(url.Values{name: {value}}))
+		if u.Query().Get("code") == "" || !strings.HasPrefix(u.String(), callback+"?") {
+			t.Errorf("%s: %s", name, u)
+		}
+	}
+}
+
+// threatPages are all pages that a person sees, by what opens them.
+func threatPages(t *testing.T, server http.Handler) map[string]*http.Response {
+	t.Helper()
+	b := newBrowser(t, server)
+	pages := map[string]*http.Response{
+		"sign-in": b.get(location(t, b.authorize(request(nil))).String()),
+		"refused": b.signIn(request(nil), "alice", "wrong"),
+		"error":   b.authorize(request(url.Values{"client_id": {"nobody"}})),
+		"expired": b.get("/oauth2/consent?request=x"),
+	}
+	b.answer(request(nil))
+	pages["consent"] = b.get(location(t, b.authorize(request(url.Values{"prompt": {"consent"}, "scope": {"openid a<script>b"}}))).String())
+	pages["select_account"] = b.get(location(t, b.authorize(request(selectAccount))).String())
+	pages["form_post"] = b.authorize(request(url.Values{"response_mode": {"form_post"}}))
+	pages["sign-out"] = b.get("/oauth2/logout?client_id=app")
+	return pages
+}
+
+// No page can be framed, kept, or made to run or load what is not its own; names
+// that hold markup are shown as text (RFC 9700 §4.16).
+func TestPagesWithstandMarkupAndFrames(t *testing.T) {
+	server := newServer(t, func(c *authorize.Config) {
+		c.Clients[0].Name = `<script>alert("client")</script>`
+		c.Clients[0].Scopes = []string{"a<script>b"}
+		c.Users[0].Name = `<img src=x onerror=alert("person")>`
+	})
+	for name, r := range threatPages(t, server) {
+		page := body(t, r)
+		scripts := 0
+		if name == "form_post" {
+			scripts = 1
+		}
+		if !strings.Contains(page, "<main>") || strings.Count(page, "<script") != scripts || strings.Contains(page, "<img") || strings.Contains(page, "src=") && !strings.Contains(page, "&lt;img src=") {
+			t.Errorf("%s: %s", name, page)
+		}
+		for header, want := range map[string]string{
+			"Content-Security-Policy": "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; ",
+			"X-Frame-Options":         "DENY", "X-Content-Type-Options": "nosniff",
+			"Referrer-Policy": "no-referrer", "Cache-Control": "no-store",
+		} {
+			if got := r.Header.Get(header); !strings.HasPrefix(got, want) {
+				t.Errorf("%s: %s %q", name, header, got)
+			}
+		}
+		if strings.Contains(r.Header.Get("Content-Security-Policy"), "unsafe") {
+			t.Errorf("%s: %s", name, r.Header.Get("Content-Security-Policy"))
+		}
+	}
+}
+
+// After a form with a password or a decision the browser goes on by GET: 307 and
+// 308 would send the form on (RFC 9700 §4.12).
+func TestFormsAreNotSentOn(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	answers := map[string]*http.Response{
+		"authorize": b.post("/oauth2/authorize", request(nil)),
+		"sign-in":   b.signIn(request(nil), "alice", "right"),
+	}
+	_, sealed := b.open(b.authorize(request(selectAccount)))
+	answers["select_account"] = b.post("/oauth2/select_account", decide(sealed, "other"))
+	_, sealed = b.open(b.authorize(request(url.Values{"prompt": {"consent"}})))
+	answers["consent"] = b.post("/oauth2/consent", decide(sealed, "allow"))
+	answers["consent denied"] = b.post("/oauth2/consent", decide(sealed, "deny"))
+	for name, r := range answers {
+		if r.StatusCode != http.StatusFound && r.StatusCode != http.StatusSeeOther {
+			t.Errorf("%s: %d", name, r.StatusCode)
+		}
+	}
+}
+
+// A request_uri is not fetched: it would be a way into the network behind us
+// (RFC 9700 §4.10).
+func TestRequestURIIsNotFetched(t *testing.T) {
+	fetched := false
+	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched = true }))
+	defer inside.Close()
+	b := newBrowser(t, newServer(t, nil))
+	for _, uri := range []string{inside.URL, "urn:ietf:params:oauth:request_uri:" + inside.URL} {
+		b.authorize(request(url.Values{"request_uri": {uri}}))
+		b.post("/oauth2/par", request(url.Values{"request_uri": {uri}}))
+	}
+	if fetched {
+		t.Error("the request_uri was fetched")
+	}
+}
+
+// Where the browser is sent, and what pages and tokens say, comes from the
+// configuration and never from the request's host.
+func TestForgedHost(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	b.answer(request(nil))
+	for _, path := range []string{
+		"/oauth2/authorize?" + request(nil).Encode(),
+		"/oauth2/authorize?" + request(url.Values{"prompt": {"login"}}).Encode(),
+		"/oauth2/authorize?" + request(url.Values{"prompt": {"consent"}}).Encode(),
+		"/oauth2/authorize?" + request(selectAccount).Encode(),
+		"/oauth2/authorize?" + request(url.Values{"response_mode": {"form_post"}}).Encode(),
+		"/oauth2/authorize", "/oauth2/logout", "/.well-known/openid-configuration", "/fhir/R4/.well-known/smart-configuration",
+	} {
+		r := httptest.NewRequest(http.MethodGet, "https://evil.example"+path, nil)
+		for _, name := range []string{"X-Forwarded-Host", "X-Original-Host", "Forwarded", "Referer", "Origin", "X-Forwarded-Proto", "X-Original-URL"} {
+			r.Header.Set(name, "https://evil.example/")
+		}
+		got := b.send(r)
+		if page := body(t, got); strings.Contains(page, "evil.example") || strings.Contains(got.Header.Get("Location"), "evil.example") {
+			t.Errorf("%s: Location %q, %s", path, got.Header.Get("Location"), page)
+		}
+	}
+}
+
+// One address in two parameters, encodings or cases: either the registered one
+// counts, or nobody is sent anywhere.
+func TestParameterPollution(t *testing.T) {
+	good, evil := url.QueryEscape(callback), url.QueryEscape("https://evil.example/")
+	tail := "&client_id=app&response_type=code&scope=nonsense"
+	for _, query := range []string{
+		"redirect_uri=" + good + "&redirect_uri=" + evil + tail,
+		"redirect_uri=" + evil + "&redirect_uri=" + good + tail,
+		"redirect_uri=" + good + "&redirect_ur%69=" + evil + tail,
+		"redirect_uri=" + good + "&redirect_uri[]=" + evil + tail,
+		"redirect_uri=" + good + "&REDIRECT_URI=" + evil + tail,
+		"redirect_uri=" + good + ";redirect_uri=" + evil + tail,
+		"redirect_uri=" + good + "%26redirect_uri=" + evil + tail,
+		"redirect_uri=" + good + "%00" + evil + tail,
+		"redirect_uri=" + good + "%0d%0aLocation:" + evil + tail,
+		"redirect_uri=" + evil + tail,
+		"redirect_uri=" + good + tail + "&client_id=strict",
+	} {
+		r := newBrowser(t, newServer(t, nil)).get("/oauth2/authorize?" + query)
+		to := r.Header.Get("Location")
+		if to != "" && !strings.HasPrefix(to, callback+"?error=invalid_") || to == "" && r.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s\nstatus %d, sent to %q", query, r.StatusCode, to)
+		}
+		if strings.Contains(body(t, r)+to, "evil") {
+			t.Errorf("%s: the answer repeats it", query)
+		}
+	}
+}
+
+// The token flow is off unless a client is given it, is told nowhere else, brings
+// no refresh token, and is kept by no cache (RFC 9700 §2.1.2).
+func TestTokenFlowIsOffByDefault(t *testing.T) {
+	q := request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}})
+	for _, responseType := range []string{"token", "id_token", "id_token token", "code token", "code id_token", "none"} {
+		q.Set("response_type", responseType)
+		u := location(t, newBrowser(t, newServer(t, nil)).authorize(q))
+		if got := u.Query().Get("error"); got != "unauthorized_client" && got != "unsupported_response_type" {
+			t.Errorf("%s: %s", responseType, u)
+		}
+	}
+	b := newBrowser(t, newServer(t, nil))
+	b.answer(request(nil))
+	r := b.authorize(request(url.Values{"response_type": {"token"}}))
+	if f := fragment(t, location(t, r)); f.Get("access_token") == "" || f.Has("refresh_token") || r.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%v, %v", f, r.Header)
+	}
+}
+
+// RFC 9207 §2, §3: success and error say who answers, and discovery announces it.
+func TestIssuerInEveryAnswer(t *testing.T) {
+	b := newBrowser(t, newServer(t, everyFlow))
+	b.answer(request(nil))
+	for _, responseType := range append([]string{"", "magic"}, authorize.ResponseTypes...) {
+		for _, prompt := range []string{"", "none login"} {
+			u := location(t, b.authorize(request(url.Values{"response_type": {responseType}, "nonce": {"n"}, "prompt": {prompt}})))
+			if values := u.Query(); values.Get("iss") != issuer && fragment(t, u).Get("iss") != issuer {
+				t.Errorf("response_type %q: %s", responseType, u)
+			}
+		}
+	}
+	m := decode[map[string]any](t, b.get("/.well-known/openid-configuration"))
+	if m["authorization_response_iss_parameter_supported"] != true || m["issuer"] != issuer {
+		t.Errorf("%v", m)
+	}
+}

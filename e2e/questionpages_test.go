@@ -1,0 +1,51 @@
+package e2e
+
+import (
+	"net/http"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"golang.org/x/oauth2"
+)
+
+// Somebody who is signed in is asked which account, and for consent; takes a
+// permission out, and allows the rest. The answer comes by a form that sends
+// itself. The screenshots in out/ are there to be looked at.
+func TestQuestionPages(t *testing.T) {
+	ctx, landed := newBrowser(t), appServer(t)
+	app, verifier := example.demoApp(t, "openid", "email", "patient/Observation.rs", "patient/*.r", "user/Condition.rs", "offline_access", "demo.read"), oauth2.GenerateVerifier()
+	address := func(prompt string) string {
+		return app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("prompt", prompt), oauth2.SetAuthURLParam("response_mode", "form_post"))
+	}
+	perform(t, ctx,
+		chromedp.Navigate(address("login")),
+		chromedp.WaitVisible(chromedp.CSS("form")),
+		chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter),
+		chromedp.WaitVisible("//h1[text()='Back in the app']"),
+	)
+	if r := <-landed; r.Method != http.MethodPost || r.PostForm.Get("code") == "" || r.URL.RawQuery != "" {
+		t.Errorf("landed by %s with %v", r.Method, r.URL)
+	}
+
+	forms := func(t *testing.T, page measured) {
+		if page.Forms != 1 || len(page.Unlabelled) != 0 {
+			t.Errorf("%d forms, without a label: %q", page.Forms, page.Unlabelled)
+		}
+	}
+	pageLooks(t, ctx, "select-account", address("select_account"), "//h1[text()='Which account?']", forms)
+	pageLooks(t, ctx, "consent", address("consent"), "//h1[text()='Allow Demo App?']", forms)
+
+	perform(t, ctx,
+		chromedp.Click("//span[contains(text(), 'demo.read')]"),
+		chromedp.Click("//button[text()='Allow']"),
+		chromedp.WaitVisible("//h1[text()='Back in the app']"),
+	)
+	token, err := app.Exchange(example.context(t), (<-landed).PostForm.Get("code"), oauth2.VerifierOption(verifier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := token.Extra("scope"); got != "openid email patient/Observation.rs patient/*.r user/Condition.rs offline_access" {
+		t.Errorf("scope %q", got)
+	}
+}
