@@ -9,7 +9,7 @@ import (
 
 // The clients written in JavaScript, by Node's own test runner.
 func TestNodeClients(t *testing.T) {
-	for _, file := range []string{"openid-client.test.mjs", "oauth4webapi.test.mjs"} {
+	for _, file := range []string{"openid-client.test.mjs", "oauth4webapi.test.mjs", "simple-oauth2.test.mjs"} {
 		t.Run(file, func(t *testing.T) {
 			node := exec.CommandContext(t.Context(), "node", "--test", "--test-reporter=tap", file)
 			node.Dir = "node"

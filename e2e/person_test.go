@@ -72,6 +72,12 @@ func (p *person) openSignIn(t *testing.T, address string) signInForm {
 		t.Fatalf("sent to %s, want the sign-in page", page)
 	}
 	body := string(p.get(t, page.String()).is(t, http.StatusOK).body)
+	return openForm(t, page, body)
+}
+
+// openForm is the form of a page of ours.
+func openForm(t *testing.T, page *url.URL, body string) signInForm {
+	t.Helper()
 	action := formAction.FindStringSubmatch(body)
 	if action == nil {
 		t.Fatalf("no form: %s", body)

@@ -49,14 +49,16 @@ func run(s settings, names []string) error {
 		return err
 	}
 	defer os.RemoveAll(folder)
-	subjects := map[string]func(settings, string) error{"expand": expansions, "authorize": authorizations, "flood": flood}
+	subjects := map[string]func(settings, string) error{
+		"expand": expansions, "cache": caches, "authorize": authorizations, "flood": flood,
+	}
 	if len(names) == 0 {
-		names = []string{"expand", "authorize", "flood"}
+		names = []string{"expand", "cache", "authorize", "flood"}
 	}
 	for _, name := range names {
 		measure := subjects[name]
 		if measure == nil {
-			return fmt.Errorf("%q is not one of expand, authorize and flood", name)
+			return fmt.Errorf("%q is not one of expand, cache, authorize and flood", name)
 		}
 		if err := measure(s, folder); err != nil {
 			return fmt.Errorf("%s: %w", name, err)

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// nginxConfig is a cache in front of the gateway, in one process so that its CPU
+// time is seen.
+const nginxConfig = `master_process off;
+daemon off;
+pid %[1]s/nginx.pid;
+error_log stderr error;
+events { worker_connections 256; }
+http {
+	access_log off;
+	keepalive_requests 1000000000;
+	client_body_temp_path %[1]s/b;
+	proxy_temp_path %[1]s/p;
+	fastcgi_temp_path %[1]s/f;
+	uwsgi_temp_path %[1]s/u;
+	scgi_temp_path %[1]s/s;
+	proxy_cache_path %[1]s/cache keys_zone=cache:10m;
+	server {
+		listen %[2]s;
+		location / {
+			proxy_pass %[3]s;
+			proxy_cache cache;
+			proxy_cache_valid 200 1h;
+			proxy_ignore_headers Cache-Control Vary;
+		}
+	}
+}
+`
+
+// rival is a server, and what it is asked for.
+type rival struct {
+	name   string
+	server *server
+	paths  []string
+	header http.Header
+}
+
+// caches measures hits in the cache of expansions, beside others that serve the
+// same bytes, in one run.
+func caches(s settings, folder string) (err error) {
+	gateway, stop, err := startCaching(s, folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	small, err := sized(gateway, 2_000)
+	if err != nil {
+		return err
+	}
+	large, err := sized(gateway, 180_000)
+	if err != nil {
+		return err
+	}
+	for _, comparison := range []func(settings, string, *server, string) error{besideRespond, besideNginx} {
+		if err := comparison(s, folder, gateway, small); err != nil {
+			return err
+		}
+	}
+	return besideFiles(s, folder, gateway, large)
+}
+
+// startCaching runs the gateway with a synthetic code system twice: below /open
+// without a guard, and below /fhir with one.
+func startCaching(s settings, folder string) (*server, func() error, error) {
+	definitions := filepath.Join(folder, "synthetic.json")
+	if err := generate(definitions, 10_000); err != nil {
+		return nil, nil, err
+	}
+	cached := "fhir_expand {\n\t\t\tcore off\n\t\t\tdefinitions " + definitions + "\n\t\t\tttl 1h\n\t\t\t%s\n\t\t}\n"
+	gateway, err := start(s.binary, folder, site{
+		name:    "caching",
+		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + "\n\t}",
+		routes: "\tfhir_authorize\n\thandle /fhir/R4/* {\n\t\tfhir_bearer\n\t\t" + fmt.Sprintf(cached, "") +
+			"\t}\n\thandle /open/* {\n\t\t" + fmt.Sprintf(cached, "fhir_base /open") + "\t}",
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	return gateway, func() error { return errors.Join(gateway.stop(), os.Remove(definitions)) }, nil
+}
+
+const open = "/open/ValueSet/$expand?"
+
+// sized finds a page of about so many bytes.
+func sized(gateway *server, size int) (path string, err error) {
+	count := 1
+	for range 12 {
+		path = open + query("all") + "&count=" + strconv.Itoa(count)
+		r, err := http.Get(gateway.url + path)
+		if err != nil {
+			return "", err
+		}
+		body, err := drain(r)
+		if err != nil || r.StatusCode != http.StatusOK {
+			return "", fmt.Errorf("status %d: %w", r.StatusCode, err)
+		}
+		if len(body)*10 > size*9 {
+			return path, nil
+		}
+		count = max(count+1, count*size/len(body))
+	}
+	return path, nil
+}
+
+func besideRespond(s settings, folder string, gateway *server, path string) (err error) {
+	warm, err := gateway.round(gateway.gets([]string{path}, nil), s.clients, s.round/2)
+	if err != nil {
+		return err
+	}
+	respond, err := startRespond(s.binary, folder, int(warm.size()))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, respond.stop()) }()
+	token, err := clientToken(gateway)
+	if err != nil {
+		return err
+	}
+	r, err := http.Get(gateway.url + path)
+	if err != nil {
+		return err
+	}
+	if _, err := drain(r); err != nil {
+		return err
+	}
+	tag := r.Header.Get("ETag")
+	guarded := "/fhir/R4" + path[len("/open"):]
+	return race(s, fmt.Sprintf("A hit of %d bytes, beside Caddy's respond", warm.size()), []rival{
+		{"respond", respond, []string{"/"}, nil},
+		{"hit", gateway, []string{path}, nil},
+		{"hit, with a bearer token", gateway, []string{guarded}, http.Header{"Authorization": {"Bearer " + token}}},
+		{"304", gateway, []string{path}, http.Header{"If-None-Match": {tag}}},
+	})
+}
+
+// clientToken is an access token for the guard.
+func clientToken(gateway *server) (string, error) {
+	p := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
+	p.paths.token = "/oauth2/token"
+	v, err := p.visit()
+	if err != nil {
+		return "", err
+	}
+	err = v.token(url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}})
+	return v.access, err
+}
+
+func besideNginx(s settings, folder string, gateway *server, path string) (err error) {
+	binary, err := exec.LookPath("nginx")
+	if err != nil {
+		fmt.Println("\nnginx is not installed, so it is not measured.")
+		return nil
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(folder, "nginx.conf")
+	if err := os.WriteFile(file, fmt.Appendf(nil, nginxConfig, folder, address, gateway.url), 0o600); err != nil {
+		return err
+	}
+	nginx, err := launch(address, exec.Command(binary, "-c", file))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, nginx.stop()) }()
+	return race(s, "The same hit, beside nginx", []rival{
+		{"nginx proxy_cache", nginx, []string{path}, nil},
+		{"hit", gateway, []string{path}, nil},
+	})
+}
+
+// besideFiles compares with files that were compressed beforehand.
+func besideFiles(s settings, folder string, gateway *server, path string) (err error) {
+	r, err := http.Get(gateway.url + path)
+	if err != nil {
+		return err
+	}
+	body, err := drain(r)
+	if err != nil {
+		return err
+	}
+	file := filepath.Join(folder, "www", "expansion.json")
+	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, body, 0o600), compressed(file+".gz", body)); err != nil {
+		return err
+	}
+	files, err := start(s.binary, folder, site{name: "files", routes: "\troot " + filepath.Dir(file) + "\n\tfile_server {\n\t\tprecompressed gzip\n\t}"})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, files.stop()) }()
+	gzipped := http.Header{"Accept-Encoding": {"gzip"}}
+	return race(s, fmt.Sprintf("A hit of %d bytes in gzip, beside Caddy's file_server", len(body)), []rival{
+		{"file_server, precompressed", files, []string{"/expansion.json"}, gzipped},
+		{"hit", gateway, []string{path}, gzipped},
+	})
+}
+
+func compressed(file string, body []byte) error {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	z := gzip.NewWriter(f)
+	_, err = z.Write(body)
+	return errors.Join(err, z.Close(), f.Close())
+}
+
+// race runs rounds against each in turn. The first is what the others are
+// compared with.
+func race(s settings, title string, rivals []rival) error {
+	rounds := make([][]load, len(rivals))
+	for n := range s.rounds + 1 {
+		for i, r := range rivals {
+			length := s.round
+			if n == 0 { // to warm up
+				length = max(length/4, 100*time.Millisecond)
+			}
+			l, err := r.server.round(r.server.gets(r.paths, r.header), s.clients, length)
+			if err != nil {
+				return fmt.Errorf("%s: %w", r.name, err)
+			}
+			if n > 0 {
+				rounds[i] = append(rounds[i], l)
+			}
+		}
+	}
+	fmt.Printf("\n%s:\n\n| server | bytes | per second | p50 | p99 | CPU per request | ratio |\n|---|--:|--:|--:|--:|--:|--:|\n", title)
+	first := median(rounds[0]).perRequest()
+	for i, r := range rivals {
+		l := median(rounds[i])
+		fmt.Printf("| %s | %d | %.0f | %s | %s | %s | **%.2f** |\n", r.name, l.size(), l.rate(),
+			milliseconds(l.quantile(0.5)), milliseconds(l.quantile(0.99)), micros(l.perRequest()),
+			float64(l.perRequest())/float64(max(1, first)))
+	}
+	return nil
+}
