@@ -56,7 +56,7 @@ func noteGrant(ctx context.Context, clientID, user string, scope []string) {
 // granted scope is what is known of the request.
 func (s *Server) record(ctx context.Context, e Event) {
 	t := trailOf(ctx)
-	e.Address = t.address
+	e.Address = addressOf(ctx)
 	e.User, e.ClientID = cmp.Or(e.User, t.user), cmp.Or(e.ClientID, t.clientID)
 	if e.Err != nil {
 		t.refused, e.Scope = true, ""
