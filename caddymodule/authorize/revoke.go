@@ -45,7 +45,7 @@ func (s *Server) askedToken(w http.ResponseWriter, r *http.Request) (*accessToke
 	if err != nil {
 		return nil, nil, err
 	}
-	s.noteClient(r, p)
+	s.noteNamedClient(r, p)
 	client, err := s.authenticateClient(r, p)
 	if err != nil {
 		return nil, nil, err

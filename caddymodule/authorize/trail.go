@@ -34,9 +34,9 @@ func trailOf(ctx context.Context) *trail {
 // addressOf is where the request of a context came from.
 func addressOf(ctx context.Context) string { return trailOf(ctx).address }
 
-// noteClient remembers which registered client a request names, whether or not
+// noteNamedClient remembers which registered client a request names, whether or not
 // it proves to be that client.
-func (s *Server) noteClient(r *http.Request, p parameters) {
+func (s *Server) noteNamedClient(r *http.Request, p parameters) {
 	id, _, basic := r.BasicAuth()
 	if !basic {
 		id = p.get("client_id")
