@@ -69,16 +69,12 @@ func (s *Server) record(ctx context.Context, e Event) {
 // recordRefusal puts a refusal on the audit trail, unless whoever refused first
 // has done so: what is refused once is told once.
 func (s *Server) recordRefusal(r *http.Request, e Event) {
-	if trailOf(r.Context()).refused {
-		return
+	if !trailOf(r.Context()).refused {
+		s.record(r.Context(), e)
 	}
-	if e.Kind == "" {
-		e.Kind = kindOf(r.URL.Path)
-	}
-	s.record(r.Context(), e)
 }
 
-// kindOf is the kind of event that an endpoint for browsers is there for.
+// kindOf is the kind of event that an endpoint for people is there for.
 func kindOf(path string) string {
 	switch Endpoint(path) {
 	case "login", "callback":
