@@ -185,6 +185,11 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		secrets = append(secrets, b.federate(url.Values{"state": {marked}}).Query().Get("code"))
 		p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 		b.federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		p.Fail(authorizetest.Token, func(w http.ResponseWriter, r *http.Request) { // one that repeats what it was sent
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, r.FormValue("code"), " ", r.FormValue("code_verifier"), " ", r.Form.Encode())
+		})
+		b.federate(url.Values{"state": {marked}, "prompt": {"login"}})
 		p.Fail(authorizetest.Token, nil)
 		for _, value := range b.cookies {
 			secrets = append(secrets, value)
