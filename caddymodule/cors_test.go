@@ -217,3 +217,35 @@ func TestCORSWriter(t *testing.T) {
 		})
 	}
 }
+
+// HEAD is asked of whatever GET is, and as much let in or refused.
+func TestHEADIsLikeGET(t *testing.T) {
+	asked := 0
+	g := exampleGateway(t, corsBackend(&asked))
+	token := g.token()
+	for _, path := range []string{
+		"/fhir/R4/metadata", "/fhir/R4/Patient/1", "/fhir/R4/.well-known/smart-configuration",
+		"/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender",
+	} {
+		for _, token := range []string{"", token} {
+			get, head := g.fromOrigin("", http.MethodGet, path, token), g.fromOrigin("", http.MethodHead, path, token)
+			if get.StatusCode != head.StatusCode || get.Header.Get("WWW-Authenticate") != head.Header.Get("WWW-Authenticate") {
+				t.Errorf("%s: GET %d, HEAD %d", path, get.StatusCode, head.StatusCode)
+			}
+		}
+	}
+}
+
+// What CORS costs a request that comes from no browser.
+func BenchmarkCORSWithoutOrigin(b *testing.B) {
+	rules, err := newCrossOrigin([]string{"https://app.example.org"}, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	b.ReportAllocs()
+	for b.Loop() {
+		delete(w.Header(), "Vary")
+		rules.answer(w, r, false)
+	}
+}

@@ -83,7 +83,8 @@ func (m *metricSet) register(ctx caddy.Context) error {
 func (m *metricSet) event(_ context.Context, e authorize.Event) {
 	grant := e.Grant
 	switch grant {
-	case "", "authorization_code", "client_credentials", "refresh_token", "code", "token":
+	case "", "authorization_code", "client_credentials", "refresh_token":
+	case "code", "token", "id_token", "id_token token", "code token", "code id_token", "code id_token token":
 	default:
 		grant = "other"
 	}

@@ -53,6 +53,11 @@ func TestAudit(t *testing.T) {
 		{"an unknown client", func(b *browser) { b.authorize(request(url.Values{"client_id": {"x"}})) }, "authorization invalid_request user= client= scope="},
 		{"a refused scope", func(b *browser) { b.authorize(request(url.Values{"scope": {"other"}})) }, "authorization invalid_scope code user= client=app scope="},
 		{"a page of another browser", func(b *browser) { b.get("/oauth2/login?request=x") }, "sign-in invalid_request user= client= scope="},
+		{"a provider that fails", func(b *browser) {
+			p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+			defer p.Fail(authorizetest.Token, nil)
+			b.federate(nil)
+		}, "sign-in invalid_request hospital user= client=app scope="},
 		{"a code exchanged", func(b *browser) {
 			code := b.code(nil)
 			trail.take()
@@ -157,7 +162,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		code := answer.Query().Get("code")
 		for range 2 { // the second time, what the first gave is revoked
 			got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
-			secrets = append(secrets, code, got.AccessToken, got.IDToken)
+			secrets = append(secrets, code, got.AccessToken, got.IDToken, got.Refresh)
 			tokens.IDToken = max(tokens.IDToken, got.IDToken)
 		}
 		fragment, _ := url.ParseQuery(location(t, b.authorize(request(url.Values{"response_type": {"token"}, "state": {marked}}))).Fragment)
@@ -179,6 +184,11 @@ func TestNothingSecretIsLogged(t *testing.T) {
 		b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(callback) + "&state=" + marked)
 		secrets = append(secrets, b.federate(url.Values{"state": {marked}}).Query().Get("code"))
 		p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		b.federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		p.Fail(authorizetest.Token, func(w http.ResponseWriter, r *http.Request) { // one that repeats what it was sent
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, r.FormValue("code"), " ", r.FormValue("code_verifier"), " ", r.Form.Encode())
+		})
 		b.federate(url.Values{"state": {marked}, "prompt": {"login"}})
 		p.Fail(authorizetest.Token, nil)
 		for _, value := range b.cookies {

@@ -71,7 +71,7 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, req *authorizati
 // is in the audit trail.
 func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := asError(err)
-	s.recordRefusal(r, Event{ClientID: req.client.ID, Grant: req.responseType, Err: err})
+	s.recordRefusal(r, Event{Kind: EventAuthorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
 	var a answerParameters
 	a.add("error", e.Code)
 	if e.shown {
@@ -88,7 +88,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		Title: "This link does not work", Detail: e.Description,
 		Text: "The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:",
 	}
-	s.recordRefusal(r, Event{Err: err})
+	s.recordRefusal(r, Event{Kind: kindOf(r.URL.Path), Err: err})
 	var own *Error
 	switch {
 	case e.personal:

@@ -27,7 +27,7 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.noteClient(r, p)
+	s.noteNamedClient(r, p)
 	client, err := s.authenticateClient(r, p)
 	switch {
 	case err != nil:

@@ -23,7 +23,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	p, err := formParameters(w, r)
 	var response *tokenResponse
 	if err == nil {
-		s.noteClient(r, p)
+		s.noteNamedClient(r, p)
 		response, err = s.exchange(r, p)
 	}
 	s.record(r.Context(), Event{Kind: EventToken, Grant: p.get("grant_type"), Err: err})

@@ -34,9 +34,9 @@ func trailOf(ctx context.Context) *trail {
 // addressOf is where the request of a context came from.
 func addressOf(ctx context.Context) string { return trailOf(ctx).address }
 
-// noteClient remembers which registered client a request names, whether or not
+// noteNamedClient remembers which registered client a request names, whether or not
 // it proves to be that client.
-func (s *Server) noteClient(r *http.Request, p parameters) {
+func (s *Server) noteNamedClient(r *http.Request, p parameters) {
 	id, _, basic := r.BasicAuth()
 	if !basic {
 		id = p.get("client_id")
@@ -56,7 +56,7 @@ func noteGrant(ctx context.Context, clientID, user string, scope []string) {
 // granted scope is what is known of the request.
 func (s *Server) record(ctx context.Context, e Event) {
 	t := trailOf(ctx)
-	e.Address = t.address
+	e.Address = addressOf(ctx)
 	e.User, e.ClientID = cmp.Or(e.User, t.user), cmp.Or(e.ClientID, t.clientID)
 	if e.Err != nil {
 		t.refused, e.Scope = true, ""
@@ -69,16 +69,12 @@ func (s *Server) record(ctx context.Context, e Event) {
 // recordRefusal puts a refusal on the audit trail, unless whoever refused first
 // has done so: what is refused once is told once.
 func (s *Server) recordRefusal(r *http.Request, e Event) {
-	if trailOf(r.Context()).refused {
-		return
+	if !trailOf(r.Context()).refused {
+		s.record(r.Context(), e)
 	}
-	if e.Kind == "" {
-		e.Kind = kindOf(r.URL.Path)
-	}
-	s.record(r.Context(), e)
 }
 
-// kindOf is the kind of event that an endpoint for browsers is there for.
+// kindOf is the kind of event that an endpoint for people is there for.
 func kindOf(path string) string {
 	switch Endpoint(path) {
 	case "login", "callback":

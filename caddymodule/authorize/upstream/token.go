@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 
 	"golang.org/x/oauth2"
 )
@@ -45,12 +47,13 @@ func (p *Provider) redeem(ctx context.Context, m *metadata, code, verifier strin
 	case watched.status == 0: // no answer
 		return nil, err
 	}
-	return nil, refused(watched.status, err)
+	return nil, refused(watched.status, err, code, verifier, config.ClientSecret)
 }
 
 // refused is the error of an answer that holds no token. What a successful
-// answer says instead is not logged: it may hold parts of one.
-func refused(status int, err error) *Error {
+// answer says instead is not logged: it may hold parts of one. Nor is what we
+// sent and must stay secret, if the answer repeats it.
+func refused(status int, err error, secrets ...string) *Error {
 	e := &Error{Kind: Refused, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {
@@ -59,11 +62,21 @@ func refused(status int, err error) *Error {
 	e.Code = errorCode(answer.ErrorCode)
 	switch {
 	case answer.ErrorCode != "":
-		e.Err = fmt.Errorf("%s: %d: %.100q: %.200q", tokenEndpoint, status, answer.ErrorCode, answer.ErrorDescription)
+		e.Err = fmt.Errorf("%s: %d: %.100q: %.200q", tokenEndpoint, status, hide(answer.ErrorCode, secrets), hide(answer.ErrorDescription, secrets))
 	case status >= http.StatusBadRequest:
-		e.Err = fmt.Errorf("%s: %d: %.200q", tokenEndpoint, status, answer.Body)
+		e.Err = fmt.Errorf("%s: %d: %.200q", tokenEndpoint, status, hide(string(answer.Body), secrets))
 	}
 	return e
+}
+
+// hide replaces secrets, as they are and as a form has them.
+func hide(text string, secrets []string) string {
+	for _, secret := range secrets {
+		if secret != "" {
+			text = strings.NewReplacer(secret, "REDACTED", url.QueryEscape(secret), "REDACTED").Replace(text)
+		}
+	}
+	return text
 }
 
 // watchedTransport remembers the status of an answer, which x/oauth2 does not
