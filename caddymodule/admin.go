@@ -16,6 +16,8 @@ func init() { caddy.RegisterModule(new(adminAPI)) }
 // adminAPI answers below `/fhir/` of Caddy's admin API:
 //
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
+//	GET    /fhir/sessions     those of ?user=, or all
+//	DELETE /fhir/sessions     all of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/expansions   forget cached expansions: all, or those of ?url= or ?system=
 type adminAPI struct {
 	// running is the configuration in force, which is not the one that this router
@@ -33,6 +35,8 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
 		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
+		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.sessions, http.MethodDelete: a.endSessions}},
+		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.endSession}},
 		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
 	}
 }

@@ -1,0 +1,72 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+const adminSessions = "/fhir/sessions"
+
+// sessionStatus is a session as the admin API shows it.
+type sessionStatus struct {
+	ID         string    `json:"sid"`
+	User       string    `json:"user"`
+	Since      time.Time `json:"since"`
+	SignedInAt time.Time `json:"signed_in_at"`
+	Provider   string    `json:"provider,omitempty"`
+	Clients    []string  `json:"clients,omitempty"`
+	Address    string    `json:"address,omitempty"`
+	UserAgent  string    `json:"user_agent,omitempty"`
+}
+
+// sessions lists those of ?user=, or all.
+func (a *adminAPI) sessions(r *http.Request) (any, error) {
+	server, err := a.server()
+	if err != nil {
+		return nil, err
+	}
+	found, err := server.Sessions(r.Context(), r.URL.Query().Get("user"))
+	shown := make([]sessionStatus, len(found))
+	for i, session := range found {
+		shown[i] = sessionStatus(session)
+	}
+	return shown, err
+}
+
+// endSession ends the one that the path names. That it ended before is no error.
+func (a *adminAPI) endSession(r *http.Request) (any, error) {
+	server, err := a.server()
+	if err != nil {
+		return nil, err
+	}
+	return struct{}{}, server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, adminSessions+"/"))
+}
+
+// endSessions ends all of a user, who must be named: nobody means everybody by
+// leaving a word out.
+func (a *adminAPI) endSessions(r *http.Request) (any, error) {
+	server, err := a.server()
+	if err != nil {
+		return nil, err
+	}
+	user := r.URL.Query().Get("user")
+	if user == "" {
+		return nil, caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("say whose sessions to end: ?user=")}
+	}
+	return struct{}{}, server.EndSessions(r.Context(), user)
+}
+
+// server is the authorization server in force, or 404.
+func (a *adminAPI) server() (*authorize.Server, error) {
+	app, err := fhirApp(a.running())
+	if err != nil {
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	}
+	return app.server, nil
+}

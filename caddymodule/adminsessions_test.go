@@ -1,0 +1,72 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func TestAdminSessions(t *testing.T) {
+	g := newGateway(t, exampleWith(t, "", ""))
+	list := func(query string) []sessionStatus {
+		t.Helper()
+		w, err := admin(t, g.ctx, http.MethodGet, "/fhir/sessions"+query)
+		var found []sessionStatus
+		if err == nil {
+			err = json.Unmarshal(w.Body.Bytes(), &found)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return found
+	}
+	end := func(target string) {
+		t.Helper()
+		if _, err := admin(t, g.ctx, http.MethodDelete, "/fhir/sessions"+target); err != nil {
+			t.Error(err)
+		}
+	}
+	end("?user=alice") // those of other tests, which share the store
+	g.code()
+	found := list("?user=alice")
+	if len(found) != 1 || found[0].User != "alice" || found[0].ID == "" || found[0].Since.IsZero() || found[0].Address == "" {
+		t.Fatalf("%+v", found)
+	}
+	if others := list("?user=bob"); len(others) != 0 {
+		t.Errorf("sessions of bob: %+v", others)
+	}
+	end("/" + found[0].ID)
+	if left := list(""); len(left) != 0 {
+		t.Errorf("ended by its sid: %+v", left)
+	}
+	g.jar = map[string]string{}
+	g.code()
+	end("?user=alice")
+	if left := list(""); len(left) != 0 {
+		t.Errorf("ended by the user: %+v", left)
+	}
+}
+
+func TestAdminSessionsRefused(t *testing.T) {
+	g := newGateway(t, exampleWith(t, "", ""))
+	for _, tt := range []struct {
+		ctx            caddy.Context
+		method, target string
+		want           int
+	}{
+		{g.ctx, http.MethodDelete, "/fhir/sessions", http.StatusBadRequest},
+		{g.ctx, http.MethodPost, "/fhir/sessions", http.StatusMethodNotAllowed},
+		{g.ctx, http.MethodGet, "/fhir/sessions/x", http.StatusMethodNotAllowed},
+		{caddy.Context{}, http.MethodGet, "/fhir/sessions", http.StatusNotFound},
+		{caddy.Context{}, http.MethodDelete, "/fhir/sessions/x", http.StatusNotFound},
+	} {
+		_, err := admin(t, tt.ctx, tt.method, tt.target)
+		var refused caddy.APIError
+		if !errors.As(err, &refused) || refused.HTTPStatus != tt.want {
+			t.Errorf("%s %s: %v", tt.method, tt.target, err)
+		}
+	}
+}
