@@ -14,6 +14,7 @@ const corsMaxAge = 600
 // clientMethods are the endpoints that scripts of the clients call, and how. What
 // a browser itself is sent to (authorize, login, logout) is for no script.
 var clientMethods = map[string][]string{
+	pathPush:       {http.MethodPost},
 	pathToken:      {http.MethodPost},
 	pathRevoke:     {http.MethodPost},
 	pathIntrospect: {http.MethodPost},

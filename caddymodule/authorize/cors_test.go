@@ -34,6 +34,7 @@ func (b *browser) preflight(origin, method, path string) *http.Response {
 }
 
 var clientEndpoints = map[string]string{
+	"/oauth2/par":   http.MethodPost,
 	"/oauth2/token": http.MethodPost, "/oauth2/revoke": http.MethodPost, "/oauth2/introspect": http.MethodPost, "/oauth2/userinfo": http.MethodGet,
 }
 

@@ -10,6 +10,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	s, err := New(Config{
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
 		IdentityProviders: []IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
+		Registration:      &Registration{InitialAccessToken: "x", Storage: struct{ ClientStorage }{}},
 	})
 	if err != nil {
 		t.Fatal(err)
