@@ -18,8 +18,8 @@ func (s *Server) revocation(w http.ResponseWriter, r *http.Request) {
 		s.writeError(w, r, err)
 		return
 	}
-	w.Header().Set("Pragma", "no-cache")
-	w.WriteHeader(http.StatusOK)
+	// The body means nothing (RFC 7009 §2.2), but some clients insist on JSON.
+	s.writeJSON(w, http.StatusOK, struct{}{})
 }
 
 func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
