@@ -96,7 +96,7 @@ func (o *Options) revalidated(old *entry, q *question, a *Answer, now time.Time)
 const entryOverhead = 1500
 
 // tagOverhead is what the index takes for a tag of an entry.
-const tagOverhead = 100
+const tagOverhead = 260
 
 // cost returns the bytes an entry takes, without its aliases and compressed forms.
 func (e *entry) cost() int64 {
