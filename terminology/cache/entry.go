@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -48,7 +49,7 @@ func newEntry(q *question, a *Answer, f freshness, now time.Time) *entry {
 	e.origin = make(http.Header, len(keptHeaders))
 	for _, name := range keptHeaders {
 		if values := a.Header[name]; len(values) > 0 {
-			e.origin[name] = values
+			e.origin[name] = slices.Clip(values) // what is appended by others is not ours
 		}
 	}
 	e.prepare(a.Body)

@@ -94,6 +94,8 @@ func (c *Cache) refresh(r *http.Request, call *Call, q *question, old *entry, no
 		res, err := c.ask(ctx, i)
 		if err != nil || res.failed() {
 			c.failed(old, time.Now())
+		} else {
+			old.retry.Store(0) // if it is still there, an invalidation came in between
 		}
 		return res, err
 	})
@@ -148,15 +150,18 @@ func (c *Cache) ask(ctx context.Context, i *inquiry) (*result, error) {
 // failed reports whether the producer's answer is that there is none for now.
 func (r *result) failed() bool { return r.entry == nil && isFailure(r.answer.Status) }
 
-// PanicError is the error for a producer that panicked: others may be waiting for it.
+// PanicError is the error for a producer that panicked, which does not go further since others may be waiting.
 type PanicError struct {
+	// Value is what it panicked with.
 	Value any
+
+	// Stack is where, as [debug.Stack] has it: for logs, not for clients.
 	Stack []byte
 }
 
 // Error implements error.
 func (e *PanicError) Error() string {
-	return fmt.Sprintf("making the answer panicked: %v\n%s", e.Value, e.Stack)
+	return fmt.Sprintf("making the answer panicked: %v", e.Value)
 }
 
 // Unwrap returns what was panicked with, if that is an error, such as [http.ErrAbortHandler].

@@ -199,6 +199,18 @@ func TestRequestAfterwards(t *testing.T) {
 	})
 }
 
+// TestPrivateAmongUsersOfAClient makes sure that sharing among a client's users ends where an answer is private.
+func TestPrivateAmongUsersOfAClient(t *testing.T) {
+	c := New(Options{})
+	for _, user := range []string{"alice", "bob", ""} {
+		call := &Call{Scheme: &Scheme{VaryBy: VaryByClient}, Principal: Principal{User: user, Client: "app"}}
+		call.Produce = says("for "+user, "Cache-Control: private").produce
+		expect(t, serve(t, c, get(expandURL), call), "for "+user, "fwd=miss; fwd-status=200")
+	}
+	service := &Call{Scheme: &Scheme{}, Principal: Principal{Client: "app"}, Produce: says("for it", "Cache-Control: private").produce}
+	expect(t, serve(t, c, get(expandURL), service), "for it", "fwd=miss; fwd-status=200; stored")
+}
+
 func TestPost(t *testing.T) {
 	o := &origin{answer: func(r *http.Request) (*Answer, error) {
 		body := make([]byte, r.ContentLength)

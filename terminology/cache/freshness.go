@@ -72,7 +72,7 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 	case a.Status != http.StatusOK && !isNegative(a.Status),
 		len(a.Body) == 0,
 		d.has("no-store"),
-		d.has("private") && !key.scoped,
+		d.has("private") && !key.personal,
 		len(a.Header["Set-Cookie"]) > 0, // is for one client, whatever else the answer says
 		!varyIsKept(a.Header["Vary"], key):
 		return f, false
@@ -157,7 +157,7 @@ func ageOf(header http.Header, now time.Time) (age time.Duration) {
 func varyIsKept(vary []string, key Key) bool {
 	for name := range listItems(vary) {
 		isCredential := slices.ContainsFunc([]string{"Authorization", "Cookie"}, func(c string) bool { return strings.EqualFold(c, name) })
-		if name == "*" || isCredential && !key.scoped {
+		if name == "*" || isCredential && !key.personal {
 			return false
 		}
 	}

@@ -55,8 +55,8 @@ type Scheme struct {
 // Key identifies an answer: it is the SHA-256 of all that the answer depends on, so nothing of a question or of
 // who asked it can be read from it.
 type Key struct {
-	sum    [sha256.Size]byte
-	scoped bool // the answer is for one user, client or set of credentials
+	sum      [sha256.Size]byte
+	personal bool // the answer is for one user, one client that acts on its own, or one set of credentials
 }
 
 // question is what a request asks for, normalised, and its key.
@@ -96,7 +96,7 @@ func (s *Scheme) question(r *http.Request, principal Principal, body []byte) (q 
 	parts = appendPart(parts, s.Epoch)
 	parts = q.representation.append(parts)
 	parts = s.appendHeaders(parts, r.Header)
-	parts, q.key.scoped = s.appendScope(parts, r.Header, principal)
+	parts, q.key.personal = s.appendScope(parts, r.Header, principal)
 	parts = appendPart(parts, methodClass(r.Method))
 	q.key.sum = sha256.Sum256(parts)
 	return q, nil
@@ -158,9 +158,10 @@ const (
 	scopeCredentials
 )
 
-// appendScope appends whom an answer is for, and reports whether that is somebody in particular. Credentials
-// that nobody has looked into here stand for themselves: the producer may pass them on to one who does.
-func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []byte, scoped bool) {
+// appendScope appends whom an answer is for, and reports whether that is one alone, and not all users of a
+// client. Credentials that nobody has looked into here stand for themselves: the producer may pass them on to
+// one who does.
+func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []byte, personal bool) {
 	authorization, cookie := header["Authorization"], header["Cookie"]
 	switch {
 	case s.VaryBy == VaryByNone:
@@ -168,7 +169,7 @@ func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []b
 	case p.User != "" && (s.VaryBy == VaryByUser || p.Client == ""):
 		return appendPart(appendPart(append(dst, scopeUser), p.Issuer), p.User), true
 	case p.Client != "":
-		return appendPart(appendPart(append(dst, scopeClient), p.Issuer), p.Client), true
+		return appendPart(appendPart(append(dst, scopeClient), p.Issuer), p.Client), s.VaryBy == VaryByUser
 	case len(authorization) > 0 || len(cookie) > 0:
 		return appendParts(appendParts(append(dst, scopeCredentials), authorization), cookie), true
 	}

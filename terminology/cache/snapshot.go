@@ -79,7 +79,7 @@ func (s *store) coldestFirst() []*entry {
 // append appends an entry to a snapshot.
 func (e *entry) append(dst []byte) []byte {
 	dst = append(dst, e.key.sum[:]...)
-	dst = appendBool(dst, e.key.scoped)
+	dst = appendBool(dst, e.key.personal)
 	dst = append(dst, e.url[:]...)
 	dst = binary.AppendUvarint(dst, uint64(e.status))
 	dst = binary.AppendVarint(dst, e.made.UnixNano())
@@ -165,7 +165,7 @@ type snapshotReader struct {
 func (r *snapshotReader) entry() *entry {
 	e := &entry{origin: make(http.Header)}
 	copy(e.key.sum[:], r.bytes(sha256.Size))
-	e.key.scoped = r.byte() == 1
+	e.key.personal = r.byte() == 1
 	copy(e.url[:], r.bytes(sha256.Size))
 	e.status = int(r.number())
 	e.made = time.Unix(0, r.signed())

@@ -60,12 +60,15 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	header := w.Header()
 	header["Age"] = s.age
 	header["Cache-Status"] = status
-	if e.key.scoped || isAuthorised(r, call) {
+	if e.key.personal || isAuthorised(r, call) {
 		header["Cache-Control"] = s.private
 		setVary(header, variesByUser)
 	} else {
 		header["Cache-Control"] = s.public
 		setVary(header, varies)
+	}
+	if len(call.Scheme.Headers) > 0 {
+		setVary(header, call.Scheme.Headers)
 	}
 	accepts := acceptedCodings(r.Header["Accept-Encoding"])
 	if r.Method != http.MethodPost {

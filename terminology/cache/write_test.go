@@ -3,6 +3,7 @@ package cache
 import (
 	"bytes"
 	"compress/gzip"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -162,18 +163,33 @@ func TestHeaders(t *testing.T) {
 // TestSharedHeaders makes sure that who writes into the header of an answer does not write into others.
 func TestSharedHeaders(t *testing.T) {
 	c := New(Options{})
-	call := &Call{Scheme: plain, Produce: says("one").produce}
-	for range 3 {
+	o := &origin{answer: func(*http.Request) (*Answer, error) {
+		a := answerOf(200, "one")
+		a.Header["Content-Language"] = append(make([]string, 0, 2), "de")
+		return a, nil
+	}}
+	call := &Call{Scheme: plain, Produce: o.produce}
+	for i := range 3 {
 		w := serve(t, c, get(expandURL), call)
 		if vary := w.Header()["Vary"]; len(vary) != 1 || vary[0] != varies[0] {
 			t.Errorf("Vary = %q", vary)
 		}
 		for name := range w.Header() {
-			w.Header().Add(name, "foreign")
+			w.Header().Add(name, fmt.Sprint("foreign", i))
 		}
+		defer func() {
+			if got := w.Header()["Content-Language"][1]; got != fmt.Sprint("foreign", i) {
+				t.Errorf("answer %d has %s", i, got)
+			}
+		}()
+	}
+	o.answer = says("one").answer
+	w := serve(t, c, get(expandURL), &Call{Scheme: &Scheme{Headers: []string{"X-Limit"}}, Produce: o.produce})
+	if vary := w.Header()["Vary"]; len(vary) != 2 || vary[1] != "X-Limit" {
+		t.Errorf("with a further header, Vary = %q", vary)
 	}
 	before := []string{"Origin"}
-	w := httptest.NewRecorder()
+	w = httptest.NewRecorder()
 	w.Header()["Vary"] = before[:1:1]
 	if err := c.Serve(w, get(expandURL), call); err != nil || len(w.Header()["Vary"]) != 2 {
 		t.Errorf("Vary = %q, %v", w.Header()["Vary"], err)
