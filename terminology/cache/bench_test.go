@@ -1,8 +1,12 @@
 package cache
 
 import (
+	"bufio"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 )
@@ -77,6 +81,53 @@ func benchmarkHit(b *testing.B, size int, r *http.Request) {
 	}
 	if c.Stats().Misses != 1 {
 		b.Fatalf("%+v", c.Stats())
+	}
+}
+
+// BenchmarkServer compares a hit and a 304 with a bare handler where it matters: behind net/http.
+func BenchmarkServer(b *testing.B) {
+	body := bodyOf(2 << 10)
+	c, length := New(Options{}), fmt.Sprint(len(body))
+	call := Call{Scheme: plain, Produce: says(body).produce}
+	cached := func(w http.ResponseWriter, r *http.Request) {
+		call := call
+		if err := c.Serve(w, r, &call); err != nil {
+			b.Error(err)
+		}
+	}
+	bare := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.Header().Set("Content-Length", length)
+		_, _ = io.WriteString(w, body)
+	}
+	b.Run("bare", func(b *testing.B) { benchmarkServer(b, bare, "") })
+	b.Run("hit", func(b *testing.B) { benchmarkServer(b, cached, "") })
+	b.Run("not modified", func(b *testing.B) { benchmarkServer(b, cached, "If-None-Match: *\r\n") })
+}
+
+// benchmarkServer asks one question over one connection.
+func benchmarkServer(b *testing.B, handler http.HandlerFunc, header string) {
+	server := httptest.NewServer(handler)
+	defer server.Close()
+	conn, err := net.Dial("tcp", server.Listener.Addr().String())
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	request := []byte("GET /fhir/R4/ValueSet/$expand?url=http://example.org/vs HTTP/1.1\r\nHost: fhir.example.org\r\n" + header + "\r\n")
+	answers := bufio.NewReader(conn)
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := conn.Write(request); err != nil {
+			b.Fatal(err)
+		}
+		w, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := io.Copy(io.Discard, w.Body); err != nil {
+			b.Fatal(err)
+		}
 	}
 }
 

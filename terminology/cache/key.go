@@ -87,7 +87,8 @@ func (s *Scheme) question(r *http.Request, principal Principal, body []byte) (q 
 	}
 	var buffer [512]byte
 	parts := appendURL(buffer[:0], r.Host, r.URL, list)
-	if q.url = sha256.Sum256(parts); r.Method == http.MethodPost {
+	q.url = sha256.Sum256(parts)
+	if parts = appendPart(parts, methodClass(r.Method)); r.Method == http.MethodPost {
 		sum := sha256.Sum256(body)
 		parts = appendPart(parts, r.Header.Get("Content-Type"))
 		parts = append(parts, sum[:]...)
@@ -97,7 +98,6 @@ func (s *Scheme) question(r *http.Request, principal Principal, body []byte) (q 
 	parts = q.representation.append(parts)
 	parts = s.appendHeaders(parts, r.Header)
 	parts, q.key.personal = s.appendScope(parts, r.Header, principal)
-	parts = appendPart(parts, methodClass(r.Method))
 	q.key.sum = sha256.Sum256(parts)
 	return q, nil
 }

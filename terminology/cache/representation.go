@@ -188,7 +188,6 @@ func (r Representation) apply(header http.Header) {
 		accept = mime.FormatMediaType(accept, map[string]string{"fhirVersion": r.FHIRVersion})
 	}
 	header.Set("Accept", accept)
-	header.Del("Accept-Language")
 	if r.Language != "" {
 		header.Set("Accept-Language", r.Language)
 	}

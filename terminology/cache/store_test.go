@@ -249,7 +249,12 @@ func TestSketch(t *testing.T) {
 	if wrong > 100 {
 		t.Errorf("%d of 10,000 that were asked for once are taken for wanted", wrong)
 	}
+	once := random.Uint64()
+	s.add(once)
 	s.age()
+	if n := s.estimate(once); n != 0 {
+		t.Errorf("asked for once, long ago: %d", n)
+	}
 	if n := s.estimate(often); n > 5 || n < 3 {
 		t.Errorf("after ageing: %d", n)
 	}

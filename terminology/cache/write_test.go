@@ -95,9 +95,11 @@ func TestSmall(t *testing.T) {
 		if w := serve(t, c, get(expandURL, "Accept-Encoding: gzip"), call); w.Header().Get("Content-Encoding") != "" {
 			t.Error("a small body is compressed")
 		}
-		w := serve(t, c, get(expandURL, "Accept-Encoding: gzip, identity;q=0"), call)
-		if w.Header().Get("Content-Encoding") != "gzip" || decode(t, "gzip", w.Body.Bytes()) != "small" {
-			t.Errorf("identity is refused: %v", w.Header())
+		for _, refused := range []string{"gzip, identity;q=0", "*;q=0, gzip"} {
+			w := serve(t, c, get(expandURL, "Accept-Encoding: "+refused), call)
+			if w.Header().Get("Content-Encoding") != "gzip" || decode(t, "gzip", w.Body.Bytes()) != "small" {
+				t.Errorf("%s: %v", refused, w.Header())
+			}
 		}
 	}
 }
@@ -188,11 +190,14 @@ func TestSharedHeaders(t *testing.T) {
 	if vary := w.Header()["Vary"]; len(vary) != 2 || vary[1] != "X-Limit" {
 		t.Errorf("with a further header, Vary = %q", vary)
 	}
-	before := []string{"Origin"}
+	before := append(make([]string, 0, 2), "Origin")
 	w = httptest.NewRecorder()
-	w.Header()["Vary"] = before[:1:1]
+	w.Header()["Vary"] = before
 	if err := c.Serve(w, get(expandURL), call); err != nil || len(w.Header()["Vary"]) != 2 {
 		t.Errorf("Vary = %q, %v", w.Header()["Vary"], err)
+	}
+	if foreign := before[:2][1]; foreign != "" {
+		t.Errorf("%q was written into another one's slice", foreign)
 	}
 }
 
