@@ -59,7 +59,7 @@ type Call struct {
 
 // passed are the headers that a producer gets beside those that the key holds: answers do not depend on them,
 // or the caller said so by [VaryByNone].
-var passed = []string{"Authorization", "Cookie", "Content-Type", "Traceparent", "Tracestate", "X-Request-Id"}
+var passed = []string{"Authorization", "Cookie", "Traceparent", "Tracestate", "X-Request-Id"}
 
 // request returns the request for the producer: r, of which only what the key holds is left.
 func (c *Call) request(r *http.Request, representation Representation, old *entry) *http.Request {
@@ -81,6 +81,7 @@ func (c *Call) request(r *http.Request, representation Representation, old *entr
 	clone.Method = methodClass(r.Method)
 	clone.Body, clone.ContentLength, clone.TransferEncoding = http.NoBody, 0, nil
 	if clone.Method == http.MethodPost {
+		setUnlessEmpty(header, "Content-Type", r.Header.Get("Content-Type"))
 		clone.ContentLength = int64(len(c.Body))
 		clone.Body = io.NopCloser(bytes.NewReader(c.Body))
 	}

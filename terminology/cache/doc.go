@@ -53,8 +53,8 @@
 //
 // [Options.MaxSize] bounds bodies, compressed forms, headers, keys, raw requests and structures together. What
 // stays is decided by how often and how lately it was wanted (store.go, sketch.go), so that a scan over
-// many filters does not drive out what is asked for all the time. This is own code, since the libraries for it
-// decide later, in goroutines and by weights that do not change: here an answer grows when it is first
-// compressed, and one lock makes an invalidation, the index of tags, the raw requests and the numbers
-// agree at any time.
+// many filters does not drive out what is asked for all the time. This is own code: go-cache has no bound, and
+// the libraries that have one decide later, in goroutines, and by weights that do not change. Here an answer
+// grows when it is first compressed, and one lock makes an invalidation, the index of tags, the raw requests and
+// the numbers agree at any time.
 package cache

@@ -215,12 +215,12 @@ func TestPost(t *testing.T) {
 	o := &origin{answer: func(r *http.Request) (*Answer, error) {
 		body := make([]byte, r.ContentLength)
 		_, err := r.Body.Read(body)
-		return answerOf(200, r.Method+" "+string(body)), err
+		return answerOf(200, r.Method+" "+r.Header.Get("Content-Type")+" "+string(body)), err
 	}}
 	c := New(Options{})
 	for _, body := range []string{"a", "b", "a", "b"} {
-		w := serve(t, c, with(http.MethodPost, expandURL, "If-None-Match: *"), &Call{Scheme: plain, Body: []byte(body), Produce: o.produce})
-		if w.Body.String() != "POST "+body || w.Header().Get("Etag") != "" {
+		w := serve(t, c, with(http.MethodPost, expandURL, "If-None-Match: *", "Content-Type: a/b"), &Call{Scheme: plain, Body: []byte(body), Produce: o.produce})
+		if w.Body.String() != "POST a/b "+body || w.Header().Get("Etag") != "" {
 			t.Errorf("%q: %q, %v", body, w.Body, w.Header())
 		}
 	}

@@ -244,7 +244,7 @@ func TestProducersRequest(t *testing.T) {
 		return answerOf(200, "<a/>", "Content-Type: application/fhir+xml"), nil
 	}}
 	r := with(http.MethodHead, expandURL+"&_format=xml", "Accept: text/html", "Accept-Language: DE ; q=1", "X-Forwarded-Host: evil",
-		"Origin: https://evil", "Authorization: Bearer a", "Range: bytes=0-1", "If-None-Match: *", "X-Limit: 5", "Accept-Encoding: gzip")
+		"Origin: https://evil", "Authorization: Bearer a", "Range: bytes=0-1", "Content-Type: text/plain", "If-None-Match: *", "X-Limit: 5", "Accept-Encoding: gzip")
 	serve(t, New(Options{}), r, &Call{Scheme: &Scheme{Headers: []string{"X-Limit"}}, Produce: o.produce})
 	want := http.Header{"Accept": {"application/fhir+xml"}, "Accept-Language": {"de"}, "Authorization": {"Bearer a"}, "X-Limit": {"5"}}
 	if fmt.Sprint(sent.Header) != fmt.Sprint(want) || sent.Method != http.MethodGet {

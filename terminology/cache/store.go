@@ -86,8 +86,9 @@ func (s *store) get(key Key, raw []byte) *entry {
 	s.sketch.add(hashOf(key))
 	e := s.entries[key.sum]
 	if e != nil {
-		s.alias(e, raw)
 		s.touch(e)
+		s.alias(e, raw)
+		s.balance()
 	}
 	return e
 }
