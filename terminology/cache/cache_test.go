@@ -315,3 +315,47 @@ func TestNotUnderstood(t *testing.T) {
 		t.Errorf("PUT: %+v", c.Stats())
 	}
 }
+
+// TestBypassFails makes sure that nothing is written then.
+func TestBypassFails(t *testing.T) {
+	w := httptest.NewRecorder()
+	o := &origin{answer: func(*http.Request) (*Answer, error) { return nil, errDown }}
+	err := New(Options{}).Serve(w, get(expandURL, "Cache-Control: no-store"), &Call{Scheme: plain, Produce: o.produce})
+	if !errors.Is(err, errDown) || len(w.Header()) > 0 {
+		t.Errorf("%v, %v", err, w.Header())
+	}
+}
+
+// TestRelayed makes sure that an answer that is not kept reaches who asked as it is, but for what is about
+// another connection.
+func TestRelayed(t *testing.T) {
+	o := &origin{answer: func(*http.Request) (*Answer, error) {
+		return answerOf(http.StatusUnauthorized, "{}", "Www-Authenticate: Bearer", "Retry-After: 5", "Vary: Origin", "Connection: close", "Content-Length: 2", "Cache-Status: other; hit"), nil
+	}}
+	for _, method := range []string{http.MethodGet, http.MethodHead} {
+		w := serve(t, New(Options{}), with(method, expandURL), &Call{Scheme: plain, Produce: o.produce})
+		h := w.Header()
+		if w.Code != 401 || h.Get("Www-Authenticate") != "Bearer" || h.Get("Retry-After") != "5" || h.Get("Vary") != "Origin" || h.Get("Connection") != "" {
+			t.Errorf("%s: %d, %v", method, w.Code, h)
+		}
+		if h.Get("Content-Length") != "2" || (w.Body.Len() == 2) != (method == http.MethodGet) || h.Get("Cache-Status") != "caddy-fhir; fwd=miss; fwd-status=401" {
+			t.Errorf("%s: %d bytes, %v", method, w.Body.Len(), h)
+		}
+	}
+}
+
+// TestFHIRVersion makes sure that the producer is asked for the version that the key holds.
+func TestFHIRVersion(t *testing.T) {
+	c := New(Options{})
+	o := &origin{answer: func(r *http.Request) (*Answer, error) { return answerOf(200, r.Header.Get("Accept")), nil }}
+	for _, r := range []*http.Request{
+		get(expandURL, "Accept: application/fhir+json; fhirVersion=5.0"),
+		get(expandURL+"&_format=application/fhir%2bjson%3bfhirVersion%3d5.0", "Accept: */*"),
+	} {
+		w := serve(t, c, r, &Call{Scheme: plain, Produce: o.produce})
+		if w.Body.String() != "application/fhir+json; fhirversion=5.0" {
+			t.Errorf("asked for %q", w.Body)
+		}
+	}
+	asked(t, o, 1)
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -162,4 +163,29 @@ func FuzzSnapshot(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
+}
+
+// TestMalformed has contents that only somebody who knows the format can have made.
+func TestMalformed(t *testing.T) {
+	e := testEntry(1, []byte("body"))
+	good := append(e.append([]byte{1}), 0)
+	negative := testEntry(1, []byte("body"))
+	negative.status = http.StatusForbidden
+	foreign := testEntry(1, []byte("body"))
+	foreign.origin["Content-Type"] = nil
+	for name, content := range map[string][]byte{
+		"no end":             good[:len(good)-1],
+		"more after the end": append(bytes.Clone(good), 0),
+		"unknown mark":       append([]byte{2}, good...),
+		"half an entry":      good[:20],
+		"status not kept":    append(negative.append([]byte{1}), 0),
+		"too few headers":    append(foreign.append([]byte{1}), 0),
+		"empty":              {},
+	} {
+		snapshot := append([]byte(snapshotMagic), content...)
+		sum := sha256.Sum256(snapshot)
+		if entries, err := parseSnapshot(append(snapshot, sum[:]...), time.Now()); entries != nil || !errors.Is(err, ErrSnapshot) {
+			t.Errorf("%s: %d entries, %v", name, len(entries), err)
+		}
+	}
 }

@@ -26,7 +26,10 @@ func (s *store) wants(n uint64, size int) bool {
 	if s.get(testKey(n), nil) != nil {
 		return true
 	}
-	s.add(testEntry(n, make([]byte, size)), s.currentEra(), time.Now())
+	e := &entry{key: testKey(n), status: http.StatusOK, tags: []string{}, made: time.Now(), freshness: freshness{fresh: time.Hour, kept: time.Hour}}
+	e.url = e.key.sum
+	e.forms[identity].Store(newForm(identity, make([]byte, size), "tag")) // hashing a million bodies takes its time
+	s.add(e, s.currentEra(), e.made)
 	return false
 }
 
@@ -258,5 +261,50 @@ func TestSketch(t *testing.T) {
 	}
 	if n := s.estimate(often); n > 5 || n < 3 {
 		t.Errorf("after ageing: %d", n)
+	}
+}
+
+// TestAliases bounds in how many ways an answer is found at once; in others it is found by its key.
+func TestAliases(t *testing.T) {
+	s := newStore(1 << 20)
+	s.wants(1, 100)
+	before := s.bytes()
+	for i := range 3 * maxAliases {
+		s.get(testKey(1), fmt.Append(nil, "way ", i))
+	}
+	s.get(testKey(1), make([]byte, maxAlias+1))
+	for i := range 3 * maxAliases {
+		if found := s.find(fmt.Append(nil, "way ", i)) != nil; found != (i >= 2*maxAliases) {
+			t.Errorf("way %d: found = %v", i, found)
+		}
+	}
+	if err := s.check(); err != nil || len(s.aliases) != maxAliases || s.bytes() <= before {
+		t.Errorf("%v, %d ways, %d bytes", err, len(s.aliases), s.bytes())
+	}
+}
+
+// TestWantedMore makes sure that even what was used again goes when more is wanted.
+func TestWantedMore(t *testing.T) {
+	s := newStore(100 << 10)
+	for range 2 {
+		for n := range uint64(100) {
+			s.wants(n, 4000)
+		}
+	}
+	for _, e := range s.entries {
+		s.touch(e)
+	}
+	for range 20 {
+		for n := range uint64(2) {
+			s.wants(1000+n, 20_000)
+		}
+	}
+	for n := range uint64(2) {
+		if s.entries[testKey(1000+n).sum] == nil {
+			t.Errorf("%d is not kept, asked for again and again", n)
+		}
+	}
+	if err := s.check(); err != nil || s.evicted == 0 {
+		t.Errorf("%v, %d evicted", err, s.evicted)
 	}
 }

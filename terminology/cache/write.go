@@ -13,6 +13,7 @@ import (
 var (
 	varies        = []string{"Accept, Accept-Encoding, Accept-Language"}
 	variesByUser  = []string{"Accept, Accept-Encoding, Accept-Language, Authorization"}
+	cookie        = []string{"Cookie"}
 	noRanges      = []string{"none"}
 	publicNoCache = []string{"public, no-cache"}
 	// Not public, even if all are given the same: a shared cache would give it past the guard.
@@ -66,6 +67,9 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	} else {
 		header["Cache-Control"] = s.public
 		setVary(header, varies)
+	}
+	if len(r.Header["Cookie"]) > 0 && call.Principal == (Principal{}) {
+		setVary(header, cookie) // it may be what tells users apart
 	}
 	if len(call.Scheme.Headers) > 0 {
 		setVary(header, call.Scheme.Headers)

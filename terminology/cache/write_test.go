@@ -133,6 +133,7 @@ func TestHeaders(t *testing.T) {
 		"for a user":          {&Scheme{}, alice, "A: b", 0, "private, no-cache", variesByUser[0]},
 		"for all, by a user":  {plain, alice, "A: b", 0, "private, no-cache", variesByUser[0]},
 		"for all, by a token": {plain, Principal{}, "Authorization: Bearer a", 0, "private, no-cache", variesByUser[0]},
+		"for a cookie":        {&Scheme{}, Principal{}, "Cookie: a=b", 0, "private, no-cache", variesByUser[0] + ", Cookie"},
 		"to be used":          {plain, Principal{}, "A: b", time.Minute, "public, max-age=80", varies[0]},
 		"to be used by one":   {plain, alice, "A: b", time.Minute, "private, max-age=80", variesByUser[0]},
 		"as long as it lives": {plain, Principal{}, "A: b", 10 * time.Hour, "public, max-age=3600", varies[0]},
@@ -154,7 +155,8 @@ func TestHeaders(t *testing.T) {
 				if !slices.Equal(names, want) {
 					t.Errorf("headers are %v", names)
 				}
-				if h.Get("Cache-Control") != test.control || h.Get("Vary") != test.vary || h.Get("Age") != "20" || h.Get("Content-Location") != "/x" {
+				vary := strings.Join(h["Vary"], ", ")
+				if h.Get("Cache-Control") != test.control || vary != test.vary || h.Get("Age") != "20" || h.Get("Content-Location") != "/x" {
 					t.Errorf("header = %v", h)
 				}
 			})
