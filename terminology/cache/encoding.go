@@ -1,0 +1,182 @@
+package cache
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/klauspost/compress/gzip"
+	"github.com/klauspost/compress/zstd"
+)
+
+// coding is a content coding (RFC 9110 §8.4.1).
+type coding uint8
+
+// The codings, the most wanted last where a client wants them alike.
+const (
+	identity coding = iota
+	gzipped
+	zstandard
+	codings // their number
+)
+
+// names are those of the codings in headers, suffixes what their entity tags end with: a tag is that of one
+// form only. They are not what Caddy's encode appends, which would take them off again.
+var (
+	names    = [codings]string{"", "gzip", "zstd"}
+	suffixes = [codings]string{"", "-gz", "-zs"}
+)
+
+// minCompressed is from which size on bodies are compressed: those below fit into one packet anyway.
+const minCompressed = 1024
+
+// weights are how much a client wants each of the codings, in thousandths; 0 is not at all.
+type weights [codings]int
+
+// unnamed is the weight of identity where it is not named: acceptable, but least.
+const unnamed = 1
+
+// acceptedCodings reads Accept-Encoding (RFC 9110 §12.5.3). Without the header, nothing is coded.
+func acceptedCodings(values []string) (w weights) {
+	w = weights{identity: unnamed}
+	var named [codings]bool
+	others, wildcard := 0, false
+	for _, value := range values {
+		for item := range strings.SplitSeq(value, ",") {
+			name, parameters, _ := strings.Cut(item, ";")
+			name, q := strings.Trim(name, " \t"), weightOf(parameters)
+			if name == "*" {
+				others, wildcard = q, true
+				continue
+			}
+			if c, ok := codingOf(name); ok {
+				w[c], named[c] = q, true
+			}
+		}
+	}
+	for c := range codings {
+		if wildcard && !named[c] && (c != identity || others == 0) {
+			w[c] = others
+		}
+	}
+	return w
+}
+
+// weightOf returns the weight among the parameters of a coding.
+func weightOf(parameters string) int {
+	name, value, ok := strings.Cut(parameters, "=")
+	if !ok || !strings.EqualFold(strings.Trim(name, " \t"), "q") {
+		return fullQuality
+	}
+	return quality(value)
+}
+
+// codingOf returns the coding of a name; x-gzip is gzip (RFC 9110 §8.4.1.3).
+func codingOf(name string) (coding, bool) {
+	switch {
+	case strings.EqualFold(name, "gzip"), strings.EqualFold(name, "x-gzip"):
+		return gzipped, true
+	case strings.EqualFold(name, "zstd"):
+		return zstandard, true
+	case strings.EqualFold(name, "identity"):
+		return identity, true
+	}
+	return identity, false
+}
+
+// best returns the coding that a client wants most, of those that are to be had.
+func (w *weights) best(toBeHad func(coding) bool) coding {
+	best := identity
+	for c := identity + 1; c < codings; c++ {
+		if w[c] > 0 && w[c] >= w[best] && toBeHad(c) {
+			best = c
+		}
+	}
+	return best
+}
+
+// form is a body in one coding.
+type form struct {
+	coding coding
+	body   []byte
+	tag    string // entity tag, without quotes
+	etag   []string
+	length []string
+}
+
+// formOverhead is what a form takes beside its body.
+const formOverhead = 250
+
+// newForm makes a form of a body that is coded already. tag is that of the body without coding.
+func newForm(c coding, body []byte, tag string) *form {
+	tag += suffixes[c]
+	return &form{coding: c, body: body, tag: tag, etag: []string{`"` + tag + `"`}, length: []string{strconv.Itoa(len(body))}}
+}
+
+// cost returns the bytes that a form takes.
+func (f *form) cost() int { return formOverhead + len(f.body) }
+
+// encodingNames are the values of Content-Encoding.
+var encodingNames = [codings][]string{gzipped: {names[gzipped]}, zstandard: {names[zstandard]}}
+
+// encode compresses a body.
+func encode(c coding, body []byte) []byte {
+	if c == zstandard {
+		return zstdEncoder().EncodeAll(body, make([]byte, 0, len(body)/4))
+	}
+	var b bytes.Buffer
+	w := gzipWriters.Get().(*gzip.Writer)
+	defer gzipWriters.Put(w)
+	w.Reset(&b)
+	_, _ = w.Write(body) // a Buffer takes everything
+	_ = w.Close()
+	return bytes.Clone(b.Bytes())
+}
+
+// gzipWriters are kept since they are large.
+var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
+
+// zstdEncoder returns the encoder, made when it is first needed. Its windows are those that every client can
+// decode (RFC 9659 §3).
+var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
+	if err != nil {
+		panic("cache: zstd options: " + err.Error()) // they are constant
+	}
+	return e
+})
+
+// choose returns the form to write: the one that the client wants most, or the body as it is until somebody has
+// compressed it. From its second use on an entry is worth that; grown tells by how much it has become larger.
+func (e *entry) choose(accepts *weights) (f *form, grown int) {
+	plain := e.forms[identity].Load()
+	mustCode := accepts[identity] == 0
+	if len(plain.body) < minCompressed && !mustCode {
+		return plain, 0
+	}
+	c := accepts.best(func(c coding) bool { return mustCode || e.worthCoding(c, len(plain.body)) })
+	if c == identity {
+		return plain, 0
+	}
+	if f = e.forms[c].Load(); f != nil {
+		return f, 0
+	}
+	if e.uses.Load() < 2 && !mustCode {
+		return plain, 0
+	}
+	if !e.compressing[c].CompareAndSwap(false, true) && !mustCode {
+		return plain, 0
+	}
+	f = newForm(c, encode(c, plain.body), plain.tag)
+	if !e.forms[c].CompareAndSwap(nil, f) {
+		return e.forms[c].Load(), 0
+	}
+	return f, f.cost()
+}
+
+// worthCoding reports whether a coding makes a body of some length smaller, as far as is known.
+func (e *entry) worthCoding(c coding, length int) bool {
+	f := e.forms[c].Load()
+	return f == nil || len(f.body) < length
+}

@@ -1,0 +1,123 @@
+package cache
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+)
+
+// entry is an answer that is kept, ready to be written. What is not atomic does not change, but for what the
+// store keeps of it.
+type entry struct {
+	key     Key
+	url     [sha256.Size]byte
+	status  int
+	origin  http.Header // of the producer's answer: what is kept of it
+	headers []field     // what is written besides what is made for each answer
+	tags    []string
+	forms   [codings]atomic.Pointer[form]
+	made    time.Time // at its origin
+	freshness
+
+	uses        atomic.Uint32 // how often it was written, up to two
+	compressing [codings]atomic.Bool
+	stamp       atomic.Pointer[stamp]
+	retry       atomic.Int64 // when to ask again, after a failure or while it is being asked, in Unix nanoseconds
+
+	place place // guarded by the store
+}
+
+// field is a header as it is put into a map.
+type field struct {
+	name   string
+	values []string
+}
+
+// keptHeaders are the headers of the producer's answer that an entry holds.
+var keptHeaders = []string{"Content-Type", "Content-Language", "Content-Location", "Last-Modified", "Etag", "Cache-Control", "Expires"}
+
+// writtenHeaders are those of them that are written as they are. An ETag is not: it is the producer's name for
+// its bytes, which other codings are not.
+var writtenHeaders = keptHeaders[:4]
+
+// newEntry makes an entry of an answer.
+func newEntry(q *question, a *Answer, f freshness, now time.Time) *entry {
+	e := &entry{key: q.key, url: q.url, status: a.Status, tags: a.Tags, made: now.Add(-f.age), freshness: f}
+	e.origin = make(http.Header, len(keptHeaders))
+	for _, name := range keptHeaders {
+		if values := a.Header[name]; len(values) > 0 {
+			e.origin[name] = slices.Clip(values) // what is appended by others is not ours
+		}
+	}
+	e.prepare(a.Body)
+	return e
+}
+
+// prepare makes what is written of the body and of origin.
+func (e *entry) prepare(body []byte) {
+	for _, name := range writtenHeaders {
+		if values := e.origin[name]; len(values) > 0 {
+			e.headers = append(e.headers, field{name, values})
+		}
+	}
+	sum := sha256.New()
+	sum.Write(appendParts(nil, e.origin["Content-Type"]))
+	sum.Write(body)
+	tag := base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:16])
+	e.forms[identity].Store(newForm(identity, body, tag))
+}
+
+// revalidated returns an entry with the same body, of which its origin said in an answer with status 304 that
+// it is still good (RFC 9111 §4.3.4).
+func (o *Options) revalidated(old *entry, q *question, a *Answer, now time.Time) (*entry, bool) {
+	header := old.origin.Clone()
+	for name, values := range a.Header {
+		header[name] = values
+	}
+	header["Content-Type"] = old.origin["Content-Type"]
+	tags := old.tags
+	if a.Tags != nil {
+		tags = a.Tags
+	}
+	whole := &Answer{Status: old.status, Header: header, Body: old.forms[identity].Load().body, Tags: tags}
+	f, ok := o.freshnessOf(whole, q.key, now)
+	e := newEntry(q, whole, f, now)
+	for coding := identity + 1; coding < codings; coding++ {
+		e.forms[coding].Store(old.forms[coding].Load())
+	}
+	e.uses.Store(old.uses.Load())
+	return e, ok
+}
+
+// entryOverhead is what an entry takes beside what it holds: the structs, the header map, and its places in
+// the lists and maps of the store. A test compares it with what the runtime says.
+const entryOverhead = 1500
+
+// tagOverhead is what the index takes for a tag of an entry.
+const tagOverhead = 260
+
+// cost returns the bytes an entry takes, without its aliases and compressed forms.
+func (e *entry) cost() int64 {
+	size := entryOverhead + len(e.forms[identity].Load().body)
+	for name, values := range e.origin {
+		size += len(name)
+		for _, value := range values {
+			size += len(value)
+		}
+	}
+	for _, tag := range e.tags {
+		size += tagOverhead + len(tag)
+	}
+	for coding := identity + 1; coding < codings; coding++ {
+		if f := e.forms[coding].Load(); f != nil {
+			size += f.cost()
+		}
+	}
+	return int64(size)
+}
+
+// age returns how old an entry is.
+func (e *entry) age(now time.Time) time.Duration { return max(0, now.Sub(e.made)) }

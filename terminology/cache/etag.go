@@ -1,0 +1,52 @@
+package cache
+
+import (
+	"net/http"
+	"strings"
+)
+
+// entityTags yields the opaque parts of the entity tags that If-None-Match lists, or * (RFC 9110 §13.1.2).
+// Weak ones are as good as strong ones there. It ends at what is no list of tags.
+func entityTags(values []string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, rest := range values {
+			for {
+				rest = strings.TrimLeft(rest, " \t,")
+				if rest == "" {
+					break
+				}
+				if rest[0] == '*' {
+					yield("*")
+					return
+				}
+				quoted, found := strings.CutPrefix(strings.TrimPrefix(rest, "W/"), `"`)
+				if !found {
+					return
+				}
+				end := strings.IndexByte(quoted, '"')
+				if end < 0 || !yield(quoted[:end]) {
+					return
+				}
+				rest = quoted[end+1:]
+			}
+		}
+	}
+}
+
+// matched returns the form of the entry that the client has already, if it does. Of the forms that it accepts
+// any may be chosen for it: so it is one that it has, if there is one.
+func (e *entry) matched(header http.Header, accepts *weights) *form {
+	values := header["If-None-Match"]
+	if len(values) == 0 || e.status != http.StatusOK {
+		return nil
+	}
+	for tag := range entityTags(values) {
+		for coding := range codings {
+			f := e.forms[coding].Load()
+			if f != nil && (tag == "*" || tag == f.tag) && (coding == identity || accepts[coding] > 0) {
+				return f
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,130 @@
+package cache
+
+import "container/list"
+
+// segment is a list of entries, the one used last at the front.
+type segment struct {
+	list.List
+	bytes int64
+}
+
+// The segments.
+const (
+	window    = iota // of what is new
+	probation        // of what was used once since it left the window
+	protected        // of what was used again
+)
+
+// Bounds within the store: the window has 1 of windowShare parts of it; the protected segment 4 of 5 parts of
+// the rest; one entry no more than 1 of entryShare, so that it cannot drive out all others.
+const (
+	windowShare = 100
+	entryShare  = 4
+)
+
+// touch notes that an entry was used.
+func (s *store) touch(e *entry) {
+	if e.place.segment != probation {
+		s.segments[e.place.segment].MoveToFront(e.place.element)
+		return
+	}
+	s.move(e, protected)
+	limit := s.mainMax() / 5 * 4
+	for s.segments[protected].bytes > limit && s.segments[protected].Len() > 1 {
+		s.move(s.segments[protected].last(), probation)
+	}
+}
+
+// last returns the entry of a segment that was used least recently, or nil.
+func (g *segment) last() *entry {
+	if back := g.Back(); back != nil {
+		return back.Value.(*entry)
+	}
+	return nil
+}
+
+// move puts an entry at the front of a segment.
+func (s *store) move(e *entry, to int) {
+	s.take(e)
+	e.place.segment = to
+	e.place.element = s.segments[to].PushFront(e)
+	s.segments[to].bytes += e.place.size
+}
+
+// take takes an entry out of its segment.
+func (s *store) take(e *entry) {
+	if e.place.element != nil {
+		from := &s.segments[e.place.segment]
+		from.Remove(e.place.element)
+		from.bytes -= e.place.size
+		e.place.element = nil
+	}
+}
+
+// windowMax and mainMax are how many bytes the parts may have.
+func (s *store) windowMax() int64 { return s.max / windowShare }
+func (s *store) mainMax() int64   { return s.max - s.windowMax() }
+func (s *store) mainBytes() int64 { return s.segments[probation].bytes + s.segments[protected].bytes }
+func (s *store) bytes() int64     { return s.mainBytes() + s.segments[window].bytes }
+
+// balance makes each part as small as it must be.
+func (s *store) balance() {
+	for s.segments[window].bytes > s.windowMax() {
+		candidate := s.segments[window].last()
+		s.take(candidate)
+		s.admit(candidate)
+	}
+	for s.mainBytes() > s.mainMax() {
+		s.evict(s.victim(nil))
+	}
+}
+
+// admit gives a candidate a place in the main part, or removes it.
+func (s *store) admit(candidate *entry) {
+	need := s.mainBytes() + candidate.place.size - s.mainMax()
+	wanted := s.sketch.estimate(candidate.hash())
+	var victims []*entry
+	for victim := s.victim(nil); need > 0; victim = s.victim(victim) {
+		if victim == nil {
+			wanted = 0 // there is no room for it at all
+			break
+		}
+		if wanted -= s.sketch.estimate(victim.hash()); wanted <= 0 {
+			break
+		}
+		need -= victim.place.size
+		victims = append(victims, victim)
+	}
+	if wanted <= 0 && need > 0 {
+		s.rejected++
+		s.remove(candidate)
+		return
+	}
+	for _, victim := range victims {
+		s.evict(victim)
+	}
+	s.move(candidate, probation)
+}
+
+// victim returns the entry that would have to go after another one, or first.
+func (s *store) victim(after *entry) *entry {
+	if after == nil {
+		if e := s.segments[probation].last(); e != nil {
+			return e
+		}
+		return s.segments[protected].last()
+	}
+	if previous := after.place.element.Prev(); previous != nil {
+		return previous.Value.(*entry)
+	}
+	if after.place.segment == probation {
+		return s.segments[protected].last()
+	}
+	return nil
+}
+
+// evict removes an entry to make room.
+func (s *store) evict(e *entry) {
+	s.evicted++
+	s.remove(e)
+}

@@ -1,0 +1,228 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestHerd has a thousand ask at once for what is not there yet, then for what is stale.
+func TestHerd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{answer: func(*http.Request) (*Answer, error) {
+			time.Sleep(time.Second)
+			return answerOf(200, "one"), nil
+		}}
+		call := &Call{Scheme: plain, Produce: o.produce}
+		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour})
+		herd := func() (collapsed int) {
+			var mu sync.Mutex
+			var all sync.WaitGroup
+			for range 1000 {
+				all.Go(func() {
+					w := serve(t, c, get(expandURL), call)
+					mu.Lock()
+					defer mu.Unlock()
+					if w.Body.String() != "one" {
+						t.Errorf("body = %q", w.Body)
+					}
+					if strings.HasSuffix(w.Header().Get("Cache-Status"), "; collapsed") {
+						collapsed++
+					}
+				})
+			}
+			all.Wait()
+			return collapsed
+		}
+		if collapsed := herd(); collapsed != 999 || c.Stats().Collapsed != 999 {
+			t.Errorf("%d were collapsed, want 999; %+v", collapsed, c.Stats())
+		}
+		asked(t, o, 1)
+		time.Sleep(2 * time.Minute)
+		herd()
+		time.Sleep(2 * time.Second)
+		asked(t, o, 2)
+	})
+}
+
+// TestOneGoesAway makes sure that neither the first nor another one who goes away takes the answer along.
+func TestOneGoesAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{answer: func(r *http.Request) (*Answer, error) {
+			select {
+			case <-time.After(time.Second):
+				return answerOf(200, "one"), nil
+			case <-r.Context().Done():
+				return nil, context.Cause(r.Context())
+			}
+		}}
+		call := &Call{Scheme: plain, Produce: o.produce}
+		c := New(Options{})
+		var all sync.WaitGroup
+		for i := range 10 {
+			all.Go(func() {
+				time.Sleep(time.Duration(i) * time.Millisecond) // so that 0 is the first
+				ctx := t.Context()
+				if i%2 == 0 {
+					var cancel context.CancelFunc
+					ctx, cancel = context.WithTimeout(ctx, 100*time.Millisecond)
+					defer cancel()
+				}
+				w := httptest.NewRecorder()
+				err := c.Serve(w, get(expandURL).WithContext(ctx), call)
+				if i%2 == 0 && (!errors.Is(err, context.DeadlineExceeded) || w.Body.Len() > 0) {
+					t.Errorf("%d: %v, %q: want the end of its own patience", i, err, w.Body)
+				}
+				if i%2 == 1 && (err != nil || w.Body.String() != "one") {
+					t.Errorf("%d: %v, %q", i, err, w.Body)
+				}
+			})
+		}
+		all.Wait()
+		asked(t, o, 1)
+		expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=3600")
+	})
+}
+
+func TestTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{answer: func(r *http.Request) (*Answer, error) {
+			<-r.Context().Done()
+			return nil, context.Cause(r.Context())
+		}}
+		began := time.Now()
+		err := New(Options{Timeout: time.Second}).Serve(httptest.NewRecorder(), get(expandURL), &Call{Scheme: plain, Produce: o.produce})
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(began) != time.Second {
+			t.Errorf("%v after %v", err, time.Since(began))
+		}
+	})
+}
+
+func TestPanic(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{answer: func(*http.Request) (*Answer, error) {
+			time.Sleep(time.Second)
+			panic(http.ErrAbortHandler)
+		}}
+		call := &Call{Scheme: plain, Produce: o.produce}
+		c := New(Options{})
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				err := c.Serve(httptest.NewRecorder(), get(expandURL), call)
+				var panicked *PanicError
+				if !errors.As(err, &panicked) || !errors.Is(err, http.ErrAbortHandler) {
+					t.Errorf("err = %v, want a PanicError", err)
+				}
+			})
+		}
+		all.Wait()
+		asked(t, o, 1)
+		o.answer = says("one").answer
+		expect(t, serve(t, c, get(expandURL), call), "one", "fwd=miss; fwd-status=200; stored")
+	})
+	err := New(Options{}).Serve(httptest.NewRecorder(), get(expandURL), &Call{Scheme: plain, Produce: func(*http.Request) (*Answer, error) { return nil, nil }})
+	if !errors.Is(err, errNoAnswer) {
+		t.Errorf("neither answer nor error: %v", err)
+	}
+}
+
+// TestNotForOthers makes sure that who waits for what turns out to be for another one asks for himself.
+func TestNotForOthers(t *testing.T) {
+	for name, header := range map[string]string{"no-store": "Cache-Control: no-store", "private": "Cache-Control: private", "cookie": "Set-Cookie: a=b"} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &origin{answer: func(r *http.Request) (*Answer, error) {
+					time.Sleep(time.Second)
+					return answerOf(200, r.Header.Get("Authorization"), header), nil
+				}}
+				c := New(Options{})
+				var all sync.WaitGroup
+				for i := range 20 {
+					all.Go(func() {
+						credentials := fmt.Sprint("Bearer ", i)
+						w := serve(t, c, get(expandURL, "Authorization: "+credentials), &Call{Scheme: plain, Produce: o.produce})
+						expect(t, w, credentials, "fwd=miss; fwd-status=200")
+					})
+				}
+				all.Wait()
+				asked(t, o, 20)
+			})
+		})
+	}
+}
+
+// TestUsersDoNotWaitForEachOther makes sure that users' questions are not one.
+func TestUsersDoNotWaitForEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := New(Options{})
+		var all sync.WaitGroup
+		for i := range 20 {
+			all.Go(func() {
+				o := says(fmt.Sprint("for ", i))
+				slow := func(r *http.Request) (*Answer, error) { time.Sleep(time.Second); return o.produce(r) }
+				w := serve(t, c, get(expandURL), &Call{Scheme: &Scheme{}, Principal: Principal{User: fmt.Sprint(i)}, Produce: slow})
+				expect(t, w, fmt.Sprint("for ", i), "fwd=miss; fwd-status=200; stored")
+			})
+		}
+		all.Wait()
+	})
+}
+
+// TestRequestAfterwards makes sure that nothing looks at a client's request after it is over.
+func TestRequestAfterwards(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{answer: func(r *http.Request) (*Answer, error) {
+			time.Sleep(time.Second)
+			return answerOf(200, r.Header.Get("Authorization")+r.URL.Query().Get("filter")), nil
+		}}
+		c := New(Options{})
+		ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+		defer cancel()
+		r := get(expandURL+"&filter=x", "Authorization: Bearer a").WithContext(ctx)
+		call := &Call{Scheme: plain, Produce: o.produce}
+		if err := c.Serve(httptest.NewRecorder(), r, call); err == nil {
+			t.Fatal("no error")
+		}
+		r.Header.Set("Authorization", "Bearer b")
+		r.URL.RawQuery = ""
+		call.Produce = nil
+		time.Sleep(time.Minute)
+		expect(t, serve(t, c, get(expandURL+"&filter=x"), call), "Bearer ax", "hit; ttl=3541")
+	})
+}
+
+// TestPrivateAmongUsersOfAClient makes sure that sharing among a client's users ends where an answer is private.
+func TestPrivateAmongUsersOfAClient(t *testing.T) {
+	c := New(Options{})
+	for _, user := range []string{"alice", "bob", ""} {
+		call := &Call{Scheme: &Scheme{VaryBy: VaryByClient}, Principal: Principal{User: user, Client: "app"}}
+		call.Produce = says("for "+user, "Cache-Control: private").produce
+		expect(t, serve(t, c, get(expandURL), call), "for "+user, "fwd=miss; fwd-status=200")
+	}
+	service := &Call{Scheme: &Scheme{}, Principal: Principal{Client: "app"}, Produce: says("for it", "Cache-Control: private").produce}
+	expect(t, serve(t, c, get(expandURL), service), "for it", "fwd=miss; fwd-status=200; stored")
+}
+
+func TestPost(t *testing.T) {
+	o := &origin{answer: func(r *http.Request) (*Answer, error) {
+		body := make([]byte, r.ContentLength)
+		_, err := r.Body.Read(body)
+		return answerOf(200, r.Method+" "+r.Header.Get("Content-Type")+" "+string(body)), err
+	}}
+	c := New(Options{})
+	for _, body := range []string{"a", "b", "a", "b"} {
+		w := serve(t, c, with(http.MethodPost, expandURL, "If-None-Match: *", "Content-Type: a/b"), &Call{Scheme: plain, Body: []byte(body), Produce: o.produce})
+		if w.Body.String() != "POST a/b "+body || w.Header().Get("Etag") != "" {
+			t.Errorf("%q: %q, %v", body, w.Body, w.Header())
+		}
+	}
+	asked(t, o, 2)
+}

@@ -1,0 +1,43 @@
+package cache
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// FuzzHeaders reads whatever clients may send.
+func FuzzHeaders(f *testing.F) {
+	f.Add("gzip;q=0.5, *;q=0", `W/"a", "b"`, "de-CH, en;q=0.1", "text/html, */*;q=0.1", "max-age=1, no-store", "a=b&_format=json")
+	f.Add(`"`, `W/`, ";q", `a/b;c="`, `="`, "%")
+	f.Fuzz(func(t *testing.T, encoding, match, language, accept, control, query string) {
+		w := acceptedCodings([]string{encoding})
+		for c, q := range w {
+			if q < 0 || q > fullQuality {
+				t.Fatalf("weight of %d is %d", c, q)
+			}
+		}
+		if best := w.best(func(coding) bool { return true }); best != identity && (w[best] == 0 || w[best] < w[identity]) {
+			t.Fatalf("%q chooses %d of %v", encoding, best, w)
+		}
+		for tag := range entityTags([]string{match}) {
+			if strings.Contains(tag, `"`) || tag != "*" && !strings.Contains(match, `"`+tag+`"`) {
+				t.Fatalf("%q has tag %q", match, tag)
+			}
+		}
+		once := normalLanguages([]string{language})
+		if twice := normalLanguages([]string{once}); once != twice {
+			t.Fatalf("languages: %q, then %q", once, twice)
+		}
+		wishOf(http.Header{"Cache-Control": {control}})
+		r := get("http://h/p", "Accept: "+accept)
+		r.URL.RawQuery = query
+		if q, err := plain.question(r, Principal{}, nil); err == nil {
+			header := make(http.Header)
+			q.representation.apply(header)
+			if format, _ := accepted(header["Accept"]); format != q.representation.Format {
+				t.Fatalf("Accept: %s asks for %d, not %d", header["Accept"], format, q.representation.Format)
+			}
+		}
+	})
+}

@@ -1,0 +1,70 @@
+package cache
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// parameter is one of those of an operation, unescaped.
+type parameter struct{ name, value string }
+
+// parameters are sorted by name. Those of one name stand in the order in which they were sent, which may mean
+// something; their values are not touched, since what they mean is the operation's business.
+type parameters []parameter
+
+// errSemicolon is the error for what some take for a separator and others for a part of a value; answers must
+// not depend on who reads it.
+var errSemicolon = errors.New("invalid semicolon separator in query")
+
+// parseParameters reads a query string.
+func parseParameters(query string) (list parameters, err error) {
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		if strings.Contains(pair, ";") {
+			return nil, errSemicolon
+		}
+		var p parameter
+		name, value, _ := strings.Cut(pair, "=")
+		if p.name, err = url.QueryUnescape(name); err != nil {
+			return nil, fmt.Errorf("the query string is malformed: %w", err)
+		}
+		if p.value, err = url.QueryUnescape(value); err != nil {
+			return nil, fmt.Errorf("the query string is malformed: %w", err)
+		}
+		list = append(list, p)
+	}
+	slices.SortStableFunc(list, func(a, b parameter) int { return cmp.Compare(a.name, b.name) })
+	return list, nil
+}
+
+// take removes the parameters of a name from the list and returns their values.
+func (l parameters) take(name string) (rest parameters, values []string) {
+	rest = slices.DeleteFunc(l, func(p parameter) bool {
+		if p.name == name {
+			values = append(values, p.value)
+		}
+		return p.name == name
+	})
+	return rest, values
+}
+
+// has reports whether there is a parameter with a value that is not empty.
+func (l parameters) has(name string) bool {
+	return slices.ContainsFunc(l, func(p parameter) bool { return p.name == name && p.value != "" })
+}
+
+// append appends the parameters as parts of a key.
+func (l parameters) append(dst []byte) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(l)))
+	for _, p := range l {
+		dst = appendPart(appendPart(dst, p.name), p.value)
+	}
+	return dst
+}

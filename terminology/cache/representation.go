@@ -1,0 +1,201 @@
+package cache
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Format is one of the two formats of FHIR that answers are given in (R4 §2.21.0.6).
+type Format uint8
+
+// The formats.
+const (
+	JSON Format = iota
+	XML
+)
+
+// Representation is what a request asks an answer to look like. The parameters _format and _pretty and the
+// headers Accept and Accept-Language, however they were written, come down to it.
+type Representation struct {
+	Format Format
+
+	// Pretty is whether the answer is for human eyes.
+	Pretty bool
+
+	// FHIRVersion is the parameter fhirVersion of the media type (R4 §2.21.0.6), empty if there is none.
+	FHIRVersion string
+
+	// Language is Accept-Language, normalised. It is empty where displayLanguage says the language.
+	Language string
+}
+
+// Errors for requests whose representation is not plain. Another one is left to say so.
+var (
+	errFormat   = errors.New("_format must be json or xml")
+	errRepeated = errors.New("_format and _pretty may be given only once")
+)
+
+// negotiate takes the parameters that are about the representation out of the list, and returns what they and
+// the headers ask for. _format counts before Accept (R4 §3.1.0.1.11).
+func negotiate(list parameters, header http.Header) (parameters, Representation, error) {
+	var r Representation
+	list, formats := list.take("_format")
+	list, pretty := list.take("_pretty")
+	if len(formats) > 1 || len(pretty) > 1 {
+		return list, r, errRepeated
+	}
+	r.Pretty = len(pretty) > 0 && pretty[0] == "true"
+	if !list.has("displayLanguage") {
+		r.Language = normalLanguages(header["Accept-Language"])
+	}
+	if len(formats) == 0 {
+		r.Format, r.FHIRVersion = accepted(header["Accept"])
+		return list, r, nil
+	}
+	kind, version, _ := strings.Cut(formats[0], ";")
+	kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // a plus sign that was not escaped
+	format, known := formatOf(strings.ToLower(kind))
+	if !known {
+		return list, r, errFormat
+	}
+	if _, parameters, err := mime.ParseMediaType("x/x;" + version); err == nil {
+		r.FHIRVersion = parameters["fhirversion"]
+	}
+	r.Format = format
+	return list, r, nil
+}
+
+// formatOf returns the format of a media type, or of the short name that _format may have.
+func formatOf(kind string) (f Format, known bool) {
+	switch kind {
+	case "json", "text/json", "application/json", "application/fhir+json", "application/json+fhir":
+		return JSON, true
+	case "xml", "text/xml", "application/xml", "application/fhir+xml", "application/xml+fhir":
+		return XML, true
+	}
+	return JSON, false
+}
+
+// accepted returns the format that Accept prefers (RFC 9110 §12.5.1): the one with the greater weight, or of
+// equal ones the first. Wildcards and a browser's text/html stand for JSON, and so does what is not known.
+func accepted(values []string) (best Format, version string) {
+	weight := -1
+	for item := range listItems(values) {
+		kind, parameters, err := mime.ParseMediaType(item)
+		if err != nil {
+			continue
+		}
+		format, known := formatOf(kind)
+		if !known && kind != "*/*" && kind != "application/*" && kind != "text/html" {
+			continue
+		}
+		if q := quality(parameters["q"]); q > max(weight, 0) {
+			best, weight, version = format, q, parameters["fhirversion"]
+		}
+	}
+	return best, version
+}
+
+// listItems yields the elements of a header that is a list, without those that are empty (RFC 9110 §5.6.1).
+// None of the lists here has commas within quotes that mean anything.
+func listItems(values []string) func(yield func(string) bool) {
+	return func(yield func(string) bool) {
+		for _, value := range values {
+			for item := range strings.SplitSeq(value, ",") {
+				if item = strings.Trim(item, " \t"); item != "" && !yield(item) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// fullQuality is the weight 1 in thousandths.
+const fullQuality = 1000
+
+// quality returns a weight in thousandths (RFC 9110 §12.4.2). Where there is none, it is 1; one that cannot be
+// read is as if it were not there.
+func quality(value string) int {
+	whole, fraction, _ := strings.Cut(strings.Trim(value, " \t"), ".")
+	digits := (fraction + "000")[:3]
+	n, err := strconv.ParseUint(digits, 10, 16)
+	if len(fraction) > 3 || err != nil || whole != "0" {
+		return fullQuality
+	}
+	return int(n)
+}
+
+// maxLanguageRanges bounds how many languages are told apart.
+const maxLanguageRanges = 20
+
+// normalLanguages writes Accept-Language in one way: lower case, no spaces, the most wanted first.
+func normalLanguages(values []string) string {
+	type languageRange struct {
+		tag string
+		q   int
+	}
+	var ranges []languageRange
+	for item := range listItems(values) {
+		tag, parameters, _ := strings.Cut(item, ";")
+		tag, q := strings.ToLower(strings.Trim(tag, " \t")), fullQuality
+		if name, value, ok := strings.Cut(parameters, "="); ok && strings.EqualFold(strings.Trim(name, " \t"), "q") {
+			q = quality(value)
+		}
+		if tag != "" && len(ranges) < maxLanguageRanges {
+			ranges = append(ranges, languageRange{tag, q})
+		}
+	}
+	slices.SortStableFunc(ranges, func(a, b languageRange) int { return cmp.Compare(b.q, a.q) })
+	if len(ranges) == 1 && ranges[0] == (languageRange{"*", fullQuality}) {
+		return "" // any language, as without the header
+	}
+	var b strings.Builder
+	for i, r := range ranges {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(r.tag)
+		if r.q != fullQuality {
+			b.WriteString(";q=0." + fmt.Sprintf("%03d", r.q))
+		}
+	}
+	return b.String()
+}
+
+// append appends the representation as parts of a key.
+func (r Representation) append(dst []byte) []byte {
+	dst = append(dst, byte(r.Format), 0)
+	if r.Pretty {
+		dst[len(dst)-1] = 1
+	}
+	return appendPart(appendPart(dst, r.FHIRVersion), r.Language)
+}
+
+// apply makes a request ask for this representation and no other, so that the answer cannot be another one
+// than the key says, however the producer reads what was sent.
+func (r Representation) apply(header http.Header) {
+	accept := "application/fhir+json"
+	if r.Format == XML {
+		accept = "application/fhir+xml"
+	}
+	if r.FHIRVersion != "" {
+		accept = mime.FormatMediaType(accept, map[string]string{"fhirVersion": r.FHIRVersion})
+	}
+	header.Set("Accept", accept)
+	if r.Language != "" {
+		header.Set("Accept-Language", r.Language)
+	}
+}
+
+// fits reports whether an answer's media type is that of the representation.
+func (r Representation) fits(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	format, known := formatOf(kind)
+	return err == nil && known && format == r.Format
+}

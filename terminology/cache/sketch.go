@@ -1,0 +1,90 @@
+package cache
+
+import (
+	"math/bits"
+	"math/rand/v2"
+)
+
+// sketch estimates how often each of many keys was asked for lately, in little room: a count-min sketch behind
+// a doorkeeper (TinyLFU: Einziger, Friedman, Manes 2017). What is asked for only once stays in the
+// doorkeeper, a Bloom filter, and does not blur the counters.
+type sketch struct {
+	seed       uint64 // so that nobody can make keys that look like others
+	counters   [rows][]uint8
+	doorkeeper []uint64
+	shift      int // of a hash, to be an index of counters
+	added      int
+	sample     int // after how many the counters are halved
+}
+
+// rows is the number of counters of a key, of which the smallest counts.
+const rows = 4
+
+// maxCount is where counters stop: beyond it, often is often.
+const maxCount = 15
+
+// newSketch returns a sketch for about n keys that matter.
+func newSketch(n int64) *sketch {
+	width := bits.Len64(uint64(min(max(n, 1<<10), 1<<20)) - 1)
+	s := &sketch{seed: rand.Uint64() | 1, shift: 64 - width, sample: 10 << width}
+	for i := range s.counters {
+		s.counters[i] = make([]uint8, 1<<width)
+	}
+	s.doorkeeper = make([]uint64, 1<<width/8) // 8 bits for each
+	return s
+}
+
+// odd multiplies the hash anew for each row.
+var odd = [rows]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9, 0xd6e8feb86659fd93}
+
+// at returns the index of a key's counter.
+func (s *sketch) at(hash uint64, row int) uint64 { return hash * s.seed * odd[row] >> s.shift }
+
+// door returns a key's two places in the doorkeeper.
+func (s *sketch) door(hash uint64) (word1, bit1, word2, bit2 uint64) {
+	high, low := bits.Mul64(hash^s.seed, odd[0])
+	mask := uint64(len(s.doorkeeper) - 1)
+	return high >> 6 & mask, 1 << (high & 63), low >> 38 & mask, 1 << (low >> 32 & 63)
+}
+
+// add counts one request.
+func (s *sketch) add(hash uint64) {
+	if s.added++; s.added >= s.sample {
+		s.age()
+	}
+	w1, b1, w2, b2 := s.door(hash)
+	if s.doorkeeper[w1]&b1 == 0 || s.doorkeeper[w2]&b2 == 0 {
+		s.doorkeeper[w1] |= b1
+		s.doorkeeper[w2] |= b2
+		return
+	}
+	for row := range s.counters {
+		if counter := &s.counters[row][s.at(hash, row)]; *counter < maxCount {
+			*counter++
+		}
+	}
+}
+
+// estimate returns about how often a key was asked for; never less than that, but for ageing.
+func (s *sketch) estimate(hash uint64) int {
+	count := maxCount
+	for row := range s.counters {
+		count = min(count, int(s.counters[row][s.at(hash, row)]))
+	}
+	w1, b1, w2, b2 := s.door(hash)
+	if s.doorkeeper[w1]&b1 != 0 && s.doorkeeper[w2]&b2 != 0 {
+		count++
+	}
+	return count
+}
+
+// age halves all counters, so that what was wanted once is not wanted for ever.
+func (s *sketch) age() {
+	for row := range s.counters {
+		for i := range s.counters[row] {
+			s.counters[row][i] /= 2
+		}
+	}
+	clear(s.doorkeeper)
+	s.added /= 2
+}

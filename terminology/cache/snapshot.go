@@ -1,0 +1,247 @@
+package cache
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+)
+
+// snapshotMagic begins a snapshot and says its version. What follows are entries, each after a byte 1, the
+// one used least recently first; then a byte 0, and the SHA-256 of all before it.
+const snapshotMagic = "caddy-fhir cache snapshot 1\n"
+
+// ErrSnapshot is the error for a file that is no snapshot, is one of another version, or is damaged. Nothing of
+// it is used.
+var ErrSnapshot = errors.New("not a whole snapshot of this version")
+
+// Save writes what is of use into a file, in place of what was there, as a whole or not at all. Only who runs
+// this may read it; of questions and users it has only hashes, but the answers are in it.
+func (c *Cache) Save(name string) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
+	if err != nil {
+		return fmt.Errorf("saving the cache: %w", err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("saving the cache: %w", errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	err = errors.Join(c.writeSnapshot(f, time.Now()), f.Sync(), f.Close())
+	if err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
+}
+
+// writeSnapshot writes a snapshot of what is of use.
+func (c *Cache) writeSnapshot(w io.Writer, now time.Time) error {
+	sum := sha256.New()
+	both := io.MultiWriter(w, sum)
+	buffer := []byte(snapshotMagic)
+	for _, e := range c.store.coldestFirst() {
+		if e.age(now) >= e.kept {
+			continue
+		}
+		buffer = e.append(append(buffer, 1))
+		if _, err := both.Write(buffer); err != nil {
+			return err
+		}
+		buffer = buffer[:0]
+	}
+	if _, err := both.Write(append(buffer, 0)); err != nil {
+		return err
+	}
+	_, err := w.Write(sum.Sum(nil))
+	return err
+}
+
+// coldestFirst returns the entries, the least wanted first.
+func (s *store) coldestFirst() []*entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]*entry, 0, len(s.entries))
+	for _, segment := range []int{window, probation, protected} {
+		for element := s.segments[segment].Back(); element != nil; element = element.Prev() {
+			list = append(list, element.Value.(*entry))
+		}
+	}
+	return list
+}
+
+// append appends an entry to a snapshot.
+func (e *entry) append(dst []byte) []byte {
+	dst = append(dst, e.key.sum[:]...)
+	dst = appendBool(dst, e.key.personal)
+	dst = append(dst, e.url[:]...)
+	dst = binary.AppendUvarint(dst, uint64(e.status))
+	dst = binary.AppendVarint(dst, e.made.UnixNano())
+	for _, d := range []time.Duration{e.fresh, e.revalidate, e.unreachable, e.kept} {
+		dst = binary.AppendVarint(dst, int64(d))
+	}
+	dst = binary.AppendUvarint(dst, uint64(len(e.origin)))
+	for _, name := range keptHeaders {
+		if values := e.origin[name]; len(values) > 0 {
+			dst = appendParts(appendPart(dst, name), values)
+		}
+	}
+	dst = appendParts(appendBool(dst, e.tags != nil), e.tags)
+	return appendPart(dst, string(e.forms[identity].Load().body))
+}
+
+// appendBool appends a truth value.
+func appendBool(dst []byte, b bool) []byte {
+	if b {
+		return append(dst, 1)
+	}
+	return append(dst, 0)
+}
+
+// Load reads a file that [Cache.Save] wrote, and returns how many answers of it are kept. An error that wraps
+// [ErrSnapshot] or [io/fs.ErrNotExist] means that there is nothing to be had, and is no harm.
+func (c *Cache) Load(name string) (int, error) {
+	snapshot, err := os.ReadFile(name)
+	if err != nil {
+		return 0, fmt.Errorf("loading the cache: %w", err)
+	}
+	entries, err := parseSnapshot(snapshot, time.Now())
+	if err != nil {
+		return 0, fmt.Errorf("loading the cache from %s: %w", name, err)
+	}
+	return c.store.restore(entries), nil
+}
+
+// restore adds entries, the least wanted first, and returns how many there is room for. What is there already
+// is newer, and stays.
+func (s *store) restore(entries []*entry) (stored int) {
+	current, now := s.currentEra(), time.Now()
+	for _, e := range entries {
+		if s.get(e.key, nil) == nil && s.add(e, current, now) {
+			stored++
+		}
+	}
+	return stored
+}
+
+// parseSnapshot returns the entries of a snapshot that are of use. The checksum is looked at before anything
+// else: a file that was cut off or changed has no entries.
+func parseSnapshot(snapshot []byte, now time.Time) ([]*entry, error) {
+	content, found := bytes.CutPrefix(snapshot, []byte(snapshotMagic))
+	if !found {
+		return nil, fmt.Errorf("%w: it begins otherwise", ErrSnapshot)
+	}
+	end := len(content) - sha256.Size
+	if end < 1 || sha256.Sum256(snapshot[:len(snapshot)-sha256.Size]) != [sha256.Size]byte(content[end:]) {
+		return nil, fmt.Errorf("%w: the checksum is wrong", ErrSnapshot)
+	}
+	r := snapshotReader{rest: content[:end]}
+	var entries []*entry
+	for r.byte() == 1 && !r.failed {
+		// What was made in the future was made by another clock, and would be fresh for too long.
+		if e := r.entry(); !r.failed && e.age(now) < e.kept && !e.made.After(now) {
+			entries = append(entries, e)
+		}
+	}
+	if r.failed || len(r.rest) > 0 {
+		return nil, fmt.Errorf("%w: it cannot be read", ErrSnapshot)
+	}
+	return entries, nil
+}
+
+// snapshotReader reads a snapshot. Having failed, it reads nothing but zeros.
+type snapshotReader struct {
+	rest   []byte
+	failed bool
+}
+
+// entry reads an entry.
+func (r *snapshotReader) entry() *entry {
+	e := &entry{origin: make(http.Header)}
+	copy(e.key.sum[:], r.bytes(sha256.Size))
+	e.key.personal = r.byte() == 1
+	copy(e.url[:], r.bytes(sha256.Size))
+	e.status = int(r.number())
+	e.made = time.Unix(0, r.signed())
+	for _, d := range []*time.Duration{&e.fresh, &e.revalidate, &e.unreachable, &e.kept} {
+		*d = time.Duration(r.signed())
+	}
+	for range r.count() {
+		name := r.part()
+		if e.origin[name] = r.parts(); !slices.Contains(keptHeaders, name) {
+			r.failed = true
+		}
+	}
+	known := r.byte() == 1
+	if e.tags = r.parts(); !known {
+		e.tags = nil
+	}
+	body := bytes.Clone(r.bytes(r.count()))
+	if e.status != http.StatusOK && !isNegative(e.status) || len(body) == 0 {
+		r.failed = true
+	}
+	e.prepare(body)
+	return e
+}
+
+// bytes reads n bytes.
+func (r *snapshotReader) bytes(n int) (b []byte) {
+	if n > len(r.rest) || r.failed {
+		r.failed = true
+		return nil
+	}
+	b, r.rest = r.rest[:n], r.rest[n:]
+	return b
+}
+
+// byte reads a byte.
+func (r *snapshotReader) byte() byte {
+	if b := r.bytes(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+// number reads a number that is not negative.
+func (r *snapshotReader) number() uint64 {
+	n, length := binary.Uvarint(r.rest)
+	r.bytes(max(length, 0))
+	r.failed = r.failed || length <= 0
+	return n
+}
+
+// signed reads a number.
+func (r *snapshotReader) signed() int64 {
+	n, length := binary.Varint(r.rest)
+	r.bytes(max(length, 0))
+	r.failed = r.failed || length <= 0
+	return n
+}
+
+// count reads how many of something follow, of which each takes a byte at least.
+func (r *snapshotReader) count() int {
+	n := r.number()
+	if r.failed || n > uint64(len(r.rest)) {
+		r.failed = true
+		return 0
+	}
+	return int(n)
+}
+
+// part reads a string.
+func (r *snapshotReader) part() string { return string(r.bytes(r.count())) }
+
+// parts reads a list of strings.
+func (r *snapshotReader) parts() []string {
+	list := make([]string, r.count())
+	for i := range list {
+		list[i] = r.part()
+	}
+	return list
+}
