@@ -44,7 +44,10 @@ func check(operation string, status int, header http.Header, body []byte) (*Answ
 		return nil, fmt.Errorf("%w: status %d: %w", ErrMalformed, status, err)
 	}
 	a.Resource = found.resource
-	return a, a.checkResource(operation, found)
+	if err := a.checkResource(operation, found); err != nil {
+		return nil, err
+	}
+	return a, nil
 }
 
 // checkStatus says what a status means that is none of an answer.

@@ -155,7 +155,9 @@ func TestFailures(t *testing.T) {
 		{"reset in the body", raw(true, head+"Content-Length: 1000\r\n\r\n{"), ErrCutShort, 502},
 		{"no HTTP", raw(false, "SSH-2.0-OpenSSH_9.6\r\n"), ErrUnreachable, 502},
 		{"endless headers", raw(false, head+"X: "+strings.Repeat("x", 1<<20)), ErrUnreachable, 502},
-		{"redirect without an end", func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, r.URL.Path, 307) }, ErrMalformed, 502},
+		{"redirect without an end", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}, ErrMalformed, 502},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
