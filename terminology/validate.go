@@ -26,17 +26,17 @@ type validation struct {
 // ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validation(r, inputs, true) })
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, true) })
 }
 
 // ValidateCodeInSystem answers [base]/CodeSystem/$validate-code. See [Handler.Expand] for what is written
 // and returned.
 func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validation(r, inputs, false) })
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, false) })
 }
 
 // validation validates, and returns the Parameters of the answer.
-func (h *Handler) validation(r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
+func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
 	p, err := parseValidation(inputs, inValueSet)
 	if err != nil {
 		return nil, err
@@ -48,6 +48,9 @@ func (h *Handler) validation(r *http.Request, inputs []input, inValueSet bool) (
 		p.languageHeader = header
 	}
 	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
+	if p.library, err = h.withSystems(r.Context(), l, p.codings); err != nil {
+		return nil, err
+	}
 	v, err := h.validator(p, inValueSet)
 	if err != nil {
 		return nil, err
