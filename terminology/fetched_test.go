@@ -24,12 +24,16 @@ type shelf struct {
 	wait      chan struct{} // nil: answers at once
 }
 
-func (s *shelf) Definitions(_ context.Context, m Missing) (found []jsontext.Value, err error) {
+func (s *shelf) Definitions(ctx context.Context, m Missing) (found []jsontext.Value, err error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, m.String())
 	s.mu.Unlock()
 	if s.wait != nil {
-		<-s.wait
+		select {
+		case <-s.wait:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,6 +118,7 @@ func TestFetched(t *testing.T) {
 			if base.Counts() != before {
 				t.Errorf("the library below was changed: %v", base.Counts())
 			}
+			refused(t, base, "url", test.url)
 			if n, bytes := h.Fetched.Held(); n == 0 || bytes == 0 {
 				t.Errorf("holds %d, %d bytes", n, bytes)
 			}
