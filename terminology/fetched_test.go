@@ -93,6 +93,7 @@ func TestFetched(t *testing.T) {
 			versionedSystem("http://x/cs", "1", "complete", "a"), versionedSystem("http://x/cs", "2", "complete", "b")}, "b", "ValueSet http://x/vs, CodeSystem http://x/cs"},
 		{"the version named", "http://x/vs|1", nil, []string{composedOf("http://x/vs", "2", of), composedOf("http://x/vs", "1", `{"system":"http://x/cs","version":"1"}`),
 			versionedSystem("http://x/cs", "1", "complete", "a"), versionedSystem("http://x/cs", "2", "complete", "b")}, "a", "ValueSet http://x/vs|1, CodeSystem http://x/cs|1"},
+		{"listed codes", "http://x/vs|1", nil, []string{composedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}, "a", "ValueSet http://x/vs|1"},
 		{"one with concepts before one without", "http://x/vs", []string{composedOf("http://x/vs", "1", of)},
 			[]string{versionedSystem("http://x/cs", "2", "not-present", ""), versionedSystem("http://x/cs", "1", "complete", "a")}, "a", "CodeSystem http://x/cs"},
 		{"in place of one without concepts", "http://x/vs", []string{composedOf("http://x/vs", "1", of), versionedSystem("http://x/cs", "1", "not-present", "")},
