@@ -23,7 +23,6 @@ type WholeBuilder struct {
 	whole        Whole
 	total        int // that the pages tell; -1: they do not
 	pages        int
-	last         int // how many entries the last page had
 	seen         map[string]bool
 	designations bool
 	done         bool

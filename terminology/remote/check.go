@@ -17,7 +17,7 @@ import (
 
 // expected returns the types of resources that an operation or interaction returns, by its path.
 func expected(operation string) []string {
-	switch last := path.Base(operation); {
+	switch kind, last := path.Base(path.Dir(operation)), path.Base(operation); {
 	case last == "$expand":
 		return []string{"ValueSet"}
 	case last == "metadata":
@@ -26,6 +26,8 @@ func expected(operation string) []string {
 		return []string{"Parameters"}
 	case last == "ValueSet", last == "CodeSystem":
 		return []string{"Bundle"}
+	case kind == "ValueSet", kind == "CodeSystem":
+		return []string{kind}
 	}
 	return nil
 }
@@ -75,7 +77,7 @@ func (a *Answer) checkResource(operation string, found content) error {
 		}
 	case !slices.Contains(expected(operation), found.resource):
 		return fmt.Errorf("%w: a resource %q, which %s does not return", ErrMalformed, found.resource, path.Base(operation))
-	case found.resource == "ValueSet" && !found.expanded:
+	case path.Base(operation) == "$expand" && !found.expanded:
 		return fmt.Errorf("%w: a ValueSet without an expansion", ErrMalformed)
 	}
 	return nil

@@ -25,6 +25,9 @@ type Recorder struct {
 	failed  error // of writing to the client
 }
 
+// nextName is what the server behind the next handler is called in texts for clients.
+const nextName = "the FHIR server"
+
 // DefaultMaxRecorded is how large an answer of a next handler may be to be held.
 const DefaultMaxRecorded = DefaultMaxAnswer
 
@@ -55,7 +58,7 @@ func (r *Recorder) Record(next func(http.ResponseWriter) error) (err error) {
 		switch {
 		case cause == nil:
 		case cause == http.ErrAbortHandler && !r.passing: // as a proxy does when its backend is cut off
-			err = fail("the FHIR server", fmt.Errorf("%w: %w", ErrCutShort, http.ErrAbortHandler))
+			err = fail(nextName, fmt.Errorf("%w: %w", ErrCutShort, http.ErrAbortHandler))
 		default:
 			panic(cause)
 		}
@@ -148,7 +151,7 @@ var errNotHeld = errors.New("it was passed on")
 func (r *Recorder) Answer(operation string) (*Answer, error) {
 	answer, err := r.check(operation)
 	if err != nil {
-		e := fail("the FHIR server", err)
+		e := fail(nextName, err)
 		e.RetryAfter = r.header.Get("Retry-After")
 		return nil, e
 	}

@@ -207,6 +207,17 @@ func (s *Server) request(ctx context.Context, q Question) (*http.Request, error)
 
 // setHeader sets the headers of a request.
 func (s *Server) setHeader(r *http.Request, q Question) {
+	setQuestion(r, q)
+	switch {
+	case s.options.Bearer != "":
+		r.Header.Set("Authorization", "Bearer "+s.options.Bearer)
+	case s.options.Username != "":
+		r.SetBasicAuth(s.options.Username, s.options.Password)
+	}
+}
+
+// setQuestion sets those headers of a request that belong to the question.
+func setQuestion(r *http.Request, q Question) {
 	r.Header.Set("Accept", orDefault(q.Accept, "application/fhir+json"))
 	if r.Method == http.MethodPost {
 		r.Header.Set("Content-Type", orDefault(q.ContentType, "application/fhir+json"))
@@ -216,12 +227,6 @@ func (s *Server) setHeader(r *http.Request, q Question) {
 		if value != "" {
 			r.Header.Set(name, value)
 		}
-	}
-	switch {
-	case s.options.Bearer != "":
-		r.Header.Set("Authorization", "Bearer "+s.options.Bearer)
-	case s.options.Username != "":
-		r.SetBasicAuth(s.options.Username, s.options.Password)
 	}
 }
 

@@ -79,6 +79,7 @@ func TestAnswers(t *testing.T) {
 		{"XML", "ValueSet/$expand", "application/fhir+xml", inXML, 200, false},
 		{"Parameters", "CodeSystem/$lookup", fhirJSON, parameters, 200, false},
 		{"Bundle", "CodeSystem", fhirJSON, `{"type":"searchset","resourceType":"Bundle"}`, 200, false},
+		{"read", "ValueSet/a", fhirJSON, `{"resourceType":"ValueSet","id":"a"}`, 200, false},
 		{"capabilities", "metadata", fhirJSON, `{"resourceType":"TerminologyCapabilities"}`, 200, false},
 		{"not found", "ValueSet/$expand", fhirJSON, outcome, 404, true},
 		{"unprocessable", "ValueSet/$expand", fhirJSON, outcome, 422, true},
