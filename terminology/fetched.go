@@ -97,11 +97,11 @@ func (h *Handler) current() *Library {
 // completed tries an operation again as long as what it is missing can be fetched.
 func completed[T any](ctx context.Context, f *Fetched, l *Library, err error, again func(*Library) (T, error)) (result T, _ error) {
 	for range maxFetches {
-		var failed *Error
-		if f == nil || err == nil || !errors.As(err, &failed) || len(failed.Missing) == 0 {
+		list := missingIn(err)
+		if f == nil || len(list) == 0 {
 			return result, err
 		}
-		more, failure := f.complete(ctx, l, failed.Missing)
+		more, failure := f.complete(ctx, l, list)
 		if failure != nil {
 			return result, failure
 		}
@@ -112,6 +112,15 @@ func completed[T any](ctx context.Context, f *Fetched, l *Library, err error, ag
 		result, err = again(l)
 	}
 	return result, err
+}
+
+// missingIn returns the definitions for lack of which there is an error.
+func missingIn(err error) []Missing {
+	var failed *Error
+	if !errors.As(err, &failed) {
+		return nil
+	}
+	return failed.Missing
 }
 
 // complete fetches what is missing, and returns the library with it, or l if there is nothing new.
@@ -138,10 +147,8 @@ func (m Missing) source() Missing {
 	return m
 }
 
-// withSystems returns a library that has the code systems of codings, as far as they can be fetched: without
-// them, validation has an answer, but a poor one.
-func (h *Handler) withSystems(ctx context.Context, l *Library, codings []coding) (*Library, error) {
-	var list []Missing
+// missingSystems returns the code systems of codings that are not here with their concepts.
+func (l *Library) missingSystems(codings []coding) (list []Missing) {
 	for i := range codings {
 		c := &codings[i]
 		index := l.codeSystem(c.system, c.version)
@@ -149,10 +156,7 @@ func (h *Handler) withSystems(ctx context.Context, l *Library, codings []coding)
 			list = append(list, missing("CodeSystem", c.system, c.version)...)
 		}
 	}
-	if h.Fetched == nil || list == nil {
-		return l, nil
-	}
-	return h.Fetched.complete(ctx, l, list)
+	return list
 }
 
 // await fetches a definition, together with all who need it now. What the others need does not end with the

@@ -137,7 +137,37 @@ func TestFetchedByID(t *testing.T) {
 	source.wantAsked(t, "ValueSet vs-1")
 }
 
-func TestFetchedValidation(t *testing.T) {
+func TestFetchedForValidation(t *testing.T) {
+	source := &shelf{resources: []string{
+		composedOf("http://x/vs", "1", `{"valueSet":["http://x/part"]}`), composedOf("http://x/part", "1", `{"system":"http://x/cs"}`), versionedSystem("http://x/cs", "1", "complete", "a"),
+	}}
+	h := &Handler{Library: libraryOf(t, gone), Fetched: &Fetched{Source: source}}
+	const query = `/ValueSet/$validate-code?url=http://x/vs&system=http://x/cs&code=`
+	for code, want := range map[string]string{"a": `{"name":"result","valueBoolean":true}`, "b": `{"name":"result","valueBoolean":false}`} {
+		w := httptest.NewRecorder()
+		if err := h.ValidateCode(w, httptest.NewRequest("GET", query+code, nil)); err != nil || !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: got %v, %s", code, err, w.Body)
+		}
+	}
+	if len(source.asked) != 3 {
+		t.Errorf("asked for %q", source.asked)
+	}
+	h.Fetched = &Fetched{Source: source}
+	batch := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/vs"},{"name":"validation","resource":{"resourceType":"Parameters","parameter":[
+		{"name":"coding","valueCoding":{"system":"http://x/cs","code":"a"}}]}}]}`
+	w := httptest.NewRecorder()
+	if err := h.BatchValidateCode(w, httptest.NewRequest("POST", "/ValueSet/$batch-validate-code", strings.NewReader(batch))); err != nil || !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
+		t.Errorf("batch: got %v, %s", err, w.Body)
+	}
+	source.set(nil)
+	h.Fetched = &Fetched{Source: source}
+	w = httptest.NewRecorder()
+	if err := h.ValidateCodeInSystem(w, httptest.NewRequest("GET", "/CodeSystem/$validate-code?url=http://x/cs&code=a", nil)); err != nil || !strings.Contains(w.Body.String(), "x-unknown-system") {
+		t.Errorf("not there: got %v, %s", err, w.Body)
+	}
+}
+
+func TestFetchedCodeSystems(t *testing.T) {
 	source := &shelf{resources: []string{versionedSystem("http://x/cs", "1", "complete", "a")}}
 	h := &Handler{Library: libraryOf(t, gone), Fetched: &Fetched{Source: source}}
 	for name, operation := range map[string]func(http.ResponseWriter, *http.Request) error{"$validate-code": h.ValidateCodeInSystem, "$lookup": h.Lookup} {

@@ -50,8 +50,8 @@ type Handler struct {
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
 // is for the caller to know. It writes the answer, or else nothing and returns an [*Error]. The error wraps
-// [ErrUnknown], [ErrIncomplete] or [ErrUnsupported] where another server may be able to answer. An error of
-// any other type means that the answer could not be written whole.
+// [ErrUnknown], [ErrIncomplete] or [ErrUnsupported] where another server may be able to answer; one with the
+// status 502 or 504 says that a definition could not be fetched. An error of any other type means that the answer could not be written whole.
 //
 // The body of a POST is read and put back, so that another server can be asked the same.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {

@@ -35,11 +35,29 @@ func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) e
 	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, false) })
 }
 
-// validation validates, and returns the Parameters of the answer.
+// validation validates, and returns the Parameters of the answer. What is missing is fetched, if it can be:
+// the answer without it would be a poor one.
 func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
+	answer, missed, err := h.validateIn(l, r, inputs, inValueSet)
+	for round := 0; h.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
+		more, failure := h.Fetched.complete(r.Context(), l, missed)
+		if failure != nil {
+			return nil, failure
+		}
+		if more == l {
+			break
+		}
+		l = more
+		answer, missed, err = h.validateIn(l, r, inputs, inValueSet)
+	}
+	return answer, err
+}
+
+// validateIn validates in a library, and says what it missed there.
+func (h *Handler) validateIn(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
 	p, err := parseValidation(inputs, inValueSet)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if inValueSet {
 		p.id = instance(r.URL.Path)
@@ -48,14 +66,13 @@ func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValu
 		p.languageHeader = header
 	}
 	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
-	if p.library, err = h.withSystems(r.Context(), l, p.codings); err != nil {
-		return nil, err
-	}
+	p.library = l
 	v, err := h.validator(p, inValueSet)
 	if err != nil {
-		return nil, err
+		return nil, missingIn(err), err
 	}
-	return v.answer(p)
+	answer, err := v.answer(p)
+	return answer, slices.Concat(missingIn(err), v.missed, v.library.missingSystems(p.codings)), err
 }
 
 // parseValidation reads the parameters of $validate-code.
