@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -361,6 +362,25 @@ func TestFetchedBound(t *testing.T) {
 	h.Library = libraryOf(t, composedOf("http://x/1", "2", `{"system":"http://x/cs","concept":[{"code":"other"}]}`))
 	wantCodes(t, expandWith(t, h, "url", "http://x/1"), "other")
 	wantCodes(t, expandWith(t, h, "url", "http://x/2"), "c2")
+}
+
+func TestFetchedFlood(t *testing.T) {
+	source := &shelf{resources: []string{composedOf("http://x/vs", "1", `{"system":"http://x/cs","concept":[{"code":"a"}]}`)}}
+	f := &Fetched{Source: source}
+	base := libraryOf(t, gone)
+	f.over(base)
+	for i := range maxHeld + 100 {
+		m := Missing{Kind: "ValueSet", Canonical: "http://x/vs"}
+		if i > 0 {
+			m.Canonical += strconv.Itoa(i)
+		}
+		if _, err := f.complete(t.Context(), base, []Missing{m}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n, _ := f.Held(); n != 1 || len(f.order) != maxHeld || len(f.items) != maxHeld {
+		t.Errorf("holds %d, and remembers %d", n, len(f.order))
+	}
 }
 
 // made makes a value set of any url.

@@ -45,7 +45,9 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 	if changed || f.makeRoom() || f.stacked > maxStacked {
 		f.rebuild()
 	}
-	f.plan()
+	if f.due.IsZero() || item.expires.Before(f.due) {
+		f.due = item.expires
+	}
 	return nil
 }
 
@@ -77,12 +79,26 @@ func (f *Fetched) drop(m Missing) bool {
 	return item.resource != nil
 }
 
-// makeRoom forgets what was fetched first, until the rest is within the bounds, and reports whether it did.
+// makeRoom forgets what was asked for first, until the rest is within the bounds, and reports whether the
+// library had any of it. What is not there goes before what is: anyone may ask for anything.
 func (f *Fetched) makeRoom() (dropped bool) {
-	for len(f.order) > 1 && (f.held > orDefault(f.MaxBytes, defaultMaxFetched) || len(f.order) > maxHeld) {
-		dropped = f.drop(f.order[0]) || dropped
+	for f.held > orDefault(f.MaxBytes, defaultMaxFetched) {
+		dropped = f.drop(f.first(func(item *fetched) bool { return item.resource != nil })) || dropped
+	}
+	for len(f.order) > maxHeld {
+		dropped = f.drop(f.first(func(item *fetched) bool { return item.resource == nil })) || dropped
 	}
 	return dropped
+}
+
+// first returns what was asked for first, of those that count, or else of all.
+func (f *Fetched) first(counts func(*fetched) bool) Missing {
+	for _, m := range f.order {
+		if counts(f.items[m]) {
+			return m
+		}
+	}
+	return f.order[0]
 }
 
 // rebuild makes the library anew. What cannot be read is forgotten: it has been read before, so that does

@@ -121,6 +121,7 @@ func (b *WholeBuilder) Whole() (*Whole, error) {
 	hash.Sum(w.digest[:0])
 	if len(w.entries) > scanned {
 		w.index = newIndex((*wholeCorpus)(w))
+		w.size += w.index.bytes()
 	}
 	return w, nil
 }

@@ -1,8 +1,12 @@
 package remote
 
 import (
+	"errors"
+	"net/http/httptest"
 	"slices"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
 // named returns a server that is never asked.
@@ -54,6 +58,35 @@ func TestRoutes(t *testing.T) {
 	for _, wrong := range [][]Route{{{"", icd}}, {{"/", icd}}, {{"http://x", nil}}, {{"http://x", icd}, {"http://x/", cm}}} {
 		if _, err := NewRoutes(nil, wrong...); err == nil {
 			t.Errorf("accepted %v", wrong)
+		}
+	}
+}
+
+// TestRouteOfIncomplete finds who is to be asked about a value set that is here, but not its code system.
+func TestRouteOfIncomplete(t *testing.T) {
+	l, err := core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes, err := NewRoutes(nil, Route{"http://snomed.info/sct", named(t, "sct")}, Route{"http://loinc.org", named(t, "loinc")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for valueSet, want := range map[string]string{
+		"http://hl7.org/fhir/ValueSet/condition-code": "sct",
+		"http://hl7.org/fhir/ValueSet/report-codes":   "loinc",
+	} {
+		r := httptest.NewRequest("GET", "/ValueSet/$expand?url="+valueSet, nil)
+		err := (&terminology.Handler{Library: l}).Expand(httptest.NewRecorder(), r)
+		if !errors.Is(err, terminology.ErrIncomplete) {
+			t.Fatalf("%s: got %v", valueSet, err)
+		}
+		subject := SubjectOf(r.URL.RawQuery, "", nil)
+		if got := routes.Server(subject); got != nil {
+			t.Errorf("%s: routed to %s by its url", valueSet, got.Name())
+		}
+		if got := routes.Server(subject.Lacking(err)); got == nil || got.Name() != want {
+			t.Errorf("%s: got %v, want %s", valueSet, got, want)
 		}
 	}
 }

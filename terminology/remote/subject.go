@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"errors"
 	"mime"
 	"net/url"
 	"slices"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
 // Subject is what an operation is about, in so far as it decides who is to be asked.
@@ -23,6 +26,18 @@ type Subject struct {
 // are the reason to ask.
 func (s Subject) With(systems ...string) Subject {
 	s.Systems = slices.Concat(systems, s.Systems)
+	return s
+}
+
+// Lacking returns the subject with what an error of package terminology says is missing here, which goes first:
+// who has that can answer.
+func (s Subject) Lacking(err error) Subject {
+	var failed *terminology.Error
+	if errors.As(err, &failed) {
+		for _, m := range failed.Missing {
+			s = s.With(m.Canonical)
+		}
+	}
 	return s
 }
 
