@@ -220,3 +220,29 @@ func TestWatchWhileServing(t *testing.T) {
 	close(done)
 	group.Wait()
 }
+
+// TestWatchSwappedFolder has a folder swapped beneath the names of the files, as Kubernetes does with the files
+// of a ConfigMap.
+func TestWatchSwappedFolder(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		link := func(target, name string) {
+			t.Helper()
+			name = filepath.Join(w.folder, name)
+			if err := os.Symlink(target, name+".new"); err != nil {
+				t.Skip(err)
+			}
+			if err := os.Rename(name+".new", name); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.write(t, "..1/b.json", versionedSystem("http://x/b", "1", "complete", "c"))
+		link("..1", "..data")
+		link("..data/b.json", "b.json")
+		w.ticks(2)
+		w.want(t, "http://x/b", "c")
+		w.write(t, "..2/b.json", versionedSystem("http://x/b", "1", "complete", "d"))
+		link("..2", "..data")
+		w.ticks(2)
+		w.want(t, "http://x/b", "d")
+	})
+}
