@@ -78,7 +78,7 @@ func (h *Handler) request(ctx context.Context, q Question) (*http.Request, error
 		return nil, err
 	}
 	u := url.URL{Path: strings.TrimSuffix(h.Base, "/") + "/" + q.Path, RawQuery: q.Query}
-	r, err := http.NewRequestWithContext(ctx, orDefault(q.Method, http.MethodGet), u.String(), bytes.NewReader(q.Body))
+	r, err := http.NewRequestWithContext(ctx, q.method(), u.String(), bytes.NewReader(q.Body))
 	if err != nil {
 		return nil, errors.Join(ErrQuestion, err)
 	}

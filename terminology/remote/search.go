@@ -21,10 +21,10 @@ type search struct {
 // searchOf understands a question. It is false for one that is better left to the server.
 func searchOf(s *Server, q Question) (search, bool) {
 	values, err := url.ParseQuery(q.Query)
-	if err != nil || orDefault(q.Method, http.MethodGet) != http.MethodGet || !strings.HasSuffix(q.Path, "$expand") {
+	if err != nil || q.method() != http.MethodGet || !strings.HasSuffix(q.Path, "$expand") {
 		return search{}, false
 	}
-	if !strings.Contains(orDefault(q.Accept, "json"), "json") || values.Has("_format") && !strings.Contains(values.Get("_format"), "json") || values.Has("_pretty") {
+	if !strings.Contains(q.accept(), "json") || values.Has("_format") && !strings.Contains(values.Get("_format"), "json") || values.Has("_pretty") {
 		return search{}, false
 	}
 	x := search{rest: values, q: q}

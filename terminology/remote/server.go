@@ -137,7 +137,8 @@ func (s *Server) Name() string { return s.options.Name }
 
 // Question is an operation, or a search, on a FHIR server.
 type Question struct {
-	// Method is GET or POST. Default: GET.
+	// Method is GET or POST. HEAD is asked as GET, since an answer without a body cannot be checked.
+	// Default: GET.
 	Method string
 
 	// Path is the path below the base URL, as ValueSet/$expand.
@@ -152,7 +153,8 @@ type Question struct {
 	// ContentType is the media type of Body. Default: application/fhir+json.
 	ContentType string
 
-	// Accept is the header of that name. Default: application/fhir+json.
+	// Accept is the header of that name; one that is not for FHIR, as a browser's, counts as the default.
+	// Default: application/fhir+json.
 	Accept string
 
 	// AcceptLanguage is the header of that name. Default: none.
@@ -192,17 +194,32 @@ func (s *Server) request(ctx context.Context, q Question) (*http.Request, error)
 	u := *s.base
 	u.Path = strings.TrimSuffix(u.Path, "/") + "/" + q.Path
 	u.RawPath, u.RawQuery = "", q.Query
-	method := orDefault(q.Method, http.MethodGet)
 	var body io.Reader
-	if method == http.MethodPost {
+	if q.method() == http.MethodPost {
 		body = bytes.NewReader(q.Body)
 	}
-	r, err := http.NewRequestWithContext(ctx, method, u.String(), body)
+	r, err := http.NewRequestWithContext(ctx, q.method(), u.String(), body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrQuestion, err)
 	}
 	s.setHeader(r, q)
 	return r, nil
+}
+
+// method returns the method that is asked with.
+func (q *Question) method() string {
+	if q.Method == http.MethodHead {
+		return http.MethodGet
+	}
+	return orDefault(q.Method, http.MethodGet)
+}
+
+// accept returns what is asked for. Some servers have pages for browsers, which are no answer.
+func (q *Question) accept() string {
+	if fhir := strings.Contains(q.Accept, "json") || strings.Contains(q.Accept, "xml"); !fhir || strings.Contains(q.Accept, "html") {
+		return "application/fhir+json"
+	}
+	return q.Accept
 }
 
 // setHeader sets the headers of a request.
@@ -218,7 +235,7 @@ func (s *Server) setHeader(r *http.Request, q Question) {
 
 // setQuestion sets those headers of a request that belong to the question.
 func setQuestion(r *http.Request, q Question) {
-	r.Header.Set("Accept", orDefault(q.Accept, "application/fhir+json"))
+	r.Header.Set("Accept", q.accept())
 	if r.Method == http.MethodPost {
 		r.Header.Set("Content-Type", orDefault(q.ContentType, "application/fhir+json"))
 		r.Header["Idempotency-Key"] = []string{} // not sent; tells Go that an operation may be sent again when a connection is lost

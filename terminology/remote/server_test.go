@@ -389,6 +389,25 @@ func TestQuestion(t *testing.T) {
 	}
 }
 
+func TestQuestionDefaults(t *testing.T) {
+	var got *http.Request
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		reply(200, fhirJSON, expansion)(w, r)
+	}, nil)
+	for accept, want := range map[string]string{
+		"": fhirJSON, "*/*": fhirJSON, "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": fhirJSON,
+		"application/fhir+xml": "application/fhir+xml", "application/json": "application/json",
+	} {
+		if a, err := s.Ask(t.Context(), Question{Method: "HEAD", Path: "ValueSet/$expand", Accept: accept}); err != nil || string(a.Body) != expansion {
+			t.Errorf("%q: got %v, %v", accept, a, err)
+		}
+		if got.Header.Get("Accept") != want || got.Method != "GET" {
+			t.Errorf("%q: asked %s %q", accept, got.Method, got.Header.Get("Accept"))
+		}
+	}
+}
+
 func TestPaths(t *testing.T) {
 	s := serve(t, reply(200, fhirJSON, expansion), nil)
 	for _, path := range []string{"", "/", "/ValueSet/$expand", "../$expand", "ValueSet/../../admin/$expand", "ValueSet/%2e%2e/$expand", "ValueSet//$expand", "ValueSet/a?b/$expand", "ValueSet/a b/$expand", "a@b/$expand", "ValueSet/./$expand", "https://x/$expand"} {
