@@ -12,10 +12,10 @@ const maxValidations = 1000
 // Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
 // OperationOutcome in its place. See [Handler.Expand] for what is written and returned.
 func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validations(r, inputs) })
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validations(l, r, inputs) })
 }
 
-func (h *Handler) validations(r *http.Request, inputs []input) ([]byte, error) {
+func (h *Handler) validations(l *Library, r *http.Request, inputs []input) ([]byte, error) {
 	var common, single []input
 	for _, in := range inputs {
 		if in.name == "validation" {
@@ -29,7 +29,7 @@ func (h *Handler) validations(r *http.Request, inputs []input) ([]byte, error) {
 	}
 	out := newParametersWriter()
 	for _, in := range single {
-		result, err := h.one(r, common, &in)
+		result, err := h.one(l, r, common, &in)
 		if err != nil {
 			return nil, err
 		}
@@ -39,7 +39,7 @@ func (h *Handler) validations(r *http.Request, inputs []input) ([]byte, error) {
 }
 
 // one answers one validation.
-func (h *Handler) one(r *http.Request, common []input, in *input) ([]byte, error) {
+func (h *Handler) one(l *Library, r *http.Request, common []input, in *input) ([]byte, error) {
 	inputs, err := bodyInputs(nil, in.resource, "")
 	if err == nil {
 		merged := inputs
@@ -51,7 +51,7 @@ func (h *Handler) one(r *http.Request, common []input, in *input) ([]byte, error
 		_, hasValueSet := find(merged, "url")
 		_, hasResource := find(merged, "valueSet")
 		var result []byte
-		if result, err = h.validation(r, merged, hasValueSet || hasResource); err == nil {
+		if result, err = h.validation(l, r, merged, hasValueSet || hasResource); err == nil {
 			return result, nil
 		}
 	}

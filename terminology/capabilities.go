@@ -30,7 +30,7 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	return f.write(w, r, http.StatusOK, h.Library.capabilities())
+	return f.write(w, r, http.StatusOK, h.current().capabilities())
 }
 
 // capabilities returns the TerminologyCapabilities.

@@ -1,7 +1,7 @@
 // Package terminology is a FHIR R4 terminology service: it loads definitions ([Load]), expands a ValueSet's
 // compose into codes, and answers ValueSet/$expand and its sister operations over HTTP ([Handler]). It knows
-// nothing of the server around it, keeps no state but what it has loaded and what requests leave under a
-// cache-id, and imports nothing else of this module but its own fhirxml.
+// nothing of the server around it, keeps no state but what it has loaded or fetched and what requests leave
+// under a cache-id, and imports nothing else of this module but its own fhirxml.
 //
 //	core/r4.ndjson.zst   *.json   *.tgz            Load: source.go, core.go
 //	          └────────────┴────────┘
@@ -14,6 +14,12 @@
 //	                       │ filter                search.go, index.go, ranking.go, scan.go
 //	                       │ offset, count         page.go
 //	   request ──────►  answer                     input.go, parameters.go, handler.go ─► answer*.go, write.go
+//
+// Library is one that stays, or the current one of a [Watch], which loads changed files anew and swaps them in
+// whole (watch.go). What it does not hold is missing: [Error.Missing] says what. It can be fetched from a
+// [Source] and is then held beside the library (fetched.go, fetchedlibrary.go, fetchedrenewal.go, beside.go), or
+// the caller asks somebody else, for which package remote is. An expansion that somebody else made can be
+// searched and paged here (whole.go, wholebuilder.go).
 //
 // The sister operations look at the same arrays: validate.go (with membership.go, which looks for one code
 // without an expansion, validateversion.go and validatedisplay.go), lookup.go, translate.go, batch.go and
@@ -34,7 +40,7 @@
 //
 // What a request brings along (tx-resource, valueSet) is laid over the library for that request: overlay.go
 // copies two lists of pointers, and everything else is looked up in the library below. It goes before what is
-// loaded, whatever its version. With a cache-id it is remembered, for the same client.
+// loaded, whatever its version; what was fetched does not, as it stands beside what is loaded. With a cache-id it is remembered, for the same client.
 //
 // # Expansion
 //

@@ -49,7 +49,29 @@ type Error struct {
 	// Err is the cause; nil if there is no more to say.
 	Err error
 
-	missing string // canonical of a value set that is imported and not here
+	// Missing are definitions that are not here, or not with their content, and without which the operation
+	// has no answer; nil where that is not the reason. There may be more than are named.
+	Missing []Missing
+}
+
+// Missing is a definition that is needed and not here.
+type Missing struct {
+	// Kind is the type of the resource: CodeSystem or ValueSet.
+	Kind string
+
+	// Canonical is its url, or url|version where only that version will do; empty where only its id is known.
+	Canonical string
+
+	// ID is its id; empty where it is known by its canonical.
+	ID string
+}
+
+// String names the definition, for a person.
+func (m Missing) String() string { return m.Kind + " " + m.Canonical + m.ID }
+
+// missing is a list of one definition.
+func missing(kind, url, version string) []Missing {
+	return []Missing{{Kind: kind, Canonical: canonical(url, version)}}
 }
 
 // Issue is one of OperationOutcome.issue.
@@ -129,6 +151,6 @@ func unprocessable(code, format string, args ...any) error {
 }
 
 // incomplete is the error for a value set that cannot be expanded with what is in the library.
-func incomplete(code, format string, args ...any) error {
+func incomplete(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...), Err: ErrIncomplete}
 }

@@ -10,8 +10,15 @@ import (
 // Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4
 // ValueSet operation expand).
 type Handler struct {
-	// Library is what value sets are looked up in. Required.
+	// Library is what value sets are looked up in. Required, unless Current is set.
 	Library *Library
+
+	// Current returns the library that a request is answered from, in place of Library: that of a [Watch].
+	// It is asked once for each request. Default: none.
+	Current func() *Library
+
+	// Fetched has definitions that the library has not, and fetches them. Default: nil, they are missing.
+	Fetched *Fetched
 
 	// MaxEntries is how many codes one answer may hold. A request that would get more, having asked for
 	// no page or too large a one, is refused as too costly. Default: 10,000.
@@ -43,8 +50,8 @@ type Handler struct {
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
 // is for the caller to know. It writes the answer, or else nothing and returns an [*Error]. The error wraps
-// [ErrUnknown], [ErrIncomplete] or [ErrUnsupported] where another server may be able to answer. An error of
-// any other type means that the answer could not be written whole.
+// [ErrUnknown], [ErrIncomplete] or [ErrUnsupported] where another server may be able to answer; one with the
+// status 502 or 504 says that a definition could not be fetched. An error of any other type means that the answer could not be written whole.
 //
 // The body of a POST is read and put back, so that another server can be asked the same.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
@@ -62,7 +69,15 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		p.languageHeader = header
 	}
 	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
+	p.library = h.current()
 	a, err := h.answer(p, h.limit(r))
+	if err != nil {
+		a, err = completed(r.Context(), h.Fetched, p.library, err, func(l *Library) (*answer, error) {
+			again := *p
+			again.library = l
+			return h.answer(&again, h.limit(r))
+		})
+	}
 	if err != nil {
 		return err
 	}
@@ -71,7 +86,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
 // it is made, and nothing is written where it cannot be.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(inputs []input) ([]byte, error)) error {
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(l *Library, inputs []input) ([]byte, error)) error {
 	inputs, err := h.operation(w, r, "")
 	if err != nil {
 		return err
@@ -80,7 +95,11 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(inpu
 	if err != nil {
 		return err
 	}
-	body, err := answer(inputs)
+	l := h.current()
+	body, err := answer(l, inputs)
+	if err != nil {
+		body, err = completed(r.Context(), h.Fetched, l, err, func(l *Library) ([]byte, error) { return answer(l, inputs) })
+	}
 	if err != nil {
 		return err
 	}

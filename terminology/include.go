@@ -95,7 +95,7 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 	}
 	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", id,
 		fmt.Sprintf("value set %s, which %s imports, is not here", reference, c.path[len(c.path)-1].canonical()))
-	e.Err, e.missing = ErrIncomplete, reference
+	e.Err, e.Missing = ErrIncomplete, missing("ValueSet", reference, "")
 	return nil, e
 }
 

@@ -15,6 +15,7 @@ const none = ^uint32(0)
 // changes, and it may be used by any number of goroutines.
 type Library struct {
 	base        *Library // of an overlay: what it lies over
+	beside      bool     // of an overlay: what it adds is no better than what it lies over
 	loaded      time.Time
 	importDepth int
 	maxGathered int
@@ -165,6 +166,9 @@ func (l *Library) addValueSet(vs *valueSet) {
 	}
 	key := vs.url + "|" + vs.version
 	vs.key = key
+	if l.beside {
+		l.displace(key)
+	}
 	if old, ok := l.byCanonical[key]; ok {
 		*old = *vs
 		vs = old

@@ -51,7 +51,7 @@ func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
 	if index == none || !l.codeSystems[index].content.hasConcepts() {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
 			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", canonical(c.system, c.version)))
-		e.Err = ErrUnknown
+		e.Err, e.Missing = ErrUnknown, missing("CodeSystem", c.system, c.version)
 		return nil, none, e
 	}
 	cs := l.codeSystems[index]
@@ -65,11 +65,11 @@ func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
 
 // Lookup answers [base]/CodeSystem/$lookup. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.lookup(r, inputs) })
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.lookup(l, r, inputs) })
 }
 
-func (h *Handler) lookup(r *http.Request, inputs []input) ([]byte, error) {
-	p, l, err := h.concepts(inputs)
+func (h *Handler) lookup(base *Library, r *http.Request, inputs []input) ([]byte, error) {
+	p, l, err := h.concepts(base, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -88,11 +88,12 @@ func (h *Handler) lookup(r *http.Request, inputs []input) ([]byte, error) {
 }
 
 // concepts reads the parameters of $lookup and $subsumes, and what they bring along.
-func (h *Handler) concepts(inputs []input) (*concepts, *Library, error) {
+func (h *Handler) concepts(base *Library, inputs []input) (*concepts, *Library, error) {
 	p, err := parseConcepts(inputs)
 	if err != nil {
 		return nil, nil, err
 	}
+	p.library = base
 	l, err := h.library(&p.parameters)
 	return p, l, err
 }
@@ -194,8 +195,8 @@ func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, h.subsumes)
 }
 
-func (h *Handler) subsumes(inputs []input) ([]byte, error) {
-	p, l, err := h.concepts(inputs)
+func (h *Handler) subsumes(base *Library, inputs []input) ([]byte, error) {
+	p, l, err := h.concepts(base, inputs)
 	if err != nil {
 		return nil, err
 	}

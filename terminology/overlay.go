@@ -51,5 +51,5 @@ func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
 
 // isOwn reports whether a code system was added to an overlay, and is not one of the library below it.
 func (l *Library) isOwn(index uint32) bool {
-	return l.base != nil && (int(index) >= len(l.base.codeSystems) || l.base.codeSystems[index] != l.codeSystems[index])
+	return l.base != nil && !l.beside && (int(index) >= len(l.base.codeSystems) || l.base.codeSystems[index] != l.codeSystems[index])
 }

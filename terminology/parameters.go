@@ -25,6 +25,8 @@ const (
 
 // parameters are those of ValueSet/$expand: of R4, of R5, and of the HL7 terminology ecosystem.
 type parameters struct {
+	library *Library // that the request is answered from
+
 	id      string // of the value set, at instance level
 	url     string // may be url|version
 	version string

@@ -58,7 +58,7 @@ func (l *Library) missingCodeSystem(url, version string) error {
 		cs := l.codeSystems[index]
 		e := issue(http.StatusUnprocessableEntity, "business-rule", "invalid", "",
 			fmt.Sprintf("the content of code system %s is not here (it is %q)", cs.canonical(), cs.content))
-		e.Err = ErrIncomplete
+		e.Err, e.Missing = ErrIncomplete, missing("CodeSystem", url, version)
 		return e
 	}
 	text, id := fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the value set cannot be expanded", url), "UNKNOWN_CODESYSTEM_EXP"
@@ -68,7 +68,7 @@ func (l *Library) missingCodeSystem(url, version string) error {
 			url, version, validVersions(l.versionsOf(url)))
 	}
 	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", id, text)
-	e.Err = ErrIncomplete
+	e.Err, e.Missing = ErrIncomplete, missing("CodeSystem", url, version)
 	return e
 }
 
@@ -133,9 +133,12 @@ func (l *Library) requiredSupplements(x *expansion, named []string) ([]supplemen
 }
 
 // missingSupplements is the error for supplements that are named and not here.
-func missingSupplements(missing []string) error {
+func missingSupplements(list []string) error {
 	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", "VALUESET_SUPPLEMENT_MISSING",
-		"Required supplement not found: "+strings.Join(missing, ", "))
+		"Required supplement not found: "+strings.Join(list, ", "))
 	e.Err = ErrIncomplete
+	for _, reference := range list {
+		e.Missing = append(e.Missing, missing("CodeSystem", reference, "")...)
+	}
 	return e
 }

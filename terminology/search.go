@@ -186,7 +186,7 @@ func (l *Library) run(x *expansion, list string, from, to int) part {
 // rest returns the part for entries that stand in no run.
 func (l *Library) rest(x *expansion, list string, rows []uint32) part {
 	p := part{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows, languages: parseLanguages(list), supplements: x.supplements}, rows: rows}
-	if len(rows) > scanned && l.base == nil { // what a request brings along is asked for once
+	if len(rows) > scanned && (l.base == nil || l.beside) { // what a request brings along is asked for once
 		p.index = newIndex(p.corpus)
 	}
 	return p

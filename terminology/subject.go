@@ -35,16 +35,16 @@ func (h *Handler) subject(p *parameters) (*Library, *valueSet, error) {
 // library itself.
 func (h *Handler) library(p *parameters) (*Library, error) {
 	if len(p.resources) == 0 && p.valueSet == nil && !p.cached {
-		return h.Library, nil
+		return p.library, nil
 	}
 	if limit := orDefault(h.MaxResources, defaultMaxResources); len(p.resources) > limit {
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
 	}
 	limit := orDefault(h.MaxRemembered, defaultMaxRemembered)
 	if !p.cached || limit < 0 {
-		return h.Library.with(p.resources)
+		return p.library.with(p.resources)
 	}
-	l, err := h.remembered.library(h.Library, p.cacheKey, p.resources, limit)
+	l, err := h.remembered.library(p.library, p.cacheKey, p.resources, limit)
 	if err == nil && p.valueSet != nil {
 		return l.overlay(), nil // to which the value set can be added, for this request alone
 	}
@@ -56,7 +56,7 @@ func (l *Library) byInstance(id string) (*Library, *valueSet, error) {
 	vs, ok := l.valueSetByID(id)
 	if !ok {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no value set with the id "+id)
-		e.Err = ErrUnknown
+		e.Err, e.Missing = ErrUnknown, []Missing{{Kind: "ValueSet", ID: id}}
 		return nil, nil, e
 	}
 	return l, vs, nil
@@ -83,7 +83,7 @@ func (l *Library) byURL(p *parameters) (*Library, *valueSet, error) {
 		return nil, nil, notAsOf("value set", reference, p.date)
 	}
 	e := issue(http.StatusNotFound, "not-found", "not-found", "Unable_to_resolve_value_Set_", text)
-	e.Err = ErrUnknown
+	e.Err, e.Missing = ErrUnknown, missing("ValueSet", reference, "")
 	return nil, nil, e
 }
 

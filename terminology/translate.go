@@ -18,11 +18,12 @@ type translation struct {
 
 // Translate answers [base]/ConceptMap/$translate. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(inputs []input) ([]byte, error) {
+	return h.serve(w, r, func(base *Library, inputs []input) ([]byte, error) {
 		p, err := parseTranslation(inputs)
 		if err != nil {
 			return nil, err
 		}
+		p.library = base
 		l, err := h.library(&p.parameters)
 		if err != nil {
 			return nil, err

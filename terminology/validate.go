@@ -26,20 +26,38 @@ type validation struct {
 // ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validation(r, inputs, true) })
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, true) })
 }
 
 // ValidateCodeInSystem answers [base]/CodeSystem/$validate-code. See [Handler.Expand] for what is written
 // and returned.
 func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validation(r, inputs, false) })
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, false) })
 }
 
-// validation validates, and returns the Parameters of the answer.
-func (h *Handler) validation(r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
+// validation validates, and returns the Parameters of the answer. What is missing is fetched, if it can be:
+// the answer without it would be a poor one.
+func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
+	answer, missed, err := h.validateIn(l, r, inputs, inValueSet)
+	for round := 0; h.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
+		more, failure := h.Fetched.complete(r.Context(), l, missed)
+		if failure != nil {
+			return nil, failure
+		}
+		if more == l {
+			break
+		}
+		l = more
+		answer, missed, err = h.validateIn(l, r, inputs, inValueSet)
+	}
+	return answer, err
+}
+
+// validateIn validates in a library, and says what it missed there.
+func (h *Handler) validateIn(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
 	p, err := parseValidation(inputs, inValueSet)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if inValueSet {
 		p.id = instance(r.URL.Path)
@@ -48,11 +66,13 @@ func (h *Handler) validation(r *http.Request, inputs []input, inValueSet bool) (
 		p.languageHeader = header
 	}
 	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
+	p.library = l
 	v, err := h.validator(p, inValueSet)
 	if err != nil {
-		return nil, err
+		return nil, missingIn(err), err
 	}
-	return v.answer(p)
+	answer, err := v.answer(p)
+	return answer, slices.Concat(missingIn(err), v.missed, v.library.missingSystems(p.codings)), err
 }
 
 // parseValidation reads the parameters of $validate-code.

@@ -30,6 +30,7 @@ type validator struct {
 	unknown  []string // canonicals of code system versions that are not here
 	missing  []string // urls of code systems that are not here at all
 	imported []*valueSet
+	missed   []Missing // value sets that are imported and not here
 }
 
 // verdict is what is found of one coding.
@@ -257,12 +258,13 @@ func (v *validator) notInValueSet(c *coding) {
 // error is returned.
 func (v *validator) missingValueSet(err error) error {
 	var e *Error
-	if !errors.As(err, &e) || e.missing == "" {
+	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {
 		return err
 	}
+	v.missed = append(v.missed, e.Missing...)
 	v.notes = append(v.notes, note{told: true, Issue: Issue{
 		Severity: "error", Code: "not-found", TxCode: "not-found", MessageID: "Unable_to_resolve_value_Set_",
-		Text: fmt.Sprintf("A definition for the value Set '%s' could not be found", e.missing),
+		Text: fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical),
 	}})
 	return nil
 }

@@ -1,0 +1,258 @@
+package terminology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"golang.org/x/sync/singleflight"
+)
+
+// Source is where definitions are fetched from that are not loaded.
+type Source interface {
+	// Definitions returns the resources, in JSON, that have the canonical, in any order; none, without an
+	// error, where there is none. An error may have the methods HTTPStatus, IssueType and Diagnostics: the
+	// client is told what they return, and else that the definition cannot be had now.
+	Definitions(ctx context.Context, m Missing) ([]jsontext.Value, error)
+}
+
+// Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the
+// library: of several versions of one the latest counts, wherever it is from. Its fields are set before it is
+// first used. It may be used by any number of goroutines.
+type Fetched struct {
+	// Source is asked. Required.
+	Source Source
+
+	// MaxBytes is how much is held, in bytes of JSON; in memory that is about as much again. When there is no
+	// room, what was fetched first is let go. A larger definition is too costly. Default: 64 MiB.
+	MaxBytes int64
+
+	// TTL is for how long a definition is good. After that it is fetched anew when it is next needed,
+	// while the old one is used until the new one is there. Default: 1 hour.
+	TTL time.Duration
+
+	// MissingTTL is for how long it is remembered that a definition is not there, or could not be fetched
+	// anew. Default: 1 minute.
+	MissingTTL time.Duration
+
+	// MaxStale is for how long after TTL a definition is used that cannot be fetched anew, as long as Source
+	// fails. Default: 24 hours.
+	MaxStale time.Duration
+
+	// Now is the clock. Default: [time.Now].
+	Now func() time.Time
+
+	// Logger is told, at info level, what was fetched, and at warn level what could not be fetched anew.
+	// Default: none.
+	Logger *slog.Logger
+
+	mu       sync.Mutex
+	items    map[Missing]*fetched
+	order    []Missing // as they were fetched
+	held     int64
+	base     *Library // that current is made of
+	current  *Library
+	stacked  int // overlays between base and current
+	due      time.Time
+	renewing bool
+	flights  singleflight.Group
+}
+
+// fetched is what Source said.
+type fetched struct {
+	resource  jsontext.Value // nil: there is none
+	url       string
+	reference string // type and id
+	expires   time.Time
+	fetched   time.Time
+}
+
+// maxFetches bounds how many definitions are fetched for one request.
+const maxFetches = 100
+
+// maxHeld bounds how many definitions are held, those that are not there among them.
+const maxHeld = 10_000
+
+// maxStacked is from how many overlays on all are made into one.
+const maxStacked = 16
+
+// current returns the library that a request is answered from.
+func (h *Handler) current() *Library {
+	l := h.Library
+	if h.Current != nil {
+		l = h.Current()
+	}
+	if h.Fetched != nil {
+		l = h.Fetched.over(l)
+	}
+	return l
+}
+
+// completed tries an operation again as long as what it is missing can be fetched.
+func completed[T any](ctx context.Context, f *Fetched, l *Library, err error, again func(*Library) (T, error)) (result T, _ error) {
+	for range maxFetches {
+		list := missingIn(err)
+		if f == nil || len(list) == 0 {
+			return result, err
+		}
+		more, failure := f.complete(ctx, l, list)
+		if failure != nil {
+			return result, failure
+		}
+		if more == l {
+			return result, err
+		}
+		l = more
+		result, err = again(l)
+	}
+	return result, err
+}
+
+// missingIn returns the definitions for lack of which there is an error.
+func missingIn(err error) []Missing {
+	var failed *Error
+	if !errors.As(err, &failed) {
+		return nil
+	}
+	return failed.Missing
+}
+
+// complete fetches what is missing, and returns the library with it, or l if there is nothing new.
+func (f *Fetched) complete(ctx context.Context, l *Library, list []Missing) (*Library, error) {
+	for _, m := range list {
+		if m = m.source(); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
+			continue
+		}
+		if err := f.await(ctx, m); err != nil {
+			return nil, unfetched(m, err)
+		}
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.current, nil
+}
+
+// source returns the definition that has what is missing: a value set that a code system implies is nowhere.
+func (m Missing) source() Missing {
+	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.Kind == "ValueSet" {
+		_, version := splitCanonical(query)
+		return Missing{Kind: "CodeSystem", Canonical: canonical(system, version)}
+	}
+	return m
+}
+
+// missingSystems returns the code systems of codings that are not here with their concepts.
+func (l *Library) missingSystems(codings []coding) (list []Missing) {
+	for i := range codings {
+		c := &codings[i]
+		index := l.codeSystem(c.system, c.version)
+		if c.system != "" && (index == none || !l.codeSystems[index].content.hasConcepts()) {
+			list = append(list, missing("CodeSystem", c.system, c.version)...)
+		}
+	}
+	return list
+}
+
+// await fetches a definition, together with all who need it now. What the others need does not end with the
+// request that asked first.
+func (f *Fetched) await(ctx context.Context, m Missing) error {
+	result := f.flights.DoChan(fmt.Sprintf("%q", m), func() (any, error) {
+		return nil, f.fetch(context.WithoutCancel(ctx), m)
+	})
+	select {
+	case r := <-result:
+		return r.Err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// unfetched is the error for a definition that could not be fetched.
+func unfetched(m Missing, err error) error {
+	var own *Error
+	if errors.As(err, &own) {
+		return own
+	}
+	var told interface {
+		HTTPStatus() int
+		IssueType() string
+		Diagnostics() string
+	}
+	if errors.As(err, &told) {
+		return &Error{Status: told.HTTPStatus(), Code: told.IssueType(), Text: m.String() + " is needed: " + told.Diagnostics(), Err: err}
+	}
+	return &Error{Status: http.StatusBadGateway, Code: "transient", Text: m.String() + " cannot be fetched now; try again later", Err: err}
+}
+
+// holds reports whether Source has been asked for a definition.
+func (f *Fetched) holds(m Missing) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	item, ok := f.items[m]
+	return ok && f.now().Before(item.expires)
+}
+
+// fetch asks Source for a definition, and keeps what it says.
+func (f *Fetched) fetch(ctx context.Context, m Missing) error {
+	if f.holds(m) {
+		return nil
+	}
+	resource, err := f.ask(ctx, m)
+	if err != nil {
+		return err
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.keep(m, resource)
+}
+
+// ask asks Source for a definition. Of several versions it chooses the latest.
+func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
+	start := f.now()
+	found, err := f.Source.Definitions(ctx, m)
+	if err != nil {
+		return nil, err
+	}
+	resource, err := latestOf(found, m)
+	if err != nil || resource == nil {
+		return nil, err
+	}
+	if limit := orDefault(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
+		return nil, &Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
+			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, sizeText(limit))}
+	}
+	f.logger().InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
+		slog.Int("bytes", len(resource)), slog.Duration("took", f.now().Sub(start)))
+	return resource, nil
+}
+
+func (f *Fetched) now() time.Time {
+	if f.Now == nil {
+		return time.Now()
+	}
+	return f.Now()
+}
+
+func (f *Fetched) logger() *slog.Logger {
+	if f.Logger == nil {
+		return slog.New(slog.DiscardHandler)
+	}
+	return f.Logger
+}
+
+// defaultMaxFetched is how much is held of what was fetched.
+const defaultMaxFetched = 64 << 20
+
+// orTTL returns a duration, or its default where it is not set.
+func orTTL(d, otherwise time.Duration) time.Duration {
+	if d == 0 {
+		return otherwise
+	}
+	return d
+}

@@ -1,0 +1,160 @@
+package terminology
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// over returns a library with what has been fetched beside it, and sees to what has to be fetched anew.
+func (f *Fetched) over(base *Library) *Library {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.base != base {
+		f.base = base
+		f.rebuild()
+	}
+	if !f.renewing && len(f.items) > 0 && !f.now().Before(f.due) {
+		f.renewing = true
+		go f.renew()
+	}
+	return f.current
+}
+
+// keep remembers what Source said, and adds it to the library.
+func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
+	now := f.now()
+	item := &fetched{resource: resource, fetched: now, expires: now.Add(orTTL(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
+	if h, err := headOf(resource); err == nil {
+		item.url, item.reference = h.url, h.kind+"/"+h.id
+	}
+	if resource == nil {
+		item.expires = now.Add(orTTL(f.MissingTTL, time.Minute))
+	}
+	old := f.items[m]
+	changed := old != nil && old.resource != nil
+	if resource != nil {
+		more, err := f.current.besides([]jsontext.Value{resource})
+		if err != nil {
+			return fmt.Errorf("%v cannot be read: %w", m, err)
+		}
+		f.current, f.stacked = more, f.stacked+1
+	}
+	f.put(m, item)
+	if changed || f.makeRoom() || f.stacked > maxStacked {
+		f.rebuild()
+	}
+	if f.due.IsZero() || item.expires.Before(f.due) {
+		f.due = item.expires
+	}
+	return nil
+}
+
+// put replaces or adds an item.
+func (f *Fetched) put(m Missing, item *fetched) {
+	if f.items == nil {
+		f.items = make(map[Missing]*fetched)
+	}
+	f.drop(m)
+	f.items[m] = item
+	f.order = append(f.order, m)
+	f.held += int64(len(item.resource))
+}
+
+// drop forgets an item, and reports whether the library has it.
+func (f *Fetched) drop(m Missing) bool {
+	item, ok := f.items[m]
+	if !ok {
+		return false
+	}
+	delete(f.items, m)
+	for i, other := range f.order {
+		if other == m {
+			f.order = append(f.order[:i:i], f.order[i+1:]...)
+			break
+		}
+	}
+	f.held -= int64(len(item.resource))
+	return item.resource != nil
+}
+
+// makeRoom forgets what was asked for first, until the rest is within the bounds, and reports whether the
+// library had any of it. What is not there goes before what is: anyone may ask for anything.
+func (f *Fetched) makeRoom() (dropped bool) {
+	for f.held > orDefault(f.MaxBytes, defaultMaxFetched) {
+		dropped = f.drop(f.first(func(item *fetched) bool { return item.resource != nil })) || dropped
+	}
+	for len(f.order) > maxHeld {
+		dropped = f.drop(f.first(func(item *fetched) bool { return item.resource == nil })) || dropped
+	}
+	return dropped
+}
+
+// first returns what was asked for first, of those that count, or else of all.
+func (f *Fetched) first(counts func(*fetched) bool) Missing {
+	for _, m := range f.order {
+		if counts(f.items[m]) {
+			return m
+		}
+	}
+	return f.order[0]
+}
+
+// rebuild makes the library anew. What cannot be read is forgotten: it has been read before, so that does
+// not happen.
+func (f *Fetched) rebuild() {
+	f.current, f.stacked = f.base, 0
+	var resources []jsontext.Value
+	for _, m := range f.order {
+		if resource := f.items[m].resource; resource != nil {
+			resources = append(resources, resource)
+		}
+	}
+	if len(resources) == 0 {
+		return
+	}
+	if l, err := f.base.besides(resources); err == nil {
+		f.current, f.stacked = l, 1
+	}
+}
+
+// plan notes when something is next to be fetched anew.
+func (f *Fetched) plan() {
+	f.due = time.Time{}
+	for _, item := range f.items {
+		if f.due.IsZero() || item.expires.Before(f.due) {
+			f.due = item.expires
+		}
+	}
+}
+
+// Forget lets go of a definition, in all versions, as after it was written: it is fetched anew when it is
+// next needed. It is named by its canonical, or by type and id as ValueSet/1; empty means all of them.
+func (f *Fetched) Forget(reference string) {
+	url, _ := splitCanonical(reference)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	dropped := false
+	for m, item := range f.items {
+		own, _ := splitCanonical(m.Canonical)
+		if url == "" || own == url || item.url == url || item.reference == url {
+			dropped = f.drop(m) || dropped
+		}
+	}
+	if dropped {
+		f.rebuild()
+	}
+}
+
+// Held returns how many definitions are held, and how many bytes of JSON they have, for a status page.
+func (f *Fetched) Held() (definitions int, bytes int64) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, item := range f.items {
+		if item.resource != nil {
+			definitions++
+		}
+	}
+	return definitions, f.held
+}

@@ -1,0 +1,70 @@
+package terminology
+
+import (
+	"bytes"
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// renew fetches anew what is no longer good. What Source fails to tell stays as it is, for a while.
+func (f *Fetched) renew() {
+	defer func() {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.renewing = false
+		f.plan()
+	}()
+	for _, m := range f.overdue() {
+		resource, err := f.ask(context.Background(), m)
+		if err != nil {
+			f.logger().Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
+		}
+		f.replace(m, resource, err)
+	}
+}
+
+// overdue returns the definitions that are no longer good. Those that were not there are forgotten: they are
+// asked for again when they are needed.
+func (f *Fetched) overdue() (list []Missing) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	now := f.now()
+	for m, item := range f.items {
+		switch {
+		case now.Before(item.expires):
+		case item.resource == nil:
+			f.drop(m)
+		default:
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// replace takes over what Source said of a definition that is held.
+func (f *Fetched) replace(m Missing, resource jsontext.Value, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	item, ok := f.items[m]
+	if !ok {
+		return // forgotten meanwhile
+	}
+	now := f.now()
+	switch {
+	case err != nil && now.Sub(item.fetched) < orTTL(f.TTL, time.Hour)+orTTL(f.MaxStale, 24*time.Hour):
+		item.expires = now.Add(orTTL(f.MissingTTL, time.Minute))
+		return
+	case err != nil || resource == nil:
+		f.drop(m)
+		f.rebuild()
+	case bytes.Equal(resource, item.resource):
+		item.fetched, item.expires = now, now.Add(orTTL(f.TTL, time.Hour))
+	default:
+		if f.keep(m, resource) != nil { // it cannot be read, and the old one stays
+			item.expires = now.Add(orTTL(f.MissingTTL, time.Minute))
+		}
+	}
+}

@@ -1,0 +1,58 @@
+package terminology
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// latestOf returns the latest of the resources that are the definition, or nil if none is. One with its
+// concepts goes before one without.
+func latestOf(resources []jsontext.Value, m Missing) (latest jsontext.Value, err error) {
+	var best *head
+	for _, resource := range resources {
+		h, err := headOf(resource)
+		if err != nil {
+			return nil, fmt.Errorf("%v cannot be read: %w", m, err)
+		}
+		if h.kind != m.Kind || m.ID != h.id && m.ID != "" || m.ID == "" && !h.isNamed(m.Canonical) {
+			continue
+		}
+		if best == nil || h.hasContent() && !best.hasContent() || h.hasContent() == best.hasContent() && supersedes(h.version, best.version) {
+			best, latest = h, resource
+		}
+	}
+	return latest, nil
+}
+
+// head is what decides between several versions of a definition.
+type head struct {
+	definition
+	kind    string
+	content contentMode
+}
+
+// hasContent reports whether a definition has what it is needed for.
+func (h *head) hasContent() bool { return h.kind != "CodeSystem" || h.content.hasConcepts() }
+
+// headOf reads the head of a resource.
+func headOf(resource jsontext.Value) (*head, error) {
+	h, r := new(head), newReader(bytes.NewReader(resource))
+	return h, r.object(func(name []byte) error {
+		switch string(name) {
+		case "resourceType":
+			return r.string(&h.kind)
+		case "id":
+			return r.string(&h.id)
+		case "url":
+			return r.string(&h.url)
+		case "version":
+			return r.string(&h.version)
+		case "content":
+			return r.string((*string)(&h.content))
+		default:
+			return r.skip()
+		}
+	})
+}

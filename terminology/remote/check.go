@@ -1,0 +1,183 @@
+package remote
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// expected returns the types of resources that an operation or interaction returns, by its path.
+func expected(operation string) []string {
+	switch kind, last := path.Base(path.Dir(operation)), path.Base(operation); {
+	case last == "$expand":
+		return []string{"ValueSet"}
+	case last == "metadata":
+		return []string{"CapabilityStatement", "TerminologyCapabilities"}
+	case strings.HasPrefix(last, "$"):
+		return []string{"Parameters"}
+	case last == "ValueSet", last == "CodeSystem":
+		return []string{"Bundle"}
+	case kind == "ValueSet", kind == "CodeSystem":
+		return []string{kind}
+	}
+	return nil
+}
+
+// check makes an answer of what a server sent whole, if it is one to the operation with the given path.
+func check(operation string, status int, header http.Header, body []byte) (*Answer, error) {
+	a := &Answer{Status: status, Header: keep(header), Body: body}
+	if err := checkStatus(a); err != nil {
+		return nil, err
+	}
+	if encoding := header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
+		return nil, fmt.Errorf("%w: it is encoded as %q", ErrMalformed, encoding)
+	}
+	found, err := outline(header.Get("Content-Type"), body)
+	if err != nil {
+		return nil, fmt.Errorf("%w: status %d: %w", ErrMalformed, status, err)
+	}
+	a.Resource = found.resource
+	if err := a.checkResource(operation, found); err != nil {
+		return nil, err
+	}
+	return a, nil
+}
+
+// checkStatus says what a status means that is none of an answer.
+func checkStatus(a *Answer) error {
+	switch status := a.Status; {
+	case status == http.StatusOK, a.Negative():
+		return nil
+	case status == http.StatusUnauthorized, status == http.StatusForbidden, status == http.StatusProxyAuthRequired:
+		return fmt.Errorf("%w: status %d", ErrRefused, status)
+	case status == http.StatusTooManyRequests, status >= 500:
+		return fmt.Errorf("%w: status %d", ErrFailed, status)
+	case status >= 300 && status < 400:
+		return fmt.Errorf("%w: status %d: it redirects elsewhere, which is not followed; set its address to where it is", ErrMalformed, status)
+	default:
+		return fmt.Errorf("%w: status %d", ErrMalformed, status)
+	}
+}
+
+// checkResource checks that the resource is one that the operation returns, with this status.
+func (a *Answer) checkResource(operation string, found content) error {
+	switch {
+	case a.Negative():
+		if found.resource != "OperationOutcome" {
+			return fmt.Errorf("%w: status %d with a resource %q and not an OperationOutcome", ErrMalformed, a.Status, found.resource)
+		}
+	case !slices.Contains(expected(operation), found.resource):
+		return fmt.Errorf("%w: a resource %q, which %s does not return", ErrMalformed, found.resource, path.Base(operation))
+	case path.Base(operation) == "$expand" && !found.expanded:
+		return fmt.Errorf("%w: a ValueSet without an expansion", ErrMalformed)
+	}
+	return nil
+}
+
+// content is what is known of a resource.
+type content struct {
+	resource string
+	expanded bool // it has a member expansion
+}
+
+// outline reads a resource through to its end.
+func outline(contentType string, body []byte) (content, error) {
+	kind, params, err := mime.ParseMediaType(contentType)
+	if err != nil {
+		return content{}, fmt.Errorf("media type %q: %w", contentType, err)
+	}
+	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return content{}, fmt.Errorf("character set %q", charset)
+	}
+	switch kind {
+	case "application/fhir+json", "application/json", "text/json", "application/json+fhir":
+		return outlineJSON(body)
+	case "application/fhir+xml", "application/xml", "text/xml", "application/xml+fhir":
+		return outlineXML(body)
+	}
+	return content{}, fmt.Errorf("media type %q", kind)
+}
+
+// errNoObject is the error for JSON that is no resource.
+var errNoObject = errors.New("not a JSON object")
+
+// outlineJSON reads a resource in JSON. Duplicate names are let through, as looking for them takes memory.
+func outlineJSON(body []byte) (found content, err error) {
+	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true))
+	if open, err := d.ReadToken(); err != nil {
+		return found, err
+	} else if open.Kind() != '{' {
+		return found, errNoObject
+	}
+	for d.PeekKind() == '"' {
+		name, err := d.ReadToken()
+		if err != nil {
+			return found, err
+		}
+		member := name.String()
+		switch kind := d.PeekKind(); {
+		case member == "expansion":
+			found.expanded = kind == '{'
+		case member == "resourceType" && kind == '"':
+			value, err := d.ReadToken()
+			if err != nil {
+				return found, err
+			}
+			found.resource = value.String()
+			continue
+		}
+		if err := d.SkipValue(); err != nil {
+			return found, err
+		}
+	}
+	if _, err := d.ReadToken(); err != nil { // the brace
+		return found, err
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return found, errors.New("there is more after the resource")
+	}
+	return found, nil
+}
+
+// fhirNamespace is the XML namespace of resources (R4 §2.6.1).
+const fhirNamespace = "http://hl7.org/fhir"
+
+// outlineXML reads a resource in XML. A document type is refused, as R4 §2.6.1 has it.
+func outlineXML(body []byte) (found content, err error) {
+	d := xml.NewDecoder(bytes.NewReader(body))
+	for depth := 0; ; {
+		token, err := d.Token()
+		if errors.Is(err, io.EOF) && found.resource != "" {
+			return found, nil
+		}
+		if err != nil {
+			return found, err
+		}
+		switch t := token.(type) {
+		case xml.Directive:
+			return found, errors.New("an XML document type")
+		case xml.StartElement:
+			if depth == 0 && (t.Name.Space != fhirNamespace || found.resource != "") {
+				return found, fmt.Errorf("an XML element %q of namespace %q", t.Name.Local, t.Name.Space)
+			}
+			switch depth {
+			case 0:
+				found.resource = t.Name.Local
+			case 1:
+				found.expanded = found.expanded || t.Name.Local == "expansion"
+			}
+			depth++
+		case xml.EndElement:
+			depth--
+		}
+	}
+}

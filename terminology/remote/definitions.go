@@ -1,0 +1,122 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// Definitions finds definitions on a FHIR server that stores them: by a search for their canonical, or by a
+// read. It is a [terminology.Source].
+type Definitions struct {
+	// Asker is the server. Required.
+	Asker Asker
+}
+
+// searched is how many versions of a definition are looked at.
+const searched = "50"
+
+// Definitions implements [terminology.Source].
+func (d *Definitions) Definitions(ctx context.Context, m terminology.Missing) ([]jsontext.Value, error) {
+	q := Question{Path: m.Kind, Query: searchFor(m.Canonical)}
+	if m.ID != "" {
+		q = Question{Path: m.Kind + "/" + m.ID}
+	}
+	answer, err := d.Asker.Ask(ctx, q)
+	switch {
+	case err != nil:
+		return nil, err
+	case answer.Status == http.StatusNotFound, answer.Status == http.StatusGone:
+		return nil, nil
+	case answer.Negative():
+		return nil, fail(nextName, fmt.Errorf("%w: it refuses the search for a definition, with status %d", ErrFailed, answer.Status))
+	}
+	list, err := resources(answer)
+	if err != nil {
+		return nil, fail(nextName, fmt.Errorf("%w: %s: %w", ErrMalformed, m, err))
+	}
+	return list, nil
+}
+
+// searchFor returns the query for a canonical.
+func searchFor(canonical string) string {
+	canonical, _, _ = strings.Cut(canonical, "#")
+	location, version, _ := strings.Cut(canonical, "|")
+	values := url.Values{"url": {escape(location)}, "_count": {searched}}
+	if version != "" && !strings.ContainsAny(version, "x*?") { // one with wildcards means several
+		values.Set("version", escape(version))
+	}
+	return values.Encode()
+}
+
+// escape protects what has a meaning in the value of a search parameter (R4 §3.1.1.4.0.1). A comma would be
+// an "or".
+func escape(value string) string {
+	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `$`, `\$`, `|`, `\|`).Replace(value)
+}
+
+// resources returns the resources in an answer: those of a Bundle that were found, or the one that was read.
+// A server that leaves parts out must not be believed.
+func resources(a *Answer) (list []jsontext.Value, err error) {
+	if a.Resource != "Bundle" {
+		return []jsontext.Value{a.Body}, whole(a.Body)
+	}
+	var bundle struct {
+		Type  string `json:"type"`
+		Entry []struct {
+			Resource jsontext.Value `json:"resource"`
+			Search   struct {
+				Mode string `json:"mode"`
+			} `json:"search"`
+		} `json:"entry"`
+	}
+	if err := json.Unmarshal(a.Body, &bundle, jsontext.AllowDuplicateNames(true)); err != nil {
+		return nil, err
+	}
+	if bundle.Type != "searchset" {
+		return nil, fmt.Errorf("a Bundle of type %q", bundle.Type)
+	}
+	for _, entry := range bundle.Entry {
+		if entry.Resource == nil || entry.Search.Mode != "" && entry.Search.Mode != "match" {
+			continue
+		}
+		if err := whole(entry.Resource); err != nil {
+			return nil, err
+		}
+		list = append(list, entry.Resource)
+	}
+	return list, nil
+}
+
+// errSummary is the error for a resource of which parts are left out.
+var errSummary = errors.New("it is a summary of the definition")
+
+// whole makes sure that a resource is not a summary (R4 §3.1.1.5.8).
+func whole(resource jsontext.Value) error {
+	var tagged struct {
+		Meta struct {
+			Tag []struct {
+				Code string `json:"code"`
+			} `json:"tag"`
+		} `json:"meta"`
+	}
+	if err := json.Unmarshal(resource, &tagged, jsontext.AllowDuplicateNames(true)); err != nil {
+		return err
+	}
+	for _, tag := range tagged.Meta.Tag {
+		if tag.Code == "SUBSETTED" {
+			return errSummary
+		}
+	}
+	return nil
+}
+
+var _ terminology.Source = (*Definitions)(nil)

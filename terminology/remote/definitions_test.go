@@ -1,0 +1,191 @@
+package remote
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// bundle returns what a search finds.
+func bundle(resources ...string) string {
+	var entries []string
+	for _, r := range resources {
+		entries = append(entries, `{"resource":`+r+`,"search":{"mode":"match"}}`)
+	}
+	entries = append(entries, `{"resource":{"resourceType":"OperationOutcome"},"search":{"mode":"outcome"}}`)
+	return `{"resourceType":"Bundle","type":"searchset","entry":[` + strings.Join(entries, ",") + `]}`
+}
+
+const stored = `{"resourceType":"ValueSet","id":"a","url":"http://x/vs","version":"2","status":"active"}`
+
+func TestDefinitions(t *testing.T) {
+	canonical := func(c string) terminology.Missing { return terminology.Missing{Kind: "ValueSet", Canonical: c} }
+	tests := []struct {
+		name   string
+		m      terminology.Missing
+		answer http.HandlerFunc
+		path   string
+		query  url.Values // but _count
+		want   int
+		is     error
+	}{
+		{"url", canonical("http://x/vs"), reply(200, fhirJSON, bundle(stored)), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 1, nil},
+		{"version", canonical("http://x/vs|2"), reply(200, fhirJSON, bundle(stored, stored)), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}, "version": {"2"}}, 2, nil},
+		{"wildcard", canonical("http://x/vs|2.x"), reply(200, fhirJSON, bundle(stored)), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 1, nil},
+		{"what means something in a search", canonical(`http://x/a,http://x/b$`), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {`http://x/a\,http://x/b\$`}}, 0, nil},
+		{"what means something in a query", canonical("http://x/a&_id=1"), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {"http://x/a&_id=1"}}, 0, nil},
+		{"id", terminology.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
+		{"id that is none", terminology.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, ErrQuestion},
+		{"id of nothing", terminology.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
+		{"deleted", terminology.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
+		{"none", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"searchset","total":0}`), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 0, nil},
+		{"search refused", canonical("http://x/vs"), reply(400, fhirJSON, outcome), "", nil, 0, ErrFailed},
+		{"failing", canonical("http://x/vs"), reply(500, fhirJSON, outcome), "", nil, 0, ErrFailed},
+		{"forbidden", canonical("http://x/vs"), reply(403, fhirJSON, outcome), "", nil, 0, ErrRefused},
+		{"garbage", canonical("http://x/vs"), reply(200, fhirJSON, "{"), "", nil, 0, ErrMalformed},
+		{"no search result", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"collection"}`), "", nil, 0, ErrMalformed},
+		{"summary", canonical("http://x/vs"), reply(200, fhirJSON, bundle(`{"resourceType":"ValueSet","meta":{"tag":[{"code":"SUBSETTED"}]},"url":"http://x/vs"}`)), "", nil, 0, ErrMalformed},
+		{"another resource", terminology.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, `{"resourceType":"Patient"}`), "", nil, 0, ErrMalformed},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var asked *http.Request
+			s := serve(t, func(w http.ResponseWriter, r *http.Request) { asked = r; test.answer(w, r) }, nil)
+			list, err := (&Definitions{Asker: s}).Definitions(t.Context(), test.m)
+			if len(list) != test.want || !errors.Is(err, test.is) {
+				t.Fatalf("got %d, %v", len(list), err)
+			}
+			if test.path == "" {
+				return
+			}
+			query := asked.URL.Query()
+			query.Del("_count")
+			if asked.URL.Path != test.path || query.Encode() != test.query.Encode() {
+				t.Errorf("asked for %s", asked.URL)
+			}
+		})
+	}
+}
+
+// TestExpandFromBackend expands a value set that only the backend has, which cannot expand it.
+func TestExpandFromBackend(t *testing.T) {
+	there := map[string]string{
+		"ValueSet http://x/vs":   `{"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"include":[{"valueSet":["http://x/part"]},{"system":"http://x/cs","concept":[{"code":"c"}]}]}}`,
+		"ValueSet http://x/part": `{"resourceType":"ValueSet","url":"http://x/part","status":"active","compose":{"include":[{"system":"http://x/cs","filter":[{"property":"concept","op":"is-a","value":"a"}]}]}}`,
+		"CodeSystem http://x/cs": `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","concept":[{"code":"a","concept":[{"code":"b"}]},{"code":"c"},{"code":"d"}]}`,
+	}
+	asked, down := 0, false
+	backend := &Handler{Base: "/fhir", Serve: func(w http.ResponseWriter, r *http.Request) error {
+		if asked++; down {
+			return errors.New("dial tcp 10.0.0.7:8080: connection refused")
+		}
+		if r.Header.Get("Authorization") != "" {
+			t.Error("asked with the user's credentials")
+		}
+		kind, ok := strings.CutPrefix(r.URL.Path, "/fhir/")
+		if resource := there[kind+" "+r.FormValue("url")]; ok && resource != "" {
+			reply(200, fhirJSON, bundle(resource))(w, r)
+		} else {
+			reply(200, fhirJSON, bundle())(w, r)
+		}
+		return nil
+	}}
+	l, err := core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &terminology.Handler{Library: l, Fetched: &terminology.Fetched{Source: &Definitions{Asker: backend}}}
+	expand := func(url string) (string, error) {
+		r := httptest.NewRequest("GET", "/fhir/ValueSet/$expand?url="+url, nil)
+		r.Header.Set("Authorization", "Bearer of-the-user")
+		w := httptest.NewRecorder()
+		err := h.Expand(w, r)
+		return w.Body.String(), err
+	}
+	for range 3 {
+		body, err := expand("http://x/vs")
+		if err != nil || !strings.Contains(body, `"total":3`) {
+			t.Fatalf("got %v, %s", err, body)
+		}
+	}
+	if asked != 3 {
+		t.Errorf("asked %d times", asked)
+	}
+	if _, err := expand("http://x/none"); !errors.Is(err, terminology.ErrUnknown) {
+		t.Errorf("got %v", err)
+	}
+	down = true
+	_, err = expand("http://x/other")
+	var failed *terminology.Error
+	if !errors.As(err, &failed) || failed.Status != 502 || strings.Contains(failed.Diagnostics(), "10.0.0.7") || !errors.Is(err, ErrUnreachable) {
+		t.Errorf("got %v", err)
+	}
+	if _, err := expand("http://x/vs"); err != nil {
+		t.Errorf("what was fetched is lost: %v", err)
+	}
+}
+
+func TestHandlerFailures(t *testing.T) {
+	tests := []struct {
+		name   string
+		serve  func(http.ResponseWriter, *http.Request) error
+		is     error
+		status int
+	}{
+		{"fails", func(http.ResponseWriter, *http.Request) error { return errors.New("refused") }, ErrUnreachable, 502},
+		{"nothing behind", func(http.ResponseWriter, *http.Request) error { return nil }, ErrUnreachable, 502},
+		{"hangs", func(_ http.ResponseWriter, r *http.Request) error { <-r.Context().Done(); return r.Context().Err() }, ErrTimeout, 504},
+		{"hangs in the body", func(w http.ResponseWriter, r *http.Request) error {
+			_, _ = io.WriteString(w, "{")
+			<-r.Context().Done()
+			panic(http.ErrAbortHandler)
+		}, ErrTimeout, 504},
+		{"broken off", func(w http.ResponseWriter, _ *http.Request) error {
+			_, _ = io.WriteString(w, "{")
+			panic(http.ErrAbortHandler)
+		}, ErrCutShort, 502},
+		{"too large", func(w http.ResponseWriter, r *http.Request) error {
+			reply(200, fhirJSON, bundle(strings.Repeat("x", 2000)))(w, r)
+			return nil
+		}, ErrTooLarge, 502},
+		{"500", func(w http.ResponseWriter, r *http.Request) error { reply(500, fhirJSON, outcome)(w, r); return nil }, ErrFailed, 502},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h := &Handler{Serve: test.serve, MaxAnswer: 1000, Timeout: time.Second}
+				a, err := h.Ask(t.Context(), Question{Path: "ValueSet", Query: "url=x"})
+				wantFailure(t, a, err, test.is, test.status)
+			})
+		})
+	}
+}
+
+func TestHandlerQuestion(t *testing.T) {
+	type key struct{}
+	h := &Handler{Base: "/fhir/R4", Serve: func(w http.ResponseWriter, r *http.Request) error {
+		body, _ := io.ReadAll(r.Body)
+		got := fmt.Sprint(r.Method, r.URL, r.RequestURI, r.Context().Value(key{}), r.Header.Get("Accept"), string(body))
+		if want := "POST/fhir/R4/CodeSystem/$lookup?a=b/fhir/R4/CodeSystem/$lookup?a=b1" + fhirJSON + "{}"; strings.ReplaceAll(got, " ", "") != want {
+			t.Errorf("got %s", got)
+		}
+		reply(200, fhirJSON, parameters)(w, r)
+		return nil
+	}}
+	ctx := context.WithValue(t.Context(), key{}, 1)
+	if a, err := h.Ask(ctx, Question{Method: "POST", Path: "CodeSystem/$lookup", Query: "a=b", Body: []byte("{}")}); err != nil || string(a.Body) != parameters {
+		t.Errorf("got %v, %v", a, err)
+	}
+	a, err := h.Ask(ctx, Question{Path: "../x"})
+	wantFailure(t, a, err, ErrQuestion, 400)
+}

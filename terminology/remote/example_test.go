@@ -1,0 +1,48 @@
+package remote_test
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// What the definitions here do not hold is asked of the server that a route names, or else of the next handler.
+// What either says can be cached where there is an answer, and only there.
+func Example() {
+	var (
+		local  *terminology.Handler
+		routes *remote.Routes
+		wholes *remote.Wholes
+		next   func(http.ResponseWriter, *http.Request) error
+	)
+	_ = func(w http.ResponseWriter, r *http.Request, operation string, body []byte) (*remote.Answer, error) {
+		err := local.Expand(w, r)
+		if !errors.Is(err, terminology.ErrUnknown) && !errors.Is(err, terminology.ErrIncomplete) {
+			return nil, err
+		}
+		subject := remote.SubjectOf(r.URL.RawQuery, r.Header.Get("Content-Type"), body).Lacking(err)
+		server := routes.Server(subject)
+		if server == nil {
+			recorder := remote.NewRecorder(w, remote.DefaultMaxRecorded)
+			err := recorder.Record(func(w http.ResponseWriter) error { return next(w, remote.Recordable(r)) })
+			if err != nil || recorder.Passed() {
+				return nil, err
+			}
+			return recorder.Answer(operation) // on an error, recorder.Relay gives the client what was said
+		}
+		q := remote.Question{
+			Method: r.Method, Path: operation, Query: r.URL.RawQuery, Body: body,
+			ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"),
+		}
+		if answer, err := wholes.Answer(server, q); answer != nil || err != nil {
+			return answer, err
+		}
+		answer, err := server.Ask(r.Context(), q)
+		if err == nil {
+			wholes.Asked(server, q, answer)
+		}
+		return answer, err
+	}
+}

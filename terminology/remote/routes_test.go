@@ -1,0 +1,141 @@
+package remote
+
+import (
+	"errors"
+	"net/http/httptest"
+	"slices"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// named returns a server that is never asked.
+func named(t *testing.T, name string) *Server {
+	t.Helper()
+	s, err := NewServer(Options{Base: "https://tx.example", Name: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func TestRoutes(t *testing.T) {
+	icd, cm, sct := named(t, "icd"), named(t, "cm"), named(t, "sct")
+	routes := []Route{{"http://x/icd-10", icd}, {"http://x/icd-10/cm/", cm}, {"http://snomed.info/sct", sct}}
+	tests := []struct {
+		name string
+		s    Subject
+		want string
+	}{
+		{"nothing", Subject{}, "other"},
+		{"unknown", Subject{ValueSet: "http://y/vs"}, "other"},
+		{"itself", Subject{ValueSet: "http://x/icd-10"}, "icd"},
+		{"below", Subject{ValueSet: "http://x/icd-10/vs"}, "icd"},
+		{"with a version", Subject{ValueSet: "http://x/icd-10|2019"}, "icd"},
+		{"the longer one", Subject{ValueSet: "http://x/icd-10/cm"}, "cm"},
+		{"the longer one, below", Subject{ValueSet: "http://x/icd-10/cm/vs"}, "cm"},
+		{"only like it", Subject{ValueSet: "http://x/icd-10-cm"}, "other"},
+		{"implied", Subject{ValueSet: "http://snomed.info/sct?fhir_vs=isa/404684003"}, "sct"},
+		{"an edition", Subject{ValueSet: "http://snomed.info/sct/731000124108?fhir_vs"}, "sct"},
+		{"system", Subject{ValueSet: "http://y/vs", Systems: []string{"http://y", "http://snomed.info/sct"}}, "sct"},
+		{"value set before system", Subject{ValueSet: "http://x/icd-10/vs", Systems: []string{"http://snomed.info/sct"}}, "icd"},
+		{"missing system first", Subject{Systems: []string{"http://x/icd-10"}}.With("http://snomed.info/sct"), "sct"},
+	}
+	all, err := NewRoutes(named(t, "other"), routes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			if got := all.Server(test.s); got.Name() != test.want {
+				t.Errorf("got %s, want %s", got.Name(), test.want)
+			}
+		})
+	}
+	if got := new(Routes).Server(Subject{ValueSet: "http://snomed.info/sct"}); got != nil {
+		t.Errorf("got %v without routes", got)
+	}
+	for _, wrong := range [][]Route{{{"", icd}}, {{"/", icd}}, {{"http://x", nil}}, {{"http://x", icd}, {"http://x/", cm}}} {
+		if _, err := NewRoutes(nil, wrong...); err == nil {
+			t.Errorf("accepted %v", wrong)
+		}
+	}
+}
+
+// TestRouteOfIncomplete finds who is to be asked about a value set that is here, but not its code system.
+func TestRouteOfIncomplete(t *testing.T) {
+	l, err := core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	routes, err := NewRoutes(nil, Route{"http://snomed.info/sct", named(t, "sct")}, Route{"http://loinc.org", named(t, "loinc")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for valueSet, want := range map[string]string{
+		"http://hl7.org/fhir/ValueSet/condition-code": "sct",
+		"http://hl7.org/fhir/ValueSet/report-codes":   "loinc",
+	} {
+		r := httptest.NewRequest("GET", "/ValueSet/$expand?url="+valueSet, nil)
+		err := (&terminology.Handler{Library: l}).Expand(httptest.NewRecorder(), r)
+		if !errors.Is(err, terminology.ErrIncomplete) {
+			t.Fatalf("%s: got %v", valueSet, err)
+		}
+		subject := SubjectOf(r.URL.RawQuery, "", nil)
+		if got := routes.Server(subject); got != nil {
+			t.Errorf("%s: routed to %s by its url", valueSet, got.Name())
+		}
+		if got := routes.Server(subject.Lacking(err)); got == nil || got.Name() != want {
+			t.Errorf("%s: got %v, want %s", valueSet, got, want)
+		}
+	}
+}
+
+func TestSubjectOf(t *testing.T) {
+	const form = "application/x-www-form-urlencoded"
+	tests := []struct {
+		name, query, contentType, body string
+		valueSet                       string
+		systems                        []string
+	}{
+		{"nothing", "", "", "", "", nil},
+		{"url", "url=http%3A%2F%2Fx%2Fvs%3Ffhir_vs&filter=a", "", "", "http://x/vs?fhir_vs", nil},
+		{"system", "system=http://x&code=a", "", "", "", []string{"http://x"}},
+		{"form", "", form, "url=http://x/vs", "http://x/vs", nil},
+		{"Parameters", "", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/vs"},{"name":"filter","valueString":"a"}]}`, "http://x/vs", nil},
+		{"codings", "", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"coding","valueCoding":{"system":"http://a","code":"1"}},
+			{"name":"codeableConcept","valueCodeableConcept":{"coding":[{"system":"http://b"},{"code":"2"}]}}]}`, "", []string{"http://a", "http://b"}},
+		{"value set in Parameters", "", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","url":"http://mine",
+			"compose":{"include":[{"system":"http://a"},{"valueSet":["http://b/vs"]}]}}}]}`, "", []string{"http://a", "http://b/vs"}},
+		{"value set", "", fhirJSON, `{"resourceType":"ValueSet","compose":{"include":[{"system":"http://a"}]}}`, "", []string{"http://a"}},
+		{"malformed", "url=%zz&system=http://x", fhirJSON, `{"resourceType":`, "", []string{"http://x"}},
+		{"wrong types", "", fhirJSON, `{"resourceType":"Parameters","parameter":{}}`, "", nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			got := SubjectOf(test.query, test.contentType, []byte(test.body))
+			if got.ValueSet != test.valueSet || !slices.Equal(got.Systems, test.systems) {
+				t.Errorf("got %+v", got)
+			}
+		})
+	}
+}
+
+func FuzzSubjectOf(f *testing.F) {
+	f.Add("url=a", fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"valueSet","resource":{"resourceType":"ValueSet","compose":{"include":[{}]}}}]}`)
+	f.Fuzz(func(_ *testing.T, query, contentType, body string) {
+		SubjectOf(query, contentType, []byte(body)) // does not panic
+	})
+}
+
+func FuzzCheck(f *testing.F) {
+	f.Add(fhirJSON, expansion)
+	f.Add("application/fhir+xml", inXML)
+	f.Add(fhirJSON, outcome)
+	f.Fuzz(func(t *testing.T, contentType, body string) {
+		a, err := check("ValueSet/$expand", 200, map[string][]string{"Content-Type": {contentType}}, []byte(body))
+		if (a == nil) == (err == nil) || a != nil && a.Resource != "ValueSet" {
+			t.Errorf("got %+v, %v", a, err)
+		}
+	})
+}

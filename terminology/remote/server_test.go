@@ -1,0 +1,463 @@
+package remote
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+const (
+	expansion  = `{"resourceType":"ValueSet","status":"active","expansion":{"timestamp":"2026-01-02","contains":[]}}`
+	outcome    = `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`
+	parameters = `{"resourceType":"Parameters","parameter":[{"name":"result","valueBoolean":true}]}`
+	inXML      = `<?xml version="1.0"?><ValueSet xmlns="http://hl7.org/fhir"><status value="active"/><expansion><timestamp value="2026-01-02"/></expansion></ValueSet>`
+)
+
+// serve starts a server of the given handler and returns a client of it.
+func serve(t *testing.T, h http.HandlerFunc, change func(*Options)) *Server {
+	t.Helper()
+	backend := httptest.NewServer(h)
+	t.Cleanup(backend.Close)
+	o := Options{Base: backend.URL + "/r4/", MaxAnswer: 1 << 20}
+	if change != nil {
+		change(&o)
+	}
+	s, err := NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// reply returns a handler that answers always the same.
+func reply(status int, contentType, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", contentType)
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}
+}
+
+// raw returns a handler that writes bytes to the connection, then ends it: with a reset, or in an orderly way.
+func raw(reset bool, bytes string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := http.NewResponseController(w).Hijack()
+		if err != nil {
+			return
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok && reset {
+			_ = tcp.SetLinger(0)
+		}
+		_, _ = io.WriteString(conn, bytes)
+		_ = conn.Close()
+	}
+}
+
+const fhirJSON = "application/fhir+json"
+
+var expandGender = Question{Path: "ValueSet/$expand", Query: "url=http://x/vs"}
+
+func TestAnswers(t *testing.T) {
+	tests := []struct {
+		name, path, contentType, body string
+		status                        int
+		negative                      bool
+	}{
+		{"expansion", "ValueSet/$expand", fhirJSON, expansion, 200, false},
+		{"of an instance", "ValueSet/a-1.b/$expand", fhirJSON, expansion, 200, false},
+		{"plain JSON, with a character set", "ValueSet/$expand", "application/json; charset=UTF-8", expansion, 200, false},
+		{"XML", "ValueSet/$expand", "application/fhir+xml", inXML, 200, false},
+		{"Parameters", "CodeSystem/$lookup", fhirJSON, parameters, 200, false},
+		{"Bundle", "CodeSystem", fhirJSON, `{"type":"searchset","resourceType":"Bundle"}`, 200, false},
+		{"read", "ValueSet/a", fhirJSON, `{"resourceType":"ValueSet","id":"a"}`, 200, false},
+		{"capabilities", "metadata", fhirJSON, `{"resourceType":"TerminologyCapabilities"}`, 200, false},
+		{"not found", "ValueSet/$expand", fhirJSON, outcome, 404, true},
+		{"unprocessable", "ValueSet/$expand", fhirJSON, outcome, 422, true},
+		{"bad request", "CodeSystem/$lookup", fhirJSON, outcome, 400, true},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := serve(t, reply(test.status, test.contentType, test.body), nil)
+			a, err := s.Ask(t.Context(), Question{Path: test.path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if string(a.Body) != test.body || a.Status != test.status || a.Negative() != test.negative {
+				t.Errorf("got %d %q, negative %t", a.Status, a.Body, a.Negative())
+			}
+			if a.Header.Get("Content-Type") != test.contentType {
+				t.Errorf("got %v", a.Header)
+			}
+		})
+	}
+}
+
+// large is more than the tests accept.
+var large = `{"resourceType":"ValueSet","expansion":{},"x":"` + strings.Repeat("x", 11<<20) + `"}`
+
+func TestFailures(t *testing.T) {
+	head := "HTTP/1.1 200 OK\r\nContent-Type: application/fhir+json\r\n"
+	tests := []struct {
+		name   string
+		answer http.HandlerFunc
+		is     error
+		status int
+	}{
+		{"500", reply(500, fhirJSON, outcome), ErrFailed, 502},
+		{"503", reply(503, "text/html", "<html>"), ErrFailed, 502},
+		{"429", reply(429, fhirJSON, outcome), ErrFailed, 502},
+		{"401", reply(401, fhirJSON, outcome), ErrRefused, 502},
+		{"403", reply(403, fhirJSON, outcome), ErrRefused, 502},
+		{"204", reply(204, fhirJSON, ""), ErrMalformed, 502},
+		{"201", reply(201, fhirJSON, expansion), ErrMalformed, 502},
+		{"304 to nothing", reply(304, fhirJSON, ""), ErrMalformed, 502},
+		{"405", reply(405, fhirJSON, outcome), ErrMalformed, 502},
+		{"HTML", reply(200, "text/html", "<html><body>Sign in</body></html>"), ErrMalformed, 502},
+		{"HTML that says it is JSON", reply(200, fhirJSON, "<html><body>Sign in</body></html>"), ErrMalformed, 502},
+		{"JSON that says it is HTML", reply(200, "text/html", expansion), ErrMalformed, 502},
+		{"no media type", reply(200, "", expansion), ErrMalformed, 502},
+		{"another character set", reply(200, fhirJSON+";charset=iso-8859-1", expansion), ErrMalformed, 502},
+		{"garbage", reply(200, fhirJSON, "\x00\xff\x17garbage"), ErrMalformed, 502},
+		{"invalid UTF-8", reply(200, fhirJSON, strings.Replace(expansion, "active", "\xff", 1)), ErrMalformed, 502},
+		{"nothing", reply(200, fhirJSON, ""), ErrMalformed, 502},
+		{"half a resource", reply(200, fhirJSON, expansion[:len(expansion)/2]), ErrMalformed, 502},
+		{"without the last brace", reply(200, fhirJSON, expansion[:len(expansion)-1]), ErrMalformed, 502},
+		{"more after it", reply(200, fhirJSON, expansion+expansion), ErrMalformed, 502},
+		{"array", reply(200, fhirJSON, "["+expansion+"]"), ErrMalformed, 502},
+		{"half of XML", reply(200, "application/fhir+xml", inXML[:len(inXML)/2]), ErrMalformed, 502},
+		{"XML with a document type", reply(200, "application/fhir+xml", "<!DOCTYPE x>"+inXML), ErrMalformed, 502},
+		{"XML of another namespace", reply(200, "application/fhir+xml", "<ValueSet><expansion/></ValueSet>"), ErrMalformed, 502},
+		{"two XML documents", reply(200, "application/fhir+xml", inXML+inXML), ErrMalformed, 502},
+		{"wrong resource", reply(200, fhirJSON, parameters), ErrMalformed, 502},
+		{"ValueSet without an expansion", reply(200, fhirJSON, `{"resourceType":"ValueSet","status":"active"}`), ErrMalformed, 502},
+		{"ValueSet with no expansion", reply(200, fhirJSON, `{"resourceType":"ValueSet","expansion":null}`), ErrMalformed, 502},
+		{"outcome with 200", reply(200, fhirJSON, outcome), ErrMalformed, 502},
+		{"expansion with 404", reply(404, fhirJSON, expansion), ErrMalformed, 502},
+		{"HTML with 404", reply(404, "text/html", "<html>"), ErrMalformed, 502},
+		{"too large", reply(200, fhirJSON, large), ErrTooLarge, 502},
+		{"too large when decompressed", bomb, ErrTooLarge, 502},
+		{"too large by its length", raw(false, head+"Content-Length: 11534336\r\n\r\n"), ErrTooLarge, 502},
+		{"half a body by Content-Length", raw(false, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(expansion)+1, expansion)), ErrCutShort, 502},
+		{"half a body by chunk", raw(false, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(expansion), expansion)), ErrCutShort, 502},
+		{"half a chunk", raw(false, head+"Transfer-Encoding: chunked\r\n\r\nfff\r\n{"), ErrCutShort, 502},
+		{"killed before the headers", raw(false, ""), ErrUnreachable, 502},
+		{"killed in the headers", raw(false, head), ErrUnreachable, 502},
+		{"reset before the headers", raw(true, ""), ErrUnreachable, 502},
+		{"reset in the body", raw(true, head+"Content-Length: 1000\r\n\r\n{"), ErrCutShort, 502},
+		{"no HTTP", raw(false, "SSH-2.0-OpenSSH_9.6\r\n"), ErrUnreachable, 502},
+		{"endless headers", raw(false, head+"X: "+strings.Repeat("x", 1<<20)), ErrUnreachable, 502},
+		{"redirect without an end", func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, r.URL.Path, http.StatusTemporaryRedirect)
+		}, ErrMalformed, 502},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := serve(t, test.answer, nil)
+			a, err := s.Ask(t.Context(), expandGender)
+			wantFailure(t, a, err, test.is, test.status)
+			if strings.Contains(err.(*Error).Diagnostics(), "127.0.0.1") {
+				t.Errorf("an address in %q", err.(*Error).Diagnostics())
+			}
+		})
+	}
+}
+
+// bomb answers with little that becomes much.
+func bomb(w http.ResponseWriter, _ *http.Request) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	_, _ = io.WriteString(z, large)
+	_ = z.Close()
+	w.Header().Set("Content-Type", fhirJSON)
+	w.Header().Set("Content-Encoding", "gzip")
+	_, _ = w.Write(packed.Bytes())
+}
+
+// wantFailure checks that there is an error of the given kind and no answer.
+func wantFailure(t *testing.T, a *Answer, err, is error, status int) {
+	t.Helper()
+	var failed *Error
+	if !errors.As(err, &failed) || a != nil {
+		t.Fatalf("got %v and error %v, want an *Error", a, err)
+	}
+	if !errors.Is(err, is) || failed.Status != status || failed.Code == "" || failed.Text == "" {
+		t.Errorf("got %d %s %q: %v; want %d: %v", failed.Status, failed.Code, failed.Text, failed.Err, status, is)
+	}
+}
+
+func TestRefusedConnection(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s, err := NewServer(Options{Base: "http://" + address})
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, err := s.Ask(t.Context(), expandGender)
+	wantFailure(t, a, err, ErrUnreachable, 502)
+}
+
+// pipes is a listener without a network, so that time in a bubble goes on while everybody waits.
+type pipes struct {
+	conns  chan net.Conn
+	closed chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error   { close(p.closed); return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+func (p pipes) dial(context.Context, string, string) (net.Conn, error) {
+	near, far := net.Pipe()
+	p.conns <- far
+	return near, nil
+}
+
+func TestTimeouts(t *testing.T) {
+	tests := []struct {
+		name   string
+		answer http.HandlerFunc
+	}{
+		{"hanging before the headers", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+		{"hanging in the body", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", fhirJSON)
+			_, _ = io.WriteString(w, expansion[:10])
+			_ = http.NewResponseController(w).Flush()
+			<-r.Context().Done()
+		}},
+		{"dripping", func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", fhirJSON)
+			for _, c := range []byte(expansion) {
+				_, _ = w.Write([]byte{c})
+				_ = http.NewResponseController(w).Flush()
+				select {
+				case <-time.After(time.Second):
+				case <-r.Context().Done():
+					return
+				}
+			}
+		}},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := pipes{make(chan net.Conn), make(chan struct{})}
+				backend := &http.Server{Handler: test.answer}
+				go func() { _ = backend.Serve(p) }()
+				transport := &http.Transport{DialContext: p.dial, DisableKeepAlives: true}
+				s, err := NewServer(Options{Base: "https://tx.example", Timeout: 7 * time.Second, Transport: overHTTP{transport}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				start := time.Now()
+				a, err := s.Ask(t.Context(), expandGender)
+				wantFailure(t, a, err, ErrTimeout, 504)
+				if took := time.Since(start); took != 7*time.Second {
+					t.Errorf("took %v", took)
+				}
+				if err := backend.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// overHTTP sends what is meant for https without TLS.
+type overHTTP struct{ http.RoundTripper }
+
+func (o overHTTP) RoundTrip(r *http.Request) (*http.Response, error) {
+	r = r.Clone(r.Context())
+	r.URL.Scheme = "http"
+	return o.RoundTripper.RoundTrip(r)
+}
+
+func TestCanceled(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := serve(t, func(_ http.ResponseWriter, r *http.Request) { cancel(); <-r.Context().Done() }, nil)
+	_, err := s.Ask(ctx, expandGender)
+	if !errors.Is(err, context.Canceled) || errors.Is(err, ErrTimeout) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestCredentials(t *testing.T) {
+	var stolen []string
+	thief := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		stolen = append(stolen, r.Header.Get("Authorization"))
+		reply(200, fhirJSON, expansion)(w, r)
+	}))
+	t.Cleanup(thief.Close)
+	tests := []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"none", func(*Options) {}, ""},
+		{"bearer", func(o *Options) { o.Bearer = "t0ken" }, "Bearer t0ken"},
+		{"basic", func(o *Options) { o.Username, o.Password = "u", "p" }, "Basic dTpw"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			var got string
+			h := func(w http.ResponseWriter, r *http.Request) {
+				got = r.Header.Get("Authorization")
+				switch r.URL.Query().Get("to") {
+				case "away":
+					http.Redirect(w, r, thief.URL+"/r4/ValueSet/$expand", http.StatusTemporaryRedirect)
+				case "here":
+					http.Redirect(w, r, "/r4/other/$expand", http.StatusFound)
+				default:
+					reply(200, fhirJSON, expansion)(w, r)
+				}
+			}
+			s := serve(t, h, test.change)
+			for _, method := range []string{"GET", "POST"} {
+				if _, err := s.Ask(t.Context(), Question{Method: method, Path: "ValueSet/$expand"}); err != nil || got != test.want {
+					t.Errorf("%s: got %q, %v", method, got, err)
+				}
+				a, err := s.Ask(t.Context(), Question{Method: method, Path: "ValueSet/$expand", Query: "to=away"})
+				wantFailure(t, a, err, ErrMalformed, 502)
+			}
+			if _, err := s.Ask(t.Context(), Question{Path: "ValueSet/$expand", Query: "to=here"}); err != nil || got != test.want {
+				t.Errorf("redirected: got %q, %v", got, err)
+			}
+			a, err := s.Ask(t.Context(), Question{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
+			wantFailure(t, a, err, ErrMalformed, 502) // it would have become a GET
+			if len(stolen) > 0 {
+				t.Errorf("another server was asked, with %q", stolen)
+			}
+		})
+	}
+}
+
+func TestQuestion(t *testing.T) {
+	var got *http.Request
+	var body []byte
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		body, _ = io.ReadAll(r.Body)
+		w.Header().Set("Set-Cookie", "a=b")
+		w.Header().Set("ETag", `"1"`)
+		w.Header().Set("Cache-Control", "max-age=60")
+		if r.Header.Get("If-None-Match") == `"1"` {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		reply(200, fhirJSON, expansion)(w, r)
+	}, nil)
+	q := Question{Method: "POST", Path: "ValueSet/a/$expand", Query: "count=1&filter=a%26b", Body: []byte(parameters), AcceptLanguage: "de"}
+	a, err := s.Ask(t.Context(), q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got.URL.Path != "/r4/ValueSet/a/$expand" || got.URL.RawQuery != q.Query || string(body) != parameters {
+		t.Errorf("got %s %s", got.URL, body)
+	}
+	if h := got.Header; h.Get("Accept") != fhirJSON || h.Get("Content-Type") != fhirJSON || h.Get("Accept-Language") != "de" || len(h["Idempotency-Key"]) > 0 {
+		t.Errorf("got %v", got.Header)
+	}
+	if a.Header.Get("ETag") != `"1"` || a.Header.Get("Cache-Control") != "max-age=60" || a.Header.Get("Set-Cookie") != "" {
+		t.Errorf("got %v", a.Header)
+	}
+	q.IfNoneMatch = `"1"`
+	if a, err = s.Ask(t.Context(), q); err != nil || !a.NotModified || a.Body != nil || a.Header.Get("ETag") != `"1"` {
+		t.Errorf("got %+v, %v", a, err)
+	}
+}
+
+func TestQuestionDefaults(t *testing.T) {
+	var got *http.Request
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		got = r
+		reply(200, fhirJSON, expansion)(w, r)
+	}, nil)
+	for accept, want := range map[string]string{
+		"": fhirJSON, "*/*": fhirJSON, "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": fhirJSON,
+		"application/fhir+xml": "application/fhir+xml", "application/json": "application/json",
+	} {
+		if a, err := s.Ask(t.Context(), Question{Method: "HEAD", Path: "ValueSet/$expand", Accept: accept}); err != nil || string(a.Body) != expansion {
+			t.Errorf("%q: got %v, %v", accept, a, err)
+		}
+		if got.Header.Get("Accept") != want || got.Method != "GET" {
+			t.Errorf("%q: asked %s %q", accept, got.Method, got.Header.Get("Accept"))
+		}
+	}
+}
+
+func TestPaths(t *testing.T) {
+	s := serve(t, reply(200, fhirJSON, expansion), nil)
+	for _, path := range []string{"", "/", "/ValueSet/$expand", "../$expand", "ValueSet/../../admin/$expand", "ValueSet/%2e%2e/$expand", "ValueSet//$expand", "ValueSet/a?b/$expand", "ValueSet/a b/$expand", "a@b/$expand", "ValueSet/./$expand", "https://x/$expand"} {
+		a, err := s.Ask(t.Context(), Question{Path: path})
+		wantFailure(t, a, err, ErrQuestion, 400)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "17")
+		reply(503, fhirJSON, outcome)(w, r)
+	}, nil)
+	_, err := s.Ask(t.Context(), expandGender)
+	var failed *Error
+	if !errors.As(err, &failed) || failed.RetryAfter != "17" {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestOptions(t *testing.T) {
+	tests := []struct {
+		name string
+		o    Options
+		part string // of the error; empty: accepted
+	}{
+		{"https", Options{Base: "https://tx.example/r4"}, ""},
+		{"http on loopback", Options{Base: "http://127.0.0.1:8080"}, ""},
+		{"http on IPv6 loopback", Options{Base: "http://[::1]:8080"}, ""},
+		{"http by choice", Options{Base: "http://tx.internal", AllowHTTP: true}, ""},
+		{"http", Options{Base: "http://tx.example"}, "https"},
+		{"http on what only looks like loopback", Options{Base: "http://localhost.example"}, "https"},
+		{"nothing", Options{}, "https"},
+		{"no host", Options{Base: "https:///r4"}, "https"},
+		{"ftp", Options{Base: "ftp://tx.example"}, "https"},
+		{"query", Options{Base: "https://tx.example?a=b"}, "query"},
+		{"credentials", Options{Base: "https://u:secret@tx.example"}, "credentials"},
+		{"malformed", Options{Base: "https://u:secret@[tx"}, "malformed"},
+		{"bearer and basic", Options{Base: "https://x", Bearer: "a", Username: "b"}, "credentials"},
+		{"negative timeout", Options{Base: "https://x", Timeout: -1}, "negative"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			_, err := NewServer(test.o)
+			if (err == nil) != (test.part == "") || err != nil && !strings.Contains(err.Error(), test.part) {
+				t.Errorf("got %v", err)
+			}
+			if err != nil && strings.Contains(err.Error(), "secret") {
+				t.Errorf("a secret in %q", err)
+			}
+		})
+	}
+}

@@ -1,0 +1,153 @@
+package remote
+
+import (
+	"errors"
+	"mime"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// Subject is what an operation is about, in so far as it decides who is to be asked.
+type Subject struct {
+	// ValueSet is the canonical of the value set; empty where there is none, or it is not known.
+	ValueSet string
+
+	// Systems are the urls of code systems, those that decide first.
+	Systems []string
+}
+
+// With returns the subject with further code systems, which go first: those that were found to be missing
+// are the reason to ask.
+func (s Subject) With(systems ...string) Subject {
+	s.Systems = slices.Concat(systems, s.Systems)
+	return s
+}
+
+// Lacking returns the subject with what an error of package terminology says is missing here, which goes first:
+// who has that can answer.
+func (s Subject) Lacking(err error) Subject {
+	var failed *terminology.Error
+	if errors.As(err, &failed) {
+		for _, m := range failed.Missing {
+			s = s.With(m.Canonical)
+		}
+	}
+	return s
+}
+
+// SubjectOf returns what an operation is about, by its query string and, for a POST, its body: the value set's
+// url or that of a code system, the systems of codings, and those that a value set in the body includes. Of
+// what it cannot understand it makes nothing: that it is malformed is for others to say.
+func SubjectOf(query, contentType string, body []byte) Subject {
+	var s Subject
+	s.addForm(query)
+	switch kind, _, _ := mime.ParseMediaType(contentType); {
+	case len(body) == 0:
+	case kind == "application/x-www-form-urlencoded":
+		s.addForm(string(body))
+	default:
+		s.addResource(body)
+	}
+	return s
+}
+
+// addForm adds what parameters in a query string say.
+func (s *Subject) addForm(query string) {
+	values, _ := url.ParseQuery(query) // which returns what it understands beside an error
+	for _, name := range []string{"url", "system"} {
+		if value := values.Get(name); value != "" {
+			s.addCanonical(name, value)
+		}
+	}
+}
+
+// addCanonical adds a canonical that a parameter gives. That of a value set which a code system implies begins
+// with the code system's.
+func (s *Subject) addCanonical(name, value string) {
+	if name == "url" && s.ValueSet == "" {
+		s.ValueSet = value
+	}
+	if name == "system" {
+		s.Systems = append(s.Systems, value)
+	}
+}
+
+// message is a resource in so far as it names value sets and code systems.
+type message struct {
+	ResourceType string `json:"resourceType"`
+	URL          string `json:"url"`
+	Parameter    []struct {
+		Name     string         `json:"name"`
+		URI      string         `json:"valueUri"`
+		URL      string         `json:"valueUrl"`
+		Text     string         `json:"valueString"`
+		Whole    string         `json:"valueCanonical"`
+		Coding   coding         `json:"valueCoding"`
+		Concept  codings        `json:"valueCodeableConcept"`
+		Resource jsontext.Value `json:"resource"`
+	} `json:"parameter"`
+	Compose struct {
+		Include []struct {
+			System   string   `json:"system"`
+			ValueSet []string `json:"valueSet"`
+		} `json:"include"`
+	} `json:"compose"`
+}
+
+type coding struct {
+	System string `json:"system"`
+}
+
+type codings struct {
+	Coding []coding `json:"coding"`
+}
+
+// addResource adds what a resource says: Parameters, or a value set.
+func (s *Subject) addResource(body []byte) {
+	m := parse(body)
+	s.addValueSet(m)
+	for _, p := range m.Parameter {
+		if value := p.URI + p.URL + p.Whole + p.Text; value != "" { // there is but one of them
+			s.addCanonical(p.Name, value)
+		}
+		for _, c := range append(p.Concept.Coding, p.Coding) {
+			if c.System != "" {
+				s.Systems = append(s.Systems, c.System)
+			}
+		}
+		if p.Name == "valueSet" && p.Resource != nil {
+			s.addValueSet(parse(p.Resource))
+		}
+	}
+}
+
+// parse reads a resource. Of one that cannot be read nothing is known.
+func parse(resource []byte) (m message) {
+	if err := json.Unmarshal(resource, &m, jsontext.AllowDuplicateNames(true)); err != nil {
+		return message{}
+	}
+	return m
+}
+
+// addValueSet adds what a value set that was brought along is made of. Its own url says nothing of who knows
+// its codes, unless a code system implies it.
+func (s *Subject) addValueSet(m message) {
+	if m.ResourceType != "ValueSet" {
+		return
+	}
+	for _, in := range m.Compose.Include {
+		if in.System != "" {
+			s.Systems = append(s.Systems, in.System)
+		}
+		s.Systems = append(s.Systems, in.ValueSet...)
+	}
+	if s.ValueSet == "" && strings.Contains(m.URL, "?fhir_vs") {
+		s.ValueSet = m.URL
+	}
+}

@@ -1,0 +1,352 @@
+package remote
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// core is the library of a server that is asked, loaded once.
+var core = sync.OnceValues(func() (*terminology.Library, error) {
+	return terminology.Load(context.Background(), terminology.Options{Core: true})
+})
+
+// engine returns a handler that answers as a terminology server does.
+func engine(t *testing.T) http.HandlerFunc {
+	t.Helper()
+	l, err := core()
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &terminology.Handler{Library: l}
+	return func(w http.ResponseWriter, r *http.Request) {
+		var failed *terminology.Error
+		if err := h.Expand(w, r); errors.As(err, &failed) {
+			w.Header().Set("Content-Type", fhirJSON)
+			w.WriteHeader(failed.Status)
+			_, _ = w.Write(failed.OperationOutcome())
+		}
+	}
+}
+
+// asking is a server in a bubble, in front of which expansions are held.
+type asking struct {
+	*Wholes
+	server *Server
+	asked  atomic.Int32
+	log    bytes.Buffer
+}
+
+// bubble runs a test in a bubble, with a server of the given handler.
+func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		a := new(asking)
+		p := pipes{make(chan net.Conn), make(chan struct{})}
+		backend := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { a.asked.Add(1); h(w, r) })}
+		go func() { _ = backend.Serve(p) }()
+		transport := &http.Transport{DialContext: p.dial}
+		var err error
+		if a.server, err = NewServer(Options{Base: "https://tx.example", Transport: overHTTP{transport}}); err != nil {
+			t.Fatal(err)
+		}
+		a.Wholes = &Wholes{Logger: slog.New(slog.NewTextHandler(&a.log, nil))}
+		test(t, a)
+		transport.CloseIdleConnections()
+		if err := backend.Close(); err != nil {
+			t.Error(err)
+		}
+		synctest.Wait()
+	})
+}
+
+// question returns a question for an expansion.
+func question(pairs ...string) Question {
+	values := url.Values{}
+	for i := 0; i < len(pairs); i += 2 {
+		values.Add(pairs[i], pairs[i+1])
+	}
+	return Question{Path: "ValueSet/$expand", Query: values.Encode()}
+}
+
+// ask asks as a gateway does: what is held, else the server. It reports whether the server was not asked.
+func (a *asking) ask(t *testing.T, pairs ...string) (body []byte, here bool) {
+	t.Helper()
+	q := question(pairs...)
+	answer, err := a.Answer(a.server, q)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if here = answer != nil; !here {
+		if answer, err = a.server.Ask(t.Context(), q); err != nil {
+			t.Fatal(err)
+		}
+		a.Asked(a.server, q, answer)
+		synctest.Wait()
+	}
+	return answer.Body, here
+}
+
+// want asks, and checks who answered.
+func (a *asking) want(t *testing.T, here bool, pairs ...string) []byte {
+	t.Helper()
+	body, was := a.ask(t, pairs...)
+	if was != here {
+		t.Errorf("%q: answered here is %t; %s", pairs, was, &a.log)
+	}
+	return body
+}
+
+// heat asks with five filters.
+func (a *asking) heat(t *testing.T, pairs ...string) {
+	t.Helper()
+	for _, filter := range []string{"a", "ab", "abc", "abcd", "abcde"} {
+		a.want(t, false, append(pairs, "filter", filter)...)
+	}
+}
+
+// contains returns expansion.contains and total.
+func contains(t *testing.T, body []byte) (list []any, total int) {
+	t.Helper()
+	var vs struct {
+		Expansion struct {
+			Total    int   `json:"total"`
+			Contains []any `json:"contains"`
+		} `json:"expansion"`
+	}
+	if err := json.Unmarshal(body, &vs); err != nil {
+		t.Fatal(err)
+	}
+	return vs.Expansion.Contains, vs.Expansion.Total
+}
+
+const actCode = "http://terminology.hl7.org/ValueSet/v3-ActCode"
+
+func TestPullThrough(t *testing.T) {
+	bubble(t, engine(t), func(t *testing.T, a *asking) {
+		a.PageSize = 100
+		for range 10 {
+			a.want(t, false, "url", actCode, "activeOnly", "true", "filter", "same", "count", "5")
+		}
+		a.heat(t, "url", actCode, "count", "20")
+		before := a.asked.Load()
+		if n, size := a.Held(); n != 1 || size == 0 || before < 15+10 {
+			t.Fatalf("holds %d, %d bytes, asked %d: %s", n, size, before, &a.log)
+		}
+		for _, filter := range []string{"d", "di", "dia", "amb", "emergency care", "IMP", "ipmatient", "xyz"} {
+			for _, count := range []int{0, 1, 20, 1000} {
+				pairs := []string{"url", actCode, "filter", filter, "count", strconv.Itoa(count), "offset", "1"}
+				here, n := contains(t, a.want(t, true, pairs...))
+				answer, err := a.server.Ask(t.Context(), question(pairs...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				there, total := contains(t, answer.Body)
+				if !reflect.DeepEqual(here, there) || n != total {
+					t.Errorf("%q, %d: got %d %v, there %d %v", filter, count, n, here, total, there)
+				}
+			}
+		}
+		if asked := a.asked.Load(); asked != before+8*4 {
+			t.Errorf("asked %d times beside the comparison", asked-before-8*4)
+		}
+		a.want(t, true, "url", actCode, "count", "20")
+		a.want(t, false, "url", actCode, "count", "5000") // all, which may be a tree
+		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "xml"}, {"_pretty", "true"}} {
+			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
+			if answer, err := a.Answer(a.server, q); answer != nil || err != nil {
+				t.Errorf("%v: got %v, %v", other, answer, err)
+			}
+		}
+		a.MaxAnswer = 1
+		if _, err := a.Answer(a.server, question("url", actCode, "filter", "a", "count", "2")); err == nil {
+			t.Error("gave more than it may")
+		}
+	})
+}
+
+// changing answers with an expansion of some codes, page by page, as truthfully as it is told to.
+type changing struct {
+	mu      sync.Mutex
+	codes   []string
+	overlap int
+	cache   string
+	status  int
+}
+
+func (c *changing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	from, _ := strconv.Atoi(r.FormValue("offset"))
+	count, _ := strconv.Atoi(r.FormValue("count"))
+	if from > 0 {
+		from -= c.overlap
+	}
+	var entries []string
+	for _, code := range c.codes[min(from, len(c.codes)):min(from+count, len(c.codes))] {
+		entries = append(entries, fmt.Sprintf(`{"system":"http://x","code":%q}`, code))
+	}
+	w.Header().Set("Content-Type", fhirJSON)
+	w.Header().Set("Cache-Control", c.cache)
+	if c.status != 0 && r.FormValue("filter") == "" {
+		w.WriteHeader(c.status)
+	}
+	_, _ = io.WriteString(w, fmt.Sprintf(`{"resourceType":"ValueSet","expansion":{"total":%d,"contains":[%s]}}`, len(c.codes), strings.Join(entries, ",")))
+}
+
+// set changes how it answers.
+func (c *changing) set(change func(*changing)) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	change(c)
+}
+
+// letters are the codes of the tests.
+func letters() []string { return strings.Split("a1 a2 a3 a4 a5 a6 a7", " ") }
+
+// many are more codes than are fetched in the tests.
+func many() (codes []string) {
+	for i := range 60 {
+		codes = append(codes, fmt.Sprintf("a%d", i))
+	}
+	return codes
+}
+
+func TestPullThroughGivesUp(t *testing.T) {
+	tests := []struct {
+		name        string
+		break_, fix func(*changing)
+		reason      string
+	}{
+		{"pages that overlap", func(c *changing) { c.overlap = 1 }, func(c *changing) { c.overlap = 0 }, "contradict"},
+		{"too large", func(c *changing) { c.codes = many() }, func(c *changing) { c.codes = letters() }, "too large"},
+		{"no-store", func(c *changing) { c.cache = "no-store" }, func(c *changing) { c.cache = "" }, "not to be stored"},
+		{"private", func(c *changing) { c.cache = "max-age=60, private" }, func(c *changing) { c.cache = "" }, "not to be stored"},
+		{"failing", func(c *changing) { c.status = 500 }, func(c *changing) { c.status = 0 }, "failed"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			c := &changing{codes: letters()}
+			test.break_(c)
+			bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
+				a.PageSize, a.MaxEntries = 3, 50
+				a.heat(t, "url", "http://x", "count", "2")
+				if n, _ := a.Held(); n != 0 || !strings.Contains(a.log.String(), test.reason) {
+					t.Errorf("holds %d; %s", n, &a.log)
+				}
+				c.set(test.fix)
+				asked := a.asked.Load()
+				a.heat(t, "url", "http://x", "count", "2")
+				a.heat(t, "url", "http://x", "count", "2")
+				if n := a.asked.Load() - asked; n != 10 {
+					t.Errorf("asked %d times for 10 questions within the pause", n)
+				}
+				time.Sleep(time.Hour)
+				a.heat(t, "url", "http://x", "count", "2")
+				a.want(t, true, "url", "http://x", "count", "2", "filter", "a")
+			})
+		})
+	}
+}
+
+func TestPullThroughAges(t *testing.T) {
+	c := &changing{codes: letters(), cache: "public, max-age=600"}
+	bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
+		first := func(here bool, want string) {
+			t.Helper()
+			list, _ := contains(t, a.want(t, here, "url", "http://x", "count", "1", "filter", want))
+			if len(list) != 1 || !strings.HasPrefix(list[0].(map[string]any)["code"].(string), want) {
+				t.Errorf("got %v", list)
+			}
+		}
+		a.heat(t, "url", "http://x", "count", "2")
+		time.Sleep(10*time.Minute - time.Second)
+		first(true, "a")
+		c.set(func(c *changing) { c.codes = []string{"b1", "b2", "b3"} })
+		first(true, "a")
+		time.Sleep(time.Second)
+		first(false, "b") // the old is no longer good
+		first(true, "b")
+		a.Forget("http://other")
+		first(true, "b")
+		a.Forget("http://x|1")
+		first(false, "b")
+		first(false, "b")
+		if n, size := a.Held(); n != 0 || size != 0 {
+			t.Errorf("holds %d, %d bytes", n, size)
+		}
+	})
+}
+
+func TestPullThroughBounds(t *testing.T) {
+	c := &changing{codes: letters()}
+	bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
+		a.MaxBytes = 5000
+		for i := range 20 {
+			a.heat(t, "url", fmt.Sprintf("http://x/%d", i), "count", "2")
+			time.Sleep(time.Second)
+			if n, size := a.Held(); n == 0 || n > 5 || size > 5000 {
+				t.Fatalf("holds %d, %d bytes; %s", n, size, &a.log)
+			}
+		}
+		a.want(t, true, "url", "http://x/19", "count", "2", "filter", "a")
+		a.want(t, false, "url", "http://x/0", "count", "2", "filter", "a")
+		for i := range maxWatched + 10 {
+			a.want(t, false, "url", fmt.Sprintf("http://y/%d", i), "count", "2", "filter", "a")
+		}
+		if len(a.items) > maxWatched {
+			t.Errorf("watches %d", len(a.items))
+		}
+	})
+}
+
+func TestPullThroughSearchesDesignations(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.json")
+	definition := `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","valueSet":"http://x/vs","language":"en","concept":[
+		{"code":"1","display":"Red","designation":[{"language":"de","value":"Rot"}]},{"code":"2","display":"Blue","designation":[{"language":"de","value":"Blau"}]},{"code":"3","display":"Rotten"}]}`
+	if err := os.WriteFile(file, []byte(definition), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := terminology.Load(t.Context(), terminology.Options{Definitions: []string{file}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &terminology.Handler{Library: l}
+	bubble(t, func(w http.ResponseWriter, r *http.Request) { _ = h.Expand(w, r) }, func(t *testing.T, a *asking) {
+		for _, params := range [][]string{{}, {"includeDesignations", "true"}, {"includeDesignations", "false"}, {"displayLanguage", "de"}} {
+			params = append(params, "url", "http://x/vs", "count", "9")
+			a.heat(t, params...)
+			for _, filter := range []string{"rot", "red", "blau", "b"} {
+				pairs := append(params, "filter", filter)
+				here, n := contains(t, a.want(t, true, pairs...))
+				answer, err := a.server.Ask(t.Context(), question(pairs...))
+				if err != nil {
+					t.Fatal(err)
+				}
+				there, total := contains(t, answer.Body)
+				if !reflect.DeepEqual(here, there) || n != total || n == 0 {
+					t.Errorf("%q: got %d %v, there %d %v", pairs, n, here, total, there)
+				}
+			}
+		}
+	})
+}

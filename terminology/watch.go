@@ -1,0 +1,175 @@
+package terminology
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// Watch keeps a library as its files are: when one is changed, added or taken away, all are loaded anew
+// beside the library in use, which is then replaced whole. Where they cannot be loaded, it stays. Make one
+// with [NewWatch].
+//
+// It looks at names, sizes and times of change every few seconds, which sees changes on network mounts and
+// in containers' volumes too, where file events do not reach.
+type Watch struct {
+	options  Options
+	interval time.Duration
+	library  atomic.Pointer[Library]
+	files    fingerprint // that library was loaded from, or that could not be loaded
+
+	mu    sync.Mutex
+	state State
+}
+
+// DefaultWatchInterval is how often a [Watch] looks at its files.
+const DefaultWatchInterval = 5 * time.Second
+
+// State is what a [Watch] last did, for a status page.
+type State struct {
+	// Files are those that the library in use was loaded from, in the order of loading; without the core.
+	Files []string
+
+	// Counts is how much the library in use holds.
+	Counts Counts
+
+	// Loaded is when it was loaded, and Took how long that took.
+	Loaded time.Time
+	Took   time.Duration
+
+	// Tried is when files were last loaded, with or without success.
+	Tried time.Time
+
+	// Err is why that failed; nil if it did not.
+	Err error
+}
+
+// fingerprint tells files as they are from what they become.
+type fingerprint [sha256.Size]byte
+
+// NewWatch loads a library as [Load] does, and fails as it does. Nothing is watched until Run is called.
+// The interval is how often Run looks at the files; 0 means [DefaultWatchInterval].
+func NewWatch(ctx context.Context, o Options, interval time.Duration) (*Watch, error) {
+	o.setDefaults()
+	if interval <= 0 {
+		interval = DefaultWatchInterval
+	}
+	w := &Watch{options: o, interval: interval}
+	files := w.look()
+	if err := w.load(ctx); err != nil {
+		return nil, err
+	}
+	w.files = files // as they were before, so that a change meanwhile is noticed
+	return w, nil
+}
+
+// Current returns the library in use. A request asks once, so that it sees one library from its beginning
+// to its end.
+func (w *Watch) Current() *Library { return w.library.Load() }
+
+// State returns what was last done.
+func (w *Watch) State() State {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.state
+}
+
+// Run watches the files until ctx is done, and returns its error. What changes is logged to Options.Logger:
+// at info level what was loaded, at error level what could not be.
+func (w *Watch) Run(ctx context.Context) error {
+	ticker := time.NewTicker(w.interval)
+	defer ticker.Stop()
+	seen := w.files
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+		files := w.look()
+		quiet := files == seen // nobody is writing them
+		seen = files
+		if quiet && files != w.files {
+			w.reload(ctx, files)
+		}
+	}
+}
+
+// reload loads files that were changed. Those that cannot be loaded are tried again when they are changed
+// again.
+func (w *Watch) reload(ctx context.Context, files fingerprint) {
+	old := w.Current().Counts()
+	err := w.load(ctx)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case err != nil:
+		w.options.Logger.ErrorContext(ctx, "changed definitions cannot be loaded; those from before stay in use", slog.Any("error", err))
+	default:
+		state := w.State()
+		w.options.Logger.InfoContext(ctx, "changed definitions loaded", slog.String("content", state.Counts.String()),
+			slog.String("before", old.String()), slog.Int("files", len(state.Files)), slog.Duration("took", state.Took))
+	}
+	w.files = files
+}
+
+// load loads the files, and puts them in use if that succeeds.
+func (w *Watch) load(ctx context.Context) error {
+	start := w.options.Now()
+	files, err := w.names()
+	var library *Library
+	if err == nil {
+		library, err = loadWhole(ctx, w.options)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.state.Tried, w.state.Err = start, err
+	if err != nil {
+		return err
+	}
+	end := w.options.Now()
+	w.state = State{Files: files, Counts: library.Counts(), Loaded: end, Took: end.Sub(start), Tried: start}
+	w.library.Store(library)
+	return nil
+}
+
+// loadWhole is Load, for which a file that crashes it is one that cannot be loaded: what is served must not
+// end because of it.
+func loadWhole(ctx context.Context, o Options) (l *Library, err error) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			err = fmt.Errorf("loading definitions: panic: %v", cause)
+		}
+	}()
+	return Load(ctx, o)
+}
+
+// names returns the files that there are.
+func (w *Watch) names() (files []string, err error) {
+	for _, pattern := range w.options.Definitions {
+		found, failed := sources(pattern)
+		files, err = append(files, found...), errors.Join(err, failed)
+	}
+	return files, err
+}
+
+// look returns what tells the files as they are. One that cannot be looked at is as good as another: loading
+// says why.
+func (w *Watch) look() (sum fingerprint) {
+	hash := sha256.New()
+	files, err := w.names()
+	_, _ = fmt.Fprintf(hash, "%v\n", err)
+	for _, name := range files {
+		if info, err := os.Stat(name); err == nil {
+			_, _ = fmt.Fprintf(hash, "%q %d %d\n", name, info.Size(), info.ModTime().UnixNano())
+		}
+	}
+	hash.Sum(sum[:0])
+	return sum
+}

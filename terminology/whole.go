@@ -1,0 +1,174 @@
+package terminology
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strconv"
+)
+
+// Whole is an expansion that another server made, all of it, to be searched and paged here by
+// [TextFilterRule]. Its entries are told as that server told them, whatever is in them. Make one with a
+// [WholeBuilder]. It may be used by any number of goroutines.
+type Whole struct {
+	head       []member // of the ValueSet, but expansion
+	expansion  []member // but contains, total, offset and parameter
+	parameters [][]byte // of expansion.parameter, but those of a page
+	entries    []wholeEntry
+	languages  languages
+	index      *index // nil where there are few entries
+	digest     [sha256.Size]byte
+	size       int
+}
+
+// wholeEntry is one of expansion.contains.
+type wholeEntry struct {
+	raw      []byte // JSON
+	code     []byte
+	display  []byte
+	inactive bool
+	texts    []shownText // its designations
+}
+
+// Page says which part of a [Whole] is wanted.
+type Page struct {
+	// Filter is the parameter filter; empty for all.
+	Filter string
+
+	// Offset and Count are the parameters of these names; nil where they were not given.
+	Offset, Count *int
+}
+
+// Len returns how many entries there are.
+func (w *Whole) Len() int { return len(w.entries) }
+
+// Size returns about how much memory is used, in bytes.
+func (w *Whole) Size() int { return w.size }
+
+// Expand returns the ValueSet with the entries of a page, in JSON. More than limit entries are too costly.
+func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
+	page, total := w.page(p)
+	if len(page) > limit {
+		return nil, tooCostly(w.definition(), limit)
+	}
+	dst := append(make([]byte, 0, 1024+len(page)*(1+w.size/(1+len(w.entries)))), '{')
+	for _, m := range w.head {
+		dst = append(m.append(dst), ',')
+	}
+	dst = append(dst, `"expansion":{"identifier":"`...)
+	dst = w.appendIdentifier(dst, p)
+	dst = append(dst, '"')
+	for _, m := range w.expansion {
+		dst = m.append(append(dst, ','))
+	}
+	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(total), 10)
+	dst = appendNumber(append(dst, `,"offset":`...), p.Offset)
+	dst = w.appendParameters(dst, p)
+	list := array{name: "contains"}
+	for _, doc := range page {
+		dst = append(list.next(dst), w.entries[doc].raw...)
+	}
+	return append(list.end(dst), '}', '}'), nil
+}
+
+// page returns the entries of a page, and how many match in all.
+func (w *Whole) page(p Page) (page []uint32, total int) {
+	window := parameters{offset: p.Offset, count: p.Count}
+	filter := newTextFilter(p.Filter)
+	if filter == nil {
+		from, to := window.window(len(w.entries))
+		for doc := from; doc < to; doc++ {
+			page = append(page, uint32(doc))
+		}
+		return page, len(w.entries)
+	}
+	from, to := window.window(maxInt32)
+	for _, how := range []leniency{strictly, withinWords, withTypos} {
+		if !filter.allows(how) {
+			continue
+		}
+		hits, total := w.search(filter, how, from, to)
+		if total == 0 {
+			continue
+		}
+		for _, h := range hits {
+			page = append(page, h.doc)
+		}
+		return page, total
+	}
+	return nil, 0
+}
+
+// maxInt32 is more than there are entries.
+const maxInt32 = 1<<31 - 1
+
+// search looks for a filter in one way.
+func (w *Whole) search(f *textFilter, how leniency, from, to int) ([]hit, int) {
+	if w.index != nil {
+		return searchIndex(w.index, nil, f, how, from, to)
+	}
+	return searchScan((*wholeCorpus)(w), f, how, from, to)
+}
+
+// definition is what an error says of the value set.
+func (w *Whole) definition() *valueSet {
+	vs := new(valueSet)
+	for _, m := range w.head {
+		if m.name == "url" {
+			vs.url = string(bytes.Trim(m.value, `"`))
+		}
+	}
+	return vs
+}
+
+// appendParameters appends expansion.parameter: those of the page, and what the other server told.
+func (w *Whole) appendParameters(dst []byte, p Page) []byte {
+	list := parameterList{dst: dst, list: array{name: "parameter"}}
+	if p.Filter != "" {
+		list.text("filter", "valueString", p.Filter)
+	}
+	list.number("offset", p.Offset)
+	list.number("count", p.Count)
+	for _, raw := range w.parameters {
+		list.dst = append(list.list.next(list.dst), raw...)
+	}
+	return list.list.end(list.dst)
+}
+
+// appendIdentifier appends what identifies a page, which is not what identified the expansion there.
+func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
+	name := append(append(bytes.Clone(expansionNamespace[:]), w.digest[:]...), p.Filter...)
+	name = appendNumber(append(name, 0), p.Offset)
+	if p.Count != nil {
+		name = appendNumber(append(name, 0), p.Count)
+	}
+	sum := uuid5(name)
+	id := hex.EncodeToString(sum[:])
+	return fmt.Appendf(dst, "urn:uuid:%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
+}
+
+// append appends a member as JSON.
+func (m member) append(dst []byte) []byte {
+	return append(append(appendString(dst, m.name), ':'), m.value...)
+}
+
+// wholeCorpus is the entries of a Whole, to be searched.
+type wholeCorpus Whole
+
+func (c *wholeCorpus) len() int                 { return len(c.entries) }
+func (c *wholeCorpus) code(doc uint32) []byte   { return c.entries[doc].code }
+func (c *wholeCorpus) inactive(doc uint32) bool { return c.entries[doc].inactive }
+
+// display returns what is shown of an entry.
+func (c *wholeCorpus) display(doc uint32) []byte {
+	if e := &c.entries[doc]; len(e.display) > 0 {
+		return e.display
+	}
+	return c.entries[doc].code
+}
+
+// appendOthers appends the display and the designations by which an entry is found.
+func (c *wholeCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
+	return c.languages.appendSearched(dst, c.entries[doc].texts)
+}

@@ -1,0 +1,127 @@
+package terminology
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+)
+
+// WholeBuilder puts a [Whole] together from the pages of an expansion. Where these contradict each other, as
+// those of a server do that counts, pages or orders in no fixed way, there is none.
+type WholeBuilder struct {
+	// Languages is the list of languages that the displays were asked in, where the pages do not say it.
+	Languages string
+
+	// Terse leaves designations out of the answers, for who did not ask for them. They are looked at by the
+	// search nevertheless.
+	Terse bool
+
+	whole        Whole
+	total        int // that the pages tell; -1: they do not
+	pages        int
+	seen         map[string]bool
+	designations bool
+	done         bool
+	language     string
+}
+
+// ErrContradiction is wrapped in the error for pages that do not fit together.
+var ErrContradiction = errors.New("the pages of the expansion contradict each other")
+
+// errNotWhole is the error for an expansion that is not all there is.
+var errNotWhole = errors.New("the expansion is not whole")
+
+// Offset returns from where on the next page is to be asked for.
+func (b *WholeBuilder) Offset() int { return len(b.whole.entries) }
+
+// Total returns how many entries there are to be; false where that is not known.
+func (b *WholeBuilder) Total() (int, bool) { return b.total, b.pages > 0 && b.total >= 0 }
+
+// Size returns about how much memory is used, in bytes.
+func (b *WholeBuilder) Size() int { return b.whole.size }
+
+// Designations reports whether any entry has designations.
+func (b *WholeBuilder) Designations() bool { return b.designations }
+
+// Add adds the next page: a ValueSet in JSON, that was asked for with count entries. It reports whether
+// there are more to be asked for.
+func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
+	x := wholePage{builder: b, total: -1, offset: -1}
+	r := newReader(bytes.NewReader(page))
+	err = r.object(func(name []byte) error {
+		if string(name) == "expansion" {
+			return r.object(func(name []byte) error { return x.member(r, string(name)) })
+		}
+		return x.keep(r, string(name), &b.whole.head)
+	})
+	if err != nil {
+		return false, fmt.Errorf("page from %d on: %w", b.Offset(), err)
+	}
+	return b.check(&x, count)
+}
+
+// check checks that a page fits to those before, and takes over its entries.
+func (b *WholeBuilder) check(x *wholePage, count int) (more bool, err error) {
+	if b.seen == nil {
+		b.seen = make(map[string]bool)
+	}
+	at := len(b.whole.entries)
+	switch {
+	case b.pages > 0 && x.total != b.total:
+		return false, fmt.Errorf("%w: total was %d, and is %d", ErrContradiction, b.total, x.total)
+	case x.offset >= 0 && x.offset != at:
+		return false, fmt.Errorf("%w: asked from %d on, answered from %d on", ErrContradiction, at, x.offset)
+	}
+	for i, key := range x.keys {
+		if b.seen[key] {
+			return false, fmt.Errorf("%w: entry %d is there twice", ErrContradiction, at+i)
+		}
+		b.seen[key] = true
+	}
+	b.total = x.total
+	b.pages++
+	b.whole.entries = append(b.whole.entries, x.entries...)
+	return b.more(len(x.entries), count)
+}
+
+// more reports whether there are more pages to be asked for, after one with n entries.
+func (b *WholeBuilder) more(n, count int) (bool, error) {
+	have := len(b.whole.entries)
+	switch {
+	case b.total >= 0 && have > b.total:
+		return false, fmt.Errorf("%w: %d entries of %d", ErrContradiction, have, b.total)
+	case b.total >= 0 && have < b.total && n == 0:
+		return false, fmt.Errorf("%w: nothing after %d of %d", ErrContradiction, have, b.total)
+	case b.total < 0 && n > count:
+		return false, fmt.Errorf("%w: %d entries where %d were asked for, and no total", ErrContradiction, n, count)
+	}
+	b.done = have == b.total || b.total < 0 && n < count
+	return !b.done, nil
+}
+
+// Whole returns the expansion, once there are no more pages to add.
+func (b *WholeBuilder) Whole() (*Whole, error) {
+	if !b.done {
+		return nil, errNotWhole
+	}
+	w := &b.whole
+	language := b.language
+	if language == "" {
+		language = b.Languages
+	}
+	w.languages = parseLanguages(language)
+	hash := sha256.New()
+	for i := range w.entries {
+		hash.Write(w.entries[i].raw)
+	}
+	for _, m := range w.head {
+		hash.Write(m.value)
+	}
+	hash.Sum(w.digest[:0])
+	if len(w.entries) > scanned {
+		w.index = newIndex((*wholeCorpus)(w))
+		w.size += w.index.bytes()
+	}
+	return w, nil
+}

@@ -1,0 +1,223 @@
+package terminology
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// maxNesting bounds how deep entries may stand within each other.
+const maxNesting = 64
+
+// wholePage is a page while it is read.
+type wholePage struct {
+	builder       *WholeBuilder
+	total, offset int
+	entries       []wholeEntry
+	keys          []string
+	depth         int
+}
+
+// keep keeps a member of the first page as it is.
+func (x *wholePage) keep(r *reader, name string, list *[]member) error {
+	raw, err := r.dec.ReadValue()
+	if err != nil || x.builder.pages > 0 {
+		return err
+	}
+	value := raw.Clone()
+	if err := value.Compact(); err != nil {
+		return err
+	}
+	*list = append(*list, member{name: name, value: value})
+	return nil
+}
+
+// member reads one member of the expansion.
+func (x *wholePage) member(r *reader, name string) error {
+	switch name {
+	case "identifier":
+		return r.skip()
+	case "total":
+		return x.number(r, &x.total)
+	case "offset":
+		return x.number(r, &x.offset)
+	case "contains":
+		return r.array(func() error { return x.entry(r) })
+	case "parameter":
+		return r.array(func() error { return x.parameter(r) })
+	case "extension":
+		return x.extensions(r)
+	}
+	return x.keep(r, name, &x.builder.whole.expansion)
+}
+
+// number reads a number from 0 up.
+func (x *wholePage) number(r *reader, n *int) error {
+	text, err := r.value('0')
+	if err != nil {
+		return err
+	}
+	in := input{name: "number", value: string(text)}
+	value, err := number(&in)
+	if err == nil {
+		*n = *value
+	}
+	return err
+}
+
+// extensions reads the extensions of the expansion. One says that the server left entries out.
+func (x *wholePage) extensions(r *reader) error {
+	raw, err := r.dec.ReadValue()
+	if err != nil {
+		return err
+	}
+	if bytes.Contains(raw, []byte("valueset-toocostly")) {
+		return errNotWhole
+	}
+	if value := raw.Clone(); x.builder.pages == 0 {
+		x.builder.whole.expansion = append(x.builder.whole.expansion, member{name: "extension", value: value})
+	}
+	return nil
+}
+
+// paging are the parameters that differ between pages, or were not asked for by the client.
+var paging = []string{"filter", "offset", "count"}
+
+// parameter reads one of expansion.parameter.
+func (x *wholePage) parameter(r *reader) error {
+	raw, err := r.value('{')
+	if err != nil {
+		return err
+	}
+	value := raw.Clone()
+	if err := value.Compact(); err != nil {
+		return err
+	}
+	var in input
+	inner := newReader(bytes.NewReader(value))
+	if err := inner.object(func(name []byte) error { return inner.inputMember(&in, name, 0) }); err != nil {
+		return err
+	}
+	b := x.builder
+	if in.name == "displayLanguage" {
+		b.language = in.value
+	}
+	if b.pages == 0 && !slices.Contains(paging, in.name) && (!b.Terse || in.name != "includeDesignations") {
+		b.whole.parameters = append(b.whole.parameters, value)
+	}
+	return nil
+}
+
+// entry reads one of expansion.contains, and after it those that stand in it.
+func (x *wholePage) entry(r *reader) error {
+	raw, err := r.value('{')
+	if err != nil {
+		return err
+	}
+	e, within := wholeEntry{}, jsontext.Value(nil)
+	var system, version string
+	inner := newReader(bytes.NewReader(raw.Clone()))
+	err = inner.object(func(name []byte) error {
+		member := string(name)
+		value, err := inner.dec.ReadValue()
+		if err != nil {
+			return err
+		}
+		if member == "contains" {
+			within = value.Clone()
+			return nil
+		}
+		x.builder.designations = x.builder.designations || member == "designation"
+		if member != "designation" || !x.builder.Terse {
+			e.keep(member, value)
+		}
+		return e.read(newReader(bytes.NewReader(value)), member, &system, &version)
+	})
+	if err != nil {
+		return err
+	}
+	if len(e.code) == 0 {
+		return fmt.Errorf("%w: an entry without a code", errNotWhole) // a heading, which only a tree can show
+	}
+	e.raw = slices.Clip(append(e.raw, '}'))
+	x.builder.whole.size += 2*len(raw) + 128
+	x.entries = append(x.entries, e)
+	x.keys = append(x.keys, system+"\x00"+version+"\x00"+string(e.code))
+	if within == nil {
+		return nil
+	}
+	if x.depth++; x.depth > maxNesting {
+		return fmt.Errorf("%w: entries within each other more than %d deep", errNotWhole, maxNesting)
+	}
+	defer func() { x.depth-- }()
+	nested := newReader(bytes.NewReader(within))
+	return nested.array(func() error { return x.entry(nested) })
+}
+
+// keep appends a member as it is.
+func (e *wholeEntry) keep(name string, value jsontext.Value) {
+	open := byte(',')
+	if len(e.raw) == 0 {
+		open = '{'
+	}
+	value = value.Clone()
+	_ = value.Compact() // it was read, so it is JSON
+	e.raw = member{name: name, value: value}.append(append(e.raw, open))
+}
+
+// read reads a member that the search needs.
+func (e *wholeEntry) read(r *reader, name string, system, version *string) error {
+	var text string
+	switch name {
+	case "system":
+		return r.string(system)
+	case "version":
+		return r.string(version)
+	case "inactive":
+		return r.bool(&e.inactive)
+	case "code":
+		err := r.string(&text)
+		e.code = []byte(text)
+		return err
+	case "display":
+		err := r.string(&text)
+		e.display = []byte(text)
+		e.texts = append(e.texts, shownText{value: e.display, display: true})
+		return err
+	case "designation":
+		return r.array(func() error { return e.designation(r) })
+	}
+	return nil
+}
+
+// designation reads one of contains.designation. The display in another language is one by which a concept
+// is found as well, whatever language is asked for.
+func (e *wholeEntry) designation(r *reader) error {
+	var t shownText
+	err := r.object(func(name []byte) error {
+		switch string(name) {
+		case "language":
+			return r.string(&t.language)
+		case "value":
+			text, err := r.text()
+			t.value = bytes.Clone(text)
+			return err
+		case "use":
+			return r.object(func(name []byte) error {
+				switch string(name) {
+				case "system":
+					return r.string(&t.use.system)
+				case "code":
+					return r.string(&t.use.code)
+				}
+				return r.skip()
+			})
+		}
+		return r.skip()
+	})
+	t.display = t.use.system == preferredForLanguage.system && t.use.code == preferredForLanguage.code
+	e.texts = append(e.texts, t)
+	return err
+}
