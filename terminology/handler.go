@@ -145,7 +145,7 @@ func (h *Handler) answer(p *parameters, limit int) (*answer, error) {
 		a.languages = parseLanguages(languages)
 	}
 	a.page, a.total = l.page(x, p, a.languages.list())
-	if len(a.page) > limit {
+	if len(a.page) > limit && p.subset.hasCodes() {
 		return nil, tooCostly(vs, limit)
 	}
 	a.detailed = p.wantsDesignations() || len(p.properties) > 0 || !a.languages.none() || len(x.supplements) > 0
