@@ -129,6 +129,10 @@ func TestOperations(t *testing.T) {
 		"CodeSystem/$validate-code?url=http://hl7.org/fhir/administrative-gender&code=female": `"valueBoolean":true`,
 		"ValueSet/$validate-code?url=" + genderSet + "&" + system + "&code=nobody":            `"valueBoolean":false`,
 		"ValueSet/administrative-gender/$validate-code?" + system + "&code=female":            `"valueBoolean":true`,
+		"CodeSystem/administrative-gender/$lookup?code=female":                                `"Female"`,
+		"CodeSystem/administrative-gender/$subsumes?codeA=male&codeB=female":                  `"not-subsumed"`,
+		"CodeSystem/administrative-gender/$validate-code?code=female":                         `"valueBoolean":true`,
+		"CodeSystem/nowhere/$lookup?code=female":                                              "theirs",
 		"metadata?mode=terminology":                                                           `"TerminologyCapabilities"`,
 	} {
 		if got := read(t, plain.get("/fhir/R4/"+request, token)); got != "theirs" {
@@ -138,7 +142,7 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s: %.300s", request, got)
 		}
 	}
-	for _, request := range []string{"metadata", "CodeSystem", "ConceptMap/$closure", "CodeSystem/x/$subsumes"} {
+	for _, request := range []string{"metadata", "CodeSystem", "ConceptMap/$closure", "ValueSet/x/$batch-validate-code", "CodeSystem/x/y/$subsumes"} {
 		if got := read(t, all.get("/fhir/R4/"+request, allToken)); got != "theirs" {
 			t.Errorf("%s: %.200s", request, got)
 		}

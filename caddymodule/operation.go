@@ -25,7 +25,6 @@ func newOperations(h *terminology.Handler, all bool) operations {
 	if !all {
 		return o
 	}
-	o.ofInstance["ValueSet/$validate-code"] = h.ValidateCode
 	for name, answer := range map[string]operation{
 		"ValueSet/$validate-code":       h.ValidateCode,
 		"ValueSet/$batch-validate-code": h.BatchValidateCode,
@@ -35,6 +34,9 @@ func newOperations(h *terminology.Handler, all bool) operations {
 		"ConceptMap/$translate":         h.Translate,
 	} {
 		o.ofType[name] = answer
+		if name != "ValueSet/$batch-validate-code" {
+			o.ofInstance[name] = answer
+		}
 	}
 	o.metadata = h.TerminologyCapabilities
 	return o

@@ -24,15 +24,15 @@ func serve(h *Handler) http.Handler {
 			err = h.Expand(w, r)
 		case strings.HasPrefix(path, "/ValueSet/") && strings.HasSuffix(path, "/$validate-code"):
 			err = h.ValidateCode(w, r)
-		case path == "/CodeSystem/$validate-code":
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$validate-code"):
 			err = h.ValidateCodeInSystem(w, r)
 		case path == "/ValueSet/$batch-validate-code":
 			err = h.BatchValidateCode(w, r)
-		case path == "/CodeSystem/$lookup":
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$lookup"):
 			err = h.Lookup(w, r)
-		case path == "/CodeSystem/$subsumes":
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$subsumes"):
 			err = h.Subsumes(w, r)
-		case path == "/ConceptMap/$translate":
+		case strings.HasPrefix(path, "/ConceptMap/") && strings.HasSuffix(path, "/$translate"):
 			err = h.Translate(w, r)
 		case path == "/metadata" && r.URL.Query().Get("mode") == "terminology":
 			err = h.TerminologyCapabilities(w, r)

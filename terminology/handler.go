@@ -56,17 +56,22 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.id = instance(r.URL.Path)
+	p.of(r)
 	p.plain = r.Method != http.MethodPost && isPlain(inputs)
-	if header := r.Header.Get("Accept-Language"); header != "*" {
-		p.languageHeader = header
-	}
-	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
 	a, err := h.answer(p, h.limit(r))
 	if err != nil {
 		return err
 	}
 	return a.write(w, r, inputs)
+}
+
+// of takes over what a request says beside its parameters.
+func (p *parameters) of(r *http.Request) {
+	p.id = instance(r.URL.Path)
+	if header := r.Header.Get("Accept-Language"); header != "*" {
+		p.languageHeader = header
+	}
+	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
 }
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before

@@ -239,6 +239,16 @@ func (l *Library) codeSystem(url, version string) uint32 {
 	return found
 }
 
+// codeSystemByID finds a code system by its id, of those with the same id the one that was loaded last.
+func (l *Library) codeSystemByID(id string) (*codeSystem, bool) {
+	for _, cs := range slices.Backward(l.codeSystems) {
+		if cs.id == id {
+			return cs, true
+		}
+	}
+	return nil, false
+}
+
 // versionsOf returns the versions of a code system that are here with their concepts, in order.
 func (l *Library) versionsOf(url string) []string {
 	id, ok := l.systemID(url)

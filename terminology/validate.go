@@ -29,8 +29,8 @@ func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validation(r, inputs, true) })
 }
 
-// ValidateCodeInSystem answers [base]/CodeSystem/$validate-code. See [Handler.Expand] for what is written
-// and returned.
+// ValidateCodeInSystem answers [base]/CodeSystem/$validate-code and [base]/CodeSystem/{id}/$validate-code. See
+// [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(inputs []input) ([]byte, error) { return h.validation(r, inputs, false) })
 }
@@ -41,13 +41,7 @@ func (h *Handler) validation(r *http.Request, inputs []input, inValueSet bool) (
 	if err != nil {
 		return nil, err
 	}
-	if inValueSet {
-		p.id = instance(r.URL.Path)
-	}
-	if header := r.Header.Get("Accept-Language"); header != "*" {
-		p.languageHeader = header
-	}
-	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
+	p.of(r)
 	v, err := h.validator(p, inValueSet)
 	if err != nil {
 		return nil, err
@@ -155,6 +149,13 @@ func (h *Handler) validator(p *validation, inValueSet bool) (*validator, error) 
 		l, err := h.library(&p.parameters)
 		if err != nil {
 			return nil, err
+		}
+		if p.id != "" {
+			for i := range p.codings {
+				if err := l.instance(p.id, &p.codings[i]); err != nil {
+					return nil, err
+				}
+			}
 		}
 		v.library, v.language = l, p.language(&valueSet{})
 	}
