@@ -45,7 +45,7 @@ type composer struct {
 // expansion returns a value set's expansion: a remembered one, or else a new one, which is then
 // remembered. Several requests for the same one wait for one computation.
 func (l *Library) expansion(vs *valueSet, options *expansionOptions) (*expansion, error) {
-	if l.base != nil || vs.url == "" || vs.transient {
+	if l.base != nil || vs.key == "" || vs.transient {
 		return l.expand(vs, options)
 	}
 	key := vs.key

@@ -29,9 +29,10 @@ type Library struct {
 	byCanonical  map[string]*valueSet // url|version
 	latest       map[string]*valueSet // url
 	byID         map[string]*valueSet
-	bindings     map[string]string   // StructureDefinition url#path to the canonical of a value set
-	supplements  map[string][]uint32 // url of a code system to the supplements to it
-	entire       map[string]uint32   // CodeSystem.valueSet to the code system
+	bindings     map[string]string    // StructureDefinition url#path to the canonical of a value set
+	fragments    map[string]*valueSet // StructureDefinition url#id to a value set that it contains
+	supplements  map[string][]uint32  // url of a code system to the supplements to it
+	entire       map[string]uint32    // CodeSystem.valueSet to the code system
 	expansions   *expansionCache
 	inProgress   singleflight.Group
 	replacements int
@@ -62,9 +63,12 @@ type Counts struct {
 
 // Counts returns how much the library holds, for a line in the log.
 func (l *Library) Counts() Counts {
-	c := Counts{CodeSystems: len(l.codeSystems), ValueSets: len(l.valueSets), Replaced: l.replacements}
-	for _, cs := range l.codeSystems {
-		c.Concepts += cs.len()
+	c := Counts{ValueSets: len(l.valueSets), Replaced: l.replacements}
+	for index, cs := range l.codeSystems {
+		if slices.Contains(l.systems[cs.system].versions, uint32(index)) { // and not contained in a value set
+			c.CodeSystems++
+			c.Concepts += cs.len()
+		}
 	}
 	return c
 }
@@ -111,6 +115,14 @@ func (l *Library) addCodeSystem(cs *codeSystem) {
 	s.versions = append(versions, index)
 	s.current = l.currentVersion(s.versions)
 	l.link(cs, index)
+}
+
+// addContained adds a code system that a value set contains, and that none but this can name. It returns its
+// index.
+func (l *Library) addContained(cs *codeSystem) uint32 {
+	cs.system = l.internSystem(cs.url)
+	l.codeSystems = append(l.codeSystems, cs)
+	return uint32(len(l.codeSystems) - 1)
 }
 
 // link notes what a code system is in relation to others.

@@ -110,6 +110,7 @@ func emptyLibrary() *Library {
 		latest:      make(map[string]*valueSet),
 		byID:        make(map[string]*valueSet),
 		bindings:    make(map[string]string),
+		fragments:   make(map[string]*valueSet),
 		supplements: make(map[string][]uint32),
 		entire:      make(map[string]uint32),
 		expansions:  newExpansionCache(0),

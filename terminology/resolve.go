@@ -11,6 +11,9 @@ import (
 // is forced, else the include's own, else the preferred, else the required, else the latest. The index is
 // none where it is not here; version is then the one that was looked for.
 func (c *composer) codeSystem(url, version string) (index uint32, wanted string, err error) {
+	if index := c.library.containedCodeSystem(c.path[len(c.path)-1], url, version); index != none {
+		return index, version, nil
+	}
 	rules := &c.options.rules
 	required, check := versionFor(rules.required, url)
 	if forced, rule := versionFor(rules.forced, url); forced != "" {

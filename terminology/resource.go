@@ -84,9 +84,9 @@ func (l *resourceLoader) begin(kind string) {
 	case "CodeSystem":
 		l.codes.reset()
 	case "ValueSet":
-		l.values.vs = valueSet{}
+		l.values.vs, l.values.systems = valueSet{}, nil
 	case "StructureDefinition":
-		l.profile = profile{}
+		l.profile = profile{contained: valueSetBuilder{library: l.library}}
 	case "ConceptMap":
 		l.maps = conceptMap{}
 	}
@@ -135,9 +135,8 @@ func (l *resourceLoader) finish(kind string) error {
 		}
 		l.library.addCodeSystem(cs)
 	case "ValueSet":
-		vs := l.values.vs
-		l.library.addValueSet(&vs)
-		l.last = &vs
+		l.last = l.values.build()
+		l.library.addValueSet(l.last)
 	case "StructureDefinition":
 		l.library.addProfile(&l.profile)
 	case "ConceptMap":

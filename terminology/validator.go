@@ -102,6 +102,11 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 	var list []candidate
 	m := &membership{code: []byte(c.code), composer: composer{library: v.library, options: &v.options}}
 	m.choose = func(set *conceptSet) (uint32, bool) {
+		if index := m.library.containedCodeSystem(m.path[len(m.path)-1], set.system, set.version); index != none {
+			cs := m.library.codeSystems[index]
+			list = append(list, candidate{versionChoice: versionChoice{index: index, matches: c.version == "" || matchesVersion(cs.version, c.version)}})
+			return index, cs.url == c.system
+		}
 		if set.system != c.system || m.isExcludedSystem(set.system, set.version, none) {
 			return m.library.codeSystem(set.system, set.version), set.system == c.system
 		}

@@ -10,7 +10,8 @@ import (
 type valueSetBuilder struct {
 	library *Library
 	vs      valueSet
-	depth   int // within contained resources
+	systems []*codeSystem // contained ones
+	depth   int           // within contained resources
 }
 
 // member reads one member of a ValueSet. What is not needed to expand it is kept as it is, for
@@ -68,24 +69,59 @@ func (b *valueSetBuilder) extensions(list []extension) {
 // toolsExtensionBase is the start of the urls of extensions that are not part of FHIR yet.
 const toolsExtensionBase = "http://hl7.org/fhir/tools/StructureDefinition/"
 
-// contained reads one contained resource. Only value sets are of use here.
+// contained reads one contained resource. Only value sets and code systems are of use here.
 func (b *valueSetBuilder) contained(r *reader) error {
 	raw, err := r.value('{')
 	if err != nil || b.depth > 0 {
 		return err
 	}
-	if kind, err := resourceType(raw); err != nil || kind != "ValueSet" {
-		return err
-	}
-	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
+	kind, err := resourceType(raw)
 	x := newReader(bytes.NewReader(raw.Clone()))
-	if err := x.object(func(name []byte) error { return inner.member(x, string(name)) }); err != nil {
+	switch {
+	case err != nil:
+		return err
+	case kind == "ValueSet":
+		return b.containedValueSet(x)
+	case kind == "CodeSystem":
+		return b.containedCodeSystem(x)
+	}
+	return nil
+}
+
+// containedValueSet reads a contained value set.
+func (b *valueSetBuilder) containedValueSet(r *reader) error {
+	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
+	err := r.object(func(name []byte) error { return inner.member(r, string(name)) })
+	b.vs.contained = append(b.vs.contained, &inner.vs)
+	return err
+}
+
+// containedCodeSystem reads a contained code system.
+func (b *valueSetBuilder) containedCodeSystem(r *reader) error {
+	var inner codeSystemBuilder
+	inner.reset()
+	if err := r.object(func(name []byte) error { return inner.member(r, string(name)) }); err != nil {
 		return err
 	}
-	vs := inner.vs
-	vs.isContained = true
-	b.vs.contained = append(b.vs.contained, &vs)
-	return nil
+	cs, err := inner.build()
+	b.systems = append(b.systems, cs)
+	return err
+}
+
+// build returns the value set, with what it contains. A contained code system without a url has that of the
+// value set with its id as the fragment.
+func (b *valueSetBuilder) build() *valueSet {
+	vs := b.vs
+	for _, inner := range vs.contained {
+		inner.container = &vs
+	}
+	for _, cs := range b.systems {
+		if cs.url == "" {
+			cs.url = vs.url + "#" + cs.id
+		}
+		vs.codeSystems = append(vs.codeSystems, b.library.addContained(cs))
+	}
+	return &vs
 }
 
 // compose reads ValueSet.compose.
