@@ -59,8 +59,9 @@
 //   - A concept is abstract by its property notSelectable; it is inactive by its property inactive, by a
 //     status of retired or inactive, or by the standards status withdrawn. With compose.inactive false,
 //     inactive ones are left out. A code whose code system is not here counts as active.
-//   - Contained value sets are used where an include refers to them (#id); contained code systems are not,
-//     and a stored expansion is not either.
+//   - Contained value sets and code systems are used where an include refers to them, by #id or by their own
+//     canonical, before what is loaded; from outside, contained value sets are canonical#id. A contained code
+//     system without a url has that of its value set with #id. A stored expansion is not used.
 //   - Supplements that are named must be here.
 //
 // Value sets are also those that code systems imply: CodeSystem.valueSet, and url?fhir_vs, url?fhir_vs=isa/code.
