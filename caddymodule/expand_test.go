@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
 func expand(g *gateway, token, query string) *http.Response {
@@ -198,11 +200,11 @@ func TestExpandLeavesOthersAlone(t *testing.T) {
 
 func TestDefinitionsArePooled(t *testing.T) {
 	ctx := caddy.ActiveContext()
-	first, err := loadDefinitions(ctx, true, nil)
+	first, err := loadDefinitions(ctx, terminology.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := loadDefinitions(ctx, true, nil)
+	second, err := loadDefinitions(ctx, terminology.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,15 +220,22 @@ func TestDefinitionsArePooled(t *testing.T) {
 
 func TestChangedDefinitionsAreLoadedAnew(t *testing.T) {
 	file := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
-	before := definitionsKey(true, []string{file})
+	before := definitionsKey(&terminology.Options{Core: true, Definitions: []string{file}})
 	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if definitionsKey(true, []string{file}) == before {
+	after := definitionsKey(&terminology.Options{Core: true, Definitions: []string{file}})
+	if after == before {
 		t.Error("a changed file has the same key")
 	}
-	if definitionsKey(false, []string{file}) == definitionsKey(true, []string{file}) {
-		t.Error("the core makes no difference to the key")
+	for name, o := range map[string]terminology.Options{
+		"the core": {}, "import depth": {Core: true, MaxImportDepth: 1}, "gathered": {Core: true, MaxGathered: 1},
+		"regex states": {Core: true, MaxRegexStates: 1}, "cached entries": {Core: true, MaxCachedEntries: 1},
+	} {
+		o.Definitions = []string{file}
+		if definitionsKey(&o) == after {
+			t.Errorf("%s: makes no difference to the key", name)
+		}
 	}
 }
 

@@ -99,5 +99,5 @@
 //
 // Failures are returned as [Error] and left to the caller to write: [Error.Issues] is what the
 // OperationOutcome holds, and [Error.OperationOutcome] is one. What a request may cost is limited by the
-// fields of [Handler] and by [Options.MaxImportDepth] and [Options.MaxGathered].
+// fields of [Handler] and of [Options].
 package terminology

@@ -14,10 +14,11 @@ const none = ^uint32(0)
 // Library holds code systems and value sets, and expands them. Make one with [Load]. Its content never
 // changes, and it may be used by any number of goroutines.
 type Library struct {
-	base        *Library // of an overlay: what it lies over
-	loaded      time.Time
-	importDepth int
-	maxGathered int
+	base           *Library // of an overlay: what it lies over
+	loaded         time.Time
+	importDepth    int
+	maxGathered    int
+	maxRegexStates int
 
 	codeSystems []*codeSystem
 	valueSets   []*valueSet

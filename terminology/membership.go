@@ -145,7 +145,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 		return f, false, m.checkFilters(set, cs)
 	}
 	for i, filter := range set.filters {
-		matching, err := cs.filter(filter)
+		matching, err := m.filter(cs, filter)
 		if err != nil {
 			return f, false, inFilter(err, i)
 		}
