@@ -25,7 +25,7 @@ func TestLimits(t *testing.T) {
 	}
 	for _, test := range []struct {
 		name                    string
-		handler                 Handler
+		handler                 *Handler
 		options                 Options
 		path, allowed, tooMuch  string // of GET, after path; of POST the bodies
 		status                  int
@@ -34,12 +34,12 @@ func TestLimits(t *testing.T) {
 		method                  string
 		allowedSet, tooLargeSet string // more definitions
 	}{
-		{name: "entries", handler: Handler{MaxEntries: 3}, path: "/ValueSet/$expand?url=http://x/0&count=", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3"},
-		{name: "entries without a page", handler: Handler{MaxEntries: 3}, path: "/ValueSet/$expand?url=http://x/0", allowed: "&count=3", tooMuch: "", status: 422, code: "too-costly", text: "offset and count"},
-		{name: "filter length", handler: Handler{MaxFilterLength: 5}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "abcde", tooMuch: "abcdef", status: 400, code: "too-long", text: "5 bytes"},
-		{name: "filter words", handler: Handler{MaxFilterWords: 2}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "a+b", tooMuch: "a+b+c", status: 400, code: "too-long", text: "2 words"},
-		{name: "body", handler: Handler{MaxBody: int64(len(inline("a")))}, method: "POST", path: "/ValueSet/$expand", allowed: inline("a"), tooMuch: inline("aa"), status: 413, code: "too-long", text: "bytes"},
-		{name: "resources", handler: Handler{MaxResources: 2}, method: "POST", path: "/ValueSet/$expand", allowed: resources(2), tooMuch: resources(3), status: 413, code: "too-costly", text: "2 tx-resource"},
+		{name: "entries", handler: &Handler{MaxEntries: 3}, path: "/ValueSet/$expand?url=http://x/0&count=", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3"},
+		{name: "entries without a page", handler: &Handler{MaxEntries: 3}, path: "/ValueSet/$expand?url=http://x/0", allowed: "&count=3", tooMuch: "", status: 422, code: "too-costly", text: "offset and count"},
+		{name: "filter length", handler: &Handler{MaxFilterLength: 5}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "abcde", tooMuch: "abcdef", status: 400, code: "too-long", text: "5 bytes"},
+		{name: "filter words", handler: &Handler{MaxFilterWords: 2}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "a+b", tooMuch: "a+b+c", status: 400, code: "too-long", text: "2 words"},
+		{name: "body", handler: &Handler{MaxBody: int64(len(inline("a")))}, method: "POST", path: "/ValueSet/$expand", allowed: inline("a"), tooMuch: inline("aa"), status: 413, code: "too-long", text: "bytes"},
+		{name: "resources", handler: &Handler{MaxResources: 2}, method: "POST", path: "/ValueSet/$expand", allowed: resources(2), tooMuch: resources(3), status: 413, code: "too-costly", text: "2 tx-resource"},
 		{name: "import depth", options: Options{MaxImportDepth: 3}, path: "/ValueSet/$expand?url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},
 		{name: "import depth of a validation", options: Options{MaxImportDepth: 3}, path: "/ValueSet/$validate-code?system=http://x/colours&code=red&url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},
 		{name: "gathered", options: Options{MaxGathered: 8}, path: "/ValueSet/$expand?url=http://x/", allowed: "1", tooMuch: "2", status: 422, code: "too-costly", text: "more than 8 codes"},
@@ -49,6 +49,9 @@ func TestLimits(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ask := func(more, part string) (int, string) {
 				h := test.handler
+				if h == nil {
+					h = &Handler{}
+				}
 				test.options.Definitions = definitions(t, append([]string{colours, more}, chain...)...)
 				l, err := Load(t.Context(), test.options)
 				if err != nil {
@@ -56,10 +59,10 @@ func TestLimits(t *testing.T) {
 				}
 				h.Library = l
 				if test.method == http.MethodPost {
-					w, _ := call(t, &h, test.method, test.path, part)
+					w, _ := call(t, h, test.method, test.path, part)
 					return w.Code, w.Body.String()
 				}
-				w, _ := call(t, &h, http.MethodGet, test.path+part, "")
+				w, _ := call(t, h, http.MethodGet, test.path+part, "")
 				return w.Code, w.Body.String()
 			}
 			if status, body := ask(test.allowedSet, test.allowed); status != http.StatusOK {

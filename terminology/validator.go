@@ -226,6 +226,7 @@ func (v *validator) inCodeSystem(c *coding, d *verdict) bool {
 		if v.valueSet == nil {
 			d.member = true
 		}
+		v.checkVersion(c, cs)
 		return true
 	case cs.content == contentFragment:
 		v.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
@@ -240,9 +241,22 @@ func (v *validator) inCodeSystem(c *coding, d *verdict) bool {
 			text, id = text+" version '"+cs.version+"'", "Unknown_Code_in_Version"
 		}
 		v.note("error", "code-invalid", "invalid-code", id, c, "code", true, text)
+		if cs.compositional {
+			v.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
+				"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.url))
+		}
 	}
 	d.member = false
 	return true
+}
+
+// checkVersion notes that a coding has no version, of a code system whose codes mean something only with one
+// (R4 CodeSystem.versionNeeded).
+func (v *validator) checkVersion(c *coding, cs *codeSystem) {
+	if cs.versionNeeded && c.version == "" && !v.memberOnly {
+		v.note("error", "required", "invalid-data", "", c, "version", true, fmt.Sprintf(
+			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.url, c.code))
+	}
 }
 
 // notInValueSet notes that a coding is not in the value set.
