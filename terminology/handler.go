@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4
@@ -37,6 +38,12 @@ type Handler struct {
 	// JSON; the libraries made of it take some times as much. Beyond it, the one that was not asked for
 	// longest is forgotten. Default: 16 MiB; negative: nothing is remembered.
 	MaxRemembered int64
+
+	// Version is what the CapabilityStatement says of the software's version. Default: nothing.
+	Version string
+
+	// Released is what the CapabilityStatement says of when that version was released. Default: nothing.
+	Released time.Time
 
 	remembered resourceCache
 }

@@ -66,7 +66,7 @@ type Counts struct {
 func (l *Library) Counts() Counts {
 	c := Counts{ValueSets: len(l.valueSets), Replaced: l.replacements}
 	for index, cs := range l.codeSystems {
-		if slices.Contains(l.systems[cs.system].versions, uint32(index)) { // and not contained in a value set
+		if !l.isContained(uint32(index)) {
 			c.CodeSystems++
 			c.Concepts += cs.len()
 		}
@@ -124,6 +124,11 @@ func (l *Library) addContained(cs *codeSystem) uint32 {
 	cs.system = l.internSystem(cs.url)
 	l.codeSystems = append(l.codeSystems, cs)
 	return uint32(len(l.codeSystems) - 1)
+}
+
+// isContained reports whether a code system is contained in a value set.
+func (l *Library) isContained(index uint32) bool {
+	return !slices.Contains(l.systems[l.codeSystems[index].system].versions, index)
 }
 
 // link notes what a code system is in relation to others.

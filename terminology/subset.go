@@ -11,13 +11,15 @@ import (
 // Summary and Elements). The zero value is all of it.
 type subset struct {
 	summary  string   // true, text, data or count
-	elements []string // names of elements of ValueSet
+	elements []string // names of elements
 }
 
-// summaryElements are the elements of a ValueSet that R4 marks as its summary. The expansion is none of them.
+// summaryElements are the elements of a ValueSet and of a CodeSystem that R4 marks as its summary. The
+// expansion is none of them.
 var summaryElements = []string{
 	"url", "identifier", "version", "name", "title", "status", "experimental", "date", "publisher", "contact", "useContext",
-	"jurisdiction", "immutable",
+	"jurisdiction", "immutable", "caseSensitive", "valueSet", "hierarchyMeaning", "compositional", "versionNeeded", "content",
+	"supplements", "count", "filter", "property",
 }
 
 // set takes over one parameter, and reports whether it is one of the two.
@@ -33,7 +35,7 @@ func (s *subset) set(in *input) (known bool, err error) {
 		}
 	case "_elements":
 		for name := range strings.SplitSeq(in.value, ",") {
-			name, _, _ = strings.Cut(strings.TrimPrefix(strings.TrimSpace(name), "ValueSet."), ".")
+			name, _, _ = strings.Cut(trimType(strings.TrimSpace(name)), ".")
 			if name != "" {
 				s.elements = append(s.elements, name)
 			}
@@ -47,12 +49,20 @@ func (s *subset) set(in *input) (known bool, err error) {
 	return true, nil
 }
 
+// trimType takes the type of a resource off a path: of ValueSet.url remains url.
+func trimType(path string) string {
+	if kind, rest, ok := strings.Cut(path, "."); ok && isResourceType(kind) {
+		return rest
+	}
+	return path
+}
+
 // all reports whether nothing is to be left out.
 func (s *subset) all() bool { return s.summary == "" && s.elements == nil }
 
 // has reports whether an element is to be shown. Mandatory ones always are.
 func (s *subset) has(element string) bool {
-	if s.all() || element == "id" || element == "status" {
+	if s.all() || element == "id" || element == "status" || element == "content" {
 		return true
 	}
 	switch s.summary {
@@ -74,6 +84,11 @@ func (s *subset) appendMeta(dst []byte) []byte {
 	if s.all() {
 		return dst
 	}
+	return appendSubsetted(dst)
+}
+
+// appendSubsetted appends the tag of a resource that is not whole.
+func appendSubsetted(dst []byte) []byte {
 	return append(dst, `,"meta":{"tag":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED","display":"subsetted"}]}`...)
 }
 

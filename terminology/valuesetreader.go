@@ -3,7 +3,6 @@ package terminology
 import (
 	"bytes"
 	"fmt"
-	"strings"
 )
 
 // valueSetBuilder reads a ValueSet.
@@ -20,20 +19,13 @@ func (b *valueSetBuilder) member(r *reader, name string) error {
 	if known, err := b.vs.definition.member(r, name); known {
 		return err
 	}
-	if name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_") {
+	if isLeftOut(name) {
 		return r.skip()
 	}
-	raw, err := r.dec.ReadValue()
+	inner, err := r.keep(name, &b.vs.rest)
 	if err != nil {
 		return err
 	}
-	value := raw.Clone()
-	if err := value.Compact(); err != nil {
-		return err
-	}
-	b.vs.rest = append(b.vs.rest, member{name: name, value: value})
-	inner := newReader(bytes.NewReader(value))
-	inner.within = strings.TrimSuffix(r.pointer(), "/")
 	return b.known(inner, name)
 }
 
