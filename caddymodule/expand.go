@@ -35,8 +35,9 @@ type Expand struct {
 	CoreOff bool `json:"core_off,omitempty"`
 
 	// Answer the other operations of a terminology service too: `$validate-code`,
-	// `$lookup`, `$subsumes`, `$translate`, and `metadata?mode=terminology`.
-	// Default: they go on to the next handler.
+	// `$lookup`, `$subsumes`, `$translate`, and `metadata?mode=terminology`; and,
+	// where no next handler does, `metadata`, `$versions`, and read and search of
+	// CodeSystem and ValueSet. Default: they go on to the next handler.
 	AllOperations bool `json:"all_operations,omitempty"`
 
 	// How many entries an answer may have; a larger one is refused as
@@ -104,6 +105,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 		MaxFilterLength: h.MaxFilterLength, MaxFilterWords: h.MaxFilterWords,
 		MaxRemembered: h.MaxRemembered,
 	}
+	h.handler.Version, h.handler.Released = software()
 	h.operations = newOperations(h.handler, h.AllOperations)
 	return nil
 }
@@ -120,7 +122,12 @@ func (h *Expand) Cleanup() error {
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	answer := h.operations.find(r, h.FHIRBase)
 	if answer == nil {
-		return next.ServeHTTP(w, r)
+		if answer = h.operations.other(r, h.FHIRBase); answer == nil {
+			return next.ServeHTTP(w, r)
+		}
+		if answered, err := askFirst(w, r, next); answered || err != nil {
+			return err
+		}
 	}
 	err := answer(w, r)
 	switch {

@@ -151,6 +151,43 @@ func TestOperations(t *testing.T) {
 	}
 }
 
+// What there is only one of, a FHIR server's own answer comes before: metadata,
+// and the definitions that it has.
+func TestAnsweredWhereNoneElseDoes(t *testing.T) {
+	g := newGateway(t, `{
+	auto_https disable_redirects
+	skip_install_trust
+}
+
+https://localhost:8443 {
+	fhir_expand {
+		operations all
+	}
+	respond /fhir/R4/ValueSet/theirs "theirs"
+}
+`)
+	for path, want := range map[string]string{
+		"metadata":                         `"resourceType":"CapabilityStatement"`,
+		"metadata?mode=full":               `"fhirVersion":"4.0.1"`,
+		"$versions":                        `"4.0"`,
+		"ValueSet/administrative-gender":   `"compose"`,
+		"ValueSet/theirs":                  "theirs",
+		"CodeSystem/administrative-gender": `"concept"`,
+		"ValueSet?url=" + genderSet + "&_summary=count":            `"total":1`,
+		"CodeSystem?url=http://hl7.org/fhir/administrative-gender": `"code":"female"`,
+		"ValueSet/administrative-gender/_history":                  "",
+		"Patient":    "",
+		"ConceptMap": "",
+	} {
+		if got := read(t, g.get("/fhir/R4/"+path, "")); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %.300s", path, got)
+		}
+	}
+	if response := g.get("/fhir/R4/ValueSet/nowhere", ""); response.StatusCode != http.StatusNotFound {
+		t.Errorf("nowhere: %d", response.StatusCode)
+	}
+}
+
 // Alone, without the fhir app and without a next handler.
 func TestExpandAlone(t *testing.T) {
 	definitions := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",
