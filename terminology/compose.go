@@ -122,6 +122,9 @@ func (c *composer) enter(vs *valueSet) error {
 	if !vs.composed {
 		return incomplete("not-found", "value set %s has no compose, so its content is not here", vs.canonical())
 	}
+	if err := vs.usable("value set"); err != nil {
+		return err
+	}
 	c.path = append(c.path, vs)
 	return nil
 }

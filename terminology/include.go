@@ -131,6 +131,9 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 	}
 	here := index != none && c.library.codeSystems[index].content.hasConcepts()
 	if here {
+		if err := c.library.codeSystems[index].usable("code system"); err != nil {
+			return nil, err
+		}
 		c.useCodeSystem(index)
 	}
 	switch {

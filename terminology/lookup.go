@@ -55,6 +55,9 @@ func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
 		return nil, none, e
 	}
 	cs := l.codeSystems[index]
+	if err := cs.usable("code system"); err != nil {
+		return nil, none, err
+	}
 	concept, ok := cs.concept([]byte(c.code))
 	if !ok {
 		return nil, none, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",

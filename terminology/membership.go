@@ -133,6 +133,9 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	var cs *codeSystem
 	if index != none && m.library.codeSystems[index].content.hasConcepts() {
 		cs = m.library.codeSystems[index]
+		if err := cs.usable("code system"); err != nil {
+			return f, false, err
+		}
 		m.useCodeSystem(index)
 		if concept, ok := cs.concept(m.code); ok {
 			f.entry = entry{codeSystem: index, concept: concept}

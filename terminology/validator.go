@@ -97,7 +97,11 @@ type candidate struct {
 // candidates looks for a coding in the value set. Without a value set, the code system is the one place.
 func (v *validator) candidates(c *coding) ([]candidate, error) {
 	if v.valueSet == nil {
-		return []candidate{{versionChoice: v.chooseVersion(c, "")}}, nil
+		choice := v.chooseVersion(c, "")
+		if choice.index == none {
+			return []candidate{{versionChoice: choice}}, nil
+		}
+		return []candidate{{versionChoice: choice}}, v.library.codeSystems[choice.index].usable("code system")
 	}
 	var list []candidate
 	m := &membership{code: []byte(c.code), composer: composer{library: v.library, options: &v.options}}

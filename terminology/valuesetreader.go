@@ -40,6 +40,8 @@ func (b *valueSetBuilder) known(r *reader, name string) error {
 		list, err := r.extensionList(0)
 		b.extensions(list)
 		return err
+	case "modifierExtension":
+		return b.vs.modifiers(r)
 	}
 	return nil
 }
@@ -134,6 +136,8 @@ func (b *valueSetBuilder) compose(r *reader) error {
 			list, err := r.extensionList(0)
 			b.extensions(list)
 			return err
+		case "modifierExtension":
+			return b.vs.modifiers(r)
 		default:
 			return r.skip()
 		}
@@ -158,6 +162,8 @@ func (b *valueSetBuilder) conceptSet(r *reader, list *[]conceptSet) error {
 			return r.array(func() error { return b.filter(r, &set) })
 		case "valueSet":
 			return r.array(func() error { return b.imported(r, &set) })
+		case "modifierExtension":
+			return b.vs.modifiers(r)
 		default:
 			return r.skip()
 		}
@@ -192,6 +198,8 @@ func (b *valueSetBuilder) filter(r *reader, set *conceptSet) error {
 			return r.string(&f.op)
 		case "value":
 			return r.string(&f.value)
+		case "modifierExtension":
+			return b.vs.modifiers(r)
 		default:
 			return r.skip()
 		}
@@ -219,6 +227,8 @@ func (b *valueSetBuilder) concept(r *reader) error {
 			return r.array(func() error { return rows.designation(r, &rows.texts, row) })
 		case "extension":
 			return rows.extension(r, &rows.texts, row)
+		case "modifierExtension":
+			return b.vs.modifiers(r)
 		default:
 			return r.skip()
 		}
