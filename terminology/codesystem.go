@@ -44,7 +44,7 @@ type definition struct {
 	language, date, publisher             string
 	standardsStatus                       string // by the extension of that name
 	experimental                          *bool
-	modifier                              string // url of an extension that changes the meaning of it, or of a part of it
+	modifier                              string // what changes the meaning of it, or of a part of it, in a way not known here
 }
 
 // canonical returns url|version, or the url alone where there is no version.

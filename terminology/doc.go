@@ -63,7 +63,8 @@
 //     canonical, before what is loaded; from outside, contained value sets are canonical#id. A contained code
 //     system without a url has that of its value set with #id. A stored expansion is not used.
 //   - Supplements that are named must be here.
-//   - A definition with a modifier extension, anywhere in it, is not used.
+//   - A definition with implicit rules, or with a modifier extension anywhere in it, is not used.
+//   - Where compose has a lockedDate, code systems without a version count as they were then.
 //
 // Value sets are also those that code systems imply: CodeSystem.valueSet, and url?fhir_vs, url?fhir_vs=isa/code.
 //

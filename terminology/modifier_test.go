@@ -19,6 +19,8 @@ func TestModifierExtensions(t *testing.T) {
 	}
 	for _, test := range []struct{ name, system, valueSet string }{
 		{"of the value set", system("", ""), valueSet(","+modifier, "", "")},
+		{"implicit rules", system("", ""), valueSet(`,"implicitRules":"http://x/not"`, "", "")},
+		{"of the code system, implicit rules", system(`,"implicitRules":"http://x/not"`, ""), valueSet("", "", "")},
 		{"of compose", system("", ""), valueSet("", ","+modifier, "")},
 		{"of an include", system("", ""), valueSet("", "", ","+modifier)},
 		{"of an exclude", system("", ""), valueSet("", `,"exclude":[{"system":"http://x/s",`+modifier+`}]`, "")},

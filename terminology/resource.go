@@ -236,7 +236,7 @@ func (b *codeSystemBuilder) known(r *reader, name string) error {
 		return r.string((*string)(&b.content))
 	case "extension":
 		return b.extensionMember(r)
-	case "modifierExtension":
+	case "modifierExtension", "implicitRules":
 		return b.modifiers(r)
 	case "property":
 		return r.array(func() error { return b.propertyDefinition(r) })

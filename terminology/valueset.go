@@ -9,6 +9,7 @@ type valueSet struct {
 	transient        bool      // made for one request
 	container        *valueSet // the one that this one is contained in, or nil
 	activeOnly       bool      // compose.inactive is false: inactive codes are left out
+	lockedDate       string    // compose.lockedDate: code systems count as they were on this date
 	composed         bool      // has a compose
 	include, exclude []conceptSet
 	supplements      []string // canonicals of code systems, by the extension valueset-supplement

@@ -40,7 +40,7 @@ func (b *valueSetBuilder) known(r *reader, name string) error {
 		list, err := r.extensionList(0)
 		b.extensions(list)
 		return err
-	case "modifierExtension":
+	case "modifierExtension", "implicitRules":
 		return b.vs.modifiers(r)
 	}
 	return nil
@@ -128,6 +128,8 @@ func (b *valueSetBuilder) compose(r *reader) error {
 			err := r.bool(&inactive)
 			b.vs.activeOnly = !inactive
 			return err
+		case "lockedDate":
+			return r.string(&b.vs.lockedDate)
 		case "include":
 			return r.array(func() error { return b.conceptSet(r, &b.vs.include) })
 		case "exclude":
