@@ -53,20 +53,19 @@ func loadedDefinitions() []definitionsStatus {
 // Destruct implements caddy.Destructor.
 func (pooledLibrary) Destruct() error { return nil }
 
-func loadDefinitions(ctx caddy.Context, core bool, patterns []string) (*definitions, error) {
-	key := definitionsKey(core, patterns)
+func loadDefinitions(ctx caddy.Context, o terminology.Options) (*definitions, error) {
+	key := definitionsKey(&o)
 	pooled, _, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
 		start := time.Now()
-		library, err := terminology.Load(ctx, terminology.Options{
-			Core: core, Definitions: patterns, Logger: ctx.Slogger(), Terminal: terminology.Terminal(os.Stderr),
-		})
+		o.Logger, o.Terminal = ctx.Slogger(), terminology.Terminal(os.Stderr)
+		library, err := terminology.Load(ctx, o)
 		if err != nil {
 			return nil, fmt.Errorf("loading definitions: %w", err)
 		}
 		counts, took := library.Counts(), time.Since(start)
 		ctx.Slogger().Info("definitions loaded", "content", counts.String(), "took", took)
 		return pooledLibrary{library, definitionsStatus{
-			Core: core, Definitions: patterns, Loaded: start.Add(took), Seconds: took.Seconds(),
+			Core: o.Core, Definitions: o.Definitions, Loaded: start.Add(took), Seconds: took.Seconds(),
 			CodeSystems: counts.CodeSystems, ValueSets: counts.ValueSets, Concepts: counts.Concepts,
 		}}, nil
 	})
@@ -82,12 +81,12 @@ func (d *definitions) release() error {
 }
 
 // definitionsKey is the same for as long as the same files, by name, size and
-// time of change, are asked for. Files that cannot be read are left for loading
+// time of change, are asked for with the same limits. Files that cannot be read are left for loading
 // to complain about.
-func definitionsKey(core bool, patterns []string) string {
+func definitionsKey(o *terminology.Options) string {
 	var key strings.Builder
-	fmt.Fprintf(&key, "core %t\n", core)
-	for _, pattern := range patterns {
+	fmt.Fprintf(&key, "core %t limits %d %d %d %d\n", o.Core, o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates, o.MaxCachedEntries)
+	for _, pattern := range o.Definitions {
 		fmt.Fprintf(&key, "%q\n", pattern)
 		names, _ := filepath.Glob(pattern)
 		for _, name := range names {

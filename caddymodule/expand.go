@@ -35,8 +35,9 @@ type Expand struct {
 	CoreOff bool `json:"core_off,omitempty"`
 
 	// Answer the other operations of a terminology service too: `$validate-code`,
-	// `$lookup`, `$subsumes`, `$translate`, and `metadata?mode=terminology`.
-	// Default: they go on to the next handler.
+	// `$lookup`, `$subsumes`, `$translate`, and `metadata?mode=terminology`; and,
+	// where no next handler does, `metadata`, `$versions`, and read and search of
+	// CodeSystem and ValueSet. Default: they go on to the next handler.
 	AllOperations bool `json:"all_operations,omitempty"`
 
 	// How many entries an answer may have; a larger one is refused as
@@ -62,6 +63,26 @@ type Expand struct {
 	// is left to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
+	// How much of what requests bring along under a `cache-id` is remembered, in
+	// bytes; what was not asked for longest is forgotten first. Negative: nothing
+	// is. Default: 16777216 (16 MiB).
+	MaxRemembered int64 `json:"max_remembered,omitempty"`
+
+	// How deep value sets may import each other. Default: 32.
+	MaxImportDepth int `json:"max_import_depth,omitempty"`
+
+	// How many codes the includes of a value set, and of those that it imports,
+	// may have in all before it is whole. Default: 20000000.
+	MaxGathered int `json:"max_gathered,omitempty"`
+
+	// How many states the automaton of a regex in a filter may have: about one for
+	// each of its characters, times the repetitions around it. Default: 1000.
+	MaxRegexStates int `json:"max_regex_states,omitempty"`
+
+	// How many codes the expansions may have in all that are kept in memory, at 12
+	// to 20 bytes each. Default: 1000000.
+	MaxCachedEntries int `json:"max_cached_entries,omitempty"`
+
 	cors       *crossOrigin
 	handler    *terminology.Handler
 	loaded     *definitions
@@ -85,13 +106,19 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	if err := metrics.register(ctx); err != nil {
 		return err
 	}
-	if h.loaded, err = loadDefinitions(ctx, !h.CoreOff, h.Definitions); err != nil {
+	h.loaded, err = loadDefinitions(ctx, terminology.Options{
+		Core: !h.CoreOff, Definitions: h.Definitions, MaxImportDepth: h.MaxImportDepth, MaxGathered: h.MaxGathered,
+		MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
+	})
+	if err != nil {
 		return err
 	}
 	h.handler = &terminology.Handler{
 		Library: h.loaded.library, MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
 		MaxFilterLength: h.MaxFilterLength, MaxFilterWords: h.MaxFilterWords,
+		MaxRemembered: h.MaxRemembered,
 	}
+	h.handler.Version, h.handler.Released = software()
 	h.operations = newOperations(h.handler, h.AllOperations)
 	return nil
 }
@@ -117,7 +144,12 @@ func (h *Expand) Cleanup() error {
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	answer := h.operations.find(h.asked(r), h.FHIRBase)
 	if answer == nil {
-		return next.ServeHTTP(w, r)
+		if answer = h.operations.other(r, h.FHIRBase); answer == nil {
+			return next.ServeHTTP(w, r)
+		}
+		if answered, err := askFirst(w, r, next); answered || err != nil {
+			return err
+		}
 	}
 	w, answered := h.cors.answer(w, r, false)
 	if answered {
@@ -173,20 +205,30 @@ func failure(err error) error {
 //		max_filter_words <number>
 //		max_body <size>
 //		max_resources <number>
+//		max_remembered <size>
+//		max_import_depth <number>
+//		max_gathered <number>
+//		max_regex_states <number>
+//		max_cached_entries <number>
 //		cors <origin|clients|*...>
 //	}
 func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{
-		"fhir_base":         word(&h.FHIRBase, checkFHIRBase),
-		"definitions":       words(&h.Definitions, nil),
-		"core":              only("off", &h.CoreOff),
-		"operations":        only("all", &h.AllOperations),
-		"max_entries":       number(&h.MaxEntries),
-		"max_filter_length": number(&h.MaxFilterLength),
-		"max_filter_words":  number(&h.MaxFilterWords),
-		"max_body":          size(&h.MaxBody),
-		"max_resources":     number(&h.MaxResources),
-		"cors":              words(&h.CORS, checkCORS),
+		"fhir_base":          word(&h.FHIRBase, checkFHIRBase),
+		"definitions":        words(&h.Definitions, nil),
+		"core":               only("off", &h.CoreOff),
+		"operations":         only("all", &h.AllOperations),
+		"max_entries":        number(&h.MaxEntries),
+		"max_filter_length":  number(&h.MaxFilterLength),
+		"max_filter_words":   number(&h.MaxFilterWords),
+		"max_body":           size(&h.MaxBody),
+		"max_resources":      number(&h.MaxResources),
+		"max_remembered":     size(&h.MaxRemembered),
+		"max_import_depth":   number(&h.MaxImportDepth),
+		"max_gathered":       number(&h.MaxGathered),
+		"max_regex_states":   number(&h.MaxRegexStates),
+		"max_cached_entries": number(&h.MaxCachedEntries),
+		"cors":               words(&h.CORS, checkCORS),
 	})
 }
 

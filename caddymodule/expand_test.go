@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
 func expand(g *gateway, token, query string) *http.Response {
@@ -129,6 +131,10 @@ func TestOperations(t *testing.T) {
 		"CodeSystem/$validate-code?url=http://hl7.org/fhir/administrative-gender&code=female": `"valueBoolean":true`,
 		"ValueSet/$validate-code?url=" + genderSet + "&" + system + "&code=nobody":            `"valueBoolean":false`,
 		"ValueSet/administrative-gender/$validate-code?" + system + "&code=female":            `"valueBoolean":true`,
+		"CodeSystem/administrative-gender/$lookup?code=female":                                `"Female"`,
+		"CodeSystem/administrative-gender/$subsumes?codeA=male&codeB=female":                  `"not-subsumed"`,
+		"CodeSystem/administrative-gender/$validate-code?code=female":                         `"valueBoolean":true`,
+		"CodeSystem/nowhere/$lookup?code=female":                                              "theirs",
 		"metadata?mode=terminology":                                                           `"TerminologyCapabilities"`,
 	} {
 		if got := read(t, plain.get("/fhir/R4/"+request, token)); got != "theirs" {
@@ -138,10 +144,47 @@ func TestOperations(t *testing.T) {
 			t.Errorf("%s: %.300s", request, got)
 		}
 	}
-	for _, request := range []string{"metadata", "CodeSystem", "ConceptMap/$closure", "CodeSystem/x/$subsumes"} {
+	for _, request := range []string{"metadata", "CodeSystem", "ConceptMap/$closure", "ValueSet/x/$batch-validate-code", "CodeSystem/x/y/$subsumes"} {
 		if got := read(t, all.get("/fhir/R4/"+request, allToken)); got != "theirs" {
 			t.Errorf("%s: %.200s", request, got)
 		}
+	}
+}
+
+// What there is only one of, a FHIR server's own answer comes before: metadata,
+// and the definitions that it has.
+func TestAnsweredWhereNoneElseDoes(t *testing.T) {
+	g := newGateway(t, `{
+	auto_https disable_redirects
+	skip_install_trust
+}
+
+https://localhost:8443 {
+	fhir_expand {
+		operations all
+	}
+	respond /fhir/R4/ValueSet/theirs "theirs"
+}
+`)
+	for path, want := range map[string]string{
+		"metadata":                         `"resourceType":"CapabilityStatement"`,
+		"metadata?mode=full":               `"fhirVersion":"4.0.1"`,
+		"$versions":                        `"4.0"`,
+		"ValueSet/administrative-gender":   `"compose"`,
+		"ValueSet/theirs":                  "theirs",
+		"CodeSystem/administrative-gender": `"concept"`,
+		"ValueSet?url=" + genderSet + "&_summary=count":            `"total":1`,
+		"CodeSystem?url=http://hl7.org/fhir/administrative-gender": `"code":"female"`,
+		"ValueSet/administrative-gender/_history":                  "",
+		"Patient":    "",
+		"ConceptMap": "",
+	} {
+		if got := read(t, g.get("/fhir/R4/"+path, "")); !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %.300s", path, got)
+		}
+	}
+	if response := g.get("/fhir/R4/ValueSet/nowhere", ""); response.StatusCode != http.StatusNotFound {
+		t.Errorf("nowhere: %d", response.StatusCode)
 	}
 }
 
@@ -194,11 +237,11 @@ func TestExpandLeavesOthersAlone(t *testing.T) {
 
 func TestDefinitionsArePooled(t *testing.T) {
 	ctx := caddy.ActiveContext()
-	first, err := loadDefinitions(ctx, true, nil)
+	first, err := loadDefinitions(ctx, terminology.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	second, err := loadDefinitions(ctx, true, nil)
+	second, err := loadDefinitions(ctx, terminology.Options{Core: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -214,15 +257,22 @@ func TestDefinitionsArePooled(t *testing.T) {
 
 func TestChangedDefinitionsAreLoadedAnew(t *testing.T) {
 	file := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
-	before := definitionsKey(true, []string{file})
+	before := definitionsKey(&terminology.Options{Core: true, Definitions: []string{file}})
 	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if definitionsKey(true, []string{file}) == before {
+	after := definitionsKey(&terminology.Options{Core: true, Definitions: []string{file}})
+	if after == before {
 		t.Error("a changed file has the same key")
 	}
-	if definitionsKey(false, []string{file}) == definitionsKey(true, []string{file}) {
-		t.Error("the core makes no difference to the key")
+	for name, o := range map[string]terminology.Options{
+		"the core": {}, "import depth": {Core: true, MaxImportDepth: 1}, "gathered": {Core: true, MaxGathered: 1},
+		"regex states": {Core: true, MaxRegexStates: 1}, "cached entries": {Core: true, MaxCachedEntries: 1},
+	} {
+		o.Definitions = []string{file}
+		if definitionsKey(&o) == after {
+			t.Errorf("%s: makes no difference to the key", name)
+		}
 	}
 }
 

@@ -12,13 +12,18 @@ import (
 // know. Where there is no next handler nothing is written, and the value set is
 // unknown for good.
 func askForUnknown(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, here error) error {
-	answer := caddyhttp.NewResponseRecorder(w, nil, nil)
-	err := askNext(answer, r, next)
-	if err == nil && answer.Status() == 0 {
-		return failure(here)
+	if answered, err := askFirst(w, r, next); answered || err != nil {
+		metrics.expansion(expandedNext)
+		return err
 	}
-	metrics.expansion(expandedNext)
-	return err
+	return failure(here)
+}
+
+// askFirst gives the next handler's answer, and reports whether there is one.
+func askFirst(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) (answered bool, err error) {
+	answer := caddyhttp.NewResponseRecorder(w, nil, nil)
+	err = askNext(answer, r, next)
+	return answer.Status() != 0, err
 }
 
 // askForIncomplete gives the next handler's answer if it is an expansion. If it

@@ -15,6 +15,7 @@ type operations struct {
 	ofType     map[string]operation // "ValueSet/$expand"
 	ofInstance map[string]operation // the same, of ValueSet/{id}
 	metadata   operation            // with mode=terminology; nil: not answered here
+	others     map[string]operation // what is answered where no next handler does: "metadata", "ValueSet", "ValueSet/"
 }
 
 func newOperations(h *terminology.Handler, all bool) operations {
@@ -25,7 +26,6 @@ func newOperations(h *terminology.Handler, all bool) operations {
 	if !all {
 		return o
 	}
-	o.ofInstance["ValueSet/$validate-code"] = h.ValidateCode
 	for name, answer := range map[string]operation{
 		"ValueSet/$validate-code":       h.ValidateCode,
 		"ValueSet/$batch-validate-code": h.BatchValidateCode,
@@ -35,9 +35,33 @@ func newOperations(h *terminology.Handler, all bool) operations {
 		"ConceptMap/$translate":         h.Translate,
 	} {
 		o.ofType[name] = answer
+		if name != "ValueSet/$batch-validate-code" {
+			o.ofInstance[name] = answer
+		}
 	}
 	o.metadata = h.TerminologyCapabilities
+	o.others = map[string]operation{
+		"metadata": h.CapabilityStatement, "$versions": h.Versions,
+		"CodeSystem": h.Search, "CodeSystem/": h.Read, "ValueSet": h.Search, "ValueSet/": h.Read,
+	}
 	return o
+}
+
+// other finds what a request is answered with where no next handler answers it,
+// or nil: the FHIR server behind knows more of itself, and of its definitions.
+func (o operations) other(r *http.Request, base string) operation {
+	path, below := strings.CutPrefix(r.URL.Path, base+"/")
+	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return nil
+	}
+	kind, id, of := strings.Cut(path, "/")
+	if of && (id == "" || strings.ContainsAny(id, "/$")) {
+		return nil
+	}
+	if of {
+		kind += "/"
+	}
+	return o.others[kind]
 }
 
 // find returns the operation that a request is for, or nil.

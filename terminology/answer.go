@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"io"
 	"strconv"
 	"time"
@@ -39,13 +40,25 @@ func (a *answer) prepare() {
 // copying of its text.
 func (a *answer) append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
+	dst = a.parameters.subset.appendMeta(dst)
 	dst = a.valueSet.append(dst, a.parameters)
+	if a.parameters.subset.has("expansion") {
+		dst = a.appendExpansion(dst)
+	}
+	return append(dst, '}')
+}
+
+// appendExpansion appends the member expansion, or of it only how large it is.
+func (a *answer) appendExpansion(dst []byte) []byte {
 	dst = append(dst, `,"expansion":{"identifier":"`...)
 	dst = append(dst, a.identifier...)
 	dst = append(dst, `","timestamp":"`...)
 	dst = a.library.loaded.AppendFormat(dst, time.RFC3339)
 	dst = append(dst, `","total":`...)
 	dst = strconv.AppendInt(dst, int64(a.total), 10)
+	if !a.parameters.subset.hasCodes() {
+		return append(dst, '}')
+	}
 	if a.parameters.paged() || a.parameters.plain { // R4 has the offset where there is paging
 		dst = append(dst, `,"offset":`...)
 		dst = appendNumber(dst, a.parameters.offset)
@@ -53,35 +66,39 @@ func (a *answer) append(dst []byte) []byte {
 	dst = append(dst, a.echo...)
 	dst = a.appendContains(dst)
 	dst = a.appendExpansionExtensions(dst)
-	return append(dst, '}', '}')
+	return append(dst, '}')
 }
 
 // append appends what the answer says of the value set itself: what identifies it, or, with
 // includeDefinition, all of it.
 func (vs *valueSet) append(dst []byte, p *parameters) []byte {
+	member := func(name, value string) {
+		if p.subset.has(name) {
+			dst = appendMember(dst, name, value)
+		}
+	}
 	if p.includeDefinition == yes {
-		dst = appendMember(dst, "id", vs.id)
+		member("id", vs.id)
 	}
-	dst = appendMember(dst, "language", vs.language)
-	dst = appendMember(dst, "url", vs.url)
-	dst = appendMember(dst, "version", vs.version)
-	dst = appendMember(dst, "name", vs.name)
-	dst = appendMember(dst, "title", vs.title)
-	status := vs.status
-	if status == "" {
-		status = "unknown" // R4 requires one
-	}
-	dst = appendMember(dst, "status", status)
-	if vs.experimental != nil {
+	member("language", vs.language)
+	member("url", vs.url)
+	member("version", vs.version)
+	member("name", vs.name)
+	member("title", vs.title)
+	member("status", cmp.Or(vs.status, "unknown")) // R4 requires one
+	if vs.experimental != nil && p.subset.has("experimental") {
 		dst = append(dst, `,"experimental":`...)
 		dst = strconv.AppendBool(dst, *vs.experimental)
 	}
 	if p.includeDefinition != yes {
 		return dst
 	}
-	dst = appendMember(dst, "date", vs.date)
-	dst = appendMember(dst, "publisher", vs.publisher)
+	member("date", vs.date)
+	member("publisher", vs.publisher)
 	for _, m := range vs.rest {
+		if !p.subset.has(m.name) {
+			continue
+		}
 		dst = appendString(append(dst, ','), m.name)
 		dst = append(append(dst, ':'), m.value...)
 	}

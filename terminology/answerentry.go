@@ -99,6 +99,7 @@ func (a *answer) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) 
 	for _, kind := range shownFromValueSet {
 		dst = appendShown(dst, &list, kind, own[kind])
 	}
+	dst = a.appendAlternates(dst, &list, e)
 	dst = a.appendProperties(dst, &list, e, flags, system, own)
 	if !list.begun {
 		return dst
@@ -107,9 +108,33 @@ func (a *answer) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) 
 	return slices.Delete(dst, start, start+1) // the comma before
 }
 
+// appendAlternates appends the other codes that a code system, or a supplement to it, has for a concept.
+func (a *answer) appendAlternates(dst []byte, list *array, e entry) []byte {
+	if e.concept == none {
+		return dst
+	}
+	of := func(cs *codeSystem, concept uint32) {
+		from, to := cs.extensions.rows(concept)
+		for row := from; row < to; row++ {
+			if cs.extensions.kind[row] == extensionAlternate {
+				dst = appendShown(dst, list, extensionAlternate, cs.texts.at(cs.extensions.value[row]))
+			}
+		}
+	}
+	cs := a.library.codeSystems[e.codeSystem]
+	of(cs, e.concept)
+	for _, s := range a.expansion.supplements {
+		by := a.library.codeSystems[s.by]
+		if concept, ok := by.concept(cs.codeOf(e.concept)); ok && s.of == e.codeSystem {
+			of(by, concept)
+		}
+	}
+	return dst
+}
+
 // Extensions that are shown as they are, where a code system or a value set has them.
 var (
-	shownFromSystem   = []extensionKind{extensionStyle, extensionXHTML}
+	shownFromSystem   = []extensionKind{extensionStyle, extensionXHTML, extensionDescriptionID}
 	shownFromValueSet = []extensionKind{
 		extensionDeprecated, extensionStandardsStatus, extensionConceptDefinition, extensionDescriptionID, extensionStyle, extensionXHTML,
 	}
@@ -129,7 +154,7 @@ func appendShown(dst []byte, list *array, kind extensionKind, value []byte) []by
 var shownNames = map[extensionKind]string{
 	extensionStyle: "rendering-style", extensionXHTML: "rendering-xhtml", extensionDeprecated: "valueset-deprecated",
 	extensionStandardsStatus: "structuredefinition-standards-status", extensionConceptDefinition: "valueset-concept-definition",
-	extensionDescriptionID: "coding-sctdescid",
+	extensionDescriptionID: "coding-sctdescid", extensionAlternate: "codesystem-alternate",
 }
 
 // extensionsOf returns the extensions of an entry: those that the code system and the supplements to it

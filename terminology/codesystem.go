@@ -11,11 +11,12 @@ type codeSystem struct {
 	caseSensitive  bool
 	compositional  bool
 	versionNeeded  bool
-	languagePack   bool   // a supplement that adds a language, and so is made use of without being named
-	notHierarchy   bool   // hierarchyMeaning is neither absent nor is-a or part-of
-	supplements    string // canonical of the code system that a supplement adds to
-	entireValueSet string // CodeSystem.valueSet: canonical of the value set of all its codes
-	system         uint32 // index of url in Library.systems
+	languagePack   bool     // a supplement that adds a language, and so is made use of without being named
+	notHierarchy   bool     // hierarchyMeaning is neither absent nor is-a or part-of
+	supplements    string   // canonical of the code system that a supplement adds to
+	entireValueSet string   // CodeSystem.valueSet: canonical of the value set of all its codes
+	system         uint32   // index of url in Library.systems
+	rest           []member // all other members but the concepts, as they are
 
 	texts    texts
 	code     []textRef
@@ -43,6 +44,7 @@ type definition struct {
 	language, date, publisher             string
 	standardsStatus                       string // by the extension of that name
 	experimental                          *bool
+	modifier                              string // what changes the meaning of it, or of a part of it, in a way not known here
 }
 
 // canonical returns url|version, or the url alone where there is no version.

@@ -155,6 +155,8 @@ func (b *codeSystemBuilder) conceptMember(r *reader, concept uint32, name string
 		return r.array(func() error { return b.designation(r, &b.texts, concept) })
 	case "extension":
 		return b.extension(r, &b.texts, concept)
+	case "modifierExtension":
+		return b.modifiers(r)
 	case "property":
 		return r.array(func() error { return b.value(r, concept) })
 	case "concept":

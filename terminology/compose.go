@@ -45,7 +45,7 @@ type composer struct {
 // expansion returns a value set's expansion: a remembered one, or else a new one, which is then
 // remembered. Several requests for the same one wait for one computation.
 func (l *Library) expansion(vs *valueSet, options *expansionOptions) (*expansion, error) {
-	if l.base != nil && !l.beside || vs.url == "" || vs.transient {
+	if l.base != nil && !l.beside || vs.key == "" || vs.transient {
 		return l.expand(vs, options)
 	}
 	key := vs.key
@@ -123,6 +123,9 @@ func (c *composer) enter(vs *valueSet) error {
 		e := incomplete("not-found", "value set %s has no compose, so its content is not here", vs.canonical())
 		e.Missing = missing("ValueSet", vs.url, vs.version)
 		return e
+	}
+	if err := vs.usable("value set"); err != nil {
+		return err
 	}
 	c.path = append(c.path, vs)
 	return nil

@@ -274,3 +274,23 @@ func TestFragmentKeepsListedCodes(t *testing.T) {
 		t.Errorf("got parameters %v", got.parameters())
 	}
 }
+
+// TestLockedDate checks that the versions of code systems that were there on the locked date count, whatever
+// date is asked for.
+func TestLockedDate(t *testing.T) {
+	system := func(version, date, code string) string {
+		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/s","version":%q,"date":%q,"status":"active","content":"complete","concept":[{"code":%q}]}`, version, date, code)
+	}
+	locked := func(date string) string { return `{"lockedDate":"` + date + `","include":[{"system":"http://x/s"}]}` }
+	l := libraryOf(t, system("1", "2020-01-01", "old"), system("2", "2022-01-01", "new"),
+		valueSetOf("http://x/2021", locked("2021-06-01")), valueSetOf("http://x/2023", locked("2023")), valueSetOf("http://x/2019", locked("2019")),
+		valueSetOf("http://x/pinned", `{"lockedDate":"2021","include":[{"system":"http://x/s","version":"2"}]}`),
+		valueSetOf("http://x/import", `{"include":[{"valueSet":["http://x/2021"]}]}`))
+	for url, want := range map[string]string{"http://x/2021": "old", "http://x/2023": "new", "http://x/pinned": "new", "http://x/import": "old"} {
+		wantCodes(t, expand(t, l, "url", url), want)
+	}
+	wantCodes(t, expand(t, l, "url", "http://x/2021", "date", "2024-01-01"), "old")
+	if e := refused(t, l, "url", "http://x/2019"); !errors.Is(e, ErrUnsupported) {
+		t.Errorf("got %d %s", e.Status, e.Text)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
+	"regexp/syntax"
 	"strings"
 )
 
@@ -14,7 +15,7 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	cs := c.library.codeSystems[index]
 	var selected bitset
 	for i, f := range set.filters {
-		matching, err := cs.filter(f)
+		matching, err := c.filter(cs, f)
 		if err != nil {
 			return nil, inFilter(err, i)
 		}
@@ -31,6 +32,46 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 		entries = append(entries, entry{codeSystem: index, concept: concept})
 	})
 	return entries, nil
+}
+
+// filter returns the concepts for which a filter holds, unless it is too costly to find them.
+func (c *composer) filter(cs *codeSystem, f filter) (bitset, error) {
+	if f.op == "regex" {
+		if n := regexStates(f.value); n > c.library.maxRegexStates {
+			return nil, issue(http.StatusUnprocessableEntity, "too-costly", "", "", fmt.Sprintf(
+				"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
+				f.property, cs.canonical(), n, c.library.maxRegexStates))
+		}
+	}
+	return cs.filter(f)
+}
+
+// regexStates returns about how many states the automaton for a regex has, or 0 where it is no regex. It
+// is worked out before the automaton is made, which may take a hundred megabytes.
+func regexStates(pattern string) int {
+	parsed, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil {
+		return 0
+	}
+	return statesOf(parsed)
+}
+
+// statesOf returns how many states a part of a regex makes. The parser has bounded the repetitions within each
+// other, so that the product fits.
+func statesOf(part *syntax.Regexp) int {
+	n := 0
+	for _, sub := range part.Sub {
+		n += statesOf(sub)
+	}
+	switch part.Op {
+	case syntax.OpLiteral:
+		return len(part.Rune)
+	case syntax.OpConcat:
+		return n
+	case syntax.OpRepeat:
+		return n * max(1, part.Min, part.Max)
+	}
+	return n + 1
 }
 
 // inFilter says in which filter a fault is, where it is one of the filter itself.

@@ -138,8 +138,10 @@ func (c *conceptReader) each(r *reader, known func(kind extensionKind, extension
 	})
 }
 
-// parseExtension returns what kind of extension it is, or 0, and its value[x] as a JSON member.
+// parseExtension returns what kind of extension it is, or 0, and its value[x] as a JSON member; of
+// codesystem-alternate, which has none, the extensions in it.
 func parseExtension(extension jsontext.Value) (kind extensionKind, value []byte, err error) {
+	var parts []byte
 	inner := newReader(bytes.NewReader(extension))
 	err = inner.object(func(name []byte) error {
 		if string(name) == "url" {
@@ -150,13 +152,21 @@ func parseExtension(extension jsontext.Value) (kind extensionKind, value []byte,
 			}
 			return err
 		}
-		if !bytes.HasPrefix(name, []byte("value")) {
+		isPart := string(name) == "extension"
+		if !isPart && !bytes.HasPrefix(name, []byte("value")) {
 			return inner.skip()
 		}
-		value = append(appendString([]byte(nil), name), ':')
+		member := append(appendString([]byte(nil), name), ':')
 		raw, err := inner.dec.ReadValue()
-		value = append(value, raw...)
+		if member = append(member, raw...); isPart {
+			parts = member
+		} else {
+			value = member
+		}
 		return err
 	})
+	if kind == extensionAlternate {
+		value = parts
+	}
 	return kind, value, err
 }

@@ -3,6 +3,7 @@ package terminology
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -98,7 +99,7 @@ func (l *Library) indexOf(cs *codeSystem) uint32 {
 			return index
 		}
 	}
-	return none
+	return uint32(slices.Index(l.codeSystems, cs)) // it is contained in a value set
 }
 
 // standings notes the standing of the definitions that a coding was validated against.

@@ -23,7 +23,7 @@
 //
 // The sister operations look at the same arrays: validate.go (with membership.go, which looks for one code
 // without an expansion, validateversion.go and validatedisplay.go), lookup.go, translate.go, batch.go and
-// capabilities.go.
+// capabilities.go. What is loaded can be read and searched (published.go, searchset.go), as far as it is kept.
 //
 // # Definitions
 //
@@ -65,9 +65,12 @@
 //   - A concept is abstract by its property notSelectable; it is inactive by its property inactive, by a
 //     status of retired or inactive, or by the standards status withdrawn. With compose.inactive false,
 //     inactive ones are left out. A code whose code system is not here counts as active.
-//   - Contained value sets are used where an include refers to them (#id); contained code systems are not,
-//     and a stored expansion is not either.
+//   - Contained value sets and code systems are used where an include refers to them, by #id or by their own
+//     canonical, before what is loaded; from outside, contained value sets are canonical#id. A contained code
+//     system without a url has that of its value set with #id. A stored expansion is not used.
 //   - Supplements that are named must be here.
+//   - A definition with implicit rules, or with a modifier extension anywhere in it, is not used.
+//   - Where compose has a lockedDate, code systems without a version count as they were then.
 //
 // Value sets are also those that code systems imply: CodeSystem.valueSet, and url?fhir_vs, url?fhir_vs=isa/code.
 //
@@ -91,9 +94,12 @@
 //
 // # Answers
 //
-// A GET of nothing but url, filter, offset, count, _format and _pretty is a plain question: the answer is a
+// A GET of nothing but url, filter, offset, count, _format, _pretty, _summary and _elements is a plain question: the answer is a
 // list, and has an offset. Any other has a tree where the codes are from one hierarchy and all of them are
 // shown, and an offset where there is paging, as R4 has it; excludeNested makes it a list.
+//
+// With _summary or _elements, a part of the answer is left out, and it is tagged SUBSETTED: of the summary that
+// R4 has of a ValueSet, the expansion is no part; count leaves of the expansion its total.
 //
 // The same question to the same library has the same answer, to the byte: the identifier is made from
 // the content, and the timestamp is when the library was loaded. Both make the entity tag, by which a client
@@ -101,5 +107,5 @@
 //
 // Failures are returned as [Error] and left to the caller to write: [Error.Issues] is what the
 // OperationOutcome holds, and [Error.OperationOutcome] is one. What a request may cost is limited by the
-// fields of [Handler] and by [Options.MaxImportDepth] and [Options.MaxGathered].
+// fields of [Handler] and of [Options].
 package terminology

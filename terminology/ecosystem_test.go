@@ -24,18 +24,26 @@ func serve(h *Handler) http.Handler {
 			err = h.Expand(w, r)
 		case strings.HasPrefix(path, "/ValueSet/") && strings.HasSuffix(path, "/$validate-code"):
 			err = h.ValidateCode(w, r)
-		case path == "/CodeSystem/$validate-code":
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$validate-code"):
 			err = h.ValidateCodeInSystem(w, r)
 		case path == "/ValueSet/$batch-validate-code":
 			err = h.BatchValidateCode(w, r)
-		case path == "/CodeSystem/$lookup":
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$lookup"):
 			err = h.Lookup(w, r)
-		case path == "/CodeSystem/$subsumes":
+		case strings.HasPrefix(path, "/CodeSystem/") && strings.HasSuffix(path, "/$subsumes"):
 			err = h.Subsumes(w, r)
-		case path == "/ConceptMap/$translate":
+		case strings.HasPrefix(path, "/ConceptMap/") && strings.HasSuffix(path, "/$translate"):
 			err = h.Translate(w, r)
 		case path == "/metadata" && r.URL.Query().Get("mode") == "terminology":
 			err = h.TerminologyCapabilities(w, r)
+		case path == "/metadata":
+			err = h.CapabilityStatement(w, r)
+		case path == "/$versions":
+			err = h.Versions(w, r)
+		case path == "/ValueSet" || path == "/CodeSystem":
+			err = h.Search(w, r)
+		case strings.Count(path, "/") == 2 && !strings.Contains(path, "$"):
+			err = h.Read(w, r)
 		default:
 			err = &Error{Status: http.StatusNotFound, Code: "not-found", Text: "no such operation"}
 		}
@@ -61,7 +69,7 @@ func ecosystem(t *testing.T) string {
 // TestEcosystem runs the tests that HL7 has for the servers of its terminology ecosystem.
 func TestEcosystem(t *testing.T) {
 	folder := ecosystem(t)
-	server := httptest.NewServer(serve(&Handler{Library: coreLibrary(t)}))
+	server := httptest.NewServer(serve(&Handler{Library: coreLibrary(t), Version: "0.0.0", Released: fixedTime}))
 	defer server.Close()
 	arguments := []string{filepath.Join(folder, "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}
 	if more := os.Getenv("TX_ECOSYSTEM_ARGUMENTS"); more != "" {

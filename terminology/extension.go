@@ -38,6 +38,29 @@ func (r *reader) extensionList(depth int) ([]extension, error) {
 	return list, err
 }
 
+// modifiers reads an array of modifier extensions, or the implicit rules. None is understood here, so that a definition which has one
+// must not be used (R4 §2.4, modifier extensions).
+func (d *definition) modifiers(r *reader) error {
+	if r.isPrimitive() {
+		rules, err := r.text()
+		d.modifier = "the implicit rules " + string(rules)
+		return err
+	}
+	list, err := r.extensionList(0)
+	if len(list) > 0 {
+		d.modifier = "the modifier extension " + list[0].url
+	}
+	return err
+}
+
+// usable reports an error for a definition that has implicit rules or a modifier extension.
+func (d *definition) usable(kind string) error {
+	if d.modifier == "" {
+		return nil
+	}
+	return incomplete("not-supported", "%s %s has %s, which is not understood here", kind, d.canonical(), d.modifier)
+}
+
 // part returns the value of the part with the given name.
 func (x *extension) part(name string) string {
 	for _, p := range x.parts {

@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4
@@ -45,6 +46,12 @@ type Handler struct {
 	// longest is forgotten. Default: 16 MiB; negative: nothing is remembered.
 	MaxRemembered int64
 
+	// Version is what the CapabilityStatement says of the software's version. Default: nothing.
+	Version string
+
+	// Released is what the CapabilityStatement says of when that version was released. Default: nothing.
+	Released time.Time
+
 	remembered resourceCache
 }
 
@@ -63,12 +70,8 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.id = instance(r.URL.Path)
+	p.of(r)
 	p.plain = r.Method != http.MethodPost && isPlain(inputs)
-	if header := r.Header.Get("Accept-Language"); header != "*" {
-		p.languageHeader = header
-	}
-	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
 	p.library = h.current()
 	a, err := h.answer(p, h.limit(r))
 	if err != nil {
@@ -82,6 +85,15 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return a.write(w, r, inputs)
+}
+
+// of takes over what a request says beside its parameters.
+func (p *parameters) of(r *http.Request) {
+	p.id = instance(r.URL.Path)
+	if header := r.Header.Get("Accept-Language"); header != "*" {
+		p.languageHeader = header
+	}
+	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
 }
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
@@ -164,7 +176,7 @@ func (h *Handler) answer(p *parameters, limit int) (*answer, error) {
 		a.languages = parseLanguages(languages)
 	}
 	a.page, a.total = l.page(x, p, a.languages.list())
-	if len(a.page) > limit {
+	if len(a.page) > limit && p.subset.hasCodes() {
 		return nil, tooCostly(vs, limit)
 	}
 	a.detailed = p.wantsDesignations() || len(p.properties) > 0 || !a.languages.none() || len(x.supplements) > 0

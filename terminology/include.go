@@ -46,8 +46,8 @@ func (c *composer) validate(set *conceptSet) error {
 		return unprocessable("invalid", "value set %s has an include with concept or filter but no system", name)
 	case set.enumerated && len(set.filters) > 0:
 		return unprocessable("invalid", "value set %s has an include with both concept and filter", name)
-	case strings.HasPrefix(set.system, "#"):
-		return incomplete("not-supported", "value set %s includes the contained code system %s, which R4 does not allow", name, set.system)
+	case strings.HasPrefix(set.system, "#") && c.library.containedCodeSystem(c.path[len(c.path)-1], set.system, "") == none:
+		return incomplete("not-found", "value set %s includes the code system %s, which it does not contain", name, set.system)
 	}
 	return nil
 }
@@ -69,14 +69,8 @@ func (c *composer) imported(reference string) (*expansion, error) {
 // importedValueSet finds a value set that is named in an include: one that is contained, or one of the
 // library, in the version that a parameter says where the reference has none.
 func (c *composer) importedValueSet(reference string) (*valueSet, error) {
-	if id, ok := strings.CutPrefix(reference, "#"); ok {
-		for _, outer := range slices.Backward(c.path) {
-			for _, vs := range outer.contained {
-				if vs.id == id {
-					return vs, nil
-				}
-			}
-		}
+	if vs, ok := c.path[len(c.path)-1].containedValueSet(reference); ok {
+		return vs, nil
 	}
 	url, version := splitCanonical(reference)
 	if version == "" {
@@ -102,7 +96,7 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 // use notes that the value set being expanded makes use of an imported one and all that it uses.
 func (c *composer) use(x *expansion, vs *valueSet) {
 	for _, other := range append([]*valueSet{vs}, x.valueSets...) {
-		if !slices.Contains(c.used.valueSets, other) && !other.isContained {
+		if !slices.Contains(c.used.valueSets, other) && other.container == nil {
 			c.used.valueSets = append(c.used.valueSets, other)
 		}
 	}
@@ -137,6 +131,9 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 	}
 	here := index != none && c.library.codeSystems[index].content.hasConcepts()
 	if here {
+		if err := c.library.codeSystems[index].usable("code system"); err != nil {
+			return nil, err
+		}
 		c.useCodeSystem(index)
 	}
 	switch {

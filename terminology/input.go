@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
 // input is one parameter of an operation as it was sent: in the query string, or in a Parameters resource.
@@ -28,7 +30,8 @@ const maxInputs = 1000
 const maxPartDepth = 4
 
 // readInputs reads the parameters of a request: those of the query string, and in a POST those of the
-// body, which is a Parameters resource, or a resource that counts as the parameter of the given name.
+// body, which is a Parameters resource in JSON or XML, or a resource that counts as the parameter of the given
+// name.
 func (h *Handler) readInputs(w http.ResponseWriter, r *http.Request, bare string) ([]input, error) {
 	inputs, err := queryInputs(r.URL.RawQuery)
 	if err != nil || r.Method != http.MethodPost {
@@ -44,7 +47,9 @@ func (h *Handler) readInputs(w http.ResponseWriter, r *http.Request, bare string
 		return append(inputs, form...), err
 	}
 	if strings.Contains(kind, "xml") {
-		return nil, &Error{Status: http.StatusUnsupportedMediaType, Code: "not-supported", Text: "the body must be JSON (application/fhir+json); XML is not read"}
+		if body, err = fhirxml.AppendJSON(nil, body); err != nil {
+			return nil, &Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in XML: " + err.Error()}
+		}
 	}
 	return bodyInputs(inputs, body, bare)
 }

@@ -14,11 +14,12 @@ const none = ^uint32(0)
 // Library holds code systems and value sets, and expands them. Make one with [Load]. Its content never
 // changes, and it may be used by any number of goroutines.
 type Library struct {
-	base        *Library // of an overlay: what it lies over
-	beside      bool     // of an overlay: what it adds is no better than what it lies over
-	loaded      time.Time
-	importDepth int
-	maxGathered int
+	base           *Library // of an overlay: what it lies over
+	beside         bool     // of an overlay: what it adds is no better than what it lies over
+	loaded         time.Time
+	importDepth    int
+	maxGathered    int
+	maxRegexStates int
 
 	codeSystems []*codeSystem
 	valueSets   []*valueSet
@@ -30,9 +31,10 @@ type Library struct {
 	byCanonical  map[string]*valueSet // url|version
 	latest       map[string]*valueSet // url
 	byID         map[string]*valueSet
-	bindings     map[string]string   // StructureDefinition url#path to the canonical of a value set
-	supplements  map[string][]uint32 // url of a code system to the supplements to it
-	entire       map[string]uint32   // CodeSystem.valueSet to the code system
+	bindings     map[string]string    // StructureDefinition url#path to the canonical of a value set
+	fragments    map[string]*valueSet // StructureDefinition url#id to a value set that it contains
+	supplements  map[string][]uint32  // url of a code system to the supplements to it
+	entire       map[string]uint32    // CodeSystem.valueSet to the code system
 	expansions   *expansionCache
 	inProgress   singleflight.Group
 	replacements int
@@ -63,9 +65,12 @@ type Counts struct {
 
 // Counts returns how much the library holds, for a line in the log.
 func (l *Library) Counts() Counts {
-	c := Counts{CodeSystems: len(l.codeSystems), ValueSets: len(l.valueSets), Replaced: l.replacements}
-	for _, cs := range l.codeSystems {
-		c.Concepts += cs.len()
+	c := Counts{ValueSets: len(l.valueSets), Replaced: l.replacements}
+	for index, cs := range l.codeSystems {
+		if !l.isContained(uint32(index)) {
+			c.CodeSystems++
+			c.Concepts += cs.len()
+		}
 	}
 	return c
 }
@@ -112,6 +117,19 @@ func (l *Library) addCodeSystem(cs *codeSystem) {
 	s.versions = append(versions, index)
 	s.current = l.currentVersion(s.versions)
 	l.link(cs, index)
+}
+
+// addContained adds a code system that a value set contains, and that none but this can name. It returns its
+// index.
+func (l *Library) addContained(cs *codeSystem) uint32 {
+	cs.system = l.internSystem(cs.url)
+	l.codeSystems = append(l.codeSystems, cs)
+	return uint32(len(l.codeSystems) - 1)
+}
+
+// isContained reports whether a code system is contained in a value set.
+func (l *Library) isContained(index uint32) bool {
+	return !slices.Contains(l.systems[l.codeSystems[index].system].versions, index)
 }
 
 // link notes what a code system is in relation to others.
@@ -241,6 +259,16 @@ func (l *Library) codeSystem(url, version string) uint32 {
 		}
 	}
 	return found
+}
+
+// codeSystemByID finds a code system by its id, of those with the same id the one that was loaded last.
+func (l *Library) codeSystemByID(id string) (*codeSystem, bool) {
+	for _, cs := range slices.Backward(l.codeSystems) {
+		if cs.id == id {
+			return cs, true
+		}
+	}
+	return nil, false
 }
 
 // versionsOf returns the versions of a code system that are here with their concepts, in order.

@@ -30,6 +30,11 @@ type Options struct {
 	// all before its expansion is whole; more is too costly. Default: 20,000,000.
 	MaxGathered int
 
+	// MaxRegexStates is how large a regex in a filter may be: how many states the automaton has that looks
+	// for it, which is about a state for each character, times the repetitions ({n,m}) around it. A larger
+	// one is too costly. Default: 1000.
+	MaxRegexStates int
+
 	// MaxCachedEntries bounds the expansions that are kept in memory, in codes; 12 bytes are needed
 	// for each, and 8 more where they can be shown as a tree. Default: 1,000,000.
 	MaxCachedEntries int
@@ -82,6 +87,9 @@ func (o *Options) setDefaults() {
 	if o.MaxGathered == 0 {
 		o.MaxGathered = 20_000_000
 	}
+	if o.MaxRegexStates == 0 {
+		o.MaxRegexStates = 1000
+	}
 	if o.MaxCachedEntries == 0 {
 		o.MaxCachedEntries = 1_000_000
 	}
@@ -96,7 +104,8 @@ func (o *Options) setDefaults() {
 // newLibrary returns an empty library.
 func newLibrary(o Options) *Library {
 	l := emptyLibrary()
-	l.loaded, l.importDepth, l.maxGathered = o.Now().UTC().Truncate(time.Second), o.MaxImportDepth, o.MaxGathered
+	l.loaded = o.Now().UTC().Truncate(time.Second)
+	l.importDepth, l.maxGathered, l.maxRegexStates = o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates
 	l.expansions = newExpansionCache(o.MaxCachedEntries)
 	return l
 }
@@ -110,6 +119,7 @@ func emptyLibrary() *Library {
 		latest:      make(map[string]*valueSet),
 		byID:        make(map[string]*valueSet),
 		bindings:    make(map[string]string),
+		fragments:   make(map[string]*valueSet),
 		supplements: make(map[string][]uint32),
 		entire:      make(map[string]uint32),
 		expansions:  newExpansionCache(0),

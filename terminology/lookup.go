@@ -55,6 +55,9 @@ func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
 		return nil, none, e
 	}
 	cs := l.codeSystems[index]
+	if err := cs.usable("code system"); err != nil {
+		return nil, none, err
+	}
 	concept, ok := cs.concept([]byte(c.code))
 	if !ok {
 		return nil, none, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
@@ -63,13 +66,36 @@ func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
 	return cs, concept, nil
 }
 
-// Lookup answers [base]/CodeSystem/$lookup. See [Handler.Expand] for what is written and returned.
+// instance finds the code system of an operation on an instance, and takes the codings for codes of it.
+func (l *Library) instance(id string, codings ...*coding) error {
+	cs, ok := l.codeSystemByID(id)
+	if !ok {
+		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no code system with the id "+id)
+		e.Err = ErrUnknown
+		return e
+	}
+	for _, c := range codings {
+		if c.system == "" {
+			c.system = cs.url
+		}
+		if c.version == "" {
+			c.version = cs.version
+		}
+		if c.system != cs.url || !matchesVersion(cs.version, c.version) {
+			return badRequest("invalid", "the code system is %s, not %s", cs.canonical(), canonical(c.system, c.version))
+		}
+	}
+	return nil
+}
+
+// Lookup answers [base]/CodeSystem/$lookup, and the same of [base]/CodeSystem/{id}. See [Handler.Expand] for
+// what is written and returned.
 func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.lookup(l, r, inputs) })
 }
 
 func (h *Handler) lookup(base *Library, r *http.Request, inputs []input) ([]byte, error) {
-	p, l, err := h.concepts(base, inputs)
+	p, l, err := h.concepts(base, r, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -81,20 +107,21 @@ func (h *Handler) lookup(base *Library, r *http.Request, inputs []input) ([]byte
 	if x.supplements, err = l.requiredSupplements(x, p.supplements); err != nil {
 		return nil, err
 	}
-	if header := r.Header.Get("Accept-Language"); header != "*" {
-		p.languageHeader = header
-	}
 	return l.lookup(p, cs, concept, x), nil
 }
 
 // concepts reads the parameters of $lookup and $subsumes, and what they bring along.
-func (h *Handler) concepts(base *Library, inputs []input) (*concepts, *Library, error) {
+func (h *Handler) concepts(base *Library, r *http.Request, inputs []input) (*concepts, *Library, error) {
 	p, err := parseConcepts(inputs)
 	if err != nil {
 		return nil, nil, err
 	}
 	p.library = base
+	p.of(r)
 	l, err := h.library(&p.parameters)
+	if err == nil && p.id != "" {
+		err = l.instance(p.id, &p.a, &p.b)
+	}
 	return p, l, err
 }
 
@@ -190,13 +217,14 @@ func wants(wanted []string, code string) bool {
 	return slices.Contains(wanted, "*") || slices.Contains(wanted, code)
 }
 
-// Subsumes answers [base]/CodeSystem/$subsumes. See [Handler.Expand] for what is written and returned.
+// Subsumes answers [base]/CodeSystem/$subsumes and [base]/CodeSystem/{id}/$subsumes. See [Handler.Expand] for
+// what is written and returned.
 func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, h.subsumes)
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.subsumes(l, r, inputs) })
 }
 
-func (h *Handler) subsumes(base *Library, inputs []input) ([]byte, error) {
-	p, l, err := h.concepts(base, inputs)
+func (h *Handler) subsumes(base *Library, r *http.Request, inputs []input) ([]byte, error) {
+	p, l, err := h.concepts(base, r, inputs)
 	if err != nil {
 		return nil, err
 	}

@@ -133,6 +133,9 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	var cs *codeSystem
 	if index != none && m.library.codeSystems[index].content.hasConcepts() {
 		cs = m.library.codeSystems[index]
+		if err := cs.usable("code system"); err != nil {
+			return f, false, err
+		}
 		m.useCodeSystem(index)
 		if concept, ok := cs.concept(m.code); ok {
 			f.entry = entry{codeSystem: index, concept: concept}
@@ -145,7 +148,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 		return f, false, m.checkFilters(set, cs)
 	}
 	for i, filter := range set.filters {
-		matching, err := cs.filter(filter)
+		matching, err := m.filter(cs, filter)
 		if err != nil {
 			return f, false, inFilter(err, i)
 		}

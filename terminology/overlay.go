@@ -14,7 +14,8 @@ import (
 // definitions means these. It remembers no expansions.
 func (l *Library) overlay() *Library {
 	o := emptyLibrary()
-	o.base, o.loaded, o.importDepth, o.maxGathered = l, l.loaded, l.importDepth, l.maxGathered
+	o.base, o.loaded = l, l.loaded
+	o.importDepth, o.maxGathered, o.maxRegexStates = l.importDepth, l.maxGathered, l.maxRegexStates
 	o.codeSystems, o.systems = slices.Clone(l.codeSystems), slices.Clone(l.systems)
 	o.listed.first = l.listed.end()
 	return o

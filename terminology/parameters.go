@@ -52,8 +52,9 @@ type parameters struct {
 	cacheKey  [sha256.Size]byte
 	cached    bool // there is a cacheKey
 
-	given []input // as they were sent
-	plain bool    // a GET of nothing but what every client knows
+	subset subset
+	given  []input // as they were sent
+	plain  bool    // a GET of nothing but what every client knows
 }
 
 // repeated are the parameters of $expand that may occur more than once; of the others that are known, two
@@ -66,7 +67,7 @@ var repeated = []string{
 // plainParameters are those that interface.md has. Who asks by GET with nothing else gets a plain answer as
 // it is there: a list, and always an offset. Other requests are answered as R4 and the HL7 terminology
 // ecosystem have it: a tree where there is one, and an offset where there is paging.
-var plainParameters = []string{"url", "filter", "offset", "count", "_format", "_pretty"}
+var plainParameters = []string{"url", "filter", "offset", "count", "_format", "_pretty", "_summary", "_elements"}
 
 // isPlain reports whether there are only such parameters.
 func isPlain(inputs []input) bool {
@@ -139,6 +140,9 @@ func (p *parameters) set(in *input) (known bool, err error) {
 			return true, nil
 		}
 		if known, err = p.setChoice(in); known || err != nil {
+			return known, err
+		}
+		if known, err = p.subset.set(in); known || err != nil {
 			return known, err
 		}
 		return p.rules.set(in)

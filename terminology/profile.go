@@ -1,10 +1,13 @@
 package terminology
 
+import "strings"
+
 // profile is a StructureDefinition: of it, the bindings of its elements are kept, so that the parameter
 // context of $expand can name one.
 type profile struct {
-	url      string
-	elements []binding
+	url       string
+	elements  []binding
+	contained valueSetBuilder // its value sets
 }
 
 // binding is an element that is bound to a value set.
@@ -15,6 +18,8 @@ func (p *profile) member(r *reader, name string) error {
 	switch name {
 	case "url":
 		return r.string(&p.url)
+	case "contained":
+		return r.array(func() error { return p.contained.contained(r) })
 	case "snapshot", "differential":
 		return r.object(func(name []byte) error {
 			if string(name) == "element" {
@@ -59,9 +64,15 @@ func (l *Library) addProfile(p *profile) {
 	if p.url == "" {
 		return
 	}
+	for _, vs := range p.contained.build().contained {
+		l.fragments[p.url+"#"+vs.id] = vs
+	}
 	seen := make(map[string]bool, len(p.elements))
 	for _, b := range p.elements {
 		for _, name := range []string{b.path, b.id} {
+			if strings.HasPrefix(b.valueSet, "#") {
+				b.valueSet = p.url + b.valueSet
+			}
 			if key := p.url + "#" + name; name != "" && !seen[key] {
 				seen[key] = true
 				l.bindings[key] = b.valueSet

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -8,9 +9,13 @@ import (
 )
 
 // codeSystem chooses the version of a code system that an include means, as the parameters say: one that
-// is forced, else the include's own, else the preferred, else the required, else the latest. The index is
+// is forced, else the include's own, else the preferred, else the required, else the latest, as on the locked date of the value set or the
+// date that is asked for. The index is
 // none where it is not here; version is then the one that was looked for.
 func (c *composer) codeSystem(url, version string) (index uint32, wanted string, err error) {
+	if index := c.library.containedCodeSystem(c.path[len(c.path)-1], url, version); index != none {
+		return index, version, nil
+	}
 	rules := &c.options.rules
 	required, check := versionFor(rules.required, url)
 	if forced, rule := versionFor(rules.forced, url); forced != "" {
@@ -26,8 +31,8 @@ func (c *composer) codeSystem(url, version string) (index uint32, wanted string,
 		}
 	}
 	index = c.library.codeSystem(url, version)
-	if version == "" && c.options.date != "" {
-		index, err = c.library.codeSystemAt(url, c.options.date)
+	if date := cmp.Or(c.path[len(c.path)-1].lockedDate, c.options.date); version == "" && date != "" {
+		index, err = c.library.codeSystemAt(url, date)
 	}
 	if err == nil && index != none && required != "" && !matchesVersion(c.library.codeSystems[index].version, required) {
 		err = wrongVersion(c.library.codeSystems[index], required)

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -84,9 +85,9 @@ func (l *resourceLoader) begin(kind string) {
 	case "CodeSystem":
 		l.codes.reset()
 	case "ValueSet":
-		l.values.vs = valueSet{}
+		l.values.vs, l.values.systems = valueSet{}, nil
 	case "StructureDefinition":
-		l.profile = profile{}
+		l.profile = profile{contained: valueSetBuilder{library: l.library}}
 	case "ConceptMap":
 		l.maps = conceptMap{}
 	}
@@ -135,9 +136,8 @@ func (l *resourceLoader) finish(kind string) error {
 		}
 		l.library.addCodeSystem(cs)
 	case "ValueSet":
-		vs := l.values.vs
-		l.library.addValueSet(&vs)
-		l.last = &vs
+		l.last = l.values.build()
+		l.library.addValueSet(l.last)
 	case "StructureDefinition":
 		l.library.addProfile(&l.profile)
 	case "ConceptMap":
@@ -175,11 +175,48 @@ func (d *definition) member(r *reader, name string) (bool, error) {
 	return false, nil
 }
 
+// isLeftOut reports whether a member of a definition is of no use here: what is said of the resource itself, a
+// stored expansion, and the extensions of primitives.
+func isLeftOut(name string) bool {
+	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
+}
+
+// keep adds the next value to a list of members, and returns a reader of it.
+func (r *reader) keep(name string, list *[]member) (*reader, error) {
+	raw, err := r.dec.ReadValue()
+	if err != nil {
+		return nil, err
+	}
+	value := raw.Clone()
+	if err := value.Compact(); err != nil {
+		return nil, err
+	}
+	*list = append(*list, member{name: name, value: value})
+	inner := newReader(bytes.NewReader(value))
+	inner.within = strings.TrimSuffix(r.pointer(), "/")
+	return inner, nil
+}
+
 // member reads one member of a CodeSystem.
 func (b *codeSystemBuilder) member(r *reader, name string) error {
 	if known, err := b.codeSystem.definition.member(r, name); known {
 		return err
 	}
+	switch {
+	case name == "concept":
+		return r.array(func() error { return b.concept(r) })
+	case isLeftOut(name):
+		return r.skip()
+	}
+	inner, err := r.keep(name, &b.rest)
+	if err != nil {
+		return err
+	}
+	return b.known(inner, name)
+}
+
+// known reads a member that says how the code system is to be understood.
+func (b *codeSystemBuilder) known(r *reader, name string) error {
 	switch name {
 	case "caseSensitive":
 		return r.bool(&b.caseSensitive)
@@ -199,13 +236,12 @@ func (b *codeSystemBuilder) member(r *reader, name string) error {
 		return r.string((*string)(&b.content))
 	case "extension":
 		return b.extensionMember(r)
+	case "modifierExtension", "implicitRules":
+		return b.modifiers(r)
 	case "property":
 		return r.array(func() error { return b.propertyDefinition(r) })
-	case "concept":
-		return r.array(func() error { return b.concept(r) })
-	default:
-		return r.skip()
 	}
+	return nil
 }
 
 // extensionMember reads the extensions of a CodeSystem.

@@ -43,6 +43,16 @@ func TestSisterOperations(t *testing.T) {
 		{"in a code system", "/CodeSystem/$validate-code?url=http://x/colours&code=red&display=Rood", 200, []string{`"valueBoolean":true`}},
 		{"not in a code system", "/CodeSystem/$validate-code?url=http://x/colours&code=grey", 200, []string{`"valueBoolean":false`, "Unknown code 'grey'"}},
 		{"unknown code system", "/CodeSystem/$validate-code?url=http://x/none&code=grey", 200, []string{`"valueBoolean":false`, "x-unknown-system"}},
+		{"lookup in an instance", "/CodeSystem/colours/$lookup?code=red", 200, []string{`"valueString":"Red"`}},
+		{"lookup in an instance that is not here", "/CodeSystem/none/$lookup?code=red", 404, []string{"none"}},
+		{"lookup in an instance of another system", "/CodeSystem/colours/$lookup?code=red&system=http://x/rgb", 400, []string{"http://x/rgb"}},
+		{"lookup in an instance of another version", "/CodeSystem/colours/$lookup?code=red&version=2", 400, []string{"http://x/colours|2"}},
+		{"subsumes in an instance", "/CodeSystem/colours/$subsumes?codeA=any&codeB=pink", 200, []string{`"subsumes"`}},
+		{"in the code system of an instance", "/CodeSystem/colours/$validate-code?code=red", 200, []string{`"valueBoolean":true`}},
+		{"not in the code system of an instance", "/CodeSystem/colours/$validate-code?code=grey", 200, []string{`"valueBoolean":false`}},
+		{"in a code system that is not here", "/CodeSystem/none/$validate-code?code=red", 404, []string{"none"}},
+		{"translate with an instance", "/ConceptMap/map/$translate?system=http://x/colours&code=red", 200, []string{`"code":"f00"`}},
+		{"translate with an instance that is not here", "/ConceptMap/none/$translate?system=http://x/colours&code=red", 404, []string{"none"}},
 		{"capabilities", "/metadata?mode=terminology", 200, []string{`"uri":"http://x/colours"`, `"textFilter"`, `"name":"tx-resource"`}},
 	}
 	for _, test := range tests {

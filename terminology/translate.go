@@ -16,7 +16,8 @@ type translation struct {
 	sourceSystem, toSystem string
 }
 
-// Translate answers [base]/ConceptMap/$translate. See [Handler.Expand] for what is written and returned.
+// Translate answers [base]/ConceptMap/$translate and [base]/ConceptMap/{id}/$translate. See [Handler.Expand]
+// for what is written and returned.
 func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(base *Library, inputs []input) ([]byte, error) {
 		p, err := parseTranslation(inputs)
@@ -24,6 +25,7 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 			return nil, err
 		}
 		p.library = base
+		p.of(r)
 		l, err := h.library(&p.parameters)
 		if err != nil {
 			return nil, err
@@ -115,8 +117,12 @@ func (l *Library) translate(t *translation) ([]byte, error) {
 			}
 		}
 	}
-	if maps == 0 && t.maps != "" {
-		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("concept map %s is not known", canonical(t.maps, t.mapVersion)))
+	if maps == 0 && (t.maps != "" || t.id != "") {
+		name := canonical(t.maps, t.mapVersion)
+		if t.id != "" {
+			name = "with the id " + t.id
+		}
+		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("concept map %s is not known", name))
 		e.Err = ErrUnknown
 		return nil, e
 	}
@@ -130,6 +136,9 @@ func (l *Library) translate(t *translation) ([]byte, error) {
 // applies reports whether a concept map is to be looked into.
 func (t *translation) applies(m *conceptMap) bool {
 	if t.maps != "" && !m.definition.isNamed(canonical(t.maps, t.mapVersion)) {
+		return false
+	}
+	if t.id != "" && t.id != m.id {
 		return false
 	}
 	fits := func(wanted, has string) bool { return wanted == "" || has == "" || wanted == has }

@@ -29,8 +29,8 @@ func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, true) })
 }
 
-// ValidateCodeInSystem answers [base]/CodeSystem/$validate-code. See [Handler.Expand] for what is written
-// and returned.
+// ValidateCodeInSystem answers [base]/CodeSystem/$validate-code and [base]/CodeSystem/{id}/$validate-code. See
+// [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, false) })
 }
@@ -59,13 +59,7 @@ func (h *Handler) validateIn(l *Library, r *http.Request, inputs []input, inValu
 	if err != nil {
 		return nil, nil, err
 	}
-	if inValueSet {
-		p.id = instance(r.URL.Path)
-	}
-	if header := r.Header.Get("Accept-Language"); header != "*" {
-		p.languageHeader = header
-	}
-	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
+	p.of(r)
 	p.library = l
 	v, err := h.validator(p, inValueSet)
 	if err != nil {
@@ -175,6 +169,13 @@ func (h *Handler) validator(p *validation, inValueSet bool) (*validator, error) 
 		l, err := h.library(&p.parameters)
 		if err != nil {
 			return nil, err
+		}
+		if p.id != "" {
+			for i := range p.codings {
+				if err := l.instance(p.id, &p.codings[i]); err != nil {
+					return nil, err
+				}
+			}
 		}
 		v.library, v.language = l, p.language(&valueSet{})
 	}

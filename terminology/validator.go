@@ -98,11 +98,20 @@ type candidate struct {
 // candidates looks for a coding in the value set. Without a value set, the code system is the one place.
 func (v *validator) candidates(c *coding) ([]candidate, error) {
 	if v.valueSet == nil {
-		return []candidate{{versionChoice: v.chooseVersion(c, "")}}, nil
+		choice := v.chooseVersion(c, "")
+		if choice.index == none {
+			return []candidate{{versionChoice: choice}}, nil
+		}
+		return []candidate{{versionChoice: choice}}, v.library.codeSystems[choice.index].usable("code system")
 	}
 	var list []candidate
 	m := &membership{code: []byte(c.code), composer: composer{library: v.library, options: &v.options}}
 	m.choose = func(set *conceptSet) (uint32, bool) {
+		if index := m.library.containedCodeSystem(m.path[len(m.path)-1], set.system, set.version); index != none {
+			cs := m.library.codeSystems[index]
+			list = append(list, candidate{versionChoice: versionChoice{index: index, matches: c.version == "" || matchesVersion(cs.version, c.version)}})
+			return index, cs.url == c.system
+		}
 		if set.system != c.system || m.isExcludedSystem(set.system, set.version, none) {
 			return m.library.codeSystem(set.system, set.version), set.system == c.system
 		}
@@ -222,6 +231,7 @@ func (v *validator) inCodeSystem(c *coding, d *verdict) bool {
 		if v.valueSet == nil {
 			d.member = true
 		}
+		v.checkVersion(c, cs)
 		return true
 	case cs.content == contentFragment:
 		v.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
@@ -236,9 +246,22 @@ func (v *validator) inCodeSystem(c *coding, d *verdict) bool {
 			text, id = text+" version '"+cs.version+"'", "Unknown_Code_in_Version"
 		}
 		v.note("error", "code-invalid", "invalid-code", id, c, "code", true, text)
+		if cs.compositional {
+			v.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
+				"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.url))
+		}
 	}
 	d.member = false
 	return true
+}
+
+// checkVersion notes that a coding has no version, of a code system whose codes mean something only with one
+// (R4 CodeSystem.versionNeeded).
+func (v *validator) checkVersion(c *coding, cs *codeSystem) {
+	if cs.versionNeeded && c.version == "" && !v.memberOnly {
+		v.note("error", "required", "invalid-data", "", c, "version", true, fmt.Sprintf(
+			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.url, c.code))
+	}
 }
 
 // notInValueSet notes that a coding is not in the value set.

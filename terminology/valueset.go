@@ -5,15 +5,17 @@ import "slices"
 // valueSet is a ValueSet with its compose as it is needed for expansion.
 type valueSet struct {
 	definition
-	key              string // url|version, by which its expansions are remembered
-	transient        bool   // made for one request
-	isContained      bool   // in another one
-	activeOnly       bool   // compose.inactive is false: inactive codes are left out
-	composed         bool   // has a compose
+	key              string    // url|version, by which its expansions are remembered
+	transient        bool      // made for one request
+	container        *valueSet // the one that this one is contained in, or nil
+	activeOnly       bool      // compose.inactive is false: inactive codes are left out
+	lockedDate       string    // compose.lockedDate: code systems count as they were on this date
+	composed         bool      // has a compose
 	include, exclude []conceptSet
 	supplements      []string // canonicals of code systems, by the extension valueset-supplement
 	defaults         []input  // parameters of $expand, by the extension valueset-expansion-parameter
 	contained        []*valueSet
+	codeSystems      []uint32 // contained ones, as indexes in Library.codeSystems
 	rest             []member // all other members, and compose, as they are
 }
 

@@ -7,6 +7,9 @@ import "strings"
 func (l *Library) anyValueSet(reference, date string) (*valueSet, bool) {
 	vs, ok := l.valueSet(reference)
 	if !ok {
+		if vs, ok := l.fragment(reference); ok {
+			return vs, true
+		}
 		return l.implicitValueSet(reference)
 	}
 	if date == "" || isBy(vs.date, date) {

@@ -3,14 +3,14 @@ package terminology
 import (
 	"bytes"
 	"fmt"
-	"strings"
 )
 
 // valueSetBuilder reads a ValueSet.
 type valueSetBuilder struct {
 	library *Library
 	vs      valueSet
-	depth   int // within contained resources
+	systems []*codeSystem // contained ones
+	depth   int           // within contained resources
 }
 
 // member reads one member of a ValueSet. What is not needed to expand it is kept as it is, for
@@ -19,20 +19,13 @@ func (b *valueSetBuilder) member(r *reader, name string) error {
 	if known, err := b.vs.definition.member(r, name); known {
 		return err
 	}
-	if name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_") {
+	if isLeftOut(name) {
 		return r.skip()
 	}
-	raw, err := r.dec.ReadValue()
+	inner, err := r.keep(name, &b.vs.rest)
 	if err != nil {
 		return err
 	}
-	value := raw.Clone()
-	if err := value.Compact(); err != nil {
-		return err
-	}
-	b.vs.rest = append(b.vs.rest, member{name: name, value: value})
-	inner := newReader(bytes.NewReader(value))
-	inner.within = strings.TrimSuffix(r.pointer(), "/")
 	return b.known(inner, name)
 }
 
@@ -47,6 +40,8 @@ func (b *valueSetBuilder) known(r *reader, name string) error {
 		list, err := r.extensionList(0)
 		b.extensions(list)
 		return err
+	case "modifierExtension", "implicitRules":
+		return b.vs.modifiers(r)
 	}
 	return nil
 }
@@ -68,24 +63,59 @@ func (b *valueSetBuilder) extensions(list []extension) {
 // toolsExtensionBase is the start of the urls of extensions that are not part of FHIR yet.
 const toolsExtensionBase = "http://hl7.org/fhir/tools/StructureDefinition/"
 
-// contained reads one contained resource. Only value sets are of use here.
+// contained reads one contained resource. Only value sets and code systems are of use here.
 func (b *valueSetBuilder) contained(r *reader) error {
 	raw, err := r.value('{')
 	if err != nil || b.depth > 0 {
 		return err
 	}
-	if kind, err := resourceType(raw); err != nil || kind != "ValueSet" {
-		return err
-	}
-	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
+	kind, err := resourceType(raw)
 	x := newReader(bytes.NewReader(raw.Clone()))
-	if err := x.object(func(name []byte) error { return inner.member(x, string(name)) }); err != nil {
+	switch {
+	case err != nil:
+		return err
+	case kind == "ValueSet":
+		return b.containedValueSet(x)
+	case kind == "CodeSystem":
+		return b.containedCodeSystem(x)
+	}
+	return nil
+}
+
+// containedValueSet reads a contained value set.
+func (b *valueSetBuilder) containedValueSet(r *reader) error {
+	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
+	err := r.object(func(name []byte) error { return inner.member(r, string(name)) })
+	b.vs.contained = append(b.vs.contained, &inner.vs)
+	return err
+}
+
+// containedCodeSystem reads a contained code system.
+func (b *valueSetBuilder) containedCodeSystem(r *reader) error {
+	var inner codeSystemBuilder
+	inner.reset()
+	if err := r.object(func(name []byte) error { return inner.member(r, string(name)) }); err != nil {
 		return err
 	}
-	vs := inner.vs
-	vs.isContained = true
-	b.vs.contained = append(b.vs.contained, &vs)
-	return nil
+	cs, err := inner.build()
+	b.systems = append(b.systems, cs)
+	return err
+}
+
+// build returns the value set, with what it contains. A contained code system without a url has that of the
+// value set with its id as the fragment.
+func (b *valueSetBuilder) build() *valueSet {
+	vs := b.vs
+	for _, inner := range vs.contained {
+		inner.container = &vs
+	}
+	for _, cs := range b.systems {
+		if cs.url == "" {
+			cs.url = vs.url + "#" + cs.id
+		}
+		vs.codeSystems = append(vs.codeSystems, b.library.addContained(cs))
+	}
+	return &vs
 }
 
 // compose reads ValueSet.compose.
@@ -98,6 +128,8 @@ func (b *valueSetBuilder) compose(r *reader) error {
 			err := r.bool(&inactive)
 			b.vs.activeOnly = !inactive
 			return err
+		case "lockedDate":
+			return r.string(&b.vs.lockedDate)
 		case "include":
 			return r.array(func() error { return b.conceptSet(r, &b.vs.include) })
 		case "exclude":
@@ -106,6 +138,8 @@ func (b *valueSetBuilder) compose(r *reader) error {
 			list, err := r.extensionList(0)
 			b.extensions(list)
 			return err
+		case "modifierExtension":
+			return b.vs.modifiers(r)
 		default:
 			return r.skip()
 		}
@@ -130,6 +164,8 @@ func (b *valueSetBuilder) conceptSet(r *reader, list *[]conceptSet) error {
 			return r.array(func() error { return b.filter(r, &set) })
 		case "valueSet":
 			return r.array(func() error { return b.imported(r, &set) })
+		case "modifierExtension":
+			return b.vs.modifiers(r)
 		default:
 			return r.skip()
 		}
@@ -164,6 +200,8 @@ func (b *valueSetBuilder) filter(r *reader, set *conceptSet) error {
 			return r.string(&f.op)
 		case "value":
 			return r.string(&f.value)
+		case "modifierExtension":
+			return b.vs.modifiers(r)
 		default:
 			return r.skip()
 		}
@@ -191,6 +229,8 @@ func (b *valueSetBuilder) concept(r *reader) error {
 			return r.array(func() error { return rows.designation(r, &rows.texts, row) })
 		case "extension":
 			return rows.extension(r, &rows.texts, row)
+		case "modifierExtension":
+			return b.vs.modifiers(r)
 		default:
 			return r.skip()
 		}

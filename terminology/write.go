@@ -105,7 +105,7 @@ func (a *answer) tag(f format) string {
 	if a.parameters.plain {
 		tag = append(tag, 'l')
 	}
-	return string(append(tag, '"'))
+	return string(append(a.parameters.subset.appendTag(tag), '"'))
 }
 
 // matchesTag reports whether If-None-Match names a tag (RFC 9110 §13.1.2).

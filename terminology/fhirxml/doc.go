@@ -1,6 +1,8 @@
-// Package fhirxml writes FHIR resources, which are given in JSON, in FHIR's XML (R4 §2.6.1, §2.6.2).
+// Package fhirxml turns FHIR resources from JSON into FHIR's XML ([Append]) and from XML into JSON
+// ([AppendJSON]) (R4 §2.6.1, §2.6.2).
 //
-// It knows no definitions of types but the order of elements in those resources that a terminology service
-// answers with; within other elements, the order of the JSON is kept, save that extensions come first. It
-// is not the reverse of anything: XML is not read.
+// What JSON knows and XML does not, which elements repeat and which values are no strings, and what XML
+// knows and JSON does not, the order of elements, is taken from a table of the types of R4 (r4.txt): those of
+// the resources that a terminology service reads or answers with, and of all of their elements. Of a resource
+// of another type, nothing but the type is read; it is written as it is in the JSON.
 package fhirxml

@@ -25,29 +25,30 @@ type writer struct{ *bytes.Buffer }
 // resource writes a resource as the element of its type.
 func (w writer) resource(n *node, attributes string) {
 	kind := name(n.member("resourceType").text)
+	t := types()[kind]
 	w.WriteString("<" + kind + attributes + ">")
-	w.members(sorted(n.members, kind), n)
+	w.members(t, t.sorted(n.members), n)
 	w.WriteString("</" + kind + ">")
 }
 
 // members writes elements. A primitive's id and extensions are in the member with _ before its name.
-func (w writer) members(list []member, of *node) {
+func (w writer) members(t *elementType, list []member, of *node) {
 	for _, m := range list {
 		base, isSibling := strings.CutPrefix(m.name, "_")
 		switch {
 		case m.name == "resourceType", isSibling && of.member(base) != nil:
 		case isSibling:
-			w.element(base, &node{}, m.value)
+			w.element(t.within(base), base, &node{}, m.value)
 		default:
-			w.element(m.name, m.value, of.member("_"+m.name))
+			w.element(t.within(m.name), m.name, m.value, of.member("_"+m.name))
 		}
 	}
 }
 
-// element writes an element, or one for each item of an array.
-func (w writer) element(called string, n, sibling *node) {
+// element writes an element of a type, or one for each item of an array.
+func (w writer) element(t *elementType, called string, n, sibling *node) {
 	if n.kind != '[' && (sibling == nil || sibling.kind != '[') {
-		w.single(name(called), n, sibling)
+		w.single(t, name(called), n, sibling)
 		return
 	}
 	for i := range max(len(n.items), items(sibling)) {
@@ -58,7 +59,7 @@ func (w writer) element(called string, n, sibling *node) {
 		if i < items(sibling) {
 			extra = sibling.items[i]
 		}
-		w.single(name(called), item, extra)
+		w.single(t, name(called), item, extra)
 	}
 }
 
@@ -71,7 +72,7 @@ func items(n *node) int {
 }
 
 // single writes one element: a primitive, a resource, or one that has others in it.
-func (w writer) single(called string, n, sibling *node) {
+func (w writer) single(t *elementType, called string, n, sibling *node) {
 	switch {
 	case called == "div" && n.kind == '"':
 		w.WriteString(n.text) // XHTML is the same in both
@@ -80,14 +81,14 @@ func (w writer) single(called string, n, sibling *node) {
 		w.resource(n, "")
 		w.WriteString("</" + called + ">")
 	case n.kind == '{':
-		w.complex(called, n)
+		w.complex(t, called, n)
 	default:
 		w.primitive(called, n, sibling)
 	}
 }
 
 // complex writes an element that has others in it. Its id, and the url of an extension, are attributes.
-func (w writer) complex(called string, n *node) {
+func (w writer) complex(t *elementType, called string, n *node) {
 	w.WriteString("<" + called)
 	var rest []member
 	for _, m := range n.members {
@@ -102,7 +103,7 @@ func (w writer) complex(called string, n *node) {
 		return
 	}
 	w.WriteString(">")
-	w.members(sorted(rest, ""), n)
+	w.members(t, t.sorted(rest), n)
 	w.WriteString("</" + called + ">")
 }
 
@@ -121,7 +122,7 @@ func (w writer) primitive(called string, n, sibling *node) {
 		return
 	}
 	w.WriteString(">")
-	w.element("extension", extensions, nil)
+	w.element(types()["Extension"], "extension", extensions, nil)
 	w.WriteString("</" + called + ">")
 }
 

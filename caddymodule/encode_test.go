@@ -1,0 +1,80 @@
+package caddymodule
+
+import (
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// encodeGateway compresses what fhir_expand answers, as the README has it.
+const encodeGateway = `{
+	auto_https disable_redirects
+	skip_install_trust
+}
+
+https://localhost:8443 {
+	encode {
+		match {
+			header Content-Type application/fhir+*
+		}
+	}
+	fhir_expand
+}
+`
+
+// Caddy's encode changes entity tags: a client that sends one of these back is
+// told that what it has is still good.
+func TestExpandEncoded(t *testing.T) {
+	g := newGateway(t, encodeGateway)
+	ask := func(query, encoding, tag string) *http.Response {
+		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/"+query, nil)
+		if encoding != "" {
+			r.Header.Set("Accept-Encoding", encoding)
+		}
+		if tag != "" {
+			r.Header.Set("If-None-Match", tag)
+		}
+		return g.send(r)
+	}
+	for _, query := range []string{"languages", "languages&_format=xml", "spdx-license&excludeNested=true"} {
+		plain := ask(query, "", "")
+		identity := plain.Header.Get("ETag")
+		want := read(t, plain)
+		for encoding, reader := range map[string]func(io.Reader) (io.Reader, error){
+			"gzip": func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
+			"zstd": func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) },
+		} {
+			t.Run(query+" "+encoding, func(t *testing.T) {
+				response := ask(query, encoding, "")
+				tag := response.Header.Get("ETag")
+				if response.Header.Get("Content-Encoding") != encoding || tag == identity || !strings.Contains(tag, encoding) {
+					t.Fatalf("Content-Encoding %q, ETag %s", response.Header.Get("Content-Encoding"), tag)
+				}
+				if vary := strings.Join(response.Header["Vary"], ","); !strings.Contains(vary, "Accept-Encoding") || !strings.Contains(vary, "Accept-Language") {
+					t.Errorf("Vary %s", vary)
+				}
+				body, err := reader(response.Body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got, err := io.ReadAll(body); err != nil || string(got) != want {
+					t.Errorf("%v, got %d bytes, want %d", err, len(got), len(want))
+				}
+				for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, identity} {
+					again := ask(query, encoding, known)
+					if body := read(t, again); again.StatusCode != http.StatusNotModified || body != "" {
+						t.Errorf("If-None-Match %s: %d with %d bytes", known, again.StatusCode, len(body))
+					}
+				}
+				if other := ask(query+"&count=50", encoding, tag); other.StatusCode != http.StatusOK {
+					t.Errorf("of another answer: %d", other.StatusCode)
+				}
+			})
+		}
+	}
+}

@@ -1,0 +1,104 @@
+package terminology
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// CapabilityStatement answers [base]/metadata where no other server does: what is answered here, that is to
+// say the operations of this package, and read and search of code systems and value sets. See
+// [Handler.Expand] for what is written and returned.
+func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) error {
+	inputs, _, f, err := searchInputs(r)
+	if err != nil {
+		return err
+	}
+	for i := range inputs {
+		if mode := inputs[i].value; inputs[i].name == "mode" && mode != "full" && mode != "normative" {
+			return badRequest("invalid", "the parameter mode must be full, normative or terminology")
+		}
+	}
+	return f.write(w, r, http.StatusOK, h.capabilityStatement(address(r)))
+}
+
+// Versions answers [base]/$versions: the version of FHIR that is spoken here. See [Handler.Expand] for what
+// is written and returned.
+func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
+	return h.serve(w, r, func(*Library, []input) ([]byte, error) {
+		out := newParametersWriter()
+		out.text("version", "valueString", "4.0")
+		out.text("default", "valueString", "4.0")
+		return out.end(), nil
+	})
+}
+
+// restResource is one of CapabilityStatement.rest.resource.
+type restResource struct {
+	kind       string
+	searched   bool // can be read and searched
+	operations []string
+}
+
+// restResources are the types of resources that are answered for.
+var restResources = []restResource{
+	{kind: "CodeSystem", searched: true, operations: []string{"lookup", "subsumes", "validate-code"}},
+	{kind: "ConceptMap", operations: []string{"translate"}},
+	{kind: "ValueSet", searched: true, operations: []string{"expand", "validate-code"}},
+}
+
+// searchTypes are the parameters of a search with their types.
+var searchTypes = [][2]string{
+	{"_id", "token"}, {"name", "string"}, {"status", "token"}, {"title", "string"}, {"url", "uri"}, {"version", "token"},
+}
+
+// capabilityStatement returns the CapabilityStatement of a server whose metadata has the given address.
+func (h *Handler) capabilityStatement(address string) []byte {
+	dst := []byte(`{"resourceType":"CapabilityStatement","extension":[`)
+	dst = append(appendFeature(dst, "tx-tests/FeatureDefinition/test-version", `"valueCode":"`+testVersion+`"`), ',')
+	dst = append(appendFeature(dst, "tx-ecosystem/FeatureDefinition/CodeSystemAsParameter", `"valueBoolean":true`), ']')
+	dst = appendMember(dst, "url", address)
+	dst = append(dst, `,"version":"1","name":"TerminologyService","title":"Terminology service","status":"active","date":"`...)
+	dst = append(h.current().loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
+	dst = append(dst, `,"instantiates":["http://hl7.org/fhir/CapabilityStatement/terminology-server"],"software":{"name":"caddy-fhir"`...)
+	dst = appendMember(dst, "version", h.Version)
+	if !h.Released.IsZero() {
+		dst = appendMember(dst, "releaseDate", h.Released.UTC().Format(time.DateOnly))
+	}
+	dst = append(dst, `},"implementation":{"description":"Terminology service from definitions in memory"`...)
+	dst = append(appendMember(dst, "url", strings.TrimSuffix(address, "/metadata")), '}')
+	dst = append(dst, `,"fhirVersion":"4.0.1","format":["application/fhir+json","application/fhir+xml","json","xml"],"rest":[{"mode":"server"`...)
+	list := array{name: "resource"}
+	for i := range restResources {
+		dst = restResources[i].append(list.next(dst))
+	}
+	dst = append(list.end(dst), `,"operation":[{"name":"versions","definition":"http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions"}]`...)
+	return append(dst, `}]}`...)
+}
+
+// testVersion is the version of the HL7 terminology ecosystem's tests that this package is tested with.
+const testVersion = "1.9.3"
+
+// appendFeature appends the extension by which the HL7 terminology ecosystem has servers say what they can do.
+func appendFeature(dst []byte, definition, value string) []byte {
+	return append(dst, `{"url":"http://hl7.org/fhir/uv/application-feature/StructureDefinition/feature","extension":[{"url":"definition","valueCanonical":"http://hl7.org/fhir/uv/`+
+		definition+`"},{"url":"value",`+value+`}]}`...)
+}
+
+// append appends a type of resources.
+func (x *restResource) append(dst []byte) []byte {
+	dst = append(append(append(dst, `{"type":"`...), x.kind...), '"')
+	if x.searched {
+		dst = append(dst, `,"interaction":[{"code":"read"},{"code":"search-type"}]`...)
+		parameters := array{name: "searchParam"}
+		for _, p := range searchTypes {
+			dst = append(parameters.next(dst), `{"name":"`+p[0]+`","type":"`+p[1]+`"}`...)
+		}
+		dst = parameters.end(dst)
+	}
+	operations := array{name: "operation"}
+	for _, name := range x.operations {
+		dst = append(operations.next(dst), `{"name":"`+name+`","definition":"http://hl7.org/fhir/OperationDefinition/`+x.kind+`-`+name+`"}`...)
+	}
+	return append(operations.end(dst), '}')
+}

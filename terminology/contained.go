@@ -1,0 +1,48 @@
+package terminology
+
+import "strings"
+
+// containedValueSet finds a value set that this one, or the one that it stands in, contains, by #id or by its
+// canonical.
+func (vs *valueSet) containedValueSet(reference string) (*valueSet, bool) {
+	for ; vs != nil; vs = vs.container {
+		for _, inner := range vs.contained {
+			if reference == "#"+inner.id || inner.isNamed(reference) {
+				return inner, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// containedCodeSystem finds a code system that a value set, or the one that it stands in, contains, by #id or
+// by its url and version. The index is none if there is no such one.
+func (l *Library) containedCodeSystem(vs *valueSet, url, version string) uint32 {
+	for ; vs != nil; vs = vs.container {
+		for _, index := range vs.codeSystems {
+			if cs := l.codeSystems[index]; url == "#"+cs.id || cs.isNamed(canonical(url, version)) {
+				return index
+			}
+		}
+	}
+	return none
+}
+
+// fragment finds a contained value set by the canonical of the resource that it is contained in, followed by
+// its #id.
+func (l *Library) fragment(reference string) (*valueSet, bool) {
+	outer, id, ok := strings.Cut(reference, "#")
+	if !ok {
+		return nil, false
+	}
+	for at := l; at != nil; at = at.base {
+		if vs, ok := at.fragments[reference]; ok {
+			return vs, true
+		}
+	}
+	vs, ok := l.valueSet(outer)
+	if !ok {
+		return nil, false
+	}
+	return vs.containedValueSet("#" + id)
+}

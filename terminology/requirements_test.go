@@ -1,0 +1,57 @@
+package terminology
+
+import (
+	"strings"
+	"testing"
+)
+
+// demanding is a code system that needs a version, whose codes may be expressions, and whose concepts have other codes.
+const demanding = `{"resourceType":"CodeSystem","url":"http://x/demanding","version":"1","status":"active","content":"complete",
+	"versionNeeded":true,"compositional":true,"concept":[{"code":"a","display":"A","extension":[
+		{"extension":[{"url":"code","valueCode":"a1"},{"url":"use","valueCoding":{"code":"u"}}],"url":"http://hl7.org/fhir/StructureDefinition/codesystem-alternate"},
+		{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"a2"},{"url":"use","valueCoding":{"code":"u"}}]},
+		{"url":"http://hl7.org/fhir/StructureDefinition/coding-sctdescid","valueId":"7"}]},{"code":"b"}]}`
+
+// moreCodes is a supplement that has another code for a concept.
+const moreCodes = `{"resourceType":"CodeSystem","url":"http://x/more","content":"supplement","status":"active","supplements":"http://x/demanding",
+	"concept":[{"code":"b","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"b1"}]}]}]}`
+
+// Other codes of a concept are echoed, each of them.
+func TestAlternateCodes(t *testing.T) {
+	h := &Handler{Library: libraryOf(t, demanding, moreCodes, valueSetOf("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
+	alternate := func(code string) string {
+		return `"http://hl7.org/fhir/StructureDefinition/codesystem-alternate","extension":[{"url":"code","valueCode":"` + code + `"}`
+	}
+	w, _ := call(t, h, "GET", "/ValueSet/$expand?url=http://x/v", "")
+	wantText(t, w.Body.String(), alternate("a1"), alternate("a2"), `coding-sctdescid","valueId":"7"`)
+	if strings.Contains(w.Body.String(), alternate("b1")) {
+		t.Errorf("a supplement that was not asked for: %s", w.Body)
+	}
+	w, _ = call(t, h, "GET", "/ValueSet/$expand?url=http://x/v&useSupplement=http://x/more", "")
+	wantText(t, w.Body.String(), alternate("a1"), alternate("b1"))
+}
+
+func TestVersionNeeded(t *testing.T) {
+	h := &Handler{Library: libraryOf(t, demanding, valueSetOf("http://x/v", `{"include":[{"system":"http://x/demanding"}]}`))}
+	for path, want := range map[string]string{
+		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a":                 "a version is needed",
+		"/ValueSet/$validate-code?url=http://x/v&system=http://x/demanding&code=a&systemVersion=1": `"valueBoolean":true`,
+		"/CodeSystem/$validate-code?url=http://x/demanding&code=a":                                 "a version is needed",
+		"/CodeSystem/$validate-code?url=http://x/demanding&code=a&version=1":                       `"valueBoolean":true`,
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		wantText(t, w.Body.String(), want)
+	}
+}
+
+// That a code may be an expression which is not understood is said beside that it is unknown.
+func TestCompositional(t *testing.T) {
+	h := &Handler{Library: libraryOf(t, demanding, colours)}
+	for system, want := range map[string]bool{"http://x/demanding": true, "http://x/colours": false} {
+		w, _ := call(t, h, "GET", "/CodeSystem/$validate-code?version=1&code=a:b&url="+system, "")
+		wantText(t, w.Body.String(), `"valueBoolean":false`)
+		if strings.Contains(w.Body.String(), `"code":"processing-note"`) != want {
+			t.Errorf("%s: got %s", system, w.Body)
+		}
+	}
+}
