@@ -359,3 +359,51 @@ func TestFHIRVersion(t *testing.T) {
 	}
 	asked(t, o, 1)
 }
+
+// TestRevalidatedAnswer makes sure that a confirmed answer keeps its compressed forms, and gets its new tags.
+func TestRevalidatedAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := says("one", `ETag: "v1"`)
+		call := &Call{Scheme: plain, Produce: o.produce}
+		c := New(Options{TTL: time.Minute})
+		serve(t, c, get(expandURL), call)
+		serve(t, c, get(expandURL, "Accept-Encoding: gzip, identity;q=0"), call)
+		o.answer = func(*http.Request) (*Answer, error) {
+			return &Answer{Status: http.StatusNotModified, Header: http.Header{}, Tags: []string{"http://vs"}}, nil
+		}
+		time.Sleep(119 * time.Second)
+		before := c.Stats().Bytes
+		serve(t, c, get(expandURL), call)
+		if grown := c.Stats().Bytes - before; grown != tagOverhead+int64(len("http://vs")) {
+			t.Errorf("grown by %d, not by the tag", grown)
+		}
+		if n := c.InvalidateTag("http://vs"); n != 1 {
+			t.Errorf("%d have the new tag", n)
+		}
+	})
+}
+
+// TestInvalidateWhileRefreshing makes sure that a stale answer whose refresh came to nothing is refreshed again.
+func TestInvalidateWhileRefreshing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := says("one")
+		call := &Call{Scheme: plain, Produce: o.produce}
+		c := New(Options{TTL: time.Minute, StaleWhileRevalidate: time.Hour})
+		serve(t, c, get(expandURL), call)
+		o.answer = func(*http.Request) (*Answer, error) {
+			time.Sleep(time.Second)
+			return answerOf(200, "two"), nil
+		}
+		time.Sleep(2 * time.Minute)
+		for range 3 {
+			expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-60") // while it is being refreshed
+		}
+		synctest.Wait()
+		c.InvalidateTag("http://example.org/other")
+		time.Sleep(2 * time.Second)
+		asked(t, o, 2)
+		expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=-62")
+		time.Sleep(2 * time.Second)
+		expect(t, serve(t, c, get(expandURL), call), "two", "hit; ttl=59")
+	})
+}

@@ -96,7 +96,7 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 	}
 	f.kept = max(f.revalidate, f.unreachable)
 	if canRevalidate(a) {
-		f.kept = max(f.kept, f.age+o.TTL)
+		f.kept = max(f.kept, f.fresh, f.age) + o.TTL
 	}
 	return f, f.kept > f.age
 }

@@ -296,7 +296,7 @@ func TestWantedMore(t *testing.T) {
 	}
 	for range 20 {
 		for n := range uint64(2) {
-			s.wants(1000+n, 20_000)
+			s.wants(1000+n, 23_000)
 		}
 	}
 	for n := range uint64(2) {
@@ -306,5 +306,19 @@ func TestWantedMore(t *testing.T) {
 	}
 	if err := s.check(); err != nil || s.evicted == 0 {
 		t.Errorf("%v, %d evicted", err, s.evicted)
+	}
+}
+
+// TestAliasesCount makes sure that what comes with being asked for does not go beyond the bound.
+func TestAliasesCount(t *testing.T) {
+	s := newStore(100 << 10)
+	for n := range uint64(100) {
+		s.wants(n, 2000)
+	}
+	for n := range uint64(100) {
+		s.get(testKey(n), fmt.Append(make([]byte, 1000), n))
+		if err := s.check(); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
