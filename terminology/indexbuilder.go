@@ -29,6 +29,7 @@ func newIndex(c corpus) *index {
 	b := &indexBuilder{index: index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
 	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.display(doc))...) })
 	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.code(doc))) })
+	b.lowest = lowestOf(b.byDisplay)
 	b.displays, b.codes = make([]uint64, c.len()), make([]uint64, c.len())
 	for i := range c.len() {
 		b.displays[i] = prefixKey(b.folder.words(c.display(b.order[b.byDisplay[i]])))

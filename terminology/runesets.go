@@ -15,20 +15,17 @@ type runeSets struct {
 	bits   []uint64
 }
 
-// addTo adds the set of a letter to dst.
-func (s *runeSets) addTo(dst bitset, r rune) {
+// of returns the set of a letter over n documents, as a bitset or as a list.
+func (s *runeSets) of(r rune, n int) (dense bitset, list []uint32) {
 	i, ok := slices.BinarySearch(s.runes, r)
 	if !ok {
-		return
+		return nil, nil
 	}
 	start := s.start[i]
 	if s.length[i] == 0 {
-		dst.union(s.bits[start : int(start)+len(dst)])
-		return
+		return s.bits[start : int(start)+(n+63)/64], nil
 	}
-	for _, rank := range s.lists[start : start+s.length[i]] {
-		dst.add(rank)
-	}
+	return nil, s.lists[start : start+s.length[i]]
 }
 
 // runeSetsBuilder gathers runeSets over n documents, which must come in ascending order.
