@@ -40,7 +40,7 @@ func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 		return rankSet{}, false
 	}
 	words, at := (n+63)/64, int(c.dense[i])-1
-	return rankSet{bits: c.sets[at*words : (at+1)*words]}, true
+	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
 }
 
 // firstOf returns the first documents and how many there are in all.

@@ -76,15 +76,17 @@ func (x *index) unite(dst *rankSet, from, to int) {
 	if from == to {
 		return
 	}
+	bits, used := dst.bits, dst.used
+	postings := x.postings[:x.from[to]]
 	at := x.from[from]
-	for word := from; word < to; word++ {
+	for _, end := range x.from[from+1 : to+1] {
 		rank := uint32(0)
-		for end := x.from[word+1]; at < end; {
-			more := uint32(x.postings[at])
+		for at < end {
+			more := uint32(postings[at])
 			if at++; more >= 0x80 {
 				more &= 0x7f
 				for shift := 7; ; shift += 7 {
-					c := x.postings[at]
+					c := postings[at]
 					at++
 					more |= uint32(c&0x7f) << shift
 					if c < 0x80 {
@@ -93,17 +95,27 @@ func (x *index) unite(dst *rankSet, from, to int) {
 				}
 			}
 			rank += more
-			dst.add(rank)
+			bits.add(rank)
+			used.add(rank / 64)
 		}
 	}
 }
 
-// addContaining adds the documents that have a word in which part occurs. It looks at each word, so it is
+// addContaining adds the documents that have a word in which part occurs. It goes through all words, so it is
 // for when nothing else was found.
 func (x *index) addContaining(dst *rankSet, part []byte) {
-	for i := range x.words.len() {
-		if bytes.Contains(x.words.at(i), part) {
-			x.addWords(dst, i, i+1)
+	for at := 0; ; {
+		found := bytes.Index(x.words.text[at:], part)
+		if found < 0 {
+			return
+		}
+		at += found
+		word, _ := slices.BinarySearch(x.words.from, uint32(at)+1)
+		if end := int(x.words.from[word]); at+len(part) <= end {
+			x.addWords(dst, word-1, word)
+			at = end
+		} else {
+			at++ // half in one word, half in the next
 		}
 	}
 }

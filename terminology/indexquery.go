@@ -92,17 +92,18 @@ func (q *indexQuery) release(s rankSet) {
 
 // both returns what is in two sets, which are not needed any longer.
 func (q *indexQuery) both(a, b rankSet) rankSet {
-	if !a.isOwn() && b.isOwn() {
-		a, b = b, a
+	switch {
+	case a.isOwn():
+		a.intersect(b.bits)
+		q.release(b)
+		return a
+	case b.isOwn():
+		b.intersect(a.bits)
+		return b
 	}
-	if !a.isOwn() {
-		common := a
-		a = q.set()
-		a.union(&common)
-	}
-	a.intersect(b.bits)
-	q.release(b)
-	return a
+	both := q.set()
+	both.unionOf(a.bits, b.bits)
+	return both
 }
 
 // findFirst finds the first that match a filter of one word that is the beginning of many, and how many
@@ -184,8 +185,8 @@ func (q *indexQuery) findWord(word []byte, how leniency) rankSet {
 // withRune returns the set of a letter or sign.
 func (q *indexQuery) withRune(sets *runeSets, r rune) rankSet {
 	dense, list := sets.of(r, len(q.index.order))
-	if dense != nil {
-		return rankSet{bits: dense}
+	if dense.bits != nil {
+		return dense
 	}
 	found := q.set()
 	for _, rank := range list {
@@ -287,7 +288,9 @@ func (q *indexQuery) emitBeginning(from, to int) {
 		beginning.intersect(q.within)
 	}
 	q.emit(&beginning, nil, tierBeginning)
-	q.taken.union(&beginning)
+	if !q.done() {
+		q.taken.union(&beginning)
+	}
 	q.release(beginning)
 }
 

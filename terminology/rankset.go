@@ -7,6 +7,7 @@ import "math/bits"
 type rankSet struct {
 	bits bitset
 	used bitset // which words of bits are not zero; nil for a set of the index, which must not be changed
+	size int    // of a set of the index, how many there are
 }
 
 // isOwn reports whether a set may be changed.
@@ -45,20 +46,38 @@ func (s *rankSet) union(other *rankSet) {
 	}
 }
 
+// unionOf adds what is in both of two sets.
+func (s *rankSet) unionOf(a, b bitset) {
+	for i, word := range a {
+		if word &= b[i]; word != 0 {
+			s.bits[i] |= word
+			s.used.add(uint32(i))
+		}
+	}
+}
+
 // intersect leaves only what is in another set too.
 func (s *rankSet) intersect(other bitset) {
-	for i, word := range s.each {
-		if s.bits[i] = word & other[i]; s.bits[i] == 0 {
-			s.used.remove(uint32(i))
+	for i, used := range s.used {
+		for ; used != 0; used &= used - 1 {
+			at := i*64 + bits.TrailingZeros64(used)
+			if s.bits[at] &= other[at]; s.bits[at] == 0 {
+				s.used.remove(uint32(at))
+			}
 		}
 	}
 }
 
 // count returns the number of ranks in the set.
 func (s *rankSet) count() int {
+	if !s.isOwn() {
+		return s.size
+	}
 	n := 0
-	for _, word := range s.each {
-		n += bits.OnesCount64(word)
+	for i, used := range s.used {
+		for ; used != 0; used &= used - 1 {
+			n += bits.OnesCount64(s.bits[i*64+bits.TrailingZeros64(used)])
+		}
 	}
 	return n
 }

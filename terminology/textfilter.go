@@ -133,3 +133,40 @@ func (t *textFilter) inOrder(line []byte) bool {
 	}
 	return true
 }
+
+// inOrderIn is inOrder for a text as it is, which need not be folded where it is ASCII.
+func (f *textFilter) inOrderIn(text []byte, folder *folder) bool {
+	rest := f.words
+	for i := 0; i < len(text); {
+		length, begins := beginsASCII(text[i:], rest[0][1:])
+		if length < 0 {
+			return f.inOrder(folder.words(text))
+		}
+		if begins {
+			if rest = rest[1:]; len(rest) == 0 {
+				return true
+			}
+		}
+		i += length + 1
+	}
+	return false
+}
+
+// beginsASCII reports how long the word is that a text begins with, which may be no word, and whether it
+// begins with another that is not empty. The length is negative where there is more than ASCII.
+func beginsASCII(text, other []byte) (length int, begins bool) {
+	same := 0
+	for i, c := range text {
+		if c >= utf8.RuneSelf {
+			return -1, false
+		}
+		folded := asciiWord[c]
+		if folded == 0 {
+			return i, same == len(other)
+		}
+		if same == i && same < len(other) && folded == other[same] {
+			same++
+		}
+	}
+	return len(text), same == len(other)
+}
