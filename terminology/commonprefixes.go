@@ -58,7 +58,15 @@ func (c *commonPrefixes) bytes() int {
 // bounded: a beginning has its set here, or few postings.
 func findCommon(x *index) commonPrefixes {
 	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
-	b.group(0, x.words.len(), 0)
+	ranges, dense := 0, 0
+	b.group(0, x.words.len(), 0, func(from, to int) {
+		ranges++
+		if b.isDense(from, to) {
+			dense++
+		}
+	})
+	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(newBitset(len(x.order))))
+	b.group(0, x.words.len(), 0, b.add)
 	return b.commonPrefixes
 }
 
@@ -70,38 +78,42 @@ type commonBuilder struct {
 	set   rankSet
 }
 
-// group adds the set of a range of words that have their first depth bytes in common, and those of the
-// ranges within it. The order is the one that commonPrefixes has. Only ranges with many postings are gone
-// into, of which there are few; the depth of the recursion is that of the longest common word at most.
-func (b *commonBuilder) group(from, to, depth int) {
+// group visits a range of words that have their first depth bytes in common, and those of the ranges within
+// it, in the order that commonPrefixes has. Only ranges with many postings are gone into, of which there are
+// few; the depth of the recursion is that of the longest common word at most.
+func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 	x := b.index
 	if x.from[to]-x.from[from] <= manyPostings {
 		return
 	}
-	last := len(b.from) - 1
-	if depth > 0 && (last < 0 || b.from[last] != uint32(from) || b.to[last] != uint32(to)) {
-		b.add(from, to)
+	// A range within it that is as long is the same one.
+	if whole := depth < len(x.words.at(from)) && x.words.after(from, x.words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
+		visit(from, to)
 	}
 	for at := from; at < to; {
 		word := x.words.at(at)
 		next := at + 1
 		if depth < len(word) {
 			next = min(x.words.after(at, word[:depth+1]), to)
-			b.group(at, next, depth+1)
+			b.group(at, next, depth+1, visit)
 		}
 		at = next
 	}
 }
 
+// isDense reports whether a range of words has so many postings that its set is kept.
+func (b *commonBuilder) isDense(from, to int) bool {
+	return b.index.from[to]-b.index.from[from] > b.most
+}
+
 // add adds the set of a range of words.
 func (b *commonBuilder) add(from, to int) {
-	x := b.index
-	b.set.empty(len(x.order))
-	x.unite(&b.set, from, to)
+	b.set.empty(len(b.index.order))
+	b.index.unite(&b.set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
 	b.count = append(b.count, uint32(b.set.count()))
 	b.first = appendFirst(b.first, &b.set)
-	if x.from[to]-x.from[from] <= b.most {
+	if !b.isDense(from, to) {
 		b.dense = append(b.dense, 0)
 		return
 	}

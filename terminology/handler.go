@@ -3,6 +3,7 @@ package terminology
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 )
@@ -48,6 +49,7 @@ type Handler struct {
 //
 // The body of a POST is read and put back, so that another server can be asked the same.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
+	defer runtime.KeepAlive(h) // the library's memory is given back when it is gone
 	inputs, err := h.operation(w, r, "valueSet")
 	if err != nil {
 		return err
@@ -72,6 +74,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
 // it is made, and nothing is written where it cannot be.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(inputs []input) ([]byte, error)) error {
+	defer runtime.KeepAlive(h) // the library's memory is given back when it is gone
 	inputs, err := h.operation(w, r, "")
 	if err != nil {
 		return err

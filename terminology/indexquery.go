@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"math/bits"
+	"runtime"
 	"sync"
 	"unicode/utf8"
 )
@@ -41,7 +42,9 @@ func searchIndex(x *index, within bitset, f *textFilter, how leniency, from, to 
 	q.release(q.match)
 	q.index, q.within, q.hits, q.first, q.match = nil, nil, nil, nil, rankSet{}
 	q.judge.corpus, q.judge.filter = nil, nil
+	clear(q.judge.others[:cap(q.judge.others)])
 	indexQueries.Put(q)
+	runtime.KeepAlive(x)
 	return hits, total
 }
 
