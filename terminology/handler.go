@@ -209,7 +209,8 @@ func (h *Handler) checkFilter(p *parameters) error {
 	if limit := orDefault(h.MaxFilterLength, defaultMaxFilterLength); len(*p.filter) > limit {
 		return badRequest("too-long", "the filter may be at most %d bytes long", limit)
 	}
-	if limit := orDefault(h.MaxFilterWords, defaultMaxFilterWords); len(strings.Fields(*p.filter)) > limit {
+	limit := orDefault(h.MaxFilterWords, defaultMaxFilterWords)
+	if len(*p.filter) >= 2*limit && len(strings.Fields(*p.filter)) > limit {
 		return badRequest("too-long", "the filter may have at most %d words", limit)
 	}
 	return nil

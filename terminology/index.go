@@ -2,8 +2,6 @@ package terminology
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math"
 	"slices"
 	"sort"
 )
@@ -22,11 +20,11 @@ type index struct {
 	postings []byte   // ascending, as varints: the first, then how much each is more than the one before
 	common   commonPrefixes
 
-	byDisplay []uint32 // ranks, sorted by the words of the display
-	lowest    []uint32 // the lowest of each block of these
-	displays  []uint64 // the first eight bytes of those words, so that most need not be folded again
-	byCode    []uint32 // ranks, sorted by the words of the code written together
-	codes     []uint64 // the first eight bytes of those
+	byDisplay []uint32   // ranks, sorted by the words of the display
+	lowest    []uint32   // the lowest of each block of these
+	displays  sortedKeys // of those words, so that most need not be folded again
+	byCode    []uint32   // ranks, sorted by the words of the code written together
+	codes     sortedKeys // of those
 
 	letters  runeSets // letters and digits anywhere in the display
 	initials runeSets // those with which a word of the display begins
@@ -35,8 +33,16 @@ type index struct {
 
 // wordList is a sorted list of words: word i is text[from[i]:from[i+1]].
 type wordList struct {
-	text []byte
-	from []uint32
+	text  []byte
+	from  []uint32
+	every []uint64 // the key of every word that is a multiple of stride, as in sortedKeys
+}
+
+// sample fills every.
+func (w *wordList) sample() {
+	for i := 0; i < w.len(); i += stride {
+		w.every = append(w.every, prefixKey(w.at(i)))
+	}
 }
 
 // len returns the number of words.
@@ -47,8 +53,19 @@ func (w *wordList) at(i int) []byte { return w.text[w.from[i]:w.from[i+1]] }
 
 // prefixed returns the range of the words that begin with prefix.
 func (w *wordList) prefixed(prefix []byte) (from, to int) {
-	from = sort.Search(w.len(), func(i int) bool { return bytes.Compare(w.at(i), prefix) >= 0 })
-	return from, w.after(from, prefix)
+	from = w.first(prefixKey(prefix), func(word []byte) bool { return bytes.Compare(word, prefix) >= 0 })
+	to = w.first(lastKey(prefix), func(word []byte) bool { return bytes.Compare(word, prefix) > 0 && !bytes.HasPrefix(word, prefix) })
+	return from, to
+}
+
+// first returns the first word for which is holds, as it does for all that have a higher key than the given
+// one, and for none that has a lower.
+func (w *wordList) first(key uint64, is func(word []byte) bool) int {
+	block := sort.Search(len(w.every), func(i int) bool {
+		return w.every[i] > key || w.every[i] == key && is(w.at(i*stride))
+	})
+	low, high := around(block, w.len())
+	return low + sort.Search(high-low, func(i int) bool { return is(w.at(low + i)) })
 }
 
 // after returns where the words from a given one on no longer begin with prefix. It takes steps that
@@ -141,8 +158,7 @@ func (x *index) addMeant(dst *rankSet, word []byte, most int) {
 // coded returns the ranks of the documents whose code, written together, is code.
 func (x *index) coded(f *folder, code []byte) []uint32 {
 	key := prefixKey(code)
-	from := sort.Search(len(x.codes), func(i int) bool { return x.codes[i] >= key })
-	ranks := x.byCode[from : from+sort.Search(len(x.codes)-from, func(i int) bool { return x.codes[from+i] > key })]
+	ranks := x.byCode[x.codes.from(key):x.codes.beyond(key)]
 	if len(code) < keyLength {
 		return ranks
 	}
@@ -158,11 +174,11 @@ func (x *index) coded(f *folder, code []byte) []uint32 {
 // displayed returns the range of byDisplay of the documents whose display begins with line; up to exact, it
 // is just that.
 func (x *index) displayed(f *folder, line []byte) (from, exact, to int) {
-	from, to = x.displayRange(line)
+	key := prefixKey(line)
+	from, to = x.displays.from(key), x.displays.beyond(lastKey(line))
 	if len(line) < keyLength {
 		// Words hold no zero byte, so a display that goes on after the line is more than the line's key.
-		key := prefixKey(line)
-		return from, from + sort.Search(to-from, func(i int) bool { return x.displays[from+i] > key }), to
+		return from, x.displays.beyond(key), to
 	}
 	beginning := func(at, length int) []byte { return f.beginning(x.corpus.display(x.order[x.byDisplay[at]]), length) }
 	from += sort.Search(to-from, func(i int) bool { return bytes.Compare(beginning(from+i, len(line)), line) >= 0 })
@@ -228,26 +244,6 @@ func lowestOf(ranks []uint32) (lowest []uint32) {
 	return lowest
 }
 
-// keyLength is how many bytes of a text are in its key.
-const keyLength = 8
-
-// prefixKey returns the first bytes of words as a number that is in the same order as they are.
-func prefixKey(words []byte) uint64 {
-	var b [keyLength]byte
-	copy(b[:], words)
-	return binary.BigEndian.Uint64(b[:])
-}
-
-// displayRange returns the range of byDisplay of the keys that begin with line, or with as much of it as a
-// key has.
-func (x *index) displayRange(line []byte) (from, to int) {
-	line = line[:min(len(line), keyLength)]
-	low := prefixKey(line)
-	high := low | math.MaxUint64>>(8*len(line)) // the last that can begin so
-	from = sort.Search(len(x.displays), func(i int) bool { return x.displays[i] >= low })
-	return from, from + sort.Search(len(x.displays)-from, func(i int) bool { return x.displays[from+i] > high })
-}
-
 // members returns the ranks of a set of documents.
 func (x *index) members(docs bitset) bitset {
 	ranks := newBitset(len(x.order))
@@ -262,7 +258,7 @@ func (x *index) members(docs bitset) bitset {
 // bytes returns how much memory the index takes, in bytes.
 func (x *index) bytes() int {
 	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.byDisplay) + len(x.lowest) + len(x.byCode))
-	return words + 8*(len(x.displays)+len(x.codes)) + len(x.postings) + len(x.words.text) + x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+	return words + 8*(len(x.displays.all)+len(x.codes.all)+(len(x.order)+x.words.len())/stride) + len(x.postings) + len(x.words.text) + x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
 }
 
 // bytes returns how much memory the sets take, in bytes.

@@ -30,12 +30,13 @@ func newIndex(c corpus) *index {
 	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.display(doc))...) })
 	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.code(doc))) })
 	b.lowest = lowestOf(b.byDisplay)
-	b.displays, b.codes = make([]uint64, c.len()), make([]uint64, c.len())
+	displays, codes := make([]uint64, c.len()), make([]uint64, c.len())
 	for i := range c.len() {
-		b.displays[i] = prefixKey(b.folder.words(c.display(b.order[b.byDisplay[i]])))
+		displays[i] = prefixKey(b.folder.words(c.display(b.order[b.byDisplay[i]])))
 		b.joined = appendJoined(b.joined[:0], b.folder.words(c.code(b.order[b.byCode[i]])))
-		b.codes[i] = prefixKey(b.joined)
+		codes[i] = prefixKey(b.joined)
 	}
+	b.displays, b.codes = newSortedKeys(displays), newSortedKeys(codes)
 	b.collect()
 	n := c.len()
 	b.letters.n, b.initials.n, b.symbols.n = n, n, n
@@ -64,7 +65,7 @@ func (x *index) settle(m *memory) {
 	settle(m, &x.order, &x.words.from, &x.from, &x.byDisplay, &x.lowest, &x.byCode)
 	settle(m, &c.from, &c.to, &c.count, &c.first, &c.dense)
 	settle(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
-	settle(m, &x.displays, &x.codes, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
+	settle(m, &x.displays.all, &x.codes.all, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
 	settle(m, &x.words.text, &x.postings)
 }
 
@@ -210,6 +211,7 @@ func (b *indexBuilder) post() {
 		b.words.text = append(b.words.text, b.vocabulary.at(word)...)
 		b.words.from = append(b.words.from, uint32(len(b.words.text)))
 	}
+	b.words.sample()
 	b.vocabulary = vocabulary{}
 	b.postings = make([]byte, b.from[len(sorted)])
 	clear(last)

@@ -88,7 +88,7 @@ func TestMemoryOfLarge(t *testing.T) {
 		t.Errorf("got concept %d, want 5999", got)
 	}
 	x, y := a.searchIndex(""), b.searchIndex("")
-	if !bytes.Equal(x.postings, y.postings) || !slices.Equal(x.common.first, y.common.first) || !slices.Equal(x.displays, y.displays) {
+	if !bytes.Equal(x.postings, y.postings) || !slices.Equal(x.common.first, y.common.first) || !slices.Equal(x.displays.all, y.displays.all) {
 		t.Error("not the same index")
 	}
 	runtime.KeepAlive(large)
