@@ -28,6 +28,12 @@ type answer struct {
 	detailed bool       // more than code and display may be wanted of every entry
 	declared []property // those that entries of the page have
 	texts    []shownText
+
+	lastSystem struct { // the one written last, and where that is
+		system   uint32
+		from, to int
+	}
+	prefetched byte
 }
 
 // prepare makes what identifies the answer.

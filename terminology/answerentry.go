@@ -10,11 +10,30 @@ func (a *answer) appendContains(dst []byte) []byte {
 	if a.shape != nil {
 		return a.appendTree(dst, a.shape.root)
 	}
+	if len(a.page) <= maxPrefetched {
+		a.fetch()
+	}
 	list := array{name: "contains"}
 	for _, e := range a.page {
 		dst = a.flush(append(a.appendEntry(list.next(dst), e), '}'))
 	}
 	return list.end(dst)
+}
+
+// maxPrefetched is up to how many entries of a page are read beforehand.
+const maxPrefetched = 256
+
+// fetch reads the first bytes of what an entry shows, for all of a page at once. They are anywhere in memory, and
+// would be waited for one after the other otherwise.
+func (a *answer) fetch() {
+	var sum byte
+	for _, e := range a.page {
+		if e.concept != none {
+			cs := a.library.codeSystems[e.codeSystem]
+			sum += byte(cs.flags[e.concept]) + cs.texts[cs.code[e.concept]] + cs.texts[cs.display[e.concept]]
+		}
+	}
+	a.prefetched = sum // so that reading is not left out
 }
 
 // appendTree appends an entry and those that follow it, each with the entries within it.
@@ -35,8 +54,7 @@ func (a *answer) appendEntry(dst []byte, e entry) []byte {
 	if a.detailed || flags&flagStatus != 0 || e.listed != 0 || e.concept != none && len(l.codeSystems[e.codeSystem].extensions.owner) > 0 {
 		dst = a.appendEntryExtensions(dst, e, flags)
 	}
-	dst = append(dst, `"system":`...)
-	dst = appendString(dst, l.systems[l.systemOf(e)].url)
+	dst = a.appendSystem(dst, l.systemOf(e))
 	if flags&flagAbstract != 0 {
 		dst = append(dst, `,"abstract":true`...)
 	}
@@ -52,6 +70,17 @@ func (a *answer) appendEntry(dst []byte, e entry) []byte {
 		return appendMember(dst, "display", l.display(e))
 	}
 	return a.appendTexts(dst, e)
+}
+
+// appendSystem appends the code system of an entry, which mostly is that of the one before.
+func (a *answer) appendSystem(dst []byte, system uint32) []byte {
+	if last := a.lastSystem; last.to > 0 && last.system == system {
+		return append(dst, dst[last.from:last.to]...)
+	}
+	a.lastSystem.system, a.lastSystem.from = system, len(dst)
+	dst = appendString(append(dst, `"system":`...), a.library.systems[system].url)
+	a.lastSystem.to = len(dst)
+	return dst
 }
 
 // appendTexts appends display and designations where these have to be chosen.

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"net/http"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,7 +31,9 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	return f.write(w, r, http.StatusOK, h.current().capabilities())
+	l := h.current()
+	defer runtime.KeepAlive(l)
+	return f.write(w, r, http.StatusOK, l.capabilities())
 }
 
 // capabilities returns the TerminologyCapabilities.

@@ -18,10 +18,11 @@ type codeSystemBuilder struct {
 	rows   []propertyRow
 	nested uint32 // the concept within which the next one stands
 	size   int64  // of the file being read, or 0
+	memory memory // of texts, where they are large
 }
 
-// largeText is how much text a code system has that is not like others: its arrays are made of the right
-// size at once, as far as can be told, and handed over instead of copied.
+// largeText is how much text a code system has that is not like others: there is room for all of it at once,
+// as far as can be told, and it is kept off the heap.
 const largeText = 4 << 20
 
 // reserve makes room for what is still to come, where a large code system needs more. How much that is
@@ -33,33 +34,50 @@ func (b *codeSystemBuilder) reserve(r *reader) {
 	}
 	read := r.dec.InputOffset()
 	factor := min(float64(b.size)/float64(max(1, read)), 1000) * 1.02
-	b.texts = reserved(b.texts, factor)
+	b.texts = b.memory.grown(b.texts, room(len(b.texts), factor))
 	b.code, b.display = reserved(b.code, factor), reserved(b.display, factor)
 	b.meaning, b.nestedIn = reserved(b.meaning, factor), reserved(b.nestedIn, factor)
 	b.conceptReader.designations = reserved(b.conceptReader.designations, factor)
 	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
 }
 
-// forget gives back the memory of a large code system's arrays, at once: else what comes next would be on
-// top of it. That costs next to nothing, as arrays without pointers need not be looked through.
-func (b *codeSystemBuilder) forget() {
+// settle moves a large code system off the heap, and gives back at once what was needed to build it: else what
+// comes next would be on top of that. This costs next to nothing, as arrays without pointers need not be
+// looked through.
+func (b *codeSystemBuilder) settle(cs *codeSystem) {
+	m := new(memory)
+	cs.texts = b.texts[:len(b.texts):len(b.texts)]
+	if b.memory.holds(b.texts) {
+		*m, b.memory = b.memory, memory{}
+	} else {
+		settle(m, (*[]byte)(&cs.texts))
+		b.memory.release()
+	}
+	cs.settle(m)
+	owned(cs, m)
+	b.codeSystem = codeSystem{}
 	b.pairs, b.rows, b.conceptReader.designations = nil, nil, nil
-	b.meaning, b.nestedIn, b.flags = nil, nil, nil
 	debug.FreeOSMemory()
+}
+
+// settle moves the arrays of the concepts into memory.
+func (cs *codeSystem) settle(m *memory) {
+	d, v := &cs.designations, &cs.values
+	settle(m, &cs.code, &cs.display, &cs.meaning, &d.value, &d.extension, &v.value, &v.coding)
+	settle(m, (*[]uint32)(&cs.index), &cs.nestedIn, &d.from, &v.from)
+	settle(m, &cs.parents.from, &cs.parents.to, &cs.children.from, &cs.children.to)
+	settle(m, &d.language, &d.use, &v.property)
+	settle(m, &cs.flags)
+	settle(m, &v.kind)
 }
 
 // reserved returns a list with room for factor times as much as it holds.
 func reserved[S ~[]T, T any](list S, factor float64) S {
-	return slices.Grow(list, max(1<<17, int(float64(len(list))*(factor-1))))
+	return slices.Grow(list, room(len(list), factor))
 }
 
-// handOver returns a list of the right size, and an empty one to go on with. A long one is not copied.
-func handOver[S ~[]T, T any](list S) (own, rest S) {
-	if len(list) < 1<<16 || cap(list)/5*4 > len(list) {
-		return slices.Clone(list), list
-	}
-	return list[:len(list):len(list)], nil
-}
+// room is how much more than n there is to be room for.
+func room(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
 
 // propertyRow is a concept's property as it is read.
 type propertyRow struct {
@@ -268,11 +286,11 @@ func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	cs.flags = slices.Clone(b.flags)
 	cs.values = b.sortedValues()
 	cs.indexes = new(searchIndexes)
-	cs.texts, b.texts = handOver(b.texts)
-	cs.code, b.code = handOver(b.code)
-	cs.display, b.display = handOver(b.display)
-	if len(cs.texts) >= largeText {
-		b.forget()
+	cs.code, cs.display = slices.Clone(b.code), slices.Clone(b.display)
+	if len(b.texts) >= largeText && b.size > 0 { // what a request brings along is soon gone again
+		b.settle(&cs)
+	} else {
+		cs.texts = slices.Clone(b.texts)
 	}
 	return &cs, nil
 }

@@ -1,10 +1,72 @@
 package terminology
 
+import (
+	"math/bits"
+	"sort"
+)
+
+// commonPrefixes holds what a filter that is a common beginning is answered with: how many documents match
+// and the first of them; and all of them where there are so many postings that uniting them would take too
+// long: nearly all beginnings of one letter, many of two or three, common words.
+type commonPrefixes struct {
+	from, to []uint32 // words; sorted by from, then the longer range first
+	count    []uint32 // how many documents
+	first    []uint32 // the first of each, in ascending order: firsts for each
+	dense    []uint32 // which of sets, plus one; 0 where there is none
+	sets     []uint64 // one bitset after the other
+}
+
+const (
+	// firsts is how many of the first documents are kept.
+	firsts = 64
+
+	// manyPostings is from how many bytes of postings on the first documents are kept. Others are found in a
+	// microsecond or two.
+	manyPostings = 1024
+)
+
+// find returns where a range of words is.
+func (c *commonPrefixes) find(from, to int) (i int, ok bool) {
+	i = sort.Search(len(c.from), func(i int) bool {
+		return c.from[i] > uint32(from) || c.from[i] == uint32(from) && c.to[i] <= uint32(to)
+	})
+	return i, i < len(c.from) && c.from[i] == uint32(from) && c.to[i] == uint32(to)
+}
+
+// set returns the documents that have a word of a range, of n in all, if they are known.
+func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
+	i, ok := c.find(from, to)
+	if !ok || c.dense[i] == 0 {
+		return rankSet{}, false
+	}
+	words, at := (n+63)/64, int(c.dense[i])-1
+	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
+}
+
+// firstOf returns the first documents and how many there are in all.
+func (c *commonPrefixes) firstOf(i int) (ranks []uint32, total int) {
+	total = int(c.count[i])
+	return c.first[i*firsts : i*firsts+min(total, firsts)], total
+}
+
+// bytes returns how much memory the sets take, in bytes.
+func (c *commonPrefixes) bytes() int {
+	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.dense)) + 8*len(c.sets)
+}
+
 // findCommon computes the sets of the beginnings that many words share. What a filter then costs is
 // bounded: a beginning has its set here, or few postings.
 func findCommon(x *index) commonPrefixes {
 	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
-	b.group(0, x.words.len(), 0)
+	ranges, dense := 0, 0
+	b.group(0, x.words.len(), 0, func(from, to int) {
+		ranges++
+		if b.isDense(from, to) {
+			dense++
+		}
+	})
+	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(newBitset(len(x.order))))
+	b.group(0, x.words.len(), 0, b.add)
 	return b.commonPrefixes
 }
 
@@ -13,35 +75,65 @@ type commonBuilder struct {
 	commonPrefixes
 	index *index
 	most  uint32 // how many bytes of postings are gone through on the spot
+	set   rankSet
 }
 
-// group adds the set of a range of words that have their first depth bytes in common, and those of the
-// ranges within it. The order is the one that commonPrefixes has. Only ranges with many postings are gone
-// into, of which there are few; the depth of the recursion is that of the longest common word at most.
-func (b *commonBuilder) group(from, to, depth int) {
+// group visits a range of words that have their first depth bytes in common, and those of the ranges within
+// it, in the order that commonPrefixes has. Only ranges with many postings are gone into, of which there are
+// few; the depth of the recursion is that of the longest common word at most.
+func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
 	x := b.index
-	if x.from[to]-x.from[from] <= b.most {
+	if x.from[to]-x.from[from] <= manyPostings {
 		return
 	}
-	last := len(b.from) - 1
-	if depth > 0 && (last < 0 || b.from[last] != uint32(from) || b.to[last] != uint32(to)) {
-		b.add(from, to)
+	// A range within it that is as long is the same one.
+	if whole := depth < len(x.words.at(from)) && x.words.after(from, x.words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
+		visit(from, to)
 	}
 	for at := from; at < to; {
 		word := x.words.at(at)
 		next := at + 1
 		if depth < len(word) {
 			next = min(x.words.after(at, word[:depth+1]), to)
-			b.group(at, next, depth+1)
+			b.group(at, next, depth+1, visit)
 		}
 		at = next
 	}
 }
 
+// isDense reports whether a range of words has so many postings that its set is kept.
+func (b *commonBuilder) isDense(from, to int) bool {
+	return b.index.from[to]-b.index.from[from] > b.most
+}
+
 // add adds the set of a range of words.
 func (b *commonBuilder) add(from, to int) {
-	set := newBitset(len(b.index.order))
-	b.index.unite(set, from, to)
+	b.set.empty(len(b.index.order))
+	b.index.unite(&b.set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
-	b.sets = append(b.sets, set...)
+	b.count = append(b.count, uint32(b.set.count()))
+	b.first = appendFirst(b.first, &b.set)
+	if !b.isDense(from, to) {
+		b.dense = append(b.dense, 0)
+		return
+	}
+	b.sets = append(b.sets, b.set.bits...)
+	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
+}
+
+// appendFirst appends the first ranks of a set, and fills up with none.
+func appendFirst(dst []uint32, set *rankSet) []uint32 {
+	end := len(dst) + firsts
+	for i, word := range set.each {
+		for ; word != 0 && len(dst) < end; word &= word - 1 {
+			dst = append(dst, uint32(i*64+bits.TrailingZeros64(word)))
+		}
+		if len(dst) == end {
+			return dst
+		}
+	}
+	for len(dst) < end {
+		dst = append(dst, none)
+	}
+	return dst
 }

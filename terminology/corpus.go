@@ -180,7 +180,7 @@ func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 			x := cs.searchIndex("")
 			built = true
 			log.DebugContext(ctx, "search index built", slog.String("system", cs.canonical()),
-				slog.Int("words", x.words.len()), slog.Int("bytes", x.bytes()))
+				slog.Int("words", x.words.len()), slog.Int("bytes", x.bytes()), slog.Int64("off_heap", offHeap.Load()))
 		}
 	}
 	if built {

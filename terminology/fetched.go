@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -110,6 +111,7 @@ func completed[T any](ctx context.Context, f *Fetched, l *Library, err error, ag
 		}
 		l = more
 		result, err = again(l)
+		runtime.KeepAlive(l)
 	}
 	return result, err
 }

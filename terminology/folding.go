@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"math"
 	"unicode"
 	"unicode/utf8"
 
@@ -13,12 +14,20 @@ type folder struct{ decomposed, folded []byte }
 
 // words returns the words of s, each after a space: " acute appendicitis". So a word that begins with p
 // is in it exactly if " "+p is. The result is valid until the next call.
-func (f *folder) words(s []byte) []byte {
-	f.folded = f.folded[:0]
-	if isASCII(s) {
-		f.folded = appendASCIIWords(f.folded, s)
-		return f.folded
+func (f *folder) words(s []byte) []byte { return f.beginning(s, math.MaxInt) }
+
+// beginning returns the first bytes of what words returns, as many as there are up to length.
+func (f *folder) beginning(s []byte, length int) []byte {
+	var ok bool
+	if f.folded, ok = appendASCIIWords(f.folded[:0], s, length); !ok {
+		f.folded = f.folded[:0]
+		f.decompose(s)
 	}
+	return f.folded[:min(len(f.folded), length)]
+}
+
+// decompose appends the words of s, whatever is in it.
+func (f *folder) decompose(s []byte) {
 	f.decomposed = norm.NFKD.Append(f.decomposed[:0], s...)
 	within := false
 	for i := 0; i < len(f.decomposed); {
@@ -35,7 +44,6 @@ func (f *folder) words(s []byte) []byte {
 			within = false
 		}
 	}
-	return f.folded
 }
 
 // appendFolded appends a letter or digit in lower case, where that is one thing: ß and ẞ are ss, and a sigma
@@ -50,11 +58,15 @@ func appendFolded(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, foldCase(r))
 }
 
-// appendASCIIWords is folder.words for text of ASCII alone, which nearly all text is.
-func appendASCIIWords(dst, s []byte) []byte {
+// appendASCIIWords is folder.words for text of ASCII alone, which nearly all text is. It stops after so many
+// bytes, and fails where it comes upon something else before.
+func appendASCIIWords(dst, s []byte, length int) (words []byte, ok bool) {
 	within := false
 	for _, c := range s {
-		folded := asciiWord[c&0x7f]
+		if c >= utf8.RuneSelf {
+			return dst, false
+		}
+		folded := asciiWord[c]
 		if folded == 0 {
 			within = false
 			continue
@@ -63,9 +75,11 @@ func appendASCIIWords(dst, s []byte) []byte {
 			dst = append(dst, ' ')
 			within = true
 		}
-		dst = append(dst, folded)
+		if dst = append(dst, folded); len(dst) >= length {
+			return dst, true
+		}
 	}
-	return dst
+	return dst, true
 }
 
 // asciiWord holds for each ASCII letter and digit what it is folded to, and 0 for the rest.
@@ -103,14 +117,4 @@ func isWordRune(r rune) bool {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'
 	}
 	return unicode.In(r, unicode.L, unicode.N, unicode.Mc)
-}
-
-// isASCII reports whether s has no byte above 127.
-func isASCII(s []byte) bool {
-	for _, c := range s {
-		if c >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
 }

@@ -3,6 +3,7 @@ package terminology
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"time"
@@ -73,6 +74,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	p.of(r)
 	p.plain = r.Method != http.MethodPost && isPlain(inputs)
 	p.library = h.current()
+	defer runtime.KeepAlive(p.library) // its memory is given back when it is gone
 	a, err := h.answer(p, h.limit(r))
 	if err != nil {
 		a, err = completed(r.Context(), h.Fetched, p.library, err, func(l *Library) (*answer, error) {
@@ -84,6 +86,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	defer runtime.KeepAlive(a.library)
 	return a.write(w, r, inputs)
 }
 
@@ -108,6 +111,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(l *L
 		return err
 	}
 	l := h.current()
+	defer runtime.KeepAlive(l)
 	body, err := answer(l, inputs)
 	if err != nil {
 		body, err = completed(r.Context(), h.Fetched, l, err, func(l *Library) ([]byte, error) { return answer(l, inputs) })
@@ -237,7 +241,8 @@ func (h *Handler) checkFilter(p *parameters) error {
 	if limit := orDefault(h.MaxFilterLength, defaultMaxFilterLength); len(*p.filter) > limit {
 		return badRequest("too-long", "the filter may be at most %d bytes long", limit)
 	}
-	if limit := orDefault(h.MaxFilterWords, defaultMaxFilterWords); len(strings.Fields(*p.filter)) > limit {
+	limit := orDefault(h.MaxFilterWords, defaultMaxFilterWords)
+	if len(*p.filter) >= 2*limit && len(strings.Fields(*p.filter)) > limit {
 		return badRequest("too-long", "the filter may have at most %d words", limit)
 	}
 	return nil

@@ -2,8 +2,6 @@ package terminology
 
 import (
 	"bytes"
-	"encoding/binary"
-	"math"
 	"slices"
 	"sort"
 )
@@ -22,10 +20,11 @@ type index struct {
 	postings []byte   // ascending, as varints: the first, then how much each is more than the one before
 	common   commonPrefixes
 
-	byDisplay []uint32 // ranks, sorted by the words of the display
-	displays  []uint64 // the first eight bytes of those words, so that most need not be folded again
-	byCode    []uint32 // ranks, sorted by the words of the code written together
-	codes     []uint64 // the first eight bytes of those
+	byDisplay []uint32   // ranks, sorted by the words of the display
+	lowest    []uint32   // the lowest of each block of these
+	displays  sortedKeys // of those words, so that most need not be folded again
+	byCode    []uint32   // ranks, sorted by the words of the code written together
+	codes     sortedKeys // of those
 
 	letters  runeSets // letters and digits anywhere in the display
 	initials runeSets // those with which a word of the display begins
@@ -34,8 +33,16 @@ type index struct {
 
 // wordList is a sorted list of words: word i is text[from[i]:from[i+1]].
 type wordList struct {
-	text []byte
-	from []uint32
+	text  []byte
+	from  []uint32
+	every []uint64 // the key of every word that is a multiple of stride, as in sortedKeys
+}
+
+// sample fills every.
+func (w *wordList) sample() {
+	for i := 0; i < w.len(); i += stride {
+		w.every = append(w.every, prefixKey(w.at(i)))
+	}
 }
 
 // len returns the number of words.
@@ -46,8 +53,19 @@ func (w *wordList) at(i int) []byte { return w.text[w.from[i]:w.from[i+1]] }
 
 // prefixed returns the range of the words that begin with prefix.
 func (w *wordList) prefixed(prefix []byte) (from, to int) {
-	from = sort.Search(w.len(), func(i int) bool { return bytes.Compare(w.at(i), prefix) >= 0 })
-	return from, w.after(from, prefix)
+	from = w.first(prefixKey(prefix), func(word []byte) bool { return bytes.Compare(word, prefix) >= 0 })
+	to = w.first(lastKey(prefix), func(word []byte) bool { return bytes.Compare(word, prefix) > 0 && !bytes.HasPrefix(word, prefix) })
+	return from, to
+}
+
+// first returns the first word for which is holds, as it does for all that have a higher key than the given
+// one, and for none that has a lower.
+func (w *wordList) first(key uint64, is func(word []byte) bool) int {
+	block := sort.Search(len(w.every), func(i int) bool {
+		return w.every[i] > key || w.every[i] == key && is(w.at(i*stride))
+	})
+	low, high := around(block, w.len())
+	return low + sort.Search(high-low, func(i int) bool { return is(w.at(low + i)) })
 }
 
 // after returns where the words from a given one on no longer begin with prefix. It takes steps that
@@ -61,53 +79,31 @@ func (w *wordList) after(from int, prefix []byte) int {
 	return low + sort.Search(min(from+step, w.len())-low, func(i int) bool { return !bytes.HasPrefix(w.at(low+i), prefix) })
 }
 
-// commonPrefixes holds the documents of those ranges of words that have so many postings that uniting
-// them would take too long: nearly all beginnings of one letter, many of two or three, common words.
-type commonPrefixes struct {
-	from, to []uint32 // words; sorted by from, then the longer range first
-	sets     []uint64 // one bitset after the other
-}
-
-// of returns the set for a range of words, or nil.
-func (c *commonPrefixes) of(from, to, words int) bitset {
-	i := sort.Search(len(c.from), func(i int) bool {
-		return c.from[i] > uint32(from) || c.from[i] == uint32(from) && c.to[i] <= uint32(to)
-	})
-	if i == len(c.from) || c.from[i] != uint32(from) || c.to[i] != uint32(to) {
-		return nil
-	}
-	return c.sets[i*words : (i+1)*words]
-}
-
-// addPrefix adds the documents that have a word which begins with prefix.
-func (x *index) addPrefix(dst bitset, prefix []byte) {
-	from, to := x.words.prefixed(prefix)
-	x.addWords(dst, from, to)
-}
-
 // addWords adds the documents that have one of a range of words.
-func (x *index) addWords(dst bitset, from, to int) {
-	if from == to {
-		return
-	}
-	if common := x.common.of(from, to, len(dst)); common != nil {
-		dst.union(common)
+func (x *index) addWords(dst *rankSet, from, to int) {
+	if common, ok := x.common.set(from, to, len(x.order)); ok {
+		dst.union(&common)
 		return
 	}
 	x.unite(dst, from, to)
 }
 
 // unite adds the documents that have one of a range of words, by going through their postings.
-func (x *index) unite(dst bitset, from, to int) {
+func (x *index) unite(dst *rankSet, from, to int) {
+	if from == to {
+		return
+	}
+	bits, used := dst.bits, dst.used
+	postings := x.postings[:x.from[to]]
 	at := x.from[from]
-	for word := from; word < to; word++ {
+	for _, end := range x.from[from+1 : to+1] {
 		rank := uint32(0)
-		for end := x.from[word+1]; at < end; {
-			more := uint32(x.postings[at])
+		for at < end {
+			more := uint32(postings[at])
 			if at++; more >= 0x80 {
 				more &= 0x7f
 				for shift := 7; ; shift += 7 {
-					c := x.postings[at]
+					c := postings[at]
 					at++
 					more |= uint32(c&0x7f) << shift
 					if c < 0x80 {
@@ -116,23 +112,33 @@ func (x *index) unite(dst bitset, from, to int) {
 				}
 			}
 			rank += more
-			dst.add(rank)
+			bits.add(rank)
+			used.add(rank / 64)
 		}
 	}
 }
 
-// addContaining adds the documents that have a word in which part occurs. It looks at each word, so it is
+// addContaining adds the documents that have a word in which part occurs. It goes through all words, so it is
 // for when nothing else was found.
-func (x *index) addContaining(dst bitset, part []byte) {
-	for i := range x.words.len() {
-		if bytes.Contains(x.words.at(i), part) {
-			x.addWords(dst, i, i+1)
+func (x *index) addContaining(dst *rankSet, part []byte) {
+	for at := 0; ; {
+		found := bytes.Index(x.words.text[at:], part)
+		if found < 0 {
+			return
+		}
+		at += found
+		word, _ := slices.BinarySearch(x.words.from, uint32(at)+1)
+		if end := int(x.words.from[word]); at+len(part) <= end {
+			x.addWords(dst, word-1, word)
+			at = end
+		} else {
+			at++ // half in one word, half in the next
 		}
 	}
 }
 
 // addMeant adds the documents that have a word which begins with word or what may be meant by it.
-func (x *index) addMeant(dst bitset, word []byte, most int) {
+func (x *index) addMeant(dst *rankSet, word []byte, most int) {
 	t := newTypist(word, most)
 	from, end := x.words.prefixed([]byte(string(t.word[:1])))
 	for from < end {
@@ -152,8 +158,7 @@ func (x *index) addMeant(dst bitset, word []byte, most int) {
 // coded returns the ranks of the documents whose code, written together, is code.
 func (x *index) coded(f *folder, code []byte) []uint32 {
 	key := prefixKey(code)
-	from := sort.Search(len(x.codes), func(i int) bool { return x.codes[i] >= key })
-	ranks := x.byCode[from : from+sort.Search(len(x.codes)-from, func(i int) bool { return x.codes[from+i] > key })]
+	ranks := x.byCode[x.codes.from(key):x.codes.beyond(key)]
 	if len(code) < keyLength {
 		return ranks
 	}
@@ -166,46 +171,77 @@ func (x *index) coded(f *folder, code []byte) []uint32 {
 	return ranks[:sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) > 0 })]
 }
 
-// displayed returns the ranks of the documents whose display begins with line; the first exact of them
-// are those whose display is just that.
-func (x *index) displayed(f *folder, line []byte) (ranks []uint32, exact int) {
-	from, to := x.displayRange(line)
+// displayed returns the range of byDisplay of the documents whose display begins with line; up to exact, it
+// is just that.
+func (x *index) displayed(f *folder, line []byte) (from, exact, to int) {
+	key := prefixKey(line)
+	from, to = x.displays.from(key), x.displays.beyond(lastKey(line))
 	if len(line) < keyLength {
 		// Words hold no zero byte, so a display that goes on after the line is more than the line's key.
-		key := prefixKey(line)
-		return x.byDisplay[from:to], sort.Search(to-from, func(i int) bool { return x.displays[from+i] > key })
+		return from, x.displays.beyond(key), to
 	}
-	compare := func(rank uint32) int {
-		words := f.words(x.corpus.display(x.order[rank]))
-		return bytes.Compare(words[:min(len(words), len(line))], line)
-	}
-	ranks = x.byDisplay[from:to]
-	ranks = ranks[sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) >= 0 }):]
-	ranks = ranks[:sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) > 0 })]
-	exact = sort.Search(len(ranks), func(i int) bool {
-		return len(f.words(x.corpus.display(x.order[ranks[i]]))) > len(line)
-	})
-	return ranks, exact
+	beginning := func(at, length int) []byte { return f.beginning(x.corpus.display(x.order[x.byDisplay[at]]), length) }
+	from += sort.Search(to-from, func(i int) bool { return bytes.Compare(beginning(from+i, len(line)), line) >= 0 })
+	to = from + soonest(to-from, func(i int) bool { return !bytes.Equal(beginning(from+i, len(line)), line) })
+	exact = from + soonest(to-from, func(i int) bool { return len(beginning(from+i, len(line)+1)) > len(line) })
+	return from, exact, to
 }
 
-// keyLength is how many bytes of a text are in its key.
-const keyLength = 8
-
-// prefixKey returns the first bytes of words as a number that is in the same order as they are.
-func prefixKey(words []byte) uint64 {
-	var b [keyLength]byte
-	copy(b[:], words)
-	return binary.BigEndian.Uint64(b[:])
+// soonest is [sort.Search] for where the answer is mostly small: it takes steps that double.
+func soonest(n int, is func(i int) bool) int {
+	step := 1
+	for step <= n && !is(step-1) {
+		step *= 2
+	}
+	low := step / 2
+	return low + sort.Search(min(step, n)-low, func(i int) bool { return is(low + i) })
 }
 
-// displayRange returns the range of byDisplay of the keys that begin with line, or with as much of it as a
-// key has.
-func (x *index) displayRange(line []byte) (from, to int) {
-	line = line[:min(len(line), keyLength)]
-	low := prefixKey(line)
-	high := low | math.MaxUint64>>(8*len(line)) // the last that can begin so
-	from = sort.Search(len(x.displays), func(i int) bool { return x.displays[i] >= low })
-	return from, from + sort.Search(len(x.displays)-from, func(i int) bool { return x.displays[from+i] > high })
+// addDisplayed adds the ranks in a range of byDisplay.
+func (x *index) addDisplayed(dst *rankSet, from, to int) {
+	for _, rank := range x.byDisplay[from:to] {
+		dst.add(rank)
+	}
+}
+
+// block is how many ranks of byDisplay have their lowest noted together.
+const block = 32
+
+// addLowest adds the n lowest ranks in a range of byDisplay, and perhaps others. In a long range it looks
+// only at the n blocks that have the lowest ranks of all blocks, since the n lowest must be in these.
+func (x *index) addLowest(dst *rankSet, from, to, n int) {
+	first, last := (from+block-1)/block, to/block
+	if n > block || last-first <= n {
+		x.addDisplayed(dst, from, to)
+		return
+	}
+	var room [block]uint32
+	lowest := room[:0] // ascending
+	for _, rank := range x.lowest[first:last] {
+		if len(lowest) == n {
+			if rank > lowest[n-1] {
+				continue
+			}
+			lowest = lowest[:n-1]
+		}
+		at, _ := slices.BinarySearch(lowest, rank)
+		lowest = slices.Insert(lowest, at, rank)
+	}
+	x.addDisplayed(dst, from, first*block)
+	for i, rank := range x.lowest[first:last] {
+		if rank <= lowest[n-1] {
+			x.addDisplayed(dst, (first+i)*block, (first+i+1)*block)
+		}
+	}
+	x.addDisplayed(dst, last*block, to)
+}
+
+// lowestOf returns the lowest rank of each block of ranks.
+func lowestOf(ranks []uint32) (lowest []uint32) {
+	for ranks := range slices.Chunk(ranks, block) {
+		lowest = append(lowest, slices.Min(ranks))
+	}
+	return lowest
 }
 
 // members returns the ranks of a set of documents.
@@ -221,40 +257,11 @@ func (x *index) members(docs bitset) bitset {
 
 // bytes returns how much memory the index takes, in bytes.
 func (x *index) bytes() int {
-	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.byDisplay) + len(x.byCode))
-	return words + 8*(len(x.displays)+len(x.codes)) + len(x.postings) + len(x.words.text) + 8*len(x.common.sets) + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.byDisplay) + len(x.lowest) + len(x.byCode))
+	return words + 8*(len(x.displays.all)+len(x.codes.all)+(len(x.order)+x.words.len())/stride) + len(x.postings) + len(x.words.text) + x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
 }
 
 // bytes returns how much memory the sets take, in bytes.
 func (s *runeSets) bytes() int {
 	return 4*(len(s.runes)+len(s.start)+len(s.length)+len(s.lists)) + 8*len(s.bits)
-}
-
-// union adds all of another set.
-func (b bitset) union(other bitset) {
-	for i, word := range other {
-		b[i] |= word
-	}
-}
-
-// intersect leaves only what is in another set too.
-func (b bitset) intersect(other bitset) {
-	for i, word := range other {
-		b[i] &= word
-	}
-}
-
-// subtract takes all of another set away.
-func (b bitset) subtract(other bitset) {
-	for i, word := range other {
-		b[i] &^= word
-	}
-}
-
-// sized returns a set without members for n documents, in the memory of b if there is enough.
-func (b bitset) sized(n int) bitset {
-	words := (n + 63) / 64
-	b = slices.Grow(b[:0], words)[:words]
-	clear(b)
-	return b
 }

@@ -29,12 +29,14 @@ func newIndex(c corpus) *index {
 	b := &indexBuilder{index: index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
 	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.display(doc))...) })
 	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.code(doc))) })
-	b.displays, b.codes = make([]uint64, c.len()), make([]uint64, c.len())
+	b.lowest = lowestOf(b.byDisplay)
+	displays, codes := make([]uint64, c.len()), make([]uint64, c.len())
 	for i := range c.len() {
-		b.displays[i] = prefixKey(b.folder.words(c.display(b.order[b.byDisplay[i]])))
+		displays[i] = prefixKey(b.folder.words(c.display(b.order[b.byDisplay[i]])))
 		b.joined = appendJoined(b.joined[:0], b.folder.words(c.code(b.order[b.byCode[i]])))
-		b.codes[i] = prefixKey(b.joined)
+		codes[i] = prefixKey(b.joined)
 	}
+	b.displays, b.codes = newSortedKeys(displays), newSortedKeys(codes)
 	b.collect()
 	n := c.len()
 	b.letters.n, b.initials.n, b.symbols.n = n, n, n
@@ -47,15 +49,34 @@ func newIndex(c corpus) *index {
 	b.index.letters, b.index.initials, b.index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
 	b.common = findCommon(&b.index)
 	x := b.index
-	b.collect()
+	b.index = index{}
+	if n >= large {
+		m := new(memory)
+		x.settle(m)
+		owned(&x, m)
+		debug.FreeOSMemory()
+	}
 	return &x
+}
+
+// settle moves the arrays into memory.
+func (x *index) settle(m *memory) {
+	c := &x.common
+	settle(m, &x.order, &x.words.from, &x.from, &x.byDisplay, &x.lowest, &x.byCode)
+	settle(m, &c.from, &c.to, &c.count, &c.first, &c.dense)
+	settle(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
+	settle(m, &x.displays.all, &x.codes.all, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
+	settle(m, &x.words.text, &x.postings)
 }
 
 // sorted returns the ranks in the order of some text of their documents.
 func (b *indexBuilder) sorted(appendText func(dst []byte, doc uint32) []byte) []uint32 {
 	var text []byte
 	from := make([]uint32, 1, len(b.order)+1)
-	for _, doc := range b.order {
+	for i, doc := range b.order {
+		if i == 1000 { // it will be as with these
+			text = slices.Grow(text, len(text)*len(b.order)/i)
+		}
 		text = appendText(text, doc)
 		from = append(from, uint32(len(text)))
 	}
@@ -190,6 +211,7 @@ func (b *indexBuilder) post() {
 		b.words.text = append(b.words.text, b.vocabulary.at(word)...)
 		b.words.from = append(b.words.from, uint32(len(b.words.text)))
 	}
+	b.words.sample()
 	b.vocabulary = vocabulary{}
 	b.postings = make([]byte, b.from[len(sorted)])
 	clear(last)
@@ -197,6 +219,7 @@ func (b *indexBuilder) post() {
 		next[word] += uint32(binary.PutUvarint(b.postings[next[word]:], uint64(rank-last[word])))
 		last[word] = rank
 	})
+	b.stream.release()
 }
 
 // varintLength returns how many bytes a number takes as a varint.

@@ -2,7 +2,9 @@ package terminology
 
 import (
 	"math/bits"
+	"runtime"
 	"sync"
+	"unicode/utf8"
 )
 
 // hit is a document that matches, and how well.
@@ -17,7 +19,10 @@ type indexQuery struct {
 	within bitset // the ranks to look among; nil for all
 	judge  judge
 
-	match, term, word, tier bitset
+	first []uint32 // the first ranks that match, where these are enough; match is not known then
+	match rankSet
+	taken rankSet // what has been ranked already
+	spare []rankSet
 
 	hits     []hit
 	at       int // how many hits came before
@@ -29,107 +34,198 @@ var indexQueries = sync.Pool{New: func() any { return new(indexQuery) }}
 // searchIndex returns the hits from the position from up to to, in order, and how many there are in all.
 func searchIndex(x *index, within bitset, f *textFilter, how leniency, from, to int) ([]hit, int) {
 	q := indexQueries.Get().(*indexQuery)
-	defer indexQueries.Put(q)
-	q.index, q.within, q.hits, q.at, q.from, q.to = x, within, nil, 0, from, to
+	q.index, q.within, q.at, q.from, q.to = x, within, 0, from, to
 	q.judge.corpus, q.judge.filter = x.corpus, f
-	defer func() { q.index, q.within, q.hits, q.judge.corpus, q.judge.filter = nil, nil, nil, nil, nil }()
-	n := len(x.order)
-	for _, set := range []*bitset{&q.match, &q.term, &q.word, &q.tier} {
-		*set = set.sized(n)
+	q.taken.empty(len(x.order))
+	total := q.search(how)
+	hits := q.hits
+	q.release(q.match)
+	q.index, q.within, q.hits, q.first, q.match = nil, nil, nil, nil, rankSet{}
+	q.judge.corpus, q.judge.filter = nil, nil
+	clear(q.judge.others[:cap(q.judge.others)])
+	indexQueries.Put(q)
+	runtime.KeepAlive(x)
+	return hits, total
+}
+
+// search finds and ranks, and returns how many hits there are.
+func (q *indexQuery) search(how leniency) (total int) {
+	if total, ok := q.findFirst(how); ok {
+		q.allot(total)
+		q.rank()
+		return total
 	}
-	q.find(how)
-	if within != nil {
-		q.match.intersect(within)
+	q.match = q.find(how)
+	if q.within != nil {
+		q.match = q.both(q.match, rankSet{bits: q.within})
 	}
-	total := q.match.count()
+	total = q.match.count()
+	q.allot(total)
 	switch {
-	case f.symbols != nil:
+	case q.judge.filter.symbols != nil:
 		total = q.rankSymbols()
 	case how != strictly:
-		q.emit(q.match, tierLenient)
+		q.emit(&q.match, nil, tierLenient)
 	default:
 		q.rank()
 	}
-	return q.hits, total
+	return total
 }
 
-// find sets match to all that match, or, for symbols, to all that may.
-func (q *indexQuery) find(how leniency) {
-	f, x := q.judge.filter, q.index
+// allot makes room for the hits that are wanted, of so many in all.
+func (q *indexQuery) allot(total int) {
+	q.hits = make([]hit, 0, max(0, min(q.to, total)-q.from))
+}
+
+// set returns a set without members.
+func (q *indexQuery) set() (s rankSet) {
+	if last := len(q.spare) - 1; last >= 0 {
+		s, q.spare = q.spare[last], q.spare[:last]
+	}
+	s.empty(len(q.index.order))
+	return s
+}
+
+// release gives back a set that is no longer needed.
+func (q *indexQuery) release(s rankSet) {
+	if s.isOwn() {
+		q.spare = append(q.spare, s)
+	}
+}
+
+// both returns what is in two sets, which are not needed any longer.
+func (q *indexQuery) both(a, b rankSet) rankSet {
+	switch {
+	case a.isOwn():
+		a.intersect(b.bits)
+		q.release(b)
+		return a
+	case b.isOwn():
+		b.intersect(a.bits)
+		return b
+	}
+	both := q.set()
+	both.unionOf(a.bits, b.bits)
+	return both
+}
+
+// findFirst finds the first that match a filter of one word that is the beginning of many, and how many
+// there are. It is false where that is not known beforehand, or more are wanted.
+func (q *indexQuery) findFirst(how leniency) (total int, ok bool) {
+	f := q.judge.filter
+	if how != strictly || q.within != nil || len(f.words) != 1 {
+		return 0, false
+	}
+	x := q.index
+	i, ok := x.common.find(x.words.prefixed(f.words[0][1:]))
+	if !ok {
+		return 0, false
+	}
+	q.first, total = x.common.firstOf(i)
+	if len(q.first) < min(q.to, total) {
+		q.first = nil
+		return 0, false
+	}
+	return total, true
+}
+
+// find returns all that match, or, for symbols, all that may.
+func (q *indexQuery) find(how leniency) (found rankSet) {
+	f := q.judge.filter
 	switch {
 	case f.symbols != nil:
-		q.findSymbols(string(f.symbols))
+		return q.findSymbols(string(f.symbols))
 	case f.letter != nil:
-		for _, r := range string(f.letter) {
-			x.letters.addTo(q.match, r)
-		}
-	default:
-		for i := range f.terms {
-			q.findTerm(&f.terms[i], how)
-			if i == 0 {
-				q.match, q.term = q.term, q.match
-			} else {
-				q.match.intersect(q.term)
-			}
+		return q.withRune(&q.index.letters, f.theLetter())
+	}
+	for i := range f.terms {
+		if term := q.findTerm(&f.terms[i], how); i == 0 {
+			found = term
+		} else {
+			found = q.both(found, term)
 		}
 	}
+	return found
 }
 
-// findTerm sets term to all in which a term is found.
-func (q *indexQuery) findTerm(t *term, how leniency) {
-	clear(q.term)
+// findTerm returns all in which a term is found.
+func (q *indexQuery) findTerm(t *term, how leniency) (found rankSet) {
 	for i, word := range t.words {
-		into := q.term
-		if i > 0 {
-			into = q.word
-			clear(into)
-		}
-		most := maxTypos(word[1:])
-		switch {
-		case how == withinWords:
-			q.index.addContaining(into, word[1:])
-		case how == withTypos && most > 0:
-			q.index.addMeant(into, word[1:], most)
-		default:
-			q.index.addPrefix(into, word[1:])
-		}
-		if i > 0 {
-			q.term.intersect(q.word)
+		if with := q.findWord(word[1:], how); i == 0 {
+			found = with
+		} else {
+			found = q.both(found, with)
 		}
 	}
-	if t.joined != nil {
-		q.index.addPrefix(q.term, t.joined[1:])
+	if t.joined != nil { // a term of several words, so that found is not a set of the index
+		from, to := q.index.words.prefixed(t.joined[1:])
+		q.index.addWords(&found, from, to)
 	}
+	return found
 }
 
-// findSymbols sets match to all that have each of the symbols somewhere.
-func (q *indexQuery) findSymbols(symbols string) {
+// findWord returns all in which a word is found.
+func (q *indexQuery) findWord(word []byte, how leniency) rankSet {
+	x, most := q.index, maxTypos(word)
+	from, to := x.words.prefixed(word)
+	if how == strictly || how == withTypos && most == 0 {
+		if common, ok := x.common.set(from, to, len(x.order)); ok {
+			return common
+		}
+	}
+	found := q.set()
+	switch {
+	case how == withinWords:
+		x.addContaining(&found, word)
+	case how == withTypos && most > 0:
+		x.addMeant(&found, word, most)
+	default:
+		x.addWords(&found, from, to)
+	}
+	return found
+}
+
+// withRune returns the set of a letter or sign.
+func (q *indexQuery) withRune(sets *runeSets, r rune) rankSet {
+	dense, list := sets.of(r, len(q.index.order))
+	if dense.bits != nil {
+		return dense
+	}
+	found := q.set()
+	for _, rank := range list {
+		found.add(rank)
+	}
+	return found
+}
+
+// findSymbols returns all that have each of the symbols somewhere.
+func (q *indexQuery) findSymbols(symbols string) (found rankSet) {
 	first := true
 	for _, r := range symbols {
 		if r == ' ' {
 			continue
 		}
-		clear(q.term)
-		q.index.symbols.addTo(q.term, r)
-		if first {
-			q.match, q.term = q.term, q.match
-			first = false
-			continue
+		if with := q.withRune(&q.index.symbols, r); first {
+			found, first = with, false
+		} else {
+			found = q.both(found, with)
 		}
-		q.match.intersect(q.term)
 	}
+	return found
 }
 
 // rankSymbols ranks what may match a filter of symbols, by looking at each, and returns how many do.
 func (q *indexQuery) rankSymbols() (total int) {
 	var tiers [tierNone][]hit
-	q.match.each(func(rank uint32) {
-		doc := q.index.order[rank]
-		if tier := q.judge.tier(doc); tier != tierNone {
-			tiers[tier] = append(tiers[tier], hit{doc: doc, tier: tier})
-			total++
+	for i, word := range q.match.each {
+		for ; word != 0; word &= word - 1 {
+			doc := q.index.order[i*64+bits.TrailingZeros64(word)]
+			if tier := q.judge.tier(doc); tier != tierNone {
+				tiers[tier] = append(tiers[tier], hit{doc: doc, tier: tier})
+				total++
+			}
 		}
-	})
+	}
 	for _, hits := range tiers {
 		for _, h := range hits {
 			q.take(h)
@@ -138,76 +234,117 @@ func (q *indexQuery) rankSymbols() (total int) {
 	return total
 }
 
-// rank brings what matches into order, as far as it is wanted. What has been ranked is taken out of match.
+// rank brings what matches into order, as far as it is wanted.
 func (q *indexQuery) rank() {
 	if q.done() {
 		return
 	}
 	f, x, folder := q.judge.filter, q.index, &q.judge.folder
 	q.emitRanks(x.coded(folder, f.joined), tierCode)
-	displayed, exact := x.displayed(folder, f.line)
-	q.emitRanks(displayed[:exact], tierDisplay)
-	q.emitRanks(displayed[exact:], tierBeginning)
+	from, exact, to := x.displayed(folder, f.line)
+	q.emitRanks(x.byDisplay[from:exact], tierDisplay)
+	q.emitBeginning(exact, to)
 	switch {
 	case q.done():
+	case q.first != nil:
+		q.emitFirst()
 	case f.letter != nil:
 		q.emitInitials()
 	case len(f.words) == 1:
-		q.emit(q.match, tierOrdered)
+		q.emit(&q.match, nil, tierOrdered)
 	default:
 		q.emitOrdered()
 	}
 }
 
-// emitRanks emits those ranks that match.
+// emitRanks emits those of a few ranks that match. They are in order.
 func (q *indexQuery) emitRanks(ranks []uint32, t tier) {
-	if len(ranks) == 0 || q.done() {
+	for _, rank := range ranks {
+		if q.done() {
+			return
+		}
+		if q.first != nil || q.match.has(rank) { // a word alone is found wherever it is the code or the display
+			q.emitRank(rank, t)
+		}
+	}
+}
+
+// emitRank emits a rank, unless it has been before.
+func (q *indexQuery) emitRank(rank uint32, t tier) {
+	if !q.taken.has(rank) {
+		q.taken.add(rank)
+		q.take(hit{doc: q.index.order[rank], tier: t})
+	}
+}
+
+// emitBeginning emits those that match of a range of index.byDisplay, which is that of the displays which begin
+// with the filter. If all of them match, only the first in order are looked at.
+func (q *indexQuery) emitBeginning(from, to int) {
+	if from == to || q.done() {
 		return
 	}
-	clear(q.tier)
-	for _, rank := range ranks {
-		q.tier.add(rank)
+	beginning := q.set()
+	if q.within == nil {
+		q.index.addLowest(&beginning, from, to, q.to)
+	} else {
+		q.index.addDisplayed(&beginning, from, to)
+		beginning.intersect(q.within)
 	}
-	q.tier.intersect(q.match)
-	q.match.subtract(q.tier)
-	q.emit(q.tier, t)
+	q.emit(&beginning, nil, tierBeginning)
+	if !q.done() {
+		q.taken.union(&beginning)
+	}
+	q.release(beginning)
+}
+
+// emitFirst emits the first that match.
+func (q *indexQuery) emitFirst() {
+	for _, rank := range q.first {
+		if q.done() {
+			return
+		}
+		q.emitRank(rank, tierOrdered)
+	}
 }
 
 // emitInitials emits what has the letter of the filter at the beginning of a word, and then the rest.
 func (q *indexQuery) emitInitials() {
-	clear(q.tier)
-	for _, r := range string(q.judge.filter.letter) {
-		q.index.initials.addTo(q.tier, r)
+	initials := q.withRune(&q.index.initials, q.judge.filter.theLetter())
+	if q.within != nil {
+		initials = q.both(initials, rankSet{bits: q.within})
 	}
-	q.tier.intersect(q.match)
-	q.match.subtract(q.tier)
-	q.emit(q.tier, tierOrdered)
-	q.emit(q.match, tierAnywhere)
+	q.emit(&initials, nil, tierOrdered)
+	q.emit(&q.match, initials.bits, tierAnywhere)
+	q.release(initials)
 }
 
 // emitOrdered emits what has the words of the filter in order, and then the rest. Each is looked at, but
 // only up to the last one that is wanted.
 func (q *indexQuery) emitOrdered() {
-	clear(q.tier)
-	for i, word := range q.match {
-		for ; word != 0 && !q.done(); word &= word - 1 {
+	for i, word := range q.match.each {
+		for word &^= q.taken.bits[i]; word != 0; word &= word - 1 {
 			rank := uint32(i*64 + bits.TrailingZeros64(word))
-			doc := q.index.order[rank]
-			if q.judge.isOrdered(doc) {
-				q.take(hit{doc: doc, tier: tierOrdered})
-				q.tier.add(rank)
+			if q.done() {
+				return
+			}
+			if q.judge.isOrdered(q.index.order[rank]) {
+				q.emitRank(rank, tierOrdered)
 			}
 		}
 	}
-	q.match.subtract(q.tier)
-	q.emit(q.match, tierAnywhere)
+	q.emit(&q.match, nil, tierAnywhere)
 }
 
-// emit takes all of a set. What comes before the window is counted, not looked at.
-func (q *indexQuery) emit(set bitset, t tier) {
-	for i, word := range set {
+// emit takes what is in a set, and neither taken already nor among others. What comes before the window is
+// counted, not looked at.
+func (q *indexQuery) emit(set *rankSet, others bitset, t tier) {
+	for i, word := range set.each {
 		if q.done() {
 			return
+		}
+		word &^= q.taken.bits[i]
+		if others != nil {
+			word &^= others[i]
 		}
 		if n := bits.OnesCount64(word); q.at+n <= q.from {
 			q.at += n
@@ -229,3 +366,9 @@ func (q *indexQuery) take(h hit) {
 
 // done reports whether all that is wanted has been taken.
 func (q *indexQuery) done() bool { return q.at >= q.to }
+
+// theLetter returns the one letter or digit that the filter consists of.
+func (f *textFilter) theLetter() rune {
+	r, _ := utf8.DecodeRune(f.letter)
+	return r
+}

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"net/http"
+	"runtime"
 	"strconv"
 )
 
@@ -23,7 +24,9 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	kind, id := typeAndID(r.URL.Path)
-	list := h.current().published(kind)
+	l := h.current()
+	defer runtime.KeepAlive(l)
+	list := l.published(kind)
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].id == id {
 			return f.write(w, r, http.StatusOK, list[i].append(nil, part))

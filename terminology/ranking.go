@@ -137,7 +137,7 @@ func (j *judge) ordered() bool {
 
 // isOrdered is ordered for a document of which nothing has been read. It reads as little as it can.
 func (j *judge) isOrdered(doc uint32) bool {
-	if j.filter.inOrder(j.folder.words(j.corpus.display(doc))) {
+	if j.filter.inOrderIn(j.corpus.display(doc), &j.folder) {
 		return true
 	}
 	code := j.folder.words(j.corpus.code(doc))
@@ -155,7 +155,7 @@ func (j *judge) isOrdered(doc uint32) bool {
 // orderedInOthers reports whether all words are in one of the other texts, in their order.
 func (j *judge) orderedInOthers() bool {
 	for _, other := range j.others {
-		if j.filter.inOrder(j.folder.words(other)) {
+		if j.filter.inOrderIn(other, &j.folder) {
 			return true
 		}
 	}

@@ -8,27 +8,25 @@ import (
 // large one a bitset, so that all of them are never larger than the text they are made from, whatever
 // the script.
 type runeSets struct {
-	runes  []rune   // ascending
-	start  []uint32 // where the set begins: in lists, or, with denseSet, in bits
-	length []uint32 // how many of lists are the set's; 0 for a bitset
-	lists  []uint32
-	bits   []uint64
+	runes   []rune   // ascending
+	isDense []bool   // whether the set is a bitset
+	start   []uint32 // where the set begins: in lists, or in bits
+	length  []uint32 // how many documents are in the set
+	lists   []uint32
+	bits    []uint64
 }
 
-// addTo adds the set of a letter to dst.
-func (s *runeSets) addTo(dst bitset, r rune) {
+// of returns the set of a letter over n documents, as a bitset or as a list.
+func (s *runeSets) of(r rune, n int) (dense rankSet, list []uint32) {
 	i, ok := slices.BinarySearch(s.runes, r)
 	if !ok {
-		return
+		return rankSet{}, nil
 	}
 	start := s.start[i]
-	if s.length[i] == 0 {
-		dst.union(s.bits[start : int(start)+len(dst)])
-		return
+	if s.isDense[i] {
+		return rankSet{bits: s.bits[start : int(start)+(n+63)/64], size: int(s.length[i])}, nil
 	}
-	for _, rank := range s.lists[start : start+s.length[i]] {
-		dst.add(rank)
-	}
+	return rankSet{}, s.lists[start : start+s.length[i]]
 }
 
 // runeSetsBuilder gathers runeSets over n documents, which must come in ascending order.
@@ -98,14 +96,16 @@ func (b *runeSetsBuilder) build() runeSets {
 	slices.Sort(s.runes)
 	for _, r := range s.runes {
 		set := b.set(r)
+		s.isDense = append(s.isDense, set.bits != nil)
 		if set.bits != nil {
 			s.start = append(s.start, uint32(len(s.bits)))
+			s.length = append(s.length, uint32(set.bits.count()))
 			s.bits = append(s.bits, set.bits...)
 		} else {
 			s.start = append(s.start, uint32(len(s.lists)))
+			s.length = append(s.length, uint32(len(set.list)))
 			s.lists = append(s.lists, set.list...)
 		}
-		s.length = append(s.length, uint32(len(set.list)))
 	}
 	return s
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -26,7 +27,9 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, _ := typeAndID(r.URL.Path)
 	var found []published
-	for _, p := range h.current().published(kind) {
+	l := h.current()
+	defer runtime.KeepAlive(l)
+	for _, p := range l.published(kind) {
 		if s.finds(&p) {
 			found = append(found, p)
 		}

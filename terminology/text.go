@@ -26,6 +26,15 @@ func (t texts) at(ref textRef) []byte {
 	if ref == 0 {
 		return nil
 	}
+	if length := int(t[ref]); length < 0x80 { // as it is for nearly all
+		start := int(ref) + 1
+		return t[start : start+length : start+length]
+	}
+	return t.long(ref)
+}
+
+// long is at for a string whose length takes more than a byte.
+func (t texts) long(ref textRef) []byte {
 	length, width := binary.Uvarint(t[ref:])
 	start := int(ref) + width
 	return t[start : start+int(length) : start+int(length)]

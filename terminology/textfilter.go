@@ -32,6 +32,12 @@ type textFilter struct {
 	line   []byte   // all words, as folder.words returns them
 	words  [][]byte // the same, each with the space before it
 	joined []byte   // the same, without spaces
+
+	room struct { // for all of these, as they mostly are
+		text  [96]byte
+		words [3][]byte
+		terms [1]term
+	}
 }
 
 // term is what stands between spaces in a filter: "e11.9" is one of two words.
@@ -68,39 +74,47 @@ func newTextFilter(filter string) *textFilter {
 	if filter == "" {
 		return nil
 	}
-	var f folder
-	t := &textFilter{line: bytes.Clone(f.words([]byte(filter)))}
+	var room [64]byte
+	f := folder{folded: room[:0]}
+	t := &textFilter{}
+	text := append(t.room.text[:0], f.words([]byte(filter))...)
+	t.line = slices.Clip(text)
 	switch {
 	case len(t.line) == 0:
 		return &textFilter{symbols: []byte(filter)}
 	case utf8.RuneCount(t.line) == 2:
 		t.letter = t.line[1:]
 	default:
-		t.cut(&f, filter)
+		text = t.cut(text, &f, filter)
 	}
-	t.joined = appendJoined(nil, t.line)
+	t.joined = appendJoined(text, t.line)[len(text):]
 	return t
 }
 
-// cut cuts a filter into terms and words.
-func (t *textFilter) cut(f *folder, filter string) {
-	for _, field := range strings.Fields(filter) {
-		line := bytes.Clone(f.words([]byte(field)))
+// cut cuts a filter into terms and words, whose text is appended to others.
+func (t *textFilter) cut(text []byte, f *folder, filter string) []byte {
+	t.words, t.terms = t.room.words[:0], t.room.terms[:0]
+	for field := range strings.FieldsSeq(filter) {
+		start := len(text)
+		text = append(text, f.words([]byte(field))...)
+		line, first := text[start:], len(t.words)
 		if len(line) == 0 {
 			continue
 		}
-		words := spacedWords(line)
-		found := term{words: words}
-		if len(words) > 1 {
-			found.joined = appendJoined([]byte(" "), line)
+		t.words = appendSpaced(t.words, line)
+		found := term{words: slices.Clip(t.words[first:])}
+		if len(found.words) > 1 {
+			start = len(text)
+			text = appendJoined(append(text, ' '), line)
+			found.joined = slices.Clip(text[start:])
 		}
 		t.terms = append(t.terms, found)
-		t.words = append(t.words, words...)
 	}
+	return text
 }
 
-// spacedWords returns the words of a line, each with the space before it.
-func spacedWords(line []byte) (words [][]byte) {
+// appendSpaced appends the words of a line, each with the space before it.
+func appendSpaced(words [][]byte, line []byte) [][]byte {
 	for len(line) > 0 {
 		word, rest := nextWord(line)
 		words = append(words, line[:len(word)+1:len(word)+1])
@@ -132,4 +146,41 @@ func (t *textFilter) inOrder(line []byte) bool {
 		line = line[at+len(word):]
 	}
 	return true
+}
+
+// inOrderIn is inOrder for a text as it is, which need not be folded where it is ASCII.
+func (f *textFilter) inOrderIn(text []byte, folder *folder) bool {
+	rest := f.words
+	for i := 0; i < len(text); {
+		length, begins := beginsASCII(text[i:], rest[0][1:])
+		if length < 0 {
+			return f.inOrder(folder.words(text))
+		}
+		if begins {
+			if rest = rest[1:]; len(rest) == 0 {
+				return true
+			}
+		}
+		i += length + 1
+	}
+	return false
+}
+
+// beginsASCII reports how long the word is that a text begins with, which may be no word, and whether it
+// begins with another that is not empty. The length is negative where there is more than ASCII.
+func beginsASCII(text, other []byte) (length int, begins bool) {
+	same := 0
+	for i, c := range text {
+		if c >= utf8.RuneSelf {
+			return -1, false
+		}
+		folded := asciiWord[c]
+		if folded == 0 {
+			return i, same == len(other)
+		}
+		if same == i && same < len(other) && folded == other[same] {
+			same++
+		}
+	}
+	return len(text), same == len(other)
 }

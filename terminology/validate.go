@@ -3,6 +3,7 @@ package terminology
 import (
 	"fmt"
 	"net/http"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -49,6 +50,7 @@ func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValu
 		}
 		l = more
 		answer, missed, err = h.validateIn(l, r, inputs, inValueSet)
+		runtime.KeepAlive(l)
 	}
 	return answer, err
 }

@@ -91,20 +91,39 @@ func sortByText(n int, text []byte, from []uint32) []uint32 {
 }
 
 // wordStream is the words of one document after the other, as varints: their numbers plus one, and 0 at the
-// end of each document. It grows without being copied.
-type wordStream struct{ chunks [][]byte }
+// end of each document. It grows without being copied, in memory that is given back when it is no longer needed.
+type wordStream struct {
+	memory memory
+	chunks [][]byte
+}
 
 // append adds a number.
 func (s *wordStream) append(n uint32) {
 	last := len(s.chunks) - 1
 	if last < 0 || cap(s.chunks[last])-len(s.chunks[last]) < binary.MaxVarintLen32 {
-		size := 1 << 10
-		if last >= 0 {
-			size = min(1<<19, 4*cap(s.chunks[last]))
-		}
-		s.chunks, last = append(s.chunks, make([]byte, 0, size)), last+1
+		s.chunks, last = append(s.chunks, s.chunk()), last+1
 	}
 	s.chunks[last] = binary.AppendUvarint(s.chunks[last], uint64(n))
+}
+
+// chunk returns another chunk, larger than those before.
+func (s *wordStream) chunk() []byte {
+	size := 1 << 10
+	if last := len(s.chunks) - 1; last >= 0 {
+		size = min(1<<19, 4*cap(s.chunks[last]))
+	}
+	if size >= smallest {
+		if region := s.memory.take(size); region != nil {
+			return region[:0]
+		}
+	}
+	return make([]byte, 0, size)
+}
+
+// release gives the memory back.
+func (s *wordStream) release() {
+	s.chunks = nil
+	s.memory.release()
 }
 
 // each calls visit with each word and the rank of its document.

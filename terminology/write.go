@@ -38,7 +38,7 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request, inputs []input) e
 	}
 	if r.Method != http.MethodPost {
 		tag := a.tag(f)
-		header.Set("ETag", tag)
+		header["Etag"] = []string{tag}
 		if matchesTag(r.Header.Get("If-None-Match"), tag) {
 			w.WriteHeader(http.StatusNotModified)
 			return nil
@@ -88,6 +88,7 @@ func (a *answer) flush(dst []byte) []byte {
 	if a.failed == nil {
 		_, a.failed = a.out.Write(dst)
 	}
+	a.lastSystem.to = 0
 	return dst[:0]
 }
 
@@ -178,7 +179,7 @@ func (f format) write(w http.ResponseWriter, r *http.Request, status int, body [
 		}
 		body = value
 	}
-	header.Set("Content-Length", strconv.Itoa(len(body)))
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
 	if r.Method == http.MethodHead {
 		return nil

@@ -51,11 +51,11 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	if err != nil {
 		return p, err
 	}
-	memory, err := gateway.resident()
+	now, most, err := gateway.resident()
 	if err != nil {
 		return p, err
 	}
-	fmt.Printf("\n## %d concepts, %d MiB resident\n\n%s", concepts, memory, tableHead)
+	fmt.Printf("\n## %d concepts, %d MiB resident when loaded, %d at most\n\n%s", concepts, now, most, tableHead)
 	all := query("all")
 	p = point{concepts: concepts}
 	for _, sc := range []scenario{
@@ -124,7 +124,9 @@ func lengths(s settings, gateway *server, typed [][]string) error {
 		}
 		printLength(i+1, l)
 	}
-	return nil
+	now, most, err := gateway.resident()
+	fmt.Printf("\nUnder this load: %d MiB resident, %d at most.\n", now, most)
+	return err
 }
 
 // whole measures the expansion of everything in one answer.
@@ -133,9 +135,9 @@ func whole(s settings, gateway *server, path string) error {
 	if err != nil {
 		return err
 	}
-	memory, err := gateway.resident()
-	fmt.Printf("\nUnpaged: %d MB in one answer, %.0f MB/s, %d MiB resident afterwards.\n",
-		l.size()/1e6, float64(l.bytes)/1e6/l.elapsed.Seconds(), memory)
+	now, most, err := gateway.resident()
+	fmt.Printf("\nUnpaged: %d MB in one answer, %.0f MB/s, %d MiB resident afterwards, %d at most.\n",
+		l.size()/1e6, float64(l.bytes)/1e6/l.elapsed.Seconds(), now, most)
 	return err
 }
 

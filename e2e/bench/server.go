@@ -106,16 +106,23 @@ func (s *server) cpu() (time.Duration, error) {
 	return time.Duration(user+system) * clockTick, errors.Join(err1, err2)
 }
 
-// resident is how much memory the server holds, in MiB.
-func (s *server) resident() (int, error) {
+// resident is how much memory the server holds, and how much it held at most, in MiB.
+func (s *server) resident() (now, most int, err error) {
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", s.command.Process.Pid))
 	if err != nil {
-		return 0, err
+		return 0, 0, err
 	}
-	_, rest, _ := strings.Cut(string(status), "VmRSS:")
+	now, err1 := mebibytes(string(status), "VmRSS:")
+	most, err2 := mebibytes(string(status), "VmHWM:")
+	return now, most, errors.Join(err1, err2)
+}
+
+// mebibytes is a line of a process's status, which is in KiB.
+func mebibytes(status, name string) (int, error) {
+	_, rest, _ := strings.Cut(status, name)
 	fields := strings.Fields(rest)
 	if len(fields) == 0 {
-		return 0, errors.New("/proc status has no VmRSS")
+		return 0, errors.New("/proc status has no " + name)
 	}
 	kib, err := strconv.Atoi(fields[0])
 	return kib >> 10, err

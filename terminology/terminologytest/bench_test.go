@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 
@@ -90,6 +91,18 @@ func BenchmarkTyping(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("letters=%d", length), func(b *testing.B) { benchmark(b, "/all", queries...) })
 	}
+}
+
+// BenchmarkTypingWords measures the beginnings of single words and of codes, of one to ten letters.
+func BenchmarkTypingWords(b *testing.B) {
+	var queries []string
+	for _, t := range synthetic.Typed(2000) {
+		runes := []rune(t)
+		for length := 1; length <= min(10, len(runes)) && !strings.Contains(t, " "); length++ {
+			queries = append(queries, "count=20&filter="+url.QueryEscape(string(runes[:length])))
+		}
+	}
+	benchmark(b, "/all", queries...)
 }
 
 func BenchmarkTypo(b *testing.B) { benchmark(b, "/all", "count=20&filter=nelpoasm") }

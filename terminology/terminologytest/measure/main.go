@@ -68,6 +68,7 @@ func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 		return err
 	}
 	memory()
+	runtime.KeepAlive(h)
 	return nil
 }
 

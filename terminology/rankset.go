@@ -1,0 +1,103 @@
+package terminology
+
+import "math/bits"
+
+// rankSet is a set of ranks. Most filters match few of many documents, so a set of one's own is emptied,
+// counted and gone through at the cost of what is in it, not of all that could be.
+type rankSet struct {
+	bits bitset
+	used bitset // which words of bits are not zero; nil for a set of the index, which must not be changed
+	size int    // of a set of the index, how many there are
+}
+
+// isOwn reports whether a set may be changed.
+func (s *rankSet) isOwn() bool { return s.used != nil }
+
+// has reports whether a rank is in the set.
+func (s *rankSet) has(rank uint32) bool { return s.bits.has(rank) }
+
+// add adds a rank.
+func (s *rankSet) add(rank uint32) {
+	s.bits.add(rank)
+	s.used.add(rank / 64)
+}
+
+// empty takes all ranks out and makes room for those below n. All memory of bits is zero where used does not
+// say otherwise, what is beyond their length included.
+func (s *rankSet) empty(n int) {
+	for i, word := range s.used {
+		if word != 0 {
+			clear(s.bits[i*64 : min(i*64+64, len(s.bits))])
+		}
+	}
+	clear(s.used)
+	words := (n + 63) / 64
+	if cap(s.bits) < words {
+		s.bits, s.used = newBitset(n), newBitset(words)
+	}
+	s.bits, s.used = s.bits[:words], s.used[:(words+63)/64]
+}
+
+// union adds all of another set.
+func (s *rankSet) union(other *rankSet) {
+	for i, word := range other.each {
+		s.bits[i] |= word
+		s.used.add(uint32(i))
+	}
+}
+
+// unionOf adds what is in both of two sets.
+func (s *rankSet) unionOf(a, b bitset) {
+	for i, word := range a {
+		if word &= b[i]; word != 0 {
+			s.bits[i] |= word
+			s.used.add(uint32(i))
+		}
+	}
+}
+
+// intersect leaves only what is in another set too.
+func (s *rankSet) intersect(other bitset) {
+	for i, used := range s.used {
+		for ; used != 0; used &= used - 1 {
+			at := i*64 + bits.TrailingZeros64(used)
+			if s.bits[at] &= other[at]; s.bits[at] == 0 {
+				s.used.remove(uint32(at))
+			}
+		}
+	}
+}
+
+// count returns the number of ranks in the set.
+func (s *rankSet) count() int {
+	if !s.isOwn() {
+		return s.size
+	}
+	n := 0
+	for i, used := range s.used {
+		for ; used != 0; used &= used - 1 {
+			n += bits.OnesCount64(s.bits[i*64+bits.TrailingZeros64(used)])
+		}
+	}
+	return n
+}
+
+// each yields the words that are not zero, in ascending order.
+func (s *rankSet) each(yield func(i int, word uint64) bool) {
+	if !s.isOwn() {
+		for i, word := range s.bits {
+			if word != 0 && !yield(i, word) {
+				return
+			}
+		}
+		return
+	}
+	for i, used := range s.used {
+		for ; used != 0; used &= used - 1 {
+			at := i*64 + bits.TrailingZeros64(used)
+			if !yield(at, s.bits[at]) {
+				return
+			}
+		}
+	}
+}
