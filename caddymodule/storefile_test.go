@@ -159,3 +159,28 @@ func (g *gateway) exchange(form url.Values) map[string]any {
 	}
 	return answer
 }
+
+// A refresh token that is used twice ends the access tokens at the FHIR API, those
+// too that the guard has seen and remembers.
+func TestGuardRefusesRevokedFamily(t *testing.T) {
+	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	g := exampleGateway(t, backend)
+	request := demoRequest()
+	request.Set("scope", "openid user/*.rs offline_access")
+	first := g.exchange(codeForm(g.codeOf(request)))
+	second := g.exchange(refreshForm(first["refresh_token"]))
+	third := g.exchange(refreshForm(second["refresh_token"]))
+	tokens := []string{first["access_token"].(string), second["access_token"].(string), third["access_token"].(string)}
+	passes := func(want int) {
+		for i, token := range tokens {
+			if r := g.get("/fhir/R4/Patient/1", token); r.StatusCode != want {
+				t.Errorf("access token %d: %d, want %d", i, r.StatusCode, want)
+			}
+		}
+	}
+	passes(http.StatusOK)
+	if r := g.post("/oauth2/token", refreshForm(first["refresh_token"])); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("used twice: %d", r.StatusCode)
+	}
+	passes(http.StatusUnauthorized)
+}
