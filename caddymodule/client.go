@@ -83,7 +83,8 @@ func (a *App) clients() ([]authorize.Client, error) {
 	return clients, nil
 }
 
-// parseJWKS reads a JWK Set, or the name of a file with one.
+// parseJWKS reads a JWK Set, or the name of a file with one, which is read now:
+// the configuration holds the keys, not the name.
 func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	var text string
 	if err := word(&text, nil)(d); err != nil {

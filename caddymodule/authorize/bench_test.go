@@ -45,6 +45,20 @@ func BenchmarkUserinfo(b *testing.B) {
 	}
 }
 
+// What the guard asks of each request whose token it remembers.
+func BenchmarkRevokedAndHolder(b *testing.B) {
+	server := newServer(b, func(c *authorize.Config) { refreshing(c); c.Durable = inFile(b) })
+	browser := newBrowser(b, server)
+	jti, _ := browser.claims(browser.tokens(offline(nil)).AccessToken)["jti"].(string)
+	for b.Loop() {
+		revoked, err1 := server.Revoked(b.Context(), jti)
+		holder, err2 := server.Holder(b.Context(), "alice", "app")
+		if revoked || holder == nil || err1 != nil || err2 != nil {
+			b.Fatal(revoked, holder, err1, err2)
+		}
+	}
+}
+
 func BenchmarkIntrospection(b *testing.B) {
 	server := newBrowser(b, newServer(b, resourceServer))
 	token := server.tokens(nil).AccessToken

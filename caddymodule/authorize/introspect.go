@@ -94,9 +94,6 @@ func (s *Server) introspectedRefresh(ctx context.Context, t *ownToken) (any, err
 		return new(introspection), nil
 	}
 	err := s.stillGranted(ctx, t.family, client)
-	if err == nil {
-		_, err = s.grantUser(ctx, g)
-	}
 	var refused *Error
 	if errors.As(err, &refused) {
 		return new(introspection), nil

@@ -381,7 +381,8 @@ func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 	}
 }
 
-// A refresh token ends with what it rests on.
+// A refresh token ends with what it rests on, and comes back with it: to be
+// refused uses nothing up.
 func TestRefreshEnds(t *testing.T) {
 	app := func(change func(*authorize.Client)) func(*authorize.Config) {
 		return func(c *authorize.Config) { change(&c.Clients[0]) }
@@ -404,13 +405,17 @@ func TestRefreshEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			store := authorize.NewMemoryStore(0, 0)
 			with := func(change func(*authorize.Config)) *authorize.Server {
-				return newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store; change(c) })
+				return newServer(t, func(c *authorize.Config) { refreshing(c); c.Store, c.RefreshTokenGrace = store, -1; change(c) })
 			}
 			b := newBrowser(t, with(func(*authorize.Config) {}))
 			token := b.tokens(offline(nil)).Refresh
 			b.server = with(tt.change)
 			if got := b.refresh(token, nil); got.Error != tt.want || got.AccessToken != "" != (tt.want == "") {
 				t.Errorf("%+v", got)
+			}
+			b.server = with(func(*authorize.Config) {})
+			if got := b.refresh(token, nil); tt.want != "" && got.AccessToken == "" {
+				t.Errorf("when all is as it was: %+v", got)
 			}
 		})
 	}
