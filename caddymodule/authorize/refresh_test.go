@@ -283,6 +283,8 @@ func TestRefreshTokenReuse(t *testing.T) {
 					t.Errorf("%+v", got)
 				}
 				b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+				time.Sleep(2 * 24 * time.Hour) // when nobody remembers that it was revoked
+				b.dead(second.Refresh)
 			})
 		})
 	}
@@ -358,6 +360,36 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 	b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+}
+
+// interrupted is a store in which something happens just before a refresh token
+// is added.
+type interrupted struct {
+	authorize.Store
+	once   sync.Once
+	before func()
+}
+
+func (i *interrupted) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if strings.HasPrefix(key, "refresh:") {
+		i.once.Do(i.before)
+	}
+	return i.Store.Add(ctx, key, value, ttl)
+}
+
+// A code that is used again while its refresh token is being made leaves none
+// behind.
+func TestCodeReuseWhileItIsExchanged(t *testing.T) {
+	durable := &interrupted{Store: authorize.NewMemoryStore(0, 0)}
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	code := b.code(offline(nil))
+	durable.before = func() { b.post("/oauth2/token", codeForm(code, nil)) }
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" || got.AccessToken != "" {
+		t.Errorf("%+v", got)
+	}
+	if left, err := durable.List(t.Context(), "refresh:"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
 }
 
 func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
