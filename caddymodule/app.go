@@ -58,6 +58,20 @@ type App struct {
 	// How long a sign-in at this server lasts. Default: `8h`.
 	SessionLifetime caddy.Duration `json:"session_lifetime,omitempty"`
 
+	// How long an app can refresh what a person granted it, in all; at most
+	// 366d. Default: `90d`.
+	RefreshTokenLifetime caddy.Duration `json:"refresh_token_lifetime,omitempty"`
+
+	// How long a refresh token can wait for its use. Default, and most: the
+	// refresh token lifetime.
+	RefreshTokenIdleLifetime caddy.Duration `json:"refresh_token_idle_lifetime,omitempty"`
+
+	// How long after its use a refresh token gives the same successor once more,
+	// for apps that did not get the answer; later, its use ends all that the
+	// grant gave (RFC 9700 §4.14.2). At most 1m; below 0: not at all. Default:
+	// `10s`.
+	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`
+
 	// Take authorization requests by POST as well as by GET (SMART App Launch
 	// 2.2, capability `authorize-post`).
 	AuthorizePOST bool `json:"authorize_post,omitempty"`
@@ -72,11 +86,16 @@ type App struct {
 	// Where codes, sessions and revocations are kept. Default: `memory`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
-	store  authorize.Store
-	keys   *authorize.Keyring
-	server *authorize.Server
-	logger *slog.Logger
-	ctx    caddy.Context
+	// Where is kept what must outlive a restart: refresh tokens, and a copy of
+	// the revocations. Default: `file`.
+	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
+
+	store   authorize.Store
+	durable authorize.Store
+	keys    *authorize.Keyring
+	server  *authorize.Server
+	logger  *slog.Logger
+	ctx     caddy.Context
 }
 
 // CaddyModule returns the Caddy module information.
@@ -94,7 +113,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if err := checkFHIRBase(a.FHIRBase); err != nil {
 		return err
 	}
-	if err := a.loadStore(ctx); err != nil {
+	if err := a.loadStores(ctx); err != nil {
 		return err
 	}
 	if err := metrics.register(ctx); err != nil {
@@ -111,19 +130,37 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-func (a *App) loadStore(ctx caddy.Context) error {
+// loadStores loads what keeps our state: in flight, and durably. The default for
+// the latter is a file of the issuer's own.
+func (a *App) loadStores(ctx caddy.Context) (err error) {
 	if a.StoreRaw == nil {
 		a.StoreRaw = json.RawMessage(`{"store":"memory"}`)
 	}
-	module, err := ctx.LoadModule(a, "StoreRaw")
+	if a.DurableRaw == nil {
+		a.DurableRaw = json.RawMessage(`{"store":"file"}`)
+	}
+	if a.store, err = a.loadStore(ctx, "StoreRaw"); err != nil {
+		return err
+	}
+	a.durable, err = a.loadStore(ctx, "DurableRaw")
+	return err
+}
+
+func (a *App) loadStore(ctx caddy.Context, field string) (authorize.Store, error) {
+	module, err := ctx.LoadModule(a, field)
 	if err != nil {
-		return fmt.Errorf("loading the store: %w", err)
+		return nil, fmt.Errorf("loading the store: %w", err)
 	}
-	var ok bool
-	if a.store, ok = module.(authorize.Store); !ok {
-		return fmt.Errorf("module %T is no store", module)
+	if file, ok := module.(*FileStore); ok {
+		if err := file.use(defaultStorePath(ctx.Storage(), a.Issuer)); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	store, ok := module.(authorize.Store)
+	if !ok {
+		return nil, fmt.Errorf("module %T is no store", module)
+	}
+	return store, nil
 }
 
 func (a *App) serverConfig() (authorize.Config, error) {
@@ -145,11 +182,16 @@ func (a *App) serverConfig() (authorize.Config, error) {
 		Registration:      registration,
 		IdentityProviders: providers,
 		Issuer:            a.Issuer, FHIRBasePath: a.FHIRBase,
-		Clients: clients, Users: users, Passwords: passwords{}, Keys: a.keys, Store: a.store,
+		Clients: clients, Users: users, Passwords: passwords{}, Keys: a.keys, Store: a.store, Durable: a.durable,
 		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
 		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
-		AuthorizePOST:       a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
+
+		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
+		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),
+		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
+
+		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
 		Lockout: a.Lockout.settings(), Audit: newAudit(a.ctx), ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: a.logger,
 	}, err
@@ -176,17 +218,24 @@ func resolveSecret(repl *caddy.Replacer, secret string) (string, error) {
 // warn tells the operator of what is allowed but not advisable.
 func (a *App) warn() {
 	for _, c := range a.Clients {
-		if c.Secret == "" && len(c.RedirectURIs) > 0 && !c.RequirePKCE {
+		if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && !c.RequirePKCE {
 			a.logger.Warn("public client may leave out PKCE; consider 'pkce required' (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}
 	}
 }
 
-// Start makes the signing keys ready in the background, so that the first
-// person to sign in does not wait for them.
+// Start opens the durable store, and makes the signing keys ready in the
+// background, so that the first person to sign in does not wait for them.
 func (a *App) Start() error {
-	if store, ok := a.store.(*MemoryStore); ok {
-		store.start()
+	for _, store := range []authorize.Store{a.store, a.durable} {
+		switch store := store.(type) {
+		case *MemoryStore:
+			store.start()
+		case *FileStore:
+			if err := store.start(); err != nil {
+				return err
+			}
+		}
 	}
 	go func() {
 		if _, err := a.keys.JWKS(a.ctx); err != nil && !errors.Is(err, context.Canceled) {

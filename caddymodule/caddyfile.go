@@ -166,6 +166,20 @@ func duration(to *caddy.Duration) setter {
 	}
 }
 
+// durationOrOff is duration, or -1 for the word off.
+func durationOrOff(to *caddy.Duration) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if d.CountRemainingArgs() == 1 && d.NextArg() {
+			if d.Val() == "off" {
+				*to = -1
+				return nil
+			}
+			d.Prev()
+		}
+		return duration(to)(d)
+	}
+}
+
 // number reads a positive whole number.
 func number(to *int) setter {
 	return func(d *caddyfile.Dispenser) error {

@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"encoding/json"
+
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -35,10 +37,14 @@ func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
 //		access_token_lifetime <duration>
 //		code_lifetime <duration>
 //		session_lifetime <duration>
+//		refresh_token_lifetime <duration>
+//		refresh_token_idle_lifetime <duration>
+//		refresh_token_grace <duration>|off
 //		authorize_post
 //		omit_issuer
 //		lockout { … } | lockout off
 //		store <module> { … }
+//		durable_store <module> { … }
 //	}
 func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume option name
@@ -58,7 +64,12 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"authorize_post":        bareword(&a.AuthorizePOST),
 		"omit_issuer":           bareword(&a.OmitIssuer),
 		"lockout":               a.Lockout.parse,
-		"store":                 a.parseStore,
+		"store":                 parseStore(&a.StoreRaw),
+		"durable_store":         parseStore(&a.DurableRaw),
+
+		"refresh_token_lifetime":      duration(&a.RefreshTokenLifetime),
+		"refresh_token_idle_lifetime": duration(&a.RefreshTokenIdleLifetime),
+		"refresh_token_grace":         durationOrOff(&a.RefreshTokenGrace),
 	}.parse(d, "user", "idp", "client")
 	if err == nil && a.Issuer == "" {
 		return d.Err("fhir needs an issuer")
@@ -136,6 +147,9 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		post_logout_redirect_uri <uri...>
 //		backchannel_logout_uri <uri>
 //		introspect all
+//		jwks <file|JSON>
+//		jwks_uri <url>
+//		id_token_alg RS256|ES256
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	var c Client
@@ -159,6 +173,9 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"consent":       word(&c.Consent, oneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
 		"idp":           words(&c.IdentityProviders, nil),
 		"introspect":    only("all", &c.IntrospectAll),
+		"jwks":          c.parseJWKS,
+		"jwks_uri":      word(&c.JWKSURI, nil),
+		"id_token_alg":  word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckRedirectURI),
 		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
@@ -175,17 +192,19 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 
 // parseStore reads the name of a module in fhir.stores, and leaves the rest of
 // the block to it.
-func (a *App) parseStore(d *caddyfile.Dispenser) error {
-	if !d.NextArg() {
-		return d.ArgErr()
+func parseStore(to *json.RawMessage) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if !d.NextArg() {
+			return d.ArgErr()
+		}
+		name := d.Val()
+		module, err := caddyfile.UnmarshalModule(d, "fhir.stores."+name)
+		if err != nil {
+			return err
+		}
+		*to = caddyconfig.JSONModuleObject(module, "store", name, nil)
+		return nil
 	}
-	name := d.Val()
-	module, err := caddyfile.UnmarshalModule(d, "fhir.stores."+name)
-	if err != nil {
-		return err
-	}
-	a.StoreRaw = caddyconfig.JSONModuleObject(module, "store", name, nil)
-	return nil
 }
 
 var _ caddyfile.Unmarshaler = (*App)(nil)

@@ -1,9 +1,13 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"fmt"
+	"os"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
@@ -16,16 +20,26 @@ type Client struct {
 	// What people see as the app's name. Default: the id.
 	Name string `json:"name,omitempty"`
 
-	// The client's secret. A client without one is public (RFC 6749 §2.1).
-	// Placeholders are supported.
+	// The client's secret. A client with neither a secret nor keys is public
+	// (RFC 6749 §2.1). Placeholders are supported.
 	Secret string `json:"secret,omitempty"`
+
+	// The public keys by which the client proves who it is (`private_key_jwt`,
+	// RFC 7523; SMART App Launch 2.2, `client-confidential-asymmetric`), as a
+	// JWK Set.
+	JWKS json.RawMessage `json:"jwks,omitempty"`
+
+	// Where such a JWK Set is: https, or http on loopback. It is fetched when it
+	// is needed, and kept for as long as its `Cache-Control` says.
+	JWKSURI string `json:"jwks_uri,omitempty"`
 
 	// Where answers may be sent. A request must name one of these exactly, to
 	// the letter. They must be https, or http://localhost.
 	RedirectURIs []string `json:"redirect_uris,omitempty"`
 
 	// The scopes the client may be granted, beside openid, email, phone and
-	// profile, which are open to all.
+	// profile, which are open to all. With `offline_access` it is given refresh
+	// tokens, and with `online_access` such as end with the session.
 	Scopes []string `json:"scopes,omitempty"`
 
 	// The flows the client may use at the authorization endpoint: `code`,
@@ -60,6 +74,9 @@ type Client struct {
 	// each person once for each set of scopes, `skip` never. Default: where the
 	// request wants it (`prompt=consent`), and not otherwise.
 	Consent string `json:"consent,omitempty"`
+	// How the client's ID tokens are signed: `RS256`, or `ES256`, which is
+	// faster. Default: `RS256`.
+	IDTokenAlgorithm string `json:"id_token_alg,omitempty"`
 
 	// Refuse authorization requests without a `code_challenge` (RFC 7636).
 	RequirePKCE bool `json:"require_pkce,omitempty"`
@@ -79,6 +96,27 @@ func (a *App) clients() ([]authorize.Client, error) {
 	return clients, nil
 }
 
+// parseJWKS reads a JWK Set, or the name of a file with one, which is read now:
+// the configuration holds the keys, not the name.
+func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
+	var text string
+	if err := word(&text, nil)(d); err != nil {
+		return err
+	}
+	set := []byte(text)
+	if !strings.HasPrefix(text, "{") {
+		var err error
+		if set, err = os.ReadFile(text); err != nil {
+			return d.Errf("jwks: %v", err)
+		}
+	}
+	if !json.Valid(set) {
+		return d.Errf("jwks %s is not JSON", text)
+	}
+	c.JWKS = set
+	return nil
+}
+
 // withSecret is the client as package authorize has it.
 func (c *Client) withSecret(secret string) authorize.Client {
 	return authorize.Client{
@@ -87,5 +125,6 @@ func (c *Client) withSecret(secret string) authorize.Client {
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 		Consent: c.Consent, RequirePushed: c.RequirePushed,
+		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm,
 	}
 }

@@ -3,6 +3,7 @@
 //
 //	fhir                          app.go         issuer, clients, users, keys, store; shared by the handlers
 //	fhir.stores.memory            store.go       codes, sessions and revocations, in this process
+//	fhir.stores.file              storefile.go   what must outlive a restart, in a file
 //	http.handlers.fhir_authorize  authorize.go   package authorize: sign-in, codes, tokens, discovery
 //	http.handlers.fhir_bearer     bearer.go      package guard: whose token is this, and is it valid
 //	http.handlers.fhir_expand     expand.go      package terminology: ValueSet/$expand

@@ -124,7 +124,13 @@ var hiddenField = regexp.MustCompile(`name="request" value="([^"]+)"`)
 // code signs alice in through the page.
 func (g *gateway) code() string {
 	g.t.Helper()
-	page := read(g.t, g.get(g.get("/oauth2/authorize?"+demoRequest().Encode(), "").Header.Get("Location"), ""))
+	return g.codeOf(demoRequest())
+}
+
+// codeOf is code for a request.
+func (g *gateway) codeOf(request url.Values) string {
+	g.t.Helper()
+	page := read(g.t, g.get(g.get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
 	field := hiddenField.FindStringSubmatch(page)
 	if field == nil {
 		g.t.Fatalf("no sign-in form: %s", page)

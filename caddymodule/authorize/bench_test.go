@@ -4,9 +4,13 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"path/filepath"
 	"testing"
 
+	"github.com/go-jose/go-jose/v4"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
 )
 
 // What one request costs, without the network. Two cores of a shared machine
@@ -41,6 +45,20 @@ func BenchmarkUserinfo(b *testing.B) {
 	}
 }
 
+// What the guard asks of each request whose token it remembers.
+func BenchmarkRevokedAndHolder(b *testing.B) {
+	server := newServer(b, func(c *authorize.Config) { refreshing(c); c.Durable = inFile(b) })
+	browser := newBrowser(b, server)
+	jti, _ := browser.claims(browser.tokens(offline(nil)).AccessToken)["jti"].(string)
+	for b.Loop() {
+		revoked, err1 := server.Revoked(b.Context(), jti)
+		holder, err2 := server.Holder(b.Context(), "alice", "app")
+		if revoked || holder == nil || err1 != nil || err2 != nil {
+			b.Fatal(revoked, holder, err1, err2)
+		}
+	}
+}
+
 func BenchmarkIntrospection(b *testing.B) {
 	server := newBrowser(b, newServer(b, resourceServer))
 	token := server.tokens(nil).AccessToken
@@ -51,20 +69,71 @@ func BenchmarkIntrospection(b *testing.B) {
 	}
 }
 
+// signedInCode is the code of a person who is signed in already.
+func (b *browser) signedInCode(query string) string {
+	r := secure(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
+	for name, value := range b.cookies {
+		r.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	answer, err := url.Parse(b.serve(r, http.StatusFound).Header().Get("Location"))
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	return answer.Query().Get("code")
+}
+
 func BenchmarkCodeFlow(b *testing.B) {
-	store := authorize.NewMemoryStore(1<<30, 0)
-	server := newBrowser(b, newServer(b, func(c *authorize.Config) { c.Store = store }))
-	server.tokens(nil)
-	query := request(nil).Encode()
-	for b.Loop() {
-		r := secure(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
-		for name, value := range server.cookies {
-			r.AddCookie(&http.Cookie{Name: name, Value: value})
-		}
-		answer, err := url.Parse(server.serve(r, http.StatusFound).Header().Get("Location"))
-		if err != nil {
-			b.Fatal(err)
-		}
-		server.serve(secure(postRequest("/oauth2/token", codeForm(answer.Query().Get("code"), nil))), http.StatusOK)
+	for _, alg := range []string{"RS256", "ES256"} {
+		b.Run(alg, func(b *testing.B) {
+			server := newBrowser(b, newServer(b, func(c *authorize.Config) {
+				c.Store, c.Clients[0].IDTokenAlgorithm = authorize.NewMemoryStore(1<<30, 0), alg
+			}))
+			server.tokens(nil)
+			query := request(nil).Encode()
+			for b.Loop() {
+				server.serve(secure(postRequest("/oauth2/token", codeForm(server.signedInCode(query), nil))), http.StatusOK)
+			}
+		})
+	}
+}
+
+func BenchmarkRefresh(b *testing.B) {
+	for name, test := range map[string]struct {
+		scope   string
+		durable func(testing.TB) authorize.Store
+	}{
+		"no ID token, in memory":       {"user/*.rs offline_access", inMemory},
+		"no ID token, in a file":       {"user/*.rs offline_access", inFile},
+		"an RS256 ID token, in memory": {"openid offline_access", inMemory},
+		"an RS256 ID token, in a file": {"openid offline_access", inFile},
+	} {
+		b.Run(name, func(b *testing.B) {
+			server := newBrowser(b, newServer(b, func(c *authorize.Config) { refreshing(c); c.Durable = test.durable(b) }))
+			token := server.tokens(url.Values{"scope": {test.scope}}).Refresh
+			for b.Loop() {
+				w := server.serve(secure(postRequest("/oauth2/token", refreshForm(token, nil))), http.StatusOK)
+				token = decode[tokenAnswer](b, w.Result()).Refresh
+			}
+		})
+	}
+}
+
+func inMemory(testing.TB) authorize.Store { return authorize.NewMemoryStore(0, 0) }
+
+func inFile(t testing.TB) authorize.Store {
+	s := boltstore.New(filepath.Join(t.TempDir(), "store.db"), 0)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func BenchmarkClientCredentialsJWT(b *testing.B) {
+	server := newBrowser(b, backend(b, nil))
+	assertions := make([]string, b.N)
+	for i := range assertions {
+		assertions[i] = assertion(b, jose.ES256, nil, nil)
+	}
+	b.ResetTimer()
+	for _, assertion := range assertions {
+		server.serve(secure(postRequest("/oauth2/token", assertionForm(assertion, nil))), http.StatusOK)
 	}
 }

@@ -62,15 +62,14 @@ func (s *Server) authenticateAssertion(r *http.Request, p parameters) (*Client, 
 		return nil, invalidRequest("client_assertion_type must be " + assertionType)
 	}
 	raw := p.get("client_assertion")
-	client, err := s.assertingClient(raw)
+	client, claims, err := s.assertingClient(raw)
 	switch {
 	case err != nil:
 		return nil, err
 	case p.get("client_id") != "" && p.get("client_id") != client.ID:
 		return nil, invalidRequest("client_id is not the client that authenticated")
 	}
-	claims, err := client.verifyAssertion(r.Context(), raw)
-	if err != nil {
+	if err := client.verifyAssertion(r.Context(), raw); err != nil {
 		return nil, err
 	}
 	audiences := []string{s.issuer + pathToken, s.issuer, s.issuer + r.URL.Path}
@@ -81,29 +80,29 @@ func (s *Server) authenticateAssertion(r *http.Request, p parameters) (*Client, 
 }
 
 // assertingClient is the client whose keys are to verify an assertion, by what
-// it says and its signature has yet to prove.
-func (s *Server) assertingClient(raw string) (*Client, error) {
+// it says and its signature has yet to prove; and what else it says.
+func (s *Server) assertingClient(raw string) (*Client, *assertionClaims, error) {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
-		return nil, badAssertion("this is no JWT")
+		return nil, nil, badAssertion("this is no JWT")
 	}
 	var header assertionHeader
-	var claims assertionClaims
-	if decodePart(parts[0], &header) != nil || decodePart(parts[1], &claims) != nil {
-		return nil, badAssertion("this is no JWT")
+	claims := new(assertionClaims)
+	if decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
+		return nil, nil, badAssertion("this is no JWT")
 	}
 	client := s.clients[claims.Subject]
 	switch {
 	case client == nil || client.keys == nil:
-		return nil, badAssertion("no client with this sub has keys here")
+		return nil, nil, badAssertion("no client with this sub has keys here")
 	case !slices.Contains(assertionAlgorithms, header.Algorithm):
-		return nil, badAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")
+		return nil, nil, badAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")
 	case header.Type != "" && !strings.EqualFold(header.Type, "JWT"):
-		return nil, badAssertion("typ must be JWT")
+		return nil, nil, badAssertion("typ must be JWT")
 	case header.KeySet != "" && header.KeySet != client.JWKSURI:
-		return nil, badAssertion("jku is not the address of keys that is registered")
+		return nil, nil, badAssertion("jku is not the address of keys that is registered")
 	}
-	return client, nil
+	return client, claims, nil
 }
 
 func decodePart(part string, to any) error {
@@ -114,23 +113,22 @@ func decodePart(part string, to any) error {
 	return json.Unmarshal(decoded, to)
 }
 
-// verifyAssertion returns what an assertion says if it is signed by one of the
-// client's keys.
-func (c *Client) verifyAssertion(ctx context.Context, raw string) (*assertionClaims, error) {
-	payload, err := c.keys.VerifySignature(ctx, raw)
-	if errors.Is(err, upstream.ErrSignature) || errors.Is(err, upstream.ErrUnknownKey) {
-		return nil, &Error{Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
-			Description: "client_assertion: the signature is not by the registered key with this kid and alg"}
+// verifyAssertion checks that an assertion is signed by one of the client's keys.
+func (c *Client) verifyAssertion(ctx context.Context, raw string) error {
+	_, err := c.keys.VerifySignature(ctx, raw)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, upstream.ErrSignature), errors.Is(err, upstream.ErrUnknownKey):
+		return &Error{
+			Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
+			Description: "client_assertion: the signature is not by the registered key with this kid and alg",
+		}
 	}
-	if err != nil {
-		return nil, &Error{Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
-			Description: "client_assertion: the keys of the client cannot be had at its jwks_uri"}
+	return &Error{
+		Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
+		Description: "client_assertion: the keys of the client cannot be had at its jwks_uri",
 	}
-	claims := new(assertionClaims)
-	if err := json.Unmarshal(payload, claims); err != nil {
-		return nil, badAssertion("this is no JWT")
-	}
-	return claims, nil
 }
 
 // check compares claims that were proven with what they must be (RFC 7523 §3).

@@ -12,7 +12,7 @@ import (
 func (c *Client) newKeys(logger *slog.Logger) (*upstream.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
-		return upstream.NewKeySet(upstream.KeySetConfig{Issuer: c.ID, URI: c.JWKSURI, Logger: logger})
+		return upstream.NewKeySet(upstream.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Logger: logger})
 	case len(c.JWKS) > 0:
 		return upstream.NewInlineKeySet(c.JWKS)
 	}

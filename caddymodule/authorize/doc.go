@@ -8,7 +8,7 @@
 //	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends
 //	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider
 //	GET  /oauth2/callback/{idp}                     federate.go   and back
-//	POST /oauth2/token                              token.go      authorization_code, client_credentials
+//	POST /oauth2/token                              token.go      authorization_code, client_credentials, refresh_token
 //	POST /oauth2/revoke                             revoke.go
 //	POST /oauth2/introspect                         introspect.go
 //	GET, POST /oauth2/userinfo                      userinfo.go
@@ -37,6 +37,11 @@
 // malicious requests take no memory here. It is checked again from scratch when
 // it comes back, against the configuration of that moment. What must be used
 // once, or must be revocable (codes, sessions), is in the [Store].
+//
+// All that one grant gives is a family (refresh.go, refreshtoken.go): the jti of
+// its access tokens begins with the family's id, so that one entry revokes them
+// all (revocation.go). What must outlive a restart is in [Config.Durable]: package
+// boltstore is a [Store] in a file. Clients prove who they are in clientauth.go.
 //
 // Errors are values ([Error]). Where they go is decided in one place each:
 // to an error page while the redirect URI is not yet trusted, afterwards to the

@@ -93,9 +93,7 @@ func (s *Server) introspectedRefresh(ctx context.Context, t *ownToken) (any, err
 	if !t.current || client == nil {
 		return new(introspection), err
 	}
-	if err = s.stillGranted(ctx, t.family, client); err == nil {
-		_, err = s.grantUser(ctx, g)
-	}
+	err = s.stillGranted(ctx, t.family, client)
 	var refused *Error
 	if errors.As(err, &refused) {
 		return new(introspection), nil

@@ -72,28 +72,35 @@ func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p par
 	if token == "" {
 		return nil, invalidRequest("refresh_token is missing")
 	}
+	g, next, err := s.useRefreshToken(ctx, client, token, p.get("scope"))
+	if err != nil {
+		return nil, err
+	}
+	t, err := s.issue(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	t.refresh = next
+	return t.response(g.scope()), nil
+}
+
+// useRefreshToken turns a refresh token into what it gives and the token that
+// follows it. Where another request uses the token at the same time, it is looked
+// at once more, as one that was followed.
+func (s *Server) useRefreshToken(ctx context.Context, client *Client, token, asked string) (*grant, string, error) {
 	for {
 		f, stored, err := s.family(ctx, token)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
-		g, err := s.checkRefresh(ctx, f, client, token, p.get("scope"))
+		g, err := s.checkRefresh(ctx, f, client, token, asked)
 		if err != nil {
-			return nil, err
+			return nil, "", err
 		}
 		next, err := s.rotate(ctx, f, stored, token)
-		if errors.Is(err, ErrChanged) { // used by another at the same time: look at it again
-			continue
+		if !errors.Is(err, ErrChanged) {
+			return g, next, err
 		}
-		if err != nil {
-			return nil, err
-		}
-		t, err := s.issue(ctx, g)
-		if err != nil {
-			return nil, err
-		}
-		t.refresh = next
-		return t.response(g.scope()), nil
 	}
 }
 
@@ -154,8 +161,8 @@ func (s *Server) revokeFamily(ctx context.Context, id string) error {
 }
 
 // stillGranted refuses a grant that has ended since: it was revoked or has
-// expired, the session it was bound to is over, or the client may no longer have
-// what it was granted. The person is looked at when tokens are made (issue).
+// expired, its person is gone or the session it was bound to over, or the client
+// may no longer have what it was granted.
 func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Client) error {
 	g := f.Grant
 	revoked, err := s.Revoked(ctx, g.Family)
@@ -168,8 +175,8 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 	if again, err := grantScope(client, g.scope()); err != nil || !slices.Equal(again, g.Scope) {
 		return invalidGrant("the client may no longer have what it was granted")
 	}
-	if !g.online() {
-		return nil
+	if _, err := s.grantUser(ctx, g); err != nil || !g.online() {
+		return err
 	}
 	_, err = s.store.Get(ctx, "session:"+g.Session)
 	if errors.Is(err, ErrNotFound) {

@@ -283,6 +283,8 @@ func TestRefreshTokenReuse(t *testing.T) {
 					t.Errorf("%+v", got)
 				}
 				b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+				time.Sleep(2 * 24 * time.Hour) // when nobody remembers that it was revoked
+				b.dead(second.Refresh)
 			})
 		})
 	}
@@ -360,6 +362,36 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	b.dead(second.Refresh, first.AccessToken, second.AccessToken)
 }
 
+// interrupted is a store in which something happens just before a refresh token
+// is added.
+type interrupted struct {
+	authorize.Store
+	once   sync.Once
+	before func()
+}
+
+func (i *interrupted) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if strings.HasPrefix(key, "refresh:") {
+		i.once.Do(i.before)
+	}
+	return i.Store.Add(ctx, key, value, ttl)
+}
+
+// A code that is used again while its refresh token is being made leaves none
+// behind.
+func TestCodeReuseWhileItIsExchanged(t *testing.T) {
+	durable := &interrupted{Store: authorize.NewMemoryStore(0, 0)}
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	code := b.code(offline(nil))
+	durable.before = func() { b.post("/oauth2/token", codeForm(code, nil)) }
+	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" || got.AccessToken != "" {
+		t.Errorf("%+v", got)
+	}
+	if left, err := durable.List(t.Context(), "refresh:"); err != nil || len(left) > 0 {
+		t.Errorf("left behind: %v, %v", left, err)
+	}
+}
+
 func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 	for range 20 {
 		server := newServer(t, refreshing)
@@ -381,7 +413,8 @@ func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 	}
 }
 
-// A refresh token ends with what it rests on.
+// A refresh token ends with what it rests on, and comes back with it: to be
+// refused uses nothing up.
 func TestRefreshEnds(t *testing.T) {
 	app := func(change func(*authorize.Client)) func(*authorize.Config) {
 		return func(c *authorize.Config) { change(&c.Clients[0]) }
@@ -404,13 +437,17 @@ func TestRefreshEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			store := authorize.NewMemoryStore(0, 0)
 			with := func(change func(*authorize.Config)) *authorize.Server {
-				return newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store; change(c) })
+				return newServer(t, func(c *authorize.Config) { refreshing(c); c.Store, c.RefreshTokenGrace = store, -1; change(c) })
 			}
 			b := newBrowser(t, with(func(*authorize.Config) {}))
 			token := b.tokens(offline(nil)).Refresh
 			b.server = with(tt.change)
 			if got := b.refresh(token, nil); got.Error != tt.want || got.AccessToken != "" != (tt.want == "") {
 				t.Errorf("%+v", got)
+			}
+			b.server = with(func(*authorize.Config) {})
+			if got := b.refresh(token, nil); tt.want != "" && got.AccessToken == "" {
+				t.Errorf("when all is as it was: %+v", got)
 			}
 		})
 	}

@@ -1,0 +1,120 @@
+package caddymodule
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+	"github.com/caddyserver/certmagic"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+)
+
+func init() { caddy.RegisterModule(new(FileStore)) }
+
+// fileStores keeps the files open over reloads, by their path: each can be open
+// once.
+var fileStores = caddy.NewUsagePool()
+
+// FileStore keeps what must outlive a restart (refresh tokens, revocations, what
+// else the app counts or remembers for long) in one file, which one process uses
+// at a time. It is written when it is first needed, not when a configuration is
+// validated.
+type FileStore struct {
+	// The file. Its folder is made where it is missing. Placeholders are
+	// supported. Default: `fhir/<issuer's host>.db` in the folder of Caddy's
+	// storage, or, where that is no folder, in Caddy's data folder.
+	Path string `json:"path,omitempty"`
+
+	// How many entries it holds at most; what comes beyond is refused. A person
+	// takes one for each app that has a refresh token, some 700 bytes. Default:
+	// 1000000.
+	MaxEntries int `json:"max_entries,omitempty"`
+
+	authorize.Store `json:"-"`
+	pooled          *boltstore.Store
+	key             string // in the pool
+}
+
+type pooledFile struct{ *boltstore.Store }
+
+// Destruct implements caddy.Destructor.
+func (f pooledFile) Destruct() error { return f.Close() }
+
+// CaddyModule returns the Caddy module information.
+func (*FileStore) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(FileStore) }}
+}
+
+// use takes the file over from the configuration before, if that had it. The
+// default path is the app's to know, so this is not done in Provision.
+func (f *FileStore) use(defaultPath string) error {
+	path, err := caddy.NewReplacer().ReplaceOrErr(f.Path, true, true)
+	if err != nil {
+		return fmt.Errorf("path of the durable store: %w", err)
+	}
+	if path == "" {
+		path = defaultPath
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return fmt.Errorf("path of the durable store: %w", err)
+	}
+	pooled, _, err := fileStores.LoadOrNew(path, func() (caddy.Destructor, error) {
+		return pooledFile{boltstore.New(path, f.MaxEntries)}, nil
+	})
+	if err != nil {
+		return err
+	}
+	f.key, f.pooled = path, pooled.(pooledFile).Store
+	f.Store = f.pooled
+	return nil
+}
+
+// start opens the file, so that one that cannot be had is an error of the
+// configuration and not of the first person who signs in; and sets the bound.
+func (f *FileStore) start() error {
+	f.pooled.SetMaxEntries(f.MaxEntries)
+	return f.pooled.Open()
+}
+
+// Cleanup lets the file go, if use got as far as taking it.
+func (f *FileStore) Cleanup() error {
+	if f.Store == nil {
+		return nil
+	}
+	_, err := fileStores.Delete(f.key)
+	return err
+}
+
+// defaultStorePath is where an issuer's durable store is.
+func defaultStorePath(storage certmagic.Storage, issuer string) string {
+	folder := caddy.AppDataDir()
+	if files, ok := storage.(*certmagic.FileStorage); ok {
+		folder = files.Path
+	}
+	host := certmagic.StorageKeys.Safe(strings.TrimPrefix(issuer, "https://"))
+	return filepath.Join(folder, "fhir", host+".db")
+}
+
+// UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
+//
+//	durable_store file {
+//		path <file>
+//		max_entries <number>
+//	}
+func (f *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
+	d.Next() // consume the store's name
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	return subdirectives{"path": word(&f.Path, nil), "max_entries": number(&f.MaxEntries)}.parse(d)
+}
+
+var (
+	_ authorize.Store       = (*FileStore)(nil)
+	_ caddy.CleanerUpper    = (*FileStore)(nil)
+	_ caddyfile.Unmarshaler = (*FileStore)(nil)
+)

@@ -1,0 +1,186 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+)
+
+// The durable store lies beside the keys, is there once the app starts and not
+// before, and is nobody else's to read.
+func TestDurableStore(t *testing.T) {
+	app, root, err := provisionApp(t, &App{Issuer: "https://x.example:8443"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "fhir", "x.example-8443.db")
+	if _, err := os.Stat(path); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("before the start: %v", err)
+	}
+	startApp(t, app)
+	t.Cleanup(func() { _ = app.durable.(*FileStore).Cleanup() })
+	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("after it: %v, %v", info, err)
+	}
+}
+
+// startApp starts the app alone, and waits for what it does in the background.
+func startApp(t *testing.T, app *App) {
+	t.Helper()
+	if err := app.Start(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := app.keys.JWKS(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestDurableStoreElsewhere(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "other.db")
+	t.Setenv("DURABLE", path)
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: json.RawMessage(`{"store":"file","path":"{env.DURABLE}"}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.durable.(*FileStore).Cleanup() })
+	startApp(t, app)
+	if _, err := os.Stat(path); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestDurableStoreRefused(t *testing.T) {
+	t.Setenv("EMPTY", "")
+	for name, store := range map[string]string{
+		"an empty placeholder": `{"store":"file","path":"{env.EMPTY}"}`,
+		"an unknown field":     `{"store":"file","paht":"x"}`,
+		"an unknown module":    `{"store":"clay"}`,
+	} {
+		if _, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: json.RawMessage(store)}); err == nil {
+			t.Errorf("%s: accepted", name)
+		}
+	}
+}
+
+// A file that another process holds keeps the configuration from starting, with
+// an error that says which file and what to do.
+func TestDurableStoreInUse(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "held.db")
+	held := boltstore.New(path, 0)
+	if err := held.Open(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = held.Close() })
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: caddyconfig.JSON(map[string]string{"store": "file", "path": path}, nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = app.durable.(*FileStore).Cleanup() })
+	if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "durable_store") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Two configurations share a file, and the last to go closes it.
+func TestFileStoreIsPooled(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "store.db")
+	first, second, failed := new(FileStore), new(FileStore), new(FileStore)
+	for _, f := range []*FileStore{first, second} {
+		if err := f.use(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := first.Put(t.Context(), "k", []byte("v"), time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range []*FileStore{failed, first} {
+		if err := f.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	}
+	if v, err := second.Get(t.Context(), "k"); err != nil || string(v) != "v" {
+		t.Errorf("after the first has gone: %q, %v", v, err)
+	}
+	if err := second.Cleanup(); err != nil {
+		t.Error(err)
+	}
+	other := boltstore.New(path, 0)
+	if err := other.Open(); err != nil {
+		t.Errorf("the file is still held: %v", err)
+	}
+	_ = other.Close()
+}
+
+// A refresh token outlives a reload, and a restart, of which nothing is left but
+// the folder.
+func TestRefreshTokenOutlivesRestart(t *testing.T) {
+	folder := t.TempDir()
+	start := func() *gateway { return newGatewayAt(t, exampleWith(t, "", ""), folder) }
+	before := start()
+	request := demoRequest()
+	request.Set("scope", "openid offline_access")
+	tokens := before.exchange(codeForm(before.codeOf(request)))
+	reloaded := start()
+	tokens = reloaded.exchange(refreshForm(tokens["refresh_token"]))
+	path := filepath.Join(folder, "fhir", "localhost-8443.db")
+	for range 2 { // both configurations go, as at the end of a process
+		if _, err := fileStores.Delete(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	restarted := start()
+	if tokens = restarted.exchange(refreshForm(tokens["refresh_token"])); tokens["access_token"] == nil {
+		t.Errorf("after a restart: %v", tokens)
+	}
+	_, _ = fileStores.Delete(path)
+}
+
+func refreshForm(token any) url.Values {
+	text, _ := token.(string)
+	return url.Values{"grant_type": {"refresh_token"}, "client_id": {"demo-app"}, "refresh_token": {text}}
+}
+
+func (g *gateway) exchange(form url.Values) map[string]any {
+	g.t.Helper()
+	response := g.post("/oauth2/token", form)
+	answer := map[string]any{}
+	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
+		g.t.Fatalf("token endpoint: %d %v, %v", response.StatusCode, answer, err)
+	}
+	return answer
+}
+
+// A refresh token that is used twice ends the access tokens at the FHIR API, those
+// too that the guard has seen and remembers.
+func TestGuardRefusesRevokedFamily(t *testing.T) {
+	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
+	g := exampleGateway(t, backend)
+	request := demoRequest()
+	request.Set("scope", "openid user/*.rs offline_access")
+	first := g.exchange(codeForm(g.codeOf(request)))
+	second := g.exchange(refreshForm(first["refresh_token"]))
+	third := g.exchange(refreshForm(second["refresh_token"]))
+	tokens := []string{first["access_token"].(string), second["access_token"].(string), third["access_token"].(string)}
+	passes := func(want int) {
+		for i, token := range tokens {
+			if r := g.get("/fhir/R4/Patient/1", token); r.StatusCode != want {
+				t.Errorf("access token %d: %d, want %d", i, r.StatusCode, want)
+			}
+		}
+	}
+	passes(http.StatusOK)
+	if r := g.post("/oauth2/token", refreshForm(first["refresh_token"])); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("used twice: %d", r.StatusCode)
+	}
+	passes(http.StatusUnauthorized)
+}
