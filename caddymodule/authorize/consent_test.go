@@ -240,3 +240,34 @@ func TestConsentFollowsEveryFlow(t *testing.T) {
 		t.Errorf("%s", u)
 	}
 }
+
+// A refresh token is good for as long as the consent it was given by.
+func TestConsentEndsRefreshTokens(t *testing.T) {
+	durable := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		consentRequired(c)
+		c.Durable = durable
+		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
+	}))
+	back := b.allow(b.signIn(request(url.Values{"scope": {"openid offline_access"}}), "alice", "right"), "*")
+	first := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(back.Query().Get("code"), nil)))
+	refresh := func(token string) tokenAnswer {
+		return decode[tokenAnswer](t, b.post("/oauth2/token", url.Values{
+			"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"},
+		}))
+	}
+	second := refresh(first.Refresh)
+	if second.Refresh == "" {
+		t.Fatalf("with consent: %+v", second)
+	}
+	consents, err := durable.List(t.Context(), "consent:")
+	if err != nil || len(consents) != 1 {
+		t.Fatalf("%q, %v", consents, err)
+	}
+	if err := durable.Delete(t.Context(), consents[0]); err != nil {
+		t.Fatal(err)
+	}
+	if got := refresh(second.Refresh); got.Error != "invalid_grant" {
+		t.Errorf("without: %+v", got)
+	}
+}

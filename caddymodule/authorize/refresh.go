@@ -175,12 +175,28 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 	if again, err := grantScope(client, g.scope()); err != nil || !slices.Equal(again, g.Scope) {
 		return invalidGrant("the client may no longer have what it was granted")
 	}
+	if err := s.stillConsented(ctx, g, client); err != nil {
+		return err
+	}
 	if _, err := s.grantUser(ctx, g); err != nil || !g.online() {
 		return err
 	}
 	_, err = s.store.Get(ctx, "session:"+g.Session)
 	if errors.Is(err, ErrNotFound) {
 		return invalidGrant("the person has signed out")
+	}
+	return err
+}
+
+// stillConsented refuses what a person let a client have and does not any more,
+// where the client must have their consent.
+func (s *Server) stillConsented(ctx context.Context, g *grant, client *Client) error {
+	if client.Consent != ConsentRequired {
+		return nil
+	}
+	given, err := s.loadConsent(ctx, g.User, client.ID)
+	if err == nil && given == nil {
+		err = invalidGrant("the person's consent has ended")
 	}
 	return err
 }
