@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 func consentRequired(c *authorize.Config) {
@@ -237,6 +238,21 @@ func TestConsentFollowsEveryFlow(t *testing.T) {
 	q := implicit(url.Values{"response_type": {"id_token token"}, "scope": {"openid email"}})
 	u := b.allow(b.signIn(q, "alice", "right"), "email")
 	if f := fragment(t, u); f.Get("access_token") == "" || f.Get("id_token") == "" {
+		t.Errorf("%s", u)
+	}
+}
+
+// Who comes by a provider is asked too, and so is who comes by a pushed request.
+func TestConsentAfterProvider(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
+	_, answer := b.push(request(by("hospital")))
+	page := body(t, b.follow(b.authorize(pushed(answer.RequestURI))))
+	field := hiddenField.FindStringSubmatch(page)
+	if field == nil || !strings.Contains(page, "Allow The App?") {
+		t.Fatalf("page %s", page)
+	}
+	if u := location(t, b.post("/oauth2/consent", decide(field[1], "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
 }
