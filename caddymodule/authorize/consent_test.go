@@ -81,7 +81,7 @@ func TestConsentIsAskedFor(t *testing.T) {
 		{"required, without a page", "required", url.Values{"prompt": {"none"}}, "consent_required", "code"},
 		{"by default", "", nil, "code", "code"},
 		{"by default, and the request asks", "", url.Values{"prompt": {"consent"}}, "consent", "consent"},
-		{"by default, of more than was asked before", "", url.Values{"scope": {"demo.read"}}, "code", "consent"},
+		{"by default, of more than was asked before", "", url.Values{"scope": {"demo.read"}}, "code", "code"},
 		{"skip", "skip", nil, "code", "code"},
 		{"skip, and the request asks", "skip", url.Values{"prompt": {"consent"}}, "code", "code"},
 	}
@@ -121,6 +121,24 @@ func TestConsentLimits(t *testing.T) {
 		if got := b.claims(answer.IDToken); got["email"] != nil {
 			t.Errorf("%s: ID token %v", name, got)
 		}
+	}
+}
+
+// By default the answer is to the one request that asked.
+func TestConsentByDefaultIsForOneRequest(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	for _, tt := range [][2]string{{"consent", "openid"}, {"", "openid email"}} {
+		prompt, want := tt[0], tt[1]
+		q := request(url.Values{"scope": {"openid email"}, "prompt": {prompt}})
+		r := b.signIn(q, "alice", "right")
+		u := location(t, r)
+		if prompt == "consent" {
+			u = b.allow(r)
+		}
+		if answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil))); answer.Scope != want {
+			t.Errorf("prompt %q: scope %q", prompt, answer.Scope)
+		}
+		delete(b.cookies, "__Host-fhir-session")
 	}
 }
 
