@@ -43,7 +43,7 @@ type Client struct {
 	Scopes []string `json:"scopes,omitempty"`
 
 	// The flows the client may use at the authorization endpoint: `code`,
-	// `token`. Default: `code`, where there are redirect URIs.
+	// `token`, `id_token`, `id_token token`. Default: `code`, where there are redirect URIs.
 	ResponseTypes []string `json:"response_types,omitempty"`
 
 	// Grants beyond the authorization code: `client_credentials`.

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 	"golang.org/x/oauth2"
 )
 
@@ -21,7 +20,8 @@ func TestQuestionPages(t *testing.T) {
 	perform(t, ctx,
 		chromedp.Navigate(address("login")),
 		chromedp.WaitVisible(chromedp.CSS("form")),
-		chromedp.KeyEvent(userName+kb.Tab+userPassword+kb.Enter),
+		chromedp.SendKeys(chromedp.ID("username"), userName),
+		chromedp.SendKeys(chromedp.ID("password"), userPassword+"\r"),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
 	)
 	if r := <-landed; r.Method != http.MethodPost || r.PostForm.Get("code") == "" || r.URL.RawQuery != "" {

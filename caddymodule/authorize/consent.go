@@ -74,22 +74,24 @@ func mustStay(item string) bool {
 // consented says whether the person must be asked, and limits the request to
 // what they allowed where they were asked before.
 //
-// The operator who writes a client into the configuration vouches for it, so it is
-// asked for there only if the configuration or the request says so, or if the
-// person was asked before and may have left something out.
+// The operator who writes a client into the configuration vouches for it, so
+// people are asked only if the configuration says so, or for the one request
+// that does.
 func (s *Server) consented(ctx context.Context, req *authorizationRequest, user *User) (ask bool, err error) {
-	if req.client.Consent == ConsentSkip {
+	switch {
+	case req.client.Consent == ConsentSkip:
 		return false, nil
-	}
-	if req.prompts("consent") {
+	case req.prompts("consent"):
 		return true, nil
+	case req.client.Consent == "":
+		return false, nil
 	}
 	earlier, err := s.loadConsent(ctx, user.ID, req.client.ID)
 	switch {
 	case err != nil:
 		return false, err
 	case earlier == nil:
-		return req.client.Consent == ConsentRequired, nil
+		return true, nil
 	case slices.ContainsFunc(req.items(), func(item string) bool { return !slices.Contains(earlier.Seen, item) }):
 		return true, nil
 	}

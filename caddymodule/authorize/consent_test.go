@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 func consentRequired(c *authorize.Config) {
@@ -80,7 +81,7 @@ func TestConsentIsAskedFor(t *testing.T) {
 		{"required, without a page", "required", url.Values{"prompt": {"none"}}, "consent_required", "code"},
 		{"by default", "", nil, "code", "code"},
 		{"by default, and the request asks", "", url.Values{"prompt": {"consent"}}, "consent", "consent"},
-		{"by default, of more than was asked before", "", url.Values{"scope": {"demo.read"}}, "code", "consent"},
+		{"by default, of more than was asked before", "", url.Values{"scope": {"demo.read"}}, "code", "code"},
 		{"skip", "skip", nil, "code", "code"},
 		{"skip, and the request asks", "skip", url.Values{"prompt": {"consent"}}, "code", "code"},
 	}
@@ -120,6 +121,24 @@ func TestConsentLimits(t *testing.T) {
 		if got := b.claims(answer.IDToken); got["email"] != nil {
 			t.Errorf("%s: ID token %v", name, got)
 		}
+	}
+}
+
+// By default the answer is to the one request that asked.
+func TestConsentByDefaultIsForOneRequest(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	for _, tt := range [][2]string{{"consent", "openid"}, {"", "openid email"}} {
+		prompt, want := tt[0], tt[1]
+		q := request(url.Values{"scope": {"openid email"}, "prompt": {prompt}})
+		r := b.signIn(q, "alice", "right")
+		u := location(t, r)
+		if prompt == "consent" {
+			u = b.allow(r)
+		}
+		if answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil))); answer.Scope != want {
+			t.Errorf("prompt %q: scope %q", prompt, answer.Scope)
+		}
+		delete(b.cookies, "__Host-fhir-session")
 	}
 }
 
@@ -269,5 +288,20 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 	}
 	if got := refresh(second.Refresh); got.Error != "invalid_grant" {
 		t.Errorf("without: %+v", got)
+	}
+}
+
+// Who comes by a provider is asked too, and so is who comes by a pushed request.
+func TestConsentAfterProvider(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
+	_, answer := b.push(request(by("hospital")))
+	page := body(t, b.follow(b.authorize(pushed(answer.RequestURI))))
+	field := hiddenField.FindStringSubmatch(page)
+	if field == nil || !strings.Contains(page, "Allow The App?") {
+		t.Fatalf("page %s", page)
+	}
+	if u := location(t, b.post("/oauth2/consent", decide(field[1], "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
+		t.Errorf("%s", u)
 	}
 }

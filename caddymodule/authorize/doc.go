@@ -5,9 +5,13 @@
 // It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out.
 //
 //	GET  /oauth2/authorize                          authorize.go  check, then answer or ask to sign in
+//	POST /oauth2/par                                pushed.go     the same check, before any browser sees it
 //	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends
 //	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider
 //	GET  /oauth2/callback/{idp}                     federate.go   and back
+//	GET, POST /oauth2/select_account                selectaccount.go
+//	GET, POST /oauth2/consent                       consent.go
+//	POST, GET, DELETE /oauth2/register              register.go   where apps may register themselves
 //	POST /oauth2/token                              token.go      authorization_code, client_credentials, refresh_token
 //	POST /oauth2/revoke                             revoke.go
 //	POST /oauth2/introspect                         introspect.go
@@ -20,13 +24,19 @@
 //
 // A sign-in is a walk through these states; each arrow is one request:
 //
-//	authorize ──signed in──────────────────────────────▶ redirect URI, with code or tokens
-//	    │ not signed in                                        ▲  ▲
-//	    ▼ 302, request sealed into the URL                     │  │ 302
-//	login page ──POST user name, password──▶ right ────────────┘  │
-//	    │   ▲                                  │ wrong            │
-//	    │   └──────────────────────────────────┘                  │
+//	authorize ──signed in─────────────────────────▶ answer ──▶ redirect URI, with code or tokens
+//	    │  │                                        ▲ ▲ ▲ │                          ▲
+//	    │  └─prompt=select_account─▶ account page ──┘ │ │ └─to be asked─▶ consent ───┘
+//	    │                               │ another     │ │                  page, allow or deny
+//	    ▼ not signed in                 ▼             │ │
+//	login page ──POST user name, password──▶ right ───┘ │
+//	    │   ▲                                  │ wrong  │
+//	    │   └──────────────────────────────────┘        │
 //	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}
+//
+// The pages for account and consent are bound to the session as well as to the
+// browser (question.go). The answer goes into the query, the fragment or a form
+// (responsetype.go, formpost.go).
 //
 // Who signs in by a provider has an account of their own, by issuer and subject
 // (account.go), unless it is linked to a local user. offer.go decides which ways

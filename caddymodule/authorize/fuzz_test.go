@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 // FuzzAuthorize sends any query. Whatever it is, the browser is sent to a
@@ -16,8 +18,13 @@ func FuzzAuthorize(f *testing.F) {
 	f.Add(request(pkce()).Encode())
 	f.Add("client_id=app&redirect_uri=" + url.QueryEscape(callback) + "&response_type=token&scope=user/*.cruds&state=%7B%7D")
 	f.Add("client_id=app&redirect_uri=%00&&;=%zz")
-	server := newServer(f, nil)
-	allowed := []string{"/oauth2/login?request=", callback + "?", "http://localhost:3000/callback?"}
+	f.Add(implicit(url.Values{"response_type": {"id_token token"}, "response_mode": {"fragment"}, "prompt": {"none"}}).Encode())
+	f.Add(request(url.Values{"response_mode": {"form_post"}, "scope": {"x"}, "state": {"\x00<"}}).Encode())
+	f.Add(request(url.Values{"claims": {`{"userinfo":{"sub":{"value":"alice"},"email":null}}`}, "id_token_hint": {"e30.e30."}, "max_age": {"1"}}).Encode())
+	f.Add(pushed("urn:ietf:params:oauth:request_uri:x").Encode())
+	server := newServer(f, everyFlow)
+	allowed := []string{"/oauth2/login?request=", callback + "?", "http://localhost:3000/callback?", callback + "#", "http://localhost:3000/callback#"}
+	posts := []string{`action="` + callback + `"`, `action="http://localhost:3000/callback"`}
 	f.Fuzz(func(t *testing.T, query string) {
 		r := postRequest("/oauth2/authorize", nil)
 		r.Method, r.URL.RawQuery = http.MethodGet, query
@@ -25,7 +32,12 @@ func FuzzAuthorize(f *testing.F) {
 		location := response.Header.Get("Location")
 		sent := slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(location, prefix) })
 		switch {
-		case response.StatusCode == http.StatusFound && sent && !strings.ContainsAny(location, "\r\n#"):
+		case response.StatusCode == http.StatusFound && sent && !strings.ContainsAny(location, "\r\n"):
+		case response.StatusCode == http.StatusOK && location == "" && strings.Contains(query, "form_post"):
+			page := body(t, response)
+			if !slices.ContainsFunc(posts, func(post string) bool { return strings.Contains(page, post) }) || strings.Count(page, "<script") != 1 {
+				t.Errorf("page %s", page)
+			}
 		case response.StatusCode == http.StatusBadRequest && location == "":
 		default:
 			t.Errorf("status %d, Location %q", response.StatusCode, location)
@@ -47,6 +59,28 @@ func FuzzToken(f *testing.F) {
 		}
 		response := newBrowser(t, server).send(r)
 		if got := decode[tokenAnswer](t, response); got.Error == "" || response.StatusCode < 400 || response.StatusCode >= 500 {
+			t.Errorf("status %d, %+v", response.StatusCode, got)
+		}
+	})
+}
+
+// FuzzRegister sends any body. Whatever it is, the answer is JSON: an error, or a
+// client whose addresses could also be configured.
+func FuzzRegister(f *testing.F) {
+	f.Add(`{"redirect_uris":["https://app.example.org/cb"],"client_name":"x","scope":"openid"}`)
+	f.Add(`{"redirect_uris":["https://app.example.org/#f"],"token_endpoint_auth_method":"none"}`)
+	f.Add(`{"redirect_uris":null,"scope":7}`)
+	f.Add(`[]`)
+	f.Fuzz(func(t *testing.T, text string) {
+		r := postRequest("/oauth2/register", nil)
+		r.Body = io.NopCloser(strings.NewReader(text))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+initialAccess)
+		response := newBrowser(t, newServer(t, registering(new(clientStorage)))).send(r)
+		got := decode[registrationAnswer](t, response)
+		refused := response.StatusCode == http.StatusBadRequest && strings.HasPrefix(got.Error, "invalid_")
+		bad := func(uri string) bool { return authorize.CheckRedirectURI(uri) != nil }
+		if made := response.StatusCode == http.StatusCreated; made == refused || made && slices.ContainsFunc(got.Redirects, bad) {
 			t.Errorf("status %d, %+v", response.StatusCode, got)
 		}
 	})

@@ -16,7 +16,15 @@ import (
 )
 
 // clientStorage is a ClientStorage in memory.
-type clientStorage struct{ keyStorage }
+type clientStorage struct {
+	keyStorage
+	asked []string // what was loaded
+}
+
+func (s *clientStorage) Load(ctx context.Context, key string) ([]byte, error) {
+	s.asked = append(s.asked, key)
+	return s.keyStorage.Load(ctx, key)
+}
 
 func (s *clientStorage) Delete(_ context.Context, key string) error {
 	s.mu.Lock()
@@ -231,6 +239,20 @@ func TestRegistrationIsManaged(t *testing.T) {
 				t.Errorf("%s %s: %d", method, name, r.StatusCode)
 			}
 		}
+	}
+}
+
+// What a request calls a client is no way into other files.
+func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
+	storage := new(clientStorage)
+	b := newBrowser(t, newServer(t, registering(storage)))
+	for _, id := range []string{"nobody", "../keys", "registered-", "registered-/../../keys", "registered-" + strings.Repeat("A", 32), "registered-" + strings.Repeat("0", 32) + "\n"} {
+		b.authorize(request(url.Values{"client_id": {id}}))
+		b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {id}}))
+		b.manage(http.MethodGet, issuer+"/oauth2/register?client_id="+url.QueryEscape(id), "x")
+	}
+	if len(storage.asked) != 0 {
+		t.Errorf("looked up %q", storage.asked)
 	}
 }
 

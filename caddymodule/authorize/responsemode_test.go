@@ -95,6 +95,8 @@ func TestErrorMode(t *testing.T) {
 		{"a code in the fragment", "?", "invalid_request", url.Values{"response_mode": {"fragment"}}},
 		{"an unknown mode", "?", "invalid_request", url.Values{"response_mode": {"web_message"}}},
 		{"a token by an unknown mode", "?", "invalid_request", url.Values{"response_type": {"token"}, "response_mode": {"smile"}}},
+		{"a response type with a space", "?", "unsupported_response_type", url.Values{"response_type": {"code "}}},
+		{"a response type twice", "?", "unsupported_response_type", url.Values{"response_type": {"token token"}}},
 		{"two modes", "?", "invalid_request", url.Values{"response_mode": {"form_post", "form_post"}}},
 		{"no response type, by fragment", "?", "invalid_request", url.Values{"response_type": {""}, "response_mode": {"fragment"}}},
 	}

@@ -23,7 +23,7 @@ const (
 // readResponseType brings the words of a response_type into the order in which
 // we know them; theirs does not matter (RFC 6749 §3.1.1).
 func readResponseType(asked string) string {
-	words := strings.Fields(asked)
+	words := strings.Split(asked, " ")
 	slices.Sort(words)
 	return strings.Join(words, " ")
 }
