@@ -5,7 +5,8 @@
 // It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out.
 //
 //	GET  /oauth2/authorize                          authorize.go  check, then answer or ask to sign in
-//	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends
+//	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends;
+//	                                                secondfactor.go  the next one, for the code
 //	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider
 //	GET  /oauth2/callback/{idp}                     federate.go   and back
 //	POST /oauth2/token                              token.go      authorization_code, client_credentials
@@ -20,13 +21,26 @@
 //
 // A sign-in is a walk through these states; each arrow is one request:
 //
-//	authorize ──signed in──────────────────────────────▶ redirect URI, with code or tokens
-//	    │ not signed in                                        ▲  ▲
-//	    ▼ 302, request sealed into the URL                     │  │ 302
-//	login page ──POST user name, password──▶ right ────────────┘  │
-//	    │   ▲                                  │ wrong            │
-//	    │   └──────────────────────────────────┘                  │
-//	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}
+//	authorize ──signed in──────────────────────────▶ redirect URI, with code or tokens
+//	    │ not signed in                                              ▲
+//	    ▼ 302, request sealed into the URL                           │ session made
+//	login page ──POST user name, password──▶ right ──┬─no second─────┤
+//	    │   ▲                                 │      │ factor        │
+//	    │   └─────────wrong, or must wait─────┘      ▼               │
+//	    │                                     login?factor ──right───┘
+//	    │                                            ▲     ◀─┐ wrong, used,
+//	    │                                            │     ──┘ or must wait
+//	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}, as "right"
+//
+// Before both factors were right there is no session, nor anything that another
+// endpoint would take for one. Wrong tries are counted by account and address,
+// and apart for browsers that are known to the person (lockout.go, counter.go,
+// device.go).
+//
+// A session (session.go, sessions.go) ends by signing out, by its time, by another
+// who signs in in that browser, by [Server.EndSession], and when its user is
+// removed or disabled or has another password or second factor. Clients are told
+// of all but the second and the last (backchannel.go).
 //
 // Who signs in by a provider has an account of their own, by issuer and subject
 // (account.go), unless it is linked to a local user. offer.go decides which ways
