@@ -68,7 +68,7 @@ func network(address string) string {
 	if err != nil {
 		return address
 	}
-	if ip = ip.Unmap().WithZone(""); ip.Is4() {
+	if ip = ip.Unmap(); ip.Is4() {
 		return ip.String()
 	}
 	return netip.PrefixFrom(ip, 64).Masked().String()

@@ -6,7 +6,8 @@
 //
 //	GET  /oauth2/authorize                          authorize.go  check, then answer or ask to sign in
 //	POST /oauth2/par                                pushed.go     the same check, before any browser sees it
-//	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends
+//	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends;
+//	                                                secondfactor.go  the next one, for the code
 //	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider
 //	GET  /oauth2/callback/{idp}                     federate.go   and back
 //	GET, POST /oauth2/select_account                selectaccount.go
@@ -25,14 +26,25 @@
 // A sign-in is a walk through these states; each arrow is one request:
 //
 //	authorize ──signed in─────────────────────────▶ answer ──▶ redirect URI, with code or tokens
-//	    │  │                                        ▲ ▲ ▲ │                          ▲
-//	    │  └─prompt=select_account─▶ account page ──┘ │ │ └─to be asked─▶ consent ───┘
-//	    │                               │ another     │ │                  page, allow or deny
-//	    ▼ not signed in                 ▼             │ │
-//	login page ──POST user name, password──▶ right ───┘ │
-//	    │   ▲                                  │ wrong  │
-//	    │   └──────────────────────────────────┘        │
-//	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}
+//	    │  │                                          ▲  ▲ │                          ▲
+//	    │  └─prompt=select_account─▶ account page ────┘  │ └─to be asked─▶ consent ───┘
+//	    │                               │ another        │                  page, allow or deny
+//	    ▼ not signed in                 ▼                │ session made
+//	login page ──POST user name, password──▶ right ──┬───┤ no second factor
+//	    │   ▲                                 │      ▼   │
+//	    │   └─────────wrong, or must wait─────┘ login?factor ──right
+//	    │                                            ▲   └──wrong, used, or must wait: once more
+//	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}, as "right"
+//
+// Before both factors were right there is no session, nor anything that another
+// endpoint would take for one. Wrong tries are counted by account and address,
+// and apart for browsers that are known to the person (lockout.go, counter.go,
+// device.go).
+//
+// A session (session.go, sessions.go) ends by signing out, by its time, by another
+// who signs in in that browser, by [Server.EndSession], and when its user is
+// removed or disabled or has another password or second factor. Clients are told
+// of all but the second and the last (backchannel.go).
 //
 // The pages for account and consent are bound to the session as well as to the
 // browser (question.go). The answer goes into the query, the fragment or a form

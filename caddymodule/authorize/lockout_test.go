@@ -303,6 +303,9 @@ func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 	if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
 		t.Errorf("status %d", status)
 	}
+	if status := guess(t, s, "bob", "other"); status != http.StatusFound {
+		t.Errorf("another: %d", status) // it was not counted as one that could not be counted
+	}
 }
 
 // leaving is a comparison during which the client hangs up.

@@ -44,6 +44,21 @@ func TestSessionsAreListed(t *testing.T) {
 	})
 }
 
+// A session that is renewed knows its clients for as long as it lasts.
+func TestSessionKeepsClients(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, nil)
+		b := newBrowser(t, s)
+		b.answer(request(nil))
+		time.Sleep(7 * time.Hour)
+		b.signIn(request(url.Values{"prompt": {"login"}, "client_id": {"strict"}, "code_challenge_method": {"S256"}, "code_challenge": {s256(verifier)}}), "alice", "right")
+		time.Sleep(7 * time.Hour)
+		if list := sessions(t, s, "alice"); len(list) != 1 || len(list[0].Clients) != 2 {
+			t.Errorf("%+v", list)
+		}
+	})
+}
+
 func TestUserAgentIsCut(t *testing.T) {
 	s := newServer(t, nil)
 	b := newBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -105,7 +120,7 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 // Who signs in again goes on under the same sid and another secret; who signs in
 // in another's place under another sid.
 func TestSignInAgain(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
 	first := b.claims(b.tokens(nil).IDToken)["sid"]
 	old := b.cookies["__Host-fhir-session"]
 	again := b.claims(b.tokens(url.Values{"prompt": {"login"}}).IDToken)["sid"]
@@ -117,7 +132,7 @@ func TestSignInAgain(t *testing.T) {
 	if thief.signedIn() {
 		t.Error("the old cookie still signs in")
 	}
-	b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
+	b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "right")
 	if sid := b.claims(b.moreTokens(t).IDToken)["sid"]; sid == first {
 		t.Error("bob has alice's sid")
 	}
