@@ -44,6 +44,22 @@ func TestVersionNeeded(t *testing.T) {
 	}
 }
 
+// A language that is none is refused, by every operation that has the parameter.
+func TestLanguageRefused(t *testing.T) {
+	h := &Handler{Library: colourLibrary(t)}
+	for _, path := range []string{
+		"/ValueSet/$expand?url=http://x/is-red", "/CodeSystem/$lookup?system=http://x/colours&code=red",
+		"/ValueSet/$validate-code?url=http://x/is-red&system=http://x/colours&code=red",
+	} {
+		if w, _ := call(t, h, "GET", path+"&displayLanguage=--", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "displayLanguage") {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
+		if w, _ := call(t, h, "GET", path+"&displayLanguage=de-CH,*%3Bq=0", ""); w.Code != 200 {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
 // That a code may be an expression which is not understood is said beside that it is unknown.
 func TestCompositional(t *testing.T) {
 	h := &Handler{Library: libraryOf(t, demanding, colours)}
