@@ -179,8 +179,9 @@ https://localhost:8443 {
 		"Patient":    "",
 		"ConceptMap": "",
 	} {
-		if got := read(t, g.get("/fhir/R4/"+path, "")); !strings.Contains(got, want) || want == "" && got != "" {
-			t.Errorf("%s: %.300s", path, got)
+		response := g.get("/fhir/R4/"+path, "") // what nobody answers is 200 and empty
+		if got := read(t, response); response.StatusCode != http.StatusOK || !strings.Contains(got, want) || want == "" && got != "" {
+			t.Errorf("%s: %d %.300s", path, response.StatusCode, got)
 		}
 	}
 	if response := g.get("/fhir/R4/ValueSet/nowhere", ""); response.StatusCode != http.StatusNotFound {

@@ -10,6 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
 func init() {
@@ -18,8 +21,9 @@ func init() {
 }
 
 // Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4,
-// §3.1.0.4), the one representation of an error that FHIR clients read. It stands
-// in `handle_errors`. Errors elsewhere go on to the next handler.
+// §3.1.0.4), the one representation of an error that FHIR clients read: in JSON,
+// or in XML for who asks for that. It stands in `handle_errors`. Errors elsewhere
+// go on to the next handler.
 type Outcome struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
@@ -63,6 +67,12 @@ func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 		return err
 	}
 	w.Header().Set("Content-Type", "application/fhir+json")
+	if terminology.AsksForXML(r) {
+		if outcome, err = fhirxml.Append(nil, outcome); err != nil {
+			return err
+		}
+		w.Header().Set("Content-Type", "application/fhir+xml")
+	}
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)

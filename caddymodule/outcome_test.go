@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -74,5 +75,32 @@ func TestBackendDownIsOutcome(t *testing.T) {
 	response := g.get("/fhir/R4/Patient", g.token())
 	if issue := g.outcome(response); response.StatusCode != http.StatusBadGateway || issue.Code != "transient" {
 		t.Errorf("%d %+v", response.StatusCode, issue)
+	}
+}
+
+// Who asks for XML is told of errors in XML too.
+func TestOutcomeInXML(t *testing.T) {
+	g := exampleGateway(t, nil)
+	token := g.token()
+	for _, tt := range []struct {
+		query, accept string
+		xml           bool
+	}{
+		{"", "application/fhir+xml", true},
+		{"&_format=xml", "", true},
+		{"&_format=json", "application/fhir+xml", false},
+		{"&_format=turtle", "application/fhir+xml", false},
+		{"", "text/html,application/xml;q=0.9", false},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?count=-1"+tt.query, nil)
+		r.Header.Set("Authorization", "Bearer "+token)
+		r.Header.Set("Accept", tt.accept)
+		response := g.send(r)
+		body := read(t, response)
+		isXML := strings.HasPrefix(body, "<?xml") && strings.Contains(body, `<issue><severity value="error"/>`) &&
+			response.Header.Get("Content-Type") == "application/fhir+xml"
+		if isXML != tt.xml || response.StatusCode < 400 {
+			t.Errorf("%+v: %d %s %s", tt, response.StatusCode, response.Header.Get("Content-Type"), body)
+		}
 	}
 }

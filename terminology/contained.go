@@ -1,6 +1,9 @@
 package terminology
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // containedValueSet finds a value set that this one, or the one that it stands in, contains, by #id or by its
 // canonical.
@@ -45,4 +48,17 @@ func (l *Library) fragment(reference string) (*valueSet, bool) {
 		return nil, false
 	}
 	return vs.containedValueSet("#" + id)
+}
+
+// addContained adds a code system that a value set contains, and that none but this can name. It returns its
+// index.
+func (l *Library) addContained(cs *codeSystem) uint32 {
+	cs.system = l.internSystem(cs.url)
+	l.codeSystems = append(l.codeSystems, cs)
+	return uint32(len(l.codeSystems) - 1)
+}
+
+// isContained reports whether a code system is contained in a value set.
+func (l *Library) isContained(index uint32) bool {
+	return !slices.Contains(l.systems[l.codeSystems[index].system].versions, index)
 }

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 )
 
@@ -26,6 +27,7 @@ func TestContained(t *testing.T) {
 		valueSetOf("http://x/by-url", `{"include":[{"valueSet":["http://x/v"]}]}`),
 		valueSetOf("http://x/by-fragment", `{"include":[{"valueSet":["http://x/v|2#round"]}],"exclude":[{"valueSet":["http://x/v#nothing","http://x/v"]}]}`),
 		valueSetOf("http://x/part", `{"include":[{"valueSet":["http://x/v#round"]}]}`),
+		strings.Replace(strings.Replace(shapes, `"url":"http://x/v"`, `"url":"http://x/without"`, 1), `{"code":"square"}]}]`, `{"code":"square"}]}],"exclude":[{"valueSet":["#round"]}]`, 1),
 		valueSetOf("http://x/outside", `{"include":[{"system":"http://x/shapes"}]}`),
 		valueSetOf("http://x/outside-set", `{"include":[{"valueSet":["http://x/round"]}]}`))
 	for _, test := range []struct {
@@ -38,6 +40,7 @@ func TestContained(t *testing.T) {
 		{"by fragment", []string{"url", "http://x/v#both"}, "round[Round] oval[Oval] flat[Flat]"},
 		{"by version and fragment", []string{"url", "http://x/v|2#round"}, "round[Round] oval[Oval]"},
 		{"imported by fragment", []string{"url", "http://x/part"}, "round[Round] oval[Oval]"},
+		{"excluded", []string{"url", "http://x/without"}, "flat[Flat] square[Square]"},
 		{"of a profile", []string{"context", "http://x/Shape#Shape.colour"}, "blue[Blue]"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -94,9 +94,10 @@
 //
 // # Answers
 //
-// A GET of nothing but url, filter, offset, count, _format, _pretty, _summary and _elements is a plain question: the answer is a
-// list, and has an offset. Any other has a tree where the codes are from one hierarchy and all of them are
-// shown, and an offset where there is paging, as R4 has it; excludeNested makes it a list.
+// A GET of nothing but url, filter, offset, count, _format, _pretty, _summary and _elements is a plain
+// question: the answer is a list, and has an offset. Any other has a tree where the codes are from one
+// hierarchy and all of them are shown, and an offset where there is paging, as R4 has it; excludeNested makes
+// it a list.
 //
 // With _summary or _elements, a part of the answer is left out, and it is tagged SUBSETTED: of the summary that
 // R4 has of a ValueSet, the expansion is no part; count leaves of the expansion its total.

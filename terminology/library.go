@@ -119,19 +119,6 @@ func (l *Library) addCodeSystem(cs *codeSystem) {
 	l.link(cs, index)
 }
 
-// addContained adds a code system that a value set contains, and that none but this can name. It returns its
-// index.
-func (l *Library) addContained(cs *codeSystem) uint32 {
-	cs.system = l.internSystem(cs.url)
-	l.codeSystems = append(l.codeSystems, cs)
-	return uint32(len(l.codeSystems) - 1)
-}
-
-// isContained reports whether a code system is contained in a value set.
-func (l *Library) isContained(index uint32) bool {
-	return !slices.Contains(l.systems[l.codeSystems[index].system].versions, index)
-}
-
 // link notes what a code system is in relation to others.
 func (l *Library) link(cs *codeSystem, index uint32) {
 	if url, _ := splitCanonical(cs.supplements); cs.content == contentSupplement && url != "" {

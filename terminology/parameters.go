@@ -132,7 +132,7 @@ func (p *parameters) set(in *input) (known bool, err error) {
 	case "count":
 		p.count, err = number(in)
 	case "displayLanguage":
-		p.displayLanguage = in.value
+		p.displayLanguage, err = in.value, checkLanguage(in.value)
 	case "cache-id":
 		p.cacheID = in.value
 	default:

@@ -44,6 +44,41 @@ func TestVersionNeeded(t *testing.T) {
 	}
 }
 
+// A language that is none is refused, by every operation that has the parameter.
+func TestLanguageRefused(t *testing.T) {
+	h := &Handler{Library: colourLibrary(t)}
+	for _, path := range []string{
+		"/ValueSet/$expand?url=http://x/is-red", "/CodeSystem/$lookup?system=http://x/colours&code=red",
+		"/ValueSet/$validate-code?url=http://x/is-red&system=http://x/colours&code=red",
+	} {
+		if w, _ := call(t, h, "GET", path+"&displayLanguage=--", ""); w.Code != 400 || !strings.Contains(w.Body.String(), "displayLanguage") {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
+		if w, _ := call(t, h, "GET", path+"&displayLanguage=de-CH,*%3Bq=0", ""); w.Code != 200 {
+			t.Errorf("%s: got %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// Whether a code is in a value set that has all of an unknown code system cannot be told; whether it is in a
+// list can.
+func TestUnknownSystemNeeded(t *testing.T) {
+	h := &Handler{Library: libraryOf(t, valueSetOf("http://x/all", `{"include":[{"system":"http://x/unknown"}]}`),
+		valueSetOf("http://x/list", `{"include":[{"system":"http://x/unknown","concept":[{"code":"a"}]}]}`))}
+	for query, want := range map[string]struct{ is, isNot string }{
+		"url=http://x/all&system=http://x/unknown&code=a":                               {`"x-caused-by-unknown-system","valueCanonical":"http://x/unknown"`, "not-in-vs"},
+		"url=http://x/all&system=http://x/other&code=a":                                 {`"not-in-vs"`, "x-caused-by-unknown-system"},
+		"url=http://x/list&system=http://x/unknown&code=b":                              {`"not-in-vs"`, "x-caused-by-unknown-system"},
+		"url=http://x/all&system=http://x/unknown&code=a&valueset-membership-only=true": {`"not-in-vs"`, "x-caused-by-unknown-system"},
+	} {
+		w, _ := call(t, h, "GET", "/ValueSet/$validate-code?"+query, "")
+		wantText(t, w.Body.String(), want.is, `{"name":"result","valueBoolean":false}`)
+		if strings.Contains(w.Body.String(), want.isNot) {
+			t.Errorf("%s: got %s", query, w.Body)
+		}
+	}
+}
+
 // That a code may be an expression which is not understood is said beside that it is unknown.
 func TestCompositional(t *testing.T) {
 	h := &Handler{Library: libraryOf(t, demanding, colours)}

@@ -149,9 +149,6 @@ func (v *validation) takeCode(in *input) (err error) {
 
 // validator prepares what validates.
 func (h *Handler) validator(p *validation, inValueSet bool) (*validator, error) {
-	if err := checkLanguage(p.displayLanguage); err != nil {
-		return nil, err
-	}
 	if p.codeSystem != nil {
 		p.resources = append(p.resources, p.codeSystem)
 	}

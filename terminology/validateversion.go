@@ -9,6 +9,7 @@ type versionChoice struct {
 	matches bool   // the coding has no version, or one that the include allows
 	notes   []note
 	unknown string // canonical of the version that is not here
+	open    bool   // the code system is not here at all, and the include would have all of it, or what filters find
 	unsure  bool   // the version that the include means is not here; index is another one
 }
 

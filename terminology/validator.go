@@ -116,6 +116,7 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 			return m.library.codeSystem(set.system, set.version), set.system == c.system
 		}
 		choice := v.chooseVersion(c, set.version)
+		choice.open = choice.index == none && !set.enumerated && !v.memberOnly
 		if !slices.ContainsFunc(list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
 			list = append(list, candidate{versionChoice: choice})
 		}
@@ -179,7 +180,7 @@ func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *f
 	cs := d.codeSystem
 	switch {
 	case cs == nil:
-		v.unknownSystem(c)
+		v.unknownSystem(c, choice.open)
 	case cs.content == contentSupplement:
 		v.note("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
 			fmt.Sprintf("CodeSystem %s is a supplement, so can't be used as a value in Coding.system", cs.canonical()))
@@ -194,8 +195,9 @@ func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *f
 		d.member = false
 		v.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.code))
 	}
-	// Where the version that the value set means is not here, it cannot be told whether the code is in it.
-	if unsure := choice.unknown != "" && choice.index != none && d.entry.concept != none; !d.member && !unsure && v.valueSet != nil {
+	// Where the code system that the value set means, or its version, is not here, it cannot be told whether the
+	// code is in it.
+	if unsure := choice.unknown != "" && choice.index != none && d.entry.concept != none; !d.member && !unsure && !choice.open && v.valueSet != nil {
 		v.notInValueSet(c)
 	}
 	if d.codeSystem != nil && d.entry.concept != none {
@@ -203,10 +205,14 @@ func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *f
 	}
 }
 
-// unknownSystem notes that a code system is not here.
-func (v *validator) unknownSystem(c *coding) {
-	if !slices.Contains(v.missing, c.system) {
-		v.missing = append(v.missing, c.system)
+// unknownSystem notes that a code system is not here, and that the value set needs it, if it does.
+func (v *validator) unknownSystem(c *coding, needed bool) {
+	list := &v.missing
+	if needed {
+		list = &v.unknown
+	}
+	if !slices.Contains(*list, c.system) {
+		*list = append(*list, c.system)
 	}
 	if v.memberOnly {
 		return

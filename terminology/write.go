@@ -151,6 +151,17 @@ func negotiate(r *http.Request, inputs []input) (f format, err error) {
 	return f, nil
 }
 
+// AsksForXML reports whether a request is to be answered in XML, by _format in its query or by its header
+// Accept; what cannot be told counts as JSON.
+func AsksForXML(r *http.Request) bool {
+	inputs, err := queryInputs(r.URL.RawQuery)
+	if err != nil {
+		return false
+	}
+	f, err := negotiate(r, inputs)
+	return err == nil && f.xml
+}
+
 // isPretty reports whether the parameter _pretty asks for an answer for human eyes.
 func isPretty(inputs []input) bool {
 	for i := range inputs {

@@ -1,0 +1,153 @@
+package fhirxml
+
+import (
+	"bytes"
+	"encoding/xml"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// object is an object that is being written.
+type object struct {
+	*reader
+	begun   bool
+	seen    []string
+	current element // whose elements come one after the other
+	count   int
+	values  []byte // of a primitive, with a comma after each
+	valued  bool   // one of them is not null
+	others  []byte // ids and extensions of a primitive, with a comma after each
+	other   bool   // one of them is not null
+}
+
+// begin goes on with the element, and ends the one before it.
+func (o *object) begin(e element) error {
+	if o.count > 0 && o.current.name == e.name {
+		if o.count++; !e.repeats {
+			return fmt.Errorf("the element %s is there twice", e.name)
+		}
+		return nil
+	}
+	o.end()
+	if slices.Contains(o.seen, e.name) {
+		return fmt.Errorf("the elements %s do not stand together", e.name)
+	}
+	o.seen = append(o.seen, e.name)
+	o.current, o.count = e, 1
+	return nil
+}
+
+// read reads the element that has begun.
+func (o *object) read(start *xml.StartElement) error {
+	switch o.current.kind {
+	case "boolean", "number", "string":
+		return o.primitive(start)
+	}
+	if o.count > 1 {
+		o.dst = append(o.dst, ',')
+	} else {
+		o.member(o.current.name, "", o.begun)
+		o.begun = true
+		if o.current.repeats {
+			o.dst = append(o.dst, '[')
+		}
+	}
+	switch o.current.kind {
+	case "xhtml":
+		return o.xhtml()
+	case "Resource":
+		return o.inner()
+	}
+	return o.complex(types()[o.current.kind], start)
+}
+
+// end writes what the elements of one name have left to be written.
+func (o *object) end() {
+	switch o.current.kind {
+	case "":
+		return
+	case "boolean", "number", "string":
+		if o.valued {
+			o.list("", o.values)
+		}
+		if o.other {
+			o.list("_", o.others)
+		}
+		o.values, o.others, o.valued, o.other = o.values[:0], o.others[:0], false, false
+	default:
+		if o.current.repeats {
+			o.dst = append(o.dst, ']')
+		}
+	}
+	o.count = 0
+	o.current = element{}
+}
+
+// list writes the values of a primitive, or what is beside them.
+func (o *object) list(prefix string, values []byte) {
+	o.member(o.current.name, prefix, o.begun)
+	o.begun = true
+	values = values[:len(values)-1]
+	if o.current.repeats {
+		o.dst = append(append(append(o.dst, '['), values...), ']')
+		return
+	}
+	o.dst = append(o.dst, values...)
+}
+
+// primitive reads a primitive.
+func (o *object) primitive(start *xml.StartElement) error {
+	value, given, err := appendPrimitive(o.values, o.current, start)
+	if err != nil {
+		return err
+	}
+	o.values, o.valued = append(value, ','), o.valued || given
+	// What is beside the value is written where the object will be, and then taken from there.
+	from := len(o.dst)
+	beside := &xml.StartElement{Name: start.Name, Attr: slices.DeleteFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Local != "id" })}
+	if err := o.complex(&primitiveType, beside); err != nil {
+		return err
+	}
+	if string(o.dst[from:]) == "{}" {
+		if !given {
+			return fmt.Errorf("the element %s has no value", o.current.name)
+		}
+		o.others = append(o.others, "null,"...)
+	} else {
+		o.others, o.other = append(append(o.others, o.dst[from:]...), ','), true
+	}
+	o.dst = o.dst[:from]
+	return nil
+}
+
+// primitiveType is what a primitive has beside its value.
+var primitiveType = elementType{
+	name: "Element", elements: []element{{name: "extension", kind: "Extension", repeats: true}}, places: map[string]int{"extension": 0},
+}
+
+// appendPrimitive appends the value of a primitive in JSON, or null where it has none.
+func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []byte, given bool, err error) {
+	i := slices.IndexFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Space == "" && a.Name.Local == "value" })
+	if i < 0 {
+		return append(dst, "null"...), false, nil
+	}
+	text := start.Attr[i].Value
+	switch e.kind {
+	case "boolean":
+		if text != "true" && text != "false" {
+			return dst, false, fmt.Errorf("the value of %s is not true or false", e.name)
+		}
+		return append(dst, text...), true, nil
+	case "number":
+		n := jsontext.Value(strings.TrimPrefix(text, "+"))
+		if n.Kind() != '0' || !n.IsValid() || len(bytes.TrimSpace(n)) < len(n) {
+			return dst, false, fmt.Errorf("the value of %s is not a number", e.name)
+		}
+		return append(dst, n...), true, nil
+	}
+	dst, err = jsontext.AppendQuote(dst, text)
+	return dst, true, err
+}
