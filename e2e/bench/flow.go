@@ -70,11 +70,15 @@ func (p *provider) at(path string) string {
 func (v *visitor) flow(*load) error {
 	verifier := random()
 	sum := sha256.Sum256([]byte(verifier))
-	code, err := v.code(url.Values{
+	request := url.Values{
 		"response_type": {"code"}, "client_id": {v.clientID}, "redirect_uri": {redirectURI}, "scope": {v.scope},
-		"state": {random()}, "nonce": {random()},
+		"state":          {random()},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"},
-	})
+	}
+	if strings.Contains(v.scope, "openid") {
+		request.Set("nonce", random())
+	}
+	code, err := v.code(request)
 	if err != nil {
 		return err
 	}

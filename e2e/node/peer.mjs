@@ -24,16 +24,17 @@ const provider = new Provider(issuer, {
 			id_token_signed_response_alg: ALGORITHM,
 		},
 	],
-	scopes: ['openid', 'profile', 'offline_access', 'api'],
+	// It takes offline_access away where nobody was asked for consent.
+	scopes: ['openid', 'profile', 'refresh', 'api'],
 	jwks: { keys: [{ ...key, kid: 'key', alg: ALGORITHM, use: 'sig' }] },
 	cookies: { keys: [randomBytes(32).toString('hex')] },
 	findAccount: (ctx, id) => ({ accountId: id, claims: () => ({ sub: id, name: 'Alice Adams' }) }),
-	issueRefreshToken: (ctx, client, code) => code.scopes.has('offline_access'),
+	issueRefreshToken: (ctx, client, code) => code.scopes.has('refresh'),
 	async loadExistingGrant(ctx) {
 		const { client, session, provider } = ctx.oidc;
 		const grant = new provider.Grant({ clientId: client.clientId, accountId: session.accountId });
-		grant.addOIDCScope('openid profile offline_access');
-		grant.addResourceScope(`${issuer}/fhir`, 'api openid profile offline_access');
+		grant.addOIDCScope('openid profile refresh');
+		grant.addResourceScope(`${issuer}/fhir`, 'api openid profile refresh');
 		await grant.save();
 		return grant;
 	},
@@ -47,7 +48,7 @@ const provider = new Provider(issuer, {
 			enabled: ALGORITHM === 'ES256', // its access tokens are JWTs then
 			defaultResource: () => `${issuer}/fhir`,
 			useGrantedResource: () => true,
-			getResourceServerInfo: () => ({ scope: 'api openid profile offline_access', accessTokenFormat: 'jwt', jwt: { sign: { alg: ALGORITHM } } }),
+			getResourceServerInfo: () => ({ scope: 'api openid profile refresh', accessTokenFormat: 'jwt', jwt: { sign: { alg: ALGORITHM } } }),
 		},
 	},
 });
