@@ -19,10 +19,11 @@ type indexQuery struct {
 	within bitset // the ranks to look among; nil for all
 	judge  judge
 
-	first []uint32 // the first ranks that match, where these are enough; match is not known then
-	match rankSet
-	taken rankSet // what has been ranked already
-	spare []rankSet
+	first   []uint32 // the first that match, where these are enough; match is not known then
+	leading int      // how many of them have a display that begins with the filter
+	match   rankSet
+	taken   rankSet // what has been ranked already
+	spare   []rankSet
 
 	hits     []hit
 	at       int // how many hits came before
@@ -50,19 +51,19 @@ func searchIndex(x *index, within bitset, f *textFilter, how leniency, from, to 
 
 // search finds and ranks, and returns how many hits there are.
 func (q *indexQuery) search(how leniency) (total int) {
-	if total, ok := q.findFirst(how); ok {
-		q.allot(total)
-		q.rank()
-		return total
+	f := q.judge.filter
+	if how == strictly && q.within == nil && len(f.words) == 1 {
+		total = q.findAlone(f.words[0][1:])
+	} else {
+		q.match = q.find(how)
+		if q.within != nil {
+			q.match = q.both(q.match, rankSet{bits: q.within})
+		}
+		total = q.match.count()
 	}
-	q.match = q.find(how)
-	if q.within != nil {
-		q.match = q.both(q.match, rankSet{bits: q.within})
-	}
-	total = q.match.count()
-	q.allot(total)
+	q.hits = make([]hit, 0, max(0, min(q.to, total)-q.from))
 	switch {
-	case q.judge.filter.symbols != nil:
+	case f.symbols != nil:
 		total = q.rankSymbols()
 	case how != strictly:
 		q.emit(&q.match, nil, tierLenient)
@@ -70,11 +71,6 @@ func (q *indexQuery) search(how leniency) (total int) {
 		q.rank()
 	}
 	return total
-}
-
-// allot makes room for the hits that are wanted, of so many in all.
-func (q *indexQuery) allot(total int) {
-	q.hits = make([]hit, 0, max(0, min(q.to, total)-q.from))
 }
 
 // set returns a set without members.
@@ -109,24 +105,19 @@ func (q *indexQuery) both(a, b rankSet) rankSet {
 	return both
 }
 
-// findFirst finds the first that match a filter of one word that is the beginning of many, and how many
-// there are. It is false where that is not known beforehand, or more are wanted.
-func (q *indexQuery) findFirst(how leniency) (total int, ok bool) {
-	f := q.judge.filter
-	if how != strictly || q.within != nil || len(f.words) != 1 {
-		return 0, false
-	}
+// findAlone finds the documents that have a word which begins with the only one of the filter, or just the
+// first of them if that is enough, and returns how many there are.
+func (q *indexQuery) findAlone(word []byte) (total int) {
 	x := q.index
-	i, ok := x.common.find(x.words.prefixed(f.words[0][1:]))
-	if !ok {
-		return 0, false
-	}
-	q.first, total = x.common.firstOf(i)
-	if len(q.first) < min(q.to, total) {
+	from, to := x.words.prefixed(word)
+	if i, ok := x.common.find(from, to); ok {
+		if q.first, q.leading, total = x.common.firstOf(i); len(q.first) >= min(q.to, total) {
+			return total
+		}
 		q.first = nil
-		return 0, false
 	}
-	return total, true
+	q.match = q.withWords(from, to)
+	return q.match.count()
 }
 
 // find returns all that match, or, for symbols, all that may.
@@ -167,21 +158,27 @@ func (q *indexQuery) findTerm(t *term, how leniency) (found rankSet) {
 // findWord returns all in which a word is found.
 func (q *indexQuery) findWord(word []byte, how leniency) rankSet {
 	x, most := q.index, maxTypos(word)
-	from, to := x.words.prefixed(word)
-	if how == strictly || how == withTypos && most == 0 {
-		if common, ok := x.common.set(from, to, len(x.order)); ok {
-			return common
-		}
-	}
-	found := q.set()
 	switch {
 	case how == withinWords:
+		found := q.set()
 		x.addContaining(&found, word)
+		return found
 	case how == withTypos && most > 0:
+		found := q.set()
 		x.addMeant(&found, word, most)
+		return found
 	default:
-		x.addWords(&found, from, to)
+		return q.withWords(x.words.prefixed(word))
 	}
+}
+
+// withWords returns the documents that have one of a range of words.
+func (q *indexQuery) withWords(from, to int) rankSet {
+	if common, ok := q.index.common.set(from, to, len(q.index.order)); ok {
+		return common
+	}
+	found := q.set()
+	q.index.unite(&found, from, to)
 	return found
 }
 
@@ -243,11 +240,13 @@ func (q *indexQuery) rank() {
 	q.emitRanks(x.coded(folder, f.joined), tierCode)
 	from, exact, to := x.displayed(folder, f.line)
 	q.emitRanks(x.byDisplay[from:exact], tierDisplay)
+	if q.first != nil {
+		q.emitFirst()
+		return
+	}
 	q.emitBeginning(exact, to)
 	switch {
 	case q.done():
-	case q.first != nil:
-		q.emitFirst()
 	case f.letter != nil:
 		q.emitInitials()
 	case len(f.words) == 1:
@@ -299,11 +298,15 @@ func (q *indexQuery) emitBeginning(from, to int) {
 
 // emitFirst emits the first that match.
 func (q *indexQuery) emitFirst() {
-	for _, rank := range q.first {
-		if q.done() {
+	for i, rank := range q.first {
+		switch {
+		case q.done():
 			return
+		case i < q.leading:
+			q.emitRank(rank, tierBeginning)
+		default:
+			q.emitRank(rank, tierOrdered)
 		}
-		q.emitRank(rank, tierOrdered)
 	}
 }
 
