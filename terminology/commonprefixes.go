@@ -7,11 +7,13 @@ import (
 
 // commonPrefixes holds what a filter that is a common beginning is answered with: how many documents match
 // and the first of them; and all of them where there are so many postings that uniting them would take too
-// long: nearly all beginnings of one letter, many of two or three, common words.
+// long: nearly all beginnings of one letter, many of two or three, common words. What begins with one of a
+// range of words depends on nothing else of the filter.
 type commonPrefixes struct {
 	from, to []uint32 // words; sorted by from, then the longer range first
 	count    []uint32 // how many documents
-	first    []uint32 // the first of each, in ascending order: firsts for each
+	first    []uint32 // the first of each, firsts for each: those whose display begins so, then others
+	leading  []uint32 // how many of these have such a display
 	dense    []uint32 // which of sets, plus one; 0 where there is none
 	sets     []uint64 // one bitset after the other
 }
@@ -43,15 +45,16 @@ func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
 }
 
-// firstOf returns the first documents and how many there are in all.
-func (c *commonPrefixes) firstOf(i int) (ranks []uint32, total int) {
+// firstOf returns the first documents, how many of them have a display that begins so, and how many there are
+// in all.
+func (c *commonPrefixes) firstOf(i int) (ranks []uint32, leading, total int) {
 	total = int(c.count[i])
-	return c.first[i*firsts : i*firsts+min(total, firsts)], total
+	return c.first[i*firsts : i*firsts+min(total, firsts)], int(c.leading[i]), total
 }
 
 // bytes returns how much memory the sets take, in bytes.
 func (c *commonPrefixes) bytes() int {
-	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.dense)) + 8*len(c.sets)
+	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.leading)+len(c.dense)) + 8*len(c.sets)
 }
 
 // findCommon computes the sets of the beginnings that many words share. What a filter then costs is
@@ -59,7 +62,7 @@ func (c *commonPrefixes) bytes() int {
 func findCommon(x *index) commonPrefixes {
 	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
 	ranges, dense := 0, 0
-	b.group(0, x.words.len(), 0, func(from, to int) {
+	b.group(0, x.words.len(), 0, func(from, to, _ int) {
 		ranges++
 		if b.isDense(from, to) {
 			dense++
@@ -75,20 +78,22 @@ type commonBuilder struct {
 	commonPrefixes
 	index *index
 	most  uint32 // how many bytes of postings are gone through on the spot
-	set   rankSet
+
+	set, leads rankSet
+	folder     folder
 }
 
 // group visits a range of words that have their first depth bytes in common, and those of the ranges within
 // it, in the order that commonPrefixes has. Only ranges with many postings are gone into, of which there are
 // few; the depth of the recursion is that of the longest common word at most.
-func (b *commonBuilder) group(from, to, depth int, visit func(from, to int)) {
+func (b *commonBuilder) group(from, to, depth int, visit func(from, to, depth int)) {
 	x := b.index
 	if x.from[to]-x.from[from] <= manyPostings {
 		return
 	}
 	// A range within it that is as long is the same one.
 	if whole := depth < len(x.words.at(from)) && x.words.after(from, x.words.at(from)[:depth+1]) >= to; depth > 0 && !whole {
-		visit(from, to)
+		visit(from, to, depth)
 	}
 	for at := from; at < to; {
 		word := x.words.at(at)
@@ -106,13 +111,14 @@ func (b *commonBuilder) isDense(from, to int) bool {
 	return b.index.from[to]-b.index.from[from] > b.most
 }
 
-// add adds the set of a range of words.
-func (b *commonBuilder) add(from, to int) {
-	b.set.empty(len(b.index.order))
-	b.index.unite(&b.set, from, to)
+// add adds a range of words that have their first depth bytes in common.
+func (b *commonBuilder) add(from, to, depth int) {
+	x := b.index
+	b.set.empty(len(x.order))
+	x.unite(&b.set, from, to)
 	b.from, b.to = append(b.from, uint32(from)), append(b.to, uint32(to))
 	b.count = append(b.count, uint32(b.set.count()))
-	b.first = appendFirst(b.first, &b.set)
+	b.addFirst(append([]byte(" "), x.words.at(from)[:depth]...))
 	if !b.isDense(from, to) {
 		b.dense = append(b.dense, 0)
 		return
@@ -121,19 +127,33 @@ func (b *commonBuilder) add(from, to int) {
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// appendFirst appends the first ranks of a set, and fills up with none.
-func appendFirst(dst []uint32, set *rankSet) []uint32 {
-	end := len(dst) + firsts
+// addFirst adds the first of the set: those whose display begins with a line, and then the others.
+func (b *commonBuilder) addFirst(line []byte) {
+	x := b.index
+	b.leads.empty(len(x.order))
+	from, _, to := x.displayed(&b.folder, line)
+	x.addDisplayed(&b.leads, from, to)
+	start := len(b.first)
+	b.first = appendFirst(b.first, start+firsts, &b.leads, nil)
+	b.leading = append(b.leading, uint32(len(b.first)-start))
+	b.first = appendFirst(b.first, start+firsts, &b.set, b.leads.bits)
+	for len(b.first) < start+firsts {
+		b.first = append(b.first, none)
+	}
+}
+
+// appendFirst appends the first ranks of a set that are not among others, up to a length.
+func appendFirst(dst []uint32, length int, set *rankSet, others bitset) []uint32 {
 	for i, word := range set.each {
-		for ; word != 0 && len(dst) < end; word &= word - 1 {
+		if others != nil {
+			word &^= others[i]
+		}
+		for ; word != 0; word &= word - 1 {
+			if len(dst) == length {
+				return dst
+			}
 			dst = append(dst, uint32(i*64+bits.TrailingZeros64(word)))
 		}
-		if len(dst) == end {
-			return dst
-		}
-	}
-	for len(dst) < end {
-		dst = append(dst, none)
 	}
 	return dst
 }

@@ -63,7 +63,7 @@ func newIndex(c corpus) *index {
 func (x *index) settle(m *memory) {
 	c := &x.common
 	settle(m, &x.order, &x.words.from, &x.from, &x.byDisplay, &x.lowest, &x.byCode)
-	settle(m, &c.from, &c.to, &c.count, &c.first, &c.dense)
+	settle(m, &c.from, &c.to, &c.count, &c.first, &c.leading, &c.dense)
 	settle(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
 	settle(m, &x.displays.all, &x.codes.all, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
 	settle(m, &x.words.text, &x.postings)

@@ -1,10 +1,8 @@
 package terminology
 
 import (
-	"math/bits"
 	"runtime"
 	"sync"
-	"unicode/utf8"
 )
 
 // hit is a document that matches, and how well.
@@ -19,10 +17,11 @@ type indexQuery struct {
 	within bitset // the ranks to look among; nil for all
 	judge  judge
 
-	first []uint32 // the first ranks that match, where these are enough; match is not known then
-	match rankSet
-	taken rankSet // what has been ranked already
-	spare []rankSet
+	first   []uint32 // the first that match, where these are enough; match is not known then
+	leading int      // how many of them have a display that begins with the filter
+	match   rankSet
+	taken   rankSet // what has been ranked already
+	spare   []rankSet
 
 	hits     []hit
 	at       int // how many hits came before
@@ -50,19 +49,19 @@ func searchIndex(x *index, within bitset, f *textFilter, how leniency, from, to 
 
 // search finds and ranks, and returns how many hits there are.
 func (q *indexQuery) search(how leniency) (total int) {
-	if total, ok := q.findFirst(how); ok {
-		q.allot(total)
-		q.rank()
-		return total
+	f := q.judge.filter
+	if how == strictly && q.within == nil && len(f.words) == 1 {
+		total = q.findAlone(f.words[0][1:])
+	} else {
+		q.match = q.find(how)
+		if q.within != nil {
+			q.match = q.both(q.match, rankSet{bits: q.within})
+		}
+		total = q.match.count()
 	}
-	q.match = q.find(how)
-	if q.within != nil {
-		q.match = q.both(q.match, rankSet{bits: q.within})
-	}
-	total = q.match.count()
-	q.allot(total)
+	q.hits = make([]hit, 0, max(0, min(q.to, total)-q.from))
 	switch {
-	case q.judge.filter.symbols != nil:
+	case f.symbols != nil:
 		total = q.rankSymbols()
 	case how != strictly:
 		q.emit(&q.match, nil, tierLenient)
@@ -70,11 +69,6 @@ func (q *indexQuery) search(how leniency) (total int) {
 		q.rank()
 	}
 	return total
-}
-
-// allot makes room for the hits that are wanted, of so many in all.
-func (q *indexQuery) allot(total int) {
-	q.hits = make([]hit, 0, max(0, min(q.to, total)-q.from))
 }
 
 // set returns a set without members.
@@ -109,24 +103,19 @@ func (q *indexQuery) both(a, b rankSet) rankSet {
 	return both
 }
 
-// findFirst finds the first that match a filter of one word that is the beginning of many, and how many
-// there are. It is false where that is not known beforehand, or more are wanted.
-func (q *indexQuery) findFirst(how leniency) (total int, ok bool) {
-	f := q.judge.filter
-	if how != strictly || q.within != nil || len(f.words) != 1 {
-		return 0, false
-	}
+// findAlone finds the documents that have a word which begins with the only one of the filter, or just the
+// first of them if that is enough, and returns how many there are.
+func (q *indexQuery) findAlone(word []byte) (total int) {
 	x := q.index
-	i, ok := x.common.find(x.words.prefixed(f.words[0][1:]))
-	if !ok {
-		return 0, false
-	}
-	q.first, total = x.common.firstOf(i)
-	if len(q.first) < min(q.to, total) {
+	from, to := x.words.prefixed(word)
+	if i, ok := x.common.find(from, to); ok {
+		if q.first, q.leading, total = x.common.firstOf(i); len(q.first) >= min(q.to, total) {
+			return total
+		}
 		q.first = nil
-		return 0, false
 	}
-	return total, true
+	q.match = q.withWords(from, to)
+	return q.match.count()
 }
 
 // find returns all that match, or, for symbols, all that may.
@@ -167,21 +156,27 @@ func (q *indexQuery) findTerm(t *term, how leniency) (found rankSet) {
 // findWord returns all in which a word is found.
 func (q *indexQuery) findWord(word []byte, how leniency) rankSet {
 	x, most := q.index, maxTypos(word)
-	from, to := x.words.prefixed(word)
-	if how == strictly || how == withTypos && most == 0 {
-		if common, ok := x.common.set(from, to, len(x.order)); ok {
-			return common
-		}
-	}
-	found := q.set()
 	switch {
 	case how == withinWords:
+		found := q.set()
 		x.addContaining(&found, word)
+		return found
 	case how == withTypos && most > 0:
+		found := q.set()
 		x.addMeant(&found, word, most)
+		return found
 	default:
-		x.addWords(&found, from, to)
+		return q.withWords(x.words.prefixed(word))
 	}
+}
+
+// withWords returns the documents that have one of a range of words.
+func (q *indexQuery) withWords(from, to int) rankSet {
+	if common, ok := q.index.common.set(from, to, len(q.index.order)); ok {
+		return common
+	}
+	found := q.set()
+	q.index.unite(&found, from, to)
 	return found
 }
 
@@ -212,163 +207,4 @@ func (q *indexQuery) findSymbols(symbols string) (found rankSet) {
 		}
 	}
 	return found
-}
-
-// rankSymbols ranks what may match a filter of symbols, by looking at each, and returns how many do.
-func (q *indexQuery) rankSymbols() (total int) {
-	var tiers [tierNone][]hit
-	for i, word := range q.match.each {
-		for ; word != 0; word &= word - 1 {
-			doc := q.index.order[i*64+bits.TrailingZeros64(word)]
-			if tier := q.judge.tier(doc); tier != tierNone {
-				tiers[tier] = append(tiers[tier], hit{doc: doc, tier: tier})
-				total++
-			}
-		}
-	}
-	for _, hits := range tiers {
-		for _, h := range hits {
-			q.take(h)
-		}
-	}
-	return total
-}
-
-// rank brings what matches into order, as far as it is wanted.
-func (q *indexQuery) rank() {
-	if q.done() {
-		return
-	}
-	f, x, folder := q.judge.filter, q.index, &q.judge.folder
-	q.emitRanks(x.coded(folder, f.joined), tierCode)
-	from, exact, to := x.displayed(folder, f.line)
-	q.emitRanks(x.byDisplay[from:exact], tierDisplay)
-	q.emitBeginning(exact, to)
-	switch {
-	case q.done():
-	case q.first != nil:
-		q.emitFirst()
-	case f.letter != nil:
-		q.emitInitials()
-	case len(f.words) == 1:
-		q.emit(&q.match, nil, tierOrdered)
-	default:
-		q.emitOrdered()
-	}
-}
-
-// emitRanks emits those of a few ranks that match. They are in order.
-func (q *indexQuery) emitRanks(ranks []uint32, t tier) {
-	for _, rank := range ranks {
-		if q.done() {
-			return
-		}
-		if q.first != nil || q.match.has(rank) { // a word alone is found wherever it is the code or the display
-			q.emitRank(rank, t)
-		}
-	}
-}
-
-// emitRank emits a rank, unless it has been before.
-func (q *indexQuery) emitRank(rank uint32, t tier) {
-	if !q.taken.has(rank) {
-		q.taken.add(rank)
-		q.take(hit{doc: q.index.order[rank], tier: t})
-	}
-}
-
-// emitBeginning emits those that match of a range of index.byDisplay, which is that of the displays which begin
-// with the filter. If all of them match, only the first in order are looked at.
-func (q *indexQuery) emitBeginning(from, to int) {
-	if from == to || q.done() {
-		return
-	}
-	beginning := q.set()
-	if q.within == nil {
-		q.index.addLowest(&beginning, from, to, q.to)
-	} else {
-		q.index.addDisplayed(&beginning, from, to)
-		beginning.intersect(q.within)
-	}
-	q.emit(&beginning, nil, tierBeginning)
-	if !q.done() {
-		q.taken.union(&beginning)
-	}
-	q.release(beginning)
-}
-
-// emitFirst emits the first that match.
-func (q *indexQuery) emitFirst() {
-	for _, rank := range q.first {
-		if q.done() {
-			return
-		}
-		q.emitRank(rank, tierOrdered)
-	}
-}
-
-// emitInitials emits what has the letter of the filter at the beginning of a word, and then the rest.
-func (q *indexQuery) emitInitials() {
-	initials := q.withRune(&q.index.initials, q.judge.filter.theLetter())
-	if q.within != nil {
-		initials = q.both(initials, rankSet{bits: q.within})
-	}
-	q.emit(&initials, nil, tierOrdered)
-	q.emit(&q.match, initials.bits, tierAnywhere)
-	q.release(initials)
-}
-
-// emitOrdered emits what has the words of the filter in order, and then the rest. Each is looked at, but
-// only up to the last one that is wanted.
-func (q *indexQuery) emitOrdered() {
-	for i, word := range q.match.each {
-		for word &^= q.taken.bits[i]; word != 0; word &= word - 1 {
-			rank := uint32(i*64 + bits.TrailingZeros64(word))
-			if q.done() {
-				return
-			}
-			if q.judge.isOrdered(q.index.order[rank]) {
-				q.emitRank(rank, tierOrdered)
-			}
-		}
-	}
-	q.emit(&q.match, nil, tierAnywhere)
-}
-
-// emit takes what is in a set, and neither taken already nor among others. What comes before the window is
-// counted, not looked at.
-func (q *indexQuery) emit(set *rankSet, others bitset, t tier) {
-	for i, word := range set.each {
-		if q.done() {
-			return
-		}
-		word &^= q.taken.bits[i]
-		if others != nil {
-			word &^= others[i]
-		}
-		if n := bits.OnesCount64(word); q.at+n <= q.from {
-			q.at += n
-			continue
-		}
-		for ; word != 0; word &= word - 1 {
-			q.take(hit{doc: q.index.order[i*64+bits.TrailingZeros64(word)], tier: t})
-		}
-	}
-}
-
-// take takes the next hit.
-func (q *indexQuery) take(h hit) {
-	if q.at >= q.from && q.at < q.to {
-		q.hits = append(q.hits, h)
-	}
-	q.at++
-}
-
-// done reports whether all that is wanted has been taken.
-func (q *indexQuery) done() bool { return q.at >= q.to }
-
-// theLetter returns the one letter or digit that the filter consists of.
-func (f *textFilter) theLetter() rune {
-	r, _ := utf8.DecodeRune(f.letter)
-	return r
 }

@@ -64,19 +64,28 @@ func TestSearchAgainstRule(t *testing.T) {
 func TestSearchLarge(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 11))
 	d := randomDocuments(r, 6000)
-	x := newIndex(d)
-	if len(x.common.from) == 0 {
-		t.Error("no common prefix")
+	for i := range 3000 { // what many have, but few at the beginning
+		d[i].display = "often " + d[i].display + " seldom"
+		if i%500 == 0 {
+			d[i].display = "Seldom " + d[i].display
+		}
 	}
-	for _, filter := range []string{"a", "ab", "abc", "d", "diab mel", "mel diab", "日", "%", "(", "e11.9", "b", "é", "diabx", "2 type"} {
+	x := newIndex(d)
+	if len(x.common.from) == 0 || len(x.common.sets) == 0 || len(x.lowest) < 100 {
+		t.Error("no common prefix, or no sets of any")
+	}
+	for _, filter := range []string{"a", "ab", "abc", "d", "diab mel", "mel diab", "日", "%", "(", "e11.9", "b", "é", "diabx", "2 type", "di", "diabetes", "m", "me", "e11", "x", "xr", "日本", "ab a", "sel", "seldom"} {
 		want := plainSearch(d, filter)
 		got, total := searchBoth(part{corpus: d, index: x}, filter, 0, math.MaxInt)
 		if !slices.Equal(got, want) || total != len(want) {
 			t.Errorf("filter %q: got %d hits, total %d, want %d", filter, len(got), total, len(want))
 		}
-		page, _ := searchBoth(part{corpus: d, index: x}, filter, 7, 27)
-		if from, to := min(7, len(want)), min(27, len(want)); !slices.Equal(page, want[from:to]) {
-			t.Errorf("filter %q: got page %v, want %v", filter, page, want[from:to])
+		for _, window := range [][2]int{{0, 1}, {0, 20}, {7, 27}, {30, firsts}, {30, firsts + 1}, {100, 300}, {5900, 6100}} {
+			page, total := searchBoth(part{corpus: d, index: x}, filter, window[0], window[1])
+			from, to := min(window[0], len(want)), min(window[1], len(want))
+			if !slices.Equal(page, want[from:to]) || total != len(want) {
+				t.Errorf("filter %q: got %d and page %v, want %d and %v", filter, total, page, len(want), want[from:to])
+			}
 		}
 	}
 }

@@ -184,3 +184,9 @@ func beginsASCII(text, other []byte) (length int, begins bool) {
 	}
 	return len(text), same == len(other)
 }
+
+// theLetter returns the one letter or digit that the filter consists of.
+func (f *textFilter) theLetter() rune {
+	r, _ := utf8.DecodeRune(f.letter)
+	return r
+}

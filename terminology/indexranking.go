@@ -1,0 +1,162 @@
+package terminology
+
+import "math/bits"
+
+// rankSymbols ranks what may match a filter of symbols, by looking at each, and returns how many do.
+func (q *indexQuery) rankSymbols() (total int) {
+	var tiers [tierNone][]hit
+	for i, word := range q.match.each {
+		for ; word != 0; word &= word - 1 {
+			doc := q.index.order[i*64+bits.TrailingZeros64(word)]
+			if tier := q.judge.tier(doc); tier != tierNone {
+				tiers[tier] = append(tiers[tier], hit{doc: doc, tier: tier})
+				total++
+			}
+		}
+	}
+	for _, hits := range tiers {
+		for _, h := range hits {
+			q.take(h)
+		}
+	}
+	return total
+}
+
+// rank brings what matches into order, as far as it is wanted.
+func (q *indexQuery) rank() {
+	if q.done() {
+		return
+	}
+	f, x, folder := q.judge.filter, q.index, &q.judge.folder
+	q.emitRanks(x.coded(folder, f.joined), tierCode)
+	from, exact, to := x.displayed(folder, f.line)
+	q.emitRanks(x.byDisplay[from:exact], tierDisplay)
+	if q.first != nil {
+		q.emitFirst()
+		return
+	}
+	q.emitBeginning(exact, to)
+	switch {
+	case q.done():
+	case f.letter != nil:
+		q.emitInitials()
+	case len(f.words) == 1:
+		q.emit(&q.match, nil, tierOrdered)
+	default:
+		q.emitOrdered()
+	}
+}
+
+// emitRanks emits those of a few ranks that match. They are in order.
+func (q *indexQuery) emitRanks(ranks []uint32, t tier) {
+	for _, rank := range ranks {
+		if q.done() {
+			return
+		}
+		if q.first != nil || q.match.has(rank) { // a word alone is found wherever it is the code or the display
+			q.emitRank(rank, t)
+		}
+	}
+}
+
+// emitRank emits a rank, unless it has been before.
+func (q *indexQuery) emitRank(rank uint32, t tier) {
+	if !q.taken.has(rank) {
+		q.taken.add(rank)
+		q.take(hit{doc: q.index.order[rank], tier: t})
+	}
+}
+
+// emitBeginning emits those that match of a range of index.byDisplay, which is that of the displays which begin
+// with the filter. If all of them match, only the first in order are looked at.
+func (q *indexQuery) emitBeginning(from, to int) {
+	if from == to || q.done() {
+		return
+	}
+	beginning := q.set()
+	if q.within == nil {
+		q.index.addLowest(&beginning, from, to, q.to)
+	} else {
+		q.index.addDisplayed(&beginning, from, to)
+		beginning.intersect(q.within)
+	}
+	q.emit(&beginning, nil, tierBeginning)
+	if !q.done() {
+		q.taken.union(&beginning)
+	}
+	q.release(beginning)
+}
+
+// emitFirst emits the first that match.
+func (q *indexQuery) emitFirst() {
+	for i, rank := range q.first {
+		switch {
+		case q.done():
+			return
+		case i < q.leading:
+			q.emitRank(rank, tierBeginning)
+		default:
+			q.emitRank(rank, tierOrdered)
+		}
+	}
+}
+
+// emitInitials emits what has the letter of the filter at the beginning of a word, and then the rest.
+func (q *indexQuery) emitInitials() {
+	initials := q.withRune(&q.index.initials, q.judge.filter.theLetter())
+	if q.within != nil {
+		initials = q.both(initials, rankSet{bits: q.within})
+	}
+	q.emit(&initials, nil, tierOrdered)
+	q.emit(&q.match, initials.bits, tierAnywhere)
+	q.release(initials)
+}
+
+// emitOrdered emits what has the words of the filter in order, and then the rest. Each is looked at, but
+// only up to the last one that is wanted.
+func (q *indexQuery) emitOrdered() {
+	for i, word := range q.match.each {
+		for word &^= q.taken.bits[i]; word != 0; word &= word - 1 {
+			rank := uint32(i*64 + bits.TrailingZeros64(word))
+			if q.done() {
+				return
+			}
+			if q.judge.isOrdered(q.index.order[rank]) {
+				q.emitRank(rank, tierOrdered)
+			}
+		}
+	}
+	q.emit(&q.match, nil, tierAnywhere)
+}
+
+// emit takes what is in a set, and neither taken already nor among others. What comes before the window is
+// counted, not looked at.
+func (q *indexQuery) emit(set *rankSet, others bitset, t tier) {
+	for i, word := range set.each {
+		if q.done() {
+			return
+		}
+		word &^= q.taken.bits[i]
+		if others != nil {
+			word &^= others[i]
+		}
+		if n := bits.OnesCount64(word); q.at+n <= q.from {
+			q.at += n
+			continue
+		}
+		for ; word != 0; word &= word - 1 {
+			q.take(hit{doc: q.index.order[i*64+bits.TrailingZeros64(word)], tier: t})
+		}
+	}
+}
+
+// take takes the next hit.
+func (q *indexQuery) take(h hit) {
+	if q.at >= q.from && q.at < q.to {
+		q.hits = append(q.hits, h)
+	}
+	q.at++
+}
+
+// done reports whether all that is wanted has been taken.
+func (q *indexQuery) done() bool { return q.at >= q.to }
