@@ -105,6 +105,7 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 		if k.JWK.Algorithm == string(sealAlgorithm) {
 			continue
 		}
+		precompute(k.JWK.Key)
 		for _, typ := range []string{accessTokenType, idTokenType} {
 			signer, err := newSigner(k.JWK, typ)
 			if err != nil {
@@ -117,6 +118,16 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	var err error
 	s.jwks, err = json.Marshal(public)
 	return s, err
+}
+
+// precompute spares each signature a sixth of its time: go-jose takes over what the
+// document says of an RSA key's exponents, and leaves out what crypto/rsa would
+// have made of them.
+func precompute(key any) {
+	if key, ok := key.(*rsa.PrivateKey); ok {
+		key.Precomputed = rsa.PrecomputedValues{}
+		key.Precompute()
+	}
 }
 
 // newSigner says in the header what the token is.
