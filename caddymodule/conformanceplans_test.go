@@ -1,0 +1,7 @@
+package caddymodule
+
+func conformancePlans() []conformancePlan {
+	return []conformancePlan{
+		basicPlan(), implicitPlan("id_token"), implicitPlan("id_token token"), formPostPlan(),
+	}
+}
