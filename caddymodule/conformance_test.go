@@ -236,7 +236,7 @@ https://localhost:8443 {
 
 func newConformanceSite(t *testing.T) *conformanceSite {
 	t.Helper()
-	s := &conformanceSite{logouts: make(chan string, 10)}
+	s := &conformanceSite{logouts: make(chan string, 1000)}
 	party := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { s.logouts <- r.PostFormValue("logout_token") }))
 	t.Cleanup(party.Close)
 	backend := httptest.NewServer(http.HandlerFunc(conformanceBackend))

@@ -64,8 +64,8 @@ func coreModulesWithout(ids ...string) []conformanceModule {
 
 func basicPlan() conformancePlan {
 	return conformancePlan{
-		name: "oidcc-basic-certification-test-plan",
-		text: "`response_type=code`, `client_secret_basic`. Errors come in the query.",
+		name:    "oidcc-basic-certification-test-plan",
+		text:    "`response_type=code`, `client_secret_basic`. Errors come in the query.",
 		modules: coreModulesWithout("oidcc-ensure-request-without-nonce-fails"),
 	}
 }
