@@ -271,7 +271,7 @@ func conformanceBackend(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func conformanceKey(t *testing.T, algorithm string) *jose.JSONWebKey {
+func conformanceKey(t testing.TB, algorithm string) *jose.JSONWebKey {
 	t.Helper()
 	var private any
 	var err error
