@@ -12,9 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
@@ -69,52 +66,6 @@ func toldServer(t *testing.T, p *party) (*authorize.Server, trail) {
 		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
 		c.Clients[2].BackchannelLogoutURI = p.uri + "/never" // takes no part
 	}), tr
-}
-
-// The OpenID Foundation's module oidcc-backchannel-logout-discovery-endpoint-verification.
-func TestBackchannelLogoutDiscovery(t *testing.T) {
-	document := decode[map[string]any](t, newBrowser(t, newServer(t, nil)).get("/.well-known/openid-configuration"))
-	if document["backchannel_logout_supported"] != true || document["backchannel_logout_session_supported"] != true {
-		t.Errorf("%v", document)
-	}
-}
-
-// The module oidcc-backchannel-rp-initiated-logout: the client that signs out is
-// told by a token that has what Back-Channel Logout §2.4 asks, and the browser
-// goes on.
-func TestBackchannelRPInitiatedLogout(t *testing.T) {
-	p := newParty(t)
-	s, tr := toldServer(t, p)
-	b := newBrowser(t, s)
-	idToken := b.tokens(nil).IDToken
-	id := b.claims(idToken)
-	r := b.get("/oauth2/logout?" + url.Values{"id_token_hint": {idToken}, "post_logout_redirect_uri": {afterLogout}, "state": {"s"}}.Encode())
-	if got := r.Header.Get("Location"); got != afterLogout+"?state=s" {
-		t.Errorf("sent to %q", got)
-	}
-	raw := <-p.tokens
-	claims := b.claims(raw)
-	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{jose.RS256})
-	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != "logout+jwt" {
-		t.Errorf("error %v, header %+v", err, token.Headers)
-	}
-	events, _ := claims["events"].(map[string]any)
-	event, _ := events["http://schemas.openid.net/event/backchannel-logout"].(map[string]any)
-	if claims["iss"] != issuer || claims["aud"] != "app" || claims["sub"] != "alice" || claims["sid"] != id["sid"] || event == nil || len(event) != 0 || len(events) != 1 {
-		t.Errorf("claims %v", claims)
-	}
-	if life, ok := claims["exp"].(float64); !ok || life-claims["iat"].(float64) != 120 || len(claims["jti"].(string)) < 22 {
-		t.Errorf("claims %v", claims)
-	}
-	if _, there := claims["nonce"]; there {
-		t.Error("a nonce")
-	}
-	if e := tr.toldOf("app"); e.Err != nil || e.User != "alice" {
-		t.Errorf("recorded %+v", e)
-	}
-	if r := b.get("/oauth2/logout?id_token_hint=" + raw); r.StatusCode != http.StatusBadRequest {
-		t.Errorf("a logout token passes for an ID token: %d", r.StatusCode)
-	}
 }
 
 // Whoever ends a session, the client is told, if it got an ID token in it.

@@ -152,3 +152,19 @@ func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
 		t.Errorf("sent to %q", got)
 	}
 }
+
+// A session is over once its browser signed out: its cookie, should anybody have
+// kept it, leads nowhere.
+func TestSessionIsDeadAfterLogout(t *testing.T) {
+	b := newBrowser(t, logoutServer(t))
+	idToken := b.tokens(nil).IDToken
+	kept := b.cookies["__Host-fhir-session"]
+	r := b.get("/oauth2/logout?id_token_hint=" + idToken)
+	if r.StatusCode != http.StatusOK {
+		t.Fatalf("status %d", r.StatusCode)
+	}
+	b.cookies["__Host-fhir-session"] = kept
+	if b.signedIn() {
+		t.Error("the cookie still signs in")
+	}
+}

@@ -67,7 +67,7 @@ func formParameters(w http.ResponseWriter, r *http.Request) (parameters, error) 
 // readForm reads a form from the body alone: secrets in a query end up in logs
 // (RFC 6749 §2.3.1 forbids them there).
 func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
-	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/x-www-form-urlencoded" {
+	if !isForm(r) {
 		return nil, invalidRequest("the body must be application/x-www-form-urlencoded")
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
@@ -75,4 +75,10 @@ func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
 		return nil, &Error{Code: "invalid_request", Description: "the form is malformed or larger than 64 KiB", Err: err}
 	}
 	return parameters(r.PostForm), nil
+}
+
+// isForm says whether a request's body is a form.
+func isForm(r *http.Request) bool {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	return kind == "application/x-www-form-urlencoded"
 }

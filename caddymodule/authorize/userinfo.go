@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// userinfo is the UserInfo endpoint (OpenID Connect Core §5.3).
+// userinfo is the UserInfo endpoint (OpenID Connect Core §5.3). It takes the access
+// token from the header or from a form (§5.3.1).
 func (s *Server) userinfo(w http.ResponseWriter, r *http.Request) {
-	user, names, err := s.bearer(r)
+	user, names, err := s.bearer(w, r)
 	if err != nil {
 		s.writeError(w, r, err)
 		return
@@ -22,26 +23,60 @@ func (s *Server) userinfo(w http.ResponseWriter, r *http.Request) {
 
 // bearer returns the person whose access token the request carries, and the claims
 // that it is given for.
-func (s *Server) bearer(r *http.Request) (*User, []string, error) {
-	claims, err := s.bearerClaims(r)
+func (s *Server) bearer(w http.ResponseWriter, r *http.Request) (*User, []string, error) {
+	raw, err := postedToken(w, r)
+	if err == nil && raw == "" {
+		raw, err = headerToken(r)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	claims, err := s.tokenClaims(r.Context(), raw)
 	if err != nil {
 		return nil, nil, err
 	}
 	return s.tokenUser(r.Context(), claims)
 }
 
+// postedToken is the access token of a form (RFC 6750 §2.2), or "". Beside one in
+// the header it is refused: another could be checked than the one that counts.
+func postedToken(w http.ResponseWriter, r *http.Request) (string, error) {
+	if r.Method != http.MethodPost || !isForm(r) {
+		return "", nil
+	}
+	p, err := formParameters(w, r)
+	if err == nil && p.get("access_token") != "" && r.Header.Get("Authorization") != "" {
+		err = invalidRequest("send one access token: as Authorization: Bearer, or in the form")
+	}
+	return p.get("access_token"), err
+}
+
 // bearerClaims are those of the access token that the request carries in its
-// Authorization header (RFC 6750 §2.1).
+// Authorization header.
 func (s *Server) bearerClaims(r *http.Request) (*accessTokenClaims, error) {
+	raw, err := headerToken(r)
+	if err != nil {
+		return nil, err
+	}
+	return s.tokenClaims(r.Context(), raw)
+}
+
+// headerToken is the access token of the Authorization header (RFC 6750 §2.1).
+func headerToken(r *http.Request) (string, error) {
 	headers := r.Header.Values("Authorization")
 	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
 	switch {
 	case !strings.EqualFold(scheme, "Bearer"):
-		return nil, &Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
+		return "", &Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
 	case len(headers) > 1 || len(raw) > maxParameter:
-		return nil, invalidRequest("send one access token, as Authorization: Bearer")
+		return "", invalidRequest("send one access token, as Authorization: Bearer")
 	}
-	claims, err := s.verify(r.Context(), strings.TrimLeft(raw, " "))
+	return strings.TrimLeft(raw, " "), nil
+}
+
+// tokenClaims are those of an access token of ours.
+func (s *Server) tokenClaims(ctx context.Context, raw string) (*accessTokenClaims, error) {
+	claims, err := s.verify(ctx, raw)
 	if errors.Is(err, errInvalidToken) {
 		err = invalidToken
 	}

@@ -3,6 +3,7 @@ package authorize_test
 import (
 	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -64,6 +65,38 @@ func TestUserinfoRefuses(t *testing.T) {
 			}
 			if named := strings.Contains(challenge, `error="`+tt.code+`"`); named != (tt.code != "") {
 				t.Errorf("WWW-Authenticate %q", challenge)
+			}
+		})
+	}
+}
+
+// The access token may be posted in a form (RFC 6750 §2.2), not be in the query,
+// nor in the form and the header.
+func TestUserinfoByForm(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	token := b.tokens(nil).AccessToken
+	tests := []struct {
+		name, query, kind, body, authorization string
+		status                                 int
+	}{
+		{"in the form", "", "application/x-www-form-urlencoded; charset=UTF-8", "access_token=" + token, "", 200},
+		{"in the header, of a form without", "", "application/x-www-form-urlencoded", "a=b", "Bearer " + token, 200},
+		{"in the header, of another body", "", "application/json", "{}", "Bearer " + token, 200},
+		{"in both", "", "application/x-www-form-urlencoded", "access_token=" + token, "Bearer " + token, 400},
+		{"twice", "", "application/x-www-form-urlencoded", "access_token=" + token + "&access_token=" + token, "", 400},
+		{"cut short", "", "application/x-www-form-urlencoded", "access_token=" + token[:len(token)-1], "", 401},
+		{"of another type", "", "text/plain", "access_token=" + token, "", 401},
+		{"in the query", "?access_token=" + token, "application/x-www-form-urlencoded", "", "", 401},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodPost, "/oauth2/userinfo"+tt.query, strings.NewReader(tt.body))
+			r.Header.Set("Content-Type", tt.kind)
+			if tt.authorization != "" {
+				r.Header.Set("Authorization", tt.authorization)
+			}
+			if got := b.send(r); got.StatusCode != tt.status {
+				t.Errorf("status %d: %s", got.StatusCode, body(t, got))
 			}
 		})
 	}

@@ -1,0 +1,379 @@
+package caddymodule
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// coreModules are those that the plans for the code flow, the implicit flow and
+// form_post take theirs from, in the order of the basic plan.
+var coreModules = []conformanceModule{
+	{id: "oidcc-server", checks: "sign-in: state, iss, entropy of the code, ID token, at_hash, userinfo, the same sub", run: moduleServer},
+	{id: "oidcc-response-type-missing", checks: "`invalid_request`, by the redirect URI", run: moduleResponseTypeMissing},
+	{id: "oidcc-idtoken-signature", checks: "RS256, by the one published key with the token's kid", run: moduleIDTokenSignature},
+	{id: "oidcc-idtoken-unsigned", checks: "ID tokens with alg `none`; discovery does not offer them, so the module ends there", result: "skipped", run: moduleIDTokenUnsigned},
+	{id: "oidcc-userinfo-get", checks: "userinfo by GET", run: moduleUserinfo(http.MethodGet, true)},
+	{id: "oidcc-userinfo-post-header", checks: "userinfo by POST, token in the header", run: moduleUserinfo(http.MethodPost, true)},
+	{id: "oidcc-userinfo-post-body", checks: "userinfo by POST, token in the form", run: moduleUserinfo(http.MethodPost, false)},
+	{id: "oidcc-ensure-request-without-nonce-succeeds-for-code-flow", checks: "no nonce sent, none in the ID token", run: moduleWithoutNonce},
+	{id: "oidcc-ensure-request-without-nonce-fails", checks: "`invalid_request`", run: moduleWithoutNonceFails},
+	{id: "oidcc-scope-profile", checks: "all claims of the scope, of the right types, and no others", run: moduleScopes("profile")},
+	{id: "oidcc-scope-email", checks: "likewise", run: moduleScopes("email")},
+	{id: "oidcc-scope-address", checks: "likewise", run: moduleScopes("address")},
+	{id: "oidcc-scope-phone", checks: "likewise", run: moduleScopes("phone")},
+	{id: "oidcc-scope-all", checks: "likewise, all four at once", run: moduleScopes("profile", "email", "address", "phone")},
+	{id: "oidcc-alternate-happy-flow", checks: "`openid` last in the scope, parameters in another order", run: moduleAlternateOrder},
+	{id: "oidcc-display-page", checks: "is no error", run: moduleHarmless(url.Values{"display": {"page"}})},
+	{id: "oidcc-display-popup", checks: "is no error", run: moduleHarmless(url.Values{"display": {"popup"}})},
+	{id: "oidcc-prompt-login", checks: "the person signs in again, `auth_time` is a new one", waits: true, run: modulePromptLogin},
+	{id: "oidcc-prompt-none-not-logged-in", checks: "`login_required`, without a page", run: modulePromptNoneNotLoggedIn},
+	{id: "oidcc-prompt-none-logged-in", checks: "no page; the same `sub` and `auth_time`", run: modulePromptNoneLoggedIn},
+	{id: "oidcc-max-age-1", checks: "2 s later: the person signs in again, `auth_time` is later and recent", waits: true, run: moduleMaxAge1},
+	{id: "oidcc-max-age-10000", checks: "no page; the same `sub` and `auth_time`", waits: true, run: moduleMaxAge10000},
+	{id: "oidcc-ensure-request-with-unknown-parameter-succeeds", checks: "is ignored", run: moduleHarmless(url.Values{"extra": {"foobar"}})},
+	{id: "oidcc-id-token-hint", checks: "with `prompt=none`: no page; the same `sub` and `auth_time`", run: moduleIDTokenHint},
+	{id: "oidcc-login-hint", checks: "is on the sign-in page", run: moduleLoginHint},
+	{id: "oidcc-ui-locales", checks: "is no error", run: moduleHarmless(url.Values{"ui_locales": {"se fr-CA"}})},
+	{id: "oidcc-claims-locales", checks: "is no error", run: moduleHarmless(url.Values{"claims_locales": {"se"}})},
+	{id: "oidcc-ensure-request-with-acr-values-succeeds", checks: "is no error", run: moduleHarmless(url.Values{"acr_values": {"1 2"}})},
+	{id: "oidcc-codereuse", checks: "the code once more, at once: `invalid_grant`", run: moduleCodeReuse},
+	{id: "oidcc-codereuse-30seconds", checks: "30 s later: `invalid_grant`, and the first access token is dead", waits: true, run: moduleCodeReuseLater},
+	{id: "oidcc-ensure-registered-redirect-uri", checks: "another redirect URI: a page, no redirect", run: moduleRegisteredRedirectURI},
+	{id: "oidcc-ensure-post-request-succeeds", checks: "the request by POST (with `authorize_post`)", run: modulePostedRequest},
+	{id: "oidcc-server-client-secret-post", checks: "as `oidcc-server`, the secret in the form", run: moduleSecretPost},
+	{id: "oidcc-request-uri-unsigned-supported-correctly-or-rejected-as-unsupported", checks: "`request_uri_not_supported`, and nothing is fetched", result: "skipped", run: moduleRequestURI},
+	{id: "oidcc-unsigned-request-object-supported-correctly-or-rejected-as-unsupported", checks: "`request_not_supported`", result: "skipped", run: moduleRequestObject},
+	{id: "oidcc-claims-essential", checks: "`name` asked for by the parameter `claims`: is there, and only where it was asked for", run: moduleClaimsEssential},
+	{id: "oidcc-ensure-request-object-with-redirect-uri", checks: "a request object beside another redirect URI: a page; objects are not supported, so the module ends there", result: "skipped", run: moduleRequestObjectRedirectURI},
+	{id: "oidcc-refresh-token", checks: "other tokens, the same person; not for another client", waits: true, run: moduleRefreshToken},
+	{id: "oidcc-ensure-request-with-valid-pkce-succeeds", checks: "S256", run: modulePKCE},
+}
+
+// coreModulesWithout leaves some out.
+func coreModulesWithout(ids ...string) []conformanceModule {
+	return slices.DeleteFunc(slices.Clone(coreModules), func(m conformanceModule) bool { return slices.Contains(ids, m.id) })
+}
+
+func basicPlan() conformancePlan {
+	return conformancePlan{
+		name:    "oidcc-basic-certification-test-plan",
+		text:    "`response_type=code`, `client_secret_basic`. Errors come in the query.",
+		modules: coreModulesWithout("oidcc-ensure-request-without-nonce-fails"),
+	}
+}
+
+func moduleServer(p *relyingParty) {
+	p.flow(nil)
+	second := p.as(secondClient) // whose redirect URI has a query of its own
+	if f := second.flow(nil); f.signIns != 0 {
+		p.t.Error("alice had to sign in for the second client")
+	}
+}
+
+func moduleResponseTypeMissing(p *relyingParty) {
+	q := p.request(url.Values{"response_type": {""}})
+	mode := "query" // nobody said anything else
+	if p.responseMode != "" {
+		mode = p.responseMode
+	}
+	p.refused(q, p.ask(q), mode, "invalid_request", "unsupported_response_type")
+}
+
+func moduleIDTokenSignature(p *relyingParty) {
+	f := p.flow(nil) // checks the signature
+	parts := strings.Split(f.tokens.IDToken, ".")
+	var header map[string]string
+	text, err := base64.RawURLEncoding.DecodeString(parts[0])
+	if err == nil {
+		err = json.Unmarshal(text, &header)
+	}
+	if err != nil || !maps.Equal(header, map[string]string{"alg": "RS256", "kid": header["kid"], "typ": "JWT"}) {
+		p.t.Errorf("header %v, %v", header, err)
+	}
+}
+
+func moduleIDTokenUnsigned(p *relyingParty) {
+	if algorithms := p.discovery()["id_token_signing_alg_values_supported"].([]any); slices.Contains(algorithms, "none") {
+		p.t.Errorf("discovery offers %v", algorithms)
+	}
+}
+
+func (p *relyingParty) discovery() (document map[string]any) {
+	p.t.Helper()
+	p.readJSON(p.get("/.well-known/openid-configuration", ""), &document)
+	return document
+}
+
+func moduleUserinfo(method string, inHeader bool) func(*relyingParty) {
+	return func(p *relyingParty) {
+		f := p.flow(nil)
+		r := httptest.NewRequest(method, "/oauth2/userinfo", nil)
+		if inHeader {
+			r.Header.Set("Authorization", "Bearer "+f.tokens.AccessToken)
+		} else {
+			form := url.Values{"access_token": {f.tokens.AccessToken}}
+			r = httptest.NewRequest(method, "/oauth2/userinfo", strings.NewReader(form.Encode()))
+			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		}
+		p.checkUserinfo(p.send(r), f.id)
+	}
+}
+
+func moduleWithoutNonce(p *relyingParty) { p.flow(url.Values{"nonce": {""}}) }
+
+func moduleWithoutNonceFails(p *relyingParty) {
+	q := p.request(url.Values{"nonce": {""}})
+	p.refused(q, p.ask(q), p.mode(), "invalid_request")
+}
+
+// moduleScopes checks that the claims of some scopes are all there, and no
+// others: in userinfo, or in the ID token where there is no userinfo.
+func moduleScopes(scopes ...string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		p.checkScopes(p.flow(url.Values{"scope": {"openid " + strings.Join(scopes, " ")}}), scopes...)
+	}
+}
+
+func (p *relyingParty) checkScopes(f *signInFlow, scopes ...string) {
+	p.t.Helper()
+	claims := f.userinfo
+	if claims == nil {
+		claims = f.id
+		checkStandardClaims(p.t, claims)
+	}
+	want := []string{"sub"}
+	for _, scope := range scopes {
+		want = append(want, claimsByScope[scope]...)
+	}
+	for _, name := range want {
+		if claims[name] == nil {
+			p.t.Errorf("no claim %s", name)
+		}
+	}
+	if f.userinfo != nil && len(claims) != len(want) {
+		p.t.Errorf("userinfo has %v, asked for %v", claims, want)
+	}
+}
+
+func moduleAlternateOrder(p *relyingParty) {
+	q := p.request(url.Values{"scope": {"email openid"}})
+	names := slices.Sorted(maps.Keys(q))
+	slices.Reverse(names)
+	var pairs []string
+	for _, name := range names {
+		pairs = append(pairs, url.Values{name: q[name]}.Encode())
+	}
+	p.checkScopes(p.flowOf(q, p.follow(p.get("/oauth2/authorize?"+strings.Join(pairs, "&"), ""))), "email")
+}
+
+func moduleHarmless(change url.Values) func(*relyingParty) {
+	return func(p *relyingParty) { p.flow(change) }
+}
+
+// twice signs in, and once more with more in the request. It says whether the
+// person had to sign in again.
+func (p *relyingParty) twice(wait time.Duration, change func(first *signInFlow) url.Values, again bool) (first, second *signInFlow) {
+	p.t.Helper()
+	first = p.flow(nil)
+	if wait > 0 {
+		time.Sleep(wait) // in a bubble
+	}
+	second = p.flow(change(first))
+	if signedIn := second.signIns > 0; signedIn != again || second.consents > 0 {
+		p.t.Errorf("had to sign in again: %t", signedIn)
+	}
+	same := first.id["auth_time"] == second.id["auth_time"]
+	if first.id["sub"] != second.id["sub"] || same == again {
+		p.t.Errorf("ID tokens %v, %v", first.id, second.id)
+	}
+	return first, second
+}
+
+func with(change url.Values) func(*signInFlow) url.Values {
+	return func(*signInFlow) url.Values { return change }
+}
+
+func modulePromptLogin(p *relyingParty) {
+	p.twice(time.Second, with(url.Values{"prompt": {"login"}}), true)
+}
+
+func modulePromptNoneNotLoggedIn(p *relyingParty) {
+	q := p.request(url.Values{"prompt": {"none"}})
+	p.refused(q, p.ask(q), p.mode(), "login_required", "interaction_required")
+}
+
+func modulePromptNoneLoggedIn(p *relyingParty) {
+	p.twice(0, with(url.Values{"prompt": {"none"}}), false)
+}
+
+func moduleMaxAge1(p *relyingParty) {
+	_, second := p.twice(2*time.Second, with(url.Values{"max_age": {"1"}}), true)
+	if at := int64(second.id["auth_time"].(float64)); time.Now().Unix()-at > 5 {
+		p.t.Errorf("auth_time %d s ago", time.Now().Unix()-at)
+	}
+}
+
+func moduleMaxAge10000(p *relyingParty) {
+	p.twice(time.Second, with(url.Values{"max_age": {"10000"}}), false)
+}
+
+func moduleIDTokenHint(p *relyingParty) {
+	p.twice(0, func(first *signInFlow) url.Values {
+		return url.Values{"prompt": {"none"}, "id_token_hint": {first.tokens.IDToken}}
+	}, false)
+}
+
+func moduleLoginHint(p *relyingParty) {
+	q := p.request(url.Values{"login_hint": {"alice"}})
+	page := read(p.t, p.get(p.get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
+	if got := readHTMLForm(page).fields.Get("username"); got != "alice" {
+		p.t.Errorf("the page begins with %q", got)
+	}
+	p.flowOf(q, p.ask(q))
+}
+
+var badRequest = []int{http.StatusBadRequest}
+
+func moduleCodeReuse(p *relyingParty) {
+	q := p.request(nil)
+	form := p.codeForm(p.granted(q, p.ask(q)).Get("code"))
+	p.exchange(form)
+	p.refusedToken(form, badRequest, "invalid_grant")
+}
+
+func moduleCodeReuseLater(p *relyingParty) {
+	q := p.request(nil)
+	form := p.codeForm(p.granted(q, p.ask(q)).Get("code"))
+	token := p.exchange(form).AccessToken
+	p.checkUserinfo(p.get("/oauth2/userinfo", token), map[string]any{"sub": "alice"})
+	time.Sleep(30 * time.Second) // in a bubble
+	p.refusedToken(form, badRequest, "invalid_grant")
+	if r := p.get("/oauth2/userinfo", token); r.StatusCode != http.StatusUnauthorized {
+		p.t.Errorf("the first access token: %d", r.StatusCode)
+	}
+}
+
+func moduleRegisteredRedirectURI(p *relyingParty) {
+	p.shownError(p.ask(p.request(url.Values{"redirect_uri": {p.client.redirectURI + "/" + unguessable()}})))
+}
+
+func modulePostedRequest(p *relyingParty) {
+	q := p.request(nil)
+	p.flowOf(q, p.follow(p.post("/oauth2/authorize", q)))
+}
+
+func moduleSecretPost(p *relyingParty) {
+	p.client.method = "client_secret_post"
+	p.flow(nil)
+}
+
+func moduleRequestURI(p *relyingParty) {
+	q := p.request(nil)
+	fetched := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { fetched <- r.URL.Path }))
+	defer server.Close()
+	q.Set("request_uri", server.URL+"/request.jwt")
+	p.refused(q, p.ask(q), p.mode(), "request_uri_not_supported")
+	if len(fetched) > 0 {
+		p.t.Error("the request_uri was fetched")
+	}
+}
+
+func moduleRequestObject(p *relyingParty) {
+	q := p.request(nil)
+	q.Set("request", requestObject(q))
+	p.refused(q, p.ask(q), p.mode(), "request_not_supported")
+	if supported := p.discovery()["request_parameter_supported"]; supported != false {
+		p.t.Errorf("request_parameter_supported %v", supported)
+	}
+}
+
+// requestObject is a request as an unsigned JWT (OpenID Connect Core §6.1).
+func requestObject(q url.Values) string {
+	claims := map[string]string{"iss": q.Get("client_id"), "aud": conformanceIssuer}
+	for name := range q {
+		claims[name] = q.Get(name)
+	}
+	text, _ := json.Marshal(claims) // strings cannot fail
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(text) + "."
+}
+
+func moduleClaimsEssential(p *relyingParty) {
+	member := "userinfo"
+	if p.responseType == "id_token" {
+		member = "id_token"
+	}
+	f := p.flow(url.Values{"claims": {`{"` + member + `":{"name":{"essential":true}}}`}})
+	claims := f.userinfo
+	if member == "id_token" {
+		claims = f.id
+	}
+	if claims["name"] != "Alice Adams" {
+		p.t.Errorf("claims %v", claims)
+	}
+}
+
+func moduleRequestObjectRedirectURI(p *relyingParty) {
+	q := p.request(nil)
+	q.Set("request", requestObject(q))
+	q.Set("redirect_uri", "https://rp.example/"+unguessable())
+	p.shownError(p.ask(q))
+}
+
+func moduleRefreshToken(p *relyingParty) {
+	p.refreshed(true)
+	second := p.as(secondClient)
+	token := second.refreshed(false)
+	p.refusedToken(url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}, badRequest, "invalid_grant")
+	second.exchange(url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}) // nobody else's request changed anything
+}
+
+// visibleText is what a refresh token may be made of (RFC 6749 §A.17).
+var visibleText = regexp.MustCompile(`^[\x20-\x7e]+$`)
+
+// refreshed signs in, refreshes and compares what that gives with what the
+// sign-in gave (OpenID Connect Core §12.2). It returns the newest refresh token.
+func (p *relyingParty) refreshed(withScope bool) string {
+	p.t.Helper()
+	scope := "openid offline_access"
+	first := p.flow(url.Values{"scope": {scope}, "prompt": {"consent"}})
+	if first.consents != 1 || !visibleText.MatchString(first.tokens.Refresh) {
+		p.t.Fatalf("asked for consent %d times, refresh token %q", first.consents, first.tokens.Refresh)
+	}
+	if grants := p.discovery()["grant_types_supported"].([]any); !slices.Contains(grants, "refresh_token") {
+		p.t.Errorf("grant_types_supported %v", grants)
+	}
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.tokens.Refresh}}
+	if withScope {
+		form.Set("scope", scope)
+	}
+	time.Sleep(time.Second) // in a bubble, so that iat differs
+	tokens := p.exchange(form)
+	if tokens.AccessToken == first.tokens.AccessToken || tokens.Refresh == "" {
+		p.t.Error("the same access token, or no refresh token")
+	}
+	id := p.checkIDToken(nil, tokens)
+	for _, name := range []string{"iss", "sub", "aud", "auth_time"} {
+		if id[name] != first.id[name] {
+			p.t.Errorf("%s: %v, was %v", name, id[name], first.id[name])
+		}
+	}
+	if id["nonce"] != nil || id["iat"].(float64) <= first.id["iat"].(float64) {
+		p.t.Errorf("claims %v", id)
+	}
+	p.checkUserinfo(p.get("/oauth2/userinfo", tokens.AccessToken), id)
+	return tokens.Refresh
+}
+
+func modulePKCE(p *relyingParty) {
+	p.pkce = true
+	p.flow(nil)
+}

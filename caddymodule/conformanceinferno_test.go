@@ -1,0 +1,374 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const (
+	infernoOrigin = "https://inferno.example"
+	infernoScope  = "launch/patient openid fhirUser offline_access patient/*.rs"
+)
+
+func smartDiscoveryPlan() conformancePlan {
+	return conformancePlan{
+		name: "Inferno: smart_discovery_stu2_2",
+		text: "The SMART configuration, and who may read it.",
+		modules: []conformanceModule{
+			{id: "well_known_endpoint", checks: "200, `application/json`", run: moduleWellKnown},
+			{id: "well_known_capabilities_stu2", checks: "what must be there, of which type; S256 and not plain; `issuer` and `jwks_uri` for `sso-openid-connect`", run: moduleWellKnownCapabilities},
+			{id: "smart_cors_well_known_endpoint", checks: "scripts of all origins may read it", run: moduleReadableByScripts("/fhir/R4/.well-known/smart-configuration")},
+			{id: "smart_cors_metadata_request", checks: "and `metadata`, without a token", run: moduleReadableByScripts("/fhir/R4/metadata")},
+		},
+	}
+}
+
+// standalonePlan is the standalone launch with what follows it, by one client.
+func standalonePlan(kind string, client *partyClient) conformancePlan {
+	return conformancePlan{
+		name: "Inferno: smart_standalone_launch_stu2_2, smart_openid_connect_stu2_2, smart_token_refresh_stu2_2, " + kind,
+		text: "Scope `" + infernoScope + "`, `aud`, PKCE, no nonce.",
+		party: func(p *relyingParty) {
+			p.client, p.pkce = *client, true
+		},
+		modules: []conformanceModule{
+			{id: "smart_app_redirect_stu2", checks: "the browser comes back, by GET and by POST", run: moduleAppRedirect},
+			{id: "smart_code_received", checks: "`code`, and no `error`", run: moduleCodeReceived},
+			{id: "smart_token_exchange_stu2_2", checks: "200 for a form with the code and the verifier", run: moduleTokenExchange},
+			{id: "smart_token_response_body_stu2_2", checks: "`access_token`, `token_type`, a number `expires_in`, `scope`; `fhirContext` well formed if present", run: moduleTokenResponseBody},
+			{id: "smart_token_response_headers", checks: "`no-store`, `no-cache`, also on refresh", run: moduleTokenResponseHeaders},
+			{id: "smart_cors_token_exchange", checks: "scripts of the client's origin may read it", run: moduleTokenExchangeByScript},
+			{id: "smart_openid_decode_id_token", checks: "the ID token is a JWT", run: moduleDecodeIDToken},
+			{id: "smart_openid_retrieve_configuration", checks: "200, JSON, at the token's `iss`", run: moduleRetrieveConfiguration},
+			{id: "smart_openid_required_configuration_fields", checks: "seven members, RS256 among the algorithms", run: moduleRequiredConfiguration},
+			{id: "smart_openid_retrieve_jwks", checks: "RSA keys that can be read", run: moduleRetrieveJWKS},
+			{id: "smart_openid_token_header", checks: "RS256, the `kid` of a published key", run: moduleTokenHeader},
+			{id: "smart_openid_token_payload", checks: "signature, `iss`, `sub`, `aud`, `exp`, `iat`", run: moduleTokenPayload},
+			{id: "smart_openid_fhir_user_claim", checks: "`fhirUser` can be read with the token", run: moduleFHIRUser},
+			{id: "smart_cors_openid_fhir_user_claim", checks: "also by scripts of the client's origin", run: moduleFHIRUser},
+			{id: "smart_token_refresh_stu2_2", checks: "without `scope`: 200, as much as before", run: moduleTokenRefresh("")},
+			{id: "smart_token_refresh_stu2_2_with_scope", checks: "with `scope`: 200, no more than that", run: moduleTokenRefresh("openid patient/*.rs")},
+			{id: "smart_token_refresh_body", checks: "`access_token`, `token_type`, `expires_in`, `scope`", run: moduleTokenRefreshBody},
+		},
+	}
+}
+
+func backendServicesPlan(client *partyClient) conformancePlan {
+	return conformancePlan{
+		name:  "Inferno: backend_services_authorization, " + strings.ToUpper(strings.TrimPrefix(client.id, "inferno-")),
+		text:  "`client_credentials` by `private_key_jwt`, scope `system/*.rs`.",
+		party: func(p *relyingParty) { p.client = *client },
+		modules: []conformanceModule{
+			{id: "smart_backend_services_token_tls_version", checks: "TLS 1.2 at least", result: "not applicable: no port is opened here, and TLS is Caddy's"},
+			{id: "smart_backend_services_invalid_grant_type", checks: "400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
+			{id: "smart_backend_services_invalid_client_assertion", checks: "another `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
+			{id: "smart_backend_services_invalid_jwt", checks: "no JWT, or one with wrong claims, an old one, one by another key, one used before: 400 or 401", run: moduleBackendInvalidJWT},
+			{id: "smart_backend_services_auth_request_success", checks: "200", run: moduleBackendServices},
+			{id: "smart_backend_services_auth_response_body", checks: "`access_token`, `token_type`, a number `expires_in` of at most 300, `scope`; no refresh token", run: moduleBackendServices},
+		},
+	}
+}
+
+func introspectionPlan() conformancePlan {
+	return conformancePlan{
+		name: "Inferno: smart_token_introspection",
+		text: "These tests have no ids of their own: they are named by group and number. The client that asks proves who it is;\n" +
+			"of the unknown token Inferno asks without that, which RFC 7662 §2.1 has refused (401).",
+		party: func(p *relyingParty) { p.client, p.pkce = infernoSymmetric, true },
+		modules: []conformanceModule{
+			{id: "smart_token_introspection_request_group-Test01", checks: "an active token: 200, JSON; by client secret, and by an access token", run: moduleIntrospectActive},
+			{id: "smart_token_introspection_request_group-Test02", checks: "an unknown token: 200, JSON", run: moduleIntrospectInvalid},
+			{id: "smart_token_introspection_response_group-Test01", checks: "`active`, `client_id`, `scope` and `exp` as in the token response, `iss`, `sub` and `fhirUser` as in the ID token", run: moduleIntrospectActive},
+			{id: "smart_token_introspection_response_group-Test02", checks: "`active: false`, and nothing else", run: moduleIntrospectInvalid},
+		},
+	}
+}
+
+func moduleWellKnown(p *relyingParty) { p.smartConfiguration() }
+
+func (p *relyingParty) smartConfiguration() (document map[string]any) {
+	p.t.Helper()
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/.well-known/smart-configuration", nil)
+	r.Header.Set("Accept", "application/json")
+	p.readJSON(p.send(r), &document)
+	return document
+}
+
+func moduleWellKnownCapabilities(p *relyingParty) {
+	document := p.smartConfiguration()
+	for name, kind := range map[string]string{
+		"authorization_endpoint": "url", "token_endpoint": "url", "introspection_endpoint": "url", "revocation_endpoint": "url", "jwks_uri": "url",
+		"capabilities": "list", "grant_types_supported": "list", "code_challenge_methods_supported": "list",
+	} {
+		if err := checkMetadata(kind, document[name]); err != nil {
+			p.t.Errorf("%s: %v", name, err)
+		}
+	}
+	list := func(name string) []string { values, _ := document[name].([]any); return texts(values) }
+	if !slices.Contains(list("grant_types_supported"), "authorization_code") || !slices.Equal(list("code_challenge_methods_supported"), []string{"S256"}) {
+		p.t.Errorf("%v", document)
+	}
+	if !slices.Contains(list("capabilities"), "sso-openid-connect") || document["issuer"] != conformanceIssuer {
+		p.t.Errorf("capabilities %q, issuer %v", list("capabilities"), document["issuer"])
+	}
+}
+
+func moduleReadableByScripts(path string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Origin", "https://somebody.example")
+		p.checkReadable(p.send(r), "https://somebody.example")
+	}
+}
+
+// checkReadable checks that scripts of an origin can read an answer, which is 200.
+func (p *relyingParty) checkReadable(r *http.Response, origin string) {
+	p.t.Helper()
+	if got := r.Header.Get("Access-Control-Allow-Origin"); r.StatusCode != http.StatusOK || got != origin && got != "*" {
+		p.t.Errorf("status %d, Access-Control-Allow-Origin %q", r.StatusCode, got)
+	}
+}
+
+// launch is a standalone launch's request.
+func (p *relyingParty) launch() url.Values {
+	return p.request(url.Values{"scope": {infernoScope}, "aud": {conformanceBase}, "nonce": {""}})
+}
+
+func (p *relyingParty) launched() *signInFlow {
+	p.t.Helper()
+	q := p.launch()
+	return p.flowOf(q, p.ask(q))
+}
+
+func moduleAppRedirect(p *relyingParty) {
+	q := p.launch()
+	p.granted(q, p.ask(q))
+	q = p.launch()
+	p.granted(q, p.follow(p.post("/oauth2/authorize", q)))
+}
+
+func moduleCodeReceived(p *relyingParty) {
+	q := p.launch()
+	if got := p.granted(q, p.ask(q)); got.Get("code") == "" {
+		p.t.Errorf("%v", got)
+	}
+}
+
+func moduleTokenExchange(p *relyingParty) { p.launched() }
+
+func moduleTokenResponseBody(p *relyingParty) {
+	f := p.launched() // checks the rest
+	if !sameWords(f.tokens.Scope, infernoScope) || f.tokens.IDToken == "" || f.tokens.Refresh == "" {
+		p.t.Errorf("%+v", f.tokens)
+	}
+}
+
+func sameWords(a, b string) bool {
+	return slices.Equal(slices.Sorted(strings.FieldsSeq(a)), slices.Sorted(strings.FieldsSeq(b)))
+}
+
+func moduleTokenResponseHeaders(p *relyingParty) {
+	f := p.launched() // atToken checks them
+	p.exchange(formOfRefresh(f.tokens.Refresh, ""))
+}
+
+func formOfRefresh(token, scope string) url.Values {
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}
+	if scope != "" {
+		form.Set("scope", scope)
+	}
+	return form
+}
+
+func moduleTokenExchangeByScript(p *relyingParty) {
+	q := p.launch()
+	r := p.tokenRequest("/oauth2/token", p.codeForm(p.granted(q, p.ask(q)).Get("code")))
+	r.Header.Set("Origin", infernoOrigin)
+	p.checkReadable(p.send(r), infernoOrigin)
+}
+
+func moduleDecodeIDToken(p *relyingParty) {
+	if token := p.launched().tokens.IDToken; strings.Count(token, ".") != 2 {
+		p.t.Errorf("%q", token)
+	}
+}
+
+func moduleRetrieveConfiguration(p *relyingParty) {
+	f := p.launched()
+	path, _ := strings.CutPrefix(f.id["iss"].(string), "https://localhost:8443")
+	var document map[string]any
+	p.readJSON(p.get(path+"/.well-known/openid-configuration", ""), &document)
+	if document["issuer"] != f.id["iss"] {
+		p.t.Errorf("issuer %v", document["issuer"])
+	}
+}
+
+func moduleRequiredConfiguration(p *relyingParty) {
+	document := p.discovery()
+	for _, name := range []string{
+		"issuer", "authorization_endpoint", "token_endpoint", "jwks_uri", "response_types_supported", "subject_types_supported",
+		"id_token_signing_alg_values_supported",
+	} {
+		if err := checkMetadata(metadataKinds[name], document[name]); err != nil {
+			p.t.Errorf("%s: %v", name, err)
+		}
+	}
+	if algorithms := texts(document["id_token_signing_alg_values_supported"].([]any)); !slices.Contains(algorithms, "RS256") {
+		p.t.Errorf("%q", algorithms)
+	}
+}
+
+func moduleRetrieveJWKS(p *relyingParty) { p.checkKeys() }
+
+func moduleTokenHeader(p *relyingParty) {
+	_, header := p.verified(p.launched().tokens.IDToken) // finds the key by kid
+	if header.Algorithm != string(jose.RS256) {
+		p.t.Errorf("alg %s", header.Algorithm)
+	}
+}
+
+func moduleTokenPayload(p *relyingParty) { p.launched() }
+
+func moduleFHIRUser(p *relyingParty) {
+	f := p.launched()
+	fhirUser, _ := f.id["fhirUser"].(string)
+	path, ok := strings.CutPrefix(fhirUser, conformanceIssuer)
+	if !ok {
+		p.t.Fatalf("fhirUser %q", fhirUser)
+	}
+	r := httptest.NewRequest(http.MethodGet, path, nil)
+	r.Header.Set("Authorization", "Bearer "+f.tokens.AccessToken)
+	r.Header.Set("Origin", infernoOrigin)
+	response := p.send(r)
+	p.checkReadable(response, infernoOrigin)
+	if body := read(p.t, response); !strings.Contains(body, `"resourceType":"Practitioner"`) {
+		p.t.Errorf("%s", body)
+	}
+}
+
+func moduleTokenRefresh(scope string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		f := p.launched()
+		want := scope
+		if want == "" {
+			want = f.tokens.Scope
+		}
+		if got := p.exchange(formOfRefresh(f.tokens.Refresh, scope)); !sameWords(got.Scope, want) {
+			p.t.Errorf("scope %q, wanted %q", got.Scope, want)
+		}
+	}
+}
+
+func moduleTokenRefreshBody(p *relyingParty) {
+	f := p.launched()
+	got := p.exchange(formOfRefresh(f.tokens.Refresh, "")) // checks the rest
+	if got.Scope == "" || got.AccessToken == f.tokens.AccessToken {
+		p.t.Errorf("%+v", got)
+	}
+}
+
+func credentialsForm() url.Values {
+	return url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}}
+}
+
+// moduleBackendRefused changes a parameter of a request that would succeed.
+func moduleBackendRefused(name, value, code string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		form := credentialsForm()
+		p.tokenRequest("/oauth2/token", form)
+		form.Set(name, value)
+		p.client.method = ""
+		p.refusedToken(form, badRequest, code)
+	}
+}
+
+func moduleBackendInvalidJWT(p *relyingParty) {
+	used := p.assertion(nil)
+	p.withAssertion(used, http.StatusOK)
+	another := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(p.client.key.Algorithm), Key: *p.client.key}
+	other := conformanceKey(p.t, p.client.key.Algorithm)
+	another.Key = *other
+	for name, assertion := range map[string]string{
+		"no JWT":              "invalid",
+		"used before":         used,
+		"another iss":         p.assertion(map[string]any{"iss": "somebody"}),
+		"another sub":         p.assertion(map[string]any{"sub": "somebody"}),
+		"another aud":         p.assertion(map[string]any{"aud": "https://another.example/token"}),
+		"old":                 p.assertion(map[string]any{"exp": 1}),
+		"without exp":         p.assertion(map[string]any{"exp": nil}),
+		"without jti":         p.assertion(map[string]any{"jti": nil}),
+		"by another key":      signedWith(p.t, another, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": conformanceIssuer + "/oauth2/token", "jti": unguessable(), "exp": 4e9}),
+		"good for a long day": p.assertion(map[string]any{"exp": 4e9}),
+	} {
+		if status := p.withAssertion(assertion, 0); status != http.StatusBadRequest && status != http.StatusUnauthorized {
+			p.t.Errorf("%s: status %d", name, status)
+		}
+	}
+}
+
+// withAssertion asks for a token by an assertion.
+func (p *relyingParty) withAssertion(assertion string, want int) (status int) {
+	p.t.Helper()
+	form := credentialsForm()
+	form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+	form.Set("client_assertion", assertion)
+	status, _ = p.tokensOf(p.post("/oauth2/token", form))
+	if want != 0 && status != want {
+		p.t.Errorf("status %d", status)
+	}
+	return status
+}
+
+func moduleBackendServices(p *relyingParty) {
+	got := p.exchange(credentialsForm())
+	var seconds int
+	err := json.Unmarshal(got.ExpiresIn, &seconds)
+	if err != nil || seconds > 300 || got.Scope != "system/*.rs" || got.Refresh != "" || got.IDToken != "" {
+		p.t.Errorf("%v: %+v", err, got)
+	}
+}
+
+// introspected asks about a token, as the resource server that may ask about all.
+func (p *relyingParty) introspected(token, bearer string) (answer map[string]any) {
+	p.t.Helper()
+	resourceServer := p.as(partyClient{id: "resource-server", secret: "resource-secret", method: "client_secret_basic"})
+	r := resourceServer.tokenRequest("/oauth2/introspect", url.Values{"token": {token}})
+	if bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	p.readJSON(p.send(r), &answer)
+	return answer
+}
+
+func moduleIntrospectActive(p *relyingParty) {
+	f := p.launched()
+	for _, bearer := range []string{"", f.tokens.AccessToken} {
+		got := p.introspected(f.tokens.AccessToken, bearer)
+		scope, _ := got["scope"].(string)
+		if got["active"] != true || got["client_id"] != p.client.id || !sameWords(scope, f.tokens.Scope) || got["exp"] != f.id["exp"] {
+			p.t.Errorf("%v", got)
+		}
+		for _, name := range []string{"iss", "sub", "fhirUser"} {
+			if got[name] == nil || got[name] != f.id[name] {
+				p.t.Errorf("%s %v, in the ID token %v", name, got[name], f.id[name])
+			}
+		}
+	}
+}
+
+func moduleIntrospectInvalid(p *relyingParty) {
+	if got := p.introspected("invalid_token_value", ""); len(got) != 1 || got["active"] != false {
+		p.t.Errorf("%v", got)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/oauth2/introspect", strings.NewReader("token=invalid_token_value"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if got := p.send(r).StatusCode; got != http.StatusUnauthorized {
+		p.t.Errorf("by nobody: status %d", got)
+	}
+}

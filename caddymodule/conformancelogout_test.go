@@ -1,0 +1,228 @@
+package caddymodule
+
+import (
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/base64"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+const conformanceBye = "https://rp.example/bye"
+
+func logoutPlan() conformancePlan {
+	return conformancePlan{
+		name: "oidcc-rp-initiated-logout-certification-test-plan",
+		text: "Each signs in, sends the browser to sign out, and then asks by `prompt=none` whether the person is still signed in.",
+		modules: []conformanceModule{
+			{id: "oidcc-rp-initiated-logout-discovery-endpoint-verification", checks: "`end_session_endpoint`", run: moduleLogoutDiscovery},
+			{id: "oidcc-rp-initiated-logout", checks: "back to the app with the state, 128 characters long; signed out", run: moduleLogout},
+			{id: "oidcc-rp-initiated-logout-bad-post-logout-redirect-uri", checks: "one that is not registered: a page, no redirect", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return conformanceBye + "/bad" })},
+			{id: "oidcc-rp-initiated-logout-query-added-to-post-logout-redirect-uri", checks: "likewise", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return conformanceBye + "?foo=bar" })},
+			{id: "oidcc-rp-initiated-logout-modified-id-token-hint", checks: "a hint with alg `none`: a page, no redirect", run: moduleLogoutRefused("id_token_hint", withoutSignature)},
+			{id: "oidcc-rp-initiated-logout-bad-id-token-hint", checks: "a hint signed by another key under our kid: likewise", run: moduleLogoutRefused("id_token_hint", signedByAnother)},
+			{id: "oidcc-rp-initiated-logout-no-id-token-hint", checks: "an address without a hint: likewise", run: moduleLogoutRefused("id_token_hint", func(testing.TB, string) string { return "" })},
+			{id: "oidcc-rp-initiated-logout-no-params", checks: "the person is asked; then signed out", run: moduleLogoutAsks()},
+			{id: "oidcc-rp-initiated-logout-no-post-logout-redirect-uri", checks: "signed out, a page tells so", run: moduleLogoutPage},
+			{id: "oidcc-rp-initiated-logout-no-state", checks: "back to the app without a state; signed out", run: moduleLogoutNoState},
+			{id: "oidcc-rp-initiated-logout-only-state", checks: "the person is asked; then signed out, and nothing is done with the state", run: moduleLogoutAsks("state")},
+		},
+	}
+}
+
+func backchannelPlan() conformancePlan {
+	return conformancePlan{
+		name: "oidcc-backchannel-rp-initiated-logout-certification-test-plan",
+		text: "The client receives the logout token at an address of its own.",
+		modules: []conformanceModule{
+			{id: "oidcc-backchannel-logout-discovery-endpoint-verification", checks: "`backchannel_logout_supported`, `backchannel_logout_session_supported`, `end_session_endpoint`", run: moduleBackchannelDiscovery},
+			{id: "oidcc-backchannel-rp-initiated-logout", checks: "a logout token with the session's sid, by a key of ours, without a nonce; back to the app; signed out", run: moduleBackchannel},
+		},
+	}
+}
+
+func moduleLogoutDiscovery(p *relyingParty) {
+	if endpoint := p.discovery()["end_session_endpoint"]; endpoint != conformanceIssuer+"/oauth2/logout" {
+		p.t.Errorf("end_session_endpoint %v", endpoint)
+	}
+}
+
+// logoutRequest signs alice in and returns the parameters that sign her out.
+func (p *relyingParty) logoutRequest() url.Values {
+	p.t.Helper()
+	f := p.flow(nil)
+	return url.Values{
+		"id_token_hint": {f.tokens.IDToken}, "post_logout_redirect_uri": {conformanceBye}, "state": {strings.Repeat("a/+ %", 26)[:128]},
+	}
+}
+
+func (p *relyingParty) logOut(q url.Values) *http.Response {
+	return p.get("/oauth2/logout?"+q.Encode(), "")
+}
+
+// checkSignedIn says whether alice should still be signed in.
+func (p *relyingParty) checkSignedIn(want bool) {
+	p.t.Helper()
+	q := p.request(url.Values{"prompt": {"none"}})
+	a := p.ask(q)
+	if want {
+		p.granted(q, a)
+	} else {
+		p.refused(q, a, p.mode(), "login_required", "interaction_required")
+	}
+}
+
+// checkBackAt checks that the browser is sent to the app with nothing but a state.
+func (p *relyingParty) checkBackAt(r *http.Response, state string) {
+	p.t.Helper()
+	back, query, _ := strings.Cut(r.Header.Get("Location"), "?")
+	got, err := url.ParseQuery(query)
+	want := url.Values{}
+	if state != "" {
+		want.Set("state", state)
+	}
+	if err != nil || back != conformanceBye || !maps.EqualFunc(got, want, slices.Equal[[]string]) {
+		p.t.Errorf("status %d, sent to %q", r.StatusCode, r.Header.Get("Location"))
+	}
+}
+
+func moduleLogout(p *relyingParty) {
+	q := p.logoutRequest()
+	p.checkBackAt(p.logOut(q), q.Get("state"))
+	p.checkSignedIn(false)
+}
+
+func moduleLogoutNoState(p *relyingParty) {
+	q := p.logoutRequest()
+	q.Del("state")
+	p.checkBackAt(p.logOut(q), "")
+	p.checkSignedIn(false)
+}
+
+func moduleLogoutPage(p *relyingParty) {
+	q := p.logoutRequest()
+	q.Del("post_logout_redirect_uri")
+	p.checkPage(p.logOut(q), http.StatusOK, "You are signed out")
+	p.checkSignedIn(false)
+}
+
+func (p *relyingParty) checkPage(r *http.Response, status int, title string) (page string) {
+	p.t.Helper()
+	page = read(p.t, r)
+	if r.StatusCode != status || r.Header.Get("Location") != "" || !strings.Contains(page, title) {
+		p.t.Errorf("status %d, sent to %q: %s", r.StatusCode, r.Header.Get("Location"), page)
+	}
+	return page
+}
+
+// moduleLogoutRefused changes a parameter, which must lead to an error's page,
+// and to nothing else.
+func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		q := p.logoutRequest()
+		if q.Set(name, change(p.t, q.Get("id_token_hint"))); q.Get(name) == "" {
+			q.Del(name)
+		}
+		p.checkPage(p.logOut(q), http.StatusBadRequest, "This link does not work")
+		p.checkSignedIn(true)
+	}
+}
+
+// moduleLogoutAsks sends no more than some parameters.
+func moduleLogoutAsks(names ...string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		q := p.logoutRequest()
+		maps.DeleteFunc(q, func(name string, _ []string) bool { return !slices.Contains(names, name) })
+		form := readHTMLForm(p.checkPage(p.logOut(q), http.StatusOK, "Sign out?"))
+		p.checkSignedIn(true)
+		p.checkPage(p.post(form.action, form.fields), http.StatusOK, "You are signed out")
+		p.checkSignedIn(false)
+	}
+}
+
+// withoutSignature is an ID token under the header {"alg":"none"}.
+func withoutSignature(_ testing.TB, idToken string) string {
+	header := base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`))
+	return header + "." + strings.Split(idToken, ".")[1] + "."
+}
+
+// signedByAnother is an ID token with its claims and its kid, signed by a key that
+// is not ours.
+func signedByAnother(t testing.TB, idToken string) string {
+	t.Helper()
+	token, err := jose.ParseSigned(idToken, []jose.SignatureAlgorithm{jose.RS256})
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours := jose.JSONWebKey{Key: key, KeyID: token.Signatures[0].Header.KeyID}
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: ours}, new(jose.SignerOptions).WithType("JWT"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged, err := signer.Sign(token.UnsafePayloadWithoutVerification())
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := forged.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return text
+}
+
+func moduleBackchannelDiscovery(p *relyingParty) {
+	moduleLogoutDiscovery(p)
+	document := p.discovery()
+	if document["backchannel_logout_supported"] != true || document["backchannel_logout_session_supported"] != true {
+		p.t.Errorf("%v", document)
+	}
+}
+
+const backchannelEvent = "http://schemas.openid.net/event/backchannel-logout"
+
+func moduleBackchannel(p *relyingParty) {
+	q := p.logoutRequest()
+	id, _ := p.verified(q.Get("id_token_hint"))
+	p.checkBackAt(p.logOut(q), q.Get("state"))
+	raw := p.logoutTokenOf(id["sid"])
+	claims, header := p.verified(raw)
+	events, _ := claims["events"].(map[string]any)
+	event, _ := events[backchannelEvent].(map[string]any)
+	switch {
+	case header.Algorithm != "RS256", header.ExtraHeaders[jose.HeaderType] != "logout+jwt":
+		p.t.Errorf("header %+v", header)
+	case claims["iss"] != conformanceIssuer, claims["aud"] != p.client.id, claims["sub"] != id["sub"], claims["nonce"] != nil:
+		p.t.Errorf("claims %v", claims)
+	case len(events) != 1 || event == nil || len(event) > 0, len(claims["jti"].(string)) < 22:
+		p.t.Errorf("claims %v", claims)
+	}
+	now := float64(time.Now().Unix())
+	if at, end := claims["iat"].(float64), claims["exp"].(float64); at < now-60 || at > now+5 || end <= now || end > at+120 {
+		p.t.Errorf("claims %v", claims)
+	}
+	p.checkSignedIn(false)
+	p.checkPage(p.logOut(url.Values{"id_token_hint": {raw}}), http.StatusBadRequest, "This link does not work") // it is no ID token
+}
+
+// logoutTokenOf waits for the logout token of a session; those of the modules
+// before may still be on their way.
+func (p *relyingParty) logoutTokenOf(sid any) string {
+	p.t.Helper()
+	for raw := range p.logouts {
+		if claims, _ := p.verified(raw); claims["sid"] == sid {
+			return raw
+		}
+	}
+	return ""
+}
