@@ -195,6 +195,9 @@ func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 	if challenge := refused.Challenge(h.realm); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
+	if allow := refused.Allow(); allow != "" {
+		w.Header().Set("Allow", allow)
+	}
 	return caddyhttp.Error(refused.Status, err)
 }
 

@@ -34,6 +34,7 @@ func TestBearerRefuses(t *testing.T) {
 		{"metadata by another spelling", "/fhir/R4%2Fmetadata", nil, 400, "", "security"},
 		{"a path that leads elsewhere", "/fhir/R4/..;/admin", nil, 400, "", "security"},
 		{"metadata by another method", "/fhir/R4/metadata?", http.Header{"X-Method": {"POST"}}, 401, `Bearer realm=`, "login"},
+		{"a method that sends headers back", "/fhir/R4/Patient", http.Header{"X-Method": {"TRACE"}}, 405, "", "not-supported"},
 		{"something below metadata", "/fhir/R4/metadata/", nil, 401, `Bearer realm=`, "login"},
 	}
 	for _, tt := range tests {
@@ -48,6 +49,9 @@ func TestBearerRefuses(t *testing.T) {
 			response := g.send(r)
 			if response.StatusCode != tt.status || !strings.Contains(response.Header.Get("WWW-Authenticate"), tt.challenge) {
 				t.Errorf("status %d, WWW-Authenticate %q", response.StatusCode, response.Header.Get("WWW-Authenticate"))
+			}
+			if allow := response.Header.Get("Allow"); (tt.status == http.StatusMethodNotAllowed) != (allow != "") {
+				t.Errorf("Allow %q", allow)
 			}
 			if issue := g.outcome(response); issue.Code != tt.issue || issue.Diagnostics == "" {
 				t.Errorf("issue %+v", issue)

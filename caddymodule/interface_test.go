@@ -138,7 +138,7 @@ func TestInterfaceExpand(t *testing.T) {
 // The documents say which test shows what. Each test that they name exists.
 func TestDocumentsNameTests(t *testing.T) {
 	sources := testSources(t)
-	for _, name := range []string{"interface.md", "federation.md", "tokens.md", "authorization.md"} {
+	for _, name := range []string{"interface.md", "federation.md", "tokens.md", "authorization.md", "regressions.md"} {
 		document, err := os.ReadFile("../docs/" + name)
 		if err != nil {
 			t.Fatal(err)

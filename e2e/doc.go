@@ -10,6 +10,7 @@
 //	           ├─ npm openid-client, oauth4webapi          nodeclients_test.go, node/*.test.mjs
 //	           ├─ Chromium through its sign-in page        browser_test.go
 //	           ├─ wrk, while the configuration reloads     reload_test.go
+//	           ├─ kill -9, and what outlives it            restart_test.go
 //	           │
 //	           │  as a client of other providers (federation_test.go):
 //	           ├─▶ npm oidc-provider                       oidcprovider_test.go, node/provider.mjs

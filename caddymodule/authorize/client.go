@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -69,6 +70,7 @@ type Client struct {
 	// Client Registration §2): "RS256" or "ES256", which takes a twentieth of
 	// the time to sign. Default: "RS256".
 	IDTokenAlgorithm string
+
 	// RequirePushed refuses authorization requests that were not pushed by the
 	// client itself (RFC 9126 §6).
 	RequirePushed bool
@@ -93,7 +95,7 @@ type Client struct {
 // ReservedScopes may be asked for by every client.
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 
-// Public says whether the client cannot prove who it is (RFC 6749 Â§2.1).
+// Public says whether the client cannot prove who it is (RFC 6749 §2.1).
 func (c *Client) Public() bool {
 	return c.Secret == "" && c.secretDigest == nil && len(c.JWKS) == 0 && c.JWKSURI == ""
 }
@@ -215,10 +217,15 @@ func (c *Client) checkFlows() error {
 	return nil
 }
 
+// hostAndPort is a name or an IPv4 address, or an IPv6 address in brackets.
+var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+
 // CheckRedirectURI says why a redirect URI must not be registered, if it must
 // not. Besides what the interface asks (absolute, no fragment, https or
 // http://localhost) it refuses what parsers read differently from each other:
-// user information, backslashes, control characters, hosts outside ASCII.
+// user information, backslashes, control characters, and hosts of anything but
+// letters, digits, dots, hyphens and underscores, which could also end the
+// address where it stands in a page's policy.
 func CheckRedirectURI(uri string) error {
 	refuse := func(reason string) error { return fmt.Errorf("redirect_uri %q %s", uri, reason) }
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
@@ -233,8 +240,8 @@ func CheckRedirectURI(uri string) error {
 		return fmt.Errorf("redirect_uri is not a URI: %w", err)
 	case u.Opaque != "" || u.Hostname() == "":
 		return refuse("must be absolute, with a host")
-	case strings.Contains(u.Host, "*"):
-		return refuse("must name its host; there are no wildcards")
+	case !hostAndPort.MatchString(u.Host):
+		return refuse("must name its host, and a port where there is a colon; there are no wildcards")
 	case u.User != nil:
 		return refuse("must not hold a user name or password")
 	case u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost"):

@@ -113,6 +113,12 @@ func (s *Server) loadConsent(ctx context.Context, user, clientID string) (*conse
 	return c, json.Unmarshal(value, c)
 }
 
+// covers says whether a person still allows all of what they granted once: they
+// may have been asked again since, and have taken something out.
+func (c *consent) covers(g *grant) bool {
+	return !slices.ContainsFunc(g.Scope, func(scope string) bool { return !slices.Contains(c.Granted, scope) })
+}
+
 // rememberConsent adds to what is known of a person's mind.
 func (s *Server) rememberConsent(ctx context.Context, user, clientID string, items, granted []string) error {
 	c, err := s.loadConsent(ctx, user, clientID)

@@ -291,6 +291,32 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 	}
 }
 
+// What a person takes out when they are asked again, the refresh tokens of before
+// do not give any more.
+func TestConsentTakenBack(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		consentRequired(c)
+		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
+	}))
+	scope := func(scope string) url.Values {
+		return request(url.Values{"scope": {scope}, "prompt": {"consent"}})
+	}
+	family := func(r *http.Response) string {
+		back := b.allow(r, "*")
+		return decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(back.Query().Get("code"), nil))).Refresh
+	}
+	wide := family(b.signIn(scope("openid offline_access demo.read"), "alice", "right"))
+	narrow := family(b.authorize(scope("openid offline_access")))
+	wide = b.refresh(wide, nil).Refresh
+	b.allow(b.authorize(scope("openid offline_access demo.read")), "offline_access")
+	if got := b.refresh(wide, nil); got.Error != "invalid_grant" {
+		t.Errorf("what was taken back: %+v", got)
+	}
+	if got := b.refresh(narrow, nil); got.Error != "" || got.Scope != "openid offline_access" {
+		t.Errorf("what is still allowed: %+v", got)
+	}
+}
+
 // Who comes by a provider is asked too, and so is who comes by a pushed request.
 func TestConsentAfterProvider(t *testing.T) {
 	p := authorizetest.Start(t)

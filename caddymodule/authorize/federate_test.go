@@ -260,6 +260,28 @@ func TestProviderForbiddenMeanwhile(t *testing.T) {
 	}
 }
 
+// Neither do refresh tokens go on for people who could not sign in any more.
+func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
+	p := authorizetest.Start(t)
+	durable := authorize.NewMemoryStore(0, 0)
+	allowing := func(ways ...string) *authorize.Server {
+		return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+			refreshing(c)
+			c.Durable, c.Clients[0].IdentityProviders = durable, ways
+		})
+	}
+	b := newBrowser(t, allowing())
+	token := b.federatedTokens(offline(nil)).Refresh
+	b.server = allowing("hospital")
+	if token = b.refresh(token, nil).Refresh; token == "" {
+		t.Fatal("no refresh token, though the provider is allowed")
+	}
+	b.server = allowing("local")
+	if got := b.refresh(token, nil); got.Error != "invalid_grant" {
+		t.Errorf("%+v", got)
+	}
+}
+
 // Two people who sign in at once never become each other.
 func TestParallelFederatedSignIns(t *testing.T) {
 	p := authorizetest.Start(t)

@@ -27,7 +27,8 @@ type grant struct {
 	SignedInAt    time.Time `json:"signed_in_at"`
 	Session       string    `json:"session,omitempty"` // the sid of the sign-in
 	AMR           []string  `json:"amr,omitempty"`     // how it was made (RFC 8176)
-	Credential    []byte    `json:"credential"`        // of the user at the time
+	Provider      string    `json:"provider,omitempty"`
+	Credential    []byte    `json:"credential"` // of the user at the time
 	CodeChallenge string    `json:"code_challenge,omitempty"`
 	Nonce         string    `json:"nonce,omitempty"`
 
@@ -48,6 +49,7 @@ func newGrant(req *authorizationRequest, by *signedIn) *grant {
 		SignedInAt:    by.at,
 		Session:       by.sid,
 		AMR:           by.amr,
+		Provider:      by.by,
 		Credential:    credential[:],
 		CodeChallenge: req.codeChallenge,
 		Nonce:         req.nonce,

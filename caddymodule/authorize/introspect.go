@@ -76,7 +76,11 @@ func (s *Server) asker(r *http.Request, p parameters) (*Client, error) {
 		if err != nil {
 			return nil, err
 		}
-		return s.client(r.Context(), claims.ClientID) // it was there when the token was verified
+		client, err := s.client(r.Context(), claims.ClientID)
+		if err == nil && client == nil { // gone since the token was verified
+			err = invalidToken
+		}
+		return client, err
 	}
 	client, err := s.authenticateClient(r, p)
 	if err == nil && client.Public() {

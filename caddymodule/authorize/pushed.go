@@ -16,8 +16,9 @@ const (
 	// pushedLifetime is how long a pushed request waits for the browser.
 	pushedLifetime = 90 * time.Second
 
-	// maxPushed bounds how many wait at once, in this process. Public clients can
-	// push too, and must not be able to fill the store that sessions are in.
+	// maxPushed bounds how many wait at once, in this process: of public clients,
+	// and of those that prove who they are. Anybody can push as a public client, and
+	// must fill neither the store that sessions are in nor the others' room.
 	maxPushed = 10_000
 )
 
@@ -83,7 +84,11 @@ func pushedQuery(client *Client, p parameters) string {
 func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
 	id := randomToken()
 	key := storeKey("pushed", id)
-	err := s.pushed.Add(ctx, key, nil, pushedLifetime)
+	room := s.pushed
+	if client.Public() {
+		room = s.pushedByAnybody
+	}
+	err := room.Add(ctx, key, nil, pushedLifetime)
 	if errors.Is(err, ErrStoreFull) {
 		err = &Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
 	}
@@ -116,7 +121,7 @@ func (s *Server) pulled(ctx context.Context, query string) (pushed string, ok bo
 	if err != nil {
 		return "", false, err
 	}
-	_ = s.pushed.Delete(ctx, key) // room for another; it would have come anyway
+	_ = errors.Join(s.pushed.Delete(ctx, key), s.pushedByAnybody.Delete(ctx, key)) // room for another; it would have come anyway
 	client, pushed, _ := strings.Cut(string(value), "\n")
 	if client != p.get("client_id") {
 		return "", false, errSpentPush

@@ -184,4 +184,8 @@ func TestPushedRequestsAreBounded(t *testing.T) {
 	if status, answer := b.push(form); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
 		t.Errorf("%d %+v", status, answer)
 	}
+	known := request(url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}, "redirect_uri": {callback + "?tenant=1"}})
+	if status, answer := b.push(known); status != http.StatusCreated {
+		t.Errorf("a client that proves who it is: %d %+v", status, answer)
+	}
 }

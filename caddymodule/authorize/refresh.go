@@ -175,6 +175,9 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 	if again, err := grantScope(client, g.scope()); err != nil || !slices.Equal(again, g.Scope) {
 		return invalidGrant("the client may no longer have what it was granted")
 	}
+	if !s.offer(client).has(g.Provider) {
+		return invalidGrant("the client no longer allows the way that the person signed in")
+	}
 	if err := s.stillConsented(ctx, g, client); err != nil {
 		return err
 	}
@@ -195,7 +198,7 @@ func (s *Server) stillConsented(ctx context.Context, g *grant, client *Client) e
 		return nil
 	}
 	given, err := s.loadConsent(ctx, g.User, client.ID)
-	if err == nil && given == nil {
+	if err == nil && (given == nil || !given.covers(g)) {
 		err = invalidGrant("the person's consent has ended")
 	}
 	return err

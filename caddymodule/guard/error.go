@@ -126,6 +126,15 @@ func (e *Error) Challenge(realm string) string {
 	return challenge
 }
 
+// Allow is the value for Allow, which has to come with 405 (RFC 9110 §15.5.6):
+// the methods of FHIR R4. It is empty with any other status.
+func (e *Error) Allow() string {
+	if e.Status != http.StatusMethodNotAllowed {
+		return ""
+	}
+	return "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
+}
+
 // quoted writes s as a quoted-string of the characters that RFC 6750 §3 lets
 // into its attributes; any other would be a way out of the quotes, or out of
 // the header, and is left out.

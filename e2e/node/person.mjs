@@ -5,23 +5,40 @@ export const redirectURI = 'http://localhost:3000/callback';
 
 // signIn opens an authorization URL and signs in. It returns where that ends:
 // at the redirect URI, which is not opened.
-export async function signIn(authorizationURL) {
-	const browser = new Browser();
-	const page = await browser.open(authorizationURL);
-	const html = await page.text();
-	const action = /<form method="post" action="([^"]*)"/.exec(html)?.[1];
-	if (!action) {
-		throw new Error(`no form at ${page.url}: ${html}`);
-	}
-	const form = new URLSearchParams({ username: 'alice', password: 'alice-demo-password' });
-	for (const [, name, value] of html.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)"/g)) {
-		form.set(name, value);
-	}
-	const answer = await browser.fetch(new URL(action, page.url), { method: 'POST', body: form });
+export async function signIn(authorizationURL, browser = new Browser()) {
+	return landed(await browser.signIn(authorizationURL));
+}
+
+// landed is where an answer sends the browser.
+export function landed(answer) {
 	return new URL(answer.headers.get('location'));
 }
 
-class Browser {
+// post sends the form of a page, as the app at the form's address gets it.
+export async function post(page) {
+	const [action, fields] = form(await page.text());
+	return new Request(action, { method: 'POST', body: fields });
+}
+
+// form is a page's form: where it goes, and what it holds.
+function form(html) {
+	const action = /<form [^>]*action="([^"]*)"/.exec(html)?.[1];
+	if (!action) {
+		throw new Error(`no form: ${html}`);
+	}
+	const fields = new URLSearchParams();
+	for (const [, name, value] of html.matchAll(/<input type="hidden" name="([^"]*)" value="([^"]*)"/g)) {
+		fields.set(name, unescape(value));
+	}
+	return [unescape(action), fields];
+}
+
+// unescape reads what Go's html/template escapes in attributes.
+function unescape(text) {
+	return text.replace(/&#(\d+);/g, (_, code) => String.fromCharCode(code)).replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
+}
+
+export class Browser {
 	#cookies = new Map();
 
 	async fetch(url, options) {
@@ -43,6 +60,29 @@ class Browser {
 			url = new URL(response.headers.get('location'), url);
 		}
 		throw new Error('too many redirects');
+	}
+
+	// signIn returns the answer to the sign-in page.
+	async signIn(authorizationURL) {
+		const page = await this.open(authorizationURL);
+		const [action, fields] = form(await page.text());
+		fields.set('username', 'alice');
+		fields.set('password', 'alice-demo-password');
+		return this.fetch(new URL(action, page.url), { method: 'POST', body: fields });
+	}
+
+	// consent allows all that a consent page asks for, but for some.
+	async consent(answer, ...without) {
+		const page = await this.open(new URL(answer.headers.get('location'), issuer));
+		const html = await page.text();
+		const [action, fields] = form(html);
+		fields.set('decision', 'allow');
+		for (const [, name] of html.matchAll(/name="(may [^"]*)"/g)) {
+			if (!without.includes(unescape(name).slice('may '.length))) {
+				fields.set(unescape(name), 'on');
+			}
+		}
+		return landed(await this.fetch(new URL(action, page.url), { method: 'POST', body: fields }));
 	}
 }
 

@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+)
+
+// refresh uses a refresh token as golang.org/x/oauth2 does.
+func (g *gateway) refresh(t *testing.T, app *oauth2.Config, token *oauth2.Token) (*oauth2.Token, error) {
+	t.Helper()
+	return app.TokenSource(g.context(t), &oauth2.Token{RefreshToken: token.RefreshToken}).Token()
+}
+
+// mustRefresh is refresh for tokens that are good.
+func (g *gateway) mustRefresh(t *testing.T, app *oauth2.Config, token *oauth2.Token) *oauth2.Token {
+	t.Helper()
+	next, err := g.refresh(t, app, token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return next
+}
+
+// offline signs in and returns what an app is given that works on without the person.
+func (g *gateway) offline(t *testing.T) *oauth2.Token {
+	t.Helper()
+	return g.userToken(t, "openid", "offline_access", "fhirUser", "user/*.rs")
+}
+
+// A client by others refreshes, and stolen tokens are noticed.
+func TestRefreshingParty(t *testing.T) {
+	app := example.demoApp(t)
+	first := example.offline(t)
+	second := example.mustRefresh(t, app, first)
+	third := example.mustRefresh(t, app, second)
+	if second.RefreshToken == first.RefreshToken || third.RefreshToken == second.RefreshToken {
+		t.Error("a refresh token was given again")
+	}
+	checkIDToken(t, example.provider(t), third, "")
+	example.expand(t, third.AccessToken, gender).is(t, http.StatusOK)
+
+	_, err := example.refresh(t, app, first)
+	wantOAuthError(t, err, "invalid_grant")
+	_, err = example.refresh(t, app, third)
+	wantOAuthError(t, err, "invalid_grant")
+	example.expand(t, third.AccessToken, gender).is(t, http.StatusUnauthorized)
+}
+
+// The gateway is killed, without a chance to write anything, and started again.
+func TestKilled(t *testing.T) {
+	g := ownGateway(t, "gateway-killed", fhirServer.address, "\t\tfhir_base", "\t\tlockout {\n\t\t\tfailures 1\n\t\t}\n\t\tfhir_base")
+	app := g.demoApp(t, "openid")
+	kept, revoked, stolen := g.offline(t), g.offline(t), g.offline(t)
+	keys := g.keyIDs(t)
+	g.revoke(t, revoked.RefreshToken)
+	revokedAlone := g.userToken(t, "user/*.rs")
+	g.revoke(t, revokedAlone.AccessToken)
+	next := g.mustRefresh(t, app, g.mustRefresh(t, app, stolen))
+	for failures := 0; failures < 2; { // those in between are not counted, because they must wait
+		if g.mistype(t).status == http.StatusForbidden {
+			failures++
+		}
+	}
+
+	g.killAndStart(t, "gateway-killed-again")
+
+	t.Run("the keys are the same", func(t *testing.T) {
+		if again := g.keyIDs(t); !slices.Equal(keys, again) {
+			t.Errorf("%q, and %q before", again, keys)
+		}
+	})
+	t.Run("an access token is good", func(t *testing.T) {
+		g.expand(t, kept.AccessToken, gender).is(t, http.StatusOK)
+	})
+	t.Run("a refresh token is good", func(t *testing.T) {
+		g.expand(t, g.mustRefresh(t, app, kept).AccessToken, gender).is(t, http.StatusOK)
+	})
+	t.Run("what was revoked stays so", func(t *testing.T) {
+		_, err := g.refresh(t, app, revoked)
+		wantOAuthError(t, err, "invalid_grant")
+		g.expand(t, revoked.AccessToken, gender).is(t, http.StatusUnauthorized)
+		g.expand(t, revokedAlone.AccessToken, gender).is(t, http.StatusUnauthorized)
+	})
+	t.Run("a used refresh token is known for one", func(t *testing.T) {
+		_, err := g.refresh(t, app, stolen)
+		wantOAuthError(t, err, "invalid_grant")
+		_, err = g.refresh(t, app, next)
+		wantOAuthError(t, err, "invalid_grant")
+	})
+	t.Run("who guessed before waits longer", func(t *testing.T) {
+		if g.mistype(t).status == http.StatusTooManyRequests {
+			return // the wait is not over yet
+		}
+		// The first wait there is takes a second.
+		if next := g.mistype(t).is(t, http.StatusTooManyRequests); next.header.Get("Retry-After") == "1" {
+			t.Error("the failures of before were forgotten")
+		}
+	})
+}
+
+// mistype sends the sign-in page with a wrong password, in a new browser.
+func (g *gateway) mistype(t *testing.T) answer {
+	t.Helper()
+	p := g.newPerson(t)
+	return p.submit(t, p.openSignIn(t, g.demoApp(t, "openid").AuthCodeURL("state")), "wrong")
+}
+
+// revoke revokes a token of the public client (RFC 7009).
+func (g *gateway) revoke(t *testing.T, token string) {
+	t.Helper()
+	form := url.Values{"token": {token}, "client_id": {"demo-app"}}
+	r := newRequest(t, http.MethodPost, g.issuer+"/oauth2/revoke", form.Encode())
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	send(t, g.client, r).is(t, http.StatusOK)
+}
+
+// keyIDs are those of the published keys.
+func (g *gateway) keyIDs(t *testing.T) (ids []string) {
+	t.Helper()
+	var set struct {
+		Keys []struct{ Kid string }
+	}
+	send(t, g.client, newRequest(t, http.MethodGet, g.issuer+"/.well-known/jwks.json", "")).is(t, http.StatusOK).decode(t, &set)
+	for _, key := range set.Keys {
+		ids = append(ids, key.Kid)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// killAndStart ends the gateway with SIGKILL and starts it with what it left.
+func (g *gateway) killAndStart(t *testing.T, name string) {
+	t.Helper()
+	if err := g.process.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	<-g.process.done
+	again, err := startProcess(name, g.environ, caddyBinary, "run", "--config", g.caddyfile, "--adapter", "caddyfile")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(again.stop)
+	g.process = again
+	g.client.CloseIdleConnections()
+	if err := again.ready(g.isReady); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A code flow of which every step is by another configuration.
+func TestCodeFlowAcrossReloads(t *testing.T) {
+	g := ownGateway(t, "gateway-reloads", fhirServer.address)
+	app, verifier := g.demoApp(t, "openid", "offline_access", "user/*.rs"), oauth2.GenerateVerifier()
+	p := g.newPerson(t)
+	form := p.openSignIn(t, app.AuthCodeURL("state", oidc.Nonce("a-nonce"), oauth2.S256ChallengeOption(verifier)))
+	g.reload(t)
+	code := p.submit(t, form, userPassword).location(t).Query().Get("code")
+	g.reload(t)
+	token, err := app.Exchange(g.context(t), code, oauth2.VerifierOption(verifier))
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.reload(t)
+	token = g.mustRefresh(t, app, token)
+	g.revoke(t, token.RefreshToken)
+	g.reload(t)
+	g.expand(t, token.AccessToken, gender).is(t, http.StatusUnauthorized)
+	_, err = g.refresh(t, app, token)
+	wantOAuthError(t, err, "invalid_grant")
+}
