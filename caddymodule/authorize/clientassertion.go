@@ -152,10 +152,10 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	return nil
 }
 
-// useAssertion lets each assertion pass once (RFC 7523 §3, jti).
+// useAssertion lets each assertion pass once (RFC 7523 §3, jti), over a restart too.
 func (s *Server) useAssertion(ctx context.Context, c *assertionClaims) error {
 	key := storeKey("assertion", c.Subject+"\x00"+c.ID)
-	err := s.store.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
+	err := s.durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
 	if errors.Is(err, ErrExists) {
 		return badAssertion("jti was used already")
 	}

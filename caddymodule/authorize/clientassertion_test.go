@@ -265,6 +265,20 @@ func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 	})
 }
 
+// What was used before a restart is used after it.
+func TestAssertionReplayAfterRestart(t *testing.T) {
+	durable, token := authorize.NewMemoryStore(0, 0), assertion(t, jose.ES384, nil, nil)
+	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
+		b := newBrowser(t, newServer(t, func(c *authorize.Config) { // with a new Store each
+			c.Durable = durable
+			c.Clients = append(c.Clients, authorize.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+		}))
+		if r := b.post("/oauth2/token", assertionForm(token, nil)); r.StatusCode != want {
+			t.Errorf("start %d: %d, want %d", i, r.StatusCode, want)
+		}
+	}
+}
+
 // A store that cannot remember lets nobody in.
 func TestAssertionWithFullStore(t *testing.T) {
 	store := authorize.NewMemoryStore(1, 0)
