@@ -57,7 +57,7 @@ func flood(s settings, folder string) (err error) {
 			if err != nil {
 				return fmt.Errorf("%s: %w", floods[i].name, err)
 			}
-			memory, err := gateway.resident()
+			memory, _, err := gateway.resident()
 			if err != nil {
 				return err
 			}
