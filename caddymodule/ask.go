@@ -174,8 +174,10 @@ func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 		return missingHere(here)
 	case err == nil:
 		return answerOf(answer), nil
-	case !incomplete && isTold(recorder):
-		return w.of(recorder)
+	case !incomplete && recorder.Status() >= http.StatusMultipleChoices:
+		if told, failed := w.of(recorder); failed == nil && isTold(told) {
+			return told, nil
+		}
 	}
 	return nil, unlessIncomplete(incomplete, here, err)
 }
@@ -191,11 +193,8 @@ func unlessIncomplete(incomplete bool, here, failure error) error {
 
 // isTold reports whether an answer that is none to the question is to be given to
 // the client all the same: a redirect, a refusal, or a failure that is told in FHIR.
-func isTold(r *remote.Recorder) bool {
-	if r.Status() >= http.StatusInternalServerError {
-		return strings.Contains(r.Header().Get("Content-Type"), "fhir+")
-	}
-	return r.Status() >= http.StatusMultipleChoices
+func isTold(a *cache.Answer) bool {
+	return a.Status < http.StatusInternalServerError || bytes.Contains(a.Body, []byte(`"OperationOutcome"`))
 }
 
 // prepare makes the request one that Caddy's handlers can be given while the one
