@@ -96,7 +96,7 @@ func isFetchFailure(err error) bool {
 
 // serveKept answers a request by way of the cache.
 func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q *question, number uint64, known sighting) error {
-	call := cache.Call{Scheme: &e.shared, Principal: principal(r), Body: q.body, Produce: q.forAll}
+	call := cache.Call{Scheme: &e.shared, Principal: principal(r, false), Body: q.body, Produce: q.forAll}
 	var err error
 	var needed *forNext
 	result := expandedCached
@@ -109,7 +109,8 @@ func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q 
 		}
 		q.remember(r)
 		q.rewind(r)
-		call.Scheme, call.Produce, result = &e.next, q.forOne, expandedNext
+		call.Scheme, call.Produce, call.Principal = &e.next, q.forOne, principal(r, true)
+		result = expandedNext
 		err = h.kept.cache.Serve(w, r, &call)
 	}
 	var large *passOn
@@ -131,15 +132,20 @@ var (
 	privateNoCache = []string{"private, no-cache"}
 )
 
-// principal is whom fhir_bearer let in.
-func principal(r *http.Request) (p cache.Principal) {
+// principal is whom fhir_bearer let in. Where answers are the same for all, it is
+// enough to know that it was somebody.
+func principal(r *http.Request, who bool) (p cache.Principal) {
 	replacer, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return p
 	}
-	p.Client, _ = replacer.GetString("http.auth.user.client_id")
-	p.User, _ = replacer.GetString("http.auth.user.id")
-	p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
+	if p.Client, ok = replacer.GetString("http.auth.user.client_id"); !ok {
+		return p // there is no guard, which sets all of them
+	}
+	if who || p.Client == "" {
+		p.User, _ = replacer.GetString("http.auth.user.id")
+		p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
+	}
 	return p
 }
 

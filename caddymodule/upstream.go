@@ -133,7 +133,7 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return subdirectives{
+	err := subdirectives{
 		"timeout":    duration(&u.Timeout),
 		"max_answer": size(&u.MaxAnswer),
 		"bearer":     word(&u.Bearer, nil),
@@ -142,6 +142,13 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 		"tls_client": two(&u.ClientCertificate, &u.ClientKey),
 		"allow_http": bareword(&u.AllowHTTP),
 	}.parse(d)
+	if err != nil {
+		return err
+	}
+	if _, err := remote.NewServer(remote.Options{Base: u.URL, AllowHTTP: u.AllowHTTP, Bearer: u.Bearer, Username: u.Username}); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
 }
 
 // two reads two arguments.
