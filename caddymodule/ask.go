@@ -111,6 +111,7 @@ func (q *question) askUpstream(r *http.Request, server *remote.Server, here erro
 	metrics.upstream.Observe(time.Since(start).Seconds())
 	switch {
 	case err != nil:
+		q.h.kept.logger.Warn("a terminology server gave no answer", "server", server.Base(), "error", err)
 		return nil, err
 	case answer.Negative() && !errors.Is(here, terminology.ErrUnknown):
 		return missingHere(here)

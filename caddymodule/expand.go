@@ -98,6 +98,8 @@ type Expand struct {
 	sightings  *sightings
 	epoch      atomic.Pointer[epochs]
 	varying    []string // the headers that answers of the next handler vary by
+	public     []string // Cache-Control of what is made here
+	private    []string // the same for who is let in by a guard
 	operations operations
 }
 
@@ -147,6 +149,7 @@ func (h *Expand) provisionKept(ctx caddy.Context) (err error) {
 		h.varying = append(h.varying, http.CanonicalHeaderKey(name))
 	}
 	h.sightings = newSightings()
+	h.public, h.private = []string{"public, " + h.lifetime()}, []string{"private, " + h.lifetime()}
 	h.kept, err = newExpansions(ctx, h)
 	return err
 }
@@ -270,6 +273,7 @@ func failure(err error) error {
 //		ttl <duration>|off
 //		max_size <size>
 //		stale <duration> [<while asking>]
+//		max_age <duration>
 //		negative_ttl <duration>
 //		vary_by user|client|none
 //		vary_header <names...>

@@ -33,6 +33,11 @@ type ExpandCaching struct {
 	// for (RFC 5861 §3). Default: a new one is waited for.
 	StaleWhileRevalidate caddy.Duration `json:"stale_while_revalidate,omitempty"`
 
+	// For how long clients, and caches between, may use an answer without asking
+	// whether it is still good; no invalidation reaches them in that time. Default:
+	// they ask each time, and mostly hear that it is.
+	MaxAge caddy.Duration `json:"max_age,omitempty"`
+
 	// How long it is remembered that there is no answer. Default: 10s.
 	NegativeTTL caddy.Duration `json:"negative_ttl,omitempty"`
 
@@ -89,7 +94,7 @@ func (c *ExpandCaching) cacheOptions() cache.Options {
 	return cache.Options{
 		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL), NegativeTTL: time.Duration(c.NegativeTTL),
 		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
-		Timeout: c.timeout(),
+		Timeout: c.timeout(), MaxAge: time.Duration(c.MaxAge),
 	}
 }
 
@@ -107,6 +112,7 @@ var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.Var
 //	ttl <duration>|off
 //	max_size <size>
 //	stale <duration> [<while asking>]
+//	max_age <duration>
 //	negative_ttl <duration>
 //	vary_by user|client|none
 //	vary_header <names...>
@@ -121,6 +127,7 @@ func (c *ExpandCaching) subdirectives() subdirectives {
 		"ttl":            orOff(&c.CacheOff, duration(&c.TTL)),
 		"max_size":       size(&c.MaxSize),
 		"stale":          c.parseStale,
+		"max_age":        duration(&c.MaxAge),
 		"negative_ttl":   duration(&c.NegativeTTL),
 		"vary_by":        word(&c.VaryBy, oneOf("user", "client", "none")),
 		"vary_header":    words(&c.VaryHeaders, nil),

@@ -3,11 +3,13 @@ package caddymodule
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -48,7 +50,10 @@ func (h *Expand) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 // serveHere answers a request from here, with what the cache says of its answers.
 func (h *Expand) serveHere(w http.ResponseWriter, r *http.Request, local operation) error {
 	header := w.Header()
-	header["Cache-Status"], header["Cache-Control"] = missed, privateNoCache
+	header["Cache-Status"], header["Cache-Control"] = missed, h.private
+	if len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0 && principal(r, false) == (cache.Principal{}) {
+		header["Cache-Control"] = h.public
+	}
 	err := local(w, r)
 	if err != nil {
 		delete(header, "Cache-Status")
@@ -125,12 +130,16 @@ func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q 
 	return failure(err)
 }
 
-// Values of headers that are the same for all answers that are made here. It is not
-// known who may have the answer but who asked: it is for those whom a guard let in.
-var (
-	missed         = []string{"caddy-fhir; fwd=miss"}
-	privateNoCache = []string{"private, no-cache"}
-)
+// missed is the Cache-Status of what is made here.
+var missed = []string{"caddy-fhir; fwd=miss"}
+
+// lifetime says for how long clients may use an answer.
+func (c *ExpandCaching) lifetime() string {
+	if c.MaxAge == 0 {
+		return "no-cache"
+	}
+	return fmt.Sprintf("max-age=%d", time.Duration(c.MaxAge)/time.Second)
+}
 
 // principal is whom fhir_bearer let in. Where answers are the same for all, it is
 // enough to know that it was somebody.
