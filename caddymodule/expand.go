@@ -27,7 +27,9 @@ func init() {
 // by GET and POST (FHIR R4, ValueSet operation expand), from memory: from the R4
 // definitions, which are built in, from definitions of your own, and from those that
 // a request brings along. What they do not hold, or hold without all of the code
-// systems it needs, the next handler is asked for. Other requests go on untouched.
+// systems it needs, a terminology server or the next handler is asked for, once for
+// all who want to know, and the answer is kept. Other requests go on untouched; what
+// they write to ValueSet, CodeSystem or ConceptMap ends the answers made of it.
 type Expand struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
