@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -47,7 +48,7 @@ func TestAdminStatus(t *testing.T) {
 	if len(s.Definitions) == 0 || !s.Definitions[0].Core || s.Definitions[0].Concepts < 1000 || s.Definitions[0].Seconds <= 0 {
 		t.Errorf("definitions %+v", s.Definitions)
 	}
-	if len(s.Caches) != 1 || s.Caches[0].Entries != 3 {
+	if !slices.Contains(s.Caches, cacheStatistics{Entries: 3}) || len(s.Caches) < 2 {
 		t.Errorf("caches %+v", s.Caches)
 	}
 }

@@ -1,11 +1,14 @@
 package caddymodule
 
 import (
+	"context"
+	"crypto/sha256"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -19,14 +22,20 @@ var libraries = caddy.NewUsagePool()
 
 // definitions are a library in the pool.
 type definitions struct {
-	library *terminology.Library
-	key     string
+	*pooledLibrary
+	key string
 }
 
-// pooledLibrary is a library, and what is told of it.
+// pooledLibrary is a library that follows its files, and what is told of it.
 type pooledLibrary struct {
-	*terminology.Library
-	definitionsStatus
+	watch   *terminology.Watch
+	options terminology.Options
+	stop    context.CancelFunc
+
+	mu      sync.Mutex
+	current *terminology.Library
+	epoch   string
+	swaps   int
 }
 
 // definitionsStatus is what the admin API and the metrics tell of a library.
@@ -37,42 +46,64 @@ type definitionsStatus struct {
 	ValueSets   int       `json:"value_sets"`
 	Concepts    int       `json:"concepts"`
 	Loaded      time.Time `json:"loaded"`
-	Seconds     float64   `json:"seconds"` // it took to load them
+	Seconds     float64   `json:"seconds"`         // it took to load them
+	Error       string    `json:"error,omitempty"` // why changed files could not be loaded; those from before are in use
 }
 
 // loadedDefinitions tells of the libraries in the pool.
 func loadedDefinitions() []definitionsStatus {
 	held := []definitionsStatus{}
 	libraries.Range(func(_, value any) bool {
-		held = append(held, value.(pooledLibrary).definitionsStatus)
+		held = append(held, value.(*pooledLibrary).status())
 		return true
 	})
 	return held
 }
 
-// Destruct implements caddy.Destructor.
-func (pooledLibrary) Destruct() error { return nil }
+func (p *pooledLibrary) status() definitionsStatus {
+	state := p.watch.State()
+	s := definitionsStatus{
+		Core: p.options.Core, Definitions: p.options.Definitions, Loaded: state.Loaded, Seconds: state.Took.Seconds(),
+		CodeSystems: state.Counts.CodeSystems, ValueSets: state.Counts.ValueSets, Concepts: state.Counts.Concepts,
+	}
+	if state.Err != nil {
+		s.Error = state.Err.Error()
+	}
+	return s
+}
 
-func loadDefinitions(ctx caddy.Context, o terminology.Options) (*definitions, error) {
-	key := definitionsKey(&o)
+// Destruct implements caddy.Destructor.
+func (p *pooledLibrary) Destruct() error {
+	p.stop()
+	return nil
+}
+
+// loadDefinitions loads definitions, or takes them over from the configuration
+// before. They are looked at again every interval, and loaded anew when they have
+// changed.
+func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Duration) (*definitions, error) {
+	key := definitionsKey(&o, interval)
 	pooled, _, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
-		start := time.Now()
+		p := &pooledLibrary{options: o, epoch: fingerprint(&o)} // before they are read, so that it is not that of a later change
 		o.Logger, o.Terminal = ctx.Slogger(), terminology.Terminal(os.Stderr)
-		library, err := terminology.Load(ctx, o)
+		background, stop := context.WithCancel(context.Background())
+		watch, err := terminology.NewWatch(ctx, o, interval)
 		if err != nil {
+			stop()
 			return nil, fmt.Errorf("loading definitions: %w", err)
 		}
-		counts, took := library.Counts(), time.Since(start)
-		ctx.Slogger().Info("definitions loaded", "content", counts.String(), "took", took)
-		return pooledLibrary{library, definitionsStatus{
-			Core: o.Core, Definitions: o.Definitions, Loaded: start.Add(took), Seconds: took.Seconds(),
-			CodeSystems: counts.CodeSystems, ValueSets: counts.ValueSets, Concepts: counts.Concepts,
-		}}, nil
+		p.watch, p.stop, p.current = watch, stop, watch.Current()
+		state := watch.State()
+		ctx.Slogger().Info("definitions loaded", "content", state.Counts.String(), "took", state.Took)
+		if len(o.Definitions) > 0 {
+			go func() { _ = watch.Run(background) }() // it ends with the pool's last use of it, and for no other reason
+		}
+		return p, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	return &definitions{library: pooled.(pooledLibrary).Library, key: key}, nil
+	return &definitions{pooledLibrary: pooled.(*pooledLibrary), key: key}, nil
 }
 
 func (d *definitions) release() error {
@@ -80,23 +111,44 @@ func (d *definitions) release() error {
 	return err
 }
 
-// definitionsKey is the same for as long as the same files, by name, size and
-// time of change, are asked for with the same limits. Files that cannot be read are left for loading
-// to complain about.
-func definitionsKey(o *terminology.Options) string {
-	var key strings.Builder
-	fmt.Fprintf(&key, "core %t limits %d %d %d %d\n", o.Core, o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates, o.MaxCachedEntries)
+// epochOf stands for a library that is in use: with each that replaces another it
+// changes, and after a restart it is the same if no file has changed.
+func (p *pooledLibrary) epochOf(l *terminology.Library) string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if l != p.current {
+		p.swaps++
+		p.current = l
+		p.epoch = fmt.Sprintf("%s %d %d", fingerprint(&p.options), p.swaps, p.watch.State().Loaded.UnixNano())
+	}
+	return p.epoch
+}
+
+// definitionsKey is the same for as long as the same files are asked for with the
+// same limits. That files change, the watch notices.
+func definitionsKey(o *terminology.Options, interval time.Duration) string {
+	return fmt.Sprintf("core %t limits %d %d %d %d every %s %q",
+		o.Core, o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates, o.MaxCachedEntries, interval, o.Definitions)
+}
+
+// fingerprint tells files, by name, size and time of change, and the software that
+// reads them from what they were or become. Files that cannot be read are left for
+// loading to complain about.
+func fingerprint(o *terminology.Options) string {
+	version, made := software()
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %d %t\n", version, made.UnixNano(), o.Core)
 	for _, pattern := range o.Definitions {
-		fmt.Fprintf(&key, "%q\n", pattern)
+		fmt.Fprintf(&text, "%q\n", pattern)
 		names, _ := filepath.Glob(pattern)
 		for _, name := range names {
 			_ = filepath.WalkDir(name, func(path string, _ fs.DirEntry, _ error) error {
 				if info, err := os.Stat(path); err == nil {
-					fmt.Fprintf(&key, "%q %d %d\n", path, info.Size(), info.ModTime().UnixNano())
+					fmt.Fprintf(&text, "%q %d %d\n", path, info.Size(), info.ModTime().UnixNano())
 				}
 				return nil
 			})
 		}
 	}
-	return key.String()
+	return fmt.Sprintf("%x", sha256.Sum256([]byte(text.String())))
 }

@@ -1,22 +1,46 @@
 package caddymodule
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"time"
 
-// definitionsCollector says how much the loaded definitions hold.
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// definitionsCollector says how much the loaded definitions hold, and whether they
+// are as their files are.
 type definitionsCollector struct{}
 
 var definitionsHeld = prometheus.NewDesc("caddy_fhir_definitions", "Definitions in memory.", []string{"content"}, nil)
 
+var definitionsFailed = prometheus.NewDesc("caddy_fhir_definitions_load_failed", "How many sets of definitions have changed, and could not be loaded anew.", nil, nil)
+
+var definitionsLoaded = prometheus.NewDesc("caddy_fhir_definitions_loaded_timestamp_seconds", "When definitions were last loaded.", nil, nil)
+
 // Describe implements prometheus.Collector.
-func (definitionsCollector) Describe(to chan<- *prometheus.Desc) { to <- definitionsHeld }
+func (definitionsCollector) Describe(to chan<- *prometheus.Desc) {
+	to <- definitionsHeld
+	to <- definitionsFailed
+	to <- definitionsLoaded
+}
 
 // Collect implements prometheus.Collector.
 func (definitionsCollector) Collect(to chan<- prometheus.Metric) {
-	var concepts, codeSystems, valueSets int
+	var concepts, codeSystems, valueSets, failed int
+	var loaded time.Time
 	for _, held := range loadedDefinitions() {
 		concepts += held.Concepts
 		codeSystems += held.CodeSystems
 		valueSets += held.ValueSets
+		if held.Error != "" {
+			failed++
+		}
+		if held.Loaded.After(loaded) {
+			loaded = held.Loaded
+		}
+	}
+	to <- prometheus.MustNewConstMetric(definitionsFailed, prometheus.GaugeValue, float64(failed))
+	if !loaded.IsZero() {
+		to <- prometheus.MustNewConstMetric(definitionsLoaded, prometheus.GaugeValue, float64(loaded.Unix()))
 	}
 	for content, n := range map[string]int{"concepts": concepts, "code_systems": codeSystems, "value_sets": valueSets} {
 		to <- prometheus.MustNewConstMetric(definitionsHeld, prometheus.GaugeValue, float64(n), content)

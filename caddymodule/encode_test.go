@@ -11,7 +11,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// encodeGateway compresses what fhir_expand answers, as the README has it.
+// encodeGateway compresses what fhir_expand answers where it does not do so itself,
+// as the README has it.
 const encodeGateway = `{
 	auto_https disable_redirects
 	skip_install_trust
@@ -23,7 +24,9 @@ https://localhost:8443 {
 			header Content-Type application/fhir+*
 		}
 	}
-	fhir_expand
+	fhir_expand {
+		ttl off
+	}
 }
 `
 

@@ -1,8 +1,13 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
+	"fmt"
+	"maps"
 	"net/http"
+	"sync/atomic"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -10,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 func init() {
@@ -21,7 +27,9 @@ func init() {
 // by GET and POST (FHIR R4, ValueSet operation expand), from memory: from the R4
 // definitions, which are built in, from definitions of your own, and from those that
 // a request brings along. What they do not hold, or hold without all of the code
-// systems it needs, the next handler is asked for. Other requests go on untouched.
+// systems it needs, a terminology server or the next handler is asked for, once for
+// all who want to know, and the answer is kept. Other requests go on untouched; what
+// they write to ValueSet, CodeSystem or ConceptMap ends the answers made of it.
 type Expand struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
@@ -83,9 +91,17 @@ type Expand struct {
 	// to 20 bytes each. Default: 1000000.
 	MaxCachedEntries int `json:"max_cached_entries,omitempty"`
 
+	ExpandCaching
+
 	cors       *crossOrigin
 	handler    *terminology.Handler
 	loaded     *definitions
+	kept       *expansions
+	sightings  *sightings
+	epoch      atomic.Pointer[epochs]
+	varying    []string // the headers that answers of the next handler vary by
+	public     []string // Cache-Control of what is made here
+	private    []string // the same for who is let in by a guard
 	operations operations
 }
 
@@ -95,7 +111,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision loads the definitions, or takes them over from the configuration
-// before, if no file has changed.
+// before, as it does with the answers that are kept.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
 		return err
@@ -106,21 +122,38 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	if err := metrics.register(ctx); err != nil {
 		return err
 	}
-	h.loaded, err = loadDefinitions(ctx, terminology.Options{
-		Core: !h.CoreOff, Definitions: h.Definitions, MaxImportDepth: h.MaxImportDepth, MaxGathered: h.MaxGathered,
-		MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
-	})
-	if err != nil {
+	if err := h.provisionKept(ctx); err != nil {
 		return err
 	}
 	h.handler = &terminology.Handler{
-		Library: h.loaded.library, MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
+		Current: h.loaded.watch.Current, Fetched: h.kept.backend.definitions(), MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
 		MaxFilterLength: h.MaxFilterLength, MaxFilterWords: h.MaxFilterWords,
 		MaxRemembered: h.MaxRemembered,
 	}
 	h.handler.Version, h.handler.Released = software()
 	h.operations = newOperations(h.handler, h.AllOperations)
 	return nil
+}
+
+// provisionKept finds or makes what outlives a configuration.
+func (h *Expand) provisionKept(ctx caddy.Context) (err error) {
+	if _, known := variations[h.VaryBy]; !known {
+		return fmt.Errorf("vary_by %q: neither user nor client nor none", h.VaryBy)
+	}
+	h.loaded, err = loadDefinitions(ctx, terminology.Options{
+		Core: !h.CoreOff, Definitions: h.Definitions, MaxImportDepth: h.MaxImportDepth, MaxGathered: h.MaxGathered,
+		MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
+	}, time.Duration(h.WatchInterval))
+	if err != nil {
+		return err
+	}
+	for _, name := range h.VaryHeaders {
+		h.varying = append(h.varying, http.CanonicalHeaderKey(name))
+	}
+	h.sightings = newSightings()
+	h.public, h.private = []string{"public, " + h.lifetime()}, []string{"private, " + h.lifetime()}
+	h.kept, err = newExpansions(ctx, h)
+	return err
 }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
@@ -132,40 +165,49 @@ func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	return err
 }
 
-// Cleanup lets the definitions go, if Provision got as far as loading them.
-func (h *Expand) Cleanup() error {
-	if h.loaded == nil {
-		return nil
+// Cleanup lets the definitions and the answers go, if Provision got as far as
+// having them.
+func (h *Expand) Cleanup() (err error) {
+	if h.kept != nil {
+		err = h.kept.release()
 	}
-	return h.loaded.release()
+	if h.loaded != nil {
+		err = errors.Join(err, h.loaded.release())
+	}
+	return err
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	answer := h.operations.find(h.asked(r), h.FHIRBase)
 	if answer == nil {
-		if answer = h.operations.other(r, h.FHIRBase); answer == nil {
-			return next.ServeHTTP(w, r)
-		}
-		if answered, err := askFirst(w, r, next); answered || err != nil {
-			return err
-		}
+		return h.serveOther(w, r, next)
 	}
 	w, answered := h.cors.answer(w, r, false)
 	if answered {
 		return nil
 	}
-	err := answer(w, r)
-	switch {
-	case err == nil:
-		metrics.expansion(expandedHere)
-		return nil
-	case errors.Is(err, terminology.ErrUnknown):
-		return askForUnknown(w, r, next, err)
-	case errors.Is(err, terminology.ErrIncomplete), errors.Is(err, terminology.ErrUnsupported):
-		return askForIncomplete(w, r, next, err)
+	h.kept.backend.see(r, next)
+	return h.serve(w, r, next, answer)
+}
+
+// serveOther answers what is no operation of ours, or sees to it that somebody does.
+func (h *Expand) serveOther(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if c := h.writeOf(r); c != nil {
+		return c.pass(w, r, next)
 	}
-	return failure(err)
+	answer := h.operations.other(r, h.FHIRBase)
+	if answer == nil {
+		return next.ServeHTTP(w, r)
+	}
+	if answered, err := askFirst(w, r, next); answered || err != nil {
+		return err
+	}
+	w, answered := h.cors.answer(w, r, false)
+	if answered {
+		return nil
+	}
+	return told(answer(w, r))
 }
 
 // asked is the request that a preflight is about, if those are answered here, or
@@ -179,12 +221,31 @@ func (h *Expand) asked(r *http.Request) *http.Request {
 	return &about
 }
 
+// told counts an answer that was made here, or the error in its place.
+func told(err error) error {
+	if err != nil {
+		return failure(err)
+	}
+	metrics.expansion(expandedHere)
+	return nil
+}
+
 // failure counts an error, and is one for fhir_outcome to render.
 func failure(err error) error {
 	status, result := http.StatusInternalServerError, expansionFailed
 	var failed *terminology.Error
-	if errors.As(err, &failed) {
+	var unanswered *remote.Error
+	var theirs caddyhttp.HandlerError
+	switch {
+	case errors.As(err, &failed):
 		status = failed.Status
+	case errors.As(err, &unanswered):
+		status = unanswered.HTTPStatus()
+	case errors.Is(err, context.DeadlineExceeded):
+		status = http.StatusGatewayTimeout
+	case errors.As(err, &theirs):
+		metrics.expansion(expansionFailed)
+		return err
 	}
 	if status < http.StatusInternalServerError {
 		result = expansionRefused
@@ -197,7 +258,7 @@ func failure(err error) error {
 //
 //	fhir_expand [<matcher>] {
 //		fhir_base <path>
-//		definitions <file|folder|pattern...>
+//		definitions [backend] <file|folder|pattern...>
 //		core off
 //		operations all
 //		max_entries <number>
@@ -211,11 +272,24 @@ func failure(err error) error {
 //		max_regex_states <number>
 //		max_cached_entries <number>
 //		cors <origin|clients|*...>
+//		ttl <duration>|off
+//		max_size <size>
+//		stale <duration> [<while asking>]
+//		max_age <duration>
+//		negative_ttl <duration>
+//		vary_by user|client|none
+//		vary_header <names...>
+//		persist [<folder>]
+//		timeout <duration>
+//		upstream <url> { … }
+//		route <prefix> <url> { … }
+//		pull_through <filters> [<entries>]|off
+//		watch_interval <duration>
 //	}
 func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return parseDirective(d, subdirectives{
+	fields := subdirectives{
 		"fhir_base":          word(&h.FHIRBase, checkFHIRBase),
-		"definitions":        words(&h.Definitions, nil),
+		"definitions":        h.parseDefinitions,
 		"core":               only("off", &h.CoreOff),
 		"operations":         only("all", &h.AllOperations),
 		"max_entries":        number(&h.MaxEntries),
@@ -229,7 +303,23 @@ func (h *Expand) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"max_regex_states":   number(&h.MaxRegexStates),
 		"max_cached_entries": number(&h.MaxCachedEntries),
 		"cors":               words(&h.CORS, checkCORS),
-	})
+	}
+	maps.Copy(fields, h.ExpandCaching.subdirectives())
+	return parseDirective(d, fields, "route")
+}
+
+// parseDefinitions reads where definitions are: files, or the word backend.
+func (h *Expand) parseDefinitions(d *caddyfile.Dispenser) error {
+	var list []string
+	err := words(&list, nil)(d)
+	for _, w := range list {
+		if w == "backend" {
+			h.BackendDefinitions = true
+		} else {
+			h.Definitions = append(h.Definitions, w)
+		}
+	}
+	return err
 }
 
 var (

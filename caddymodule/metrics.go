@@ -25,6 +25,7 @@ type metricSet struct {
 	decisions map[decision]prometheus.Counter
 	expanded  map[expansionResult]prometheus.Counter
 	next      prometheus.Histogram
+	upstream  prometheus.Histogram
 
 	collectors []prometheus.Collector
 }
@@ -35,8 +36,9 @@ var durationBuckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .2
 
 func newMetricSet() *metricSet {
 	m := &metricSet{
-		events: prometheus.NewCounterVec(counterOpts("authorization_events_total", "Events of the audit trail."), []string{"kind", "outcome", "grant"}),
-		next:   prometheus.NewHistogram(histogramOpts("expand_next_duration_seconds", "How long the next handler took to answer a $expand that was passed on.")),
+		events:   prometheus.NewCounterVec(counterOpts("authorization_events_total", "Events of the audit trail."), []string{"kind", "outcome", "grant"}),
+		next:     prometheus.NewHistogram(histogramOpts("expand_next_duration_seconds", "How long the next handler took to answer a $expand that was passed on.")),
+		upstream: prometheus.NewHistogram(histogramOpts("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.")),
 	}
 	endpoints := prometheus.NewHistogramVec(histogramOpts("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer."), []string{"endpoint"})
 	m.endpoints = curried(authorize.Endpoints, func(name string) prometheus.Observer { return endpoints.WithLabelValues(name) })
@@ -44,7 +46,7 @@ func newMetricSet() *metricSet {
 	m.decisions = curried(decisions, func(d decision) prometheus.Counter { return guarded.WithLabelValues(string(d)) })
 	expanded := prometheus.NewCounterVec(counterOpts("expand_requests_total", "Requests for an operation that fhir_expand answers."), []string{"result"})
 	m.expanded = curried(expansionResults, func(r expansionResult) prometheus.Counter { return expanded.WithLabelValues(string(r)) })
-	m.collectors = []prometheus.Collector{m.events, m.next, endpoints, guarded, expanded, definitionsCollector{}, cacheCollector{}}
+	m.collectors = []prometheus.Collector{m.events, m.next, m.upstream, endpoints, guarded, expanded, definitionsCollector{}, cacheCollector{}}
 	return m
 }
 
@@ -142,11 +144,13 @@ type expansionResult string
 
 const (
 	expandedHere     expansionResult = "here"
-	expandedNext     expansionResult = "next" // what the next handler answers, errors among it
+	expandedCached   expansionResult = "cached"   // by way of the cache, whoever made the answer
+	expandedNext     expansionResult = "next"     // what the next handler answers, errors among it
+	expandedUpstream expansionResult = "upstream" // by a terminology server, past the cache
 	expansionRefused expansionResult = "refused"
 	expansionFailed  expansionResult = "failed"
 )
 
-var expansionResults = []expansionResult{expandedHere, expandedNext, expansionRefused, expansionFailed}
+var expansionResults = []expansionResult{expandedHere, expandedCached, expandedNext, expandedUpstream, expansionRefused, expansionFailed}
 
 func (m *metricSet) expansion(r expansionResult) { m.expanded[r].Inc() }

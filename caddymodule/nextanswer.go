@@ -2,11 +2,23 @@ package caddymodule
 
 import (
 	"bytes"
+	"errors"
 	"net/http"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
+
+// askOthers gives the next handler's answer to what is not known here, or not
+// wholly.
+func askOthers(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, here error) error {
+	if errors.Is(here, terminology.ErrUnknown) {
+		return askForUnknown(w, r, next, here)
+	}
+	return askForIncomplete(w, r, next, here)
+}
 
 // askForUnknown gives the next handler's answer, whatever it is: it alone can
 // know. Where there is no next handler nothing is written, and the value set is

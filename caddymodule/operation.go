@@ -73,13 +73,12 @@ func (o operations) find(r *http.Request, base string) operation {
 	if path == "metadata" && r.Method != http.MethodPost && r.URL.Query().Get("mode") == "terminology" {
 		return o.metadata
 	}
-	switch parts := strings.Split(path, "/"); len(parts) {
-	case 2:
+	if o.ofType[path] != nil {
 		return o.ofType[path]
-	case 3:
-		if parts[1] != "" {
-			return o.ofInstance[parts[0]+"/"+parts[2]]
-		}
+	}
+	kind, rest, _ := strings.Cut(path, "/")
+	if id, name, ok := strings.Cut(rest, "/"); ok && id != "" {
+		return o.ofInstance[kind+"/"+name]
 	}
 	return nil
 }

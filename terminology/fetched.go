@@ -62,6 +62,7 @@ type Fetched struct {
 	stacked  int // overlays between base and current
 	due      time.Time
 	renewing bool
+	forgets  int // how often Forget was called
 	flights  singleflight.Group
 }
 
@@ -205,13 +206,33 @@ func (f *Fetched) fetch(ctx context.Context, m Missing) error {
 	if f.holds(m) {
 		return nil
 	}
-	resource, err := f.ask(ctx, m)
-	if err != nil {
-		return err
+	for range maxFetches {
+		f.mu.Lock()
+		forgets := f.forgets
+		f.mu.Unlock()
+		resource, err := f.ask(ctx, m)
+		if err != nil {
+			return err
+		}
+		if kept, err := f.keepUnless(forgets, m, resource); kept || err != nil {
+			return err
+		}
 	}
+	return errUnsteady
+}
+
+// errUnsteady is the error for a definition that was forgotten each time that it was being fetched.
+var errUnsteady = errors.New("definitions change all the time")
+
+// keepUnless keeps what Source said, unless something was forgotten since it was asked: what it said may be
+// from before a write.
+func (f *Fetched) keepUnless(forgets int, m Missing, resource jsontext.Value) (kept bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.keep(m, resource)
+	if f.forgets != forgets {
+		return false, nil
+	}
+	return true, f.keep(m, resource)
 }
 
 // ask asks Source for a definition. Of several versions it chooses the latest.

@@ -390,3 +390,31 @@ func (made) Definitions(_ context.Context, m Missing) ([]jsontext.Value, error) 
 	code := "c" + m.Canonical[strings.LastIndexByte(m.Canonical, '/')+1:]
 	return []jsontext.Value{jsontext.Value(composedOf(m.Canonical, "1", fmt.Sprintf(`{"system":"http://x/cs","concept":[{"code":%q}]}`, code)))}, nil
 }
+
+// What was asked for before a write is not kept after it.
+func TestForgottenWhileFetched(t *testing.T) {
+	const of = `{"system":"http://x/cs","concept":[{"code":"%s"}]}`
+	source := &shelf{resources: []string{composedOf("http://x/vs", "1", fmt.Sprintf(of, "old"))}}
+	written := &writtenMeanwhile{shelf: source}
+	h := &Handler{Library: libraryOf(t, `{"resourceType":"ValueSet","url":"http://x/other","status":"active"}`), Fetched: &Fetched{Source: written}}
+	written.write = func() {
+		source.set(nil, composedOf("http://x/vs", "1", fmt.Sprintf(of, "new")))
+		h.Fetched.Forget("http://x/vs")
+	}
+	wantCodes(t, expandWith(t, h, "url", "http://x/vs"), "new")
+}
+
+// writtenMeanwhile has something written after it has been asked first, and before it answers.
+type writtenMeanwhile struct {
+	*shelf
+	write func()
+}
+
+func (s *writtenMeanwhile) Definitions(ctx context.Context, m Missing) ([]jsontext.Value, error) {
+	found, err := s.shelf.Definitions(ctx, m)
+	if write := s.write; write != nil {
+		s.write = nil
+		write()
+	}
+	return found, err
+}

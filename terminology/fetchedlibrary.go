@@ -135,6 +135,7 @@ func (f *Fetched) Forget(reference string) {
 	url, _ := splitCanonical(reference)
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.forgets++
 	dropped := false
 	for m, item := range f.items {
 		own, _ := splitCanonical(m.Canonical)

@@ -18,11 +18,14 @@ func (f *Fetched) renew() {
 		f.plan()
 	}()
 	for _, m := range f.overdue() {
+		f.mu.Lock()
+		forgets := f.forgets
+		f.mu.Unlock()
 		resource, err := f.ask(context.Background(), m)
 		if err != nil {
 			f.logger().Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
 		}
-		f.replace(m, resource, err)
+		f.replace(forgets, m, resource, err)
 	}
 }
 
@@ -45,12 +48,12 @@ func (f *Fetched) overdue() (list []Missing) {
 }
 
 // replace takes over what Source said of a definition that is held.
-func (f *Fetched) replace(m Missing, resource jsontext.Value, err error) {
+func (f *Fetched) replace(forgets int, m Missing, resource jsontext.Value, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item, ok := f.items[m]
-	if !ok {
-		return // forgotten meanwhile
+	if !ok || f.forgets != forgets {
+		return // forgotten meanwhile, or what Source said may be from before a write
 	}
 	now := f.now()
 	switch {

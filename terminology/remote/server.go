@@ -135,6 +135,9 @@ func stay(next *http.Request, via []*http.Request) error {
 // Name returns what the server is called in texts for clients.
 func (s *Server) Name() string { return s.options.Name }
 
+// Base returns its FHIR base URL, for logs.
+func (s *Server) Base() string { return s.options.Base }
+
 // Question is an operation, or a search, on a FHIR server.
 type Question struct {
 	// Method is GET or POST. HEAD is asked as GET, since an answer without a body cannot be checked.

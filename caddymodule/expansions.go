@@ -1,0 +1,211 @@
+package caddymodule
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// expansions are what a fhir_expand keeps over reloads: its answers, and those whom
+// it asks, with what they said. It is in the pool under all that its settings are.
+type expansions struct {
+	key     string
+	cache   *cache.Cache // nil: none is kept
+	routes  *remote.Routes
+	wholes  *remote.Wholes // nil: none is fetched
+	backend *backend       // nil: no definitions are fetched
+	file    string         // that answers are kept in over restarts, or ""
+	logger  *slog.Logger
+}
+
+// newExpansions makes them of the settings, or takes them over from the
+// configuration before, if nothing of the settings has changed.
+func newExpansions(ctx caddy.Context, h *Expand) (*expansions, error) {
+	settings, err := settingsOf(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	routes, secrets, err := h.newRoutes()
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%x", sha256.Sum256(append(settings, secrets...)))
+	pooled, _, err := expansionCaches.LoadOrNew(key, func() (caddy.Destructor, error) {
+		x := &expansions{key: key, routes: routes, logger: ctx.Slogger()}
+		if !h.CacheOff {
+			x.cache = cache.New(h.cacheOptions())
+		}
+		if !h.PullThroughOff {
+			x.wholes = &remote.Wholes{
+				After: h.PullThrough, MaxEntries: h.PullThroughMax, MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL), Logger: x.logger,
+			}
+		}
+		if h.BackendDefinitions {
+			x.backend = newBackend(h, x.logger)
+		}
+		return x, x.load(h, settings)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pooled.(*expansions), nil
+}
+
+// settingsOf are those of a handler, and of those around it: it is not known which
+// of them lead to the next handler's answers, and what decides who may ask.
+func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
+	settings, err := json.Marshal(h)
+	for _, around := range ctx.Modules() {
+		switch around.(type) {
+		case *caddyhttp.Subroute, *caddyhttp.App:
+			var more []byte
+			if err == nil {
+				more, err = json.Marshal(around)
+			}
+			settings = append(settings, more...)
+		}
+	}
+	return settings, err
+}
+
+// newRoutes makes the servers that are to be asked.
+func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error) {
+	repl := caddy.NewReplacer()
+	var fallback *remote.Server
+	if c.Upstream != nil {
+		if fallback, secrets, err = c.Upstream.server(repl); err != nil {
+			return nil, "", err
+		}
+	}
+	var list []remote.Route
+	for i := range c.Routes {
+		server, more, err := c.Routes[i].server(repl)
+		if err != nil {
+			return nil, "", err
+		}
+		list, secrets = append(list, remote.Route{Prefix: c.Routes[i].Prefix, Server: server}), secrets+more
+	}
+	routes, err := remote.NewRoutes(fallback, list...)
+	return routes, secrets, err
+}
+
+// load brings back the answers from before a restart. That there are none, or none
+// that are of use, is no error.
+func (x *expansions) load(h *Expand, settings []byte) error {
+	if !h.Persist || x.cache == nil {
+		return nil
+	}
+	folder := h.PersistFolder
+	if folder == "" {
+		folder = filepath.Join(caddy.AppDataDir(), "fhir_expansions")
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return fmt.Errorf("persist: %w", err)
+	}
+	x.file = filepath.Join(folder, fmt.Sprintf("%x", sha256.Sum256(settings)))
+	n, err := x.cache.Load(x.file)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+	case err != nil:
+		x.logger.Warn("cached expansions not read; they are made anew", "error", err)
+	default:
+		x.logger.Info("cached expansions read", "answers", n)
+	}
+	return nil
+}
+
+// Destruct implements caddy.Destructor. It saves the answers, if they are kept over
+// restarts.
+func (x *expansions) Destruct() error {
+	if x.file == "" {
+		return nil
+	}
+	return x.cache.Save(x.file)
+}
+
+func (x *expansions) release() error {
+	_, err := expansionCaches.Delete(x.key)
+	return err
+}
+
+// Purge implements expansionCache.
+func (x *expansions) Purge(url, system string) (n int) {
+	for _, canonical := range []string{url, system} {
+		if canonical != "" || url+system == "" {
+			x.backend.forget(canonical)
+			x.forgetWhole(canonical)
+		}
+	}
+	switch {
+	case x.cache == nil:
+		return 0
+	case url+system == "":
+		return x.cache.Purge()
+	}
+	if url != "" {
+		n += x.cache.InvalidateTag(url)
+	}
+	if system != "" {
+		x.forgetWhole("") // which of them hold its concepts is not known
+		n += x.cache.InvalidateSystem(system)
+	}
+	return n
+}
+
+func (x *expansions) forgetWhole(canonical string) {
+	if x.wholes != nil {
+		x.wholes.Forget(canonical)
+	}
+}
+
+// Statistics implements expansionCache.
+func (x *expansions) Statistics() cacheStatistics {
+	if x.cache == nil {
+		return cacheStatistics{}
+	}
+	s := x.cache.Stats()
+	return cacheStatistics{
+		Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions, Entries: int(s.Entries), Bytes: s.Bytes,
+	}
+}
+
+// epochs are the schemes of answers that are made from one library.
+type epochs struct {
+	library *terminology.Library
+	seed    uint64       // of the library, for sightings
+	shared  cache.Scheme // of answers that are the same for all
+	next    cache.Scheme // of those of the next handler
+}
+
+// epochs returns the schemes for the library in use.
+func (h *Expand) epochs() *epochs {
+	library := h.loaded.watch.Current()
+	if e := h.epoch.Load(); e != nil && e.library == library {
+		return e
+	}
+	epoch := h.loaded.epochOf(library)
+	e := &epochs{
+		library: library, seed: h.sightings.seed(epoch),
+		shared: cache.Scheme{Space: "shared", Epoch: epoch, VaryBy: cache.VaryByNone},
+		next:   cache.Scheme{Space: "next", Epoch: epoch, VaryBy: variations[h.VaryBy], Headers: h.varying},
+	}
+	h.epoch.Store(e)
+	return e
+}
+
+var (
+	_ expansionCache   = (*expansions)(nil)
+	_ caddy.Destructor = (*expansions)(nil)
+)

@@ -1,0 +1,200 @@
+package caddymodule
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+)
+
+// serve answers a request for an operation: from the cache what was asked before,
+// and else from here, if it can be; others are asked by way of the cache alone, so
+// that they are asked once.
+func (h *Expand) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, local operation) error {
+	if h.kept.cache == nil || isPersonal(r) {
+		return h.serveUncached(w, r, next, local)
+	}
+	e := h.epochs()
+	number, known := uint64(0), unseen
+	if r.Method != http.MethodPost {
+		number = h.sightings.of(r, e.seed)
+		known = h.sightings.look(number)
+	}
+	q := &question{h: h, local: local, next: next, operation: strings.TrimPrefix(r.URL.Path, h.FHIRBase+"/")}
+	if known == unseen {
+		here := h.serveHere(w, r, local)
+		if here == nil || !elsewhere(here) && !isFetchFailure(here) {
+			return told(here)
+		}
+		if personal, err := q.read(r); err != nil || personal {
+			return h.unlessPersonal(w, r, q, here, err)
+		}
+		if elsewhere(here) && h.upstream(r, q.operation, q.body, here) == nil {
+			known = seenNext
+		}
+	}
+	return h.serveKept(w, r, e, q, number, known)
+}
+
+// serveHere answers a request from here, with what the cache says of its answers.
+func (h *Expand) serveHere(w http.ResponseWriter, r *http.Request, local operation) error {
+	header := w.Header()
+	header["Cache-Status"], header["Cache-Control"] = missed, h.private
+	if len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0 && principal(r, false) == (cache.Principal{}) {
+		header["Cache-Control"] = h.public
+	}
+	err := local(w, r)
+	if err != nil {
+		delete(header, "Cache-Status")
+		delete(header, "Cache-Control")
+	}
+	return err
+}
+
+// isPersonal reports whether a request depends on others that its client made
+// before, or tries out limits: its answer is nothing to keep.
+func isPersonal(r *http.Request) bool {
+	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || strings.Contains(r.URL.RawQuery, cacheID)
+}
+
+// cacheID is the parameter under which definitions are remembered that requests
+// bring along.
+const cacheID = "cache-id"
+
+// read reads the body of a POST, which was read before and put back, and reports
+// whether it has a cache-id.
+func (q *question) read(r *http.Request) (personal bool, err error) {
+	if r.Method != http.MethodPost {
+		return false, nil
+	}
+	if q.body, err = io.ReadAll(r.Body); err != nil {
+		return false, err
+	}
+	q.rewind(r)
+	return bytes.Contains(q.body, []byte(cacheID)), nil
+}
+
+func (h *Expand) unlessPersonal(w http.ResponseWriter, r *http.Request, q *question, here, err error) error {
+	if err != nil {
+		return failure(err)
+	}
+	return q.askPast(w, r, here)
+}
+
+// isFetchFailure reports whether a definition could not be fetched, so that an older
+// answer is the best there is.
+func isFetchFailure(err error) bool {
+	var failed *terminology.Error
+	return errors.As(err, &failed) && failed.Status > http.StatusInternalServerError
+}
+
+// serveKept answers a request by way of the cache.
+func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q *question, number uint64, known sighting) error {
+	call := cache.Call{Scheme: &e.shared, Principal: principal(r, false), Body: q.body, Produce: q.forAll}
+	var err error
+	var needed *forNext
+	result := expandedCached
+	if known != seenNext {
+		err = h.kept.cache.Serve(w, r, &call)
+	}
+	if known == seenNext || errors.As(err, &needed) {
+		if number != 0 {
+			h.sightings.isNext(number)
+		}
+		q.remember(r)
+		q.rewind(r)
+		call.Scheme, call.Produce, call.Principal = &e.next, q.forOne, principal(r, true)
+		result = expandedNext
+		err = h.kept.cache.Serve(w, r, &call)
+	}
+	var large *passOn
+	switch {
+	case err == nil:
+		metrics.expansion(result)
+		return nil
+	case errors.As(err, &large):
+		q.rewind(r)
+		return askOthers(w, r, q.next, large.here)
+	}
+	return failure(err)
+}
+
+// missed is the Cache-Status of what is made here.
+var missed = []string{"caddy-fhir; fwd=miss"}
+
+// lifetime says for how long clients may use an answer.
+func (c *ExpandCaching) lifetime() string {
+	if c.MaxAge == 0 {
+		return "no-cache"
+	}
+	return fmt.Sprintf("max-age=%d", time.Duration(c.MaxAge)/time.Second)
+}
+
+// principal is whom fhir_bearer let in. Where answers are the same for all, it is
+// enough to know that it was somebody.
+func principal(r *http.Request, who bool) (p cache.Principal) {
+	replacer, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return p
+	}
+	if p.Client, ok = replacer.GetString("http.auth.user.client_id"); !ok {
+		return p // there is no guard, which sets all of them
+	}
+	if who || p.Client == "" {
+		p.User, _ = replacer.GetString("http.auth.user.id")
+		p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
+	}
+	return p
+}
+
+// serveUncached answers a request without looking into the cache or putting anything
+// there.
+func (h *Expand) serveUncached(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, local operation) error {
+	here := local(w, r)
+	if here == nil || !elsewhere(here) {
+		return told(here)
+	}
+	q := &question{h: h, next: next, operation: strings.TrimPrefix(r.URL.Path, h.FHIRBase+"/")}
+	if _, err := q.read(r); err != nil {
+		return failure(err)
+	}
+	return q.askPast(w, r, here)
+}
+
+// askPast asks others past the cache.
+func (q *question) askPast(w http.ResponseWriter, r *http.Request, here error) error {
+	server := q.h.upstream(r, q.operation, q.body, here)
+	if server == nil {
+		return askOthers(w, r, q.next, here)
+	}
+	answer, err := q.askUpstream(r, server, here)
+	if err != nil {
+		return failure(err)
+	}
+	metrics.expansion(expandedUpstream)
+	return writeAnswer(w, r, answer)
+}
+
+// writeAnswer gives a client an answer that is not kept.
+func writeAnswer(w http.ResponseWriter, r *http.Request, a *cache.Answer) error {
+	header := w.Header()
+	maps.Copy(header, a.Header)
+	header.Set("Content-Length", strconv.Itoa(len(a.Body)))
+	w.WriteHeader(a.Status)
+	if r.Method == http.MethodHead {
+		return nil
+	}
+	_, err := w.Write(a.Body)
+	return err
+}

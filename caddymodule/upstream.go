@@ -1,0 +1,162 @@
+package caddymodule
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// Upstream is a FHIR terminology server that is asked for what is not known here.
+// It is sent its own credentials, and never those of a user.
+type Upstream struct {
+	// The FHIR base URL: https, or http on loopback. Required.
+	URL string `json:"url,omitempty"`
+
+	// Accept http elsewhere too. Questions, answers and credentials can then be
+	// read and changed on the way.
+	AllowHTTP bool `json:"allow_http,omitempty"`
+
+	// How long a question may take, from connecting to the end of the answer.
+	// Default: 10s.
+	Timeout caddy.Duration `json:"timeout,omitempty"`
+
+	// How large an answer may be, in bytes, decompressed. Default: 16777216 (16
+	// MiB).
+	MaxAnswer int64 `json:"max_answer,omitempty"`
+
+	// A token that is sent as credentials (RFC 6750). Placeholders are supported.
+	Bearer string `json:"bearer,omitempty"`
+
+	// A user name that is sent as credentials (RFC 7617). Placeholders are
+	// supported.
+	Username string `json:"username,omitempty"`
+
+	// The password for it. Placeholders are supported.
+	Password string `json:"password,omitempty"`
+
+	// A file with the certificates, in PEM, of the authorities that the server's
+	// certificate may be from. Default: those that the system trusts.
+	CA string `json:"ca,omitempty"`
+
+	// A file with a client certificate, in PEM, that the server asks for; it is
+	// read anew with each connection.
+	ClientCertificate string `json:"client_certificate,omitempty"`
+
+	// The file with its key, in PEM.
+	ClientKey string `json:"client_key,omitempty"`
+}
+
+// UpstreamRoute says which upstream is asked about some code systems.
+type UpstreamRoute struct {
+	// The start of the canonicals that are meant, of code systems and value sets,
+	// up to where one may end: `http://snomed.info/sct`. Required.
+	Prefix string `json:"prefix,omitempty"`
+
+	// The server that is asked.
+	Upstream
+}
+
+var errNoCertificates = errors.New("there is no certificate in it")
+
+// server makes the server, and returns what its secrets were resolved to as well,
+// so that a change of them makes another one.
+func (u *Upstream) server(repl *caddy.Replacer) (_ *remote.Server, secrets string, err error) {
+	o := remote.Options{
+		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: u.MaxAnswer,
+	}
+	for _, secret := range []struct {
+		to   *string
+		text string
+	}{{&o.Bearer, u.Bearer}, {&o.Username, u.Username}, {&o.Password, u.Password}} {
+		if secret.text == "" {
+			continue
+		}
+		if *secret.to, err = resolveSecret(repl, secret.text); err != nil {
+			return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
+		}
+		secrets += fmt.Sprintf("%q", *secret.to)
+	}
+	if o.TLS, err = u.tls(); err != nil {
+		return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
+	}
+	server, err := remote.NewServer(o)
+	return server, secrets, err
+}
+
+func (u *Upstream) tls() (*tls.Config, error) {
+	if u.CA == "" && u.ClientCertificate == "" {
+		return nil, nil
+	}
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if u.CA != "" {
+		certificates, err := os.ReadFile(u.CA)
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(certificates) {
+			return nil, fmt.Errorf("%s: %w", u.CA, errNoCertificates)
+		}
+	}
+	if u.ClientCertificate != "" {
+		if _, err := tls.LoadX509KeyPair(u.ClientCertificate, u.ClientKey); err != nil {
+			return nil, err
+		}
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			certificate, err := tls.LoadX509KeyPair(u.ClientCertificate, u.ClientKey)
+			return &certificate, err
+		}
+	}
+	return config, nil
+}
+
+// parse reads what follows an upstream's URL. Syntax:
+//
+//	<url> [{
+//		timeout <duration>
+//		max_answer <size>
+//		bearer <token>
+//		basic <user> <password>
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
+//		allow_http
+//	}]
+func (u *Upstream) parse(d *caddyfile.Dispenser) error {
+	if d.NextArg() {
+		return d.ArgErr()
+	}
+	err := subdirectives{
+		"timeout":    duration(&u.Timeout),
+		"max_answer": size(&u.MaxAnswer),
+		"bearer":     word(&u.Bearer, nil),
+		"basic":      two(&u.Username, &u.Password),
+		"tls_ca":     word(&u.CA, nil),
+		"tls_client": two(&u.ClientCertificate, &u.ClientKey),
+		"allow_http": bareword(&u.AllowHTTP),
+	}.parse(d)
+	if err != nil {
+		return err
+	}
+	if _, err := remote.NewServer(remote.Options{Base: u.URL, AllowHTTP: u.AllowHTTP, Bearer: u.Bearer, Username: u.Username}); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+// two reads two arguments.
+func two(first, second *string) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if !d.Args(first, second) || d.NextArg() {
+			return d.ArgErr()
+		}
+		return nil
+	}
+}
