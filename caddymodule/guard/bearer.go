@@ -48,20 +48,22 @@ func Bearer(r *http.Request) (string, error) {
 //	1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="
 func isB64Token(s string) bool {
 	s = strings.TrimRight(s, "=")
+	var foreign byte // without a branch for each character: tokens are long
 	for i := range len(s) {
-		if !b64Characters[s[i]] {
-			return false
-		}
+		foreign |= notB64[s[i]]
 	}
-	return s != ""
+	return s != "" && foreign == 0
 }
 
-// b64Characters are those of a b64token, but for its end.
-var b64Characters = func() (in [256]bool) {
-	for _, c := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/" {
-		in[c] = true
+// notB64 is 1 for what is no character of a b64token, but for its end.
+var notB64 = func() (not [256]byte) {
+	for i := range not {
+		not[i] = 1
 	}
-	return in
+	for _, c := range "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~+/" {
+		not[c] = 0
+	}
+	return not
 }()
 
 // queryHasToken says whether a query has the parameter access_token, in any

@@ -52,11 +52,26 @@ type rival struct {
 // caches measures hits in the cache of expansions, beside others that serve the
 // same bytes, in one run.
 func caches(s settings, folder string) (err error) {
-	gateway, stop, err := startCaching(s, folder)
+	definitions := filepath.Join(folder, "synthetic.json")
+	if err := generate(definitions, 10_000); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.Remove(definitions)) }()
+	cached := "fhir_expand {\n\t\tcore off\n\t\tdefinitions " + definitions + "\n\t\tttl 1h\n\t}\n"
+	gateway, err := start(s.binary, folder, site{name: "open", options: proxied, routes: "\t" + cached})
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, stop()) }()
+	defer func() { err = errors.Join(err, gateway.stop()) }()
+	guarded, err := start(s.binary, folder, site{
+		name:    "guarded",
+		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + "\n\t}",
+		routes:  "\tfhir_authorize\n\thandle /fhir/R4/* {\n\t\tfhir_bearer\n\t\t" + cached + "\t}",
+	})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, guarded.stop()) }()
 	small, err := sized(gateway, 2_000)
 	if err != nil {
 		return err
@@ -65,41 +80,18 @@ func caches(s settings, folder string) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, comparison := range []func(settings, string, *server, string) error{besideRespond, besideNginx} {
-		if err := comparison(s, folder, gateway, small); err != nil {
-			return err
-		}
-	}
-	return besideFiles(s, folder, gateway, large)
+	return errors.Join(
+		besideRespond(s, folder, gateway, guarded, small),
+		besideNginx(s, folder, gateway, small),
+		besideFiles(s, folder, gateway, large),
+	)
 }
-
-// startCaching runs the gateway with a synthetic code system twice: below /open
-// without a guard, and below /fhir with one.
-func startCaching(s settings, folder string) (*server, func() error, error) {
-	definitions := filepath.Join(folder, "synthetic.json")
-	if err := generate(definitions, 10_000); err != nil {
-		return nil, nil, err
-	}
-	cached := "fhir_expand {\n\t\t\tcore off\n\t\t\tdefinitions " + definitions + "\n\t\t\tttl 1h\n\t\t\t%s\n\t\t}\n"
-	gateway, err := start(s.binary, folder, site{
-		name:    "caching",
-		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + "\n\t}",
-		routes: "\tfhir_authorize\n\thandle /fhir/R4/* {\n\t\tfhir_bearer\n\t\t" + fmt.Sprintf(cached, "") +
-			"\t}\n\thandle /open/* {\n\t\t" + fmt.Sprintf(cached, "fhir_base /open") + "\t}",
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	return gateway, func() error { return errors.Join(gateway.stop(), os.Remove(definitions)) }, nil
-}
-
-const open = "/open/ValueSet/$expand?"
 
 // sized finds a page of about so many bytes.
 func sized(gateway *server, size int) (path string, err error) {
 	count := 1
 	for range 12 {
-		path = open + query("all") + "&count=" + strconv.Itoa(count)
+		path = expand + query("all") + "&count=" + strconv.Itoa(count)
 		r, err := http.Get(gateway.url + path)
 		if err != nil {
 			return "", err
@@ -116,7 +108,7 @@ func sized(gateway *server, size int) (path string, err error) {
 	return path, nil
 }
 
-func besideRespond(s settings, folder string, gateway *server, path string) (err error) {
+func besideRespond(s settings, folder string, gateway, guarded *server, path string) (err error) {
 	warm, err := gateway.round(gateway.gets([]string{path}, nil), s.clients, s.round/2)
 	if err != nil {
 		return err
@@ -126,25 +118,34 @@ func besideRespond(s settings, folder string, gateway *server, path string) (err
 		return err
 	}
 	defer func() { err = errors.Join(err, respond.stop()) }()
-	token, err := clientToken(gateway)
+	token, err := clientToken(guarded)
 	if err != nil {
 		return err
 	}
-	r, err := http.Get(gateway.url + path)
+	tag, err := entityTag(gateway.url + path)
 	if err != nil {
 		return err
 	}
-	if _, err := drain(r); err != nil {
-		return err
-	}
-	tag := r.Header.Get("ETag")
-	guarded := "/fhir/R4" + path[len("/open"):]
 	return race(s, fmt.Sprintf("A hit of %d bytes, beside Caddy's respond", warm.size()), []rival{
 		{"respond", respond, []string{"/"}, nil},
 		{"hit", gateway, []string{path}, nil},
-		{"hit, with a bearer token", gateway, []string{guarded}, http.Header{"Authorization": {"Bearer " + token}}},
+		{"hit, with a bearer token", guarded, []string{path}, http.Header{"Authorization": {"Bearer " + token}}},
 		{"304", gateway, []string{path}, http.Header{"If-None-Match": {tag}}},
 	})
+}
+
+// entityTag is that of an answer that is not compressed.
+func entityTag(url string) (string, error) {
+	request, err := http.NewRequest(http.MethodGet, url, nil)
+	if err != nil {
+		return "", err
+	}
+	r, err := transport.RoundTrip(request)
+	if err != nil {
+		return "", err
+	}
+	_, err = drain(r)
+	return r.Header.Get("ETag"), err
 }
 
 // clientToken is an access token for the guard.
@@ -198,7 +199,7 @@ func besideFiles(s settings, folder string, gateway *server, path string) (err e
 	if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o700), os.WriteFile(file, body, 0o600), compressed(file+".gz", body)); err != nil {
 		return err
 	}
-	files, err := start(s.binary, folder, site{name: "files", routes: "\troot " + filepath.Dir(file) + "\n\tfile_server {\n\t\tprecompressed gzip\n\t}"})
+	files, err := start(s.binary, folder, site{name: "files", options: proxied, routes: "\troot " + filepath.Dir(file) + "\n\tfile_server {\n\t\tprecompressed gzip\n\t}"})
 	if err != nil {
 		return err
 	}

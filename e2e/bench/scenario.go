@@ -108,7 +108,7 @@ func compare(s settings, folder string, gateway *server, sc scenario) (ours, fix
 // startRespond runs stock Caddy's respond with a body of a size.
 func startRespond(binary, folder string, size int) (*server, error) {
 	body := strings.Repeat("x", size)
-	return start(binary, folder, site{name: "respond", routes: "\theader Content-Type application/fhir+json\n\trespond " + body})
+	return start(binary, folder, site{name: "respond", options: proxied, routes: "\theader Content-Type application/fhir+json\n\trespond " + body})
 }
 
 // lengths measures each length of what was typed by itself.
