@@ -329,11 +329,15 @@ func moduleRequestObjectRedirectURI(p *relyingParty) {
 }
 
 func moduleRefreshToken(p *relyingParty) {
-	p.refreshed(true)
-	second := p.as(secondClient)
+	refreshTwo(p, p.as(secondClient))
+}
+
+// refreshTwo refreshes as two clients, and the first with the token of the second.
+func refreshTwo(first, second *relyingParty) {
+	first.refreshed(true)
 	token := second.refreshed(false)
-	p.refusedToken(url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}, badRequest, "invalid_grant")
-	second.exchange(url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}) // nobody else's request changed anything
+	first.refusedToken(formOfRefresh(token, ""), badRequest, "invalid_grant")
+	second.exchange(formOfRefresh(token, "")) // that changed nothing
 }
 
 // visibleText is what a refresh token may be made of (RFC 6749 §A.17).
@@ -351,12 +355,12 @@ func (p *relyingParty) refreshed(withScope bool) string {
 	if grants := p.discovery()["grant_types_supported"].([]any); !slices.Contains(grants, "refresh_token") {
 		p.t.Errorf("grant_types_supported %v", grants)
 	}
-	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.tokens.Refresh}}
+	asked := ""
 	if withScope {
-		form.Set("scope", scope)
+		asked = scope
 	}
 	time.Sleep(time.Second) // in a bubble, so that iat differs
-	tokens := p.exchange(form)
+	tokens := p.exchange(formOfRefresh(first.tokens.Refresh, asked))
 	if tokens.AccessToken == first.tokens.AccessToken || tokens.Refresh == "" {
 		p.t.Error("the same access token, or no refresh token")
 	}

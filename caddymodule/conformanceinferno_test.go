@@ -178,14 +178,6 @@ func moduleTokenResponseHeaders(p *relyingParty) {
 	p.exchange(formOfRefresh(f.tokens.Refresh, ""))
 }
 
-func formOfRefresh(token, scope string) url.Values {
-	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}
-	if scope != "" {
-		form.Set("scope", scope)
-	}
-	return form
-}
-
 func moduleTokenExchangeByScript(p *relyingParty) {
 	q := p.launch()
 	r := p.tokenRequest("/oauth2/token", p.codeForm(p.granted(q, p.ask(q)).Get("code")))

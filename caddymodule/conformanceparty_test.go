@@ -386,6 +386,14 @@ func (p *relyingParty) codeForm(code string) url.Values {
 	return form
 }
 
+func formOfRefresh(token, scope string) url.Values {
+	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}}
+	if scope != "" {
+		form.Set("scope", scope)
+	}
+	return form
+}
+
 // exchange checks the token endpoint's answer to a form that must succeed.
 func (p *relyingParty) exchange(form url.Values) *partyTokens {
 	p.t.Helper()
