@@ -14,7 +14,7 @@ func dynamicPlan() conformancePlan {
 		name: "oidcc-dynamic-certification-test-plan",
 		text: "With `client_secret_basic` and PKCE, as apps that register themselves must come here. **The plan itself comes with\n" +
 			"`private_key_jwt` and without PKCE, and would not pass.**",
-		party: func(p *relyingParty) { p.pkce = true },
+		parties: by(func(p *relyingParty) { p.pkce = true }),
 		modules: []conformanceModule{
 			{id: "oidcc-idtoken-rs256", checks: "`id_token_signed_response_alg` RS256 is kept to", run: moduleRegisteredRS256},
 			{id: "oidcc-idtoken-unsigned", checks: "alg `none`: `invalid_client_metadata`; discovery does not offer it, so the module ends there", result: "skipped", run: moduleRegisteredUnsigned},
@@ -44,11 +44,9 @@ func dynamicPlan() conformancePlan {
 
 func assertionPlan() conformancePlan {
 	return conformancePlan{
-		name: "oidcc-ensure-client-assertion-with-iss-aud-succeeds",
-		text: "Of the dynamic plan too, but with a client that the configuration has.",
-		party: func(p *relyingParty) {
-			p.client, p.audience = infernoRS384, conformanceIssuer
-		},
+		name:    "oidcc-ensure-client-assertion-with-iss-aud-succeeds",
+		text:    "Of the dynamic plan too, but with a client that the configuration has.",
+		parties: by(func(p *relyingParty) { p.client, p.audience = infernoRS384, conformanceIssuer }),
 		modules: []conformanceModule{
 			{id: "oidcc-ensure-client-assertion-with-iss-aud-succeeds", checks: "the issuer as the assertion's `aud`", run: func(p *relyingParty) { p.flow(nil) }},
 		},

@@ -9,11 +9,9 @@ import (
 
 func g10Plan() conformancePlan {
 	return conformancePlan{
-		name: "Inferno: (g)(10), errors and tokens",
-		text: "Tests without an id of their own are named by group and number.",
-		party: func(p *relyingParty) {
-			p.client, p.pkce = infernoSymmetric, true
-		},
+		name:    "Inferno: (g)(10), errors and tokens",
+		text:    "Tests without an id of their own are named by group and number.",
+		parties: by(infernoParty("", &infernoSymmetric).become),
 		modules: []conformanceModule{
 			{id: "g10_smart_invalid_aud-Test02", checks: "another `aud`: no code", run: moduleInvalidAudience},
 			{id: "g10_smart_invalid_token_request_stu2-Test03", checks: "an invalid code: 400", run: moduleInvalidCode},
