@@ -56,36 +56,25 @@ func conformancePlans() []conformancePlan {
 // of it with docs/conformance.md; -update writes that.
 func TestConformance(t *testing.T) {
 	site := newConformanceSite(t)
-	var document strings.Builder
-	document.WriteString(conformanceHead)
+	document := conformanceHead
 	complete := true
 	for _, plan := range conformancePlans() {
-		if plan.parties == nil {
-			plan.parties = by(func(*relyingParty) {})
-		}
-		fmt.Fprintf(&document, "\n## %s\n\n%s\n\n| id | what it checks |", plan.name, plan.text)
-		for _, party := range plan.parties {
-			document.WriteString(" " + party.name + " |")
-		}
-		document.WriteString("\n|---|---|" + strings.Repeat("---|", len(plan.parties)) + "\n")
 		t.Run(plan.name, func(t *testing.T) {
-			for _, m := range plan.modules {
-				result, ran := site.runAll(t, plan, m)
-				complete = complete && ran
-				fmt.Fprintf(&document, "| `%s` | %s |%s\n", m.id, m.checks, strings.Repeat(" "+result+" |", len(plan.parties)))
-			}
+			table, ran := site.runPlan(t, plan)
+			document += table
+			complete = complete && ran
 		})
 	}
 	if t.Failed() || !complete { // or only some were asked for by -run
 		return
 	}
 	if *update {
-		if err := os.WriteFile(conformanceDocument, []byte(document.String()), 0o644); err != nil {
+		if err := os.WriteFile(conformanceDocument, []byte(document), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	text, err := os.ReadFile(conformanceDocument)
-	if err != nil || string(text) != document.String() {
+	if err != nil || string(text) != document {
 		t.Errorf("docs/conformance.md is not what the tests say (%v): run go test ./caddymodule -run TestConformance -update", err)
 	}
 }
@@ -106,6 +95,26 @@ says so, as here. PKCE is not required of the clients here, nor are they of the 
 
 This page is written by ` + "`go test ./caddymodule -run TestConformance -update`" + `; a run without ` + "`-update`" + ` fails where it is not true.
 `
+
+// runPlan runs a plan. It returns its part of the document, and whether all of it
+// ran.
+func (s *conformanceSite) runPlan(t *testing.T, plan conformancePlan) (table string, all bool) {
+	if plan.parties == nil {
+		plan.parties = by(func(*relyingParty) {})
+	}
+	table = fmt.Sprintf("\n## %s\n\n%s\n\n| id | what it checks |", plan.name, plan.text)
+	for _, party := range plan.parties {
+		table += " " + party.name + " |"
+	}
+	table += "\n|---|---|" + strings.Repeat("---|", len(plan.parties)) + "\n"
+	all = true
+	for _, m := range plan.modules {
+		result, ran := s.runAll(t, plan, m)
+		all = all && ran
+		table += fmt.Sprintf("| `%s` | %s |%s\n", m.id, m.checks, strings.Repeat(" "+result+" |", len(plan.parties)))
+	}
+	return table, all
+}
 
 // runAll runs a module with all clients of a plan. It returns the result that goes
 // for each of them unless the test fails, and whether all ran.
