@@ -96,8 +96,8 @@ func (p *relyingParty) checkUnasked(q url.Values, claims map[string]any) {
 	}
 }
 
-// claimsByScope are those of OpenID Connect Core §5.4 that alice has, which is all
-// but the names that nobody has.
+// claimsByScope are those of OpenID Connect Core §5.4, and SMART's. Alice has them
+// all.
 var claimsByScope = map[string][]string{
 	"profile": {
 		"name", "family_name", "given_name", "middle_name", "nickname", "preferred_username", "profile",
