@@ -1,10 +1,10 @@
 package caddymodule
 
-// formPostPlan is the basic plan with response_mode=form_post.
-func formPostPlan() conformancePlan {
-	plan := basicPlan()
-	plan.name = "oidcc-formpost-basic-certification-test-plan"
-	plan.text = "The basic plan with `response_mode=form_post`: answers and errors come in a posted form, and by no other way."
-	plan.party = func(p *relyingParty) { p.responseMode = "form_post" }
-	return plan
+func formPostPlans() []conformancePlan {
+	basic := basicPlan()
+	basic.name = "oidcc-formpost-basic-certification-test-plan"
+	basic.text = "The basic plan with `response_mode=form_post`: answers and errors come in a posted form, and by no other way."
+	basic.parties = by(func(p *relyingParty) { p.responseMode = "form_post" })
+	return append([]conformancePlan{basic}, implicitPlans("oidcc-formpost-implicit-certification-test-plan", "form_post",
+		"The implicit plan with `response_mode=form_post`.")...)
 }

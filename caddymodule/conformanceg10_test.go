@@ -9,19 +9,17 @@ import (
 
 func g10Plan() conformancePlan {
 	return conformancePlan{
-		name: "Inferno: (g)(10), errors and tokens",
-		text: "Tests without an id of their own are named by group and number.",
-		party: func(p *relyingParty) {
-			p.client, p.pkce = infernoSymmetric, true
-		},
+		name:    "Inferno: (g)(10), errors and tokens",
+		text:    "Tests without an id of their own are named by group and number.",
+		parties: by(infernoParty("", &infernoSymmetric).become),
 		modules: []conformanceModule{
 			{id: "g10_smart_invalid_aud-Test02", checks: "another `aud`: no code", run: moduleInvalidAudience},
 			{id: "g10_smart_invalid_token_request_stu2-Test03", checks: "an invalid code: 400", run: moduleInvalidCode},
 			{id: "g10_smart_invalid_token_request_stu2-Test04", checks: "an invalid client id: 400 or 401", run: moduleInvalidClientID},
-			{id: "smart_no_verifier_token_request", checks: "no `code_verifier`: 400 or 401", run: moduleVerifier("code_verifier", nil)},
-			{id: "smart_blank_verifier_token_request", checks: "a blank one: likewise", run: moduleVerifier("code_verifier", []string{""})},
-			{id: "smart_bad_code_verifier_token_request", checks: "another one: likewise", run: moduleVerifier("code_verifier", []string{strings.Repeat("another-", 8)})},
-			{id: "smart_plain_code_verifier_token_request", checks: "the challenge itself: likewise", run: moduleVerifier("code_verifier", []string{challengeOf(partyVerifier)})},
+			{id: "smart_no_verifier_token_request", checks: "no `code_verifier`: 400 or 401", run: moduleVerifier()},
+			{id: "smart_blank_verifier_token_request", checks: "a blank one: likewise", run: moduleVerifier("")},
+			{id: "smart_bad_code_verifier_token_request", checks: "another one: likewise", run: moduleVerifier(strings.Repeat("another-", 8))},
+			{id: "smart_plain_code_verifier_token_request", checks: "the challenge itself: likewise", run: moduleVerifier(challengeOf(partyVerifier))},
 			{id: "g10_invalid_token_refresh", checks: "an invalid refresh token: 400 or 401", run: moduleInvalidRefresh},
 			{id: "g10_smart_scopes", checks: "scopes of SMART v1 (`patient/Condition.read`, …): all are granted", run: moduleV1Scopes},
 			{id: "g10_limited_scope_grant", checks: "the person takes a resource type out: its scope is not granted, the others are", run: moduleLimitedScope},
@@ -78,11 +76,12 @@ func moduleInvalidClientID(p *relyingParty) {
 	p.exchange(form) // none of that used the code up
 }
 
-func moduleVerifier(name string, values []string) func(*relyingParty) {
+// moduleVerifier sends another verifier than the right one, or none.
+func moduleVerifier(values ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.launch()
 		form := p.codeForm(p.granted(q, p.ask(q)).Get("code"))
-		form[name] = values
+		form["code_verifier"] = values
 		p.refusedToken(form, refusals, "invalid_grant", "invalid_request")
 	}
 }

@@ -157,7 +157,7 @@ func withoutSignature(_ testing.TB, idToken string) string {
 // is not ours.
 func signedByAnother(t testing.TB, idToken string) string {
 	t.Helper()
-	token, err := jose.ParseSigned(idToken, []jose.SignatureAlgorithm{jose.RS256})
+	token, err := jose.ParseSignedCompact(idToken, []jose.SignatureAlgorithm{jose.RS256})
 	if err != nil {
 		t.Fatal(err)
 	}

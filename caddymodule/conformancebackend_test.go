@@ -1,0 +1,142 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+func backendServicesPlan() conformancePlan {
+	return conformancePlan{
+		name:    "Inferno: backend_services_authorization",
+		text:    "`client_credentials` by `private_key_jwt`, scope `system/*.rs`.",
+		parties: []conformanceParty{infernoParty("RS384", &infernoRS384), infernoParty("ES384", &infernoES384)},
+		modules: []conformanceModule{
+			{id: "smart_backend_services_token_tls_version", checks: "TLS 1.2 at least", result: "not applicable: no port is opened here, and TLS is Caddy's"},
+			{id: "smart_backend_services_invalid_grant_type", checks: "400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
+			{id: "smart_backend_services_invalid_client_assertion", checks: "another `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
+			{id: "smart_backend_services_invalid_jwt", checks: "no JWT, or one with wrong claims, an old one, one by another key, one used before: 400 or 401", run: moduleBackendInvalidJWT},
+			{id: "smart_backend_services_auth_request_success", checks: "200", run: moduleBackendServices},
+			{id: "smart_backend_services_auth_response_body", checks: "`access_token`, `token_type`, a number `expires_in` of at most 300, `scope`; no refresh token", run: moduleBackendServices},
+		},
+	}
+}
+
+func introspectionPlan() conformancePlan {
+	return conformancePlan{
+		name: "Inferno: smart_token_introspection",
+		text: "These tests have no ids of their own: they are named by group and number. The client that asks proves who it is;\n" +
+			"of the unknown token Inferno asks without that, which RFC 7662 §2.1 has refused (401).",
+		parties: by(infernoParty("", &infernoSymmetric).become),
+		modules: []conformanceModule{
+			{id: "smart_token_introspection_request_group-Test01", checks: "an active token: 200, JSON; by client secret, and by an access token", run: moduleIntrospectActive},
+			{id: "smart_token_introspection_request_group-Test02", checks: "an unknown token: 200, JSON", run: moduleIntrospectInvalid},
+			{id: "smart_token_introspection_response_group-Test01", checks: "`active`, `client_id`, `scope` and `exp` as in the token response, `iss`, `sub` and `fhirUser` as in the ID token", run: moduleIntrospectActive},
+			{id: "smart_token_introspection_response_group-Test02", checks: "`active: false`, and nothing else", run: moduleIntrospectInvalid},
+		},
+	}
+}
+
+func credentialsForm() url.Values {
+	return url.Values{"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}}
+}
+
+// moduleBackendRefused changes a parameter of a request that would succeed.
+func moduleBackendRefused(name, value, code string) func(*relyingParty) {
+	return func(p *relyingParty) {
+		form := credentialsForm()
+		p.tokenRequest("/oauth2/token", form)
+		form.Set(name, value)
+		p.client.method = ""
+		p.refusedToken(form, badRequest, code)
+	}
+}
+
+func moduleBackendInvalidJWT(p *relyingParty) {
+	used := p.assertion(nil)
+	p.withAssertion(used, http.StatusOK)
+	another := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(p.client.key.Algorithm), Key: *p.client.key}
+	other := conformanceKey(p.t, p.client.key.Algorithm)
+	another.Key = *other
+	for name, assertion := range map[string]string{
+		"no JWT":              "invalid",
+		"used before":         used,
+		"another iss":         p.assertion(map[string]any{"iss": "somebody"}),
+		"another sub":         p.assertion(map[string]any{"sub": "somebody"}),
+		"another aud":         p.assertion(map[string]any{"aud": "https://another.example/token"}),
+		"old":                 p.assertion(map[string]any{"exp": 1}),
+		"without exp":         p.assertion(map[string]any{"exp": nil}),
+		"without jti":         p.assertion(map[string]any{"jti": nil}),
+		"by another key":      signedWith(p.t, another, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": conformanceIssuer + "/oauth2/token", "jti": unguessable(), "exp": 4e9}),
+		"good for a long day": p.assertion(map[string]any{"exp": 4e9}),
+	} {
+		if status := p.withAssertion(assertion, 0); status != http.StatusBadRequest && status != http.StatusUnauthorized {
+			p.t.Errorf("%s: status %d", name, status)
+		}
+	}
+}
+
+// withAssertion asks for a token by an assertion.
+func (p *relyingParty) withAssertion(assertion string, want int) (status int) {
+	p.t.Helper()
+	form := credentialsForm()
+	form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+	form.Set("client_assertion", assertion)
+	status, _ = p.tokensOf(p.post("/oauth2/token", form))
+	if want != 0 && status != want {
+		p.t.Errorf("status %d", status)
+	}
+	return status
+}
+
+func moduleBackendServices(p *relyingParty) {
+	got := p.exchange(credentialsForm())
+	var seconds int
+	err := json.Unmarshal(got.ExpiresIn, &seconds)
+	if err != nil || seconds > 300 || got.Scope != "system/*.rs" || got.Refresh != "" || got.IDToken != "" {
+		p.t.Errorf("%v: %+v", err, got)
+	}
+}
+
+// introspected asks about a token, as the resource server that may ask about all.
+func (p *relyingParty) introspected(token, bearer string) (answer map[string]any) {
+	p.t.Helper()
+	resourceServer := p.as(partyClient{id: "resource-server", secret: "resource-secret", method: "client_secret_basic"})
+	r := resourceServer.tokenRequest("/oauth2/introspect", url.Values{"token": {token}})
+	if bearer != "" {
+		r.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	p.readJSON(p.send(r), &answer)
+	return answer
+}
+
+func moduleIntrospectActive(p *relyingParty) {
+	f := p.launched()
+	for _, bearer := range []string{"", f.tokens.AccessToken} {
+		got := p.introspected(f.tokens.AccessToken, bearer)
+		scope, _ := got["scope"].(string)
+		if got["active"] != true || got["client_id"] != p.client.id || !sameWords(scope, f.tokens.Scope) || got["exp"] != f.id["exp"] {
+			p.t.Errorf("%v", got)
+		}
+		for _, name := range []string{"iss", "sub", "fhirUser"} {
+			if got[name] == nil || got[name] != f.id[name] {
+				p.t.Errorf("%s %v, in the ID token %v", name, got[name], f.id[name])
+			}
+		}
+	}
+}
+
+func moduleIntrospectInvalid(p *relyingParty) {
+	if got := p.introspected("invalid_token_value", ""); len(got) != 1 || got["active"] != false {
+		p.t.Errorf("%v", got)
+	}
+	r := httptest.NewRequest(http.MethodPost, "/oauth2/introspect", strings.NewReader("token=invalid_token_value"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if got := p.send(r).StatusCode; got != http.StatusUnauthorized {
+		p.t.Errorf("by nobody: status %d", got)
+	}
+}
