@@ -129,6 +129,7 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		made = decisionPublic
 	}
 	metrics.decided(made)
+	guard.StripUpgrade(r.Header, made == decisionAllowed)
 	if !h.ForwardToken {
 		r.Header.Del("Authorization")
 	}

@@ -79,6 +79,35 @@ func TestOddPathsReachNobody(t *testing.T) {
 	}
 }
 
+// After an upgrade the connection is a tunnel past the guard: none to HTTP/2 is
+// asked of the backend for anybody, and none at all where no token is needed.
+func TestNoTunnelPastTheGuard(t *testing.T) {
+	g := exampleGateway(t, echo)
+	token := g.token()
+	for _, tt := range []struct {
+		name, target, upgrade string
+		passes                bool
+	}{
+		{"HTTP/2, open to all", "/fhir/R4/metadata", "h2c", false},
+		{"HTTP/2, with a token", "/fhir/R4/Patient", "h2c", false},
+		{"HTTP/2 beside WebSocket", "/fhir/R4/Patient", "websocket, h2c", false},
+		{"WebSocket, open to all", "/fhir/R4/metadata", "websocket", false},
+		{"WebSocket, with a token", "/fhir/R4/Patient", "websocket", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, tt.target, nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", tt.upgrade)
+			r.Header.Set("HTTP2-Settings", "AAMAAABkAAQAAP__")
+			sent := read(t, g.send(r))
+			if got := strings.Contains(sent, "Upgrade: "+tt.upgrade); got != tt.passes || strings.Contains(sent, "Http2-Settings") != tt.passes {
+				t.Errorf("the backend was sent %s", sent)
+			}
+		})
+	}
+}
+
 // What a client sends is text, also where it looks like a placeholder of Caddy's:
 // in what is sent back, shown, logged in tokens, or set for the next handler.
 func TestPlaceholdersOfClientsStayText(t *testing.T) {
