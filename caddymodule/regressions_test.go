@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -105,6 +106,25 @@ func TestNoTunnelPastTheGuard(t *testing.T) {
 				t.Errorf("the backend was sent %s", sent)
 			}
 		})
+	}
+}
+
+// What needs no token brings no body either: a backend that leaves it unread would
+// take it for the next request on the connection.
+func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Sent", strconv.Itoa(len(body))+" "+r.Header.Get("Content-Length")+strings.Join(r.TransferEncoding, " "))
+	}))
+	const smuggled = "GET /fhir/R4/Patient HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, body := range map[string]io.Reader{"of a length": strings.NewReader(smuggled), "in chunks": io.MultiReader(strings.NewReader(smuggled))} {
+		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", body)
+		if r.ContentLength > 0 {
+			r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+		}
+		if got := g.send(r); got.StatusCode != http.StatusOK || got.Header.Get("Sent") != "0" {
+			t.Errorf("%s: status %d, sent %q", name, got.StatusCode, got.Header.Get("Sent"))
+		}
 	}
 }
 
