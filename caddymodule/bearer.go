@@ -127,8 +127,10 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	made := decisionAllowed
 	if h.public(r) {
 		made = decisionPublic
+		guard.StripBody(r)
 	}
 	metrics.decided(made)
+	guard.StripUpgrade(r.Header, made == decisionAllowed)
 	if !h.ForwardToken {
 		r.Header.Del("Authorization")
 	}

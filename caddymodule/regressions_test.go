@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -75,6 +76,54 @@ func TestOddPathsReachNobody(t *testing.T) {
 			if response := g.send(r); reached.Swap(0) != 0 || response.StatusCode < 400 {
 				t.Errorf("%s %s: status %d", method, target, response.StatusCode)
 			}
+		}
+	}
+}
+
+// After an upgrade the connection is a tunnel past the guard: none to HTTP/2 is
+// asked of the backend for anybody, and none at all where no token is needed.
+func TestNoTunnelPastTheGuard(t *testing.T) {
+	g := exampleGateway(t, echo)
+	token := g.token()
+	for _, tt := range []struct {
+		name, target, upgrade string
+		passes                bool
+	}{
+		{"HTTP/2, open to all", "/fhir/R4/metadata", "h2c", false},
+		{"HTTP/2, with a token", "/fhir/R4/Patient", "h2c", false},
+		{"HTTP/2 beside WebSocket", "/fhir/R4/Patient", "websocket, h2c", false},
+		{"WebSocket, open to all", "/fhir/R4/metadata", "websocket", false},
+		{"WebSocket, with a token", "/fhir/R4/Patient", "websocket", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := httptest.NewRequest(http.MethodGet, tt.target, nil)
+			r.Header.Set("Authorization", "Bearer "+token)
+			r.Header.Set("Connection", "Upgrade")
+			r.Header.Set("Upgrade", tt.upgrade)
+			r.Header.Set("HTTP2-Settings", "AAMAAABkAAQAAP__")
+			sent := read(t, g.send(r))
+			if got := strings.Contains(sent, "Upgrade: "+tt.upgrade); got != tt.passes || strings.Contains(sent, "Http2-Settings") != tt.passes {
+				t.Errorf("the backend was sent %s", sent)
+			}
+		})
+	}
+}
+
+// What needs no token brings no body either: a backend that leaves it unread would
+// take it for the next request on the connection.
+func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header().Set("Sent", strconv.Itoa(len(body))+" "+r.Header.Get("Content-Length")+strings.Join(r.TransferEncoding, " "))
+	}))
+	const smuggled = "GET /fhir/R4/Patient HTTP/1.1\r\nHost: x\r\n\r\n"
+	for name, body := range map[string]io.Reader{"of a length": strings.NewReader(smuggled), "in chunks": io.MultiReader(strings.NewReader(smuggled))} {
+		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", body)
+		if r.ContentLength > 0 {
+			r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
+		}
+		if got := g.send(r); got.StatusCode != http.StatusOK || got.Header.Get("Sent") != "0" {
+			t.Errorf("%s: status %d, sent %q", name, got.StatusCode, got.Header.Get("Sent"))
 		}
 	}
 }

@@ -32,6 +32,8 @@ var defaultIdentityHeaders = []string{
 	"X-Original-Method", "X-Forwarded-Method",
 	// Decided upon for one path, carried out for another (CVE-2026-40575).
 	"X-Original-URL", "X-Original-URI", "X-Rewrite-URL", "X-Forwarded-Uri",
+	// Of which HAPI and Spring make the addresses in their answers.
+	"X-Forwarded-Prefix", "X-Forwarded-Path",
 }
 
 // hopByHopTargets are the other headers that the servers behind us rely on.

@@ -15,7 +15,7 @@ func TestStrip(t *testing.T) {
 		"X-Forwarded-Access-Token", "X-Auth-Request-User", "X-Authenticated-Userid", "X-User", "X-User-Id", "X-Userid",
 		"X-Webauth-User", "X-Consumer-Username", "X-Fhir-User", "X-Http-Method", "X-Http-Method-Override",
 		"X-Method-Override", "X-Original-Url", "X-Original-Uri", "X-Original-Method", "X-Rewrite-Url",
-		"X-Forwarded-Uri", "X-Forwarded-Method", "X-Goog-Authenticated-User-Email", "X-Goog-Iap-Jwt-Assertion",
+		"X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Prefix", "X-Forwarded-Path", "X-Goog-Authenticated-User-Email", "X-Goog-Iap-Jwt-Assertion",
 		"X-Ms-Client-Principal", "X-Ms-Client-Principal-Name", "X-Amzn-Oidc-Identity", "Client-Cert",
 		"Client-Cert-Chain", "X-Forwarded-Client-Cert", "X-Ssl-Client-Dn",
 		"X-Tenant", "X-Acme-Role",
