@@ -103,12 +103,11 @@ func isFetchFailure(err error) bool {
 func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q *question, number uint64, known sighting) error {
 	call := cache.Call{Scheme: &e.shared, Principal: principal(r, false), Body: q.body, Produce: q.forAll}
 	var err error
-	var needed *forNext
 	result := expandedCached
 	if known != seenNext {
 		err = h.kept.cache.Serve(w, r, &call)
 	}
-	if known == seenNext || errors.As(err, &needed) {
+	if known == seenNext || err != nil && isForNext(err) {
 		if number != 0 {
 			h.sightings.isNext(number)
 		}
@@ -118,16 +117,21 @@ func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q 
 		result = expandedNext
 		err = h.kept.cache.Serve(w, r, &call)
 	}
-	var large *passOn
-	switch {
-	case err == nil:
+	if err == nil {
 		metrics.expansion(result)
 		return nil
-	case errors.As(err, &large):
+	}
+	var large *passOn
+	if errors.As(err, &large) {
 		q.rewind(r)
 		return askOthers(w, r, q.next, large.here)
 	}
 	return failure(err)
+}
+
+func isForNext(err error) bool {
+	var needed *forNext
+	return errors.As(err, &needed)
 }
 
 // missed is the Cache-Status of what is made here.
