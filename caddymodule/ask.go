@@ -153,7 +153,7 @@ func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 	if condition != "" {
 		request.Header.Set("If-None-Match", condition)
 	}
-	err := recorder.Record(func(w http.ResponseWriter) error { return q.next.ServeHTTP(w, request) })
+	err := record(recorder, func(w http.ResponseWriter) error { return q.next.ServeHTTP(w, request) })
 	incomplete := !errors.Is(here, terminology.ErrUnknown)
 	switch {
 	case recorder.Passed():
@@ -181,6 +181,19 @@ func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 		}
 	}
 	return nil, unlessIncomplete(incomplete, here, err)
+}
+
+// record has the next handler answer. One that aborts because its answer is not
+// taken is none that failed.
+func record(recorder *remote.Recorder, next func(http.ResponseWriter) error) (err error) {
+	defer func() {
+		if cause := recover(); cause == http.ErrAbortHandler && recorder.Passed() {
+			err = errNotTaken
+		} else if cause != nil {
+			panic(cause)
+		}
+	}()
+	return recorder.Record(next)
 }
 
 // unlessIncomplete is a failure of others; but where it is known what is missing

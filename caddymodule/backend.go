@@ -38,7 +38,10 @@ type behind struct {
 func newBackend(h *Expand, logger *slog.Logger) *backend {
 	b := &backend{url: map[string]string{}}
 	b.asker.Asker = &remote.Handler{Base: h.FHIRBase, Serve: b.serve, Timeout: h.timeout(), MaxAnswer: h.MaxBody}
-	b.fetched = &terminology.Fetched{Source: b, TTL: time.Duration(h.TTL), MissingTTL: time.Duration(h.NegativeTTL), Logger: logger}
+	b.fetched = &terminology.Fetched{
+		Source: b, TTL: time.Duration(h.TTL), MissingTTL: time.Duration(h.NegativeTTL),
+		MaxStale: max(time.Duration(h.Stale), 1), Logger: logger, // 0 would be its default
+	}
 	return b
 }
 

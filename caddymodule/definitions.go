@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -79,11 +80,11 @@ func (p *pooledLibrary) Destruct() error {
 }
 
 // loadDefinitions loads definitions, or takes them over from the configuration
-// before. They are looked at again every interval, and loaded anew when they have
-// changed.
+// before. They are looked at again with each configuration and every interval, and
+// loaded anew when they have changed.
 func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Duration) (*definitions, error) {
 	key := definitionsKey(&o, interval)
-	pooled, _, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
+	pooled, held, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
 		p := &pooledLibrary{options: o, epoch: fingerprint(&o)} // before they are read, so that it is not that of a later change
 		o.Logger, o.Terminal = ctx.Slogger(), terminology.Terminal(os.Stderr)
 		background, stop := context.WithCancel(context.Background())
@@ -103,7 +104,14 @@ func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Dur
 	if err != nil {
 		return nil, err
 	}
-	return &definitions{pooledLibrary: pooled.(*pooledLibrary), key: key}, nil
+	d := &definitions{pooledLibrary: pooled.(*pooledLibrary), key: key}
+	if !held {
+		return d, nil
+	}
+	if err := d.watch.Refresh(ctx); err != nil {
+		return nil, errors.Join(fmt.Errorf("loading definitions: %w", err), d.release())
+	}
+	return d, nil
 }
 
 func (d *definitions) release() error {

@@ -246,7 +246,10 @@ func TestExpandLeavesOthersAlone(t *testing.T) {
 }
 
 func TestDefinitionsArePooled(t *testing.T) {
-	ctx := caddy.ActiveContext()
+	ctx, err := caddy.ProvisionContext(&caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	first, err := loadDefinitions(ctx, terminology.Options{Core: true}, 0)
 	if err != nil {
 		t.Fatal(err)

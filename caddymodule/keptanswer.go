@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -54,7 +53,7 @@ func (h *Expand) serveHere(w http.ResponseWriter, r *http.Request, local operati
 	if len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0 && principal(r, false) == (cache.Principal{}) {
 		header["Cache-Control"] = h.public
 	}
-	err := local(w, r)
+	err := asWhom(w, r, local)
 	if err != nil {
 		delete(header, "Cache-Status")
 		delete(header, "Cache-Control")
@@ -62,18 +61,8 @@ func (h *Expand) serveHere(w http.ResponseWriter, r *http.Request, local operati
 	return err
 }
 
-// isPersonal reports whether a request depends on others that its client made
-// before, or tries out limits: its answer is nothing to keep.
-func isPersonal(r *http.Request) bool {
-	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || strings.Contains(r.URL.RawQuery, cacheID)
-}
-
-// cacheID is the parameter under which definitions are remembered that requests
-// bring along.
-const cacheID = "cache-id"
-
 // read reads the body of a POST, which was read before and put back, and reports
-// whether it has a cache-id.
+// whether the request is personal by what is in it.
 func (q *question) read(r *http.Request) (personal bool, err error) {
 	if r.Method != http.MethodPost {
 		return false, nil
@@ -82,14 +71,14 @@ func (q *question) read(r *http.Request) (personal bool, err error) {
 		return false, err
 	}
 	q.rewind(r)
-	return bytes.Contains(q.body, []byte(cacheID)), nil
+	return mentionsCacheID(q.body), nil
 }
 
 func (h *Expand) unlessPersonal(w http.ResponseWriter, r *http.Request, q *question, here, err error) error {
 	if err != nil {
 		return failure(err)
 	}
-	return q.askPast(w, r, here)
+	return askOthers(w, r, q.next, here)
 }
 
 // isFetchFailure reports whether a definition could not be fetched, so that an older
@@ -103,12 +92,11 @@ func isFetchFailure(err error) bool {
 func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q *question, number uint64, known sighting) error {
 	call := cache.Call{Scheme: &e.shared, Principal: principal(r, false), Body: q.body, Produce: q.forAll}
 	var err error
-	var needed *forNext
 	result := expandedCached
 	if known != seenNext {
 		err = h.kept.cache.Serve(w, r, &call)
 	}
-	if known == seenNext || errors.As(err, &needed) {
+	if known == seenNext || err != nil && isForNext(err) {
 		if number != 0 {
 			h.sightings.isNext(number)
 		}
@@ -118,16 +106,21 @@ func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q 
 		result = expandedNext
 		err = h.kept.cache.Serve(w, r, &call)
 	}
-	var large *passOn
-	switch {
-	case err == nil:
+	if err == nil {
 		metrics.expansion(result)
 		return nil
-	case errors.As(err, &large):
+	}
+	var large *passOn
+	if errors.As(err, &large) {
 		q.rewind(r)
 		return askOthers(w, r, q.next, large.here)
 	}
 	return failure(err)
+}
+
+func isForNext(err error) bool {
+	var needed *forNext
+	return errors.As(err, &needed)
 }
 
 // missed is the Cache-Status of what is made here.
@@ -161,13 +154,17 @@ func principal(r *http.Request, who bool) (p cache.Principal) {
 // serveUncached answers a request without looking into the cache or putting anything
 // there.
 func (h *Expand) serveUncached(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, local operation) error {
-	here := local(w, r)
+	here := asWhom(w, r, local)
 	if here == nil || !elsewhere(here) {
 		return told(here)
 	}
 	q := &question{h: h, next: next, operation: strings.TrimPrefix(r.URL.Path, h.FHIRBase+"/")}
-	if _, err := q.read(r); err != nil {
+	personal, err := q.read(r)
+	switch {
+	case err != nil:
 		return failure(err)
+	case personal, isPersonal(r): // what is remembered under a cache-id elsewhere, an upstream would give to others
+		return askOthers(w, r, next, here)
 	}
 	return q.askPast(w, r, here)
 }

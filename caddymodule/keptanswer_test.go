@@ -103,18 +103,10 @@ func TestAnswersAreTheUsers(t *testing.T) {
 			config := strings.Replace(exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tvary_by "+vary+"\n\t\t}\n"),
 				"reverse_proxy {$FHIR_BACKEND:localhost:8080}", "reverse_proxy "+address+" {\n\t\t\theader_up X-Who {http.auth.user.id}\n\t\t}", 1)
 			g := newGateway(t, config)
-			var service struct {
-				AccessToken string `json:"access_token"`
-			}
-			r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=client_credentials&scope=system/*.rs"))
-			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-			r.SetBasicAuth("demo-service", "demo-service-secret")
-			if err := json.NewDecoder(g.send(r).Body).Decode(&service); err != nil || service.AccessToken == "" {
-				t.Fatal(err)
-			}
+			service := g.serviceToken()
 			alice := g.token()
 			for range 3 {
-				for token, name := range map[string]string{alice: "alice", service.AccessToken: "demo-service"} {
+				for token, name := range map[string]string{alice: "alice", service: "demo-service"} {
 					response := g.get(expandPath(foreign), token)
 					body := read(t, response)
 					if vary != "none" && !strings.Contains(body, `"`+name+` localhost:8443"`) {
@@ -133,6 +125,21 @@ func TestAnswersAreTheUsers(t *testing.T) {
 			}
 		})
 	}
+}
+
+// serviceToken is an access token of a client that acts on its own.
+func (g *gateway) serviceToken() string {
+	g.t.Helper()
+	var token struct {
+		AccessToken string `json:"access_token"`
+	}
+	r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=client_credentials&scope=system/*.rs"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth("demo-service", "demo-service-secret")
+	if err := json.NewDecoder(g.send(r).Body).Decode(&token); err != nil || token.AccessToken == "" {
+		g.t.Fatal(err)
+	}
+	return token.AccessToken
 }
 
 // For every value set of R4 it makes no difference whether it comes from the cache,

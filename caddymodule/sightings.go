@@ -8,14 +8,16 @@ import (
 
 // sightings remember which questions there were lately, and which of them the next
 // handler answered, so that one that is there for the first time costs no more than
-// without a cache: most of what is typed letter by letter never comes again. They
-// decide about effort alone: whatever they say, the answer is right.
+// without a cache: most of what is typed letter by letter never comes again. What
+// was asked more than once is remembered apart, so that such questions do not drive
+// it out. They decide about effort alone: whatever they say, the answer is right.
 type sightings struct {
 	hash  maphash.Seed
-	slots [1 << sightingBits]atomic.Uint64
+	once  [1 << sightingBits]atomic.Uint64
+	often [1 << sightingBits]atomic.Uint64
 }
 
-const sightingBits = 15
+const sightingBits = 16
 
 // sighting is what is known of a question.
 type sighting uint8
@@ -49,22 +51,27 @@ func (s *sightings) of(r *http.Request, seed uint64) uint64 {
 	return h.Sum64()&^1 | 2
 }
 
-func (s *sightings) slot(question uint64) *atomic.Uint64 {
-	return &s.slots[question>>(64-sightingBits)]
-}
-
 // look says what is known of a question, and remembers that it was asked.
 func (s *sightings) look(question uint64) sighting {
-	slot := s.slot(question)
-	switch slot.Load() {
-	case question:
-		return seen
-	case question | 1:
-		return seenNext
+	slot := question >> (64 - sightingBits)
+	known := s.often[slot].Load()
+	if known|1 != question|1 {
+		if known = s.once[slot].Load(); known|1 != question|1 {
+			s.once[slot].Store(question)
+			return unseen
+		}
+		s.often[slot].Store(known)
 	}
-	slot.Store(question)
-	return unseen
+	if known == question {
+		return seen
+	}
+	return seenNext
 }
 
 // isNext remembers that the next handler answered a question.
-func (s *sightings) isNext(question uint64) { s.slot(question).Store(question | 1) }
+func (s *sightings) isNext(question uint64) {
+	slot := question >> (64 - sightingBits)
+	for _, list := range []*atomic.Uint64{&s.once[slot], &s.often[slot]} {
+		list.CompareAndSwap(question, question|1)
+	}
+}

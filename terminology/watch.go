@@ -22,7 +22,9 @@ type Watch struct {
 	options  Options
 	interval time.Duration
 	library  atomic.Pointer[Library]
-	files    fingerprint // that library was loaded from, or that could not be loaded
+
+	loading sync.Mutex
+	files   fingerprint // that library was loaded from, or that could not be loaded
 
 	mu    sync.Mutex
 	state State
@@ -85,7 +87,9 @@ func (w *Watch) State() State {
 func (w *Watch) Run(ctx context.Context) error {
 	ticker := time.NewTicker(w.interval)
 	defer ticker.Stop()
+	w.loading.Lock()
 	seen := w.files
+	w.loading.Unlock()
 	for {
 		select {
 		case <-ctx.Done():
@@ -95,15 +99,33 @@ func (w *Watch) Run(ctx context.Context) error {
 		files := w.look()
 		quiet := files == seen // nobody is writing them
 		seen = files
-		if quiet && files != w.files {
+		if quiet {
 			w.reload(ctx, files)
 		}
 	}
 }
 
-// reload loads files that were changed. Those that cannot be loaded are tried again when they are changed
+// Refresh looks at the files at once, and loads them if they have changed. It fails if they cannot be loaded, or
+// could not be before; the library in use then stays.
+func (w *Watch) Refresh(ctx context.Context) error {
+	w.loading.Lock()
+	defer w.loading.Unlock()
+	files := w.look()
+	if files == w.files {
+		return w.State().Err
+	}
+	w.files = files
+	return w.load(ctx)
+}
+
+// reload loads files, if they were changed. Those that cannot be loaded are tried again when they are changed
 // again.
 func (w *Watch) reload(ctx context.Context, files fingerprint) {
+	w.loading.Lock()
+	defer w.loading.Unlock()
+	if files == w.files {
+		return
+	}
 	old := w.Current().Counts()
 	err := w.load(ctx)
 	switch {

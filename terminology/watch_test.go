@@ -246,3 +246,24 @@ func TestWatchSwappedFolder(t *testing.T) {
 		w.want(t, "http://x/b", "d")
 	})
 }
+
+// Who cannot wait has the files looked at at once.
+func TestRefresh(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		before := w.Current()
+		if err := w.Refresh(t.Context()); err != nil || w.Current() != before {
+			t.Errorf("unchanged files were loaded: %v", err)
+		}
+		w.write(t, "a.json", versionedSystem("http://x/a", "2", "complete", "a b c"))
+		if err := w.Refresh(t.Context()); err != nil || w.Current() == before {
+			t.Errorf("changed files were not loaded: %v", err)
+		}
+		before = w.Current()
+		w.write(t, "a.json", "{")
+		for range 2 {
+			if err := w.Refresh(t.Context()); err == nil || w.Current() != before {
+				t.Errorf("broken files: %v", err)
+			}
+		}
+	})
+}

@@ -1,0 +1,68 @@
+package caddymodule
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+)
+
+// cacheID is the parameter under which definitions are remembered that requests
+// bring along.
+const cacheID = "cache-id"
+
+// isPersonal reports whether a request depends on others that its client made
+// before, or tries out limits: its answer is nothing to keep.
+func isPersonal(r *http.Request) bool {
+	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || hasCacheID(r.URL.RawQuery)
+}
+
+// hasCacheID reports whether a query string has the parameter, however its name is
+// escaped.
+func hasCacheID(query string) bool {
+	for query != "" {
+		var pair string
+		pair, query, _ = strings.Cut(query, "&")
+		name, _, _ := strings.Cut(pair, "=")
+		if strings.Contains(name, "%") {
+			name, _ = url.QueryUnescape(name)
+		}
+		if name == cacheID {
+			return true
+		}
+	}
+	return false
+}
+
+// mentionsCacheID reports whether a body may have the parameter. Who escapes letters
+// that need no escape in JSON or XML is taken to have it.
+func mentionsCacheID(body []byte) bool {
+	for _, sign := range []string{cacheID, `\u00`, "&#"} {
+		if bytes.Contains(body, []byte(sign)) {
+			return true
+		}
+	}
+	return hasCacheID(string(body))
+}
+
+// asWhom answers from here. Under a cache-id, definitions are remembered for whom the
+// credentials stand; where fhir_bearer has taken these away, the user takes their
+// place.
+func asWhom(w http.ResponseWriter, r *http.Request, local operation) error {
+	if r.Method != http.MethodPost && !isPersonal(r) || len(r.Header["Authorization"]) > 0 {
+		return local(w, r)
+	}
+	who := principal(r, true)
+	if who == (cache.Principal{}) {
+		return local(w, r)
+	}
+	as := *r
+	as.Header = r.Header.Clone()
+	as.Header.Set("Authorization", fmt.Sprintf("%q %q %q", who.Issuer, who.User, who.Client))
+	err := local(w, &as)
+	r.Body = as.Body // which was read, and put back
+	return err
+}

@@ -1,0 +1,53 @@
+package caddymodule
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+)
+
+func TestCacheIDIsFound(t *testing.T) {
+	for query, want := range map[string]bool{
+		"": false, "url=x": false, "cache-id=1": true, "url=x&cache-id=1": true, "url=x&cache%2Did=1": true, "%63ache-id": true,
+		"filter=cache-id": false, "cache-ids=1": false, "%zz=1&cache-id=2": true,
+	} {
+		if got := hasCacheID(query); got != want {
+			t.Errorf("%q: %t", query, got)
+		}
+	}
+	for body, want := range map[string]bool{
+		`{"parameter":[{"name":"cache-id"}]}`: true, `{"parameter":[{"name":"cache\u002did"}]}`: true, `<name value="cache&#45;id"/>`: true, "url=x&cache%2Did=1": true,
+		`{"parameter":[{"name":"url","valueUri":"http://x"}]}`: false,
+	} {
+		if got := mentionsCacheID([]byte(body)); got != want {
+			t.Errorf("%s: %t", body, got)
+		}
+	}
+}
+
+// What one user brought along under a cache-id, another one with the same id does
+// not get: neither from what is remembered nor from the cache.
+func TestCacheIDIsTheUsers(t *testing.T) {
+	g := exampleGateway(t, http.NotFoundHandler())
+	alice, service := g.token(), g.serviceToken()
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[
+		{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"},{"name":"tx-resource","resource":`+listing("v", foreign, "secret")+`}]}`))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	r.Header.Set("Authorization", "Bearer "+alice)
+	if got := read(t, g.send(r)); !strings.Contains(got, "secret") {
+		t.Fatal(got)
+	}
+	for range 3 {
+		for _, id := range []string{"&cache-id=1", "&cache%2Did=1"} {
+			path := expandPath(url.QueryEscape(foreign)) + id
+			if got := read(t, g.get(path, alice)); !strings.Contains(got, "secret") {
+				t.Errorf("%s for who brought it along: %s", id, got)
+			}
+			if got := g.get(path, service); got.StatusCode != http.StatusNotFound {
+				t.Errorf("%s for another: %d", id, got.StatusCode)
+			}
+		}
+	}
+}
