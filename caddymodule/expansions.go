@@ -64,20 +64,24 @@ func newExpansions(ctx caddy.Context, h *Expand) (*expansions, error) {
 }
 
 // settingsOf are those of a handler, and of those around it: it is not known which
-// of them lead to the next handler's answers, and what decides who may ask.
+// of them lead to the next handler's answers, and what decides who may ask. What
+// belongs to other sites does not count, unless there is nothing that tells them
+// apart.
 func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
-	settings, err := json.Marshal(h)
-	for _, around := range ctx.Modules() {
-		switch around.(type) {
-		case *caddyhttp.Subroute, *caddyhttp.App:
-			var more []byte
-			if err == nil {
-				more, err = json.Marshal(around)
-			}
-			settings = append(settings, more...)
+	var app caddy.Module
+	around := []any{h}
+	for _, module := range ctx.Modules() {
+		switch module.(type) {
+		case *caddyhttp.Subroute:
+			around = append(around, module)
+		case *caddyhttp.App:
+			app = module
 		}
 	}
-	return settings, err
+	if len(around) == 1 {
+		around = append(around, app)
+	}
+	return json.Marshal(around)
 }
 
 // newRoutes makes the servers that are to be asked.

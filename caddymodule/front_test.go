@@ -351,6 +351,9 @@ func TestBackendDefinitions(t *testing.T) {
 	}
 
 	g.write(t, http.MethodPut, "ValueSet/b", listing("b", "http://x.example/moved", "5"))
+	if response := g.get(expandPath(a), ""); response.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("with an import that has another url now: %d", response.StatusCode)
+	}
 	g.write(t, http.MethodPut, "ValueSet/b2", listing("b2", b, "6"))
 	g.wantCodes(t, a, "1 6")
 	g.write(t, http.MethodDelete, "ValueSet/c", "")

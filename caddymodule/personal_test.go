@@ -51,3 +51,19 @@ func TestCacheIDIsTheUsers(t *testing.T) {
 		}
 	}
 }
+
+// An upstream would take users for one client, and give what one of them brought
+// along to others.
+func TestUpstreamIsSentNoCacheID(t *testing.T) {
+	server := newScripted("good")
+	g := frontGateway(t, "upstream "+terminologyServer(t, server), http.NotFoundHandler())
+	for range 3 {
+		read(t, g.get(expandPath(foreign)+"&cache-id=1", ""))
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"}]}`))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		read(t, g.send(r))
+	}
+	if n := server.asked.Load(); n != 0 {
+		t.Errorf("asked %d times", n)
+	}
+}
