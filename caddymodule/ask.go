@@ -46,6 +46,13 @@ type passOn struct{ here error }
 // Error implements error.
 func (e *passOn) Error() string { return "the next handler's answer is too large to be kept" }
 
+// maxLocal is how large an answer that was made here may be to be kept. A larger
+// one is written as it is made, as fast as it could be read, and never held whole.
+const maxLocal = 2 << 20
+
+// errMadeAnew is the error for an answer that is larger.
+var errMadeAnew = errors.New("the answer is too large to be kept, and is made anew for whoever asks")
+
 // elsewhere reports whether others may know better.
 func elsewhere(err error) bool {
 	return errors.Is(err, terminology.ErrUnknown) || errors.Is(err, terminology.ErrIncomplete) || errors.Is(err, terminology.ErrUnsupported)
@@ -63,12 +70,15 @@ func (q *question) forOne(r *http.Request) (*cache.Answer, error) {
 
 func (q *question) make(r *http.Request, otherwise func(here error) (*cache.Answer, error)) (*cache.Answer, error) {
 	w := newHeldAnswer()
+	w.limit = maxLocal
 	here := q.local(w, r)
 	q.rewind(r)
-	if here == nil {
+	switch {
+	case here == nil:
 		return w.local(), nil
-	}
-	if !elsewhere(here) {
+	case errors.Is(here, errNotTaken):
+		return nil, errMadeAnew
+	case !elsewhere(here):
 		return nil, here
 	}
 	if server := q.h.upstream(r, q.operation, q.body, here); server != nil {

@@ -111,9 +111,13 @@ func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q 
 		return nil
 	}
 	var large *passOn
-	if errors.As(err, &large) {
+	switch {
+	case errors.As(err, &large):
 		q.rewind(r)
 		return askOthers(w, r, q.next, large.here)
+	case errors.Is(err, errMadeAnew):
+		q.rewind(r)
+		return told(h.serveHere(w, r, q.local))
 	}
 	return failure(err)
 }

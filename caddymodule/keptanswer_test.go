@@ -445,3 +445,26 @@ func TestPreferences(t *testing.T) {
 		}
 	}
 }
+
+// A large expansion is written as it is made, each time; only what has a size to be
+// kept is held.
+func TestLargeAnswersAreMadeAnew(t *testing.T) {
+	var system strings.Builder
+	system.WriteString(`{"resourceType":"CodeSystem","url":"http://x.example/large","valueSet":"http://x.example/all","status":"active","content":"complete","concept":[`)
+	for i := range 40_000 {
+		fmt.Fprintf(&system, `{"code":"%d","display":"concept number %d"},`, i, i)
+	}
+	system.WriteString(`{"code":"last"}]}`)
+	g := newGateway(t, frontCaddyfile("max_entries 100000\ndefinitions "+writeFile(t, "large.json", system.String()), "127.0.0.1:1"))
+	for _, tt := range []struct{ query, last string }{{"&count=20", "hit"}, {"", "miss"}} {
+		var size int
+		var status string
+		for range 3 {
+			r := g.get(expandPath("http://x.example/all")+tt.query, "")
+			size, status = len(read(t, r)), r.Header.Get("Cache-Status")
+		}
+		if !strings.Contains(status, tt.last) || tt.query == "" && size <= maxLocal {
+			t.Errorf("%q: %d bytes, Cache-Status %q", tt.query, size, status)
+		}
+	}
+}

@@ -21,10 +21,11 @@ var (
 func TestREADMENamesOptions(t *testing.T) {
 	text, err1 := os.ReadFile("../README.md")
 	audit, err2 := os.ReadFile("../docs/audit.md") // the log format's
-	if err := errors.Join(err1, err2); err != nil {
+	cache, err3 := os.ReadFile("../docs/cache.md") // those of asking others
+	if err := errors.Join(err1, err2, err3); err != nil {
 		t.Fatal(err)
 	}
-	readme := string(text) + string(audit)
+	readme := string(text) + string(audit) + string(cache)
 	spans := strings.Join(codeSpan.FindAllString(strings.ReplaceAll(readme, "```", ""), -1), " ")
 	options := optionsOfSource(t)
 	if len(options) < 60 {
