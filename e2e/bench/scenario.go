@@ -41,7 +41,7 @@ func measure(s settings, folder string, concepts int) (p point, err error) {
 	}
 	gateway, err := start(s.binary, folder, site{
 		name:   "gateway",
-		routes: "\tfhir_expand {\n\t\tcore off\n\t\tdefinitions " + definitions + "\n\t\tmax_entries 1000000\n\t}",
+		routes: "\tfhir_expand {\n\t\tcore off\n\t\tdefinitions " + definitions + "\n\t\tmax_entries 1000000\n\t\tttl off\n\t}",
 	})
 	if err != nil {
 		return p, err
