@@ -5,9 +5,10 @@
 //	cd e2e && go run ./bench -rounds 3 -round 1s -sizes 1000,10000 expand
 //	cd e2e && go run ./bench -clients 16 authorize
 //
-// expand measures fhir_expand, its cache off, over synthetic code systems beside Caddy's respond
-// with a body of the same size; cache its cache beside respond, file_server and
-// nginx; authorize the authorization server beside npm oidc-provider; flood what a million requests that lead nowhere leave in memory.
+// expand measures fhir_expand, its cache off, over synthetic code systems beside
+// Caddy's respond with a body of the same size; cache its cache beside respond,
+// file_server and nginx; authorize the authorization server beside npm
+// oidc-provider; flood what a million requests that lead nowhere leave in memory.
 //
 // Each is a process of its own: build ../caddy first. Rounds of load go to each in
 // turn, so that whatever else the machine does falls on both alike. What is compared
