@@ -7,8 +7,9 @@
 //
 // expand measures fhir_expand, its cache off, over synthetic code systems beside
 // Caddy's respond with a body of the same size; cache its cache beside respond,
-// file_server and nginx; authorize the authorization server beside npm
-// oidc-provider; flood what a million requests that lead nowhere leave in memory.
+// file_server and nginx; scan what a million random filters do to it; authorize the
+// authorization server beside npm oidc-provider; flood what a million requests that
+// lead nowhere leave in memory.
 //
 // Each is a process of its own: build ../caddy first. Rounds of load go to each in
 // turn, so that whatever else the machine does falls on both alike. What is compared
