@@ -63,15 +63,23 @@ func caches(s settings, folder string) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, gateway.stop()) }()
+	issuer, err := freeAddress()
+	if err != nil {
+		return err
+	}
 	guarded, err := start(s.binary, folder, site{
 		name:    "guarded",
 		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + "\n\t}",
-		routes:  "\tfhir_authorize\n\thandle /fhir/R4/* {\n\t\tfhir_bearer\n\t\t" + cached + "\t}",
+		routes:  "\tfhir_bearer\n\t" + cached + "}\n\nhttp://" + issuer + " {\n\tfhir_authorize",
 	})
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, guarded.stop()) }()
+	token, err := clientToken("http://" + issuer)
+	if err != nil {
+		return err
+	}
 	small, err := sized(gateway, 2_000)
 	if err != nil {
 		return err
@@ -81,7 +89,7 @@ func caches(s settings, folder string) (err error) {
 		return err
 	}
 	return errors.Join(
-		besideRespond(s, folder, gateway, guarded, small),
+		besideRespond(s, folder, gateway, guarded, small, token),
 		besideNginx(s, folder, gateway, small),
 		besideFiles(s, folder, gateway, large),
 	)
@@ -108,7 +116,7 @@ func sized(gateway *server, size int) (path string, err error) {
 	return path, nil
 }
 
-func besideRespond(s settings, folder string, gateway, guarded *server, path string) (err error) {
+func besideRespond(s settings, folder string, gateway, guarded *server, path, token string) (err error) {
 	warm, err := gateway.round(gateway.gets([]string{path}, nil), s.clients, s.round/2)
 	if err != nil {
 		return err
@@ -118,10 +126,6 @@ func besideRespond(s settings, folder string, gateway, guarded *server, path str
 		return err
 	}
 	defer func() { err = errors.Join(err, respond.stop()) }()
-	token, err := clientToken(guarded)
-	if err != nil {
-		return err
-	}
 	tag, err := entityTag(gateway.url + path)
 	if err != nil {
 		return err
@@ -149,8 +153,8 @@ func entityTag(url string) (string, error) {
 }
 
 // clientToken is an access token for the guard.
-func clientToken(gateway *server) (string, error) {
-	p := &provider{server: gateway, clientID: "bench", secret: "bench-secret"}
+func clientToken(issuer string) (string, error) {
+	p := &provider{server: &server{url: issuer}, clientID: "bench", secret: "bench-secret"}
 	p.paths.token = "/oauth2/token"
 	v, err := p.visit()
 	if err != nil {
