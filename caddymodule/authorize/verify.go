@@ -50,23 +50,34 @@ func (s *Server) verified(ctx context.Context, raw string) (verifiedToken, error
 }
 
 func (s *Server) checkSignature(ctx context.Context, raw string) (verifiedToken, error) {
-	token, err := jwt.ParseSigned(raw, []jose.SignatureAlgorithm{accessTokenAlgorithm})
-	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != accessTokenType {
-		return verifiedToken{}, errInvalidToken
-	}
-	kid := token.Headers[0].KeyID
-	key, err := s.keys.Key(ctx, kid)
+	claims := new(accessTokenClaims)
+	kid, err := s.open(ctx, raw, accessTokenType, []jose.SignatureAlgorithm{accessTokenAlgorithm}, claims)
 	if errors.Is(err, ErrUnknownKey) {
-		return verifiedToken{}, errInvalidToken
+		err = errInvalidToken
 	}
 	if err != nil {
 		return verifiedToken{}, err
 	}
-	claims := new(accessTokenClaims)
-	if err := token.Claims(key, claims); err != nil {
-		return verifiedToken{}, errInvalidToken
-	}
 	return verifiedToken{claims, kid}, nil
+}
+
+// open checks the signature of a JWT of ours, of one kind, and reads its claims. Its
+// error is errInvalidToken, or ErrUnknownKey where it may be one of ours whose key is
+// no longer kept.
+func (s *Server) open(ctx context.Context, raw, typ string, algorithms []jose.SignatureAlgorithm, claims any) (kid string, err error) {
+	token, err := jwt.ParseSigned(raw, algorithms)
+	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != typ {
+		return "", errInvalidToken
+	}
+	kid = token.Headers[0].KeyID
+	key, err := s.keys.Key(ctx, kid)
+	if err != nil {
+		return "", err
+	}
+	if err := token.Claims(key, claims); err != nil {
+		return "", errInvalidToken
+	}
+	return kid, nil
 }
 
 func (s *Server) current(c *accessTokenClaims) bool {
