@@ -1,0 +1,128 @@
+package authorize
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"time"
+)
+
+// Defaults and bounds of the lifetimes in [Config].
+const (
+	DefaultAccessTokenLifetime = time.Hour
+	DefaultCodeLifetime        = 5 * time.Minute
+	DefaultSessionLifetime     = 8 * time.Hour
+
+	// DefaultRefreshTokenLifetime is that of which ONC's criterion for
+	// standardized APIs has it at least: three months.
+	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
+
+	// DefaultRefreshTokenGrace is time enough for a client to time out and try
+	// again, and little for anybody else.
+	DefaultRefreshTokenGrace = 10 * time.Second
+
+	// MaxRefreshTokenLifetime has a person sign in at least once a year.
+	MaxRefreshTokenLifetime = 366 * 24 * time.Hour
+
+	// MaxRefreshTokenGrace is when a repeated request is no accident any more.
+	MaxRefreshTokenGrace = time.Minute
+
+	// MaxAccessTokenLifetime is no longer than a replaced key stays published.
+	MaxAccessTokenLifetime = keyRetention
+
+	// MaxSessionLifetime keeps a forgotten sign-in from lasting for ever.
+	MaxSessionLifetime = 30 * 24 * time.Hour
+
+	// MaxCodeLifetime is what RFC 6749 §4.1.2 recommends at most.
+	MaxCodeLifetime = 10 * time.Minute
+)
+
+// Config is everything a [Server] needs to know.
+type Config struct {
+	// Issuer is the server's own address, https://host[:port], and the iss of
+	// its tokens (RFC 8414 §2).
+	Issuer string
+
+	// FHIRBasePath is the path of the FHIR API that tokens are for. Issuer and
+	// path together are their aud.
+	FHIRBasePath string
+
+	// Clients are the registered clients.
+	Clients []Client
+
+	// Users are the people whose passwords are checked here.
+	Users []User
+
+	// IdentityProviders are where else people may sign in. They are asked on
+	// first use, not before.
+	IdentityProviders []IdentityProvider
+
+	// Registration lets apps register themselves. Default: only those in Clients
+	// are known.
+	Registration *Registration
+
+	// Passwords checks a password against a user's hash.
+	Passwords PasswordComparer
+
+	// Keys sign tokens and seal pending requests.
+	Keys *Keyring
+
+	// Store keeps what is in flight: codes, sessions and revocations.
+	Store Store
+
+	// Durable keeps what must outlive a restart: refresh tokens, remembered
+	// consent, lockouts. Default: Store.
+	Durable Store
+
+	// Audit gets every [Event], in the goroutine of its request. Default: the
+	// events are logged to Logger.
+	Audit func(context.Context, Event)
+
+	// ClientAddress is the IP address that a request is counted and recorded
+	// under. Default: that of the peer.
+	ClientAddress func(*http.Request) string
+
+	// Lockout slows down who guesses. Its counts are in Durable.
+	Lockout Lockout
+
+	// AccessTokenLifetime is that of access and ID tokens. Default:
+	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
+	AccessTokenLifetime time.Duration
+
+	// CodeLifetime is how long a code can be exchanged. Default:
+	// [DefaultCodeLifetime]; at most [MaxCodeLifetime].
+	CodeLifetime time.Duration
+
+	// SessionLifetime is how long a sign-in lasts. Default:
+	// [DefaultSessionLifetime].
+	SessionLifetime time.Duration
+
+	// RefreshTokenLifetime is how long a person's grant can be refreshed in all.
+	// Default: [DefaultRefreshTokenLifetime]; at most [MaxRefreshTokenLifetime].
+	RefreshTokenLifetime time.Duration
+
+	// RefreshTokenIdleLifetime is how long a refresh token can wait for its use.
+	// Default and most: RefreshTokenLifetime.
+	RefreshTokenIdleLifetime time.Duration
+
+	// RefreshTokenGrace is how long after its use a refresh token gives the same
+	// successor once more, for clients that did not get the answer. Default:
+	// [DefaultRefreshTokenGrace]; at most [MaxRefreshTokenGrace]; below 0: none.
+	RefreshTokenGrace time.Duration
+
+	// AuthorizePOST also takes authorization requests by POST (OpenID Connect
+	// Core §3.1.2.1, SMART's capability authorize-post).
+	AuthorizePOST bool
+
+	// OmitIssuer leaves iss (RFC 9207) out of authorization answers, for
+	// clients that refuse parameters they do not know.
+	OmitIssuer bool
+
+	// IsHTTPS says whether a request came over TLS, as far as the browser is
+	// concerned. Default: it did if this process ended the TLS.
+	IsHTTPS func(*http.Request) bool
+
+	// Logger gets what is no [Event]: failures (Error), and refusals (Info) of
+	// requests that change nothing. Never a token, code, password or secret.
+	Logger *slog.Logger
+}
