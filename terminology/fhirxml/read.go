@@ -107,6 +107,10 @@ func (r *reader) resource(start *xml.StartElement) error {
 	if start.Name.Space != fhirNamespace {
 		return fmt.Errorf("the element %s is not in the namespace %s", start.Name.Local, fhirNamespace)
 	}
+	// XML allows names that no type has: such a one could not be written as it was read.
+	if start.Name.Local != name(start.Name.Local) {
+		return fmt.Errorf("%q is not the name of a resource type", start.Name.Local)
+	}
 	r.dst = append(r.dst, `{"resourceType":`...)
 	if err := r.quote(start.Name.Local); err != nil {
 		return err

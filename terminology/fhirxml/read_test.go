@@ -68,6 +68,8 @@ func TestAppendJSONFails(t *testing.T) {
 		"not well-formed":       {document("ValueSet", `<url value="a"></name>`), "element <url>"},
 		"another namespace":     {`<ValueSet xmlns="http://x"/>`, "namespace"},
 		"no namespace":          {`<ValueSet/>`, "namespace"},
+		"no name of a type":     {document("A.", ""), "resource type"},
+		"nor one within":        {document("Parameters", `<parameter><resource><Ä/></resource></parameter>`), "resource type"},
 		"a document type":       {`<!DOCTYPE ValueSet [<!ENTITY a "b">]>` + document("ValueSet", `<url value="&a;"/>`), "document type"},
 		"one further in":        {document("ValueSet", `<!DOCTYPE a><url value="a"/>`), "document type"},
 		"one in what is passed": {document("ValueSet", `<y><!DOCTYPE a></y>`), "document type"},
