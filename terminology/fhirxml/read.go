@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
@@ -120,7 +121,7 @@ func (r *reader) resource(start *xml.StartElement) error {
 		r.dst = append(r.dst, '}')
 		return r.skip()
 	}
-	return r.elements(t, true)
+	return r.elements(t, []string{"resourceType"})
 }
 
 // skip passes over the rest of an element.
@@ -145,28 +146,31 @@ func (r *reader) skip() error {
 // complex reads an element that has others in it: its attributes, and these.
 func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 	r.dst = append(r.dst, '{')
-	begun := false
+	var seen []string
 	for _, a := range start.Attr {
 		if a.Name.Space != "" || a.Name.Local != "id" && (a.Name.Local != "url" || t.name != "Extension") {
 			continue
 		}
-		r.member(a.Name.Local, "", begun)
-		begun = true
+		if slices.Contains(seen, a.Name.Local) { // encoding/xml takes attributes twice
+			return fmt.Errorf("the attribute %s is there twice", a.Name.Local)
+		}
+		r.member(a.Name.Local, "", len(seen) > 0)
+		seen = append(seen, a.Name.Local)
 		if err := r.quote(a.Value); err != nil {
 			return err
 		}
 	}
-	return r.elements(t, begun)
+	return r.elements(t, seen)
 }
 
-// elements reads the elements within one, as members of an object of which some may be there already, and ends
-// the object.
-func (r *reader) elements(t *elementType, begun bool) error {
+// elements reads the elements within one, as members of an object of which those that were seen are there
+// already, and ends the object.
+func (r *reader) elements(t *elementType, seen []string) error {
 	if r.depth++; r.depth > maxDepth {
 		return errDepth
 	}
 	defer func() { r.depth-- }()
-	o := object{reader: r, begun: begun}
+	o := object{reader: r, begun: len(seen) > 0, seen: seen}
 	for {
 		start, err := r.next()
 		if err != nil {

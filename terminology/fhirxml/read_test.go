@@ -80,6 +80,8 @@ func TestAppendJSONFails(t *testing.T) {
 		"no number":             {document("ValueSet", `<expansion><total value="1 "/></expansion>`), "total"},
 		"no value":              {document("ValueSet", `<url/>`), "url"},
 		"twice":                 {document("ValueSet", `<url value="a"/><url value="b"/>`), "twice"},
+		"an attribute twice":    {document("ValueSet", `<compose id="a" id="b"/>`), "twice"},
+		"also as an element":    {document("ValueSet", `<extension url="u"><url value="v"/></extension>`), "together"},
 		"apart":                 {document("ValueSet", `<contact/><compose/><contact/>`), "together"},
 		"apart, once":           {document("ValueSet", `<url value="a"/><compose/><url value="a"/>`), "together"},
 		"an empty resource":     {document("Parameters", `<parameter><resource/></parameter>`), "no element"},
