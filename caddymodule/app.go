@@ -36,13 +36,13 @@ type App struct {
 	// which is the `aud` of access tokens. Default: `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// The people who sign in with a password that is checked here.
+	// The people who sign in with a password that is checked here. Default: none.
 	Users []User `json:"users,omitempty"`
 
-	// Where else people may sign in.
+	// Where else people may sign in. Default: none.
 	IdentityProviders []IdentityProvider `json:"idps,omitempty"`
 
-	// The apps that may ask for tokens.
+	// The apps that may ask for tokens. Default: none.
 	Clients []Client `json:"clients,omitempty"`
 
 	// How apps register themselves (RFC 7591). Default: they cannot.
@@ -55,7 +55,7 @@ type App struct {
 	// §4.1.2). Default: `5m`.
 	CodeLifetime caddy.Duration `json:"code_lifetime,omitempty"`
 
-	// How long a sign-in at this server lasts. Default: `8h`.
+	// How long a sign-in at this server lasts; at most 30d. Default: `8h`.
 	SessionLifetime caddy.Duration `json:"session_lifetime,omitempty"`
 
 	// How long an app can refresh what a person granted it, in all; at most
@@ -72,15 +72,16 @@ type App struct {
 	// `10s`.
 	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`
 
-	// Take authorization requests by POST as well as by GET (SMART App Launch
-	// 2.2, capability `authorize-post`).
+	// Take authorization requests by POST as well as by GET (SMART App Launch 2.2,
+	// capability `authorize-post`). Default: by GET alone.
 	AuthorizePOST bool `json:"authorize_post,omitempty"`
 
 	// Leave the parameter `iss` (RFC 9207) out of authorization answers, for
-	// clients that refuse parameters they do not know.
+	// clients that refuse parameters they do not know. Default: it is there.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`
 
-	// How guessing of passwords and second factors is slowed down.
+	// How guessing of passwords and second factors is slowed down. Default: that of
+	// an empty one.
 	Lockout Lockout `json:"lockout,omitzero"`
 
 	// Where codes, sessions and revocations are kept. Default: `memory`.

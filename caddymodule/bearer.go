@@ -35,17 +35,17 @@ type Bearer struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Further issuers whose access tokens are accepted. With one of these, or
-	// with introspection, no fhir app is needed.
+	// Further issuers whose access tokens are accepted. With one of these, or with
+	// introspection, no fhir app is needed. Default: none.
 	Trust []TrustedIssuer `json:"trust,omitempty"`
 
 	// How to verify tokens that are no JWTs. Default: they are refused.
 	Introspection *Introspection `json:"introspect,omitempty"`
 
 	// Further headers in which the next handler is told who is asking, and which
-	// are therefore removed when a client sends them. A `*` at the end stands
-	// for any rest. The usual ones (`Remote-User`, `X-Forwarded-User`,
-	// `X-Auth-Request-*`, …) always are.
+	// are therefore removed when a client sends them. A `*` at the end stands for
+	// any rest. The usual ones (`Remote-User`, `X-Forwarded-User`,
+	// `X-Auth-Request-*`, …) always are. Default: none beside these.
 	IdentityHeaders []string `json:"identity_headers,omitempty"`
 
 	// Leave the access token on the request for the next handler. Default: the

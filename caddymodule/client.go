@@ -20,41 +20,45 @@ type Client struct {
 	// What people see as the app's name. Default: the id.
 	Name string `json:"name,omitempty"`
 
-	// The client's secret. A client with neither a secret nor keys is public
-	// (RFC 6749 §2.1). Placeholders are supported.
+	// The client's secret. A client with neither a secret nor keys is public (RFC
+	// 6749 §2.1). Placeholders are supported. Default: none.
 	Secret string `json:"secret,omitempty"`
 
-	// The public keys by which the client proves who it is (`private_key_jwt`,
-	// RFC 7523; SMART App Launch 2.2, `client-confidential-asymmetric`), as a
-	// JWK Set.
+	// The public keys by which the client proves who it is (`private_key_jwt`, RFC
+	// 7523; SMART App Launch 2.2, `client-confidential-asymmetric`), as a JWK Set.
+	// Private and symmetric keys are refused. Not together with a secret. Default:
+	// none.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
 
-	// Where such a JWK Set is: https, or http on loopback. It is fetched when it
-	// is needed, and kept for as long as its `Cache-Control` says.
+	// Where such a JWK Set is: https, or http on loopback. It is fetched when it is
+	// needed, and kept for as long as its `Cache-Control` says. Not together with a
+	// secret or `jwks`. Default: none.
 	JWKSURI string `json:"jwks_uri,omitempty"`
 
-	// Where answers may be sent. A request must name one of these exactly, to
-	// the letter. They must be https, or http://localhost.
+	// Where answers may be sent. A request must name one of these exactly, to the
+	// letter. They must be https, or http://localhost. Default: none, and no flow
+	// by a browser.
 	RedirectURIs []string `json:"redirect_uris,omitempty"`
 
 	// The scopes the client may be granted, beside openid, email, phone and
 	// profile, which are open to all. With `offline_access` it is given refresh
-	// tokens, and with `online_access` such as end with the session.
+	// tokens, and with `online_access` such as end with the session. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
 	// The flows the client may use at the authorization endpoint: `code`,
 	// `token`, `id_token`, `id_token token`. Default: `code`, where there are redirect URIs.
 	ResponseTypes []string `json:"response_types,omitempty"`
 
-	// Grants beyond the authorization code: `client_credentials`.
+	// Grants beyond the authorization code: `client_credentials`. It needs a secret
+	// or keys. Default: none.
 	GrantTypes []string `json:"grant_types,omitempty"`
 
 	// How people may sign in to the client: names of identity providers, and
 	// `local` for the users here. Default: all.
 	IdentityProviders []string `json:"idps,omitempty"`
 
-	// Where a browser may be sent after signing out; as with redirect URIs,
-	// exactly (OpenID Connect RP-Initiated Logout 1.0 §3.1).
+	// Where a browser may be sent after signing out; as with redirect URIs, exactly
+	// (OpenID Connect RP-Initiated Logout 1.0 §3.1). Default: none.
 	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
 
 	// Where the client is told, by a logout token, that a session ended in which
@@ -66,8 +70,8 @@ type Client struct {
 	// must (RFC 7662). Default: its own alone.
 	IntrospectAll bool `json:"introspect_all,omitempty"`
 
-	// Refuse authorization requests that the client did not push to
-	// `/oauth2/par` itself (RFC 9126).
+	// Refuse authorization requests that the client did not push to `/oauth2/par`
+	// itself (RFC 9126). Default: false.
 	RequirePushed bool `json:"require_pushed,omitempty"`
 
 	// Whether people are asked before the client gets anything: `required` asks
@@ -78,7 +82,8 @@ type Client struct {
 	// faster. Default: `RS256`.
 	IDTokenAlgorithm string `json:"id_token_alg,omitempty"`
 
-	// Refuse authorization requests without a `code_challenge` (RFC 7636).
+	// Refuse authorization requests without a `code_challenge` (RFC 7636). Default:
+	// false.
 	RequirePKCE bool `json:"require_pkce,omitempty"`
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // encodeGateway compresses what fhir_expand answers where it does not do so itself,
-// as the README has it.
+// as docs/caddyfile.md has it.
 const encodeGateway = `{
 	auto_https disable_redirects
 	skip_install_trust

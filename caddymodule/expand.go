@@ -34,10 +34,11 @@ type Expand struct {
 
 	// Files with CodeSystem and ValueSet resources or Bundles of them, FHIR
 	// packages (.tgz), folders of these, or patterns of any of these. One that
-	// cannot be read is an error, and the configuration does not load.
+	// cannot be read is an error, and the configuration does not load. Default:
+	// none.
 	Definitions []string `json:"definitions,omitempty"`
 
-	// Leave out the built-in R4 definitions.
+	// Leave out the built-in R4 definitions. Default: they are there.
 	CoreOff bool `json:"core_off,omitempty"`
 
 	// Answer the other operations of a terminology service too: `$validate-code`,

@@ -17,7 +17,7 @@ type ExpandCaching struct {
 	// long one is that does. Default: 1h.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
-	// Keep no answers.
+	// Keep no answers. Default: they are kept.
 	CacheOff bool `json:"cache_off,omitempty"`
 
 	// How much memory the answers that are kept may take, in bytes: bodies, their
@@ -49,10 +49,11 @@ type ExpandCaching struct {
 
 	// Headers that the next handler's answers depend on. They are part of what an
 	// answer is found by, and are passed on; others are not, beside `Accept`,
-	// `Accept-Language`, `Authorization`, `Cookie` and those of tracing.
+	// `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default:
+	// none.
 	VaryHeaders []string `json:"vary_headers,omitempty"`
 
-	// Keep answers over restarts.
+	// Keep answers over restarts. Default: they are not.
 	Persist bool `json:"persist,omitempty"`
 
 	// The folder to keep them in. Default: `fhir_expansions` in Caddy's data folder.
@@ -62,15 +63,18 @@ type ExpandCaching struct {
 	// Default: 30s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// A terminology server that is asked in place of the next handler.
+	// A terminology server that is asked in place of the next handler. Default:
+	// none.
 	Upstream *Upstream `json:"upstream,omitempty"`
 
 	// Servers that are asked about some code systems, before the upstream and the
-	// next handler. Of several the one with the longest prefix counts.
+	// next handler. Of several the one with the longest prefix counts. Default:
+	// none.
 	Routes []UpstreamRoute `json:"routes,omitempty"`
 
 	// Fetch value sets and code systems that are not known here from the next
 	// handler when they are first needed, by their canonical, and expand here.
+	// Default: they are not.
 	BackendDefinitions bool `json:"backend_definitions,omitempty"`
 
 	// After how many different filters an upstream's value set is fetched whole and
@@ -80,7 +84,8 @@ type ExpandCaching struct {
 	// How many entries such a value set may have. Default: 50000.
 	PullThroughMax int `json:"pull_through_max,omitempty"`
 
-	// Ask the upstream for each filter.
+	// Ask the upstream for each filter. Default: its value sets are fetched whole,
+	// as `pull_through` has it.
 	PullThroughOff bool `json:"pull_through_off,omitempty"`
 
 	// How often it is looked whether a file of definitions has changed. Default: 5s.

@@ -33,7 +33,7 @@ type IdentityProvider struct {
 	// `{issuer}/oauth2/callback/{key}`. Required. Placeholders are supported.
 	ClientID string `json:"client_id,omitempty"`
 
-	// Our client secret at the provider. Placeholders are supported.
+	// Our client secret at the provider. Placeholders are supported. Default: none.
 	ClientSecret string `json:"client_secret,omitempty"`
 
 	// The scopes that the provider is asked for, beside `openid`. Default:
@@ -43,8 +43,8 @@ type IdentityProvider struct {
 	// How long each request to the provider may take. Default: `10s`.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// The domains of e-mail addresses whose owners sign in here. Who types one
-	// of theirs on the sign-in page is sent to the provider.
+	// The domains of e-mail addresses whose owners sign in here. Who types one of
+	// theirs on the sign-in page is sent to the provider. Default: none.
 	Domains []string `json:"domains,omitempty"`
 
 	// Which of the provider's claims is taken for one of ours: those of OpenID
@@ -53,6 +53,7 @@ type IdentityProvider struct {
 	Claims map[string]string `json:"claims,omitempty"`
 
 	// The FHIR resources, `Practitioner/alice`, of the provider's subjects.
+	// Default: none.
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
 	// Who may sign in: whoever one of the rules names. Default: everybody whom
@@ -61,21 +62,22 @@ type IdentityProvider struct {
 
 	// Sign people in as the local user with the same e-mail address, where it is
 	// verified on both sides. Whoever can set addresses at the provider can then
-	// sign in as these users.
+	// sign in as these users. Default: an account of its own, by issuer and
+	// subject.
 	LinkEmail bool `json:"link_email,omitempty"`
 
 	// Keep the provider's ID token with the session, so that signing out there
-	// needs no confirmation.
+	// needs no confirmation. Default: it is not kept.
 	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
 }
 
 // AllowRule is one way to be allowed in.
 type AllowRule struct {
-	// `email` or `group`.
+	// `email` or `group`. Required.
 	Claim string `json:"claim,omitempty"`
 
 	// A group; or an e-mail address, or `*@domain` for all addresses of a domain.
-	// Addresses count only where the provider has verified them.
+	// Addresses count only where the provider has verified them. Required.
 	Value string `json:"value,omitempty"`
 }
 

@@ -20,7 +20,7 @@ type Registration struct {
 	InitialAccessToken string `json:"initial_access_token,omitempty"`
 
 	// The scopes that apps which register may ask for beside openid, email, phone
-	// and profile.
+	// and profile. What is taken from this list, they lose. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
 	// How many may register. Default: 1000.

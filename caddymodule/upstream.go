@@ -21,7 +21,7 @@ type Upstream struct {
 	URL string `json:"url,omitempty"`
 
 	// Accept http elsewhere too. Questions, answers and credentials can then be
-	// read and changed on the way.
+	// read and changed on the way. Default: false.
 	AllowHTTP bool `json:"allow_http,omitempty"`
 
 	// How long a question may take, from connecting to the end of the answer.
@@ -33,13 +33,14 @@ type Upstream struct {
 	MaxAnswer int64 `json:"max_answer,omitempty"`
 
 	// A token that is sent as credentials (RFC 6750). Placeholders are supported.
+	// Not together with a user name. Default: none.
 	Bearer string `json:"bearer,omitempty"`
 
 	// A user name that is sent as credentials (RFC 7617). Placeholders are
-	// supported.
+	// supported. Not together with a bearer token. Default: none.
 	Username string `json:"username,omitempty"`
 
-	// The password for it. Placeholders are supported.
+	// The password for it. Placeholders are supported. Default: none.
 	Password string `json:"password,omitempty"`
 
 	// A file with the certificates, in PEM, of the authorities that the server's
@@ -47,10 +48,10 @@ type Upstream struct {
 	CA string `json:"ca,omitempty"`
 
 	// A file with a client certificate, in PEM, that the server asks for; it is
-	// read anew with each connection.
+	// read anew with each connection. Default: none.
 	ClientCertificate string `json:"client_certificate,omitempty"`
 
-	// The file with its key, in PEM.
+	// The file with its key, in PEM. Required with the certificate.
 	ClientKey string `json:"client_key,omitempty"`
 }
 

@@ -23,28 +23,31 @@ type User struct {
 	// as this user. Default: no second factor. Placeholders are supported.
 	TOTPSecret string `json:"totp_secret,omitempty"`
 
-	// The claim `name`: what to call the person.
+	// The claim `name`: what to call the person. Default: none.
 	DisplayName string `json:"display_name,omitempty"`
 
-	// The claim `email`.
+	// The claim `email`. Where a provider links by it (`link_email`), a verified
+	// one is one user's alone. Default: none.
 	Email string `json:"email,omitempty"`
 
-	// The claim `email_verified`.
+	// The claim `email_verified`. Default: false.
 	EmailVerified bool `json:"email_verified,omitempty"`
 
-	// The claim `phone_number`, in E.164 form: `+15550100`.
+	// The claim `phone_number`, in E.164 form: `+15550100`. Default: none.
 	Phone string `json:"phone,omitempty"`
 
 	// The person's own FHIR resource, `Practitioner/alice`, below the FHIR base
-	// (SMART App Launch 2.2, `fhirUser`).
+	// (SMART App Launch 2.2, `fhirUser`). Its type is Patient, Practitioner,
+	// PractitionerRole, RelatedPerson or Person. Default: none.
 	FHIRUser string `json:"fhir_user,omitempty"`
 
 	// Further claims of OpenID Connect Core §5.1, such as `family_name`,
 	// `birthdate` or, of an address, `address.locality`. Clients get them by the
-	// scopes `profile`, `phone` and `address`.
+	// scopes `profile`, `phone` and `address`. Default: none.
 	Claims map[string]string `json:"claims,omitempty"`
 
-	// Keep the person out: no sign-in, and what they were given ends.
+	// Keep the person out: no sign-in, and what they were given ends. Default:
+	// false.
 	Disabled bool `json:"disabled,omitempty"`
 }
 

@@ -1,10 +1,12 @@
 package e2e
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -79,6 +81,45 @@ func TestReloadUnderLoad(t *testing.T) {
 	t.Run("the access token is still good", func(t *testing.T) {
 		example.expand(t, token, gender).is(t, http.StatusOK)
 	})
+}
+
+// respondCaddyfile has nothing of ours in it.
+const respondCaddyfile = `{
+	admin {$CADDY_ADMIN}
+	skip_install_trust
+	auto_https disable_redirects
+}
+
+https://%s {
+	respond 200
+}
+`
+
+// The broken connections that wrk sees in [TestReloadUnderLoad] are Caddy's: it
+// sees as many where Caddy does nothing but respond. docs/operation.md has both
+// numbers.
+func TestReloadOfRespond(t *testing.T) {
+	address, err := freeAddress()
+	if err != nil {
+		t.Fatal(err)
+	}
+	home := t.TempDir()
+	file := filepath.Join(home, "Caddyfile")
+	if err := os.WriteFile(file, fmt.Appendf(nil, respondCaddyfile, address), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	g, err := startGateway("respond", home, file, "https://"+address, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(g.process.stop)
+	running := startLoad(t, "", g.issuer+"/", "8s")
+	reloads := g.reloadFor(t, 7*time.Second)
+	result := running.wait(t)
+	t.Logf("%d reloads during %d requests: %+v", reloads, result.requests, result)
+	if result.read == 0 || result.other != 0 {
+		t.Errorf("%+v: want broken connections, and every answer 200", result)
+	}
 }
 
 // reloadFor reloads for some time, in both ways that there are. It says how

@@ -41,9 +41,11 @@ type State struct {
 	// Counts is how much the library in use holds.
 	Counts Counts
 
-	// Loaded is when it was loaded, and Took how long that took.
+	// Loaded is when it was loaded.
 	Loaded time.Time
-	Took   time.Duration
+
+	// Took is how long that took.
+	Took time.Duration
 
 	// Tried is when files were last loaded, with or without success.
 	Tried time.Time

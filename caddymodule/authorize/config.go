@@ -94,7 +94,7 @@ type Config struct {
 	CodeLifetime time.Duration
 
 	// SessionLifetime is how long a sign-in lasts. Default:
-	// [DefaultSessionLifetime].
+	// [DefaultSessionLifetime]; at most [MaxSessionLifetime].
 	SessionLifetime time.Duration
 
 	// RefreshTokenLifetime is how long a person's grant can be refreshed in all.

@@ -32,6 +32,8 @@ type Error struct {
 	shown bool
 }
 
+// Error implements error, for logs: what clients are told is the code, and the
+// description at most.
 func (e *Error) Error() string {
 	text := e.Code
 	if e.Description != "" {

@@ -4,10 +4,19 @@ import "time"
 
 // KeyInfo is what may be told of a key: nothing by which one could sign.
 type KeyInfo struct {
-	KeyID     string    `json:"kid"`
-	Algorithm string    `json:"alg"`
-	Created   time.Time `json:"created"`
-	Seconds   int64     `json:"age_seconds"`
+	// KeyID is its name in the JWKS and in the tokens that it signed (RFC 7517
+	// §4.5).
+	KeyID string `json:"kid"`
+
+	// Algorithm is what it is for: ES256, RS256, or the sealing of requests (RFC
+	// 7518).
+	Algorithm string `json:"alg"`
+
+	// Created is when it was made.
+	Created time.Time `json:"created"`
+
+	// Seconds is how old it is.
+	Seconds int64 `json:"age_seconds"`
 }
 
 // Info tells of the keys that are in memory. It does not touch storage, so before

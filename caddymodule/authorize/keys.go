@@ -163,8 +163,15 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 // KeyStorage is where a [Keyring] keeps its keys; Caddy's storage
 // (certmagic.Storage) is one. A key that was never stored is fs.ErrNotExist.
 type KeyStorage interface {
+	// Lock waits until nobody else holds the name, whichever process they are in.
 	Lock(ctx context.Context, name string) error
+
+	// Unlock lets the name go.
 	Unlock(ctx context.Context, name string) error
+
+	// Load returns what was stored last.
 	Load(ctx context.Context, key string) ([]byte, error)
+
+	// Store keeps a value, in place of one that was there.
 	Store(ctx context.Context, key string, value []byte) error
 }

@@ -24,9 +24,16 @@ const DefaultMaxClients = 1000
 // certmagic's Storage that is needed: Load and List say fs.ErrNotExist where
 // there is nothing.
 type ClientStorage interface {
+	// Load returns what was stored last.
 	Load(ctx context.Context, key string) ([]byte, error)
+
+	// Store keeps a value, in place of one that was there.
 	Store(ctx context.Context, key string, value []byte) error
+
+	// Delete removes a value.
 	Delete(ctx context.Context, key string) error
+
+	// List returns the keys below a path.
 	List(ctx context.Context, path string, recursive bool) ([]string, error)
 }
 
@@ -45,9 +52,11 @@ type Registration struct {
 	// MaxClients is how many there may be. Default: [DefaultMaxClients].
 	MaxClients int
 
-	// Storage keeps them, under Folder. Required.
+	// Storage keeps them. Required.
 	Storage ClientStorage
-	Folder  string
+
+	// Folder is the path below which they are in Storage. Required.
+	Folder string
 }
 
 // registered is a client that registered itself, as it is stored. Its secrets are

@@ -58,6 +58,8 @@ type User struct {
 // PasswordComparer checks a password against a hash. Its method is that of the
 // modules in Caddy's namespace http.authentication.hashes.
 type PasswordComparer interface {
+	// Compare says whether a password is the one that was hashed. It fails on what
+	// is no hash of its kind.
 	Compare(hash, password []byte) (bool, error)
 }
 

@@ -69,7 +69,7 @@ const (
 // [Error.Challenge] makes of them, are fixed texts without any input and fit
 // for the client.
 type Error struct {
-	// Status is the HTTP status: 400, 401 or 503.
+	// Status is the HTTP status: 400, 401, 405 or 503.
 	Status int
 	// Code is the error code of RFC 6750 §3.1. Empty where no token was sent,
 	// and with 503.

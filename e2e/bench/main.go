@@ -80,5 +80,5 @@ func expansions(s settings, folder string) error {
 	if s.plot == "" {
 		return nil
 	}
-	return draw(s.plot, points)
+	return drawCost(s.plot, points)
 }

@@ -1,0 +1,163 @@
+package caddymodule
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Every exported symbol says what it is, and every field of Caddy's JSON also what
+// it is where it is left out.
+func TestDocComments(t *testing.T) {
+	count := 0
+	for _, root := range []string{".", "../terminology"} {
+		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+			switch {
+			case err != nil:
+				return err
+			case entry.Name() == "testdata":
+				return filepath.SkipDir
+			case strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go"):
+				count++
+				checkDocComments(t, path)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if count < 200 {
+		t.Errorf("%d files", count)
+	}
+}
+
+func checkDocComments(t *testing.T, path string) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, path, nil, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, bare := range undocumented(file) {
+		t.Errorf("%s: %s has no doc comment", files.Position(bare.Pos()), bare.Name)
+	}
+	if file.Name.Name != "caddymodule" {
+		return
+	}
+	for _, field := range configurationFields(file) {
+		if text := field.Doc.Text(); !strings.Contains(text, "Default") && !strings.Contains(text, "Required") {
+			t.Errorf("%s: %s says neither Default nor Required", files.Position(field.Pos()), field.Names[0].Name)
+		}
+	}
+}
+
+// undocumented are the names in a file that need a doc comment and have none.
+func undocumented(file *ast.File) (names []*ast.Ident) {
+	for _, declaration := range file.Decls {
+		switch d := declaration.(type) {
+		case *ast.FuncDecl:
+			if d.Doc == nil && d.Name.IsExported() && exportedReceiver(d) {
+				names = append(names, d.Name)
+			}
+		case *ast.GenDecl:
+			for _, spec := range d.Specs {
+				names = append(names, undocumentedSpec(d, spec)...)
+			}
+		}
+	}
+	return names
+}
+
+// exportedReceiver is false for methods of what nobody outside can name.
+func exportedReceiver(d *ast.FuncDecl) bool {
+	if d.Recv == nil {
+		return true
+	}
+	of := d.Recv.List[0].Type
+	if pointer, ok := of.(*ast.StarExpr); ok {
+		of = pointer.X
+	}
+	switch generic := of.(type) {
+	case *ast.IndexExpr:
+		of = generic.X
+	case *ast.IndexListExpr:
+		of = generic.X
+	}
+	name, ok := of.(*ast.Ident)
+	return ok && name.IsExported()
+}
+
+// undocumentedSpec takes the comment of a group of values for that of each.
+func undocumentedSpec(d *ast.GenDecl, spec ast.Spec) (names []*ast.Ident) {
+	switch s := spec.(type) {
+	case *ast.ValueSpec:
+		for _, name := range s.Names {
+			if name.IsExported() && d.Doc == nil && s.Doc == nil && s.Comment == nil {
+				names = append(names, name)
+			}
+		}
+	case *ast.TypeSpec:
+		if s.Name.IsExported() && d.Doc == nil && s.Doc == nil {
+			names = append(names, s.Name)
+		}
+		names = append(names, undocumentedMembers(s)...)
+	}
+	return names
+}
+
+// configurationFields are those of exported types that JSON sets.
+func configurationFields(file *ast.File) (fields []*ast.Field) {
+	ast.Inspect(file, func(node ast.Node) bool {
+		spec, ok := node.(*ast.TypeSpec)
+		if !ok || !spec.Name.IsExported() {
+			return true
+		}
+		if of, ok := spec.Type.(*ast.StructType); ok {
+			for _, field := range of.Fields.List {
+				if field.Tag != nil && len(field.Names) > 0 && inConfiguration(field) {
+					fields = append(fields, field)
+				}
+			}
+		}
+		return false
+	})
+	return fields
+}
+
+// undocumentedMembers are the exported fields and methods of an exported type.
+func undocumentedMembers(s *ast.TypeSpec) (names []*ast.Ident) {
+	var members *ast.FieldList
+	switch of := s.Type.(type) {
+	case *ast.StructType:
+		members = of.Fields
+	case *ast.InterfaceType:
+		members = of.Methods
+	}
+	if members == nil || !s.Name.IsExported() {
+		return nil
+	}
+	for _, field := range members.List {
+		for _, name := range field.Names {
+			if name.IsExported() && field.Doc == nil && field.Comment == nil && inConfiguration(field) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// inConfiguration is false for fields that are tagged to be left out of it.
+func inConfiguration(field *ast.Field) bool {
+	if field.Tag == nil {
+		return true
+	}
+	tag, err := strconv.Unquote(field.Tag.Value)
+	return err != nil || reflect.StructTag(tag).Get("json") != "-"
+}

@@ -1,0 +1,130 @@
+package caddymodule
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+)
+
+var (
+	fence    = regexp.MustCompile("(?ms)^```(\\w*)\n(.*?)^```")
+	heading  = regexp.MustCompile(`(?m)^#{1,6} (.+)$`)
+	link     = regexp.MustCompile(`\]\(([^()\s]+)\)`)
+	unslug   = regexp.MustCompile(`[^\p{L}\p{N}_\- ]`)
+	withPath = regexp.MustCompile(`^[a-z]+:`)
+)
+
+// documents are the README, the changelog and the pages in docs, by their path
+// from the repository's root.
+func documents(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob("../docs/*.md")
+	if err != nil || len(files) < 10 {
+		t.Fatalf("%d pages in docs: %v", len(files), err)
+	}
+	read := map[string]string{}
+	for _, file := range append(files, "../README.md", "../CHANGELOG.md") {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read[strings.TrimPrefix(file, "../")] = string(text)
+	}
+	return read
+}
+
+// Every link in the documents that leads into the repository finds a file, and
+// the heading in it.
+func TestLinks(t *testing.T) {
+	pages := documents(t)
+	for name, text := range pages {
+		for _, found := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
+			if withPath.MatchString(found[1]) {
+				continue // to another site
+			}
+			target, anchor, _ := strings.Cut(found[1], "#")
+			path := name
+			if target != "" {
+				path = filepath.Join(filepath.Dir(name), target)
+			}
+			if _, err := os.Stat(filepath.Join("..", path)); err != nil {
+				t.Errorf("%s links to %s: %v", name, found[1], err)
+			} else if anchor != "" && !slices.Contains(anchors(pages[path]), anchor) {
+				t.Errorf("%s links to %s: there is no such heading", name, found[1])
+			}
+		}
+	}
+}
+
+// Every page in docs is linked from the README.
+func TestREADMELeadsToDocuments(t *testing.T) {
+	pages := documents(t)
+	for name := range pages {
+		if name != "README.md" && !strings.Contains(pages["README.md"], "]("+name+")") {
+			t.Errorf("README.md has no link to %s", name)
+		}
+	}
+}
+
+// anchors are what GitHub makes of a page's headings: in lower case, without
+// punctuation, with hyphens for spaces, and numbered where they are there twice.
+func anchors(page string) (names []string) {
+	seen := map[string]int{}
+	for _, found := range heading.FindAllStringSubmatch(fence.ReplaceAllString(page, ""), -1) {
+		name := strings.ReplaceAll(unslug.ReplaceAllString(strings.ToLower(found[1]), ""), " ", "-")
+		if n := seen[name]; n > 0 {
+			names = append(names, name+"-"+strconv.Itoa(n))
+		} else {
+			names = append(names, name)
+		}
+		seen[name]++
+	}
+	return names
+}
+
+func TestAnchors(t *testing.T) {
+	got := anchors("# A `b_c`, and $d: e!\n\n```\n# none\n```\n\n## Same\n## Same\n")
+	if want := []string{"a-b_c-and-d-e", "same", "same-1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Every Caddyfile in the documents is one, as a whole or in the block it is about.
+func TestDocumentedCaddyfiles(t *testing.T) {
+	count := 0
+	for name, text := range documents(t) {
+		for _, found := range fence.FindAllStringSubmatch(text, -1) {
+			if found[1] != "caddyfile" {
+				continue
+			}
+			count++
+			whole := wholeCaddyfile(found[2])
+			if _, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(whole), map[string]any{"filename": name}); err != nil || len(warnings) > 0 {
+				t.Errorf("%v %v\n%s", err, warnings, whole)
+			}
+		}
+	}
+	if count < 8 {
+		t.Errorf("%d Caddyfiles", count)
+	}
+}
+
+// wholeCaddyfile puts a part of a Caddyfile where it belongs.
+func wholeCaddyfile(part string) string {
+	indent := func(by string) string {
+		return by + strings.ReplaceAll(strings.TrimSpace(part), "\n", "\n"+by)
+	}
+	switch first, _, _ := strings.Cut(part, " "); first {
+	case "user", "client", "idp":
+		return "{\n\tfhir {\n\t\tissuer https://fhir.example\n" + indent("\t\t") + "\n\t}\n}\n"
+	case "log", "encode", "fhir_bearer", "fhir_expand", "reverse_proxy":
+		return "fhir.example {\n" + indent("\t") + "\n}\n"
+	}
+	return part
+}
