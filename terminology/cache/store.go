@@ -211,15 +211,3 @@ func (s *store) expire(now time.Time) {
 		}
 	}
 }
-
-// resizeTo changes the bound.
-func (s *store) resizeTo(limit int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if limit == s.max {
-		return
-	}
-	s.max = limit
-	s.sketch = newSketch(limit / typicalSize)
-	s.balance()
-}

@@ -132,7 +132,7 @@ func TestStoreProperties(t *testing.T) {
 	for i := range 20_000 {
 		n := random.Uint64N(300)
 		key := testKey(n)
-		switch random.IntN(12) {
+		switch random.IntN(11) {
 		case 0:
 			if e := s.entries[key.sum]; e != nil {
 				f := newForm(gzipped, make([]byte, random.IntN(5000)), "")
@@ -143,12 +143,10 @@ func TestStoreProperties(t *testing.T) {
 		case 1:
 			s.invalidate(func(s *store) []*entry { return s.matching(fmt.Sprint(n%10), "") })
 		case 2:
-			s.resizeTo(100<<10 + random.Int64N(200<<10))
-		case 3:
 			if e := s.entries[key.sum]; e != nil {
 				s.discard(e)
 			}
-		case 4, 5, 6, 7:
+		case 3, 4, 5, 6:
 			e := testEntry(n, make([]byte, random.IntN(8000)))
 			e.tags = []string{fmt.Sprint(n % 10)}
 			e.kept = time.Duration(random.IntN(3)) * time.Hour // 0: over
