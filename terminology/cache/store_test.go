@@ -14,7 +14,7 @@ import (
 
 // testEntry makes an entry for the question with a number, fresh for an hour.
 func testEntry(n uint64, body []byte) *entry {
-	q := &question{key: testKey(n), url: testKey(n).sum}
+	q := &question{key: testKey(n)}
 	a := &Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: body, Tags: []string{}}
 	return newEntry(q, a, freshness{fresh: time.Hour, kept: time.Hour}, time.Now())
 }
@@ -27,7 +27,6 @@ func (s *store) wants(n uint64, size int) bool {
 		return true
 	}
 	e := &entry{key: testKey(n), status: http.StatusOK, tags: []string{}, made: time.Now(), freshness: freshness{fresh: time.Hour, kept: time.Hour}}
-	e.url = e.key.sum
 	e.forms[identity].Store(newForm(identity, make([]byte, size), "tag")) // hashing a million bodies takes its time
 	s.add(e, s.currentEra(), e.made)
 	return false
