@@ -70,7 +70,7 @@ func (o Options) withDefaults() *Options {
 // Cache keeps answers. It is safe for concurrent use, has no goroutine of its own but while an answer is being
 // made, and needs no end. Use [New].
 type Cache struct {
-	options atomic.Pointer[Options]
+	options *Options
 	store   *store
 
 	hits, stale, misses, collapsed, bypassed, notModified, confirmed, failures atomic.Uint64
@@ -78,17 +78,9 @@ type Cache struct {
 
 // New returns an empty cache.
 func New(options Options) *Cache {
-	c := new(Cache)
-	c.options.Store(options.withDefaults())
-	c.store = newStore(c.options.Load().MaxSize)
+	c := &Cache{options: options.withDefaults()}
+	c.store = newStore(c.options.MaxSize)
 	return c
-}
-
-// Configure changes the options. Answers that are kept keep the lifetimes that they have; those for which there
-// is no room any more are removed.
-func (c *Cache) Configure(options Options) {
-	c.options.Store(options.withDefaults())
-	c.store.resizeTo(c.options.Load().MaxSize)
 }
 
 // Serve answers a request: with what is kept, or else with what call.Produce makes, which then is kept if it may

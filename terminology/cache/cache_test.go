@@ -278,24 +278,6 @@ func TestWishes(t *testing.T) {
 	}
 }
 
-func TestConfigure(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		o := says("one")
-		call := &Call{Scheme: plain, Produce: o.produce}
-		c := New(Options{})
-		serve(t, c, get(expandURL), call)
-		c.Configure(Options{TTL: time.Second, MaxSize: 1 << 20})
-		serve(t, c, get(expandURL+"&filter=a"), call)
-		time.Sleep(2 * time.Second)
-		expect(t, serve(t, c, get(expandURL), call), "one", "hit; ttl=3598")
-		expect(t, serve(t, c, get(expandURL+"&filter=a"), call), "one", "fwd=stale; fwd-status=200; stored")
-		c.Configure(Options{MaxSize: 1000})
-		if stats := c.Stats(); stats.Entries != 0 || stats.Bytes != 0 || stats.Evictions+stats.Rejected != 2 {
-			t.Errorf("stats = %+v, want nothing left", stats)
-		}
-	})
-}
-
 // TestNotUnderstood leaves it to the producer to say what is wrong with a request.
 func TestNotUnderstood(t *testing.T) {
 	for _, query := range []string{"&filter=%zz", "&a;b", "&_format=yaml", "&_format=json&_format=xml", "&_pretty=true&_pretty=false"} {

@@ -44,7 +44,7 @@
 //
 // # What changes
 //
-// [Cache.InvalidateTag], [Cache.InvalidateSystem], [Cache.InvalidateURL] and [Cache.Purge] remove answers, and
+// [Cache.InvalidateTag], [Cache.InvalidateSystem] and [Cache.Purge] remove answers, and
 // begin a new era: what is being made at the time is not kept, and whoever asks from then on does not get it.
 // [Scheme.Epoch] is for definitions that are replaced as a whole; it also tells whether what [Cache.Load] brings
 // back is still about what is there now.

@@ -13,7 +13,6 @@ import (
 // store keeps of it.
 type entry struct {
 	key     Key
-	url     [sha256.Size]byte
 	status  int
 	origin  http.Header // of the producer's answer: what is kept of it
 	headers []field     // what is written besides what is made for each answer
@@ -45,7 +44,7 @@ var writtenHeaders = keptHeaders[:4]
 
 // newEntry makes an entry of an answer.
 func newEntry(q *question, a *Answer, f freshness, now time.Time) *entry {
-	e := &entry{key: q.key, url: q.url, status: a.Status, tags: a.Tags, made: now.Add(-f.age), freshness: f}
+	e := &entry{key: q.key, status: a.Status, tags: a.Tags, made: now.Add(-f.age), freshness: f}
 	e.origin = make(http.Header, len(keptHeaders))
 	for _, name := range keptHeaders {
 		if values := a.Header[name]; len(values) > 0 {

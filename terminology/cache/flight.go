@@ -81,7 +81,7 @@ func (c *Cache) collapse(ctx context.Context, i *inquiry) (res *result, collapse
 // refresh asks the producer in the background, unless that is being done, or has just failed.
 func (c *Cache) refresh(r *http.Request, call *Call, q *question, old *entry, now time.Time) {
 	retry := old.retry.Load()
-	pause := now.Add(c.options.Load().Timeout).UnixNano()
+	pause := now.Add(c.options.Timeout).UnixNano()
 	if now.UnixNano() < retry || !old.retry.CompareAndSwap(retry, pause) {
 		return
 	}
@@ -104,7 +104,7 @@ func (c *Cache) refresh(r *http.Request, call *Call, q *question, old *entry, no
 // failed notes that a stale answer could not be replaced, so that a server in trouble is not asked all the time.
 func (c *Cache) failed(old *entry, now time.Time) {
 	c.failures.Add(1)
-	old.retry.Store(now.Add(c.options.Load().NegativeTTL).UnixNano())
+	old.retry.Store(now.Add(c.options.NegativeTTL).UnixNano())
 }
 
 // errNotWhole is the error for an answer that can be seen to be cut off, or that cannot be read without being
@@ -116,8 +116,7 @@ var errUnasked = errors.New("the answer is 304 Not Modified, but there is nothin
 
 // ask asks the producer and keeps what it made.
 func (c *Cache) ask(ctx context.Context, i *inquiry) (*result, error) {
-	options := c.options.Load()
-	ctx, cancel := context.WithTimeout(ctx, options.Timeout)
+	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
 	answer, err := produce(i.produce, i.request.WithContext(ctx))
 	if err != nil {
@@ -131,11 +130,11 @@ func (c *Cache) ask(ctx context.Context, i *inquiry) (*result, error) {
 	case answer.Status == http.StatusNotModified:
 		c.confirmed.Add(1)
 		res.confirmed = true
-		res.entry, keep = options.revalidated(i.old, i.question, answer, now)
+		res.entry, keep = c.options.revalidated(i.old, i.question, answer, now)
 	case !answer.isWhole():
 		return nil, errNotWhole
 	case i.question.representation.fits(answer.Header.Get("Content-Type")):
-		if f, ok := options.freshnessOf(answer, i.question.key, now); ok {
+		if f, ok := c.options.freshnessOf(answer, i.question.key, now); ok {
 			res.entry = newEntry(i.question, answer, f, now)
 		}
 	}

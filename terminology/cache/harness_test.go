@@ -88,7 +88,7 @@ var plain = &Scheme{VaryBy: VaryByNone}
 func (s *store) check() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	listed, aliases, urls := 0, 0, 0
+	listed, aliases := 0, 0
 	for i := range s.segments {
 		var bytes int64
 		for element := s.segments[i].Front(); element != nil; element = element.Next() {
@@ -111,11 +111,8 @@ func (s *store) check() error {
 			return fmt.Errorf("segment %d: %d bytes, kept as %d", i, bytes, s.segments[i].bytes)
 		}
 	}
-	for _, entries := range s.urls {
-		urls += len(entries)
-	}
-	if listed != len(s.entries) || aliases != len(s.aliases) || urls != listed {
-		return fmt.Errorf("%d entries, %d listed, %d by URL; %d aliases, %d listed", len(s.entries), listed, urls, len(s.aliases), aliases)
+	if listed != len(s.entries) || aliases != len(s.aliases) {
+		return fmt.Errorf("%d entries, %d listed; %d aliases, %d listed", len(s.entries), listed, len(s.aliases), aliases)
 	}
 	if s.bytes() > s.max {
 		return fmt.Errorf("%d bytes, more than %d", s.bytes(), s.max)

@@ -1,17 +1,15 @@
 package cache
 
 import (
-	"crypto/sha256"
-	"fmt"
-	"net/url"
+	"iter"
 	"strings"
 )
 
-// index finds entries.
-type index[K comparable] map[K]map[*entry]struct{}
+// index finds entries by the URLs of the canonicals that they depend on.
+type index map[string]map[*entry]struct{}
 
 // put adds an entry.
-func (x index[K]) put(key K, e *entry) {
+func (x index) put(key string, e *entry) {
 	if x[key] == nil {
 		x[key] = make(map[*entry]struct{}, 1)
 	}
@@ -19,7 +17,7 @@ func (x index[K]) put(key K, e *entry) {
 }
 
 // drop takes an entry out.
-func (x index[K]) drop(key K, e *entry) {
+func (x index) drop(key string, e *entry) {
 	if delete(x[key], e); len(x[key]) == 0 {
 		delete(x, key)
 	}
@@ -28,27 +26,32 @@ func (x index[K]) drop(key K, e *entry) {
 // unknown is under which an entry stands whose tags are not known.
 const unknown = ""
 
-// index puts an entry into the indexes.
+// index puts an entry into the index of tags.
 func (s *store) index(e *entry) {
-	s.urls.put(e.url, e)
-	if e.tags == nil {
-		s.tags.put(unknown, e)
-	}
-	for _, tag := range e.tags {
-		canonical, _, _ := strings.Cut(tag, "|")
-		s.tags.put(canonical, e)
+	for key := range e.indexKeys() {
+		s.tags.put(key, e)
 	}
 }
 
-// unindex takes an entry out of the indexes.
+// unindex takes an entry out of the index of tags.
 func (s *store) unindex(e *entry) {
-	s.urls.drop(e.url, e)
-	if e.tags == nil {
-		s.tags.drop(unknown, e)
+	for key := range e.indexKeys() {
+		s.tags.drop(key, e)
 	}
-	for _, tag := range e.tags {
-		canonical, _, _ := strings.Cut(tag, "|")
-		s.tags.drop(canonical, e)
+}
+
+// indexKeys are what an entry stands under in the index of tags.
+func (e *entry) indexKeys() iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if e.tags == nil {
+			yield(unknown)
+			return
+		}
+		for _, tag := range e.tags {
+			if canonical, _, _ := strings.Cut(tag, "|"); !yield(canonical) {
+				return
+			}
+		}
 	}
 }
 
@@ -102,25 +105,6 @@ func (s *store) matching(canonical, version string) (found []*entry) {
 		}
 	}
 	return found
-}
-
-// InvalidateURL removes the answers to one question, in whatever representation, for whomever, to whichever
-// method, and returns how many there were. host and the URL's path and query are those of the request; the
-// order of parameters does not count.
-func (c *Cache) InvalidateURL(host string, u *url.URL) (int, error) {
-	list, err := parseParameters(u.RawQuery)
-	if err != nil {
-		return 0, fmt.Errorf("invalidating %s: %w", u, err)
-	}
-	list, _ = list.take("_format")
-	list, _ = list.take("_pretty")
-	id := sha256.Sum256(appendURL(nil, host, u, list))
-	return c.store.invalidate(func(s *store) (found []*entry) {
-		for e := range s.urls[id] {
-			found = append(found, e)
-		}
-		return found
-	}), nil
 }
 
 // Purge removes all answers, and returns how many there were.

@@ -5,7 +5,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -46,14 +45,6 @@ func TestInvalidate(t *testing.T) {
 		"code system":            {system("http://cs"), []string{"a", "a1", "implicit", "unknown"}},
 		"version of a system":    {system("http://cs|2025"), []string{"a", "implicit", "unknown"}},
 		"all":                    {(*Cache).Purge, []string{"a", "a1", "a2", "b", "implicit", "none", "unknown"}},
-		"one question": {func(c *Cache) int {
-			u, _ := url.Parse("/p?_format=xml&q=a")
-			n, err := c.InvalidateURL("H", u)
-			if err != nil {
-				t.Error(err)
-			}
-			return n
-		}, []string{"a"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := New(Options{})
@@ -75,28 +66,10 @@ func TestInvalidate(t *testing.T) {
 				t.Error(err)
 			}
 			c.Purge()
-			if s := c.store; len(s.tags) != 0 || len(s.urls) != 0 || len(s.aliases) != 0 {
-				t.Errorf("left in the indexes: %v %v %v", s.tags, s.urls, s.aliases)
+			if s := c.store; len(s.tags) != 0 || len(s.aliases) != 0 {
+				t.Errorf("left in the indexes: %v %v", s.tags, s.aliases)
 			}
 		})
-	}
-	if _, err := New(Options{}).InvalidateURL("h", &url.URL{RawQuery: "%zz"}); err == nil {
-		t.Error("a malformed URL is no error")
-	}
-}
-
-// TestInvalidateURLRemovesAll makes sure that all users' answers in all representations go.
-func TestInvalidateURLRemovesAll(t *testing.T) {
-	c := New(Options{})
-	for _, user := range []string{"alice", "bob"} {
-		for _, r := range []*http.Request{get(expandURL), get(expandURL, "Accept-Language: de"), with(http.MethodPost, expandURL)} {
-			serve(t, c, r, &Call{Scheme: &Scheme{}, Principal: Principal{User: user}, Produce: tagged()})
-		}
-	}
-	serve(t, c, get(expandURL+"&filter=x"), &Call{Scheme: plain, Produce: tagged()})
-	u := get(expandURL).URL
-	if n, err := c.InvalidateURL("fhir.example.org", u); n != 6 || err != nil {
-		t.Errorf("removed %d, %v; want 6", n, err)
 	}
 }
 

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
-	"net/url"
 	"strings"
 )
 
@@ -62,7 +61,6 @@ type Key struct {
 // question is what a request asks for, normalised, and its key.
 type question struct {
 	key            Key
-	url            [sha256.Size]byte // identifies what is asked for, whoever asks and in whatever representation
 	representation Representation
 }
 
@@ -86,8 +84,7 @@ func (s *Scheme) question(r *http.Request, principal Principal, body []byte) (q 
 		return q, err
 	}
 	var buffer [512]byte
-	parts := appendURL(buffer[:0], r.Host, r.URL, list)
-	q.url = sha256.Sum256(parts)
+	parts := list.append(appendPart(appendPart(buffer[:0], strings.ToLower(r.Host)), r.URL.EscapedPath()))
 	if parts = appendPart(parts, methodClass(r.Method)); r.Method == http.MethodPost {
 		sum := sha256.Sum256(body)
 		parts = appendPart(parts, r.Header.Get("Content-Type"))
@@ -100,13 +97,6 @@ func (s *Scheme) question(r *http.Request, principal Principal, body []byte) (q 
 	parts, q.key.personal = s.appendScope(parts, r.Header, principal)
 	q.key.sum = sha256.Sum256(parts)
 	return q, nil
-}
-
-// appendURL appends what is asked for.
-func appendURL(dst []byte, host string, u *url.URL, list parameters) []byte {
-	dst = appendPart(dst, strings.ToLower(host))
-	dst = appendPart(dst, u.EscapedPath())
-	return list.append(dst)
 }
 
 // methodClass is the method that a request counts as: HEAD asks for what GET would give.

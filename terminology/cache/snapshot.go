@@ -16,7 +16,7 @@ import (
 
 // snapshotMagic begins a snapshot and says its version. What follows are entries, each after a byte 1, the
 // one used least recently first; then a byte 0, and the SHA-256 of all before it.
-const snapshotMagic = "caddy-fhir cache snapshot 1\n"
+const snapshotMagic = "caddy-fhir cache snapshot 2\n"
 
 // ErrSnapshot is the error for a file that is no snapshot, is one of another version, or is damaged. Nothing of
 // it is used.
@@ -80,7 +80,6 @@ func (s *store) coldestFirst() []*entry {
 func (e *entry) append(dst []byte) []byte {
 	dst = append(dst, e.key.sum[:]...)
 	dst = appendBool(dst, e.key.personal)
-	dst = append(dst, e.url[:]...)
 	dst = binary.AppendUvarint(dst, uint64(e.status))
 	dst = binary.AppendVarint(dst, e.made.UnixNano())
 	for _, d := range []time.Duration{e.fresh, e.revalidate, e.unreachable, e.kept} {
@@ -166,7 +165,6 @@ func (r *snapshotReader) entry() *entry {
 	e := &entry{origin: make(http.Header)}
 	copy(e.key.sum[:], r.bytes(sha256.Size))
 	e.key.personal = r.byte() == 1
-	copy(e.url[:], r.bytes(sha256.Size))
 	e.status = int(r.number())
 	e.made = time.Unix(0, r.signed())
 	for _, d := range []*time.Duration{&e.fresh, &e.revalidate, &e.unreachable, &e.kept} {

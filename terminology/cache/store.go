@@ -22,8 +22,7 @@ type store struct {
 	mu       sync.Mutex
 	entries  map[[sha256.Size]byte]*entry
 	aliases  map[string]*entry // by raw request
-	tags     index[string]     // by the URL of a canonical; "" for entries whose tags are not known
-	urls     index[[sha256.Size]byte]
+	tags     index             // by the URL of a canonical; "" for entries whose tags are not known
 	segments [3]segment
 	sketch   *sketch
 	max      int64
@@ -63,7 +62,7 @@ const typicalSize = 2 << 10
 func newStore(limit int64) *store {
 	return &store{
 		entries: make(map[[sha256.Size]byte]*entry), aliases: make(map[string]*entry), era: new(era),
-		tags: make(index[string]), urls: make(index[[sha256.Size]byte]), sketch: newSketch(limit / typicalSize), max: limit,
+		tags: make(index), sketch: newSketch(limit / typicalSize), max: limit,
 	}
 }
 
@@ -210,16 +209,4 @@ func (s *store) expire(now time.Time) {
 			s.remove(e)
 		}
 	}
-}
-
-// resizeTo changes the bound.
-func (s *store) resizeTo(limit int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if limit == s.max {
-		return
-	}
-	s.max = limit
-	s.sketch = newSketch(limit / typicalSize)
-	s.balance()
 }

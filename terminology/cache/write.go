@@ -53,7 +53,7 @@ func (e *entry) ttl(age time.Duration) int64 {
 
 // write answers a request with an entry. status is the value of Cache-Status; nil is that of a hit.
 func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *entry, now time.Time, status []string) error {
-	s := e.stampAt(e.age(now), c.options.Load().MaxAge)
+	s := e.stampAt(e.age(now), c.options.MaxAge)
 	if status == nil {
 		status = s.status
 	}
