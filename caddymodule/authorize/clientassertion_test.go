@@ -175,7 +175,8 @@ func TestPrivateKeyJWT(t *testing.T) {
 			if tt.want == "" && (got.Scope != "system/*.rs" || got.ExpiresIn != 300 || b.claims(got.AccessToken)["client_id"] != "backend") {
 				t.Errorf("%+v", got)
 			}
-			if r.Header.Get("WWW-Authenticate") != "" || tt.want == "invalid_client" && r.StatusCode != 401 {
+			challenged := strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Basic ")
+			if refused := r.StatusCode == http.StatusUnauthorized; refused != (tt.want == "invalid_client") || refused != challenged {
 				t.Errorf("%d, WWW-Authenticate %q", r.StatusCode, r.Header.Get("WWW-Authenticate"))
 			}
 		})
