@@ -1,10 +1,12 @@
 package authorize
 
 import (
+	"io"
 	"mime"
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 )
 
 const (
@@ -41,10 +43,17 @@ func (p parameters) check(sealed ...string) error {
 	return nil
 }
 
+// parseForm reads application/x-www-form-urlencoded as senders write it, parted by
+// & alone (URL Standard §5.1): a state may hold a semicolon, which Go takes for a
+// separator of old that nobody should use any more.
+func parseForm(text string) (url.Values, error) {
+	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
+}
+
 // queryParameters reads a query. What could be read of a malformed one is
 // returned beside the error, so that the error can be sent where it belongs.
 func queryParameters(query string) (parameters, error) {
-	values, err := url.ParseQuery(query)
+	values, err := parseForm(query)
 	p := parameters(values)
 	switch {
 	case err != nil:
@@ -70,11 +79,15 @@ func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
 	if !isForm(r) {
 		return nil, invalidRequest("the body must be application/x-www-form-urlencoded")
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-	if err := r.ParseForm(); err != nil {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	var values url.Values
+	if err == nil {
+		values, err = parseForm(string(body))
+	}
+	if err != nil {
 		return nil, &Error{Code: "invalid_request", Description: "the form is malformed or larger than 64 KiB", Err: err}
 	}
-	return parameters(r.PostForm), nil
+	return parameters(values), nil
 }
 
 // isForm says whether a request's body is a form.
