@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"errors"
 	"io"
 	"mime"
 	"net/http"
@@ -20,6 +21,9 @@ const (
 	// maxBody bounds a request's body, in bytes.
 	maxBody = 64 << 10
 )
+
+// errLargeForm has the status of RFC 9126 §2.3 and RFC 9110 §15.5.14.
+var errLargeForm = &Error{Code: "invalid_request", Description: "the form is larger than 64 KiB", Status: http.StatusRequestEntityTooLarge}
 
 // parameters are those of one request. RFC 6749 §3.1 and §3.2 let none appear
 // twice, and count one without a value as not sent.
@@ -80,12 +84,15 @@ func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
 		return nil, invalidRequest("the body must be application/x-www-form-urlencoded")
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return nil, errLargeForm
+	}
 	var values url.Values
 	if err == nil {
 		values, err = parseForm(string(body))
 	}
 	if err != nil {
-		return nil, &Error{Code: "invalid_request", Description: "the form is malformed or larger than 64 KiB", Err: err}
+		return nil, &Error{Code: "invalid_request", Description: "the form is malformed", Err: err}
 	}
 	return parameters(values), nil
 }
