@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -129,6 +130,18 @@ func TestSessionEnds(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A query that cannot be read is the sender's fault, not a failure here that wakes
+// the operator (RFC 9110 §15.5.1).
+func TestMalformedQuery(t *testing.T) {
+	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/select_account", "/oauth2/consent", "/oauth2/logout"} {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.URL.RawQuery = "request=%%%"
+		if got := newBrowser(t, newServer(t, nil)).send(r); got.StatusCode != http.StatusBadRequest {
+			t.Errorf("%s: %d", path, got.StatusCode)
+		}
 	}
 }
 

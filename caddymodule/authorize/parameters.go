@@ -54,18 +54,25 @@ func parseForm(text string) (url.Values, error) {
 	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
 }
 
-// queryParameters reads a query. What could be read of a malformed one is
-// returned beside the error, so that the error can be sent where it belongs.
+// queryParameters reads and checks a query. What could be read of a malformed one
+// is returned beside the error, so that the error can be sent where it belongs.
 func queryParameters(query string) (parameters, error) {
-	values, err := parseForm(query)
-	p := parameters(values)
+	p, err := readQuery(query)
 	switch {
 	case err != nil:
-		return p, &Error{Code: "invalid_request", Description: "the query is malformed", Err: err}
+		return p, err
 	case len(query) > maxQuery:
 		return p, invalidRequest("the query is longer than 10 KiB")
 	}
 	return p, p.check()
+}
+
+func readQuery(query string) (parameters, error) {
+	values, err := parseForm(query)
+	if err != nil {
+		err = &Error{Code: "invalid_request", Description: "the query is malformed", Err: err}
+	}
+	return parameters(values), err
 }
 
 // formParameters reads and checks a form.
