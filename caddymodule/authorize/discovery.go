@@ -137,12 +137,14 @@ func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 
 func (s *Server) smartConfiguration() smartConfiguration {
 	m := s.metadata()
+	isImplicit := func(grant string) bool { return grant == "implicit" } // SMART lists those of the token endpoint alone
 	c := smartConfiguration{
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,
 		RegistrationEndpoint: m.RegistrationEndpoint,
-		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms, GrantTypes: m.GrantTypes, Scopes: m.Scopes,
+		ClientAuthentication: m.ClientAuthentication, ClientAlgorithms: m.ClientAlgorithms,
+		GrantTypes: slices.DeleteFunc(m.GrantTypes, isImplicit), Scopes: m.Scopes,
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
 		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric", "sso-openid-connect"},
 	}

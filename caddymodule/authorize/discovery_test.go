@@ -73,6 +73,10 @@ func TestSMARTConfiguration(t *testing.T) {
 	if m["issuer"] != issuer || m["authorization_endpoint"] != issuer+"/oauth2/authorize" || m["jwks_uri"] == nil {
 		t.Errorf("%v", m)
 	}
+	// SMART App Launch 2.2, Conformance: "grant types supported at the token endpoint"
+	if got := list(m["grant_types_supported"]); got != "authorization_code client_credentials" {
+		t.Errorf("grant types %q", got)
+	}
 	if got := list(m["capabilities"]); !strings.Contains(got, "sso-openid-connect") {
 		t.Errorf("capabilities %q", got)
 	}

@@ -1,6 +1,7 @@
 package authorize_test
 
 import (
+	"io"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -188,6 +189,22 @@ func TestStateUnchanged(t *testing.T) {
 	}
 	if u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"state": {""}})); u.Query().Has("state") {
 		t.Errorf("state that was not sent: %s", u)
+	}
+}
+
+// A query that is read as forms are has one separator, & (URL Standard §5.1), and a
+// semicolon is a character like others (RFC 3986 §2.2).
+func TestSemicolonSeparatesNothing(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	b.answer(request(nil))
+	u := location(t, b.get("/oauth2/authorize?"+request(url.Values{"state": {""}}).Encode()+"&state=a;nonce=b"))
+	if q := u.Query(); q.Get("state") != "a;nonce=b" {
+		t.Fatalf("%s", u)
+	}
+	r := postRequest("/oauth2/token", nil)
+	r.Body = io.NopCloser(strings.NewReader(codeForm(u.Query().Get("code"), nil).Encode() + "&x=a;code=b"))
+	if got := decode[tokenAnswer](t, b.send(r)); got.AccessToken == "" {
+		t.Errorf("%+v", got)
 	}
 }
 

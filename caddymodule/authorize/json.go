@@ -48,8 +48,9 @@ func (s *Server) logRefusal(r *http.Request, e *Error) {
 }
 
 // challenge is the WWW-Authenticate header of a refusal. A client that did not
-// try HTTP Basic gets no challenge for it: browsers would ask the person for a
-// password.
+// try HTTP Basic gets no challenge for it, as RFC 6749 §5.2 has it and RFC 9110
+// §15.5.2 has not: browsers would ask the person for a password, and widespread
+// OAuth libraries would report the challenge and not the error beside it.
 func (s *Server) challenge(r *http.Request, e *Error) string {
 	switch {
 	case e.Code == "invalid_client":

@@ -65,9 +65,7 @@ func loginParameters(w http.ResponseWriter, r *http.Request) (p parameters, err 
 	if r.Method == http.MethodPost {
 		p, err = readForm(w, r)
 	} else {
-		var values url.Values
-		values, err = url.ParseQuery(r.URL.RawQuery)
-		p = parameters(values)
+		p, err = readQuery(r.URL.RawQuery)
 	}
 	if err != nil {
 		return nil, err

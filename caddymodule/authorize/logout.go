@@ -27,7 +27,7 @@ func (l *logoutRequest) destination() string {
 	if strings.Contains(l.redirectURI, "?") {
 		separator = "&"
 	}
-	return l.redirectURI + separator + "state=" + url.QueryEscape(l.state)
+	return l.redirectURI + separator + answerParameters{{"state", l.state}}.encode()
 }
 
 // logout is the end session endpoint. Who has an ID token of the person that is

@@ -29,7 +29,7 @@ func TestLogout(t *testing.T) {
 		{"with a hint", func(id string) url.Values { return url.Values{"id_token_hint": {id}} }, "signed out"},
 		{"with a hint and an address", func(id string) url.Values {
 			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {afterLogout}, "state": {"a b"}}
-		}, afterLogout + "?state=a+b"},
+		}, afterLogout + "?state=a%20b"},
 		{"with an address and no state", func(id string) url.Values {
 			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {afterLogout}}
 		}, afterLogout},

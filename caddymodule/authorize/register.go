@@ -212,10 +212,13 @@ func (s *Server) managed(r *http.Request) (*registered, error) {
 
 func (s *Server) showRegistered(w http.ResponseWriter, r *http.Request) error {
 	c, err := s.managed(r)
-	if err == nil {
-		s.writeJSON(w, http.StatusOK, s.information(c))
+	if err != nil {
+		return err
 	}
-	return err
+	info := s.information(c)
+	info.AccessToken = registrationToken(r) // required here too, and we keep but its digest
+	s.writeJSON(w, http.StatusOK, info)
+	return nil
 }
 
 // unregister deletes a client. What it was given ends with it: see Holder.

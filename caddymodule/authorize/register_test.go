@@ -215,13 +215,14 @@ func TestRegistrationNeedsToken(t *testing.T) {
 	}
 }
 
-// RFC 7592: a registration is its owner's to read and delete, by its own token.
+// RFC 7592: a registration is its owner's to read and delete, by its own token,
+// which §3 wants in the answer.
 func TestRegistrationIsManaged(t *testing.T) {
 	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
 	_, c := b.register(metadata(nil), initialAccess)
 	_, other := b.register(metadata(nil), initialAccess)
 	r := b.manage(http.MethodGet, c.URI, c.AccessToken)
-	if got := decode[registrationAnswer](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != "" || got.Redirects[0] != callback {
+	if got := decode[registrationAnswer](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != c.AccessToken || got.Redirects[0] != callback {
 		t.Errorf("%d %+v", r.StatusCode, got)
 	}
 	for name, tt := range map[string][2]string{

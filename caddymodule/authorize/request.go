@@ -134,7 +134,12 @@ func (s *Server) checkAudience(_ *authorizationRequest, p parameters) error {
 	if aud != "" && strings.TrimSuffix(aud, "/") != s.fhirBase {
 		return invalidRequest("aud is not the FHIR server that this authorization server is for")
 	}
-	resource := p.get("resource") // the same by RFC 8707
+	return s.checkResource(p)
+}
+
+// checkResource is the same by RFC 8707 §2, at the token endpoint too.
+func (s *Server) checkResource(p parameters) error {
+	resource := p.get("resource")
 	if resource != "" && strings.TrimSuffix(resource, "/") != s.fhirBase {
 		return &Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
 	}

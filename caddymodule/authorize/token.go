@@ -55,6 +55,9 @@ func (s *Server) exchange(r *http.Request, p parameters) (*tokenResponse, error)
 	case !client.mayGrant(grantType):
 		return nil, &Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
 	}
+	if err := s.checkResource(p); err != nil {
+		return nil, err
+	}
 	return exchange(r.Context(), client, p)
 }
 

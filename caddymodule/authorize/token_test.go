@@ -29,9 +29,10 @@ func TestTokenErrors(t *testing.T) {
 		{"unknown client", url.Values{"client_id": {"nobody"}}, "invalid_client", 401},
 		{"no client", url.Values{"client_id": {""}}, "invalid_client", 401},
 		{"a secret of a public client", url.Values{"client_secret": {"x"}}, "invalid_client", 401},
+		{"a token for another resource", url.Values{"resource": {"https://other.example/fhir/R4"}}, "invalid_target", 400}, // RFC 8707 §2.2
 		{"a parameter twice", url.Values{"code": {"a", "b"}}, "invalid_request", 400},
 		{"a parameter over 8 KiB", url.Values{"code": {strings.Repeat("a", 8<<10+1)}}, "invalid_request", 400},
-		{"a body over 64 KiB", url.Values{"x": {strings.Repeat("a", 64<<10)}}, "invalid_request", 400},
+		{"a body over 64 KiB", url.Values{"x": {strings.Repeat("a", 64<<10)}}, "invalid_request", 413},
 	}
 	b := newBrowser(t, newServer(t, nil))
 	code := b.code(nil)
