@@ -10,7 +10,8 @@
 //	[IdentityHeaders.Check]    a Connection header that would remove our headers → 400
 //	   ▼
 //	[IdentityHeaders.Strip]    identities that the client wrote itself are gone,
-//	[StripCookies]             and so are the cookies of the sign-in
+//	[StripCookies]             and so are the cookies of the sign-in,
+//	[StripTrailers]            and what would come after the body
 //	   ▼
 //	[Bearer]                   one Authorization header, one token → else 400 or 401
 //	   ▼

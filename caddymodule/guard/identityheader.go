@@ -72,8 +72,7 @@ func (i *IdentityHeaders) Strip(h http.Header) {
 // Check refuses a request with an [*Error] of status 400 and [ErrHopByHop]
 // when its Connection header names an identity header, Authorization, or
 // another header the servers behind us rely on: a proxy would remove it after
-// we have set it. Nor may such a header be announced as a trailer, since
-// trailers come after [IdentityHeaders.Strip].
+// we have set it.
 func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
@@ -81,12 +80,6 @@ func (i *IdentityHeaders) Check(r *http.Request) error {
 				return badRequest("The Connection header names a header that must arrive.",
 					fmt.Errorf("%w: Connection", ErrHopByHop))
 			}
-		}
-	}
-	for name := range r.Trailer {
-		if i.hopByHop.has(name) {
-			return badRequest("The trailer holds a header that must not be in it.",
-				fmt.Errorf("%w: Trailer", ErrHopByHop))
 		}
 	}
 	return nil
