@@ -364,6 +364,18 @@ func TestImportsAreLookedIntoOnce(t *testing.T) {
 	}
 }
 
+// What a request brings along for all of its validations is read by each.
+func TestBatchIsBounded(t *testing.T) {
+	brought := `{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://x/c","description":"` + strings.Repeat("x", maxReread/500) + `"}}`
+	one := `,{"name":"validation","resource":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/colours/vs"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}]}}`
+	for n, want := range map[int]int{1: 200, 500: 413} {
+		body := `{"resourceType":"Parameters","parameter":[` + brought + strings.Repeat(one, n) + `]}`
+		if w, _ := call(t, &Handler{Library: colourLibrary(t)}, "POST", "/ValueSet/$batch-validate-code", body); w.Code != want {
+			t.Errorf("%d validations: got %d %.300s", n, w.Code, w.Body)
+		}
+	}
+}
+
 func TestRememberedIsBounded(t *testing.T) {
 	var c resourceCache
 	base := libraryOf(t, codeSystemWith("http://x/base", "1", "a"))
