@@ -36,6 +36,14 @@ var defaultIdentityHeaders = []string{
 	"X-Forwarded-Prefix", "X-Forwarded-Path",
 }
 
+// addressHeaders are those in which proxies tell where a request came from and by which
+// address, but for X-Forwarded-For, -Proto and -Host, which Caddy sees to.
+var addressHeaders = newHeaderNames([]string{
+	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP",
+	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
+	"X-Original-Forwarded-For", "X-Original-Host",
+})
+
 // hopByHopTargets are the other headers that the servers behind us rely on.
 // To name one in Connection makes a proxy remove it on the way (CVE-2024-45410).
 var hopByHopTargets = []string{"Authorization", "Forwarded", "X-Forwarded-*", "X-Real-IP"}
@@ -64,6 +72,18 @@ func NewIdentityHeaders(names ...string) *IdentityHeaders {
 func (i *IdentityHeaders) Strip(h http.Header) {
 	for name := range h {
 		if i.identities.has(name) {
+			delete(h, name)
+		}
+	}
+}
+
+// StripAddresses removes the headers in which proxies tell where a request came from. From
+// anybody but a proxy that is trusted they are made up, to have the server behind us
+// write another address into its audit events, or into the links of its answers
+// (RFC 7239 §8.1).
+func StripAddresses(h http.Header) {
+	for name := range h {
+		if addressHeaders.has(name) {
 			delete(h, name)
 		}
 	}
