@@ -262,11 +262,14 @@ func checkFHIRBase(path string) error {
 // isHTTPS says whether the browser speaks TLS: to us, or to a proxy before us
 // that Caddy's trusted_proxies names.
 func isHTTPS(r *http.Request) bool {
-	if r.TLS != nil {
-		return true
-	}
+	return r.TLS != nil || byTrustedProxy(r) && r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
+// byTrustedProxy says whether a request came by a proxy that Caddy's trusted_proxies
+// names.
+func byTrustedProxy(r *http.Request) bool {
 	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
-	return trusted && r.Header.Get("X-Forwarded-Proto") == "https"
+	return trusted
 }
 
 var (

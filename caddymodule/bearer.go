@@ -117,7 +117,11 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		return h.refuse(w, err)
 	}
 	h.headers.Strip(r.Header)
+	if !byTrustedProxy(r) {
+		guard.StripAddresses(r.Header)
+	}
 	guard.StripCookies(r.Header, authorize.CookiePrefix)
+	guard.StripTrailers(r)
 	token, err := h.admit(r)
 	// Nobody's, where there is none: a handler before may have set another's.
 	setIdentity(r, token)

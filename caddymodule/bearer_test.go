@@ -83,6 +83,27 @@ func TestBearerPasses(t *testing.T) {
 	}
 }
 
+// Where a request came from, the backend is told by proxies that are trusted, and by
+// nobody else.
+func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
+	server := httptest.NewServer(echo)
+	t.Cleanup(server.Close)
+	t.Setenv("FHIR_BACKEND", strings.TrimPrefix(server.URL, "http://"))
+	for range_, passes := range map[string]bool{"192.0.2.0/24": true, "198.51.100.0/24": false} {
+		g := newGateway(t, exampleWith(t, "	fhir {\n", "	servers {\n\t\ttrusted_proxies static "+range_+"\n\t}\n	fhir {\n"))
+		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+		r.Header.Set("Authorization", "Bearer "+g.token())
+		for _, name := range []string{"Forwarded", "X-Real-IP", "True-Client-IP", "X-Forwarded-Port", "X-Forwarded-For"} {
+			r.Header.Set(name, "203.0.113.7")
+		}
+		r.Header.Set("X-Request-Id", "1")
+		sent := read(t, g.send(r))
+		if got := strings.Count(sent, "203.0.113.7"); got > 0 != passes || passes && got != 5 || !strings.Contains(sent, "X-Request-Id: 1") {
+			t.Errorf("trusted_proxies %s: the backend was sent %s", range_, sent)
+		}
+	}
+}
+
 func TestMetadataIsPublic(t *testing.T) {
 	g := exampleGateway(t, echo)
 	if r := g.get("/fhir/R4/metadata", ""); r.StatusCode != http.StatusOK {

@@ -79,7 +79,8 @@ type Expand struct {
 	MaxImportDepth int `json:"max_import_depth,omitempty"`
 
 	// How many codes the includes of a value set, and of those that it imports,
-	// may have in all before it is whole. Default: 20000000.
+	// may have in all before it is whole. Those that its filters look at count too,
+	// with a regex once for each of its states. Default: 20000000.
 	MaxGathered int `json:"max_gathered,omitempty"`
 
 	// How many states the automaton of a regex in a filter may have: about one for

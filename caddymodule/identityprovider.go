@@ -57,7 +57,7 @@ type IdentityProvider struct {
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
 	// Who may sign in: whoever one of the rules names. Default: everybody whom
-	// the provider signs in.
+	// the provider signs in. A change counts at once, also for who is signed in.
 	Allow []AllowRule `json:"allow,omitempty"`
 
 	// Sign people in as the local user with the same e-mail address, where it is

@@ -1,7 +1,10 @@
 package caddymodule
 
 import (
+	"bufio"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -125,6 +128,36 @@ func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
 		if got := g.send(r); got.StatusCode != http.StatusOK || got.Header.Get("Sent") != "0" {
 			t.Errorf("%s: status %d, sent %q", name, got.StatusCode, got.Header.Get("Sent"))
 		}
+	}
+}
+
+// RFC 9112 §7.1.2: a client may send any trailer once it has announced one, and the
+// guard is done with the headers by then. None reaches the backend.
+func TestNoTrailerPastTheGuard(t *testing.T) {
+	sent := make(chan http.Header, 1)
+	g := exampleGateway(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		sent <- r.Trailer
+	}))
+	token := g.token()
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.server.ServeHTTP(w, r) }))
+	t.Cleanup(front.Close)
+	conn, err := net.Dial("tcp", front.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_, err = fmt.Fprintf(conn, "POST /fhir/R4/Patient HTTP/1.1\r\nHost: localhost:8443\r\nAuthorization: Bearer %s\r\n"+
+		"Transfer-Encoding: chunked\r\nTrailer: X-Checksum\r\n\r\n2\r\n{}\r\n0\r\nX-Checksum: 1\r\nX-Forwarded-User: admin\r\n\r\n", token)
+	if err != nil {
+		t.Fatal(err)
+	}
+	response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	if err != nil || response.StatusCode != http.StatusOK {
+		t.Fatalf("%v, %v", response, err)
+	}
+	if got := <-sent; len(got) > 0 {
+		t.Errorf("the backend was sent the trailers %v", got)
 	}
 }
 

@@ -2,11 +2,16 @@ package terminology
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 )
 
 // maxValidations bounds how many codings one request may have validated.
 const maxValidations = 1000
+
+// maxReread bounds what is read of the resources that a request brings along for all of its validations, in
+// bytes: each of these reads them anew.
+const maxReread = 1 << 30
 
 // BatchValidateCode answers [base]/ValueSet/$batch-validate-code: each parameter validation is the
 // Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
@@ -17,15 +22,21 @@ func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) erro
 
 func (h *Handler) validations(l *Library, r *http.Request, inputs []input) ([]byte, error) {
 	var common, single []input
+	size := 0 // of the resources for all
 	for _, in := range inputs {
 		if in.name == "validation" {
 			single = append(single, in)
 		} else {
 			common = append(common, in)
+			size += len(in.resource)
 		}
 	}
 	if len(single) == 0 || len(single) > maxValidations {
 		return nil, badRequest("invalid", "there must be from 1 to %d parameters validation", maxValidations)
+	}
+	if size > maxReread/len(single) {
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf(
+			"the resources for all validations are too large for so many (%s in all); send fewer at once", sizeText(int64(size*len(single))))}
 	}
 	out := newParametersWriter()
 	for _, in := range single {

@@ -39,7 +39,7 @@ type composer struct {
 	path    []*valueSet // being expanded: each imports the next
 	done    map[*valueSet]*expansion
 	used    *expansion // of the value set at the end of path
-	work    int        // codes gathered so far, in all includes
+	work    int        // codes gathered and looked at so far, in all includes
 }
 
 // expansion returns a value set's expansion: a remembered one, or else a new one, which is then
@@ -242,9 +242,8 @@ func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 		if err != nil {
 			return nil, located(err, "ValueSet.compose."+name, i)
 		}
-		if c.work += len(part); c.work > c.library.maxGathered {
-			return nil, issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
-				fmt.Sprintf("value set %s gathers more than %d codes before it is whole", c.path[0].canonical(), c.library.maxGathered))
+		if err := c.spend(len(part)); err != nil {
+			return nil, err
 		}
 		if len(sets) == 1 && !sets[i].enumerated {
 			return part, nil // nothing can be in it twice
@@ -259,4 +258,15 @@ func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 		}
 	}
 	return entries, nil
+}
+
+// spend counts codes that are gathered, or looked at to find some. A value set that a
+// request brings along may be made to take for ever: the same work in each of a hundred
+// thousand includes.
+func (c *composer) spend(n int) error {
+	if c.work += n; c.work <= c.library.maxGathered {
+		return nil
+	}
+	return issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
+		fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.path[0].canonical(), c.library.maxGathered))
 }

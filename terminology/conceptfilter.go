@@ -36,14 +36,37 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 
 // filter returns the concepts for which a filter holds, unless it is too costly to find them.
 func (c *composer) filter(cs *codeSystem, f filter) (bitset, error) {
+	if f.isHierarchical() {
+		matching, err := cs.filter(f)
+		if err != nil {
+			return nil, err
+		}
+		return matching, c.spend(matching.count())
+	}
+	each := 1
 	if f.op == "regex" {
-		if n := regexStates(f.value); n > c.library.maxRegexStates {
+		n := regexStates(f.value)
+		if n > c.library.maxRegexStates {
 			return nil, issue(http.StatusUnprocessableEntity, "too-costly", "", "", fmt.Sprintf(
 				"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
 				f.property, cs.canonical(), n, c.library.maxRegexStates))
 		}
+		each = max(1, n) // a value takes time in proportion to them
+	}
+	if err := c.spend(each * cs.len()); err != nil {
+		return nil, err
 	}
 	return cs.filter(f)
+}
+
+// isHierarchical reports whether a filter follows the hierarchy, and does not look at each
+// concept.
+func (f filter) isHierarchical() bool {
+	switch f.op {
+	case "is-a", "descendent-of", "is-not-a", "child-of", "generalizes":
+		return true
+	}
+	return false
 }
 
 // regexStates returns about how many states the automaton for a regex has, or 0 where it is no regex. It
@@ -91,9 +114,10 @@ func (cs *codeSystem) filter(f filter) (bitset, error) {
 		e.Expression = []string{""}
 		return nil, e
 	}
-	switch f.op {
-	case "is-a", "descendent-of", "is-not-a", "child-of", "generalizes":
+	if f.isHierarchical() {
 		return cs.byHierarchy(f)
+	}
+	switch f.op {
 	case "=":
 		return cs.byProperty(f, func(value []byte) bool { return string(value) == f.value })
 	case "in", "not-in":

@@ -18,6 +18,14 @@ func (vs *valueSet) containedValueSet(reference string) (*valueSet, bool) {
 	return nil, false
 }
 
+// sumOfContainers adds up a number of a value set and of those that it stands in.
+func (vs *valueSet) sumOfContainers(number func(*valueSet) int) (sum int) {
+	for ; vs != nil; vs = vs.container {
+		sum += number(vs)
+	}
+	return sum
+}
+
 // containedCodeSystem finds a code system that a value set, or the one that it stands in, contains, by #id or
 // by its url and version. The index is none if there is no such one.
 func (l *Library) containedCodeSystem(vs *valueSet, url, version string) uint32 {

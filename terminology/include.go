@@ -38,7 +38,11 @@ func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 
 // validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
 func (c *composer) validate(set *conceptSet) error {
-	name := c.path[len(c.path)-1].canonical()
+	vs := c.path[len(c.path)-1]
+	if err := c.spend(vs.sumOfContainers(func(vs *valueSet) int { return len(vs.codeSystems) })); err != nil {
+		return err // for the search among them
+	}
+	name := vs.canonical()
 	switch {
 	case set.system == "" && len(set.valueSets) == 0:
 		return unprocessable("invalid", "value set %s has an include with neither system nor valueSet", name)
@@ -46,7 +50,7 @@ func (c *composer) validate(set *conceptSet) error {
 		return unprocessable("invalid", "value set %s has an include with concept or filter but no system", name)
 	case set.enumerated && len(set.filters) > 0:
 		return unprocessable("invalid", "value set %s has an include with both concept and filter", name)
-	case strings.HasPrefix(set.system, "#") && c.library.containedCodeSystem(c.path[len(c.path)-1], set.system, "") == none:
+	case strings.HasPrefix(set.system, "#") && c.library.containedCodeSystem(vs, set.system, "") == none:
 		return incomplete("not-found", "value set %s includes the code system %s, which it does not contain", name, set.system)
 	}
 	return nil
@@ -69,7 +73,11 @@ func (c *composer) imported(reference string) (*expansion, error) {
 // importedValueSet finds a value set that is named in an include: one that is contained, or one of the
 // library, in the version that a parameter says where the reference has none.
 func (c *composer) importedValueSet(reference string) (*valueSet, error) {
-	if vs, ok := c.path[len(c.path)-1].containedValueSet(reference); ok {
+	importing := c.path[len(c.path)-1]
+	if err := c.spend(1 + importing.sumOfContainers(func(vs *valueSet) int { return len(vs.contained) })); err != nil {
+		return nil, err // for the search among them
+	}
+	if vs, ok := importing.containedValueSet(reference); ok {
 		return vs, nil
 	}
 	url, version := splitCanonical(reference)
@@ -88,7 +96,7 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 		id = "VS_EXP_IMPORT_UNK_PINNED"
 	}
 	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", id,
-		fmt.Sprintf("value set %s, which %s imports, is not here", reference, c.path[len(c.path)-1].canonical()))
+		fmt.Sprintf("value set %s, which %s imports, is not here", reference, importing.canonical()))
 	e.Err, e.Missing = ErrIncomplete, missing("ValueSet", reference, "")
 	return nil, e
 }

@@ -27,7 +27,8 @@ type Options struct {
 	MaxImportDepth int
 
 	// MaxGathered is how many codes the includes of a value set, and of those that it imports, may have in
-	// all before its expansion is whole; more is too costly. Default: 20,000,000.
+	// all before its expansion is whole; more is too costly. What is looked at to find them counts too: the
+	// codes that filters look at, for a regex once for each of its states, and imports. Default: 20,000,000.
 	MaxGathered int
 
 	// MaxRegexStates is how large a regex in a filter may be: how many states the automaton has that looks

@@ -18,11 +18,25 @@ type membership struct {
 	code     []byte
 	choose   func(set *conceptSet) (index uint32, use bool) // the version of the code system that an include means
 	imported []*valueSet                                    // the value sets that were looked into
+	places   map[*valueSet][]found                          // where they have the code
 	seen     map[*valueSet]bool                             // by checkImports
 }
 
-// find returns the places in which a value set has the code, in the order of its includes.
+// find returns the places in which a value set has the code, in the order of its includes. A value set is
+// looked into once, however many import it: else each that two import would double the work, and theirs as well.
 func (m *membership) find(vs *valueSet) ([]found, error) {
+	if in, ok := m.places[vs]; ok {
+		return slices.Clone(in), nil
+	}
+	in, err := m.search(vs)
+	if err == nil {
+		m.places[vs] = slices.Clone(in)
+	}
+	return in, err
+}
+
+// search is find for a value set that was not looked into yet.
+func (m *membership) search(vs *valueSet) ([]found, error) {
 	if err := m.enter(vs); err != nil {
 		return nil, err
 	}

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -308,14 +309,70 @@ func TestCacheID(t *testing.T) {
 	}
 }
 
+// What a value set gathers counts, and what must be looked at for it, though nothing
+// is found: a request could bring a value set that takes for ever.
 func TestMaxGathered(t *testing.T) {
+	many := func(n int, include string) string { return strings.TrimSuffix(strings.Repeat(include+",", n), ",") }
+	filtered := func(filters string) string { return `{"system":"http://x/colours","filter":[` + filters + `]}` }
+	containing := func(n int, resource, include string) string {
+		return `"contained":[` + many(n, resource) + `],"compose":{"include":[` + many(n, include) + `]}`
+	}
+	const (
+		none   = `{"property":"code","op":"=","value":"none"}`
+		anyOf  = `{"property":"concept","op":"is-a","value":"any"}`
+		system = `{"resourceType":"CodeSystem","id":"c","url":"http://x/c","status":"active","content":"complete"}`
+		set    = `{"resourceType":"ValueSet","id":"v","url":"http://x/v","status":"active","compose":{"include":[{"system":"http://x","concept":[]}]}}`
+	)
+	for name, members := range map[string]string{
+		"codes":                      `"compose":{"include":[` + many(10, `{"system":"http://x/colours"}`) + `]}`,
+		"filters that find nothing":  `"compose":{"include":[` + many(10, filtered(none)) + `]}`,
+		"a regex of many states":     `"compose":{"include":[` + filtered(`{"property":"code","op":"regex","value":"x{50}"}`) + `]}`,
+		"filters by the hierarchy":   `"compose":{"include":[` + many(5, filtered(anyOf+","+none)) + `]}`,
+		"contained value sets":       containing(10, set, `{"valueSet":["#v"]}`),
+		"contained code systems":     containing(10, system, `{"system":"#c"}`),
+		"imports, one for each name": `"compose":{"include":[{"valueSet":[` + many(60, `"http://x/colours/vs"`) + `]}]}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			l := colourLibrary(t)
+			h := &Handler{Library: l}
+			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
+			for limit, want := range map[int]int{30: 422, 100_000: 200} {
+				l.maxGathered = limit
+				if w, _ := call(t, h, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
+					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
+				}
+			}
+		})
+	}
+}
+
+// A value set that two import is looked into once, and so are those that it imports:
+// else each step would double the work, and 4 KB of a request take hours.
+func TestImportsAreLookedIntoOnce(t *testing.T) {
 	l := colourLibrary(t)
-	l.maxGathered = 7
-	twice := strings.Repeat(`{"system":"http://x/colours"},`, 2)
-	h := &Handler{Library: l}
-	body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active","compose":{"include":[` + strings.TrimSuffix(twice, ",") + `]}}`
-	if w, _ := call(t, h, "POST", "/ValueSet/$expand", body); w.Code != 422 || !strings.Contains(w.Body.String(), "too-costly") {
+	l.maxGathered = 1000
+	const depth = 20
+	var resources strings.Builder
+	for i := range depth {
+		next := fmt.Sprintf(`{"valueSet":["http://x/%d"]}`, i+1)
+		fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, valueSetOf(fmt.Sprintf("http://x/%d", i), `{"include":[`+next+`,`+next+`]}`))
+	}
+	fmt.Fprintf(&resources, `,{"name":"tx-resource","resource":%s}`, valueSetOf(fmt.Sprintf("http://x/%d", depth), `{"include":[{"system":"http://x/colours"}]}`))
+	body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/0"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}` + resources.String() + `]}`
+	if w, _ := call(t, &Handler{Library: l}, "POST", "/ValueSet/$validate-code", body); w.Code != 200 || !strings.Contains(w.Body.String(), `{"name":"result","valueBoolean":true}`) {
 		t.Errorf("got %d %s", w.Code, w.Body)
+	}
+}
+
+// What a request brings along for all of its validations is read by each.
+func TestBatchIsBounded(t *testing.T) {
+	brought := `{"name":"tx-resource","resource":{"resourceType":"CodeSystem","url":"http://x/c","description":"` + strings.Repeat("x", maxReread/500) + `"}}`
+	one := `,{"name":"validation","resource":{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/colours/vs"},{"name":"code","valueCode":"red"},{"name":"system","valueUri":"http://x/colours"}]}}`
+	for n, want := range map[int]int{1: 200, 500: 413} {
+		body := `{"resourceType":"Parameters","parameter":[` + brought + strings.Repeat(one, n) + `]}`
+		if w, _ := call(t, &Handler{Library: colourLibrary(t)}, "POST", "/ValueSet/$batch-validate-code", body); w.Code != want {
+			t.Errorf("%d validations: got %d %.300s", n, w.Code, w.Body)
+		}
 	}
 }
 

@@ -105,7 +105,7 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 		return []candidate{{versionChoice: choice}}, v.library.codeSystems[choice.index].usable("code system")
 	}
 	var list []candidate
-	m := &membership{code: []byte(c.code), composer: composer{library: v.library, options: &v.options}}
+	m := &membership{code: []byte(c.code), places: make(map[*valueSet][]found), composer: composer{library: v.library, options: &v.options}}
 	m.choose = func(set *conceptSet) (uint32, bool) {
 		if index := m.library.containedCodeSystem(m.path[len(m.path)-1], set.system, set.version); index != none {
 			cs := m.library.codeSystems[index]

@@ -5,22 +5,26 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // storedAccount is a federated person as the [Store] keeps them for as long as
 // anything refers to them: sessions, codes and tokens only know the id.
 type storedAccount struct {
-	Provider string `json:"provider"`
-	Issuer   string `json:"issuer"`
-	Username string `json:"username,omitempty"`
-	User     User   `json:"user"`
+	Provider string   `json:"provider"`
+	Issuer   string   `json:"issuer"`
+	Subject  string   `json:"subject"`
+	Groups   []string `json:"groups,omitempty"` // where they decide who is allowed in
+	Username string   `json:"username,omitempty"`
+	User     User     `json:"user"`
 }
 
 var errNotAllowed = &Error{Code: "access_denied", Description: "this person may not sign in here"}
 
 // account returns a person by the sub of their tokens, or nil when they are no
-// longer known: removed or disabled here, or come by a provider that is gone.
+// longer known: removed or disabled here, or come by a provider that is gone or by
+// now allows others in.
 func (s *Server) account(ctx context.Context, id string) (*User, error) {
 	if user := s.directory.users[id]; user != nil {
 		if user.Disabled {
@@ -42,10 +46,12 @@ func (s *Server) account(ctx context.Context, id string) (*User, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading an account: %w", err)
 	}
-	if p := s.providers[stored.Provider]; p == nil || p.Issuer != stored.Issuer {
+	p := s.providers[stored.Provider]
+	if p == nil || p.Issuer != stored.Issuer || !p.allows(identity{user: stored.User, groups: stored.Groups}) {
 		return nil, nil
 	}
 	stored.User.username = stored.Username
+	stored.User.FHIRUser = p.fhirUser(stored.Subject, stored.User.FHIRUser)
 	return &stored.User, nil
 }
 
@@ -63,11 +69,36 @@ func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, er
 		return local, nil
 	}
 	s.checkFHIRUser(ctx, p, &id.user)
-	value, err := json.Marshal(storedAccount{p.Key, id.issuer, id.user.username, id.user})
+	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user}
+	if slices.ContainsFunc(p.Allow, AllowRule.isOnGroup) {
+		stored.Groups = id.groups
+	}
+	value, err := json.Marshal(stored)
 	if err != nil {
 		return nil, err
 	}
+	id.user.FHIRUser = p.fhirUser(id.subject, id.user.FHIRUser)
 	return &id.user, s.store.Put(ctx, accountKey(id.user.ID), value, s.accountLifetime())
+}
+
+// fhirUser is the FHIR resource of the provider's subject: the one that the
+// configuration of the moment says, or else what the provider claimed, if that is
+// taken.
+func (p *provider) fhirUser(subject, claimed string) string {
+	switch {
+	case p.FHIRUsers[subject] != "":
+		return p.FHIRUsers[subject]
+	case p.Claims["fhirUser"] == "":
+		return ""
+	}
+	return claimed
+}
+
+// unlinked says whether a local user who came by a provider could come that way no
+// more, because linking was switched off since.
+func (s *Server) unlinked(user *User, provider string) bool {
+	p := s.providers[provider]
+	return provider != "" && s.directory.users[user.ID] != nil && (p == nil || !p.LinkEmail)
 }
 
 // checkLinks refuses two local users with one verified address where linking is

@@ -98,6 +98,94 @@ func TestRemovedProvider(t *testing.T) {
 	}
 }
 
+// Whom a provider's settings let in, and as whom, is decided by the settings of the
+// moment, for those who signed in before too: nothing else here could keep a
+// federated person out.
+func TestAccountFollowsSettings(t *testing.T) {
+	type settings func(*authorize.IdentityProvider, *authorize.Config)
+	group, address := allowing("group", "clinicians"), allowing("email", "alice@hospital.example")
+	linked := func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		linking(idp, c)
+		c.Users[0].Email = "alice@hospital.example"
+	}
+	relinked := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users[0].Email = "alice@hospital.example" }
+	tests := []struct {
+		name          string
+		before, after settings
+		lives         bool
+	}{
+		{"the same group", group, group, true},
+		{"another group", group, allowing("group", "surgeons"), false},
+		{"the address beside another group", group, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			allowing("group", "surgeons")(idp, c)
+			address(idp, c)
+		}, true},
+		{"everybody, then another's address", nil, allowing("email", "bob@hospital.example"), false},
+		{"everybody, then the address", nil, address, true},
+		{"linked", linked, linked, true},
+		{"linked no more", linked, relinked, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p, store := authorizetest.Start(t), authorize.NewMemoryStore(0, 0)
+			with := func(change settings) *authorize.Server {
+				return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+					refreshing(c)
+					c.Store = store
+					if change != nil {
+						change(idp, c)
+					}
+				})
+			}
+			b := newBrowser(t, with(tt.before))
+			token := b.federatedTokens(offline(nil))
+			b.server = with(tt.after)
+			if sent := location(t, b.authorize(request(nil))); (sent.Path != "/oauth2/login") != tt.lives {
+				t.Errorf("the session leads to %s", sent)
+			}
+			if got := b.refresh(token.Refresh, nil); (got.AccessToken != "") != tt.lives {
+				t.Errorf("the refresh token gives %+v", got)
+			}
+		})
+	}
+}
+
+// Which record is the person's is what the settings of the moment say.
+func TestFHIRUserFollowsSettings(t *testing.T) {
+	p, store := authorizetest.Start(t), authorize.NewMemoryStore(0, 0)
+	p.Change(func(s *authorizetest.Settings) {
+		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
+	})
+	with := func(mapped string, claim map[string]string) *authorize.Server {
+		return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			c.Store, idp.Claims = store, claim
+			if mapped != "" {
+				idp.FHIRUsers = map[string]string{"s": mapped}
+			}
+		})
+	}
+	claimed := map[string]string{"fhirUser": "fhir"}
+	b := newBrowser(t, with("Patient/wrong", claimed))
+	b.federate(nil)
+	for _, tt := range []struct {
+		mapped string
+		claims map[string]string
+		want   any
+	}{
+		{"Patient/wrong", claimed, fhirBase + "/Patient/wrong"},
+		{"Patient/right", nil, fhirBase + "/Patient/right"},
+		{"", claimed, fhirBase + "/Patient/claimed"},
+		{"", nil, nil},
+	} {
+		b.server = with(tt.mapped, tt.claims)
+		code := location(t, b.authorize(request(url.Values{"scope": {"openid fhirUser"}}))).Query().Get("code")
+		answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
+		if got := b.claims(answer.IDToken)["fhirUser"]; got != tt.want {
+			t.Errorf("mapped %q, %v: %v", tt.mapped, tt.claims, got)
+		}
+	}
+}
+
 // The same key for another issuer is another provider.
 func TestProviderOfAnotherIssuer(t *testing.T) {
 	one, two := authorizetest.Start(t), authorizetest.Start(t)

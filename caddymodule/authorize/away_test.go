@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
@@ -73,5 +74,36 @@ func replaceCookie(r *http.Request, name, value string) {
 		if c.Value != "" {
 			r.AddCookie(c)
 		}
+	}
+}
+
+// Anybody can come back with made-up answers. Those that there is no more room for are
+// not remembered, and keep nobody from signing in.
+func TestSignInAmongMadeUpAnswers(t *testing.T) {
+	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
+	s, err := New(Config{
+		Issuer: "https://fhir.example.org", Logger: logger, Store: NewMemoryStore(0, 0), Keys: NewKeyring(new(sharedStorage), "keys", logger),
+		Clients: []Client{{ID: "app", RedirectURIs: []string{"https://app.example.org/callback"}}},
+		IdentityProviders: []IdentityProvider{{
+			Key: "p", Issuer: idp.Issuer, ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
+		}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.returned = NewMemoryStore(1, 0)
+	if err := s.returned.Add(t.Context(), "made up", nil, awayTime); err != nil {
+		t.Fatal(err)
+	}
+	p := s.providers["p"]
+	a := away{Provider: "p", Request: upstream.AuthenticationRequest{State: randomToken(), Nonce: randomToken(), Verifier: randomToken()}}
+	target, err := p.client.AuthenticationURL(t.Context(), a.Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := parameters(idp.Authorize(t, target))
+	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
+	if user, _, err := s.federatedSession(back, p, &authorizationRequest{client: s.clients["app"]}, a, q); err != nil || user == nil {
+		t.Errorf("%v, %v", user, err)
 	}
 }

@@ -1,8 +1,9 @@
 package authorize
 
 import (
-	"crypto/sha256"
+	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -23,13 +24,18 @@ type counter struct {
 // counterBuckets is how many counters there are of a kind. Names and addresses
 // share them by their hash, whether there is such a user or not: so no flood of
 // names takes more room than this, and how a name is counted does not tell
-// whether it exists. That two share one makes a wait come early, now and then.
+// whether it exists. That two share one makes a wait come early, now and then. Which
+// two do only who has our keys can tell: else somebody with many addresses would
+// choose one to have a hospital's wait.
 const counterBuckets = 1 << 14
 
-func newCounter(kind, name string, limit int, resets bool) counter {
-	sum := sha256.Sum256([]byte(kind + "\x00" + name))
-	bucket := binary.BigEndian.Uint16(sum[:]) % counterBuckets
-	return counter{fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket, limit, resets}
+func (s *Server) newCounter(ctx context.Context, kind, name string, limit int, resets bool) (counter, error) {
+	sum, err := s.keys.mac(ctx, kind+"\x00"+name)
+	if err != nil {
+		return counter{}, err
+	}
+	bucket := binary.BigEndian.Uint16(sum) % counterBuckets
+	return counter{fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket, limit, resets}, nil
 }
 
 func (c counter) stripe() int { return int(c.bucket) % len(turnstile{}.stripes) }
@@ -43,15 +49,16 @@ const (
 // counters are those that a try counts under: the count of the person's own
 // browser, or else those of the account and of the address, which all
 // browsers share.
-func (s *Server) counters(r *http.Request, kind, name string) []counter {
+func (s *Server) counters(r *http.Request, kind, name string) ([]counter, error) {
+	ctx := r.Context()
 	name = canonicalName(name)
 	if d := s.device(r); d.knows(name) {
-		return []counter{newCounter(kind+"-device", d.ID+"\x00"+name, s.turnstile.Failures, true)}
+		own, err := s.newCounter(ctx, kind+"-device", d.ID+"\x00"+name, s.turnstile.Failures, true)
+		return []counter{own}, err
 	}
-	return []counter{
-		newCounter(kind, name, s.turnstile.Failures, true),
-		newCounter("address", network(addressOf(r.Context())), s.turnstile.AddressFailures, false),
-	}
+	account, err1 := s.newCounter(ctx, kind, name, s.turnstile.Failures, true)
+	address, err2 := s.newCounter(ctx, "address", network(addressOf(ctx)), s.turnstile.AddressFailures, false)
+	return []counter{account, address}, errors.Join(err1, err2)
 }
 
 // canonicalName is one for all spellings that a person could take for the same

@@ -111,11 +111,11 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 		return nil, session, errNotAllowed
 	}
 	// Before the provider is asked: it may take a code that comes twice for a
-	// stolen one, and revoke what it gave for the first.
+	// stolen one, and revoke what it gave for the first. Where so many answers came
+	// back that there is no room, it alone sees to that: anybody can make answers up,
+	// and must not keep the others from signing in.
 	if err := s.returned.Add(r.Context(), a.Request.State, nil, awayTime); errors.Is(err, ErrExists) {
 		return nil, session, errDoubleSignIn
-	} else if err != nil {
-		return nil, session, err
 	}
 	from, err := p.client.Exchange(r.Context(), upstream.Callback{
 		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),

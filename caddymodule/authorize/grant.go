@@ -79,13 +79,14 @@ func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, er
 }
 
 // grantUser is the person of a grant. It ends with them: who was removed or
-// disabled, or has another password since, gives nothing any more.
+// disabled, has another password since, or came by a link that there is no more,
+// gives nothing any more.
 func (s *Server) grantUser(ctx context.Context, g *grant) (*User, error) {
 	user, err := s.account(ctx, g.User)
 	switch {
 	case err != nil:
 		return nil, err
-	case user == nil:
+	case user == nil || s.unlinked(user, g.Provider):
 		return nil, invalidGrant("the user is no longer known")
 	}
 	if credential := user.credential(); !bytes.Equal(credential[:], g.Credential) {

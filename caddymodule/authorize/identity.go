@@ -28,9 +28,9 @@ func (p *provider) identity(from *upstream.Identity) identity {
 	id.user = User{
 		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && text("email") != "", Phone: text("phone_number"),
-		FHIRUser: p.FHIRUsers[from.Subject], Claims: p.furtherClaims(from),
+		Claims: p.furtherClaims(from),
 	}
-	if id.user.FHIRUser == "" && p.Claims["fhirUser"] != "" {
+	if p.Claims["fhirUser"] != "" {
 		id.user.FHIRUser = text("fhirUser")
 	}
 	return id
@@ -106,7 +106,7 @@ func (p *provider) allows(id identity) bool {
 }
 
 func (id identity) meets(rule AllowRule) bool {
-	if rule.Claim == "group" {
+	if rule.isOnGroup() {
 		return slices.Contains(id.groups, rule.Value)
 	}
 	address, ok := id.verifiedEmail()

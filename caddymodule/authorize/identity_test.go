@@ -22,7 +22,6 @@ func TestIdentityClaims(t *testing.T) {
 			"mail": "ada@x.example", "email": "wrong", "fhir": "Practitioner/1",
 		}, User{Email: "ada@x.example", FHIRUser: "Practitioner/1"}},
 		{"fhirUser that is not mapped", IdentityProvider{}, map[string]any{"fhirUser": "Practitioner/1"}, User{}},
-		{"fhirUser by subject", IdentityProvider{FHIRUsers: map[string]string{"s": "Patient/2"}, Claims: map[string]string{"fhirUser": "f"}}, map[string]any{"f": "Practitioner/1"}, User{FHIRUser: "Patient/2"}},
 		{`email_verified "true"`, IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": "true"}, User{Email: "a@x.example"}},
 		{"email_verified 1", IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": 1.0}, User{Email: "a@x.example"}},
 		{"email_verified without an address", IdentityProvider{}, map[string]any{"email_verified": true}, User{}},

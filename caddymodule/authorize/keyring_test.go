@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"sync"
@@ -162,5 +163,34 @@ func TestSealedKeyIsNoVerificationKey(t *testing.T) {
 	k := testKeyring(new(sharedStorage))
 	if published(t, k, signedBy(t, k, sealAlgorithm)) {
 		t.Error("the sealing key can be asked for")
+	}
+}
+
+// Names and addresses share the counters of failures. Which two share one cannot be
+// worked out, to pick an address whose failures count as somebody else's.
+func TestCountersCannotBeForeseen(t *testing.T) {
+	server := func(storage KeyStorage) *Server {
+		return &Server{keys: NewKeyring(storage, "keys", slog.New(slog.DiscardHandler))}
+	}
+	storage := new(sharedStorage)
+	ours, replica, others := server(storage), server(storage), server(new(sharedStorage))
+	same := 0
+	for i := range 256 {
+		var found [3]counter
+		for j, s := range []*Server{ours, replica, others} {
+			var err error
+			if found[j], err = s.newCounter(t.Context(), "address", fmt.Sprintf("192.0.2.%d", i), 100, false); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if found[0] != found[1] {
+			t.Fatalf("replicas count apart: %v, %v", found[0], found[1])
+		}
+		if found[0] == found[2] {
+			same++
+		}
+	}
+	if same > 128 {
+		t.Errorf("%d of 256 are the same with other keys", same)
 	}
 }

@@ -132,7 +132,11 @@ func (s *Server) checkPassword(r *http.Request, o offer, p parameters) (user *Us
 		return nil, errWrongPassword
 	}
 	name := p.get("username")
-	err = s.turnstile.try(r.Context(), s.counters(r, guessPassword, name), func() error {
+	counters, err := s.counters(r, guessPassword, name)
+	if err != nil {
+		return nil, err
+	}
+	err = s.turnstile.try(r.Context(), counters, func() error {
 		user, err = s.directory.signIn(r.Context(), name, p.get("password"))
 		return err
 	})

@@ -53,7 +53,9 @@ type IdentityProvider struct {
 	FHIRUsers map[string]string
 
 	// Allow says who may sign in: whoever one of the rules names. Default:
-	// everybody whom the provider signs in.
+	// everybody whom the provider signs in. Those who did under other rules are
+	// held to these too, by what the provider said of them then; of groups that is
+	// known where there were rules on groups.
 	Allow []AllowRule
 
 	// LinkEmail signs people in as the local user with the same e-mail address,
@@ -113,7 +115,7 @@ func CheckDomain(domain string) error {
 // so. A pattern with two @ or none would be read differently by others.
 func (r AllowRule) Check() error {
 	switch {
-	case r.Claim == "group" && r.Value != "":
+	case r.isOnGroup() && r.Value != "":
 		return nil
 	case r.Claim != "email":
 		return fmt.Errorf("allow %q: use email or group", r.Claim)
@@ -124,6 +126,8 @@ func (r AllowRule) Check() error {
 	}
 	return nil
 }
+
+func (r AllowRule) isOnGroup() bool { return r.Claim == "group" }
 
 // provider is an IdentityProvider at work.
 type provider struct {

@@ -19,13 +19,9 @@ var errUnsealed = errors.New("not sealed by us, for this browser, or not lately"
 // nonce), so that a browser can keep it for us without reading or changing it.
 // It opens only with the same binding. The form is <key id>.<base64url>.
 func (k *Keyring) seal(ctx context.Context, text, binding string) (string, error) {
-	set, err := k.current(ctx)
+	key, err := k.sealKey(ctx)
 	if err != nil {
 		return "", err
-	}
-	key, ok := set.active(sealAlgorithm, time.Now())
-	if !ok {
-		return "", fmt.Errorf("%w for sealing", ErrUnknownKey)
 	}
 	aead, err := newAEAD(key)
 	if err != nil {
@@ -67,10 +63,45 @@ func (k *Keyring) unseal(ctx context.Context, sealed, binding string, maxAge tim
 	return string(dated[8:]), nil
 }
 
-func newAEAD(key storedKey) (cipher.AEAD, error) {
-	secret, ok := key.JWK.Key.([]byte)
+// mac is a hash that only who has our keys can work out. It changes when the key
+// is followed by another.
+func (k *Keyring) mac(ctx context.Context, text string) ([]byte, error) {
+	key, err := k.sealKey(ctx)
+	if err != nil {
+		return nil, err
+	}
+	secret, err := key.secret()
+	if err != nil {
+		return nil, err
+	}
+	return mac(secret, []byte("mac\x00"+text)), nil
+}
+
+// sealKey is the secret key that is in use.
+func (k *Keyring) sealKey(ctx context.Context) (storedKey, error) {
+	set, err := k.current(ctx)
+	if err != nil {
+		return storedKey{}, err
+	}
+	key, ok := set.active(sealAlgorithm, time.Now())
 	if !ok {
-		return nil, fmt.Errorf("key %q is no secret key", key.JWK.KeyID)
+		return key, fmt.Errorf("%w for sealing", ErrUnknownKey)
+	}
+	return key, nil
+}
+
+func (k storedKey) secret() ([]byte, error) {
+	secret, ok := k.JWK.Key.([]byte)
+	if !ok {
+		return nil, fmt.Errorf("key %q is no secret key", k.JWK.KeyID)
+	}
+	return secret, nil
+}
+
+func newAEAD(key storedKey) (cipher.AEAD, error) {
+	secret, err := key.secret()
+	if err != nil {
+		return nil, err
 	}
 	block, err := aes.NewCipher(secret)
 	if err != nil {

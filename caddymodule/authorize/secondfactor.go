@@ -113,9 +113,12 @@ func (s *Server) secondFactor(w http.ResponseWriter, r *http.Request, p paramete
 }
 
 func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSignIn, p parameters) {
-	err := s.turnstile.try(r.Context(), s.counters(r, guessCode, half.user.ID), func() error {
-		return s.useCode(r.Context(), half.user, p.get("code"))
-	})
+	counters, err := s.counters(r, guessCode, half.user.ID)
+	if err == nil {
+		err = s.turnstile.try(r.Context(), counters, func() error {
+			return s.useCode(r.Context(), half.user, p.get("code"))
+		})
+	}
 	if err == nil {
 		_, err = s.store.Take(r.Context(), storeKey("factor", p.get("factor")))
 	}

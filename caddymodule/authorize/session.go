@@ -62,8 +62,8 @@ func storeKey(kind, secret string) string {
 }
 
 // session returns who is signed in at this browser, or nil. A session ends with
-// its user's configuration: who was removed or disabled, or has another password
-// by now, must sign in again. Whether the way it began will do for a client is
+// its user's configuration: who was removed or disabled, has another password by
+// now, or came by a link that there is no more, must sign in again. Whether the way it began will do for a client is
 // for offer.serves to say.
 func (s *Server) session(r *http.Request) (*signedIn, error) {
 	stored, err := s.storedSession(r)
@@ -74,7 +74,7 @@ func (s *Server) session(r *http.Request) (*signedIn, error) {
 	if user == nil || err != nil {
 		return nil, err
 	}
-	if user.credential() != stored.Credential {
+	if user.credential() != stored.Credential || s.unlinked(user, stored.Provider) {
 		return nil, nil
 	}
 	return &signedIn{user: user, at: stored.At, by: stored.Provider, sid: stored.sid, amr: stored.AMR}, nil

@@ -68,7 +68,7 @@ func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, erro
 // sessionInfo describes a session, or is nil where it signs nobody in any more.
 func (s *Server) sessionInfo(ctx context.Context, stored *storedSession) (*SessionInfo, error) {
 	user, err := s.account(ctx, stored.User)
-	if err != nil || user == nil || user.credential() != stored.Credential {
+	if err != nil || user == nil || user.credential() != stored.Credential || s.unlinked(user, stored.Provider) {
 		return nil, err
 	}
 	info := &SessionInfo{

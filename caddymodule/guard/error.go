@@ -14,8 +14,8 @@ var (
 	ErrNoToken = errors.New("no bearer token")
 	// ErrRequest: the token is not sent as RFC 6750 §2.1 has it.
 	ErrRequest = errors.New("bearer token sent in a wrong way")
-	// ErrHopByHop: the Connection or Trailer header names a header that
-	// carries an identity.
+	// ErrHopByHop: the Connection header names a header that carries an
+	// identity.
 	ErrHopByHop = errors.New("hop-by-hop header names an identity header")
 	// ErrPath: the path is one that servers read differently.
 	ErrPath = errors.New("ambiguous path")

@@ -36,6 +36,14 @@ var defaultIdentityHeaders = []string{
 	"X-Forwarded-Prefix", "X-Forwarded-Path",
 }
 
+// addressHeaders are those in which proxies tell where a request came from and by which
+// address, but for X-Forwarded-For, -Proto and -Host, which Caddy sees to.
+var addressHeaders = newHeaderNames([]string{
+	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP",
+	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
+	"X-Original-Forwarded-For", "X-Original-Host",
+})
+
 // hopByHopTargets are the other headers that the servers behind us rely on.
 // To name one in Connection makes a proxy remove it on the way (CVE-2024-45410).
 var hopByHopTargets = []string{"Authorization", "Forwarded", "X-Forwarded-*", "X-Real-IP"}
@@ -69,11 +77,22 @@ func (i *IdentityHeaders) Strip(h http.Header) {
 	}
 }
 
+// StripAddresses removes the headers in which proxies tell where a request came from. From
+// anybody but a proxy that is trusted they are made up, to have the server behind us
+// write another address into its audit events, or into the links of its answers
+// (RFC 7239 §8.1).
+func StripAddresses(h http.Header) {
+	for name := range h {
+		if addressHeaders.has(name) {
+			delete(h, name)
+		}
+	}
+}
+
 // Check refuses a request with an [*Error] of status 400 and [ErrHopByHop]
 // when its Connection header names an identity header, Authorization, or
 // another header the servers behind us rely on: a proxy would remove it after
-// we have set it. Nor may such a header be announced as a trailer, since
-// trailers come after [IdentityHeaders.Strip].
+// we have set it.
 func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {
@@ -81,12 +100,6 @@ func (i *IdentityHeaders) Check(r *http.Request) error {
 				return badRequest("The Connection header names a header that must arrive.",
 					fmt.Errorf("%w: Connection", ErrHopByHop))
 			}
-		}
-	}
-	for name := range r.Trailer {
-		if i.hopByHop.has(name) {
-			return badRequest("The trailer holds a header that must not be in it.",
-				fmt.Errorf("%w: Trailer", ErrHopByHop))
 		}
 	}
 	return nil

@@ -106,6 +106,10 @@ func (o *object) primitive(start *xml.StartElement) error {
 	}
 	o.values, o.valued = append(value, ','), o.valued || given
 	// What is beside the value is written where the object will be, and then taken from there.
+	if o.beside++; o.beside > maxBeside {
+		return errDepth
+	}
+	defer func() { o.beside-- }()
 	from := len(o.dst)
 	beside := &xml.StartElement{Name: start.Name, Attr: slices.DeleteFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Local != "id" })}
 	if err := o.complex(&primitiveType, beside); err != nil {
@@ -122,6 +126,10 @@ func (o *object) primitive(start *xml.StartElement) error {
 	o.dst = o.dst[:from]
 	return nil
 }
+
+// maxBeside bounds how deep primitives may stand within the extensions of others: what
+// is in one is copied for each.
+const maxBeside = 50
 
 // primitiveType is what a primitive has beside its value.
 var primitiveType = elementType{

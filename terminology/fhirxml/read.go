@@ -48,6 +48,7 @@ type reader struct {
 	at       int64 // where in the document the last token begins
 	dst      []byte
 	depth    int
+	beside   int // of primitives, in the extensions of others
 }
 
 // documentElement reads the document.
