@@ -187,12 +187,7 @@ func ascii(query string) string {
 // takeAway opens the cookie that belongs to an answer's state, and removes it:
 // the answer counts once.
 func (s *Server) takeAway(w http.ResponseWriter, r *http.Request, state string) (a away, err error) {
-	browser, err := r.Cookie(browserCookie)
-	if err != nil || state == "" {
-		return a, errNotAway
-	}
-	sealed := takePieces(w, r, awayCookie(state))
-	text, err := s.keys.unseal(r.Context(), sealed, "idp "+browser.Value, awayTime)
+	text, err := s.unsealHere(r, "idp", takePieces(w, r, awayCookie(state)), awayTime)
 	if errors.Is(err, errUnsealed) {
 		return a, errNotAway
 	}

@@ -90,8 +90,7 @@ func (s *Server) half(r *http.Request, id string) (*halfSignIn, error) {
 	if half.user, err = s.account(r.Context(), half.Session.User); err != nil {
 		return nil, err
 	}
-	browser, err := r.Cookie(browserCookie)
-	if err != nil || browser.Value != half.Browser || half.user == nil || half.user.credential() != half.Session.Credential {
+	if !isBrowser(r, half.Browser) || half.user == nil || half.user.credential() != half.Session.Credential {
 		return nil, errCodeTooLate
 	}
 	half.req, err = s.authorizationRequest(r.Context(), half.Query)
