@@ -111,9 +111,9 @@ func (id identity) meets(rule AllowRule) bool {
 	}
 	address, ok := id.verifiedEmail()
 	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
-		return ok && emailDomain(address) == strings.ToLower(domain)
+		return ok && emailDomain(address) == lowered(domain)
 	}
-	return ok && strings.EqualFold(address, rule.Value)
+	return ok && lowered(address) == lowered(rule.Value)
 }
 
 // verifiedEmail is the person's address if the provider has verified it, and if
@@ -136,5 +136,17 @@ func emailDomain(address string) string {
 	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
 		return ""
 	}
-	return strings.ToLower(domain)
+	return lowered(domain)
+}
+
+// lowered puts the ASCII letters of an e-mail address into lower case, and leaves
+// all others as they are (RFC 4343 §3): by Unicode's rules İ would become i, and ſ
+// be the same as s, and with them somebody else's domain or mailbox ours.
+func lowered(address string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r - 'A' + 'a'
+		}
+		return r
+	}, address)
 }
