@@ -48,8 +48,10 @@ type IdentityProvider struct {
 	Domains []string `json:"domains,omitempty"`
 
 	// Which of the provider's claims is taken for one of ours: those of OpenID
-	// Connect Core §5.1, `fhirUser` and `groups`. Default: the one of the same name; `fhirUser` is
-	// not taken unless it is mapped.
+	// Connect Core §5.1, `fhirUser` and `groups`. Default: the one of the same
+	// name; `fhirUser` is not taken unless it is mapped, and where `email` or
+	// `phone_number` is, `email_verified` or `phone_number_verified` counts only
+	// if it is mapped too.
 	Claims map[string]string `json:"claims,omitempty"`
 
 	// The FHIR resources, `Practitioner/alice`, of the provider's subjects.

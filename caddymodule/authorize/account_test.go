@@ -36,6 +36,10 @@ func TestAccounts(t *testing.T) {
 			linking(idp, c)
 			c.Users[0].Email = "sam@example.org"
 		}, own},
+		{"an address that the provider verified nothing about", map[string]any{"preferred_username": "alice@example.org", "email": "mallory@home.example", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			idp.Claims = map[string]string{"email": "preferred_username"}
+		}, own},
 		{"not verified by the provider", map[string]any{"email": "alice@example.org", "email_verified": false}, linking, own},
 		{`email_verified "true"`, map[string]any{"email": "alice@example.org", "email_verified": "true"}, linking, own},
 		{"email_verified 1", map[string]any{"email": "alice@example.org", "email_verified": 1}, linking, own},

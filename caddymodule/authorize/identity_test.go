@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -24,13 +25,32 @@ func TestIdentityClaims(t *testing.T) {
 		{"fhirUser that is not mapped", IdentityProvider{}, map[string]any{"fhirUser": "Practitioner/1"}, User{}},
 		{"fhirUser by subject", IdentityProvider{FHIRUsers: map[string]string{"s": "Patient/2"}, Claims: map[string]string{"fhirUser": "f"}}, map[string]any{"f": "Practitioner/1"}, User{FHIRUser: "Patient/2"}},
 		{`email_verified "true"`, IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": "true"}, User{Email: "a@x.example"}},
-		{"email_verified 1", IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": 1.0}, User{Email: "a@x.example"}},
+		{"email_verified 1", IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": json.Number("1")}, User{Email: "a@x.example"}},
 		{"email_verified without an address", IdentityProvider{}, map[string]any{"email_verified": true}, User{}},
 		{"further claims", IdentityProvider{Claims: map[string]string{"nickname": "nick"}}, map[string]any{
-			"nick": "ad", "updated_at": 1.7e9, "phone_number_verified": true, "website": "javascript:x", "gender": strings.Repeat("x", 2000),
+			"nick": "ad", "updated_at": json.Number("1.7e9"), "phone_number_verified": true, "website": "javascript:x", "gender": strings.Repeat("x", 2000),
 			"address": map[string]any{"locality": "London", "planet": "Earth"},
 		}, User{Claims: map[string]string{"nickname": "ad", "updated_at": "1700000000", "phone_number_verified": "true", "address.locality": "London"}}},
-		{"claims of other types", IdentityProvider{}, map[string]any{"name": 1.0, "email": []any{"a@x.example"}, "phone_number": nil}, User{}},
+		{"further claims of other types", IdentityProvider{}, map[string]any{
+			"phone_number": "+1", "phone_number_verified": "true", "updated_at": "1700000000", "nickname": true, "birthdate": json.Number("1980"),
+			"address": "London", "family_name": map[string]any{"family_name": "x"},
+		}, User{Phone: "+1"}},
+		{"an updated_at beyond all time", IdentityProvider{}, map[string]any{"updated_at": json.Number("1e300")}, User{}},
+		{"a name without end", IdentityProvider{}, map[string]any{"name": strings.Repeat("x", 2000)}, User{}},
+		{"email mapped, but not what verifies it", IdentityProvider{Claims: map[string]string{"email": "upn"}}, map[string]any{
+			"upn": "alice@hospital.example", "email": "mallory@home.example", "email_verified": true,
+		}, User{Email: "alice@hospital.example"}},
+		{"email mapped to itself", IdentityProvider{Claims: map[string]string{"email": "email"}}, map[string]any{
+			"email": "ada@x.example", "email_verified": true,
+		}, User{Email: "ada@x.example", EmailVerified: true}},
+		{"email mapped, and what verifies it", IdentityProvider{Claims: map[string]string{"email": "upn", "email_verified": "edov"}}, map[string]any{
+			"upn": "ada@x.example", "edov": true, "email_verified": false,
+		}, User{Email: "ada@x.example", EmailVerified: true}},
+		{"phone_number mapped, but not what verifies it", IdentityProvider{Claims: map[string]string{"phone_number": "mobile"}}, map[string]any{
+			"mobile": "+1", "phone_number_verified": true,
+		}, User{Phone: "+1"}},
+		{"email_verified of two @", IdentityProvider{}, map[string]any{"email": "a@b@x.example", "email_verified": true}, User{Email: "a@b@x.example"}},
+		{"claims of other types", IdentityProvider{}, map[string]any{"name": json.Number("1"), "email": []any{"a@x.example"}, "phone_number": nil}, User{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
