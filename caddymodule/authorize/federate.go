@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -58,12 +59,14 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 	if err == nil {
 		err = s.keepAway(w, r, a)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled): // nobody is there any more
+	case err != nil:
 		s.redirectError(w, r, req, p.explain(err))
-		return
+	default:
+		w.Header().Set("Location", target)
+		w.WriteHeader(http.StatusFound)
 	}
-	w.Header().Set("Location", target)
-	w.WriteHeader(http.StatusFound)
 }
 
 // comeBack takes a provider's answer (OpenID Connect Core §3.1.2.5).
@@ -90,6 +93,9 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 // signInBy signs the person in whom the provider's answer is about.
 func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) {
 	user, session, err := s.federatedSession(r, p, req, a, q)
+	if errors.Is(err, context.Canceled) {
+		return // nobody is there any more, and it is no fault of the provider or ours
+	}
 	if err != nil {
 		err = p.explain(err)
 		s.record(r.Context(), Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: err})
@@ -135,10 +141,11 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 }
 
 // passedOn are the refusals of a provider that are the client's to know
-// (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+// (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6, and OpenID Connect Core Error
+// Code unmet_authentication_requirements §2 for the acr_values that are passed on).
 var passedOn = []string{
 	"access_denied", "login_required", "interaction_required", "consent_required",
-	"account_selection_required", "temporarily_unavailable",
+	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
 }
 
 // explain gives an error of a provider the words of the interface's §7, or
