@@ -138,11 +138,11 @@ func warner(logger *slog.Logger, issuer string) func(error) {
 	}
 }
 
-// Key returns the public key with this kid, with its alg set: where the
-// provider does not name one, the usual for such a key, RS256 for RSA. Its
-// error wraps [ErrUnknownKey] where there is no such key; any other means that
-// the keys cannot be had at present, and is an [Error] where that has a kind.
-// An empty kid means the only key.
+// Key returns the public key with this kid. Its alg is empty where the provider
+// names none: the key is then for whatever fits its type. Its error wraps
+// [ErrUnknownKey] where there is no such key; any other means that the keys
+// cannot be had at present, and is an [Error] where that has a kind. An empty
+// kid means the only key.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	keys, err := k.candidates(ctx, kid)
 	if err != nil {
@@ -151,11 +151,7 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	if kid == "" && len(keys) > 1 {
 		return jose.JSONWebKey{}, fmt.Errorf("%w: no kid, but %d keys", ErrUnknownKey, len(keys))
 	}
-	key := keys[0]
-	if key.Algorithm == "" {
-		key.Algorithm = string(keyAlgorithms(key.Key)[0])
-	}
-	return key, nil
+	return keys[0], nil
 }
 
 // VerifySignature implements the KeySet of go-oidc: it returns the payload of a
