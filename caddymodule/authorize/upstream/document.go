@@ -29,15 +29,17 @@ type document[T any] struct {
 	fetch func(context.Context) (T, time.Duration, error)
 
 	// pause is the least time between two requests, once there is a version to
-	// go on with.
+	// go on with; and how long past its freshness that one is used while the
+	// next is fetched.
 	pause time.Duration
 
 	// failed hears of a failure that no caller sees, because there is an older
 	// version.
 	failed func(error)
 
-	flight singleflight.Group
-	latest atomic.Pointer[version[T]]
+	flight   singleflight.Group
+	latest   atomic.Pointer[version[T]]
+	renewing atomic.Bool // by renewBehind
 }
 
 // version is what is known of a document at one time. It is not changed.
@@ -50,15 +52,17 @@ type version[T any] struct {
 	err      error     // of the last try
 }
 
-// get returns the document, a stale one where no fresh one can be had. Only the
-// first to meet an outage waits for it.
+// get returns the document, a stale one where no fresh one can be had. Nobody
+// waits for the next version of one that is in use, so that a provider that
+// answers slowly delays none of those who come with its tokens all the time; and
+// only the first to meet an outage waits for it.
 func (d *document[T]) get(ctx context.Context) (T, error) {
 	v := d.version()
 	switch now := time.Now(); {
 	case now.Before(v.fresh):
 		return v.value, nil
-	case v.err != nil && now.Before(v.usable):
-		d.renew(ctx)
+	case now.Before(v.fresh.Add(d.pause)), v.err != nil && now.Before(v.usable):
+		d.renewBehind(ctx, v)
 		return v.value, nil
 	}
 	v, err := d.renewed(ctx)
@@ -111,11 +115,23 @@ func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
+// renewBehind renews without anybody waiting for it.
+func (d *document[T]) renewBehind(ctx context.Context, v *version[T]) {
+	if time.Now().Before(v.retry) || !d.renewing.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer d.renewing.Store(false)
+		<-d.renew(ctx)
+	}()
+}
+
 // next fetches the version after old.
 func (d *document[T]) next(ctx context.Context, old *version[T]) *version[T] {
 	value, fresh, err := d.fetch(ctx)
 	now := time.Now()
 	if err == nil {
+		fresh = max(fresh, d.pause) // it is not fetched again before
 		return &version[T]{
 			value: value, fresh: now.Add(fresh), usable: now.Add(fresh + maxStale), retry: now.Add(d.pause),
 		}

@@ -57,7 +57,8 @@ type KeySetConfig struct {
 // a kid that was not there stays unknown. A wrong signature under a known kid
 // never does. While the keys cannot be fetched, the old ones go on being used,
 // for a day at most past their freshness; that is what the answer's max-age
-// says, but at least the interval and at most a day.
+// says, but at least the interval and at most a day. Within one interval past it
+// nobody waits for the newer ones.
 type KeySet struct {
 	keys *document[jwks]
 }
