@@ -15,6 +15,10 @@ const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 
+	// grace is how long past its freshness a document is still used while the
+	// next is fetched.
+	grace = time.Minute
+
 	// maxStale is how long past its freshness a document is still used while
 	// no newer one can be had: an outage of the provider shall not end ours,
 	// but a key that was withdrawn must not live for ever.
@@ -29,8 +33,7 @@ type document[T any] struct {
 	fetch func(context.Context) (T, time.Duration, error)
 
 	// pause is the least time between two requests, once there is a version to
-	// go on with; and how long past its freshness that one is used while the
-	// next is fetched.
+	// go on with.
 	pause time.Duration
 
 	// failed hears of a failure that no caller sees, because there is an older
@@ -61,7 +64,7 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	switch now := time.Now(); {
 	case now.Before(v.fresh):
 		return v.value, nil
-	case now.Before(v.fresh.Add(d.pause)), v.err != nil && now.Before(v.usable):
+	case now.Before(v.fresh.Add(grace)), v.err != nil && now.Before(v.usable):
 		d.renewBehind(ctx, v)
 		return v.value, nil
 	}
@@ -131,7 +134,6 @@ func (d *document[T]) next(ctx context.Context, old *version[T]) *version[T] {
 	value, fresh, err := d.fetch(ctx)
 	now := time.Now()
 	if err == nil {
-		fresh = max(fresh, d.pause) // it is not fetched again before
 		return &version[T]{
 			value: value, fresh: now.Add(fresh), usable: now.Add(fresh + maxStale), retry: now.Add(d.pause),
 		}

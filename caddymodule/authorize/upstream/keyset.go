@@ -19,8 +19,10 @@ const (
 	DefaultMinInterval = time.Minute
 
 	// keysLifetime is how long a key set is fresh that does not say so itself,
-	// and maxKeysLifetime the longest that is believed.
+	// minKeysLifetime and maxKeysLifetime the shortest and the longest that is
+	// believed.
 	keysLifetime    = time.Hour
+	minKeysLifetime = time.Minute
 	maxKeysLifetime = 24 * time.Hour
 )
 
@@ -57,8 +59,8 @@ type KeySetConfig struct {
 // a kid that was not there stays unknown. A wrong signature under a known kid
 // never does. While the keys cannot be fetched, the old ones go on being used,
 // for a day at most past their freshness; that is what the answer's max-age
-// says, but at least the interval and at most a day. Within one interval past it
-// nobody waits for the newer ones.
+// says, but at least a minute and at most a day. Within a minute past it nobody
+// waits for the newer ones.
 type KeySet struct {
 	keys *document[jwks]
 }
@@ -110,22 +112,21 @@ func newKeySet(c KeySetConfig, client client, address func(context.Context) (str
 }
 
 // keysFreshness is how long a key set may be used without asking again
-// (RFC 9111 §5.2.2.1), within bounds; the lower one is the pause between
-// requests.
+// (RFC 9111 §5.2.2.1), within bounds.
 func keysFreshness(header http.Header) time.Duration {
 	lifetime := keysLifetime
 	for _, directive := range strings.Split(header.Get("Cache-Control"), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
 		switch name {
 		case "no-store", "no-cache":
-			return 0
+			return minKeysLifetime
 		case "max-age":
 			if seconds, err := strconv.Atoi(strings.Trim(value, `"`)); err == nil {
 				lifetime = min(time.Duration(max(seconds, 0)), maxKeysLifetime/time.Second) * time.Second
 			}
 		}
 	}
-	return lifetime
+	return max(lifetime, minKeysLifetime)
 }
 
 // warner logs failures behind which older documents go on being used.
