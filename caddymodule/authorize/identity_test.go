@@ -64,6 +64,32 @@ func TestIdentityClaims(t *testing.T) {
 	}
 }
 
+// groups are a list or one text, under any name; what is neither is no group.
+func TestGroups(t *testing.T) {
+	tests := []struct {
+		name  string
+		claim any
+		want  []string
+	}{
+		{"a list", []any{"a", "b"}, []string{"a", "b"}},
+		{"a text", "clinic staff", []string{"clinic staff"}},
+		{"a list with others", []any{"a", json.Number("1"), nil, map[string]any{"name": "b"}, []any{"c"}}, []string{"a"}},
+		{"missing", nil, nil},
+		{"an object", map[string]any{"a": true}, nil},
+		{"a number", json.Number("1"), nil},
+		{"true", true, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := provider{IdentityProvider: IdentityProvider{Claims: map[string]string{"groups": "https://hospital.example/groups"}}}
+			from := &upstream.Identity{Claims: map[string]any{"https://hospital.example/groups": tt.claim, "groups": []any{"other"}}}
+			if got := p.identity(from).groups; !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("%q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
 func TestAccountID(t *testing.T) {
 	ids := map[string]bool{}
 	for _, key := range [][2]string{{"https://a.example", "1"}, {"https://a.example", "2"}, {"https://b.example", "1"}, {"https://a.example1", ""}} {
