@@ -86,12 +86,17 @@ const (
 	googleIssuer = "https://accounts.google.com"
 )
 
+var checkKind = oneOf("oidc", kindGoogle)
+
 // identityProviders are the providers as package authorize has them, with their
 // secrets resolved.
 func (a *App) identityProviders() ([]authorize.IdentityProvider, error) {
 	repl := caddy.NewReplacer()
 	providers := make([]authorize.IdentityProvider, len(a.IdentityProviders))
 	for i, p := range a.IdentityProviders {
+		if err := checkKind(p.Kind); p.Kind != "" && err != nil {
+			return nil, fmt.Errorf("idp %q: kind: %w", p.Key, err)
+		}
 		id, err := resolveSecret(repl, p.ClientID)
 		if err != nil {
 			return nil, fmt.Errorf("idp %q: client_id: %w", p.Key, err)
