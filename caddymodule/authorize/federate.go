@@ -21,6 +21,7 @@ const awayTime = 10 * time.Minute
 // with another's, did not leave from here (RFC 9700 §4.7).
 type away struct {
 	Provider string                         `json:"provider"`
+	Issuer   string                         `json:"issuer"` // the provider's, at that time
 	Request  upstream.AuthenticationRequest `json:"request"`
 	Query    string                         `json:"query"`
 }
@@ -51,7 +52,7 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 	if typed := r.URL.Query().Get("login_hint"); typed != "" {
 		hint = typed
 	}
-	a := away{Provider: p.Key, Query: ascii(req.query), Request: upstream.AuthenticationRequest{
+	a := away{Provider: p.Key, Issuer: p.Issuer, Query: ascii(req.query), Request: upstream.AuthenticationRequest{
 		State: randomToken(), Nonce: randomToken(), Verifier: randomToken(),
 		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
 	}}
@@ -77,8 +78,8 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 		if err == nil {
 			a, err = s.takeAway(w, r, q.get("state"))
 		}
-		if err == nil && a.Provider != p.Key {
-			err = errNotAway // another provider's answer: mix-up (RFC 9700 §4.4)
+		if err == nil && (a.Provider != p.Key || a.Issuer != p.Issuer) {
+			err = errNotAway // another provider's answer: mix-up (RFC 9700 §4.4.2)
 		}
 		if err != nil {
 			s.refuse(w, r, err)

@@ -159,6 +159,10 @@ func TestCallbackIsBound(t *testing.T) {
 		{"at another provider's address", func(_ *testing.T, b *browser, back *url.URL) *http.Response {
 			return b.get("/oauth2/callback/clinic?" + back.RawQuery)
 		}, 400},
+		{"when the provider has another issuer by now", func(t *testing.T, b *browser, back *url.URL) *http.Response {
+			b.server = federated(t, authorizetest.Start(t), nil)
+			return b.get(back.RequestURI())
+		}, 400},
 		{"without a state", func(_ *testing.T, b *browser, back *url.URL) *http.Response { return b.get(back.Path + "?code=x") }, 400},
 	}
 	for _, tt := range tests {
