@@ -70,7 +70,7 @@ func parseProviderName(d *caddyfile.Dispenser) (*IdentityProvider, error) {
 	}
 	if len(args) == 2 {
 		p.Kind = args[1]
-		if err := oneOf("oidc", kindGoogle)(p.Kind); err != nil {
+		if err := checkKind(p.Kind); err != nil {
 			return nil, d.WrapErr(err)
 		}
 	}

@@ -48,8 +48,10 @@ type IdentityProvider struct {
 	Domains []string `json:"domains,omitempty"`
 
 	// Which of the provider's claims is taken for one of ours: those of OpenID
-	// Connect Core §5.1, `fhirUser` and `groups`. Default: the one of the same name; `fhirUser` is
-	// not taken unless it is mapped.
+	// Connect Core §5.1, `fhirUser` and `groups`. Default: the one of the same
+	// name; `fhirUser` is not taken unless it is mapped, and where `email` or
+	// `phone_number` is, `email_verified` or `phone_number_verified` counts only
+	// if it is mapped too.
 	Claims map[string]string `json:"claims,omitempty"`
 
 	// The FHIR resources, `Practitioner/alice`, of the provider's subjects.
@@ -86,12 +88,17 @@ const (
 	googleIssuer = "https://accounts.google.com"
 )
 
+var checkKind = oneOf("oidc", kindGoogle)
+
 // identityProviders are the providers as package authorize has them, with their
 // secrets resolved.
 func (a *App) identityProviders() ([]authorize.IdentityProvider, error) {
 	repl := caddy.NewReplacer()
 	providers := make([]authorize.IdentityProvider, len(a.IdentityProviders))
 	for i, p := range a.IdentityProviders {
+		if err := checkKind(p.Kind); p.Kind != "" && err != nil {
+			return nil, fmt.Errorf("idp %q: kind: %w", p.Key, err)
+		}
 		id, err := resolveSecret(repl, p.ClientID)
 		if err != nil {
 			return nil, fmt.Errorf("idp %q: client_id: %w", p.Key, err)

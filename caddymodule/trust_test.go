@@ -4,6 +4,7 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/rsa"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,9 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
 // keycloak is an issuer that is not ours: discovery, keys, introspection.
@@ -124,5 +128,45 @@ https://localhost:8443 {
 	}
 	if k.fetched != 1 && k.fetched != 2 {
 		t.Errorf("the keys of two gateways were fetched %d times", k.fetched)
+	}
+}
+
+// RFC 7517 §4.4: alg is optional. A key that names none, as Entra ID's, is for each
+// algorithm that fits it; one that names one is for that alone.
+func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
+	private, err := rsa.GenerateKey(rand.Reader, 2048)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const issuer, audience = "https://login.example", "api://fhir"
+	verify := func(named, alg jose.SignatureAlgorithm) error {
+		set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.Public(), KeyID: "k1", Algorithm: string(named)}}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		keys, err := upstream.NewInlineKeySet(set)
+		if err != nil {
+			t.Fatal(err)
+		}
+		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: private, KeyID: "k1"}}, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		token, err := jwt.Signed(signer).Claims(map[string]any{
+			"iss": issuer, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "exp": time.Now().Add(time.Hour).Unix(),
+		}).Serialize()
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = (&guard.Trusted{Issuer: issuer, Audience: audience, Keys: trustedKeys{keys}}).Verify(t.Context(), token)
+		return err
+	}
+	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.RS512, jose.PS256, jose.PS384} {
+		if err := verify("", alg); err != nil {
+			t.Errorf("%s by a key that names no alg: %v", alg, err)
+		}
+		if err := verify(jose.RS384, alg); err == nil {
+			t.Errorf("%s by a key for RS384", alg)
+		}
 	}
 }

@@ -3,14 +3,15 @@ package authorize_test
 import (
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
-// subject signs in by the provider and returns the sub, or the error.
-func subject(t *testing.T, server *authorize.Server) string {
+// subjectOf signs in by the provider and returns the sub, or the error.
+func subjectOf(t *testing.T, server *authorize.Server) string {
 	t.Helper()
 	b := newBrowser(t, server)
 	u := b.federate(nil)
@@ -32,6 +33,14 @@ func TestAccounts(t *testing.T) {
 	}{
 		{"the address of a local user, linking off", map[string]any{"email": "alice@example.org", "email_verified": true}, nil, own},
 		{"the address of a local user, linking on", map[string]any{"email": "Alice@example.org", "email_verified": true}, linking, is("alice")},
+		{"an address that is it by Unicode's folding", map[string]any{"email": "\u017fam@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			c.Users[0].Email = "sam@example.org"
+		}, own},
+		{"an address that the provider verified nothing about", map[string]any{"preferred_username": "alice@example.org", "email": "mallory@home.example", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			idp.Claims = map[string]string{"email": "preferred_username"}
+		}, own},
 		{"not verified by the provider", map[string]any{"email": "alice@example.org", "email_verified": false}, linking, own},
 		{`email_verified "true"`, map[string]any{"email": "alice@example.org", "email_verified": "true"}, linking, own},
 		{"email_verified 1", map[string]any{"email": "alice@example.org", "email_verified": 1}, linking, own},
@@ -55,7 +64,7 @@ func TestAccounts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: tt.claims}} })
-			if sub := subject(t, federated(t, p, tt.change)); !tt.want(sub) {
+			if sub := subjectOf(t, federated(t, p, tt.change)); !tt.want(sub) {
 				t.Errorf("signed in as %q", sub)
 			}
 		})
@@ -73,8 +82,48 @@ func allowing(claim, value string) func(*authorize.IdentityProvider, *authorize.
 // One subject of two issuers is two people.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	one, two := authorizetest.Start(t), authorizetest.Start(t)
-	if a, b := subject(t, federated(t, one, nil)), subject(t, federated(t, two, nil)); a == b {
+	if a, b := subjectOf(t, federated(t, one, nil)), subjectOf(t, federated(t, two, nil)); a == b {
 		t.Errorf("both are %s", a)
+	}
+}
+
+// One subject is one person by whichever idp of their issuer they come, and the
+// latest sign-in says what is known of them (OpenID Connect Core §5.7).
+func TestTwoProvidersOfOneIssuer(t *testing.T) {
+	p := authorizetest.Start(t)
+	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		clinic := hospital(p)
+		clinic.Key, clinic.Allow = "clinic", []authorize.AllowRule{{Claim: "group", Value: "managers"}}
+		c.IdentityProviders = append(c.IdentityProviders, clinic)
+	}))
+	first := b.claims(b.federatedTokens(nil).IDToken)["sub"]
+	if u := b.federate(by("clinic")); u.Query().Get("error") != "access_denied" {
+		t.Errorf("the rules of the one count for the other: %s", u)
+	}
+	p.Change(func(s *authorizetest.Settings) {
+		s.People[0].Claims = map[string]any{"groups": "managers"}
+	})
+	if second := b.claims(b.federatedTokens(by("clinic")).IDToken)["sub"]; second != first {
+		t.Errorf("the person is %v, then %v", first, second)
+	}
+}
+
+// A subject is any text of up to 255 bytes; it is nobody's here, whomever it names
+// (OpenID Connect Core §2).
+func TestStrangeSubjects(t *testing.T) {
+	p := authorizetest.Start(t)
+	server := federated(t, p, nil)
+	owners := map[string]string{}
+	for _, subject := range []string{
+		"alice", "Alice", "alice ", "service", "app", strings.Repeat("x", 255), strings.Repeat("ü", 127), "a\x00b", "a", "null",
+		"../../x", `"><script>`, "a\r\nb", "\U0001F469\u200d\u2695\ufe0f", "e\u0301", "\u00e9", "1e3", "1000",
+	} {
+		p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: subject}} })
+		sub := subjectOf(t, server)
+		if len(sub) != 43 || owners[sub] != "" {
+			t.Errorf("%q is %q, who is %q", subject, sub, owners[sub])
+		}
+		owners[sub] = subject
 	}
 }
 

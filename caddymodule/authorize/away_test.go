@@ -4,6 +4,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -26,7 +27,7 @@ func TestAwayCookies(t *testing.T) {
 		{"in several pieces", 5000, func(*http.Request) {}, nil},
 		{"within ten minutes", 10, func(*http.Request) { time.Sleep(awayTime - time.Second) }, nil},
 		{"after ten minutes", 10, func(*http.Request) { time.Sleep(awayTime + 2*time.Second) }, errNotAway},
-		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browserCookie, "other") }, errNotAway},
+		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browserPrefix, "other") }, errNotAway},
 		{"with a piece missing", 5000, func(r *http.Request) { replaceCookie(r, awayCookie("state")+"-1", "") }, errNotAway},
 	}
 	for _, tt := range tests {
@@ -64,11 +65,12 @@ func TestAwayCookies(t *testing.T) {
 	}
 }
 
+// replaceCookie gives the cookies whose names begin so another value.
 func replaceCookie(r *http.Request, name, value string) {
 	cookies := r.Cookies()
 	r.Header.Del("Cookie")
 	for _, c := range cookies {
-		if c.Name == name {
+		if strings.HasPrefix(c.Name, name) {
 			c.Value = value
 		}
 		if c.Value != "" {
@@ -105,5 +107,16 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
 	if user, _, err := s.federatedSession(back, p, &authorizationRequest{client: s.clients["app"]}, a, q); err != nil || user == nil {
 		t.Errorf("%v, %v", user, err)
+	}
+}
+
+// A request with cookies without end does not cost without end.
+func TestBrowserIDsAreBounded(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for i := range 100 {
+		r.AddCookie(&http.Cookie{Name: browserPrefix + strconv.Itoa(i), Value: strconv.Itoa(i)})
+	}
+	if n := len(browserIDs(r)); n != maxBrowserIDs {
+		t.Errorf("%d ids are looked at", n)
 	}
 }

@@ -10,7 +10,7 @@ import (
 // or over plain HTTP (RFC 6265bis §4.1.3.2).
 const (
 	sessionCookie = CookiePrefix + "session"
-	browserCookie = CookiePrefix + "browser"
+	browserPrefix = CookiePrefix + "browser-"
 	deviceCookie  = CookiePrefix + "device"
 	awayPrefix    = CookiePrefix + "away-"
 )

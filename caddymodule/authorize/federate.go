@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -20,6 +21,7 @@ const awayTime = 10 * time.Minute
 // with another's, did not leave from here (RFC 9700 §4.7).
 type away struct {
 	Provider string                         `json:"provider"`
+	Issuer   string                         `json:"issuer"` // the provider's, at that time
 	Request  upstream.AuthenticationRequest `json:"request"`
 	Query    string                         `json:"query"`
 }
@@ -50,7 +52,7 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 	if typed := r.URL.Query().Get("login_hint"); typed != "" {
 		hint = typed
 	}
-	a := away{Provider: p.Key, Query: ascii(req.query), Request: upstream.AuthenticationRequest{
+	a := away{Provider: p.Key, Issuer: p.Issuer, Query: ascii(req.query), Request: upstream.AuthenticationRequest{
 		State: randomToken(), Nonce: randomToken(), Verifier: randomToken(),
 		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
 	}}
@@ -58,12 +60,14 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 	if err == nil {
 		err = s.keepAway(w, r, a)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, context.Canceled): // nobody is there any more
+	case err != nil:
 		s.redirectError(w, r, req, p.explain(err))
-		return
+	default:
+		w.Header().Set("Location", target)
+		w.WriteHeader(http.StatusFound)
 	}
-	w.Header().Set("Location", target)
-	w.WriteHeader(http.StatusFound)
 }
 
 // comeBack takes a provider's answer (OpenID Connect Core §3.1.2.5).
@@ -74,8 +78,8 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 		if err == nil {
 			a, err = s.takeAway(w, r, q.get("state"))
 		}
-		if err == nil && a.Provider != p.Key {
-			err = errNotAway // another provider's answer: mix-up (RFC 9700 §4.4)
+		if err == nil && (a.Provider != p.Key || a.Issuer != p.Issuer) {
+			err = errNotAway // another provider's answer: mix-up (RFC 9700 §4.4.2)
 		}
 		if err != nil {
 			s.refuse(w, r, err)
@@ -90,6 +94,9 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 // signInBy signs the person in whom the provider's answer is about.
 func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) {
 	user, session, err := s.federatedSession(r, p, req, a, q)
+	if errors.Is(err, context.Canceled) {
+		return // nobody is there any more, and it is no fault of the provider or ours
+	}
 	if err != nil {
 		err = p.explain(err)
 		s.record(r.Context(), Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: err})
@@ -135,10 +142,11 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 }
 
 // passedOn are the refusals of a provider that are the client's to know
-// (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+// (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6, and OpenID Connect Core Error
+// Code unmet_authentication_requirements §2 for the acr_values that are passed on).
 var passedOn = []string{
 	"access_denied", "login_required", "interaction_required", "consent_required",
-	"account_selection_required", "temporarily_unavailable",
+	"account_selection_required", "temporarily_unavailable", "unmet_authentication_requirements",
 }
 
 // explain gives an error of a provider the words of the interface's §7, or
@@ -187,12 +195,7 @@ func ascii(query string) string {
 // takeAway opens the cookie that belongs to an answer's state, and removes it:
 // the answer counts once.
 func (s *Server) takeAway(w http.ResponseWriter, r *http.Request, state string) (a away, err error) {
-	browser, err := r.Cookie(browserCookie)
-	if err != nil || state == "" {
-		return a, errNotAway
-	}
-	sealed := takePieces(w, r, awayCookie(state))
-	text, err := s.keys.unseal(r.Context(), sealed, "idp "+browser.Value, awayTime)
+	text, err := s.unsealHere(r, "idp", takePieces(w, r, awayCookie(state)), awayTime)
 	if errors.Is(err, errUnsealed) {
 		return a, errNotAway
 	}

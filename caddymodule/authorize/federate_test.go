@@ -106,7 +106,7 @@ func TestFederatedSignIn(t *testing.T) {
 func TestFederatedRequest(t *testing.T) {
 	p := authorizetest.Start(t)
 	b := newBrowser(t, federated(t, p, nil))
-	b.federate(url.Values{"login_hint": {authorizetest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "nonce": {"ours"}, "state": {"ours"}})
+	b.federate(url.Values{"login_hint": {authorizetest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
 	newBrowser(t, b.server).federate(nil)
 	asked := p.Requests(authorizetest.Authorization)
 	if len(asked) != 2 {
@@ -115,6 +115,7 @@ func TestFederatedRequest(t *testing.T) {
 	first, second := asked[0].Form, asked[1].Form
 	for name, want := range map[string]string{
 		"login_hint": authorizetest.Alice.Subject, "prompt": "login", "max_age": "60",
+		"ui_locales": "de-AT de", "acr_values": "urn:mace:incommon:iap:silver",
 		"code_challenge_method": "S256", "redirect_uri": issuer + "/oauth2/callback/hospital",
 	} {
 		if got := first.Get(name); got != want {
@@ -157,6 +158,10 @@ func TestCallbackIsBound(t *testing.T) {
 		}, 400},
 		{"at another provider's address", func(_ *testing.T, b *browser, back *url.URL) *http.Response {
 			return b.get("/oauth2/callback/clinic?" + back.RawQuery)
+		}, 400},
+		{"when the provider has another issuer by now", func(t *testing.T, b *browser, back *url.URL) *http.Response {
+			b.server = federated(t, authorizetest.Start(t), nil)
+			return b.get(back.RequestURI())
 		}, 400},
 		{"without a state", func(_ *testing.T, b *browser, back *url.URL) *http.Response { return b.get(back.Path + "?code=x") }, 400},
 	}

@@ -3,6 +3,7 @@ package authorize
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strconv"
@@ -22,12 +23,12 @@ type identity struct {
 // standard gives it is taken as not there: an email_verified of "true" or 1
 // verifies nothing (OpenID Connect Core §5.1).
 func (p *provider) identity(from *upstream.Identity) identity {
-	text := func(name string) string { v, _ := p.claim(from, name).(string); return v }
+	text := func(name string) string { return claimText(name, p.claim(from, name)) }
 	verified, _ := p.claim(from, "email_verified").(bool)
 	id := identity{issuer: from.Issuer, subject: from.Subject, groups: words(p.claim(from, "groups"))}
 	id.user = User{
 		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
-		Email: text("email"), EmailVerified: verified && text("email") != "", Phone: text("phone_number"),
+		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
 		Claims: p.furtherClaims(from),
 	}
 	if p.Claims["fhirUser"] != "" {
@@ -36,9 +37,16 @@ func (p *provider) identity(from *upstream.Identity) identity {
 	return id
 }
 
+// claim is the provider's claim that is taken for one of ours. Where another one
+// is taken for email or phone_number than the standard's, the provider's
+// email_verified is not about that one, and counts only if it is mapped too.
 func (p *provider) claim(from *upstream.Identity, name string) any {
 	if mapped := p.Claims[name]; mapped != "" {
-		name = mapped
+		return from.Claims[mapped]
+	}
+	about, verifies := strings.CutSuffix(name, "_verified")
+	if taken := p.Claims[about]; verifies && taken != "" && taken != about {
+		return nil
 	}
 	return from.Claims[name]
 }
@@ -46,19 +54,33 @@ func (p *provider) claim(from *upstream.Identity, name string) any {
 // maxClaim bounds a claim that is taken from a provider, in bytes.
 const maxClaim = 1 << 10
 
+// claimText is a claim as a text, or "" where it is not of the type that OpenID
+// Connect Core §5.1 gives it, or too long.
+func claimText(name string, claim any) (text string) {
+	switch v := claim.(type) {
+	case bool:
+		if name == "phone_number_verified" {
+			return strconv.FormatBool(v)
+		}
+	case json.Number:
+		if seconds, err := v.Float64(); name == "updated_at" && err == nil {
+			return strconv.FormatFloat(seconds, 'f', 0, 64)
+		}
+	case string:
+		if name != "phone_number_verified" && name != "updated_at" && len(v) <= maxClaim {
+			return v
+		}
+	}
+	return ""
+}
+
 // furtherClaims are what else a provider says of a person (OpenID Connect Core
 // §5.1), in the form of [User].Claims.
 func (p *provider) furtherClaims(from *upstream.Identity) map[string]string {
 	var claims map[string]string
-	take := func(name string, v any) {
-		text := ""
-		switch v := v.(type) {
-		case string, bool:
-			text = fmt.Sprint(v)
-		case float64:
-			text = strconv.FormatFloat(v, 'f', 0, 64)
-		}
-		if text == "" || len(text) > maxClaim || CheckClaim(name, text) != nil {
+	take := func(name string, claim any) {
+		text := claimText(name, claim)
+		if text == "" || CheckClaim(name, text) != nil {
 			return
 		}
 		if claims == nil {
@@ -111,9 +133,9 @@ func (id identity) meets(rule AllowRule) bool {
 	}
 	address, ok := id.verifiedEmail()
 	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
-		return ok && emailDomain(address) == strings.ToLower(domain)
+		return ok && emailDomain(address) == lowered(domain)
 	}
-	return ok && strings.EqualFold(address, rule.Value)
+	return ok && lowered(address) == lowered(rule.Value)
 }
 
 // verifiedEmail is the person's address if the provider has verified it, and if
@@ -136,5 +158,17 @@ func emailDomain(address string) string {
 	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
 		return ""
 	}
-	return strings.ToLower(domain)
+	return lowered(domain)
+}
+
+// lowered puts the ASCII letters of an e-mail address into lower case, and leaves
+// all others as they are (RFC 4343 §3): by Unicode's rules İ would become i, and ſ
+// be the same as s, and with them somebody else's domain or mailbox ours.
+func lowered(address string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r - 'A' + 'a'
+		}
+		return r
+	}, address)
 }

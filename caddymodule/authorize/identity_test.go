@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -23,13 +24,32 @@ func TestIdentityClaims(t *testing.T) {
 		}, User{Email: "ada@x.example", FHIRUser: "Practitioner/1"}},
 		{"fhirUser that is not mapped", IdentityProvider{}, map[string]any{"fhirUser": "Practitioner/1"}, User{}},
 		{`email_verified "true"`, IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": "true"}, User{Email: "a@x.example"}},
-		{"email_verified 1", IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": 1.0}, User{Email: "a@x.example"}},
+		{"email_verified 1", IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": json.Number("1")}, User{Email: "a@x.example"}},
 		{"email_verified without an address", IdentityProvider{}, map[string]any{"email_verified": true}, User{}},
 		{"further claims", IdentityProvider{Claims: map[string]string{"nickname": "nick"}}, map[string]any{
-			"nick": "ad", "updated_at": 1.7e9, "phone_number_verified": true, "website": "javascript:x", "gender": strings.Repeat("x", 2000),
+			"nick": "ad", "updated_at": json.Number("1.7e9"), "phone_number_verified": true, "website": "javascript:x", "gender": strings.Repeat("x", 2000),
 			"address": map[string]any{"locality": "London", "planet": "Earth"},
 		}, User{Claims: map[string]string{"nickname": "ad", "updated_at": "1700000000", "phone_number_verified": "true", "address.locality": "London"}}},
-		{"claims of other types", IdentityProvider{}, map[string]any{"name": 1.0, "email": []any{"a@x.example"}, "phone_number": nil}, User{}},
+		{"further claims of other types", IdentityProvider{}, map[string]any{
+			"phone_number": "+1", "phone_number_verified": "true", "updated_at": "1700000000", "nickname": true, "birthdate": json.Number("1980"),
+			"address": "London", "family_name": map[string]any{"family_name": "x"},
+		}, User{Phone: "+1"}},
+		{"an updated_at beyond all time", IdentityProvider{}, map[string]any{"updated_at": json.Number("1e300")}, User{}},
+		{"a name without end", IdentityProvider{}, map[string]any{"name": strings.Repeat("x", 2000)}, User{}},
+		{"email mapped, but not what verifies it", IdentityProvider{Claims: map[string]string{"email": "upn"}}, map[string]any{
+			"upn": "alice@hospital.example", "email": "mallory@home.example", "email_verified": true,
+		}, User{Email: "alice@hospital.example"}},
+		{"email mapped to itself", IdentityProvider{Claims: map[string]string{"email": "email"}}, map[string]any{
+			"email": "ada@x.example", "email_verified": true,
+		}, User{Email: "ada@x.example", EmailVerified: true}},
+		{"email mapped, and what verifies it", IdentityProvider{Claims: map[string]string{"email": "upn", "email_verified": "edov"}}, map[string]any{
+			"upn": "ada@x.example", "edov": true, "email_verified": false,
+		}, User{Email: "ada@x.example", EmailVerified: true}},
+		{"phone_number mapped, but not what verifies it", IdentityProvider{Claims: map[string]string{"phone_number": "mobile"}}, map[string]any{
+			"mobile": "+1", "phone_number_verified": true,
+		}, User{Phone: "+1"}},
+		{"email_verified of two @", IdentityProvider{}, map[string]any{"email": "a@b@x.example", "email_verified": true}, User{Email: "a@b@x.example"}},
+		{"claims of other types", IdentityProvider{}, map[string]any{"name": json.Number("1"), "email": []any{"a@x.example"}, "phone_number": nil}, User{}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -38,6 +58,32 @@ func TestIdentityClaims(t *testing.T) {
 			tt.want.ID = accountID("https://i.example", "s")
 			if !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %+v\nwant %+v", got, tt.want)
+			}
+		})
+	}
+}
+
+// groups are a list or one text, under any name; what is neither is no group.
+func TestGroups(t *testing.T) {
+	tests := []struct {
+		name  string
+		claim any
+		want  []string
+	}{
+		{"a list", []any{"a", "b"}, []string{"a", "b"}},
+		{"a text", "clinic staff", []string{"clinic staff"}},
+		{"a list with others", []any{"a", json.Number("1"), nil, map[string]any{"name": "b"}, []any{"c"}}, []string{"a"}},
+		{"missing", nil, nil},
+		{"an object", map[string]any{"a": true}, nil},
+		{"a number", json.Number("1"), nil},
+		{"true", true, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := provider{IdentityProvider: IdentityProvider{Claims: map[string]string{"groups": "https://hospital.example/groups"}}}
+			from := &upstream.Identity{Claims: map[string]any{"https://hospital.example/groups": tt.claim, "groups": []any{"other"}}}
+			if got := p.identity(from).groups; !reflect.DeepEqual(got, tt.want) {
+				t.Errorf("%q, want %q", got, tt.want)
 			}
 		})
 	}
@@ -76,6 +122,9 @@ func TestAllow(t *testing.T) {
 		{"nobody at the domain", []AllowRule{hospital}, person("@hospital.example", true), false},
 		{"one address", []AllowRule{{"email", "a@x.example"}}, person("A@x.example", true), true},
 		{"another's address", []AllowRule{{"email", "a@x.example"}}, person("b@x.example", true), false},
+		{"a domain that is it by Unicode's lower case", []AllowRule{hospital}, person("a@hosp\u0130tal.example", true), false},
+		{"a domain that is it by Unicode's folding", []AllowRule{hospital}, person("a@ho\u017fpital.example", true), false},
+		{"a mailbox that is it by Unicode's folding", []AllowRule{{"email", "kim@x.example"}}, person("\u212aim@x.example", true), false},
 		{"a group", []AllowRule{{"group", "clinicians"}}, person("", false, "staff", "clinicians"), true},
 		{"a group by another case", []AllowRule{{"group", "clinicians"}}, person("", false, "Clinicians"), false},
 		{"one of several rules", []AllowRule{hospital, {"group", "clinicians"}}, person("", false, "clinicians"), true},

@@ -75,11 +75,7 @@ func loginParameters(w http.ResponseWriter, r *http.Request) (p parameters, err 
 
 // openForBrowser opens what was sealed for a purpose and for this browser.
 func (s *Server) openForBrowser(r *http.Request, purpose, sealed string) (string, error) {
-	cookie, err := r.Cookie(browserCookie)
-	if err != nil || sealed == "" {
-		return "", errPageExpired
-	}
-	text, err := s.keys.unseal(r.Context(), sealed, purpose+" "+cookie.Value, signInTime)
+	text, err := s.unsealHere(r, purpose, sealed, signInTime)
 	if errors.Is(err, errUnsealed) {
 		return "", errPageExpired
 	}

@@ -45,8 +45,9 @@ type IdentityProvider struct {
 	Domains []string
 
 	// Claims maps claims of ours (those of OpenID Connect Core §5.1, fhirUser
-	// and groups) to the provider's.
-	// Default: the same name, but fhirUser is not taken unless it is mapped.
+	// and groups) to the provider's. Default: the same name, but fhirUser is
+	// not taken unless it is mapped, nor email_verified where email is, nor
+	// phone_number_verified where phone_number is.
 	Claims map[string]string
 
 	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.

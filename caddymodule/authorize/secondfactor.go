@@ -33,10 +33,18 @@ type halfSignIn struct {
 }
 
 // admitted goes on with a person whose password, or provider, says who they are:
-// to the second factor if they have one, or else to the answer.
+// to the second factor if they have one, or else to the answer. Where a provider
+// signed them in without a page, because the client wants none (prompt=none), there
+// must be none for the second factor either (OpenID Connect Core §3.1.2.1).
 func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
 	if user.TOTPSecret == "" {
 		s.complete(w, r, req, user, session)
+		return
+	}
+	if req.prompts("none") {
+		err := &Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
+		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err})
+		s.redirectError(w, r, req, err)
 		return
 	}
 	session.User, session.Credential = user.ID, user.credential()
@@ -90,8 +98,7 @@ func (s *Server) half(r *http.Request, id string) (*halfSignIn, error) {
 	if half.user, err = s.account(r.Context(), half.Session.User); err != nil {
 		return nil, err
 	}
-	browser, err := r.Cookie(browserCookie)
-	if err != nil || browser.Value != half.Browser || half.user == nil || half.user.credential() != half.Session.Credential {
+	if !isBrowser(r, half.Browser) || half.user == nil || half.user.credential() != half.Session.Credential {
 		return nil, errCodeTooLate
 	}
 	half.req, err = s.authorizationRequest(r.Context(), half.Query)

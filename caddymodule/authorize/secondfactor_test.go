@@ -122,7 +122,7 @@ func TestSecondFactorIsBound(t *testing.T) {
 		name string
 		do   func(t *testing.T, b *browser, factor *string)
 	}{
-		{"in another browser", func(_ *testing.T, b *browser, _ *string) { b.cookies["__Host-fhir-browser"] = "other" }},
+		{"in another browser", func(_ *testing.T, b *browser, _ *string) { b.becomeAnother() }},
 		{"without the cookie", func(_ *testing.T, b *browser, _ *string) { clear(b.cookies) }},
 		{"after more than five minutes", func(*testing.T, *browser, *string) { time.Sleep(5*time.Minute + time.Second) }},
 		{"made up", func(_ *testing.T, _ *browser, factor *string) { *factor = "x" }},

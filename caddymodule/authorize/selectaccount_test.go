@@ -67,7 +67,7 @@ func TestQuestionIsBound(t *testing.T) {
 		name string
 		do   func(b *browser, sealed *string)
 	}{
-		{"in another browser", func(b *browser, _ *string) { b.cookies["__Host-fhir-browser"] = "other" }},
+		{"in another browser", func(b *browser, _ *string) { b.becomeAnother() }},
 		{"without cookies", func(b *browser, _ *string) { clear(b.cookies) }},
 		{"signed out", func(b *browser, _ *string) { delete(b.cookies, "__Host-fhir-session") }},
 		{"by the next person at this browser", func(b *browser, _ *string) { b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other") }},

@@ -163,14 +163,3 @@ func (s *Server) putSession(w http.ResponseWriter, r *http.Request, session *sto
 	http.SetCookie(w, newCookie(sessionCookie, session.sid+"."+secret))
 	return nil
 }
-
-// browser returns the id that binds sealed requests to this browser, and gives
-// it one if it has none.
-func (s *Server) browser(w http.ResponseWriter, r *http.Request) string {
-	if cookie, err := r.Cookie(browserCookie); err == nil && cookie.Value != "" {
-		return cookie.Value
-	}
-	id := randomToken()
-	http.SetCookie(w, newCookie(browserCookie, id))
-	return id
-}

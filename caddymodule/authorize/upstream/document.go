@@ -15,6 +15,10 @@ const (
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 
+	// grace is how long past its freshness a document is still used while the
+	// next is fetched.
+	grace = time.Minute
+
 	// maxStale is how long past its freshness a document is still used while
 	// no newer one can be had: an outage of the provider shall not end ours,
 	// but a key that was withdrawn must not live for ever.
@@ -36,8 +40,9 @@ type document[T any] struct {
 	// version.
 	failed func(error)
 
-	flight singleflight.Group
-	latest atomic.Pointer[version[T]]
+	flight   singleflight.Group
+	latest   atomic.Pointer[version[T]]
+	renewing atomic.Bool // by renewBehind
 }
 
 // version is what is known of a document at one time. It is not changed.
@@ -50,15 +55,17 @@ type version[T any] struct {
 	err      error     // of the last try
 }
 
-// get returns the document, a stale one where no fresh one can be had. Only the
-// first to meet an outage waits for it.
+// get returns the document, a stale one where no fresh one can be had. Nobody
+// waits for the next version of one that is in use, so that a provider that
+// answers slowly delays none of those who come with its tokens all the time; and
+// only the first to meet an outage waits for it.
 func (d *document[T]) get(ctx context.Context) (T, error) {
 	v := d.version()
 	switch now := time.Now(); {
 	case now.Before(v.fresh):
 		return v.value, nil
-	case v.err != nil && now.Before(v.usable):
-		d.renew(ctx)
+	case now.Before(v.fresh.Add(grace)), v.err != nil && now.Before(v.usable):
+		d.renewBehind(ctx, v)
 		return v.value, nil
 	}
 	v, err := d.renewed(ctx)
@@ -109,6 +116,17 @@ func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 		d.latest.Store(v)
 		return v, nil
 	})
+}
+
+// renewBehind renews without anybody waiting for it.
+func (d *document[T]) renewBehind(ctx context.Context, v *version[T]) {
+	if time.Now().Before(v.retry) || !d.renewing.CompareAndSwap(false, true) {
+		return
+	}
+	go func() {
+		defer d.renewing.Store(false)
+		<-d.renew(ctx)
+	}()
 }
 
 // next fetches the version after old.

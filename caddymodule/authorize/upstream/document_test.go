@@ -62,6 +62,7 @@ func TestDiscoveryRenewed(t *testing.T) {
 			if _, err := p.AuthenticationURL(t.Context(), newRequest()); err != nil {
 				t.Error(err)
 			}
+			synctest.Wait() // for what is fetched behind it
 			if n := count(idp, authorizetest.Discovery); n != requests {
 				t.Errorf("%d requests, want %d", n, requests)
 			}

@@ -49,9 +49,10 @@ type Error struct {
 	// Status is the HTTP status of the token endpoint's answer. Only with
 	// [Refused].
 	Status int
-	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2), in the
-	// characters that the RFC allows and of at most 100 of them; empty where
-	// the provider sent none such. Only with [Refused] and [Declined].
+	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or in the
+	// form of Google's APIs), in the characters that the RFC allows and of at
+	// most 100 of them; empty where the provider sent none such. Only with
+	// [Refused] and [Declined].
 	Code string
 	// Err is the cause.
 	Err error

@@ -2,6 +2,8 @@ package upstream_test
 
 import (
 	"errors"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 
@@ -22,6 +24,17 @@ func TestProviderErrorCode(t *testing.T) {
 		{"code with a letter of no ASCII", authorizetest.ErrorResponse(400, "é"), "Google Error - 400 error getting token", "Google Error - 400 error getting token"},
 		{"long code", authorizetest.ErrorResponse(400, strings.Repeat("x", 101)), "Google Error - 400 error getting token", "Google Error - 400 error getting token"},
 		{"code of another type", authorizetest.JSON(400, map[string]any{"error": map[string]any{"code": 400}}), "Google Error - 400 error getting token", "Google Error - 400 error getting token"},
+		{"an API's status", authorizetest.JSON(503, []byte(`{"error":{"code":503,"message":"The service is currently unavailable.","status":"UNAVAILABLE"}}`)), "Google Error - 503 UNAVAILABLE", "Google Error - 503 error getting token"},
+		{"an API's status and reason", authorizetest.JSON(503, []byte(`{"error":{"code":503,"errors":[{"domain":"global","reason":"backendError"}],"status":"UNAVAILABLE"}}`)), "Google Error - 503 UNAVAILABLE", "Google Error - 503 error getting token"},
+		{"an API's reason", authorizetest.JSON(401, []byte(`{"error":{"errors":[{"domain":"global","reason":"authError"},{"reason":"other"}],"code":401,"message":"Invalid Credentials"}}`)), "Google Error - 401 authError", "Google Error - 401 error getting token"},
+		{"an API's status with markup", authorizetest.JSON(400, []byte(`{"error":{"status":"\"\r\n<b>"}}`)), "Google Error - 400 error getting token", "Google Error - 400 error getting token"},
+		{"an API's status with 200", authorizetest.JSON(200, []byte(`{"error":{"status":"UNAVAILABLE"}}`)), "Google Error - 200 error getting token", "Google Error - 200 error getting token"},
+		{"in HTML", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(502); authorizetest.HTML(w, r) }, "Google Error - 502 error getting token", "Google Error - 502 error getting token"},
+		{"in a form", func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "application/x-www-form-urlencoded")
+			w.WriteHeader(400)
+			_, _ = io.WriteString(w, "error=invalid_grant&error_description=x")
+		}, "Google Error - 400 invalid_grant", "Google Error - 400 error getting token"},
 		{"with 200", authorizetest.ErrorResponse(200, "slow_down"), "Google Error - 200 slow_down", "Google Error - 200 error getting token"},
 	}
 	for _, tt := range tests {

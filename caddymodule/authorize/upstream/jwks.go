@@ -75,7 +75,7 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 }
 
 // keyAlgorithms are the algorithms that a key can be for, none for a key of
-// another kind or size. The first is the usual one.
+// another kind or size.
 func keyAlgorithms(key any) []jose.SignatureAlgorithm {
 	switch key := key.(type) {
 	case *rsa.PublicKey:

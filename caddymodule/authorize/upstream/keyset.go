@@ -19,8 +19,10 @@ const (
 	DefaultMinInterval = time.Minute
 
 	// keysLifetime is how long a key set is fresh that does not say so itself,
-	// and maxKeysLifetime the longest that is believed.
+	// minKeysLifetime and maxKeysLifetime the shortest and the longest that is
+	// believed.
 	keysLifetime    = time.Hour
+	minKeysLifetime = time.Minute
 	maxKeysLifetime = 24 * time.Hour
 )
 
@@ -57,7 +59,8 @@ type KeySetConfig struct {
 // a kid that was not there stays unknown. A wrong signature under a known kid
 // never does. While the keys cannot be fetched, the old ones go on being used,
 // for a day at most past their freshness; that is what the answer's max-age
-// says, but at least the interval and at most a day.
+// says, but at least a minute and at most a day. Within a minute past it nobody
+// waits for the newer ones.
 type KeySet struct {
 	keys *document[jwks]
 }
@@ -109,22 +112,21 @@ func newKeySet(c KeySetConfig, client client, address func(context.Context) (str
 }
 
 // keysFreshness is how long a key set may be used without asking again
-// (RFC 9111 §5.2.2.1), within bounds; the lower one is the pause between
-// requests.
+// (RFC 9111 §5.2.2.1), within bounds.
 func keysFreshness(header http.Header) time.Duration {
 	lifetime := keysLifetime
 	for _, directive := range strings.Split(header.Get("Cache-Control"), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
 		switch name {
 		case "no-store", "no-cache":
-			return 0
+			return minKeysLifetime
 		case "max-age":
 			if seconds, err := strconv.Atoi(strings.Trim(value, `"`)); err == nil {
 				lifetime = min(time.Duration(max(seconds, 0)), maxKeysLifetime/time.Second) * time.Second
 			}
 		}
 	}
-	return lifetime
+	return max(lifetime, minKeysLifetime)
 }
 
 // warner logs failures behind which older documents go on being used.
@@ -138,11 +140,11 @@ func warner(logger *slog.Logger, issuer string) func(error) {
 	}
 }
 
-// Key returns the public key with this kid, with its alg set: where the
-// provider does not name one, the usual for such a key, RS256 for RSA. Its
-// error wraps [ErrUnknownKey] where there is no such key; any other means that
-// the keys cannot be had at present, and is an [Error] where that has a kind.
-// An empty kid means the only key.
+// Key returns the public key with this kid. Its alg is empty where the provider
+// names none: the key is then for whatever fits its type. Its error wraps
+// [ErrUnknownKey] where there is no such key; any other means that the keys
+// cannot be had at present, and is an [Error] where that has a kind. An empty
+// kid means the only key.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	keys, err := k.candidates(ctx, kid)
 	if err != nil {
@@ -151,11 +153,7 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	if kid == "" && len(keys) > 1 {
 		return jose.JSONWebKey{}, fmt.Errorf("%w: no kid, but %d keys", ErrUnknownKey, len(keys))
 	}
-	key := keys[0]
-	if key.Algorithm == "" {
-		key.Algorithm = string(keyAlgorithms(key.Key)[0])
-	}
-	return key, nil
+	return keys[0], nil
 }
 
 // VerifySignature implements the KeySet of go-oidc: it returns the payload of a

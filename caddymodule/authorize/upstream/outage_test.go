@@ -63,7 +63,7 @@ func TestStaleKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.serve(authorizetest.Silent)
-		time.Sleep(time.Hour)
+		time.Sleep(time.Hour + upstream.DefaultMinInterval)
 		if err := ask(upstream.DefaultTimeout); err != nil {
 			t.Error(err)
 		}

@@ -45,6 +45,11 @@ type Config struct {
 	Logger *slog.Logger
 }
 
+// newKeyInterval is the least time between two requests for a provider's keys. It
+// is short because the tokens come from the provider itself: nobody else makes us
+// look for a kid, and a key that it has begun to use must not end sign-ins.
+const newKeyInterval = time.Second
+
 // Provider is an identity provider at which we are a client. It is safe for
 // concurrent use: it holds what is true for all sign-ins, and nothing of any.
 type Provider struct {
@@ -77,7 +82,7 @@ func New(c Config) (*Provider, error) {
 	}
 	p := &Provider{config: c, client: newClient(c.Transport, c.Timeout)}
 	p.metadata = newMetadata(c.Issuer, p.client, warner(c.Logger, c.Issuer))
-	p.keys = newKeySet(KeySetConfig{Issuer: c.Issuer, Logger: c.Logger}, p.client, p.jwksURI)
+	p.keys = newKeySet(KeySetConfig{Issuer: c.Issuer, MinInterval: newKeyInterval, Logger: c.Logger}, p.client, p.jwksURI)
 	return p, nil
 }
 

@@ -2,11 +2,15 @@ package upstream_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -178,6 +182,46 @@ func TestParallelSignIns(t *testing.T) {
 	if d, k := count(idp, authorizetest.Discovery), count(idp, authorizetest.Keys); d != 1 || k != 1 {
 		t.Errorf("%d discoveries, %d key sets", d, k)
 	}
+}
+
+// A provider that signs with a new key, published at that moment, is gone on with
+// (OpenID Connect Core §10.1.1), though its keys were just fetched.
+func TestRotationBetweenSignIns(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		idp := authorizetest.New(issuer)
+		p := newProvider(t, idp, func(c *upstream.Config) { c.Transport = inMemory{idp} })
+		signIn := func() error {
+			r := newRequest()
+			address, err := p.AuthenticationURL(t.Context(), r)
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := httptest.NewRecorder()
+			idp.ServeHTTP(w, httptest.NewRequest(http.MethodGet, address, nil))
+			back, err := w.Result().Location()
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = p.Exchange(t.Context(), callback(back.Query()), r)
+			return err
+		}
+		for _, kid := range []string{"key-1", "key-2", "key-3"} {
+			idp.Change(func(s *authorizetest.Settings) { s.KeyID = kid })
+			if err := signIn(); err != nil {
+				t.Errorf("%s: %v", kid, err)
+			}
+			time.Sleep(time.Second)
+		}
+		idp.Change(func(s *authorizetest.Settings) { s.IDToken = authorizetest.UnknownKey })
+		for range 100 {
+			if err := signIn(); !errors.Is(err, upstream.ErrUnknownKey) {
+				t.Fatal(err)
+			}
+		}
+		if n := count(idp, authorizetest.Keys); n != 4 {
+			t.Errorf("%d requests for keys", n)
+		}
+	})
 }
 
 // A code and an answer of one sign-in do not serve another.

@@ -1,7 +1,9 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -59,7 +61,7 @@ func refused(status int, err error, secrets ...string) *Error {
 	if !errors.As(err, &answer) {
 		return e
 	}
-	e.Code = errorCode(answer.ErrorCode)
+	e.Code = errorCode(cmp.Or(answer.ErrorCode, apiErrorCode(answer.Body)))
 	switch {
 	case answer.ErrorCode != "":
 		e.Err = fmt.Errorf("%s: %d: %.100q: %.200q", tokenEndpoint, status, hide(answer.ErrorCode, secrets), hide(answer.ErrorDescription, secrets))
@@ -67,6 +69,27 @@ func refused(status int, err error, secrets ...string) *Error {
 		e.Err = fmt.Errorf("%s: %d: %.200q", tokenEndpoint, status, hide(string(answer.Body), secrets))
 	}
 	return e
+}
+
+// apiErrorCode is the error code in the form that Google's APIs have instead of
+// RFC 6749's, and its token endpoint too where the fault is not the request's:
+// {"error": {"code": 503, "status": "UNAVAILABLE"}}, or, earlier, a reason in its
+// errors (google.rpc.Status, https://cloud.google.com/apis/design/errors).
+func apiErrorCode(body []byte) string {
+	var answer struct {
+		Error struct {
+			Status string
+			Errors []struct{ Reason string }
+		}
+	}
+	if json.Unmarshal(body, &answer) != nil {
+		return ""
+	}
+	code := answer.Error.Status
+	for _, e := range answer.Error.Errors {
+		code = cmp.Or(code, e.Reason)
+	}
+	return code
 }
 
 // hide replaces secrets, as they are and as a form has them.

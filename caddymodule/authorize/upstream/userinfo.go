@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"reflect"
 	"strings"
 )
 
@@ -24,11 +25,20 @@ func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity
 		return fmt.Errorf("%w: sub is not that of the ID token", ErrUserInfo)
 	}
 	for name, value := range claims {
-		if _, ok := identity.Claims[name]; !ok {
+		if _, ok := identity.Claims[name]; !ok && !verifiesAnother(name, claims, identity.Claims) {
 			identity.Claims[name] = value
 		}
 	}
 	return nil
+}
+
+// verifiesAnother says whether a claim is userinfo's email_verified, or
+// phone_number_verified, while the ID token has an address or number that
+// userinfo does not: what userinfo has verified is not that one.
+func verifiesAnother(name string, userinfo, idToken map[string]any) bool {
+	about, verifies := strings.CutSuffix(name, "_verified")
+	taken, ok := idToken[about]
+	return verifies && ok && !reflect.DeepEqual(taken, userinfo[about])
 }
 
 func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string) (map[string]any, error) {

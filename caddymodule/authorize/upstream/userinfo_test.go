@@ -40,6 +40,47 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// What userinfo has verified is its own address, and not another one of the ID
+// token's (OpenID Connect Core §5.1: "the End-User's e-mail address").
+func TestVerifiedByUserInfo(t *testing.T) {
+	for name, tt := range map[string]struct {
+		email any // userinfo's; nil: none
+		want  any
+	}{
+		"the same address": {"alice@hospital.example", true},
+		"another address":  {"mallory@home.example", nil},
+		"no address":       {nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			idp := authorizetest.Start(t)
+			idp.Change(func(s *authorizetest.Settings) {
+				s.IDToken = func(token *authorizetest.IDToken) { delete(token.Claims, "email_verified") }
+				s.UserInfoResponse = func(claims map[string]any) { claims["email"] = tt.email }
+			})
+			identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := identity.Claims["email_verified"]; got != tt.want || identity.Claims["email"] != "alice@hospital.example" {
+				t.Errorf("email_verified %v, of %v", got, identity.Claims["email"])
+			}
+		})
+	}
+	t.Run("address and its email_verified are userinfo's", func(t *testing.T) {
+		idp := authorizetest.Start(t)
+		idp.Change(func(s *authorizetest.Settings) {
+			s.IDToken = func(token *authorizetest.IDToken) {
+				delete(token.Claims, "email")
+				delete(token.Claims, "email_verified")
+			}
+		})
+		identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
+		if err != nil || identity.Claims["email_verified"] != true {
+			t.Error(identity, err)
+		}
+	})
+}
+
 func TestUserInfoRefused(t *testing.T) {
 	tests := map[string]func(map[string]any){
 		"another sub":  func(c map[string]any) { c["sub"] = "another" },

@@ -1,0 +1,52 @@
+package authorize
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxBrowserIDs bounds how many ids of one browser are looked at: more tabs than
+// that are not opened at one moment.
+const maxBrowserIDs = 16
+
+// browserIDs are the ids that this browser was given. There are several where
+// tabs were opened at once in a browser that had none: each answer gave it one,
+// under a name of its own, so that none replaced another's.
+func browserIDs(r *http.Request) (ids []string) {
+	for _, c := range r.Cookies() {
+		if strings.HasPrefix(c.Name, browserPrefix) && c.Value != "" && len(ids) < maxBrowserIDs {
+			ids = append(ids, c.Value)
+		}
+	}
+	return ids
+}
+
+// browser returns an id that binds sealed requests to this browser, and gives it
+// one if it has none.
+func (s *Server) browser(w http.ResponseWriter, r *http.Request) string {
+	if ids := browserIDs(r); len(ids) > 0 {
+		return ids[0]
+	}
+	id := randomToken()
+	http.SetCookie(w, newCookie(browserPrefix+randomToken()[:8], id))
+	return id
+}
+
+// isBrowser says whether an id is one of this browser's.
+func isBrowser(r *http.Request, id string) bool { return slices.Contains(browserIDs(r), id) }
+
+// unsealHere opens what was sealed for a purpose and for this browser, under
+// whichever of its ids, no longer than maxAge ago.
+func (s *Server) unsealHere(r *http.Request, purpose, sealed string, maxAge time.Duration) (text string, err error) {
+	err = errUnsealed
+	for _, id := range browserIDs(r) {
+		text, err = s.keys.unseal(r.Context(), sealed, purpose+" "+id, maxAge)
+		if !errors.Is(err, errUnsealed) {
+			return text, err
+		}
+	}
+	return "", err
+}
