@@ -12,7 +12,8 @@
 //	GET  /oauth2/callback/{idp}                     federate.go   and back
 //	GET, POST /oauth2/select_account                selectaccount.go
 //	GET, POST /oauth2/consent                       consent.go
-//	POST, GET, DELETE /oauth2/register              register.go   where apps may register themselves
+//	POST /oauth2/register                           register.go   where apps may register themselves
+//	GET, PUT, DELETE /oauth2/register               manage.go     and look after what they registered
 //	POST /oauth2/token                              token.go      authorization_code, client_credentials, refresh_token
 //	POST /oauth2/revoke                             revoke.go
 //	POST /oauth2/introspect                         introspect.go

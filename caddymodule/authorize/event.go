@@ -10,7 +10,7 @@ const (
 	EventRevocation    = "revocation"    // of a token, a family of them or a session
 	EventLockout       = "lockout"       // an account or address must wait
 	EventSignOut       = "sign-out"
-	EventRegistration  = "registration" // a client registered or deleted itself
+	EventRegistration  = "registration" // a client registered, changed or deleted itself
 )
 
 // Event is one entry of the audit trail: who did what, by which client and from

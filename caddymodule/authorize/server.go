@@ -171,7 +171,7 @@ func (s *Server) setProviders(c Config) error {
 // setPeople registers clients and users. None of the two may share a name: it
 // is the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
 func (s *Server) setPeople(c Config) (err error) {
-	if s.registrar, err = newRegistrar(c.Registration); err != nil {
+	if s.registrar, err = newRegistrar(c.Registration, s.logger); err != nil {
 		return err
 	}
 	if s.directory, err = newDirectory(c.Users, c.Passwords); err != nil {
@@ -190,7 +190,7 @@ func (s *Server) setPeople(c Config) (err error) {
 		if err := client.Complete(); err != nil {
 			return err
 		}
-		client.keys, _ = client.newKeys(s.logger) // as Complete made them, and with a logger
+		client.keys, _ = client.newKeys(s.logger, nil) // as Complete made them, and with a logger
 		for _, key := range client.IdentityProviders {
 			if key != Local && s.providers[key] == nil {
 				return fmt.Errorf("client %q: there is no idp %q", client.ID, key)
@@ -229,7 +229,7 @@ func (s *Server) setRoutes(c Config) error {
 		c.FHIRBasePath + "/.well-known/smart-configuration": s.endpoint(smart, read...),
 	}
 	if s.registrar != nil {
-		s.routes[pathRegister] = s.endpoint(s.registration, http.MethodPost, http.MethodGet, http.MethodDelete)
+		s.routes[pathRegister] = s.endpoint(s.registration, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
 	}
 	for key, p := range s.providers {
 		s.routes[pathLogin+"/"+key] = s.endpoint(s.leave(p), http.MethodGet)
