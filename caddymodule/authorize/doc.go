@@ -5,7 +5,8 @@
 // It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out.
 //
 //	GET  /oauth2/authorize                          authorize.go  check, then answer or ask to sign in
-//	POST /oauth2/par                                pushed.go     the same check, before any browser sees it
+//	POST /oauth2/par                                pushed.go     the same check, before any browser sees it;
+//	                                                sealedpush.go  and where it waits, for public clients
 //	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends;
 //	                                                secondfactor.go  the next one, for the code
 //	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider

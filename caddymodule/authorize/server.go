@@ -52,8 +52,7 @@ type Server struct {
 	remembered   tokenMemory
 	returned     *MemoryStore // states that came back from providers
 	pushed       *MemoryStore // what this process keeps in store for pushed requests
-
-	pushedByAnybody *MemoryStore // and for those of public clients
+	spentPushes  spentPushes
 
 	isHTTPS func(*http.Request) bool
 	logger  *slog.Logger
@@ -78,7 +77,7 @@ func New(c Config) (*Server, error) {
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
 		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
 		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0),
-		pushed: NewMemoryStore(maxPushed, 0), pushedByAnybody: NewMemoryStore(maxPushed, 0),
+		pushed:  NewMemoryStore(maxPushed, 0),
 		durable: c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
