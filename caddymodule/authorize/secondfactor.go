@@ -35,6 +35,7 @@ type halfSignIn struct {
 // admitted goes on with a person whose password, or provider, says who they are:
 // to the second factor if they have one, or else to the answer.
 func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
+	noteProven(r.Context())
 	if user.TOTPSecret == "" {
 		s.complete(w, r, req, user, session)
 		return

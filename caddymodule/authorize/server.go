@@ -100,7 +100,7 @@ func (s *Server) setDefaults() {
 	}
 	s.revocations.loaded.Store(s.durable == s.store) // then they need no second place
 	if s.audit == nil {
-		s.audit = func(ctx context.Context, e Event) { e.Log(ctx, s.logger) }
+		s.audit = NewEventLog(s.logger).Record
 	}
 	if s.clientAddress == nil {
 		s.clientAddress = remoteAddress
