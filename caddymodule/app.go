@@ -95,6 +95,7 @@ type App struct {
 	durable authorize.Store
 	keys    *authorize.Keyring
 	server  *authorize.Server
+	events  *authorize.EventLog
 	logger  *slog.Logger
 	ctx     caddy.Context
 }
@@ -107,7 +108,7 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 // Provision resolves placeholders and builds the authorization server. It
 // neither reads nor writes storage: `caddy validate` must leave no trace.
 func (a *App) Provision(ctx caddy.Context) error {
-	a.ctx, a.logger = ctx, ctx.Slogger()
+	a.ctx, a.logger, a.events = ctx, ctx.Slogger(), newEventLog(ctx)
 	if a.FHIRBase == "" {
 		a.FHIRBase = DefaultFHIRBase
 	}
@@ -193,7 +194,7 @@ func (a *App) serverConfig() (authorize.Config, error) {
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
 
 		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
-		Lockout: a.Lockout.settings(), Audit: newAudit(a.ctx), ClientAddress: clientAddress,
+		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: a.logger,
 	}, err
 }
@@ -246,8 +247,11 @@ func (a *App) Start() error {
 	return nil
 }
 
-// Stop implements caddy.App.
-func (a *App) Stop() error { return nil }
+// Stop tells what the audit trail has left out since it last did.
+func (a *App) Stop() error {
+	a.events.Flush()
+	return nil
+}
 
 // fhirBaseURL is the FHIR base URL: the audience of access tokens.
 func (a *App) fhirBaseURL() string { return a.Issuer + a.FHIRBase }

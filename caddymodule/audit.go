@@ -17,14 +17,16 @@ import (
 // log route the audit trail by.
 const auditLogger = "fhir.audit"
 
-// newAudit counts and logs the events of the authorization server.
-func newAudit(ctx caddy.Context) func(context.Context, authorize.Event) {
+// newEventLog is the audit trail.
+func newEventLog(ctx caddy.Context) *authorize.EventLog {
 	const never = slog.Level(127)
-	logger := slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(auditLogger), zapslog.AddStacktraceAt(never)))
-	return func(ctx context.Context, e authorize.Event) {
-		metrics.event(ctx, e)
-		e.Log(ctx, logger)
-	}
+	return authorize.NewEventLog(slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(auditLogger), zapslog.AddStacktraceAt(never))))
+}
+
+// audit counts and logs an event of the authorization server.
+func (a *App) audit(ctx context.Context, e authorize.Event) {
+	metrics.event(ctx, e)
+	a.events.Record(ctx, e)
 }
 
 // clientAddress is the address that a request came from as Caddy sees it, which is

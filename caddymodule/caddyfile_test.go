@@ -107,6 +107,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"grant without a secret", client("grant_type client_credentials"), 6, "secret"},
 		{"flow without a redirect URI", client("response_type token"), 6, "redirect_uri"},
 		{"registration without a token", app("registration {\n\t\t}"), 5, "initial_access_token"},
+		{"private_jwks_uri with a word", app("registration {\n\t\t\tprivate_jwks_uri on\n\t\t}"), 5, "on"},
 		{"registration with a word", app("registration open"), 4, "open"},
 		{"registration of a scope that is none", app("registration {\n\t\t\tscope \"a b\"\n\t\t}"), 5, "a b"},
 		{"provider without a name", app("idp {\n\t\t}"), 4, "idp"},

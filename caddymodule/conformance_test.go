@@ -87,7 +87,8 @@ what the modules check, through a whole gateway made from a Caddyfile.
 
 These are our ports. **They are no certification**, nobody but us has run them, and they are no substitute for the
 suites themselves. *pass*: the port passes. *skipped*: the server refuses what it does not do, with the right error,
-and the module then ends as skipped. *not applicable*, *not built*: nothing was tested.
+and the module then ends as skipped. *not applicable*, *not built*: nothing was tested. *not run here*: the tests that are
+named do the like, of a part of the server.
 
 Where the interface of this server and the plans differ, the interface wins: errors come without an error_description;
 for ` + "`response_type=token`" + `, which no plan uses, they come in the query. Requests by POST are taken where ` + "`authorize_post`" + `

@@ -7,14 +7,19 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 func dynamicPlan() conformancePlan {
 	return conformancePlan{
 		name: "oidcc-dynamic-certification-test-plan",
-		text: "With `client_secret_basic` and PKCE, as apps that register themselves must come here. **The plan itself comes with\n" +
-			"`private_key_jwt` and without PKCE, and would not pass.**",
-		parties: by(func(p *relyingParty) { p.pkce = true }),
+		text: "With PKCE, as apps that register themselves must come here. **The plan itself comes with `private_key_jwt` and\n" +
+			"without PKCE, and would not pass.**",
+		parties: []conformanceParty{
+			{"private_key_jwt", func(p *relyingParty) { p.pkce, p.client = true, infernoES384 }},
+			{"client_secret_basic", func(p *relyingParty) { p.pkce = true }},
+		},
 		modules: []conformanceModule{
 			{id: "oidcc-idtoken-rs256", checks: "`id_token_signed_response_alg` RS256 is kept to", run: moduleRegisteredRS256},
 			{id: "oidcc-idtoken-unsigned", checks: "alg `none`: `invalid_client_metadata`; discovery does not offer it, so the module ends there", result: "skipped", run: moduleRegisteredUnsigned},
@@ -29,11 +34,11 @@ func dynamicPlan() conformancePlan {
 			{id: "oidcc-registration-logo-uri", checks: "is shown to people", result: "not built: what an app links to is not shown"},
 			{id: "oidcc-registration-policy-uri", checks: "likewise", result: "not built: likewise"},
 			{id: "oidcc-registration-tos-uri", checks: "likewise", result: "not built: likewise"},
-			{id: "oidcc-registration-jwks-uri", checks: "proves who it is by keys", result: "not built: apps that register have a secret or nothing"},
+			{id: "oidcc-registration-jwks-uri", checks: "proves who it is by keys", result: "not run here: `TestRegisteredClientWithKeysByAddress`"},
 			{id: "oidcc-registration-sector-uri", checks: "a sector's redirect URIs", result: "not applicable: subjects are public"},
 			{id: "oidcc-registration-sector-bad", checks: "likewise", result: "not applicable: subjects are public"},
 			{id: "oidcc-server-rotate-keys", checks: "the operator rotates the keys", result: "not applicable: they rotate by age"},
-			{id: "oidcc-refresh-token-rp-key-rotation", checks: "the app rotates its keys", result: "not built: apps that register have no keys"},
+			{id: "oidcc-refresh-token-rp-key-rotation", checks: "the app rotates its keys", result: "not run here: `TestRegisteredMethodIsChanged`, `TestKeysByAddress`"},
 			{id: "oidcc-request-uri-unsigned", checks: "a request object by reference", result: "not built: refused, see the basic plan"},
 			{id: "oidcc-request-uri-signed-rs256", checks: "likewise", result: "not built: likewise"},
 			{id: "oidcc-ensure-request-object-with-redirect-uri", checks: "as in the basic plan", result: "skipped", run: moduleRequestObjectRedirectURI},
@@ -81,6 +86,8 @@ type partyRegistration struct {
 	Method       string   `json:"token_endpoint_auth_method"`
 	Error        string   `json:"error"`
 	Description  string   `json:"error_description"`
+
+	JWKS json.RawMessage `json:"jwks"`
 }
 
 // register sends metadata to the registration endpoint.
@@ -88,7 +95,10 @@ func (p *relyingParty) register(metadata map[string]any) (int, *partyRegistratio
 	p.t.Helper()
 	all := map[string]any{
 		"client_name": "Registered", "grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
-		"redirect_uris": []string{registeredAddress}, "token_endpoint_auth_method": "client_secret_basic",
+		"redirect_uris": []string{registeredAddress}, "token_endpoint_auth_method": p.client.method,
+	}
+	if p.client.key != nil {
+		all["jwks"] = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.client.key.Public()}}
 	}
 	for name, value := range metadata {
 		all[name] = value
@@ -117,11 +127,14 @@ func (p *relyingParty) registered(redirectURI string, metadata map[string]any) (
 		all[name] = value
 	}
 	status, got := p.register(all)
-	if status != http.StatusCreated || got.ID == "" || bitsOf(got.Secret) < 128 || got.Expires == nil || got.Issued == 0 || got.Token == "" ||
-		!slices.Equal(got.RedirectURIs, []string{redirectURI}) || got.Method != "client_secret_basic" || !strings.HasPrefix(got.URI, conformanceIssuer+"/") {
+	if status != http.StatusCreated || got.ID == "" || got.Issued == 0 || got.Token == "" ||
+		!slices.Equal(got.RedirectURIs, []string{redirectURI}) || got.Method != p.client.method || !strings.HasPrefix(got.URI, conformanceIssuer+"/") {
 		p.t.Fatalf("status %d: %+v", status, got)
 	}
-	return p.as(partyClient{id: got.ID, secret: got.Secret, method: got.Method, redirectURI: redirectURI}), got
+	if byKey := p.client.key != nil; byKey != (got.JWKS != nil) || byKey == (bitsOf(got.Secret) >= 128 && got.Expires != nil) {
+		p.t.Fatalf("neither a secret nor keys, or both: %+v", got)
+	}
+	return p.as(partyClient{id: got.ID, secret: got.Secret, method: got.Method, key: p.client.key, redirectURI: redirectURI}), got
 }
 
 const registeredAddress = "https://rp.example/registered"

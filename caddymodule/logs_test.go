@@ -111,6 +111,30 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
+// What anybody can send is recorded within bounds, and what was left out is told when
+// the configuration ends, at the latest.
+func TestAuditLogUnderFlood(t *testing.T) {
+	g, _, audit := loggingGateway(t)
+	for range 100 {
+		g.get("/oauth2/authorize?client_id=nobody", "")
+	}
+	app, err := g.ctx.App("fhir")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.(*App).Stop(); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(fileText(t, audit)), "\n")
+	var last map[string]any
+	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
+		t.Fatal(err)
+	}
+	if len(lines) != 61 || last["outcome"] != "left_out" || last["left_out"] != 40.0 || last["kind"] != "authorization" || last["address"] != "192.0.2.1" {
+		t.Errorf("%d lines, the last %v", len(lines), last)
+	}
+}
+
 func TestHideParameters(t *testing.T) {
 	for address, want := range map[string]string{
 		"/":                                 "/",

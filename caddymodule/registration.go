@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
@@ -25,6 +26,12 @@ type Registration struct {
 
 	// How many may register. Default: 1000.
 	MaxClients int `json:"max_clients,omitempty"`
+
+	// Let the `jwks_uri` of apps lead to loopback, private and link-local addresses
+	// too, and through the proxy of the environment: whoever registers an app then
+	// chooses what this server asks for in its own network. Default: to public
+	// addresses alone.
+	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`
 }
 
 // registration is the registration as package authorize has it, with its token
@@ -38,10 +45,14 @@ func (a *App) registration() (*authorize.Registration, error) {
 		return nil, fmt.Errorf("registration: initial_access_token: %w", err)
 	}
 	host := strings.TrimPrefix(a.Issuer, "https://")
-	return &authorize.Registration{
+	r := &authorize.Registration{
 		InitialAccessToken: token, Scopes: a.Registration.Scopes, MaxClients: a.Registration.MaxClients,
 		Storage: a.ctx.Storage(), Folder: "fhir/clients/" + certmagic.StorageKeys.Safe(host),
-	}, nil
+	}
+	if a.Registration.PrivateJWKSURI {
+		r.Transport = http.DefaultTransport
+	}
+	return r, nil
 }
 
 // parseRegistration reads who may register apps. Syntax:
@@ -50,6 +61,7 @@ func (a *App) registration() (*authorize.Registration, error) {
 //		initial_access_token <secret>
 //		scope <scope...>
 //		max_clients <number>
+//		private_jwks_uri
 //	}
 func (a *App) parseRegistration(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
@@ -60,6 +72,7 @@ func (a *App) parseRegistration(d *caddyfile.Dispenser) error {
 		"initial_access_token": word(&a.Registration.InitialAccessToken, nil),
 		"scope":                words(&a.Registration.Scopes, authorize.CheckScope),
 		"max_clients":          number(&a.Registration.MaxClients),
+		"private_jwks_uri":     bareword(&a.Registration.PrivateJWKSURI),
 	}.parse(d)
 	if err == nil && a.Registration.InitialAccessToken == "" {
 		err = d.Err("registration needs an initial_access_token")

@@ -14,7 +14,7 @@ import (
 func TestRegistrationInCaddysStorage(t *testing.T) {
 	t.Setenv("FHIR_BACKEND", "127.0.0.1:1")
 	t.Setenv("REGISTRATION_TOKEN", "sesame")
-	block := "fhir_base /fhir/R4\n\n\t\tregistration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t}"
+	block := "fhir_base /fhir/R4\n\n\t\tregistration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t\tprivate_jwks_uri\n\t\t}"
 	caddyfile, folder := exampleWith(t, "fhir_base /fhir/R4", block), t.TempDir()
 	g := newGatewayAt(t, caddyfile, folder)
 

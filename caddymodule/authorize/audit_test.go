@@ -115,6 +115,64 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// What was refused is anonymous unless somebody had proved something: as a client,
+// by a secret or key, or as a person. What succeeded never is.
+func TestAnonymousEvents(t *testing.T) {
+	p := authorizetest.Start(t)
+	var last authorize.Event
+	s := federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		c.Audit = func(_ context.Context, e authorize.Event) { last = e }
+		c.Clients[2].Consent = authorize.ConsentRequired
+		c.Users[1].TOTPSecret = totpSecret
+		idp.Allow = []authorize.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
+	})
+	for _, tt := range []struct {
+		name string
+		do   func(b *browser)
+		want bool
+	}{
+		{"an unknown client", func(b *browser) { b.authorize(request(url.Values{"client_id": {"x"}})) }, true},
+		{"a refused scope", func(b *browser) { b.authorize(request(url.Values{"scope": {"other"}})) }, true},
+		{"nobody is signed in", func(b *browser) { b.authorize(request(url.Values{"prompt": {"none"}})) }, true},
+		{"a wrong password", func(b *browser) { b.signIn(request(nil), "alice", "wrong") }, true},
+		{"a public client's wrong code", func(b *browser) { b.post("/oauth2/token", codeForm("x", nil)) }, true},
+		{"a wrong secret", func(b *browser) {
+			b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {"confidential"}, "client_secret": {"wrong"}}))
+		}, true},
+		{"a provider's answer of another browser", func(b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, true},
+		{"a client's wrong code", func(b *browser) {
+			b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}))
+		}, false},
+		{"a revocation that is refused", func(b *browser) {
+			b.post("/oauth2/revoke", url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}})
+		}, false},
+		{"a wrong second factor", func(b *browser) {
+			page, err := b.signIn(request(nil), "bob", "other").Location()
+			if err != nil {
+				t.Fatal(err)
+			}
+			b.post("/oauth2/login", url.Values{"factor": {page.Query().Get("factor")}, "code": {"000000"}})
+		}, false},
+		{"consent that is needed", func(b *browser) {
+			b.signIn(request(nil), "alice", "right")
+			q := request(pkce())
+			q.Set("client_id", "strict")
+			q.Set("prompt", "none")
+			b.authorize(q)
+		}, false},
+		{"not let in from a provider", func(b *browser) { b.federate(nil) }, false},
+		{"a code", func(b *browser) { b.code(nil) }, false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			last = authorize.Event{}
+			tt.do(newBrowser(t, s))
+			if last.Kind == "" || last.Anonymous != tt.want {
+				t.Errorf("%+v", last)
+			}
+		})
+	}
+}
+
 func TestAuditOfFederatedSignIn(t *testing.T) {
 	p := authorizetest.Start(t)
 	var trail auditTrail

@@ -31,7 +31,10 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 // capability authorize-post). The browser holds back our cookies from another
 // site's POST, not from the GET that follows.
 func (s *Server) authorizePosted(w http.ResponseWriter, r *http.Request) {
-	p, err := formParameters(w, r)
+	p, err := readForm(w, r)
+	if err == nil {
+		err = p.check("request_uri")
+	}
 	if err == nil && r.URL.RawQuery != "" {
 		err = invalidRequest("A posted request must have no query.")
 	}

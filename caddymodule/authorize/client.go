@@ -34,6 +34,11 @@ type Client struct {
 	// JWKSURI is where such a JWK Set is: https, or http on loopback.
 	JWKSURI string
 
+	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect
+	// Dynamic Client Registration §2): the one algorithm by which the client
+	// proves who it is. Default: any that discovery lists.
+	AssertionAlgorithm string
+
 	// RedirectURIs are where answers may be sent; a request must name one of
 	// them exactly (RFC 9700 §2.1).
 	RedirectURIs []string

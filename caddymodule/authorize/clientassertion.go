@@ -62,7 +62,7 @@ func (s *Server) authenticateAssertion(r *http.Request, p parameters) (*Client, 
 		return nil, invalidRequest("client_assertion_type must be " + assertionType)
 	}
 	raw := p.get("client_assertion")
-	client, claims, err := s.assertingClient(raw)
+	client, claims, err := s.assertingClient(r.Context(), raw)
 	switch {
 	case err != nil:
 		return nil, err
@@ -81,7 +81,7 @@ func (s *Server) authenticateAssertion(r *http.Request, p parameters) (*Client, 
 
 // assertingClient is the client whose keys are to verify an assertion, by what
 // it says and its signature has yet to prove; and what else it says.
-func (s *Server) assertingClient(raw string) (*Client, *assertionClaims, error) {
+func (s *Server) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
 		return nil, nil, badAssertion("this is no JWT")
@@ -91,12 +91,16 @@ func (s *Server) assertingClient(raw string) (*Client, *assertionClaims, error) 
 	if decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
 		return nil, nil, badAssertion("this is no JWT")
 	}
-	client := s.clients[claims.Subject]
+	client, err := s.client(ctx, claims.Subject)
 	switch {
+	case err != nil:
+		return nil, nil, err
 	case client == nil || client.keys == nil:
 		return nil, nil, badAssertion("no client with this sub has keys here")
 	case !slices.Contains(assertionAlgorithms, header.Algorithm):
 		return nil, nil, badAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")
+	case client.AssertionAlgorithm != "" && header.Algorithm != jose.SignatureAlgorithm(client.AssertionAlgorithm):
+		return nil, nil, badAssertion("alg is not the client's token_endpoint_auth_signing_alg")
 	case header.Type != "" && !strings.EqualFold(header.Type, "JWT"):
 		return nil, nil, badAssertion("typ must be JWT")
 	case header.KeySet != "" && header.KeySet != client.JWKSURI:

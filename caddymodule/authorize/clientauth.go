@@ -16,6 +16,14 @@ var (
 // with a secret, private_key_jwt with keys, none for public clients (RFC 6749
 // §2.3).
 func (s *Server) authenticateClient(r *http.Request, p parameters) (*Client, error) {
+	client, err := s.clientOf(r, p)
+	if err == nil && !client.Public() {
+		noteProven(r.Context())
+	}
+	return client, err
+}
+
+func (s *Server) clientOf(r *http.Request, p parameters) (*Client, error) {
 	basic := len(r.Header.Values("Authorization")) > 0
 	secret := p.get("client_secret")
 	assertion := p.get("client_assertion") != "" || p.get("client_assertion_type") != ""

@@ -3,16 +3,22 @@ package authorize
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// newKeys makes the set of the client's public keys, nil where it has none.
-func (c *Client) newKeys(logger *slog.Logger) (*upstream.KeySet, error) {
+// newKeys makes the set of the client's public keys, nil where it has none. Without
+// a transport, it is the usual one.
+func (c *Client) newKeys(logger *slog.Logger, transport http.RoundTripper) (*upstream.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
-		return upstream.NewKeySet(upstream.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Logger: logger})
+		return upstream.NewKeySet(upstream.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Logger: logger})
 	case len(c.JWKS) > 0:
 		return upstream.NewInlineKeySet(c.JWKS)
 	}
@@ -34,7 +40,12 @@ func (c *Client) checkKeys() (err error) {
 	case holdsPrivateKey(c.JWKS):
 		return errors.New("jwks holds a private key: register the public part alone, and make a new key")
 	}
-	c.keys, err = c.newKeys(nil)
+	if c.AssertionAlgorithm != "" && !slices.Contains(assertionAlgorithms, jose.SignatureAlgorithm(c.AssertionAlgorithm)) {
+		return fmt.Errorf("token_endpoint_auth_signing_alg %q is not one of %q", c.AssertionAlgorithm, assertionAlgorithms)
+	}
+	if c.keys == nil {
+		c.keys, err = c.newKeys(nil, nil)
+	}
 	return err
 }
 

@@ -74,8 +74,8 @@ type Config struct {
 	// consent, lockouts. Default: Store.
 	Durable Store
 
-	// Audit gets every [Event], in the goroutine of its request. Default: the
-	// events are logged to Logger.
+	// Audit gets every [Event], in the goroutine of its request. Default: an
+	// [EventLog] on Logger.
 	Audit func(context.Context, Event)
 
 	// ClientAddress is the IP address that a request is counted and recorded

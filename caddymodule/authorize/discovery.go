@@ -82,9 +82,9 @@ func (s *Server) metadata() metadata {
 		GrantTypes:            []string{"authorization_code"},
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(idTokenAlgorithm)},
-		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", "private_key_jwt", "none"},
-		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", "private_key_jwt", "none"},
-		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", "private_key_jwt"},
+		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", privateKeyJWT, "none"},
+		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", privateKeyJWT, "none"},
+		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", privateKeyJWT},
 		ChallengeMethods:      []string{"S256"},
 		IssuerInAnswers:       !s.omitIssuer,
 		BackchannelLogout:     true,
@@ -160,13 +160,14 @@ func (s *Server) smartConfiguration() smartConfiguration {
 	return c
 }
 
+// anyClient says whether there is such a client, or could be one that registers.
 func (s *Server) anyClient(is func(*Client) bool) bool {
 	for _, c := range s.clients {
 		if is(c) {
 			return true
 		}
 	}
-	return false
+	return s.registrar != nil && is(&Client{ResponseTypes: []string{"code"}, Scopes: s.registrar.Scopes})
 }
 
 // document serves a JSON document that never changes while this Server lives.

@@ -5,14 +5,16 @@
 // It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out.
 //
 //	GET  /oauth2/authorize                          authorize.go  check, then answer or ask to sign in
-//	POST /oauth2/par                                pushed.go     the same check, before any browser sees it
+//	POST /oauth2/par                                pushed.go     the same check, before any browser sees it;
+//	                                                sealedpush.go  and where it waits, for public clients
 //	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends;
 //	                                                secondfactor.go  the next one, for the code
 //	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider
 //	GET  /oauth2/callback/{idp}                     federate.go   and back
 //	GET, POST /oauth2/select_account                selectaccount.go
 //	GET, POST /oauth2/consent                       consent.go
-//	POST, GET, DELETE /oauth2/register              register.go   where apps may register themselves
+//	POST /oauth2/register                           register.go   where apps may register themselves
+//	GET, PUT, DELETE /oauth2/register               manage.go     and look after what they registered
 //	POST /oauth2/token                              token.go      authorization_code, client_credentials, refresh_token
 //	POST /oauth2/revoke                             revoke.go
 //	POST /oauth2/introspect                         introspect.go

@@ -10,7 +10,7 @@ const (
 	EventRevocation    = "revocation"    // of a token, a family of them or a session
 	EventLockout       = "lockout"       // an account or address must wait
 	EventSignOut       = "sign-out"
-	EventRegistration  = "registration" // a client registered or deleted itself
+	EventRegistration  = "registration" // a client registered, changed or deleted itself
 )
 
 // Event is one entry of the audit trail: who did what, by which client and from
@@ -44,13 +44,24 @@ type Event struct {
 
 	// Err is why the request was refused or failed; nil where it succeeded.
 	Err error
+
+	// Anonymous says that a request was refused or failed before whoever sent it
+	// had proved anything: neither who they are, nor, as a client, a secret or key.
+	// Anybody can have as many of these events made as they like.
+	Anonymous bool
+
+	// LeftOut is how many anonymous events of the same kind and address an
+	// [EventLog] stands for by this one; 0 for what happened once.
+	LeftOut int
 }
 
-// Outcome is "success", the error code of a refusal (RFC 6749 §5.2), or
-// "server_error".
+// Outcome is "success", the error code of a refusal (RFC 6749 §5.2),
+// "server_error", or "left_out" for events that are told by their number alone.
 func (e Event) Outcome() string {
 	var refusal *Error
 	switch {
+	case e.LeftOut > 0:
+		return "left_out"
 	case e.Err == nil:
 		return "success"
 	case errors.As(e.Err, &refusal):

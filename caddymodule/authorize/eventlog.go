@@ -18,7 +18,7 @@ func (e Event) Level() slog.Level {
 	switch {
 	case e.Outcome() == "server_error":
 		return slog.LevelError
-	case e.Err != nil || e.Kind == EventLockout:
+	case e.Err != nil || e.Kind == EventLockout || e.LeftOut > 0:
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo
@@ -34,7 +34,7 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	if e.Err != nil {
 		reason = e.Err.Error()
 	}
-	attributes := make([]slog.Attr, 0, 9)
+	attributes := make([]slog.Attr, 0, 10)
 	for _, field := range []struct{ name, value string }{
 		{"kind", e.Kind}, {"outcome", e.Outcome()}, {"user", e.User}, {"client_id", e.ClientID}, {"scope", e.Scope},
 		{"grant", e.Grant}, {"provider", e.Provider}, {"address", e.Address}, {"reason", reason},
@@ -42,6 +42,9 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 		if field.value != "" {
 			attributes = append(attributes, slog.String(field.name, loggable(field.value)))
 		}
+	}
+	if e.LeftOut > 0 {
+		attributes = append(attributes, slog.Int("left_out", e.LeftOut))
 	}
 	logger.LogAttrs(ctx, e.Level(), e.Kind, attributes...)
 }

@@ -130,6 +130,7 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 	if err != nil {
 		return nil, session, err
 	}
+	noteProven(r.Context())
 	user, err = s.admit(r.Context(), p, p.identity(from))
 	if err != nil {
 		return nil, session, err

@@ -16,9 +16,7 @@ const (
 	// pushedLifetime is how long a pushed request waits for the browser.
 	pushedLifetime = 90 * time.Second
 
-	// maxPushed bounds how many wait at once, in this process: of public clients,
-	// and of those that prove who they are. Anybody can push as a public client, and
-	// must fill neither the store that sessions are in nor the others' room.
+	// maxPushed bounds how many wait in the store at once, of this process.
 	maxPushed = 10_000
 )
 
@@ -40,6 +38,11 @@ var (
 
 // push is the pushed authorization request endpoint (RFC 9126): it authenticates
 // the client and checks the request before any browser sees it.
+//
+// What a client pushed that proved who it is waits in the store, and its reference is
+// short: it goes through the client's own server, whose proxies may take no long
+// header. Anybody can push as a public client, and must fill nothing by it: these
+// requests travel sealed in their reference (sealedpush.go).
 func (s *Server) push(w http.ResponseWriter, r *http.Request) {
 	response, err := s.pushRequest(w, r)
 	if err != nil {
@@ -65,6 +68,9 @@ func (s *Server) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedRes
 	if _, err := s.authorizationRequest(r.Context(), query); err != nil {
 		return nil, err
 	}
+	if client.Public() {
+		return s.sealPushed(r.Context(), client, query)
+	}
 	return s.keepPushed(r.Context(), client, query)
 }
 
@@ -84,11 +90,7 @@ func pushedQuery(client *Client, p parameters) string {
 func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
 	id := randomToken()
 	key := storeKey("pushed", id)
-	room := s.pushed
-	if client.Public() {
-		room = s.pushedByAnybody
-	}
-	err := room.Add(ctx, key, nil, pushedLifetime)
+	err := s.pushed.Add(ctx, key, nil, pushedLifetime)
 	if errors.Is(err, ErrStoreFull) {
 		err = &Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
 	}
@@ -105,26 +107,40 @@ func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (
 // the query only client_id counts beside it (RFC 9126 §4), so that nobody on the
 // way through the browser can add to what the client pushed.
 func (s *Server) pulled(ctx context.Context, query string) (pushed string, ok bool, err error) {
-	p, err := queryParameters(query)
-	id, ok := strings.CutPrefix(p.get("request_uri"), pushedPrefix)
-	if !ok {
+	values, malformed := url.ParseQuery(query)
+	p := parameters(values)
+	reference, ok := strings.CutPrefix(p.get("request_uri"), pushedPrefix)
+	switch {
+	case !ok:
 		return query, false, nil // whatever is wrong with it is found later
+	case malformed != nil:
+		return "", false, &Error{Code: "invalid_request", Description: "the query is malformed", Err: malformed}
 	}
-	if err != nil {
+	if err := p.check("request_uri"); err != nil {
 		return "", false, err
 	}
+	take := s.takePushed
+	if isSealed(reference) {
+		take = s.openPushed
+	}
+	pushed, err = take(ctx, p.get("client_id"), reference)
+	return pushed, err == nil, err
+}
+
+// takePushed takes a client's request out of the store.
+func (s *Server) takePushed(ctx context.Context, clientID, id string) (string, error) {
 	key := storeKey("pushed", id)
 	value, err := s.store.Take(ctx, key)
 	if errors.Is(err, ErrNotFound) {
-		return "", false, errSpentPush
+		return "", errSpentPush
 	}
 	if err != nil {
-		return "", false, err
+		return "", err
 	}
-	_ = errors.Join(s.pushed.Delete(ctx, key), s.pushedByAnybody.Delete(ctx, key)) // room for another; it would have come anyway
+	_ = s.pushed.Delete(ctx, key) // room for another; it would have come anyway
 	client, pushed, _ := strings.Cut(string(value), "\n")
-	if client != p.get("client_id") {
-		return "", false, errSpentPush
+	if client != clientID {
+		return "", errSpentPush
 	}
-	return pushed, true, nil
+	return pushed, nil
 }

@@ -1,9 +1,12 @@
 package authorize_test
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,7 +35,7 @@ func TestPushedRequest(t *testing.T) {
 	b := newBrowser(t, newServer(t, nil))
 	status, answer := b.push(request(pkce()))
 	if status != http.StatusCreated || answer.ExpiresIn != 90 ||
-		!strings.HasPrefix(answer.RequestURI, "urn:ietf:params:oauth:request_uri:") || len(answer.RequestURI) != 34+43 {
+		!strings.HasPrefix(answer.RequestURI, "urn:ietf:params:oauth:request_uri:") || strings.Contains(answer.RequestURI, "app.example") {
 		t.Fatalf("%d %+v", status, answer)
 	}
 	q := b.answer(pushed(answer.RequestURI)).Query()
@@ -113,8 +116,16 @@ func TestPushedRequestRefused(t *testing.T) {
 	}
 }
 
-// A reference works once, for its client, for 90 seconds.
+// known is a request of a client that proves who it is.
+func known(change url.Values) url.Values {
+	q := request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
+	maps.Copy(q, change)
+	return q
+}
+
+// A reference works once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
 func TestPushedRequestIsSpent(t *testing.T) {
+	set := func(q url.Values, change func(uri string) string) { q.Set("request_uri", change(q.Get("request_uri"))) }
 	tests := []struct {
 		name string
 		do   func(b *browser, q url.Values)
@@ -124,25 +135,72 @@ func TestPushedRequestIsSpent(t *testing.T) {
 		{"within 90 seconds", func(*browser, url.Values) { time.Sleep(89 * time.Second) }, http.StatusFound},
 		{"after 90 seconds", func(*browser, url.Values) { time.Sleep(91 * time.Second) }, http.StatusBadRequest},
 		{"a second time", func(b *browser, q url.Values) { b.authorize(q) }, http.StatusBadRequest},
+		{"a second time, later", func(b *browser, q url.Values) { b.authorize(q); time.Sleep(89 * time.Second) }, http.StatusBadRequest},
+		{"a second time, with another end", func(b *browser, q url.Values) {
+			b.authorize(q)
+			set(q, func(uri string) string { return uri + "\n" })
+		}, http.StatusBadRequest},
 		{"by another client", func(_ *browser, q url.Values) { q.Set("client_id", "strict") }, http.StatusBadRequest},
 		{"without client_id", func(_ *browser, q url.Values) { q.Del("client_id") }, http.StatusBadRequest},
 		{"with two client_ids", func(_ *browser, q url.Values) { q.Add("client_id", "strict") }, http.StatusBadRequest},
-		{"another reference", func(_ *browser, q url.Values) { q.Set("request_uri", q.Get("request_uri")+"x") }, http.StatusBadRequest},
-		{"cut short", func(_ *browser, q url.Values) { q.Set("request_uri", q.Get("request_uri")[:60]) }, http.StatusBadRequest},
+		{"with two references", func(_ *browser, q url.Values) { q.Add("request_uri", q.Get("request_uri")) }, http.StatusBadRequest},
+		{"another reference", func(_ *browser, q url.Values) { set(q, func(uri string) string { return uri + "x" }) }, http.StatusBadRequest},
+		{"another beginning", func(_ *browser, q url.Values) {
+			set(q, func(uri string) string { return strings.Replace(uri, "uri:", "uri:A", 1) })
+		}, http.StatusBadRequest},
+		{"cut short", func(_ *browser, q url.Values) { set(q, func(uri string) string { return uri[:60] }) }, http.StatusBadRequest},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, nil))
-				_, answer := b.push(request(nil))
-				q := pushed(answer.RequestURI)
-				tt.do(b, q)
-				r := b.authorize(q)
-				if r.StatusCode != tt.want || tt.want != http.StatusFound && r.Header.Get("Location") != "" {
-					t.Errorf("status %d, sent to %q", r.StatusCode, r.Header.Get("Location"))
-				}
+		for kind, form := range map[string]url.Values{"public": request(nil), "confidential": known(nil)} {
+			t.Run(tt.name+"/"+kind, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					b := newBrowser(t, newServer(t, nil))
+					_, answer := b.push(form)
+					q := url.Values{"client_id": form["client_id"], "request_uri": {answer.RequestURI}}
+					tt.do(b, q)
+					r := b.authorize(q)
+					if r.StatusCode != tt.want || tt.want != http.StatusFound && r.Header.Get("Location") != "" {
+						t.Errorf("status %d, sent to %q", r.StatusCode, r.Header.Get("Location"))
+					}
+				})
 			})
+		}
+	}
+}
+
+// Of many who use a reference at once, one succeeds.
+func TestPushedRequestUsedOnce(t *testing.T) {
+	server := newServer(t, nil)
+	_, answer := newBrowser(t, server).push(request(nil))
+	var used atomic.Int64
+	var tries sync.WaitGroup
+	for range 50 {
+		b := newBrowser(t, server)
+		tries.Go(func() {
+			if b.authorize(pushed(answer.RequestURI)).StatusCode == http.StatusFound {
+				used.Add(1)
+			}
 		})
+	}
+	if tries.Wait(); used.Load() != 1 {
+		t.Errorf("used %d times", used.Load())
+	}
+}
+
+// The longest request of a public client goes as far as an unpushed one: the sign-in
+// page's address holds it too. Posted, it is the same (SMART's authorize-post).
+func TestLongPushedRequest(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	long := request(url.Values{"state": {strings.Repeat("s", 8<<10)}, "nonce": {strings.Repeat("n", 1800)}})
+	_, answer := b.push(long)
+	reference := pushed(answer.RequestURI)
+	posted := b.post("/oauth2/authorize", reference)
+	if posted.StatusCode != http.StatusSeeOther || posted.Header.Get("Location") != "/oauth2/authorize?"+reference.Encode() {
+		t.Errorf("%d to %q", posted.StatusCode, posted.Header.Get("Location"))
+	}
+	page := location(t, b.authorize(reference))
+	if page.Path != "/oauth2/login" || len(reference.Encode()) > len(page.RawQuery)+200 {
+		t.Errorf("a reference of %d bytes leads to a page with %d: %.100s", len(reference.Encode()), len(page.RawQuery), page)
 	}
 }
 
@@ -172,20 +230,40 @@ func TestPushedRequestRequired(t *testing.T) {
 	}
 }
 
-// However many are pushed, by whomever, there is room for sign-ins.
-func TestPushedRequestsAreBounded(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	form := request(nil)
-	for range 10_000 {
-		if status, answer := b.push(form); status != http.StatusCreated {
+// However many requests are pushed as a public client, they fill nothing: they are in
+// nobody's way, and others push as before.
+func TestPushedRequestsFillNothing(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+	for range 10_001 {
+		if status, answer := b.push(request(nil)); status != http.StatusCreated {
 			t.Fatalf("%d %+v", status, answer)
 		}
 	}
-	if status, answer := b.push(form); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
+	if n, _ := store.Size(); n != 0 {
+		t.Errorf("the store holds %d entries", n)
+	}
+	strict := request(pkce())
+	strict.Set("client_id", "strict")
+	for _, form := range []url.Values{strict, known(nil)} {
+		if status, answer := b.push(form); status != http.StatusCreated {
+			t.Errorf("%s: %d %+v", form.Get("client_id"), status, answer)
+		}
+	}
+}
+
+// What clients that prove who they are push has its bound, and is in no one else's way.
+func TestPushedRequestsAreBounded(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	for range 10_000 {
+		if status, answer := b.push(known(nil)); status != http.StatusCreated {
+			t.Fatalf("%d %+v", status, answer)
+		}
+	}
+	if status, answer := b.push(known(nil)); status != http.StatusServiceUnavailable || answer.Error != "temporarily_unavailable" {
 		t.Errorf("%d %+v", status, answer)
 	}
-	known := request(url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}, "redirect_uri": {callback + "?tenant=1"}})
-	if status, answer := b.push(known); status != http.StatusCreated {
-		t.Errorf("a client that proves who it is: %d %+v", status, answer)
+	if status, answer := b.push(request(nil)); status != http.StatusCreated {
+		t.Errorf("a public client: %d %+v", status, answer)
 	}
 }

@@ -68,7 +68,13 @@ type registrationAnswer struct {
 	Scope       string   `json:"scope"`
 	Method      string   `json:"token_endpoint_auth_method"`
 	Redirects   []string `json:"redirect_uris"`
+	GrantTypes  []string `json:"grant_types"`
+	Algorithm   string   `json:"token_endpoint_auth_signing_alg"`
+	JWKSURI     string   `json:"jwks_uri"`
+	Name        string   `json:"client_name"`
 	Error       string   `json:"error"`
+
+	JWKS json.RawMessage `json:"jwks"`
 }
 
 // metadata is that of an app; change alters it, and nil removes.
@@ -215,7 +221,7 @@ func TestRegistrationNeedsToken(t *testing.T) {
 	}
 }
 
-// RFC 7592: a registration is its owner's to read and delete, by its own token,
+// RFC 7592: a registration is its owner's to read, change and delete, by its own token,
 // which §3 wants in the answer.
 func TestRegistrationIsManaged(t *testing.T) {
 	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
@@ -235,7 +241,7 @@ func TestRegistrationIsManaged(t *testing.T) {
 		"a file elsewhere":      {issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
 		"no client":             {issuer + "/oauth2/register", c.AccessToken},
 	} {
-		for _, method := range []string{http.MethodGet, http.MethodDelete} {
+		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
 			if r := b.manage(method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
 				t.Errorf("%s %s: %d", method, name, r.StatusCode)
 			}

@@ -9,11 +9,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
 // DefaultMaxClients bounds how many clients may register themselves, unless
@@ -37,8 +40,8 @@ type ClientStorage interface {
 	List(ctx context.Context, path string, recursive bool) ([]string, error)
 }
 
-// Registration lets apps register themselves (RFC 7591), and read and delete what
-// they registered (RFC 7592). They get the authorization code flow with PKCE, and
+// Registration lets apps register themselves (RFC 7591), and read, change and delete
+// what they registered (RFC 7592). They get the authorization code flow with PKCE, and
 // people are asked before they get anything.
 type Registration struct {
 	// InitialAccessToken is what whoever registers an app must know (RFC 7591
@@ -51,6 +54,11 @@ type Registration struct {
 
 	// MaxClients is how many there may be. Default: [DefaultMaxClients].
 	MaxClients int
+
+	// Transport fetches the keys at apps' jwks_uri, which is https but may name any
+	// host. Default: [upstream.PublicTransport], which connects to public addresses
+	// alone.
+	Transport http.RoundTripper
 
 	// Storage keeps them. Required.
 	Storage ClientStorage
@@ -72,8 +80,9 @@ type registered struct {
 // registrar is a Registration at work.
 type registrar struct {
 	Registration
-	mu     sync.Mutex   // held while a client is counted and stored
-	loaded *MemoryStore // copies of what is stored
+	mu     sync.Mutex     // held while a client is counted, changed or removed
+	loaded *MemoryStore   // copies of what is stored
+	keys   registeredKeys // of the clients that have some
 }
 
 // loadedTime is how long a copy is used: for so long a client that was deleted at
@@ -82,7 +91,7 @@ const loadedTime = time.Minute
 
 var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
 
-func newRegistrar(c *Registration) (*registrar, error) {
+func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 	if c == nil {
 		return nil, nil
 	}
@@ -90,6 +99,10 @@ func newRegistrar(c *Registration) (*registrar, error) {
 	if r.MaxClients == 0 {
 		r.MaxClients = DefaultMaxClients
 	}
+	if r.Transport == nil {
+		r.Transport = upstream.PublicTransport()
+	}
+	r.keys = registeredKeys{transport: r.Transport, logger: logger, max: r.MaxClients}
 	if r.InitialAccessToken == "" || r.Storage == nil {
 		return nil, errors.New("registration needs an initial_access_token and a storage")
 	}
@@ -135,11 +148,14 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 }
 
 // complete holds a client to the configuration of the moment.
-func (r *registrar) complete(c *registered) error {
+func (r *registrar) complete(c *registered) (err error) {
 	c.Client.secretDigest = c.SecretDigest
 	c.Client.registered = true
 	c.Client.RequirePKCE, c.Client.Consent = true, ConsentRequired
 	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
+	if c.Client.keys, err = r.keys.of(&c.Client); err != nil {
+		return err
+	}
 	return c.Client.Complete()
 }
 
@@ -161,24 +177,65 @@ func (r *registrar) store(ctx context.Context, c *registered) error {
 	return r.Storage.Store(ctx, r.key(c.Client.ID), value)
 }
 
+// change alters a client as it is stored now: another gateway may have changed or
+// removed it since the copy here was made.
+func (r *registrar) change(ctx context.Context, id string, alter func(*registered) error) (*registered, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	value, err := r.Storage.Load(ctx, r.key(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errRegistrationToken
+	}
+	c := new(registered)
+	if err == nil {
+		err = json.Unmarshal(value, c)
+	}
+	if err == nil {
+		err = alter(c)
+	}
+	if err == nil {
+		value, err = json.Marshal(c)
+	}
+	if err == nil {
+		err = r.Storage.Store(ctx, r.key(id), value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, r.loaded.Delete(ctx, id)
+}
+
 func (r *registrar) remove(ctx context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	if err := r.Storage.Delete(ctx, r.key(id)); err != nil {
 		return err
 	}
 	return r.loaded.Delete(ctx, id)
 }
 
-// newRegistered makes a client's credentials. The secret is empty for a public one.
+// newRegistered makes a client's credentials. The secret is empty for one that needs
+// none.
 func newRegistered(c Client, method string) (made *registered, secret, access string) {
-	c.ID = "registered-" + hex.EncodeToString(randomBytes(16))
-	made = &registered{Client: c, Method: method, IssuedAt: time.Now().UTC().Truncate(time.Second)}
-	if method != "none" {
-		secret = randomToken()
-		made.SecretDigest = digestOf(secret)
-	}
 	access = randomToken()
-	made.AccessDigest = digestOf(access)
-	return made, secret, access
+	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: digestOf(access)}
+	made.Client.ID = "registered-" + hex.EncodeToString(randomBytes(16))
+	return made, made.become(c, method), access
+}
+
+// become makes the client another one under the same id. It returns the secret, if
+// there is a new one.
+func (c *registered) become(client Client, method string) (secret string) {
+	client.ID = c.Client.ID
+	c.Client, c.Method = client, method
+	switch {
+	case method == "none" || method == privateKeyJWT:
+		c.SecretDigest = nil
+	case c.SecretDigest == nil:
+		secret = randomToken()
+		c.SecretDigest = digestOf(secret)
+	}
+	return secret
 }
 
 func digestOf(secret string) []byte {

@@ -37,6 +37,7 @@ type halfSignIn struct {
 // signed them in without a page, because the client wants none (prompt=none), there
 // must be none for the second factor either (OpenID Connect Core §3.1.2.1).
 func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
+	noteProven(r.Context())
 	if user.TOTPSecret == "" {
 		s.complete(w, r, req, user, session)
 		return

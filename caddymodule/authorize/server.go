@@ -52,8 +52,7 @@ type Server struct {
 	remembered   tokenMemory
 	returned     *MemoryStore // states that came back from providers
 	pushed       *MemoryStore // what this process keeps in store for pushed requests
-
-	pushedByAnybody *MemoryStore // and for those of public clients
+	spentPushes  spentPushes
 
 	isHTTPS func(*http.Request) bool
 	logger  *slog.Logger
@@ -78,7 +77,7 @@ func New(c Config) (*Server, error) {
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
 		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
 		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0),
-		pushed: NewMemoryStore(maxPushed, 0), pushedByAnybody: NewMemoryStore(maxPushed, 0),
+		pushed:  NewMemoryStore(maxPushed, 0),
 		durable: c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
@@ -101,7 +100,7 @@ func (s *Server) setDefaults() {
 	}
 	s.revocations.loaded.Store(s.durable == s.store) // then they need no second place
 	if s.audit == nil {
-		s.audit = func(ctx context.Context, e Event) { e.Log(ctx, s.logger) }
+		s.audit = NewEventLog(s.logger).Record
 	}
 	if s.clientAddress == nil {
 		s.clientAddress = remoteAddress
@@ -171,7 +170,7 @@ func (s *Server) setProviders(c Config) error {
 // setPeople registers clients and users. None of the two may share a name: it
 // is the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
 func (s *Server) setPeople(c Config) (err error) {
-	if s.registrar, err = newRegistrar(c.Registration); err != nil {
+	if s.registrar, err = newRegistrar(c.Registration, s.logger); err != nil {
 		return err
 	}
 	if s.directory, err = newDirectory(c.Users, c.Passwords); err != nil {
@@ -190,7 +189,7 @@ func (s *Server) setPeople(c Config) (err error) {
 		if err := client.Complete(); err != nil {
 			return err
 		}
-		client.keys, _ = client.newKeys(s.logger) // as Complete made them, and with a logger
+		client.keys, _ = client.newKeys(s.logger, nil) // as Complete made them, and with a logger
 		for _, key := range client.IdentityProviders {
 			if key != Local && s.providers[key] == nil {
 				return fmt.Errorf("client %q: there is no idp %q", client.ID, key)
@@ -229,7 +228,7 @@ func (s *Server) setRoutes(c Config) error {
 		c.FHIRBasePath + "/.well-known/smart-configuration": s.endpoint(smart, read...),
 	}
 	if s.registrar != nil {
-		s.routes[pathRegister] = s.endpoint(s.registration, http.MethodPost, http.MethodGet, http.MethodDelete)
+		s.routes[pathRegister] = s.endpoint(s.registration, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
 	}
 	for key, p := range s.providers {
 		s.routes[pathLogin+"/"+key] = s.endpoint(s.leave(p), http.MethodGet)

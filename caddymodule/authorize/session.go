@@ -77,6 +77,7 @@ func (s *Server) session(r *http.Request) (*signedIn, error) {
 	if user.credential() != stored.Credential || s.unlinked(user, stored.Provider) {
 		return nil, nil
 	}
+	noteProven(r.Context())
 	return &signedIn{user: user, at: stored.At, by: stored.Provider, sid: stored.sid, amr: stored.AMR}, nil
 }
 

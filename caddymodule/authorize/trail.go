@@ -14,6 +14,7 @@ type trail struct {
 	address               string
 	user, clientID, scope string
 	refused               bool // a refusal is recorded already
+	proven                bool // who sent it is known by a secret, a key, a session or a provider's word
 }
 
 type trailKey struct{}
@@ -46,6 +47,9 @@ func (s *Server) noteNamedClient(r *http.Request, p parameters) {
 	}
 }
 
+// noteProven remembers that whoever sent the request has proved who they are.
+func noteProven(ctx context.Context) { trailOf(ctx).proven = true }
+
 // noteGrant remembers whom a grant is about and what it allows.
 func noteGrant(ctx context.Context, clientID, user string, scope []string) {
 	t := trailOf(ctx)
@@ -58,6 +62,7 @@ func (s *Server) record(ctx context.Context, e Event) {
 	t := trailOf(ctx)
 	e.Address = addressOf(ctx)
 	e.User, e.ClientID = cmp.Or(e.User, t.user), cmp.Or(e.ClientID, t.clientID)
+	e.Anonymous = e.Err != nil && e.User == "" && !t.proven
 	if e.Err != nil {
 		t.refused, e.Scope = true, ""
 	} else {

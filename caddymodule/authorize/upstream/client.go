@@ -50,7 +50,7 @@ func newClient(transport http.RoundTripper, timeout time.Duration) client {
 // defaultTransport keeps a connection just from the token to the userinfo
 // request. Later, the provider may be closing it at the moment in which we send
 // the next code, and a code must not be sent twice (Node closes after 5 s).
-func defaultTransport() http.RoundTripper {
+func defaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.IdleConnTimeout = 4 * time.Second
 	t.MaxResponseHeaderBytes = 64 << 10

@@ -1,0 +1,118 @@
+package authorize
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+const (
+	// eventWindowTime is the time in which anonymous events are counted together.
+	eventWindowTime = time.Minute
+
+	// maxAnonymous is how many of them are logged one by one, in that time: of a
+	// kind and from one address, and in all.
+	maxAnonymous    = 60
+	maxAllAnonymous = 600
+
+	// maxEventWindows is how many kinds and addresses are counted apart. Those
+	// beyond are counted by kind alone.
+	maxEventWindows = 1000
+)
+
+// EventLog writes events to a log that is not whoever's to fill. Events of people and
+// clients that are known, and what succeeded, are always written. Of anonymous ones
+// ([Event.Anonymous]) so many are written as a person looks at; how many were left out
+// is told, by kind and address, at the end of each minute. So it is some 1,600 records
+// a minute that anybody can cause, however many requests they send and from wherever.
+//
+// It is safe for concurrent use.
+type EventLog struct {
+	logger *slog.Logger
+
+	mu      sync.Mutex
+	windows map[eventSource]*eventWindow
+}
+
+// eventSource is what anonymous events are counted by: the network of the address,
+// empty for all that are not counted apart, and the kind. The zero one counts all.
+type eventSource struct{ network, kind string }
+
+// eventWindow counts the events of a source for eventWindowTime, from the first.
+type eventWindow struct{ written, leftOut int }
+
+// NewEventLog returns a log of events that writes to a logger.
+func NewEventLog(logger *slog.Logger) *EventLog {
+	return &EventLog{logger: logger, windows: map[eventSource]*eventWindow{}}
+}
+
+// Record writes an event, or counts it among those that are left out.
+func (l *EventLog) Record(ctx context.Context, e Event) {
+	if !e.Anonymous || l.admit(eventSource{network(e.Address), e.Kind}) {
+		e.Log(ctx, l.logger)
+	}
+}
+
+// Flush tells now what was left out until now. It is for the end of a log.
+func (l *EventLog) Flush() {
+	l.mu.Lock()
+	windows := l.windows
+	l.windows = map[eventSource]*eventWindow{}
+	l.mu.Unlock()
+	for source, w := range windows {
+		l.tell(source, w)
+	}
+}
+
+// admit says whether one more event of a source is written.
+func (l *EventLog) admit(source eventSource) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	all, own := l.window(eventSource{}), l.window(source)
+	if own.written >= maxAnonymous || all.written >= maxAllAnonymous {
+		own.leftOut++
+		return false
+	}
+	own.written++
+	all.written++
+	return true
+}
+
+// window is called with the lock held.
+func (l *EventLog) window(source eventSource) *eventWindow {
+	if w := l.windows[source]; w != nil {
+		return w
+	}
+	if len(l.windows) >= maxEventWindows && source.network != "" {
+		return l.window(eventSource{kind: source.kind})
+	}
+	w := new(eventWindow)
+	l.windows[source] = w
+	time.AfterFunc(eventWindowTime, func() { l.end(source, w) })
+	return w
+}
+
+// end closes a window, unless Flush has.
+func (l *EventLog) end(source eventSource, w *eventWindow) {
+	l.mu.Lock()
+	open := l.windows[source] == w
+	if open {
+		delete(l.windows, source)
+	}
+	l.mu.Unlock()
+	if open {
+		l.tell(source, w)
+	}
+}
+
+// tell writes how many events of a window that is closed were left out.
+func (l *EventLog) tell(source eventSource, w *eventWindow) {
+	if w.leftOut == 0 {
+		return
+	}
+	Event{
+		Kind: source.kind, Address: source.network, LeftOut: w.leftOut,
+		Reason: "refusals of requests that proved nothing, beyond those that are recorded one by one",
+	}.Log(context.Background(), l.logger)
+}

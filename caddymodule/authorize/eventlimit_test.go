@@ -1,0 +1,152 @@
+package authorize_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// eventCounts is a slog.Handler that counts what is logged: one by one, and left out.
+type eventCounts struct {
+	slog.Handler
+	mu               sync.Mutex
+	records          int
+	written, leftOut map[string]int // by kind and address
+}
+
+func countEvents() (*authorize.EventLog, *eventCounts) {
+	c := &eventCounts{Handler: slog.DiscardHandler, written: map[string]int{}, leftOut: map[string]int{}}
+	return authorize.NewEventLog(slog.New(c)), c
+}
+
+func (*eventCounts) Enabled(context.Context, slog.Level) bool { return true }
+
+func (c *eventCounts) Handle(_ context.Context, r slog.Record) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.records++
+	fields := map[string]slog.Value{"address": slog.StringValue("")}
+	r.Attrs(func(a slog.Attr) bool { fields[a.Key] = a.Value; return true })
+	source := fields["kind"].String() + " " + fields["address"].String()
+	if n, ok := fields["left_out"]; ok {
+		if r.Level != slog.LevelWarn || fields["outcome"].String() != "left_out" {
+			return errors.New("not a record of what was left out")
+		}
+		c.leftOut[source] += int(n.Int64())
+	} else {
+		c.written[source]++
+	}
+	return nil
+}
+
+func sum(counts map[string]int) (n int) {
+	for _, of := range counts {
+		n += of
+	}
+	return n
+}
+
+func anonymous(kind, address string) authorize.Event {
+	return authorize.Event{Kind: kind, Address: address, Anonymous: true, Err: errors.New("refused")}
+}
+
+// Of anonymous events sixty a minute are written by kind and address, and of the
+// others how many there were.
+func TestEventLog(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, got := countEvents()
+		for range 1000 {
+			log.Record(t.Context(), anonymous("token", "192.0.2.1"))
+			log.Record(t.Context(), anonymous("sign-in", "192.0.2.1"))
+		}
+		log.Record(t.Context(), anonymous("token", "192.0.2.2"))
+		time.Sleep(59 * time.Second)
+		if got.written["token 192.0.2.1"] != 60 || got.written["sign-in 192.0.2.1"] != 60 || got.written["token 192.0.2.2"] != 1 || len(got.leftOut) != 0 {
+			t.Errorf("written %v, left out %v", got.written, got.leftOut)
+		}
+		time.Sleep(2 * time.Second)
+		if got.leftOut["token 192.0.2.1"] != 940 || got.leftOut["sign-in 192.0.2.1"] != 940 || sum(got.leftOut) != 2*940 {
+			t.Errorf("left out %v", got.leftOut)
+		}
+		log.Record(t.Context(), anonymous("token", "192.0.2.1"))
+		time.Sleep(time.Hour)
+		if got.written["token 192.0.2.1"] != 61 || sum(got.leftOut) != 2*940 {
+			t.Errorf("a minute later: written %v, left out %v", got.written, got.leftOut)
+		}
+	})
+}
+
+// Whatever a flood does, who is known and what succeeds is recorded.
+func TestEventLogKeepsWhatIsKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, got := countEvents()
+		for range 2000 {
+			log.Record(t.Context(), anonymous("token", "192.0.2.1"))
+			log.Record(t.Context(), authorize.Event{Kind: "sign-in", Address: "192.0.2.1", User: "alice"})
+			log.Record(t.Context(), authorize.Event{Kind: "lockout", Address: "192.0.2.1", User: "alice", Err: errors.New("must wait")})
+		}
+		if got.written["sign-in 192.0.2.1"] != 2000 || got.written["lockout 192.0.2.1"] != 2000 {
+			t.Errorf("written %v", got.written)
+		}
+	})
+}
+
+// An attacker has as many addresses of IPv6 as they like.
+func TestEventLogCountsByNetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, got := countEvents()
+		for i := range 1000 {
+			log.Record(t.Context(), anonymous("token", fmt.Sprintf("2001:db8::%x", i)))
+		}
+		time.Sleep(time.Hour)
+		if sum(got.written) != 60 || got.leftOut["token 2001:db8::/64"] != 940 {
+			t.Errorf("written %v, left out %v", got.written, got.leftOut)
+		}
+	})
+}
+
+// However many addresses a flood comes from, there is a bound to what it has written in
+// a minute, and all of it is told or counted.
+func TestEventLogOfManyAddresses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, got := countEvents()
+		const networks, each = 5000, 20
+		for range each {
+			for i := range networks {
+				log.Record(t.Context(), anonymous("token", fmt.Sprintf("10.1.%d.%d", i/256, i%256)))
+			}
+		}
+		if sum(got.written) != 600 {
+			t.Errorf("%d written one by one", sum(got.written))
+		}
+		time.Sleep(time.Hour)
+		if got.records > 1700 || sum(got.written)+sum(got.leftOut) != networks*each || got.leftOut["token "] == 0 {
+			t.Errorf("%d records; %d written, %d left out", got.records, sum(got.written), sum(got.leftOut))
+		}
+	})
+}
+
+// At the end nothing is kept back, nor told twice.
+func TestEventLogFlush(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		log, got := countEvents()
+		for range 100 {
+			log.Record(t.Context(), anonymous("token", "192.0.2.1"))
+		}
+		log.Flush()
+		if got.leftOut["token 192.0.2.1"] != 40 {
+			t.Errorf("left out %v", got.leftOut)
+		}
+		time.Sleep(time.Hour)
+		if sum(got.leftOut) != 40 {
+			t.Errorf("told twice: %v", got.leftOut)
+		}
+	})
+}

@@ -1,0 +1,93 @@
+package authorize
+
+import "net/http"
+
+// managed finds the client that a request is about, and whose token it carries.
+func (s *Server) managed(r *http.Request) (*registered, error) {
+	p, err := queryParameters(r.URL.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	c, err := s.registrar.load(r.Context(), p.get("client_id"))
+	if err != nil {
+		return nil, err
+	}
+	if c == nil || !sameDigest(c.AccessDigest, registrationToken(r)) {
+		return nil, errRegistrationToken
+	}
+	return c, nil
+}
+
+func (s *Server) showRegistered(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.managed(r)
+	if err == nil {
+		s.writeManaged(w, r, c, "")
+	}
+	return err
+}
+
+// writeManaged answers with what is registered, and the token that the request came
+// with (RFC 7592 §3). The secret is told where it is new.
+func (s *Server) writeManaged(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
+	info := s.information(c)
+	info.Secret, info.AccessToken = secret, registrationToken(r)
+	s.writeJSON(w, http.StatusOK, info)
+}
+
+// update puts other metadata in the place of a client's (RFC 7592 §2.2): what is left
+// out gets its default. The secret stays, or goes with the use for it; a client that
+// comes to need one is told a new one.
+func (s *Server) update(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.managed(r)
+	if err != nil {
+		return err
+	}
+	m, err := readMetadata(w, r)
+	if err != nil {
+		return err
+	}
+	client, err := s.registrar.client(&m.clientMetadata)
+	if err != nil {
+		return err
+	}
+	var secret string
+	changed, err := s.registrar.change(r.Context(), c.Client.ID, func(c *registered) error {
+		if err := m.checkIdentity(c); err != nil {
+			return err
+		}
+		secret = c.become(client, m.Method)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	s.record(r.Context(), Event{Kind: EventRegistration, ClientID: c.Client.ID, Reason: "changed"})
+	s.writeManaged(w, r, changed, secret)
+	return nil
+}
+
+// checkIdentity refuses an update that is meant for another client, or would choose
+// the secret (RFC 7592 §2.2).
+func (m *registrationRequest) checkIdentity(c *registered) error {
+	switch {
+	case m.ID != c.Client.ID:
+		return badMetadata("client_id must be that of the client")
+	case m.Secret != "" && (c.SecretDigest == nil || !sameDigest(c.SecretDigest, m.Secret)):
+		return badMetadata("client_secret must be that of the client, or left out")
+	}
+	return nil
+}
+
+// unregister deletes a client. What it was given ends with it: see Holder.
+func (s *Server) unregister(w http.ResponseWriter, r *http.Request) error {
+	c, err := s.managed(r)
+	if err != nil {
+		return err
+	}
+	if err := s.registrar.remove(r.Context(), c.Client.ID); err != nil {
+		return err
+	}
+	s.record(r.Context(), Event{Kind: EventRegistration, ClientID: c.Client.ID, Reason: "deleted"})
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,157 @@
+package authorize_test
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// update sends metadata to a client's configuration endpoint (RFC 7592 §2.2).
+func (b *browser) update(c registrationAnswer, m any) (*http.Response, registrationAnswer) {
+	b.t.Helper()
+	text, err := json.Marshal(m)
+	if err != nil {
+		b.t.Fatal(err)
+	}
+	r := httptest.NewRequest(http.MethodPut, strings.TrimPrefix(c.URI, issuer), strings.NewReader(string(text)))
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("Authorization", "Bearer "+c.AccessToken)
+	response := b.send(r)
+	return response, decode[registrationAnswer](b.t, response)
+}
+
+// RFC 7592 §2.2: an update replaces, and what it leaves out is as if it had never been
+// there; §3: the answer is that of a registration. The secret stays.
+func TestRegistrationIsChanged(t *testing.T) {
+	var trail auditTrail
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { registering(new(clientStorage))(c); c.Audit = trail.record }))
+	_, c := b.register(metadata(map[string]any{"post_logout_redirect_uris": []string{callback}, "require_pushed_authorization_requests": true}), initialAccess)
+	trail.take()
+	const elsewhere = "https://app.example.org/elsewhere"
+	r, got := b.update(c, map[string]any{"client_id": c.ID, "client_secret": c.Secret, "redirect_uris": []string{elsewhere}})
+	if r.StatusCode != http.StatusOK || got.ID != c.ID || got.URI != c.URI || got.AccessToken != c.AccessToken || got.IssuedAt != c.IssuedAt ||
+		got.Secret != "" || got.Expires == nil || got.Name != "" || got.Scope != "openid email phone profile user/*.rs demo.read" ||
+		got.Method != "client_secret_basic" || len(got.Redirects) != 1 || got.Redirects[0] != elsewhere || r.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%d %+v", r.StatusCode, got)
+	}
+	if want := "registration success user= client=" + c.ID + " scope="; trail.take() != want {
+		t.Errorf("events %q", trail)
+	}
+	read := b.manage(http.MethodGet, c.URI, c.AccessToken)
+	if text := body(t, read); strings.Contains(text, "post_logout") || strings.Contains(text, "require_pushed") || !strings.Contains(text, elsewhere) {
+		t.Errorf("read again: %s", text)
+	}
+	q := request(pkce())
+	q.Set("client_id", c.ID)
+	if r := b.authorize(q); r.StatusCode != http.StatusBadRequest {
+		t.Errorf("the old redirect URI: %d", r.StatusCode)
+	}
+	q.Set("redirect_uri", elsewhere)
+	if u := location(t, b.authorize(q)); u.Path != "/oauth2/login" {
+		t.Errorf("the new redirect URI: %s", u)
+	}
+	if got := b.bySecret(c.ID, c.Secret); got != "invalid_grant" {
+		t.Errorf("the secret: %s", got)
+	}
+}
+
+// bySecret is what the token endpoint says to a secret with a code that is none.
+func (b *browser) bySecret(id, secret string) string {
+	b.t.Helper()
+	return decode[tokenAnswer](b.t, b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}}))).Error
+}
+
+// A client that proves who it is in another way from now on does so in no other.
+func TestRegisteredMethodIsChanged(t *testing.T) {
+	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	_, c := b.register(metadata(nil), initialAccess)
+	become := func(m map[string]any) registrationAnswer {
+		m["client_id"] = c.ID
+		r, got := b.update(c, m)
+		if r.StatusCode != http.StatusOK {
+			t.Fatalf("%d %+v", r.StatusCode, got)
+		}
+		return got
+	}
+	if got := become(withKeys(nil)); got.Secret != "" || got.Expires != nil || got.JWKS == nil {
+		t.Errorf("with keys: %+v", got)
+	}
+	if old, by := b.bySecret(c.ID, c.Secret), b.exchange(c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
+		t.Errorf("with keys: by secret %s, by key %s", old, by)
+	}
+	become(withKeys(map[string]any{"jwks": json.RawMessage(publicKeys(jose.RS256))}))
+	if old, by := b.exchange(c.ID, jose.ES384), b.exchange(c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" {
+		t.Errorf("with other keys: by the old %s, by the new %s", old, by)
+	}
+	got := become(metadata(nil))
+	if len(got.Secret) != 43 || got.Secret == c.Secret || got.JWKS != nil {
+		t.Errorf("with a secret: %+v", got)
+	}
+	if old, by, key := b.bySecret(c.ID, c.Secret), b.bySecret(c.ID, got.Secret), b.exchange(c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
+		t.Errorf("with a secret: by the old %s, by the new %s, by key %s", old, by, key)
+	}
+	if got := become(metadata(map[string]any{"token_endpoint_auth_method": "none"})); got.Secret != "" || got.Expires != nil {
+		t.Errorf("public: %+v", got)
+	}
+	if old, by := b.bySecret(c.ID, got.Secret), b.bySecret(c.ID, ""); old != "invalid_client" || by != "invalid_grant" {
+		t.Errorf("public: by secret %s, by nothing %s", old, by)
+	}
+}
+
+func TestRegistrationChangeRefused(t *testing.T) {
+	storage := new(clientStorage)
+	b := newBrowser(t, newServer(t, registering(storage)))
+	_, c := b.register(metadata(nil), initialAccess)
+	_, public := b.register(metadata(map[string]any{"token_endpoint_auth_method": "none"}), initialAccess)
+	before := string(storage.files["fhir/clients/x/"+c.ID+".json"])
+	for name, tt := range map[string]struct {
+		client registrationAnswer
+		change map[string]any
+		want   string
+	}{
+		"no client_id":            {c, nil, "invalid_client_metadata"},
+		"another's client_id":     {c, map[string]any{"client_id": public.ID}, "invalid_client_metadata"},
+		"a secret of its own":     {c, map[string]any{"client_id": c.ID, "client_secret": "chosen"}, "invalid_client_metadata"},
+		"a secret where is none":  {public, map[string]any{"client_id": public.ID, "client_secret": "chosen"}, "invalid_client_metadata"},
+		"a scope beyond the list": {c, map[string]any{"client_id": c.ID, "scope": "user/*.cruds"}, "invalid_client_metadata"},
+		"no redirect URI":         {c, map[string]any{"client_id": c.ID, "redirect_uris": nil}, "invalid_redirect_uri"},
+		"keys that are missing":   {c, map[string]any{"client_id": c.ID, "token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"},
+	} {
+		if r, got := b.update(tt.client, metadata(tt.change)); r.StatusCode != http.StatusBadRequest || got.Error != tt.want {
+			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
+		}
+	}
+	if after := string(storage.files["fhir/clients/x/"+c.ID+".json"]); after != before {
+		t.Errorf("changed to %s", after)
+	}
+	delete(storage.files, "fhir/clients/x/"+c.ID+".json") // by another gateway, a moment ago
+	if r, got := b.update(c, metadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.files) != 1 {
+		t.Errorf("a client that is gone: %d %+v", r.StatusCode, got)
+	}
+}
+
+// Discovery names what clients that register may have, too.
+func TestDiscoveryOfRegisteredClients(t *testing.T) {
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		registering(new(clientStorage))(c)
+		c.Registration.Scopes = append(c.Registration.Scopes, "offline_access")
+	}))
+	type lists struct {
+		Grants []string `json:"grant_types_supported"`
+		Scopes []string `json:"scopes_supported"`
+	}
+	if m := decode[lists](t, b.get("/.well-known/openid-configuration")); !slices.Contains(m.Grants, "refresh_token") || !slices.Contains(m.Scopes, "offline_access") {
+		t.Errorf("%v", m)
+	}
+	if _, c := b.register(metadata(map[string]any{"scope": "openid offline_access"}), initialAccess); strings.Join(c.GrantTypes, " ") != "authorization_code refresh_token" {
+		t.Errorf("%v", c.GrantTypes)
+	}
+}
