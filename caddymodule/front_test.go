@@ -10,6 +10,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
 // scripted is a FHIR server that answers $expand as it is told to, and counts.
@@ -259,7 +261,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/fhir/R4/"), "/")
 	name := kind + "/" + id
 	switch {
-	case r.Method == http.MethodPut:
+	case r.Method == http.MethodPut, r.Method == http.MethodPatch: // by a whole new one
 		body, _ := io.ReadAll(r.Body)
 		s.resources[name] = string(body)
 		_, _ = w.Write(body)
@@ -280,6 +282,40 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`)
+	}
+}
+
+// What a handler behind refuses was not done, and ends nothing; what failed may have
+// been.
+func TestRefusedWriteEndsNothing(t *testing.T) {
+	server := newScripted("good")
+	g := frontGateway(t, "ttl 1h", server)
+	h := &Expand{FHIRBase: DefaultFHIRBase}
+	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
+		read(t, g.askFor(foreign, ""))
+		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)
+		refuses := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(status, nil) })
+		if err := h.writeOf(r).pass(httptest.NewRecorder(), r, refuses); err == nil {
+			t.Error("the error is gone")
+		}
+		asked := server.asked.Load()
+		if read(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {
+			t.Errorf("%d: kept: %t, want %t", status, !kept, kept)
+		}
+	}
+}
+
+// refusing is a server that does some writes not, or not wholly.
+type refusing struct{ http.Handler }
+
+func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/refused"):
+		w.WriteHeader(http.StatusPreconditionFailed)
+	case strings.HasSuffix(r.URL.Path, "/failed"):
+		w.WriteHeader(http.StatusInternalServerError)
+	default:
+		s.Handler.ServeHTTP(w, r)
 	}
 }
 
@@ -366,27 +402,48 @@ func TestBackendDefinitions(t *testing.T) {
 }
 
 // What a Bundle writes is not known one by one: it ends all answers, and one that
-// has nothing to do with definitions none.
+// has nothing to do with definitions none. Nor is it known what an operation changes
+// that is none of FHIR's that only read.
 func TestBatchInvalidates(t *testing.T) {
+	const observation = `{"resource":{"resourceType":"Observation","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"laboratory"}]}]}`
 	for name, tt := range map[string]struct {
 		method, path, body string
 		kept               bool
 	}{
-		"a transaction with a value set": {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
-		"a transaction with a patient":   {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`, true},
-		"a code system":                  {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem","url":"http://x.example/other"}`, false},
-		"a code system without a url":    {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem"}`, false},
-		"a conditional delete":           {http.MethodDelete, "/ValueSet?url=x", "", false},
-		"a patch":                        {http.MethodPatch, "/ConceptMap/1", "[]", false},
-		"a search by POST":               {http.MethodPost, "/ValueSet/_search", "url=x", true},
-		"a patient":                      {http.MethodPut, "/Patient/1", "{}", true},
-		"a definition that is only read": {http.MethodGet, "/ValueSet/1", "", true},
+		"a transaction with a value set":   {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
+		"one with a slash":                 {http.MethodPost, "/", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
+		"a transaction with a patient":     {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`, true},
+		"a transaction with codes":         {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[` + observation + `,"request":{"method":"POST","url":"Observation"}}]}`, true},
+		"a batch that deletes a value set": {http.MethodPost, "", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"url":"ValueSet/1","method":"DELETE"}}]}`, false},
+		"a batch that expands":             {http.MethodPost, "", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"url":"ValueSet/$expand?url=x","method":"GET"}}]}`, true},
+		"a code system":                    {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem","url":"http://x.example/other"}`, false},
+		"a code system without a url":      {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem"}`, false},
+		"a conditional delete":             {http.MethodDelete, "/ValueSet?url=x", "", false},
+		"a conditional update":             {http.MethodPut, "/ValueSet?url=x", `{"resourceType":"ValueSet","url":"x"}`, false},
+		"a conditional patch":              {http.MethodPatch, "/ValueSet?url=x", "[]", false},
+		"a patch":                          {http.MethodPatch, "/ConceptMap/1", "[]", false},
+		"a path with dots":                 {http.MethodDelete, "/Patient/../ValueSet/1", "", false},
+		"a path with slashes":              {http.MethodDelete, "//ValueSet//1", "", false},
+		"an import":                        {http.MethodPost, "/$import", "{}", false},
+		"an import of codes":               {http.MethodPost, "/CodeSystem/$import", "{}", false},
+		"a change of one by an operation":  {http.MethodPost, "/CodeSystem/1/$apply-codesystem-delta-add", "{}", false},
+		"a validation":                     {http.MethodPost, "/ValueSet/$validate-code", "{}", true},
+		"an operation on patients":         {http.MethodPost, "/Patient/$match", "{}", true},
+		"a query in GraphQL":               {http.MethodPost, "/$graphql", "{Patient(id:1){id}}", true},
+		"a mutation in GraphQL":            {http.MethodPost, "/$graphql", "mutation{ValueSetCreate{id}}", false},
+		"a search by POST":                 {http.MethodPost, "/ValueSet/_search", "url=x", true},
+		"a patient":                        {http.MethodPut, "/Patient/1", "{}", true},
+		"a definition that is only read":   {http.MethodGet, "/ValueSet/1", "", true},
+		"a refused write":                  {http.MethodPut, "/ValueSet/refused", `{"resourceType":"ValueSet","url":"x"}`, true},
+		"a write that failed":              {http.MethodPut, "/ValueSet/failed", `{"resourceType":"ValueSet","url":"x"}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newScripted("good")
-			g := frontGateway(t, "ttl 1h", server)
+			g := frontGateway(t, "ttl 1h", refusing{server})
 			read(t, g.askFor(foreign, ""))
-			r := httptest.NewRequest(tt.method, "/fhir/R4"+tt.path, strings.NewReader(tt.body))
+			r := httptest.NewRequest(tt.method, "/", strings.NewReader(tt.body))
+			r.URL.Path, r.URL.RawQuery, _ = strings.Cut("/fhir/R4"+tt.path, "?")
+			r.Header.Set("Content-Type", "application/fhir+json")
 			read(t, g.send(r))
 			server.asked.Store(0)
 			read(t, g.askFor(foreign, ""))
