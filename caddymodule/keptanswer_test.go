@@ -279,6 +279,33 @@ func TestReloadKeepsAnswers(t *testing.T) {
 	}
 }
 
+// What a client has it has still (RFC 9110 §13.1.2): whether it was made for it, is
+// kept, is asked for past the cache, or was kept and is no more.
+func TestOneEntityTag(t *testing.T) {
+	g := frontGateway(t, "ttl 1h", http.NotFoundHandler())
+	ask := func(headers ...string) *http.Response {
+		r := httptest.NewRequest(http.MethodGet, expandPath(genderSet), nil)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		return g.send(r)
+	}
+	tag := ask().Header.Get("Etag")
+	for range 3 {
+		if response := ask("If-None-Match", tag); response.StatusCode != http.StatusNotModified {
+			t.Errorf("%d %v", response.StatusCode, response.Header)
+		}
+	}
+	for _, wish := range []string{"no-store", "no-cache"} {
+		if got := ask("Cache-Control", wish).Header.Get("Etag"); got != tag {
+			t.Errorf("%s: %s, want %s", wish, got, tag)
+		}
+	}
+	if got := ask("Accept", "application/fhir+xml").Header.Get("Etag"); got == tag {
+		t.Errorf("in XML: %s too", got)
+	}
+}
+
 // persisted is fhir_expand with persist, before a backend.
 type persisted struct {
 	t         *testing.T

@@ -16,7 +16,7 @@ import (
 
 // snapshotMagic begins a snapshot and says its version. What follows are entries, each after a byte 1, the
 // one used least recently first; then a byte 0, and the SHA-256 of all before it.
-const snapshotMagic = "caddy-fhir cache snapshot 1\n"
+const snapshotMagic = "caddy-fhir cache snapshot 2\n"
 
 // ErrSnapshot is the error for a file that is no snapshot, is one of another version, or is damaged. Nothing of
 // it is used.
@@ -93,7 +93,8 @@ func (e *entry) append(dst []byte) []byte {
 		}
 	}
 	dst = appendParts(appendBool(dst, e.tags != nil), e.tags)
-	return appendPart(dst, string(e.forms[identity].Load().body))
+	plain := e.forms[identity].Load()
+	return appendPart(appendPart(dst, plain.tag), string(plain.body))
 }
 
 // appendBool appends a truth value.
@@ -182,11 +183,12 @@ func (r *snapshotReader) entry() *entry {
 	if e.tags = r.parts(); !known {
 		e.tags = nil
 	}
+	tag := r.part()
 	body := bytes.Clone(r.bytes(r.count()))
 	if e.status != http.StatusOK && !isNegative(e.status) || len(body) == 0 {
 		r.failed = true
 	}
-	e.prepare(body)
+	e.prepare(body, tag)
 	return e
 }
 
