@@ -94,8 +94,20 @@ func (c *ExpandCaching) cacheOptions() cache.Options {
 	return cache.Options{
 		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL), NegativeTTL: time.Duration(c.NegativeTTL),
 		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
-		Timeout: c.timeout(), MaxAge: time.Duration(c.MaxAge),
+		Timeout: c.longest(), MaxAge: time.Duration(c.MaxAge),
 	}
+}
+
+// longest is how long whoever is asked may take.
+func (c *ExpandCaching) longest() time.Duration {
+	longest := c.timeout()
+	if c.Upstream != nil {
+		longest = max(longest, c.Upstream.timeout())
+	}
+	for i := range c.Routes {
+		longest = max(longest, c.Routes[i].timeout())
+	}
+	return longest
 }
 
 func (c *ExpandCaching) timeout() time.Duration {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,8 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 // scripted is a FHIR server that answers $expand as it is told to, and counts.
@@ -164,6 +169,64 @@ func TestServerFails(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// What sets a cookie is for the one who asked, who gets it.
+func TestCookiesAreNotKept(t *testing.T) {
+	var asked atomic.Int64
+	g := frontGateway(t, "ttl 1h", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.Header().Set("Set-Cookie", "session=1")
+		_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
+	}))
+	for n := range int64(3) {
+		if got := g.askFor(foreign, "").Header.Get("Set-Cookie"); got != "session=1" || asked.Load() != n+1 {
+			t.Errorf("Set-Cookie %q, asked %d times", got, asked.Load())
+		}
+		clear(g.jar)
+	}
+}
+
+// A server that has too much to do says when to ask again (RFC 9110 §10.2.3).
+func TestBusyServer(t *testing.T) {
+	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	for settings, backend := range map[string]http.Handler{"ttl 1h": busy, "upstream " + terminologyServer(t, busy): http.NotFoundHandler()} {
+		for _, wish := range []string{"max-age=1", "no-store"} {
+			r := httptest.NewRequest(http.MethodGet, expandPath(foreign), nil)
+			r.Header.Set("Cache-Control", wish)
+			if response := frontGateway(t, settings, backend).send(r); response.Header.Get("Retry-After") != "7" || response.StatusCode < 400 {
+				t.Errorf("%s, %s: %d %v", settings, wish, response.StatusCode, response.Header)
+			}
+		}
+	}
+}
+
+// Whoever is asked has the time that is set for it, past the cache too; a client that
+// does not wait for the answer is no failure.
+func TestTimeouts(t *testing.T) {
+	c := ExpandCaching{Timeout: caddy.Duration(time.Second), Upstream: new(Upstream), Routes: []UpstreamRoute{{Upstream: Upstream{Timeout: caddy.Duration(time.Minute)}}}}
+	if got := c.cacheOptions().Timeout; got != time.Minute {
+		t.Errorf("an answer may take %v, and a server a minute", got)
+	}
+	if c.Routes = nil; c.longest() != remote.DefaultTimeout {
+		t.Errorf("an answer may take %v, and the upstream its default", c.longest())
+	}
+	server := newScripted("hanging")
+	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good"))+" {\n\ttimeout 1h\n}", server)
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/1/$expand", nil)
+	r.Header.Set("Cache-Control", "no-store")
+	if response := g.send(r); response.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("past the cache: %d", response.StatusCode)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if response := frontGateway(t, "ttl 1h", server).send(r.WithContext(ctx)); response.StatusCode != statusClientGone {
+		t.Errorf("a client that is gone: %d", response.StatusCode)
 	}
 }
 

@@ -91,6 +91,13 @@ func (u *Upstream) server(repl *caddy.Replacer) (_ *remote.Server, secrets strin
 	return server, secrets, err
 }
 
+func (u *Upstream) timeout() time.Duration {
+	if u.Timeout == 0 {
+		return remote.DefaultTimeout
+	}
+	return time.Duration(u.Timeout)
+}
+
 func (u *Upstream) tls() (*tls.Config, error) {
 	if u.CA == "" && u.ClientCertificate == "" {
 		return nil, nil
