@@ -42,7 +42,8 @@ type ExpandCaching struct {
 	NegativeTTL caddy.Duration `json:"negative_ttl,omitempty"`
 
 	// Who shares the answers of the next handler, which may depend on who asks:
-	// `user`: nobody else gets them; `client`: the users of one client share them;
+	// `user`: nobody else gets them, nor the same person by another client or with
+	// another scope; `client`: the users of one client share them;
 	// `none`: all do. Those that are made here, and those of an upstream, are the
 	// same for all. Default: `user`.
 	VaryBy string `json:"vary_by,omitempty"`

@@ -247,10 +247,8 @@ func TestNoHerd(t *testing.T) {
 				begun.Add(1)
 				all.Go(func() {
 					begun.Done()
-					r := httptest.NewRequest(http.MethodGet, expandPath(foreign), nil)
-					r.Host = "localhost:8443"
 					w := httptest.NewRecorder()
-					g.server.ServeHTTP(w, r)
+					g.server.ServeHTTP(w, askingFor(foreign))
 					if !strings.Contains(w.Body.String(), "theirs") {
 						wrong.Add(1)
 					}
@@ -346,6 +344,57 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`)
 	}
+}
+
+// What was asked for before a write is not kept after it, whoever is asked: it may be
+// from before.
+func TestWriteWhileAsking(t *testing.T) {
+	for _, who := range []string{"next handler", "upstream", "definitions"} {
+		t.Run(who, func(t *testing.T) {
+			var version atomic.Int64
+			version.Store(1)
+			arrived, gate := make(chan struct{}, 10), make(chan struct{})
+			server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/fhir+json")
+				if r.Method == http.MethodPut {
+					version.Add(1)
+					return
+				}
+				body := expansionOf(foreign, fmt.Sprint("v", version.Load()))
+				if who == "definitions" {
+					body = `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + listing("1", foreign, fmt.Sprint("v", version.Load())) + `}]}`
+				}
+				arrived <- struct{}{}
+				<-gate
+				_, _ = io.WriteString(w, body)
+			})
+			settings, backend := "ttl 1h", http.Handler(server)
+			switch who {
+			case "upstream":
+				settings, backend = "upstream "+terminologyServer(t, server), server
+			case "definitions":
+				settings = "definitions backend"
+			}
+			g := frontGateway(t, settings, backend)
+			var asking sync.WaitGroup
+			asking.Go(func() { g.server.ServeHTTP(httptest.NewRecorder(), askingFor(foreign)) })
+			<-arrived
+			g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "v2"))
+			close(gate)
+			asking.Wait()
+			for range 3 {
+				if got := read(t, g.askFor(foreign, "")); !strings.Contains(got, `"v2"`) {
+					t.Errorf("after the write: %s", got)
+				}
+			}
+		})
+	}
+}
+
+func askingFor(url string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, expandPath(url), nil)
+	r.Host = "localhost:8443"
+	return r
 }
 
 // What a handler behind refuses was not done, and ends nothing; what failed may have

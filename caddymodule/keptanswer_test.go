@@ -127,6 +127,31 @@ func TestAnswersAreTheUsers(t *testing.T) {
 	}
 }
 
+// A client does not get what the same person let it, or another one, see more of: the
+// next handler may know scopes.
+func TestAnswersAreForTheScope(t *testing.T) {
+	var asked atomic.Int64
+	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(foreign, fmt.Sprint("answer ", asked.Add(1))))
+	}))
+	for n, scope := range []string{"openid user/*.rs", "openid", "openid user/*.rs"} {
+		clear(g.jar)
+		request := demoRequest()
+		request.Set("scope", scope)
+		var token struct {
+			AccessToken string `json:"access_token"`
+		}
+		if err := json.NewDecoder(g.post("/oauth2/token", codeForm(g.codeOf(request))).Body).Decode(&token); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"answer 1", "answer 2", "answer 1"}[n]
+		if got := read(t, g.get(expandPath(foreign), token.AccessToken)); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", scope, got, want)
+		}
+	}
+}
+
 // serviceToken is an access token of a client that acts on its own.
 func (g *gateway) serviceToken() string {
 	g.t.Helper()
