@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -65,6 +67,16 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"resourceType":"Bundle"}`)
 	case "500":
 		w.WriteHeader(http.StatusInternalServerError)
+	case "gzip bomb":
+		header.Set("Content-Encoding", "gzip")
+		_, _ = w.Write(gzipBomb())
+	case "hints and trailers":
+		header.Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		header.Del("Link")
+		header.Set("Trailer", "X-Checksum")
+		_, _ = io.WriteString(w, whole)
+		header.Set("X-Checksum", "1")
 	case "half a body":
 		header.Set("Content-Length", fmt.Sprint(len(whole)))
 		_, _ = io.WriteString(w, whole[:len(whole)/2])
@@ -74,6 +86,19 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(fmt.Sprint("no such mode: ", mode))
 	}
 }
+
+// gzipBomb is an expansion of 32 MiB, twice of what is held of an answer.
+var gzipBomb = sync.OnceValue(func() []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, `{"resourceType":"ValueSet","expansion":{},"x":"`)
+	for range 32 {
+		_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
+	}
+	_, _ = io.WriteString(w, `"}`)
+	_ = w.Close()
+	return b.Bytes()
+})
 
 // frontGateway is fhir_expand with some settings before a backend, without a guard.
 func frontGateway(t testing.TB, settings string, backend http.Handler) *gateway {
@@ -127,6 +152,7 @@ func terminologyServer(t testing.TB, handler http.Handler) string {
 func TestServerFails(t *testing.T) {
 	statuses := map[string]int{
 		"killed": 502, "hanging": 504, "garbage": 502, "a page": 502, "another resource": 502, "500": 502, "half a body": 502,
+		"gzip bomb": 502,
 	}
 	for _, who := range []string{"next handler", "upstream"} {
 		for mode, status := range statuses {
@@ -168,6 +194,27 @@ func TestServerFails(t *testing.T) {
 					}
 				})
 			}
+		}
+	}
+}
+
+// What comes before an answer and after it is no part of it, and no harm.
+func TestHintsAndTrailers(t *testing.T) {
+	for _, who := range []string{"next handler", "upstream"} {
+		server := newScripted("hints and trailers")
+		settings, backend := "ttl 1h", http.Handler(server)
+		if who == "upstream" {
+			settings, backend = "upstream "+terminologyServer(t, server), http.NotFoundHandler()
+		}
+		g := frontGateway(t, settings, backend)
+		for range 3 {
+			response := g.askFor(foreign, "")
+			if got := read(t, response); response.StatusCode != http.StatusOK || !strings.Contains(got, "theirs") || response.Header.Get("Link")+response.Header.Get("X-Checksum") != "" {
+				t.Errorf("%s: %d %v", who, response.StatusCode, response.Header)
+			}
+		}
+		if n := server.asked.Load(); n != 1 {
+			t.Errorf("%s: asked %d times", who, n)
 		}
 	}
 }
