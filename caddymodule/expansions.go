@@ -148,6 +148,7 @@ func (x *expansions) open() {
 // Destruct implements caddy.Destructor. It saves the answers, if they are kept over
 // restarts, and if there was a request.
 func (x *expansions) Destruct() error {
+	retire(x.Statistics())
 	unused := false
 	x.opened.Do(func() { unused = true })
 	if x.file == "" || unused {
@@ -214,14 +215,17 @@ func (x *expansions) forgetWhole(canonical string) {
 }
 
 // Statistics implements expansionCache.
-func (x *expansions) Statistics() cacheStatistics {
-	if x.cache == nil {
-		return cacheStatistics{}
+func (x *expansions) Statistics() (s cacheStatistics) {
+	if x.wholes != nil {
+		expansions, bytes := x.wholes.Held()
+		s.Pulled, s.PulledBytes = expansions, int64(bytes)
 	}
-	s := x.cache.Stats()
-	return cacheStatistics{
-		Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions, Entries: int(s.Entries), Bytes: s.Bytes,
+	if x.cache != nil {
+		c := x.cache.Stats()
+		s.Hits, s.Misses, s.Stale, s.Evictions = c.Hits, c.Misses, c.Stale, c.Evictions
+		s.Entries, s.Bytes = int(c.Entries), c.Bytes
 	}
+	return s
 }
 
 // epochs are the schemes of answers that are made from one library.
