@@ -141,6 +141,16 @@ func answerOf(a *remote.Answer) *cache.Answer {
 	return &cache.Answer{Status: a.Status, Header: a.Header, Body: a.Body}
 }
 
+// withCookies is an answer with the cookies that its server sets: they are for the one
+// who asked, so that it is not kept.
+func withCookies(a *cache.Answer, cookies []string) *cache.Answer {
+	if len(cookies) > 0 {
+		a.Header = maps.Clone(a.Header)
+		a.Header["Set-Cookie"] = cookies
+	}
+	return a
+}
+
 // missingHere is the answer that says what is missing here, to be kept like others
 // that there is nothing.
 func missingHere(here error) (*cache.Answer, error) {
@@ -155,6 +165,9 @@ func missingHere(here error) (*cache.Answer, error) {
 // askNext asks the next handler.
 func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 	defer func(start time.Time) { metrics.next.Observe(time.Since(start).Seconds()) }(time.Now())
+	ctx, cancel := context.WithTimeout(r.Context(), q.h.timeout())
+	defer cancel()
+	r = r.WithContext(ctx)
 	w := newHeldAnswer()
 	w.limit = remote.DefaultMaxRecorded
 	recorder := remote.NewRecorder(w, w.limit)
@@ -184,7 +197,7 @@ func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 	case err == nil && answer.Negative() && incomplete:
 		return missingHere(here)
 	case err == nil:
-		return answerOf(answer), nil
+		return withCookies(answerOf(answer), recorder.Header()["Set-Cookie"]), nil
 	case !incomplete && recorder.Status() >= http.StatusMultipleChoices:
 		if told, failed := w.of(recorder); failed == nil && isTold(told) {
 			return told, nil

@@ -24,8 +24,9 @@ type backend struct {
 	asker   remote.Definitions
 	next    atomic.Pointer[behind]
 
-	mu  sync.Mutex
-	url map[string]string // of what was fetched, by type and id
+	mu   sync.Mutex
+	url  map[string]string // of what was fetched, by type and id
+	lost bool              // there are answers made of what is not in it
 }
 
 // behind is how the next handler is reached.
@@ -79,11 +80,34 @@ func (b *backend) Definitions(ctx context.Context, m terminology.Missing) ([]jso
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, resource := range list {
-		if d, ok := readHead(resource); ok && len(b.url) < maxKnownURLs {
+		switch d, ok := readHead(resource); {
+		case !ok:
+		case len(b.url) < maxKnownURLs:
 			b.url[d.reference()] = d.URL
+		default:
+			b.lost = true
 		}
 	}
 	return list, err
+}
+
+// begin forgets what was at which id, as no answers will be left that are made of it.
+func (b *backend) begin() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	clear(b.url)
+	b.lost = false
+}
+
+// remembersNot notes that there are answers from before a restart: at which id what
+// they were made of is, is not known.
+func (b *backend) remembersNot() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.lost = true
 }
 
 // forget lets go of a definition, by its canonical or by type and id; an empty name
@@ -93,6 +117,9 @@ func (b *backend) forget(name string) (url string, known bool) {
 	if b == nil {
 		return "", true
 	}
+	if name == "" {
+		b.begin()
+	}
 	b.fetched.Forget(name)
 	if !strings.Contains(name, "/") {
 		return "", true
@@ -100,7 +127,7 @@ func (b *backend) forget(name string) (url string, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	url, known = b.url[name]
-	return url, known || len(b.url) < maxKnownURLs
+	return url, known || !b.lost
 }
 
 var _ terminology.Source = (*backend)(nil)

@@ -179,6 +179,7 @@ func (h *Expand) Cleanup() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	h.kept.open()
 	answer := h.operations.find(h.asked(r), h.FHIRBase)
 	if answer == nil {
 		return h.serveOther(w, r, next)
@@ -188,7 +189,17 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		return nil
 	}
 	h.kept.backend.see(r, next)
-	return h.serve(w, r, next, answer)
+	return tellWhen(w, h.serve(w, r, next, answer))
+}
+
+// tellWhen tells the client when a server that is too busy is to be asked again (RFC
+// 9110 §10.2.3).
+func tellWhen(w http.ResponseWriter, err error) error {
+	var unanswered *remote.Error
+	if errors.As(err, &unanswered) && unanswered.RetryAfter != "" {
+		w.Header().Set("Retry-After", unanswered.RetryAfter)
+	}
+	return err
 }
 
 // serveOther answers what is no operation of ours, or sees to it that somebody does.
@@ -230,6 +241,9 @@ func told(err error) error {
 	return nil
 }
 
+// statusClientGone is what Caddy, as nginx, logs of a client that did not wait.
+const statusClientGone = 499
+
 // failure counts an error, and is one for fhir_outcome to render.
 func failure(err error) error {
 	status, result := http.StatusInternalServerError, expansionFailed
@@ -243,6 +257,8 @@ func failure(err error) error {
 		status = unanswered.HTTPStatus()
 	case errors.Is(err, context.DeadlineExceeded):
 		status = http.StatusGatewayTimeout
+	case errors.Is(err, context.Canceled):
+		status = statusClientGone
 	case errors.As(err, &theirs):
 		metrics.expansion(expansionFailed)
 		return err

@@ -42,7 +42,8 @@ type ExpandCaching struct {
 	NegativeTTL caddy.Duration `json:"negative_ttl,omitempty"`
 
 	// Who shares the answers of the next handler, which may depend on who asks:
-	// `user`: nobody else gets them; `client`: the users of one client share them;
+	// `user`: nobody else gets them, nor the same person by another client or with
+	// another scope; `client`: the users of one client share them;
 	// `none`: all do. Those that are made here, and those of an upstream, are the
 	// same for all. Default: `user`.
 	VaryBy string `json:"vary_by,omitempty"`
@@ -99,8 +100,20 @@ func (c *ExpandCaching) cacheOptions() cache.Options {
 	return cache.Options{
 		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL), NegativeTTL: time.Duration(c.NegativeTTL),
 		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
-		Timeout: c.timeout(), MaxAge: time.Duration(c.MaxAge),
+		Timeout: c.longest(), MaxAge: time.Duration(c.MaxAge),
 	}
+}
+
+// longest is how long whoever is asked may take.
+func (c *ExpandCaching) longest() time.Duration {
+	longest := c.timeout()
+	if c.Upstream != nil {
+		longest = max(longest, c.Upstream.timeout())
+	}
+	for i := range c.Routes {
+		longest = max(longest, c.Routes[i].timeout())
+	}
+	return longest
 }
 
 func (c *ExpandCaching) timeout() time.Duration {

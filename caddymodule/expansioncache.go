@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"sync"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -28,13 +30,36 @@ type cacheStatistics struct {
 	Evictions uint64 `json:"evictions"`
 	Entries   int    `json:"entries"`
 	Bytes     int64  `json:"bytes"`
+
+	Pulled      int   `json:"pulled"`       // expansions that were fetched whole from an upstream
+	PulledBytes int64 `json:"pulled_bytes"` // memory that they take, beside Bytes
 }
 
 func (s cacheStatistics) plus(t cacheStatistics) cacheStatistics {
 	return cacheStatistics{
 		s.Hits + t.Hits, s.Misses + t.Misses, s.Stale + t.Stale, s.Evictions + t.Evictions,
-		s.Entries + t.Entries, s.Bytes + t.Bytes,
+		s.Entries + t.Entries, s.Bytes + t.Bytes, s.Pulled + t.Pulled, s.PulledBytes + t.PulledBytes,
 	}
+}
+
+// retiredCaches counts what happened in caches that are no more, so that counters go
+// on when a reload changes settings.
+var retiredCaches struct {
+	sync.Mutex
+	sum cacheStatistics
+}
+
+// retire keeps the counters of a cache that is let go.
+func retire(s cacheStatistics) {
+	retiredCaches.Lock()
+	defer retiredCaches.Unlock()
+	retiredCaches.sum = retiredCaches.sum.plus(cacheStatistics{Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions})
+}
+
+func retired() cacheStatistics {
+	retiredCaches.Lock()
+	defer retiredCaches.Unlock()
+	return retiredCaches.sum
 }
 
 // eachExpansionCache goes through the caches and says how many there are.
@@ -57,6 +82,7 @@ var (
 	cacheRequests  = prometheus.NewDesc("caddy_fhir_expansion_cache_requests_total", "Look-ups in the cache of expansions.", []string{"result"}, nil)
 	cacheEvictions = prometheus.NewDesc("caddy_fhir_expansion_cache_evictions_total", "Expansions that made room for others.", nil, nil)
 	cacheEntries   = prometheus.NewDesc("caddy_fhir_expansion_cache_entries", "Expansions in the cache.", nil, nil)
+	pulledBytes    = prometheus.NewDesc("caddy_fhir_expansion_pulled_bytes", "Memory that expansions take which were fetched whole from terminology servers.", nil, nil)
 	cacheBytes     = prometheus.NewDesc("caddy_fhir_expansion_cache_bytes", "Memory that the cache of expansions takes.", nil, nil)
 )
 
@@ -66,11 +92,12 @@ func (cacheCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- cacheEvictions
 	to <- cacheEntries
 	to <- cacheBytes
+	to <- pulledBytes
 }
 
 // Collect implements prometheus.Collector.
 func (cacheCollector) Collect(to chan<- prometheus.Metric) {
-	var all cacheStatistics
+	all := retired()
 	if eachExpansionCache(func(c expansionCache) { all = all.plus(c.Statistics()) }) == 0 {
 		return
 	}
@@ -80,6 +107,7 @@ func (cacheCollector) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(cacheEvictions, prometheus.CounterValue, float64(all.Evictions))
 	to <- prometheus.MustNewConstMetric(cacheEntries, prometheus.GaugeValue, float64(all.Entries))
 	to <- prometheus.MustNewConstMetric(cacheBytes, prometheus.GaugeValue, float64(all.Bytes))
+	to <- prometheus.MustNewConstMetric(pulledBytes, prometheus.GaugeValue, float64(all.PulledBytes))
 }
 
 var _ prometheus.Collector = cacheCollector{}

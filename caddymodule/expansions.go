@@ -2,12 +2,14 @@ package caddymodule
 
 import (
 	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -27,6 +29,7 @@ type expansions struct {
 	wholes  *remote.Wholes // nil: none is fetched
 	backend *backend       // nil: no definitions are fetched
 	file    string         // that answers are kept in over restarts, or ""
+	opened  sync.Once
 	logger  *slog.Logger
 }
 
@@ -43,7 +46,7 @@ func newExpansions(ctx caddy.Context, h *Expand) (*expansions, error) {
 	}
 	key := fmt.Sprintf("%x", sha256.Sum256(append(settings, secrets...)))
 	pooled, _, err := expansionCaches.LoadOrNew(key, func() (caddy.Destructor, error) {
-		x := &expansions{key: key, routes: routes, logger: ctx.Slogger()}
+		x := &expansions{key: key, routes: routes, file: h.snapshotOf(settings), logger: ctx.Slogger()}
 		if !h.CacheOff {
 			x.cache = cache.New(h.cacheOptions())
 		}
@@ -55,7 +58,7 @@ func newExpansions(ctx caddy.Context, h *Expand) (*expansions, error) {
 		if h.BackendDefinitions {
 			x.backend = newBackend(h, x.logger)
 		}
-		return x, x.load(h, settings)
+		return x, nil
 	})
 	if err != nil {
 		return nil, err
@@ -105,38 +108,74 @@ func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error
 	return routes, secrets, err
 }
 
-// load brings back the answers from before a restart. That there are none, or none
-// that are of use, is no error.
-func (x *expansions) load(h *Expand, settings []byte) error {
-	if !h.Persist || x.cache == nil {
-		return nil
+// snapshotOf names the file of the answers to questions under some settings.
+func (h *Expand) snapshotOf(settings []byte) string {
+	if !h.Persist || h.CacheOff {
+		return ""
 	}
 	folder := h.PersistFolder
 	if folder == "" {
 		folder = filepath.Join(caddy.AppDataDir(), "fhir_expansions")
 	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("persist: %w", err)
-	}
-	x.file = filepath.Join(folder, fmt.Sprintf("%x", sha256.Sum256(settings)))
-	n, err := x.cache.Load(x.file)
-	switch {
-	case errors.Is(err, os.ErrNotExist):
-	case err != nil:
-		x.logger.Warn("cached expansions not read; they are made anew", "error", err)
-	default:
-		x.logger.Info("cached expansions read", "answers", n)
-	}
-	return nil
+	return filepath.Join(folder, fmt.Sprintf("%x", sha256.Sum256(settings)))
+}
+
+// open brings back the answers from before a restart, with the first request: a
+// configuration that is only validated neither reads nor writes any. Their file goes,
+// as it would bring back what ends from now on, were this process killed. That there
+// are no answers, or none that are of use, is no error.
+func (x *expansions) open() {
+	x.opened.Do(func() {
+		if x.file == "" {
+			return
+		}
+		n, err := x.cache.Load(x.file)
+		switch {
+		case errors.Is(err, os.ErrNotExist):
+			return
+		case err != nil:
+			x.logger.Warn("cached expansions not read; they are made anew", "error", err)
+		default:
+			x.logger.Info("cached expansions read", "answers", n)
+		}
+		x.backend.remembersNot()
+		if err := os.Remove(x.file); err != nil {
+			x.logger.Warn("cached expansions not removed; they may be outdated when they are read again", "error", err)
+		}
+	})
 }
 
 // Destruct implements caddy.Destructor. It saves the answers, if they are kept over
-// restarts.
+// restarts, and if there was a request.
 func (x *expansions) Destruct() error {
-	if x.file == "" {
+	retire(x.Statistics())
+	unused := false
+	x.opened.Do(func() { unused = true })
+	if x.file == "" || unused {
 		return nil
 	}
+	if err := os.MkdirAll(filepath.Dir(x.file), 0o700); err != nil {
+		return fmt.Errorf("persist: %w", err)
+	}
 	return x.cache.Save(x.file)
+}
+
+// forgetSaved removes the files of settings that are not in use: were they to be,
+// they would bring back answers from before a change.
+func (x *expansions) forgetSaved() {
+	x.open()
+	if x.file == "" {
+		return
+	}
+	files, _ := os.ReadDir(filepath.Dir(x.file))
+	for _, file := range files {
+		if sum, err := hex.DecodeString(file.Name()); err != nil || len(sum) != sha256.Size {
+			continue // not ours
+		}
+		if err := os.Remove(filepath.Join(filepath.Dir(x.file), file.Name())); err != nil && !errors.Is(err, os.ErrNotExist) {
+			x.logger.Warn("outdated cached expansions not removed", "error", err)
+		}
+	}
 }
 
 func (x *expansions) release() error {
@@ -146,6 +185,7 @@ func (x *expansions) release() error {
 
 // Purge implements expansionCache.
 func (x *expansions) Purge(url, system string) (n int) {
+	x.forgetSaved()
 	for _, canonical := range []string{url, system} {
 		if canonical != "" || url+system == "" {
 			x.backend.forget(canonical)
@@ -175,14 +215,17 @@ func (x *expansions) forgetWhole(canonical string) {
 }
 
 // Statistics implements expansionCache.
-func (x *expansions) Statistics() cacheStatistics {
-	if x.cache == nil {
-		return cacheStatistics{}
+func (x *expansions) Statistics() (s cacheStatistics) {
+	if x.wholes != nil {
+		expansions, bytes := x.wholes.Held()
+		s.Pulled, s.PulledBytes = expansions, int64(bytes)
 	}
-	s := x.cache.Stats()
-	return cacheStatistics{
-		Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions, Entries: int(s.Entries), Bytes: s.Bytes,
+	if x.cache != nil {
+		c := x.cache.Stats()
+		s.Hits, s.Misses, s.Stale, s.Evictions = c.Hits, c.Misses, c.Stale, c.Evictions
+		s.Entries, s.Bytes = int(c.Entries), c.Bytes
 	}
+	return s
 }
 
 // epochs are the schemes of answers that are made from one library.

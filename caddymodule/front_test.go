@@ -1,6 +1,9 @@
 package caddymodule
 
 import (
+	"bytes"
+	"compress/gzip"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,6 +13,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 // scripted is a FHIR server that answers $expand as it is told to, and counts.
@@ -58,6 +67,16 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, `{"resourceType":"Bundle"}`)
 	case "500":
 		w.WriteHeader(http.StatusInternalServerError)
+	case "gzip bomb":
+		header.Set("Content-Encoding", "gzip")
+		_, _ = w.Write(gzipBomb())
+	case "hints and trailers":
+		header.Set("Link", "</style.css>; rel=preload")
+		w.WriteHeader(http.StatusEarlyHints)
+		header.Del("Link")
+		header.Set("Trailer", "X-Checksum")
+		_, _ = io.WriteString(w, whole)
+		header.Set("X-Checksum", "1")
 	case "half a body":
 		header.Set("Content-Length", fmt.Sprint(len(whole)))
 		_, _ = io.WriteString(w, whole[:len(whole)/2])
@@ -67,6 +86,19 @@ func (s *scripted) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		panic(fmt.Sprint("no such mode: ", mode))
 	}
 }
+
+// gzipBomb is an expansion of 32 MiB, twice of what is held of an answer.
+var gzipBomb = sync.OnceValue(func() []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = io.WriteString(w, `{"resourceType":"ValueSet","expansion":{},"x":"`)
+	for range 32 {
+		_, _ = w.Write(bytes.Repeat([]byte("x"), 1<<20))
+	}
+	_, _ = io.WriteString(w, `"}`)
+	_ = w.Close()
+	return b.Bytes()
+})
 
 // frontGateway is fhir_expand with some settings before a backend, without a guard.
 func frontGateway(t testing.TB, settings string, backend http.Handler) *gateway {
@@ -120,6 +152,7 @@ func terminologyServer(t testing.TB, handler http.Handler) string {
 func TestServerFails(t *testing.T) {
 	statuses := map[string]int{
 		"killed": 502, "hanging": 504, "garbage": 502, "a page": 502, "another resource": 502, "500": 502, "half a body": 502,
+		"gzip bomb": 502,
 	}
 	for _, who := range []string{"next handler", "upstream"} {
 		for mode, status := range statuses {
@@ -165,6 +198,85 @@ func TestServerFails(t *testing.T) {
 	}
 }
 
+// What comes before an answer and after it is no part of it, and no harm.
+func TestHintsAndTrailers(t *testing.T) {
+	for _, who := range []string{"next handler", "upstream"} {
+		server := newScripted("hints and trailers")
+		settings, backend := "ttl 1h", http.Handler(server)
+		if who == "upstream" {
+			settings, backend = "upstream "+terminologyServer(t, server), http.NotFoundHandler()
+		}
+		g := frontGateway(t, settings, backend)
+		for range 3 {
+			response := g.askFor(foreign, "")
+			if got := read(t, response); response.StatusCode != http.StatusOK || !strings.Contains(got, "theirs") || response.Header.Get("Link")+response.Header.Get("X-Checksum") != "" {
+				t.Errorf("%s: %d %v", who, response.StatusCode, response.Header)
+			}
+		}
+		if n := server.asked.Load(); n != 1 {
+			t.Errorf("%s: asked %d times", who, n)
+		}
+	}
+}
+
+// What sets a cookie is for the one who asked, who gets it.
+func TestCookiesAreNotKept(t *testing.T) {
+	var asked atomic.Int64
+	g := frontGateway(t, "ttl 1h", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.Header().Set("Set-Cookie", "session=1")
+		_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
+	}))
+	for n := range int64(3) {
+		if got := g.askFor(foreign, "").Header.Get("Set-Cookie"); got != "session=1" || asked.Load() != n+1 {
+			t.Errorf("Set-Cookie %q, asked %d times", got, asked.Load())
+		}
+		clear(g.jar)
+	}
+}
+
+// A server that has too much to do says when to ask again (RFC 9110 §10.2.3).
+func TestBusyServer(t *testing.T) {
+	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	for settings, backend := range map[string]http.Handler{"ttl 1h": busy, "upstream " + terminologyServer(t, busy): http.NotFoundHandler()} {
+		for _, wish := range []string{"max-age=1", "no-store"} {
+			r := httptest.NewRequest(http.MethodGet, expandPath(foreign), nil)
+			r.Header.Set("Cache-Control", wish)
+			if response := frontGateway(t, settings, backend).send(r); response.Header.Get("Retry-After") != "7" || response.StatusCode < 400 {
+				t.Errorf("%s, %s: %d %v", settings, wish, response.StatusCode, response.Header)
+			}
+		}
+	}
+}
+
+// Whoever is asked has the time that is set for it, past the cache too; a client that
+// does not wait for the answer is no failure.
+func TestTimeouts(t *testing.T) {
+	c := ExpandCaching{Timeout: caddy.Duration(time.Second), Upstream: new(Upstream), Routes: []UpstreamRoute{{Upstream: Upstream{Timeout: caddy.Duration(time.Minute)}}}}
+	if got := c.cacheOptions().Timeout; got != time.Minute {
+		t.Errorf("an answer may take %v, and a server a minute", got)
+	}
+	if c.Routes = nil; c.longest() != remote.DefaultTimeout {
+		t.Errorf("an answer may take %v, and the upstream its default", c.longest())
+	}
+	server := newScripted("hanging")
+	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good"))+" {\n\ttimeout 1h\n}", server)
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/1/$expand", nil)
+	r.Header.Set("Cache-Control", "no-store")
+	if response := g.send(r); response.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("past the cache: %d", response.StatusCode)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if response := frontGateway(t, "ttl 1h", server).send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != statusClientGone {
+		t.Errorf("a client that is gone: %d", response.StatusCode)
+	}
+}
+
 // However many ask for what is not there yet, others are asked once.
 func TestNoHerd(t *testing.T) {
 	for _, who := range []string{"next handler", "upstream"} {
@@ -182,10 +294,8 @@ func TestNoHerd(t *testing.T) {
 				begun.Add(1)
 				all.Go(func() {
 					begun.Done()
-					r := httptest.NewRequest(http.MethodGet, expandPath(foreign), nil)
-					r.Host = "localhost:8443"
 					w := httptest.NewRecorder()
-					g.server.ServeHTTP(w, r)
+					g.server.ServeHTTP(w, askingFor(foreign))
 					if !strings.Contains(w.Body.String(), "theirs") {
 						wrong.Add(1)
 					}
@@ -259,7 +369,7 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	kind, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/fhir/R4/"), "/")
 	name := kind + "/" + id
 	switch {
-	case r.Method == http.MethodPut:
+	case r.Method == http.MethodPut, r.Method == http.MethodPatch: // by a whole new one
 		body, _ := io.ReadAll(r.Body)
 		s.resources[name] = string(body)
 		_, _ = w.Write(body)
@@ -280,6 +390,91 @@ func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	default:
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = io.WriteString(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`)
+	}
+}
+
+// What was asked for before a write is not kept after it, whoever is asked: it may be
+// from before.
+func TestWriteWhileAsking(t *testing.T) {
+	for _, who := range []string{"next handler", "upstream", "definitions"} {
+		t.Run(who, func(t *testing.T) {
+			var version atomic.Int64
+			version.Store(1)
+			arrived, gate := make(chan struct{}, 10), make(chan struct{})
+			server := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("Content-Type", "application/fhir+json")
+				if r.Method == http.MethodPut {
+					version.Add(1)
+					return
+				}
+				body := expansionOf(foreign, fmt.Sprint("v", version.Load()))
+				if who == "definitions" {
+					body = `{"resourceType":"Bundle","type":"searchset","entry":[{"resource":` + listing("1", foreign, fmt.Sprint("v", version.Load())) + `}]}`
+				}
+				arrived <- struct{}{}
+				<-gate
+				_, _ = io.WriteString(w, body)
+			})
+			settings, backend := "ttl 1h", http.Handler(server)
+			switch who {
+			case "upstream":
+				settings, backend = "upstream "+terminologyServer(t, server), server
+			case "definitions":
+				settings = "definitions backend"
+			}
+			g := frontGateway(t, settings, backend)
+			var asking sync.WaitGroup
+			asking.Go(func() { g.server.ServeHTTP(httptest.NewRecorder(), askingFor(foreign)) })
+			<-arrived
+			g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "v2"))
+			close(gate)
+			asking.Wait()
+			for range 3 {
+				if got := read(t, g.askFor(foreign, "")); !strings.Contains(got, `"v2"`) {
+					t.Errorf("after the write: %s", got)
+				}
+			}
+		})
+	}
+}
+
+func askingFor(url string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, expandPath(url), nil)
+	r.Host = "localhost:8443"
+	return r
+}
+
+// What a handler behind refuses was not done, and ends nothing; what failed may have
+// been.
+func TestRefusedWriteEndsNothing(t *testing.T) {
+	server := newScripted("good")
+	g := frontGateway(t, "ttl 1h", server)
+	h := &Expand{FHIRBase: DefaultFHIRBase}
+	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
+		read(t, g.askFor(foreign, ""))
+		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)
+		refuses := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(status, nil) })
+		if err := h.writeOf(r).pass(httptest.NewRecorder(), r, refuses); err == nil {
+			t.Error("the error is gone")
+		}
+		asked := server.asked.Load()
+		if read(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {
+			t.Errorf("%d: kept: %t, want %t", status, !kept, kept)
+		}
+	}
+}
+
+// refusing is a server that does some writes not, or not wholly.
+type refusing struct{ http.Handler }
+
+func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case strings.HasSuffix(r.URL.Path, "/refused"):
+		w.WriteHeader(http.StatusPreconditionFailed)
+	case strings.HasSuffix(r.URL.Path, "/failed"):
+		w.WriteHeader(http.StatusInternalServerError)
+	default:
+		s.Handler.ServeHTTP(w, r)
 	}
 }
 
@@ -366,27 +561,48 @@ func TestBackendDefinitions(t *testing.T) {
 }
 
 // What a Bundle writes is not known one by one: it ends all answers, and one that
-// has nothing to do with definitions none.
+// has nothing to do with definitions none. Nor is it known what an operation changes
+// that is none of FHIR's that only read.
 func TestBatchInvalidates(t *testing.T) {
+	const observation = `{"resource":{"resourceType":"Observation","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"laboratory"}]}]}`
 	for name, tt := range map[string]struct {
 		method, path, body string
 		kept               bool
 	}{
-		"a transaction with a value set": {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
-		"a transaction with a patient":   {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`, true},
-		"a code system":                  {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem","url":"http://x.example/other"}`, false},
-		"a code system without a url":    {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem"}`, false},
-		"a conditional delete":           {http.MethodDelete, "/ValueSet?url=x", "", false},
-		"a patch":                        {http.MethodPatch, "/ConceptMap/1", "[]", false},
-		"a search by POST":               {http.MethodPost, "/ValueSet/_search", "url=x", true},
-		"a patient":                      {http.MethodPut, "/Patient/1", "{}", true},
-		"a definition that is only read": {http.MethodGet, "/ValueSet/1", "", true},
+		"a transaction with a value set":   {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
+		"one with a slash":                 {http.MethodPost, "/", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"ValueSet"}}]}`, false},
+		"a transaction with a patient":     {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[{"resource":{"resourceType":"Patient"}}]}`, true},
+		"a transaction with codes":         {http.MethodPost, "", `{"resourceType":"Bundle","type":"transaction","entry":[` + observation + `,"request":{"method":"POST","url":"Observation"}}]}`, true},
+		"a batch that deletes a value set": {http.MethodPost, "", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"url":"ValueSet/1","method":"DELETE"}}]}`, false},
+		"a batch that expands":             {http.MethodPost, "", `{"resourceType":"Bundle","type":"batch","entry":[{"request":{"url":"ValueSet/$expand?url=x","method":"GET"}}]}`, true},
+		"a code system":                    {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem","url":"http://x.example/other"}`, false},
+		"a code system without a url":      {http.MethodPost, "/CodeSystem", `{"resourceType":"CodeSystem"}`, false},
+		"a conditional delete":             {http.MethodDelete, "/ValueSet?url=x", "", false},
+		"a conditional update":             {http.MethodPut, "/ValueSet?url=x", `{"resourceType":"ValueSet","url":"x"}`, false},
+		"a conditional patch":              {http.MethodPatch, "/ValueSet?url=x", "[]", false},
+		"a patch":                          {http.MethodPatch, "/ConceptMap/1", "[]", false},
+		"a path with dots":                 {http.MethodDelete, "/Patient/../ValueSet/1", "", false},
+		"a path with slashes":              {http.MethodDelete, "//ValueSet//1", "", false},
+		"an import":                        {http.MethodPost, "/$import", "{}", false},
+		"an import of codes":               {http.MethodPost, "/CodeSystem/$import", "{}", false},
+		"a change of one by an operation":  {http.MethodPost, "/CodeSystem/1/$apply-codesystem-delta-add", "{}", false},
+		"a validation":                     {http.MethodPost, "/ValueSet/$validate-code", "{}", true},
+		"an operation on patients":         {http.MethodPost, "/Patient/$match", "{}", true},
+		"a query in GraphQL":               {http.MethodPost, "/$graphql", "{Patient(id:1){id}}", true},
+		"a mutation in GraphQL":            {http.MethodPost, "/$graphql", "mutation{ValueSetCreate{id}}", false},
+		"a search by POST":                 {http.MethodPost, "/ValueSet/_search", "url=x", true},
+		"a patient":                        {http.MethodPut, "/Patient/1", "{}", true},
+		"a definition that is only read":   {http.MethodGet, "/ValueSet/1", "", true},
+		"a refused write":                  {http.MethodPut, "/ValueSet/refused", `{"resourceType":"ValueSet","url":"x"}`, true},
+		"a write that failed":              {http.MethodPut, "/ValueSet/failed", `{"resourceType":"ValueSet","url":"x"}`, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			server := newScripted("good")
-			g := frontGateway(t, "ttl 1h", server)
+			g := frontGateway(t, "ttl 1h", refusing{server})
 			read(t, g.askFor(foreign, ""))
-			r := httptest.NewRequest(tt.method, "/fhir/R4"+tt.path, strings.NewReader(tt.body))
+			r := httptest.NewRequest(tt.method, "/", strings.NewReader(tt.body))
+			r.URL.Path, r.URL.RawQuery, _ = strings.Cut("/fhir/R4"+tt.path, "?")
+			r.Header.Set("Content-Type", "application/fhir+json")
 			read(t, g.send(r))
 			server.asked.Store(0)
 			read(t, g.askFor(foreign, ""))

@@ -44,11 +44,13 @@ func (w *heldAnswer) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// local returns an answer that was made here.
+// local returns an answer that was made here. Its entity tag is that of answers which
+// are made here for one client, so that who has one of these has it still when it is
+// kept, and no more.
 func (w *heldAnswer) local() *cache.Answer {
 	a := &cache.Answer{Status: w.status, Header: w.header, Body: w.body.Bytes()}
 	if a.Status == http.StatusOK {
-		a.Tags = tagsOf(a.Body)
+		a.EntityTag, a.Tags = strings.Trim(w.header.Get("Etag"), `"`), tagsOf(a.Body)
 	}
 	return a
 }

@@ -151,6 +151,7 @@ func principal(r *http.Request, who bool) (p cache.Principal) {
 	if who || p.Client == "" {
 		p.User, _ = replacer.GetString("http.auth.user.id")
 		p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
+		p.Scope, _ = replacer.GetString("http.auth.user.scope")
 	}
 	return p
 }

@@ -127,6 +127,31 @@ func TestAnswersAreTheUsers(t *testing.T) {
 	}
 }
 
+// A client does not get what the same person let it, or another one, see more of: the
+// next handler may know scopes.
+func TestAnswersAreForTheScope(t *testing.T) {
+	var asked atomic.Int64
+	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(foreign, fmt.Sprint("answer ", asked.Add(1))))
+	}))
+	for n, scope := range []string{"openid user/*.rs", "openid", "openid user/*.rs"} {
+		clear(g.jar)
+		request := demoRequest()
+		request.Set("scope", scope)
+		var token struct {
+			AccessToken string `json:"access_token"`
+		}
+		if err := json.NewDecoder(g.post("/oauth2/token", codeForm(g.codeOf(request))).Body).Decode(&token); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"answer 1", "answer 2", "answer 1"}[n]
+		if got := read(t, g.get(expandPath(foreign), token.AccessToken)); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", scope, got, want)
+		}
+	}
+}
+
 // serviceToken is an access token of a client that acts on its own.
 func (g *gateway) serviceToken() string {
 	g.t.Helper()
@@ -279,46 +304,109 @@ func TestReloadKeepsAnswers(t *testing.T) {
 	}
 }
 
+// What a client has it has still (RFC 9110 §13.1.2): whether it was made for it, is
+// kept, is asked for past the cache, or was kept and is no more.
+func TestOneEntityTag(t *testing.T) {
+	g := frontGateway(t, "ttl 1h", http.NotFoundHandler())
+	ask := func(headers ...string) *http.Response {
+		r := httptest.NewRequest(http.MethodGet, expandPath(genderSet), nil)
+		for i := 0; i < len(headers); i += 2 {
+			r.Header.Set(headers[i], headers[i+1])
+		}
+		return g.send(r)
+	}
+	tag := ask().Header.Get("Etag")
+	for range 3 {
+		if response := ask("If-None-Match", tag); response.StatusCode != http.StatusNotModified {
+			t.Errorf("%d %v", response.StatusCode, response.Header)
+		}
+	}
+	for _, wish := range []string{"no-store", "no-cache"} {
+		if got := ask("Cache-Control", wish).Header.Get("Etag"); got != tag {
+			t.Errorf("%s: %s, want %s", wish, got, tag)
+		}
+	}
+	if got := ask("Accept", "application/fhir+xml").Header.Get("Etag"); got == tag {
+		t.Errorf("in XML: %s too", got)
+	}
+}
+
+// persisted is fhir_expand with persist, before a backend.
+type persisted struct {
+	t         *testing.T
+	folder    string
+	caddyfile string
+}
+
+func newPersisted(t *testing.T, settings string, backend http.Handler) *persisted {
+	t.Helper()
+	server := httptest.NewServer(backend)
+	t.Cleanup(server.Close)
+	folder := t.TempDir()
+	return &persisted{t, folder, frontCaddyfile("persist "+folder+"\n"+settings, strings.TrimPrefix(server.URL, "http://"))}
+}
+
+// run starts it, and stops it as Cleanup does, unless it is killed.
+func (p *persisted) run(do func(*gateway), killed bool) {
+	p.t.Helper()
+	do(newGateway(p.t, p.caddyfile))
+	var running *expansions
+	expansionCaches.Range(func(_, value any) bool {
+		if x, ok := value.(*expansions); ok && strings.HasPrefix(x.file, p.folder) {
+			running = x
+		}
+		return true
+	})
+	if killed {
+		running.file = ""
+	}
+	if err := running.release(); err != nil {
+		p.t.Error(err)
+	}
+}
+
+func (p *persisted) files() []os.DirEntry {
+	p.t.Helper()
+	files, err := os.ReadDir(p.folder)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return files
+}
+
 // With persist, answers are there after a restart; a file that is broken costs
-// nothing but them.
+// nothing but them, and a configuration that is only validated makes none.
 func TestPersist(t *testing.T) {
 	server := newScripted("good")
-	backend := httptest.NewServer(server)
-	t.Cleanup(backend.Close)
-	folder := t.TempDir()
-	caddyfile := frontCaddyfile("persist "+folder, strings.TrimPrefix(backend.URL, "http://"))
-	var stopped *expansions
+	p := newPersisted(t, "ttl 1h", server)
 	run := func() (asked int64) {
 		before := server.asked.Load()
-		h := newGateway(t, caddyfile)
-		if got := read(t, h.askFor(foreign, "")); !strings.Contains(got, "theirs") {
-			t.Fatal(got)
-		}
-		for range 2 { // a local answer
-			read(t, h.get(expandPath(genderSet), ""))
-		}
-		expansionCaches.Range(func(_, value any) bool { // as Cleanup does
-			if x, ok := value.(*expansions); ok && strings.HasPrefix(x.file, folder) {
-				stopped = x
+		p.run(func(g *gateway) {
+			if got := read(t, g.askFor(foreign, "")); !strings.Contains(got, "theirs") {
+				t.Fatal(got)
 			}
-			return true
-		})
-		if err := stopped.release(); err != nil {
-			t.Error(err)
-		}
+			for range 2 { // a local answer
+				read(t, g.get(expandPath(genderSet), ""))
+			}
+		}, false)
 		return server.asked.Load() - before
+	}
+	p.run(func(*gateway) {}, false)
+	if files := p.files(); len(files) != 0 {
+		t.Errorf("without a request: %v", files)
 	}
 	if n := run(); n != 1 {
 		t.Fatalf("asked %d times at first", n)
 	}
+	p.run(func(*gateway) {}, false)
 	if n := run(); n != 0 {
 		t.Errorf("asked %d times after a restart", n)
 	}
-	files, err := os.ReadDir(folder)
-	if err != nil || len(files) != 1 {
-		t.Fatal(files, err)
+	files := p.files()
+	if len(files) != 1 {
+		t.Fatal(files)
 	}
-	name := folder + "/" + files[0].Name()
+	name := p.folder + "/" + files[0].Name()
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Error(info.Mode(), err)
 	}
@@ -328,6 +416,48 @@ func TestPersist(t *testing.T) {
 	if n := run(); n != 1 {
 		t.Errorf("asked %d times with a broken file", n)
 	}
+}
+
+// What a write has ended does not come back: not with a restart after the process was
+// killed, nor with settings that were in use before.
+func TestPersistBringsBackNothingEnded(t *testing.T) {
+	server := newScripted("good")
+	p := newPersisted(t, "ttl 1h", server)
+	another := *p
+	another.caddyfile = strings.Replace(p.caddyfile, "ttl 1h", "ttl 2h", 1)
+	ask := func(g *gateway) { read(t, g.askFor(foreign, "")) }
+	write := func(g *gateway) {
+		g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
+	}
+	p.run(ask, false)
+	p.run(write, true)
+	asked := server.asked.Load()
+	if p.run(ask, false); server.asked.Load() == asked {
+		t.Error("it came back after the process was killed")
+	}
+	another.run(write, false)
+	asked = server.asked.Load()
+	if p.run(ask, false); server.asked.Load() == asked {
+		t.Error("it came back with the settings")
+	}
+}
+
+// After a restart it is not known at which id what an answer was made of is: a write
+// there that does not name it ends all.
+func TestPersistedDefinitionIsPatched(t *testing.T) {
+	const url = "http://x.example/patched"
+	s := newStore()
+	p := newPersisted(t, "definitions backend", s)
+	p.run(func(g *gateway) {
+		g.write(t, http.MethodPut, "ValueSet/1", listing("1", url, "1"))
+		g.wantCodes(t, url, "1")
+		g.wantCodes(t, url, "1")
+	}, false)
+	p.run(func(g *gateway) {
+		g.write(t, http.MethodPatch, "ValueSet/1", listing("1", url, "2"))
+		g.wantCodes(t, url, "2")
+		g.wantCodes(t, url, "2")
+	}, false)
 }
 
 // A changed file is noticed; a broken one is reported, and what was there stays.
@@ -426,6 +556,13 @@ func TestPullThrough(t *testing.T) {
 	}
 	if asked.Load() != before {
 		t.Error("it was asked all the same")
+	}
+	r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/CodeSystem/1", nil)
+	if response := g.send(r); response.StatusCode != http.StatusBadGateway { // it may have been done
+		t.Fatal(response.StatusCode)
+	}
+	if search("fren"); asked.Load() == before {
+		t.Error("it was not asked after a write")
 	}
 }
 

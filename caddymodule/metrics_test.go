@@ -202,7 +202,7 @@ func TestCacheMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
 	before := g.series()
 	addCache(t, "a", &fakeCache{statistics: cacheStatistics{Hits: 1, Misses: 2, Stale: 3, Evictions: 4, Entries: 5, Bytes: 6}})
-	addCache(t, "b", &fakeCache{statistics: cacheStatistics{Hits: 10, Misses: 20, Stale: 30, Evictions: 40, Entries: 50, Bytes: 60}})
+	addCache(t, "b", &fakeCache{statistics: cacheStatistics{Hits: 10, Misses: 20, Stale: 30, Evictions: 40, Entries: 50, Bytes: 60, PulledBytes: 70}})
 	got := g.series()
 	for name, want := range map[string]float64{
 		"caddy_fhir_expansion_cache_requests_total result=hit":   11,
@@ -211,10 +211,33 @@ func TestCacheMetrics(t *testing.T) {
 		"caddy_fhir_expansion_cache_evictions_total":             44,
 		"caddy_fhir_expansion_cache_entries":                     55,
 		"caddy_fhir_expansion_cache_bytes":                       66,
+		"caddy_fhir_expansion_pulled_bytes":                      70,
 	} {
 		if more := got[name] - before[name]; more != want {
 			t.Errorf("%s: %v more, want %v", name, more, want)
 		}
+	}
+}
+
+// Counters of a cache go on when a reload, with other settings, makes another one.
+func TestCacheCountersGoOn(t *testing.T) {
+	p := newPersisted(t, "ttl 1h", newScripted("good"))
+	var before, after map[string]float64
+	p.run(func(g *gateway) {
+		for range 3 {
+			read(t, g.askFor(foreign, ""))
+		}
+		before = g.series()
+	}, false)
+	p.caddyfile = strings.Replace(p.caddyfile, "ttl 1h", "ttl 2h", 1)
+	p.run(func(g *gateway) { after = g.series() }, false)
+	for name, want := range before {
+		if strings.Contains(name, "expansion_cache_requests") && after[name] < want {
+			t.Errorf("%s: %v, and before %v", name, after[name], want)
+		}
+	}
+	if before["caddy_fhir_expansion_cache_requests_total result=hit"] < 2 {
+		t.Error("there were no hits")
 	}
 }
 

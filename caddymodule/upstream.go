@@ -67,8 +67,8 @@ type UpstreamRoute struct {
 
 var errNoCertificates = errors.New("there is no certificate in it")
 
-// server makes the server, and returns what its secrets were resolved to as well,
-// so that a change of them makes another one.
+// server makes the server, and returns what its secrets were resolved to as well, and
+// the authorities it may be from, so that a change of them makes another one.
 func (u *Upstream) server(repl *caddy.Replacer) (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
 		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: u.MaxAnswer,
@@ -85,25 +85,40 @@ func (u *Upstream) server(repl *caddy.Replacer) (_ *remote.Server, secrets strin
 		}
 		secrets += fmt.Sprintf("%q", *secret.to)
 	}
-	if o.TLS, err = u.tls(); err != nil {
+	authorities, err := u.authorities()
+	if err == nil {
+		o.TLS, err = u.tls(authorities)
+	}
+	if err != nil {
 		return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
 	}
 	server, err := remote.NewServer(o)
-	return server, secrets, err
+	return server, secrets + fmt.Sprintf("%q", authorities), err
 }
 
-func (u *Upstream) tls() (*tls.Config, error) {
+// authorities are the certificates in PEM, or nil.
+func (u *Upstream) authorities() ([]byte, error) {
+	if u.CA == "" {
+		return nil, nil
+	}
+	return os.ReadFile(u.CA)
+}
+
+func (u *Upstream) timeout() time.Duration {
+	if u.Timeout == 0 {
+		return remote.DefaultTimeout
+	}
+	return time.Duration(u.Timeout)
+}
+
+func (u *Upstream) tls(authorities []byte) (*tls.Config, error) {
 	if u.CA == "" && u.ClientCertificate == "" {
 		return nil, nil
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if u.CA != "" {
-		certificates, err := os.ReadFile(u.CA)
-		if err != nil {
-			return nil, err
-		}
 		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(certificates) {
+		if !config.RootCAs.AppendCertsFromPEM(authorities) {
 			return nil, fmt.Errorf("%s: %w", u.CA, errNoCertificates)
 		}
 	}

@@ -2,9 +2,11 @@ package caddymodule
 
 import (
 	"bytes"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -36,32 +38,50 @@ func readHead(resource []byte) (h resourceHead, ok bool) {
 type write struct {
 	reference string // type and id, where the path has them
 	whole     bool   // the body is the definition
-	batch     bool   // the body is a Bundle
+	batch     bool   // what the body mentions is written
 	body      *writtenBody
 }
 
-// writeOf returns the write that a request is, or nil.
+// readingOperations are those that FHIR and its terminology servers define as ones
+// that change nothing. What others do, as $import does, is not known.
+var readingOperations = []string{
+	"$expand", "$validate-code", "$batch-validate-code", "$lookup", "$subsumes", "$find-matches", "$translate", "$closure",
+	"$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
+}
+
+// writeOf returns the write that a request is, or nil. The path counts as servers
+// resolve it, some of them without regard to case.
 func (h *Expand) writeOf(r *http.Request) *write {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
 		return nil
 	}
-	path, within := strings.CutPrefix(r.URL.Path, h.FHIRBase)
-	parts := strings.Split(strings.Trim(path, "/"), "/")
+	below, within := cutPrefixFold(path.Clean(r.URL.Path)+"/", h.FHIRBase+"/")
+	parts := strings.Split(strings.TrimSuffix(below, "/"), "/")
 	last := parts[len(parts)-1]
+	kind := slices.IndexFunc(definitionTypes, func(name string) bool { return strings.EqualFold(name, parts[0]) })
 	switch {
-	case !within || path != "" && path[0] != '/', strings.HasPrefix(last, "$"), last == "_search":
+	case !within, last == "_search":
 		return nil
-	case parts[0] == "":
-		return &write{batch: true, body: newWrittenBody(r)}
-	case !slices.Contains(definitionTypes, parts[0]):
+	case parts[0] == "", parts[0] == "$graphql": // whose body says what it changes
+		return &write{batch: true, body: newWrittenBody(r, parts[0] == "")}
+	case kind < 0 && parts[0] != last, kind < 0 && last[0] != '$', slices.Contains(readingOperations, last):
 		return nil
+	case last[0] == '$':
+		return new(write)
 	}
-	w := &write{body: newWrittenBody(r)}
+	w := &write{body: newWrittenBody(r, false)}
 	if len(parts) > 1 {
-		w.reference = parts[0] + "/" + parts[1]
+		w.reference = definitionTypes[kind] + "/" + parts[1]
 	}
 	w.whole = r.Method == http.MethodPost || r.Method == http.MethodPut && w.reference != ""
 	return w
+}
+
+func cutPrefixFold(s, prefix string) (after string, found bool) {
+	if len(s) < len(prefix) || !strings.EqualFold(s[:len(prefix)], prefix) {
+		return s, false
+	}
+	return s[len(prefix):], true
 }
 
 // pass has the next handler do a write. What it changes is forgotten before the
@@ -70,7 +90,15 @@ func (h *Expand) writeOf(r *http.Request) *write {
 func (c *write) pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	done := &writtenAnswer{ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w}, write: c}
 	err := next.ServeHTTP(done, r)
-	if err != nil || done.status == 0 || changes(done.status) {
+	status := done.status
+	var failed caddyhttp.HandlerError
+	switch {
+	case status == 0 && errors.As(err, &failed):
+		status = failed.StatusCode
+	case err != nil:
+		status = 0
+	}
+	if status == 0 || changes(status) {
 		c.forget()
 	}
 	return err
@@ -110,6 +138,8 @@ func (c *write) names() (names []string, sure bool) {
 // written forgets what is named, and what depends on it; all where that is not
 // sure.
 func (x *expansions) written(names []string, sure bool) {
+	x.forgetSaved()
+	x.forgetWhole("") // what they are made of is not known, as with all that others expanded
 	for _, name := range names {
 		if name == "" {
 			continue
@@ -126,11 +156,7 @@ func (x *expansions) written(names []string, sure bool) {
 }
 
 func (x *expansions) forgetCanonical(canonical string) {
-	if canonical == "" {
-		return
-	}
-	x.forgetWhole(canonical)
-	if x.cache != nil {
+	if canonical != "" && x.cache != nil {
 		x.cache.InvalidateSystem(canonical)
 	}
 }
@@ -148,11 +174,19 @@ type writtenBody struct {
 	named   bool         // a type of definitions occurred
 	encoded bool         // it cannot be looked at
 	xml     bool
+	bundle  *writtenBundle // nil: it is none in JSON
 }
 
-func newWrittenBody(r *http.Request) *writtenBody {
-	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	b := &writtenBody{ReadCloser: r.Body, encoded: r.Header.Get("Content-Encoding") != "", xml: strings.Contains(kind, "xml")}
+func newWrittenBody(r *http.Request, batch bool) *writtenBody {
+	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	charset := params["charset"]
+	b := &writtenBody{
+		ReadCloser: r.Body, xml: strings.Contains(kind, "xml"),
+		encoded: r.Header.Get("Content-Encoding") != "" || charset != "" && !strings.EqualFold(charset, "utf-8"),
+	}
+	if batch && strings.HasSuffix(kind, "json") {
+		b.bundle = new(writtenBundle)
+	}
 	if r.Body == nil {
 		b.ReadCloser = http.NoBody
 	}
@@ -168,7 +202,9 @@ func (b *writtenBody) Read(p []byte) (int, error) {
 	if room := maxWritten + 1 - b.held.Len(); room > 0 {
 		b.held.Write(p[:min(n, room)])
 	}
-	if !b.named {
+	if b.bundle != nil {
+		_, _ = b.bundle.Write(p[:n]) // it never fails
+	} else if !b.named {
 		b.tail = append(b.tail, p[:n]...)
 		b.named = slices.ContainsFunc(definitionTypes, func(name string) bool { return bytes.Contains(b.tail, []byte(name)) })
 		b.tail = append(b.tail[:0], b.tail[max(0, len(b.tail)-len("CodeSystem")):]...)
@@ -180,7 +216,7 @@ func (b *writtenBody) Read(p []byte) (int, error) {
 func (b *writtenBody) mentions() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.named || b.encoded
+	return b.named || b.encoded || b.bundle != nil && b.bundle.changes()
 }
 
 // head reads what names the definition that the body is.

@@ -22,6 +22,10 @@ type Answer struct {
 	// Body is the whole body, without a content coding. It is not changed any more.
 	Body []byte
 
+	// EntityTag is the opaque part of a strong entity tag of the body as it is, for a producer whose answers clients
+	// get past the cache too: they are told apart by one tag then. Default: one is made of the bytes.
+	EntityTag string
+
 	// Tags names the definitions that the answer was made from: canonical URLs, with |version where one was
 	// chosen, of value sets, code systems and concept maps. Nil means that they are not known; then each
 	// change of any definition ends the answer.

@@ -160,17 +160,25 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, q *q
 		status += "; collapsed"
 	}
 	if res.entry == nil {
-		return relay(w, r, res.answer, status)
+		return relay(w, r, call, res.answer, status)
 	}
 	return c.write(w, r, call, res.entry, now, []string{status})
 }
 
-// bypass answers a request past the cache.
+// bypass answers a request past the cache. What the producer is asked is the same as else, if the request can be
+// understood; HEAD is asked as GET, since the header tells of a body that there would be.
 func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why string) error {
 	c.bypassed.Add(1)
-	answer, err := produce(call.Produce, r)
+	asked := r
+	if q, err := call.Scheme.question(r, call.Principal, call.Body); err == nil && isCacheable(r.Method) {
+		asked = call.request(r, q.representation, nil)
+	} else if r.Method == http.MethodHead {
+		asked = r.Clone(r.Context())
+		asked.Method = http.MethodGet
+	}
+	answer, err := produce(call.Produce, asked)
 	if err != nil {
 		return err
 	}
-	return relay(w, r, answer, cacheName+"; fwd="+why)
+	return relay(w, r, call, answer, cacheName+"; fwd="+why)
 }

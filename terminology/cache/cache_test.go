@@ -4,6 +4,8 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"path/filepath"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -275,6 +277,77 @@ func TestWishes(t *testing.T) {
 	w := serve(t, New(Options{}), get(expandURL, "Cache-Control: only-if-cached"), &Call{Scheme: plain, Produce: nil})
 	if w.Code != http.StatusGatewayTimeout {
 		t.Errorf("only-if-cached of nothing = %d, want 504", w.Code)
+	}
+}
+
+// TestEntityTag makes sure that a producer's own name for its bytes is kept, with each coding's suffix, when it says that
+// they are still the same, and over a restart.
+func TestEntityTag(t *testing.T) {
+	o := &origin{answer: func(r *http.Request) (*Answer, error) {
+		if r.Header.Get("If-None-Match") == `"made"` {
+			return &Answer{Status: http.StatusNotModified, Header: make(http.Header)}, nil
+		}
+		a := answerOf(http.StatusOK, strings.Repeat("one", 1000), `Etag: "made"`)
+		a.EntityTag = "made"
+		return a, nil
+	}}
+	call := &Call{Scheme: plain, Produce: o.produce}
+	c := New(Options{})
+	check := func(how, want string, headers ...string) {
+		t.Helper()
+		if got := serve(t, c, get(expandURL, headers...), call).Header().Get("Etag"); got != want {
+			t.Errorf("%s: %s, want %s", how, got, want)
+		}
+	}
+	check("made", `"made"`)
+	check("still good", `"made"`, "Cache-Control: no-cache")
+	check("compressed", `"made-gz"`, "Accept-Encoding: gzip")
+	name := filepath.Join(t.TempDir(), "snapshot")
+	if err := c.Save(name); err != nil {
+		t.Fatal(err)
+	}
+	c = New(Options{})
+	if n, err := c.Load(name); n != 1 || err != nil {
+		t.Fatal(n, err)
+	}
+	check("after a restart", `"made"`)
+	asked(t, o, 2)
+}
+
+// TestBypassAsksTheSame makes sure that a request which is answered past the cache is put to the producer as others are,
+// and that HEAD tells how long the body of GET would be (RFC 9110 §8.6).
+func TestBypassAsksTheSame(t *testing.T) {
+	for name, query := range map[string]string{"understood": "", "not understood": "&a;b"} {
+		o := &origin{answer: func(r *http.Request) (*Answer, error) {
+			if r.Method != http.MethodGet || name == "understood" && (r.Header.Get("Prefer") != "" || r.Header.Get("Accept") != "application/fhir+json") {
+				t.Errorf("%s: %s %v", name, r.Method, r.Header)
+			}
+			return answerOf(http.StatusOK, "one"), nil
+		}}
+		r := with(http.MethodHead, expandURL+query, "Cache-Control: no-store", "Prefer: respond-async")
+		w := serve(t, New(Options{}), r, &Call{Scheme: plain, Produce: o.produce})
+		if w.Header().Get("Content-Length") != "3" || w.Body.Len() != 0 {
+			t.Errorf("%s: %v, %d bytes", name, w.Header(), w.Body.Len())
+		}
+	}
+}
+
+// TestRelayedToOne makes sure that no shared cache keeps what an authorised request got, whatever its origin says of
+// it (RFC 9111 §3.5).
+func TestRelayedToOne(t *testing.T) {
+	for said, want := range map[string]string{"": "private, no-cache", "public, s-maxage=60": "private, no-cache", "public, no-store": "private, no-store"} {
+		for _, wish := range []string{"no-store", "no-cache"} {
+			call := &Call{Scheme: plain, Produce: says("one", "Cache-Control: "+said, "Set-Cookie: a=b").produce}
+			for authorization, want := range map[string]string{"Bearer a": want, "": said} {
+				r := get(expandURL, "Cache-Control: "+wish)
+				if authorization != "" {
+					r.Header.Set("Authorization", authorization)
+				}
+				if got := serve(t, New(Options{}), r, call).Header().Get("Cache-Control"); got != want {
+					t.Errorf("%q to %q: %q, want %q", said, authorization, got, want)
+				}
+			}
+		}
 	}
 }
 

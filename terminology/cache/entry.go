@@ -51,21 +51,23 @@ func newEntry(q *question, a *Answer, f freshness, now time.Time) *entry {
 			e.origin[name] = slices.Clip(values) // what is appended by others is not ours
 		}
 	}
-	e.prepare(a.Body)
+	e.prepare(a.Body, a.EntityTag)
 	return e
 }
 
-// prepare makes what is written of the body and of origin.
-func (e *entry) prepare(body []byte) {
+// prepare makes what is written of the body and of origin. An empty tag is made of them.
+func (e *entry) prepare(body []byte, tag string) {
 	for _, name := range writtenHeaders {
 		if values := e.origin[name]; len(values) > 0 {
 			e.headers = append(e.headers, field{name, values})
 		}
 	}
-	sum := sha256.New()
-	sum.Write(appendParts(nil, e.origin["Content-Type"]))
-	sum.Write(body)
-	tag := base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:16])
+	if tag == "" {
+		sum := sha256.New()
+		sum.Write(appendParts(nil, e.origin["Content-Type"]))
+		sum.Write(body)
+		tag = base64.RawURLEncoding.EncodeToString(sum.Sum(nil)[:16])
+	}
 	e.forms[identity].Store(newForm(identity, body, tag))
 }
 
@@ -81,7 +83,8 @@ func (o *Options) revalidated(old *entry, q *question, a *Answer, now time.Time)
 	if a.Tags != nil {
 		tags = a.Tags
 	}
-	whole := &Answer{Status: old.status, Header: header, Body: old.forms[identity].Load().body, Tags: tags}
+	plain := old.forms[identity].Load()
+	whole := &Answer{Status: old.status, Header: header, Body: plain.body, EntityTag: plain.tag, Tags: tags}
 	f, ok := o.freshnessOf(whole, q.key, now)
 	e := newEntry(q, whole, f, now)
 	for coding := identity + 1; coding < codings; coding++ {

@@ -59,6 +59,9 @@ func (c *Cache) inquiry(r *http.Request, call *Call, q *question, old *entry) (*
 func (c *Cache) collapse(ctx context.Context, i *inquiry) (res *result, collapsed bool, err error) {
 	led := false
 	done := i.era.flights.DoChan(string(i.question.key.sum[:]), func() (any, error) {
+		if e := c.store.now(i.question.key); e != nil && e != i.old {
+			return &result{answer: &Answer{Status: e.status}, entry: e, stored: true}, nil // it was made since we looked
+		}
 		led = true
 		return c.ask(context.WithoutCancel(ctx), i)
 	})

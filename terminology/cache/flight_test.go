@@ -52,6 +52,27 @@ func TestHerd(t *testing.T) {
 	})
 }
 
+// TestLate asks once, too, when one has looked before the answer was there, and asks after that.
+func TestLate(t *testing.T) {
+	o := says("one")
+	c := New(Options{})
+	call := &Call{Scheme: plain, Produce: o.produce}
+	var late [3]*inquiry
+	for n := range late {
+		var err error
+		if late[n], err = c.inquiry(get(expandURL), call, nil, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for n, i := range late {
+		res, collapsed, err := c.collapse(t.Context(), i)
+		if err != nil || res.entry == nil || collapsed != (n > 0) {
+			t.Errorf("%d: %+v, collapsed %t, %v", n, res, collapsed, err)
+		}
+	}
+	asked(t, o, 1)
+}
+
 // TestOneGoesAway makes sure that neither the first nor another one who goes away takes the answer along.
 func TestOneGoesAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -12,8 +12,9 @@ import (
 type VaryBy uint8
 
 const (
-	// VaryByUser keeps answers for the user they were made for; those made for a client that acts on its own
-	// are kept for that client. The default.
+	// VaryByUser keeps answers for the user they were made for, by the same client and with the same scope, lest a
+	// client gets what only another one may; those made for a client that acts on its own are kept for that
+	// client. The default.
 	VaryByUser VaryBy = iota
 
 	// VaryByClient shares answers among the users of one client.
@@ -33,6 +34,9 @@ type Principal struct {
 
 	// Client is the client the access token was given to.
 	Client string
+
+	// Scope is the access token's.
+	Scope string
 }
 
 // Scheme says what the keys of a handler's answers are made of. It is not changed while it is in use.
@@ -157,13 +161,20 @@ func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []b
 	case s.VaryBy == VaryByNone:
 		return append(dst, scopeAll), false
 	case p.User != "" && (s.VaryBy == VaryByUser || p.Client == ""):
-		return appendPart(appendPart(append(dst, scopeUser), p.Issuer), p.User), true
+		return p.append(append(dst, scopeUser)), true
+	case p.Client != "" && s.VaryBy == VaryByUser:
+		return p.append(append(dst, scopeClient)), true
 	case p.Client != "":
-		return appendPart(appendPart(append(dst, scopeClient), p.Issuer), p.Client), s.VaryBy == VaryByUser
+		return appendPart(appendPart(append(dst, scopeClient), p.Issuer), p.Client), false
 	case len(authorization) > 0 || len(cookie) > 0:
 		return appendParts(appendParts(append(dst, scopeCredentials), authorization), cookie), true
 	}
 	return append(dst, scopeAnonymous), false
+}
+
+// append appends all of a principal.
+func (p *Principal) append(dst []byte) []byte {
+	return appendPart(appendPart(appendPart(appendPart(dst, p.Issuer), p.User), p.Client), p.Scope)
 }
 
 // appendPart appends a part of a key, preceded by its length: no value of one part can pass for two, or for

@@ -128,8 +128,9 @@ func TestDifferentKeys(t *testing.T) {
 }
 
 func TestScopes(t *testing.T) {
-	alice, bob := Principal{"i", "alice", "app"}, Principal{"i", "bob", "app"}
-	other, service := Principal{"i", "alice", "other"}, Principal{"i", "", "app"}
+	alice, bob := Principal{"i", "alice", "app", ""}, Principal{"i", "bob", "app", ""}
+	other, service := Principal{"i", "alice", "other", ""}, Principal{"i", "", "app", ""}
+	more := Principal{"i", "alice", "app", "user/*.rs"}
 	same := func(v VaryBy, p, q Principal) bool {
 		s := &Scheme{VaryBy: v}
 		return keyOf(t, s, get(expandURL), p, "") == keyOf(t, s, get(expandURL), q, "")
@@ -140,19 +141,22 @@ func TestScopes(t *testing.T) {
 		want   bool
 	}{
 		"two users":                      {VaryByUser, alice, bob, false},
-		"a user by two clients":          {VaryByUser, alice, other, true},
+		"a user by two clients":          {VaryByUser, alice, other, false},
+		"a user who allowed more":        {VaryByUser, alice, more, false},
+		"a client that is allowed more":  {VaryByUser, service, Principal{"i", "", "app", "system/*.rs"}, false},
+		"by client, with more allowed":   {VaryByClient, bob, more, true},
 		"a user and a client":            {VaryByUser, alice, service, false},
 		"by client, two users":           {VaryByClient, alice, bob, true},
 		"by client, two clients":         {VaryByClient, alice, other, false},
 		"by client, users and itself":    {VaryByClient, alice, service, true},
-		"by client, users without one":   {VaryByClient, Principal{"i", "alice", ""}, Principal{"i", "bob", ""}, false},
+		"by client, users without one":   {VaryByClient, Principal{"i", "alice", "", ""}, Principal{"i", "bob", "", ""}, false},
 		"by none":                        {VaryByNone, alice, bob, true},
 		"by none, and nobody":            {VaryByNone, alice, Principal{}, true},
 		"a user and nobody":              {VaryByUser, alice, Principal{}, false},
 		"issuer alone is nobody":         {VaryByUser, Principal{Issuer: "i"}, Principal{}, true},
-		"users of two issuers":           {VaryByUser, alice, Principal{"j", "alice", "app"}, false},
-		"by client, of two issuers":      {VaryByClient, alice, Principal{"j", "alice", "app"}, false},
-		"by client, a client and a user": {VaryByClient, Principal{"i", "", "x"}, Principal{"i", "x", ""}, false},
+		"users of two issuers":           {VaryByUser, alice, Principal{"j", "alice", "app", ""}, false},
+		"by client, of two issuers":      {VaryByClient, alice, Principal{"j", "alice", "app", ""}, false},
+		"by client, a client and a user": {VaryByClient, Principal{"i", "", "x", ""}, Principal{"i", "x", "", ""}, false},
 	} {
 		if got := same(test.varyBy, test.p, test.q); got != test.want {
 			t.Errorf("%s: shared = %v", name, got)

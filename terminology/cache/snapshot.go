@@ -92,7 +92,8 @@ func (e *entry) append(dst []byte) []byte {
 		}
 	}
 	dst = appendParts(appendBool(dst, e.tags != nil), e.tags)
-	return appendPart(dst, string(e.forms[identity].Load().body))
+	plain := e.forms[identity].Load()
+	return appendPart(appendPart(dst, plain.tag), string(plain.body))
 }
 
 // appendBool appends a truth value.
@@ -180,11 +181,12 @@ func (r *snapshotReader) entry() *entry {
 	if e.tags = r.parts(); !known {
 		e.tags = nil
 	}
+	tag := r.part()
 	body := bytes.Clone(r.bytes(r.count()))
 	if e.status != http.StatusOK && !isNegative(e.status) || len(body) == 0 {
 		r.failed = true
 	}
-	e.prepare(body)
+	e.prepare(body, tag)
 	return e
 }
 

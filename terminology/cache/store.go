@@ -92,6 +92,13 @@ func (s *store) get(key Key, raw []byte) *entry {
 	return e
 }
 
+// now returns the entry with a key, if there is one, and notes no use of it.
+func (s *store) now(key Key) *entry {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.entries[key.sum]
+}
+
 // alias makes a raw request find an entry. The oldest of too many is forgotten.
 func (s *store) alias(e *entry, raw []byte) {
 	if raw == nil || len(raw) > maxAlias || s.aliases[string(raw)] == e {

@@ -17,6 +17,7 @@ var (
 	publicNoCache = []string{"public, no-cache"}
 	// Not public, even if all are given the same: a shared cache would give it past the guard.
 	privateNoCache = []string{"private, no-cache"}
+	privateNoStore = []string{"private, no-store"}
 )
 
 // stamp holds the headers of an entry that change by the second.
@@ -142,14 +143,21 @@ func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, f *form) error
 // §7.6.1).
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Cache-Status"}
 
-// relay writes an answer that is not kept, as it came.
-func relay(w http.ResponseWriter, r *http.Request, a *Answer, status string) error {
+// relay writes an answer that is not kept, as it came. But what an authorised request gets no shared cache may give
+// to others, whatever its origin allows, which does not know of the guard (RFC 9111 §3.5).
+func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status string) error {
 	header := w.Header()
 	for name, values := range a.Header {
 		if name == "Vary" {
 			setVary(header, values)
 		} else if !slices.Contains(hopByHop, name) {
 			header[name] = values
+		}
+	}
+	if isAuthorised(r, call) {
+		header["Cache-Control"] = privateNoCache
+		if parseDirectives(a.Header["Cache-Control"]).has("no-store") {
+			header["Cache-Control"] = privateNoStore
 		}
 	}
 	header["Cache-Status"] = []string{status}

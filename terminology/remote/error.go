@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 )
 
 // What an [Error] wraps, by what failed.
@@ -47,7 +48,8 @@ type Error struct {
 	// Text says to the client what failed and what to do. It holds no address and nothing that the server sent.
 	Text string
 
-	// RetryAfter is the header Retry-After of the server's answer; empty if there was none.
+	// RetryAfter is the header Retry-After of the server's answer; empty if there was none, or one that is
+	// neither a number of seconds nor a date (RFC 9110 §10.2.3).
 	RetryAfter string
 
 	// Err is the cause, which wraps one of the errors of this package. It may name hosts, so it is for the log.
@@ -97,6 +99,16 @@ func fail(name string, cause error) *Error {
 		}
 	}
 	return fail(name, fmt.Errorf("%w: %w", ErrUnreachable, cause))
+}
+
+// retryAfter reads the header.
+func retryAfter(header http.Header) string {
+	value := header.Get("Retry-After")
+	_, notSeconds := strconv.ParseUint(value, 10, 32)
+	if _, notDate := http.ParseTime(value); notSeconds != nil && notDate != nil {
+		return ""
+	}
+	return value
 }
 
 // broken wraps an error of the network: what it means is a timeout, or otherwise as it is told.

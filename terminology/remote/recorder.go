@@ -152,7 +152,7 @@ func (r *Recorder) Answer(operation string) (*Answer, error) {
 	answer, err := r.check(operation)
 	if err != nil {
 		e := fail(nextName, err)
-		e.RetryAfter = r.header.Get("Retry-After")
+		e.RetryAfter = retryAfter(r.header)
 		return nil, e
 	}
 	return answer, nil

@@ -2,7 +2,6 @@ package remote
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
@@ -16,18 +15,20 @@ type search struct {
 	page terminology.Page
 	rest url.Values // the other parameters
 	q    Question
+	xml  bool // is how the answer is wanted, and not in JSON
 }
 
 // searchOf understands a question. It is false for one that is better left to the server.
 func searchOf(s *Server, q Question) (search, bool) {
-	values, err := url.ParseQuery(q.Query)
-	if err != nil || q.method() != http.MethodGet || !strings.HasSuffix(q.Path, "$expand") {
+	if !strings.HasSuffix(q.Path, "$expand") {
 		return search{}, false
 	}
-	if !strings.Contains(q.accept(), "json") || values.Has("_format") && !strings.Contains(values.Get("_format"), "json") || values.Has("_pretty") {
+	values, err := q.parameters()
+	format := orDefault(values.Get("_format"), q.accept())
+	x := search{rest: values, q: q, xml: strings.Contains(format, "xml")}
+	if err != nil || x.xml == strings.Contains(format, "json") || values.Has("_pretty") {
 		return search{}, false
 	}
-	x := search{rest: values, q: q}
 	x.page.Filter = strings.TrimSpace(values.Get("filter"))
 	for name, n := range map[string]**int{"offset": &x.page.Offset, "count": &x.page.Count} {
 		if values.Has(name) {

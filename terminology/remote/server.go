@@ -183,7 +183,7 @@ func (s *Server) Ask(ctx context.Context, q Question) (*Answer, error) {
 	answer, err := s.read(q, response)
 	if err != nil {
 		e := fail(s.options.Name, err)
-		e.RetryAfter = response.Header.Get("Retry-After")
+		e.RetryAfter = retryAfter(response.Header)
 		return nil, e
 	}
 	return answer, nil
@@ -269,6 +269,7 @@ func isNoPath(r rune) bool {
 
 // read reads the answer to a question.
 func (s *Server) read(q Question, response *http.Response) (*Answer, error) {
+	response.Header.Del("Content-Location") // is an address of the server's own
 	if response.StatusCode == http.StatusNotModified && q.IfNoneMatch != "" {
 		return &Answer{Status: http.StatusNotModified, Header: keep(response.Header), NotModified: true}, nil
 	}

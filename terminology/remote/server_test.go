@@ -416,15 +416,40 @@ func TestPaths(t *testing.T) {
 	}
 }
 
+// What a server says of when to ask again is told as it is, if it is a number of seconds or a date (RFC 9110
+// §10.2.3).
 func TestRetryAfter(t *testing.T) {
+	for said, want := range map[string]string{
+		"17": "17", "Fri, 31 Dec 1999 23:59:59 GMT": "Fri, 31 Dec 1999 23:59:59 GMT", "": "", "soon; see http://10.0.0.1/": "", "-1": "",
+	} {
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", said)
+			reply(503, fhirJSON, outcome)(w, r)
+		}, nil)
+		_, err := s.Ask(t.Context(), expandGender)
+		var failed *Error
+		if !errors.As(err, &failed) || failed.RetryAfter != want {
+			t.Errorf("%q: got %v", said, err)
+		}
+	}
+}
+
+// Where a server has its answer is nothing for clients, who cannot go there, or may not know of it.
+func TestContentLocation(t *testing.T) {
 	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Retry-After", "17")
-		reply(503, fhirJSON, outcome)(w, r)
+		w.Header().Set("Content-Location", "http://10.0.0.1/fhir/ValueSet/1")
+		if r.Header.Get("If-None-Match") != "" {
+			w.WriteHeader(http.StatusNotModified)
+			return
+		}
+		reply(200, fhirJSON, expansion)(w, r)
 	}, nil)
-	_, err := s.Ask(t.Context(), expandGender)
-	var failed *Error
-	if !errors.As(err, &failed) || failed.RetryAfter != "17" {
-		t.Errorf("got %v", err)
+	for _, tag := range []string{"", `"1"`} {
+		q := expandGender
+		q.IfNoneMatch = tag
+		if a, err := s.Ask(t.Context(), q); err != nil || a.Header.Get("Content-Location") != "" {
+			t.Errorf("got %v, %v", a, err)
+		}
 	}
 }
 

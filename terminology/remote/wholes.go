@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
 // Wholes fetches expansions whole that are searched often, and searches them here from then on. What counts
@@ -97,8 +98,15 @@ func (w *Wholes) Answer(s *Server, q Question) (*Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	kind := "application/fhir+json"
+	if x.xml {
+		kind = "application/fhir+xml"
+		if body, err = fhirxml.Append(nil, body); err != nil {
+			return nil, err
+		}
+	}
 	tag := sha256.Sum256(body)
-	header := http.Header{"Content-Type": {"application/fhir+json"}, "Etag": {fmt.Sprintf(`"%x"`, tag[:16])}}
+	header := http.Header{"Content-Type": {kind}, "Etag": {fmt.Sprintf(`"%x"`, tag[:16])}}
 	return &Answer{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
 }
 

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
 // core is the library of a server that is asked, loaded once.
@@ -171,7 +172,7 @@ func TestPullThrough(t *testing.T) {
 		}
 		a.want(t, true, "url", actCode, "count", "20")
 		a.want(t, false, "url", actCode, "count", "5000") // all, which may be a tree
-		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "xml"}, {"_pretty", "true"}} {
+		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}} {
 			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
 			if answer, err := a.Answer(a.server, q); answer != nil || err != nil {
 				t.Errorf("%v: got %v, %v", other, answer, err)
@@ -180,6 +181,57 @@ func TestPullThrough(t *testing.T) {
 		a.MaxAnswer = 1
 		if _, err := a.Answer(a.server, question("url", actCode, "filter", "a", "count", "2")); err == nil {
 			t.Error("gave more than it may")
+		}
+	})
+}
+
+// How a question is asked, and in which format its answer is wanted, makes no difference to who answers it.
+func TestPullThroughPosted(t *testing.T) {
+	posted := func(contentType, body string) Question {
+		return Question{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: contentType, Body: []byte(body)}
+	}
+	parameters := func(more string) Question {
+		return posted(fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+actCode+`"},{"name":"count","valueInteger":3},{"name":"filter","valueString":"emergency"}`+more+`]}`)
+	}
+	inXML := question("url", actCode, "count", "3", "filter", "emergency")
+	inXML.Accept = "application/fhir+xml"
+	bubble(t, engine(t), func(t *testing.T, a *asking) {
+		a.PageSize = 100
+		a.heat(t, "url", actCode, "count", "20")
+		want, _ := contains(t, a.want(t, true, "url", actCode, "count", "3", "filter", "emergency"))
+		for name, tt := range map[string]struct {
+			q    Question
+			here bool
+		}{
+			"Parameters": {parameters(""), true},
+			"Parameters in XML": {posted("application/fhir+xml; charset=utf-8", `<Parameters xmlns="http://hl7.org/fhir"><parameter><name value="url"/><valueUri value="`+actCode+
+				`"/></parameter><parameter><name value="count"/><valueInteger value="3"/></parameter><parameter><name value="filter"/><valueString value="emergency"/></parameter></Parameters>`), true},
+			"a form":                 {posted("application/x-www-form-urlencoded", question("url", actCode, "count", "3", "filter", "emergency").Query), true},
+			"the answer in XML":      {inXML, true},
+			"with a resource":        {parameters(`,{"name":"valueSet","resource":{"resourceType":"ValueSet"}}`), false},
+			"with a coding":          {parameters(`,{"name":"coding","valueCoding":{"code":"a"}}`), false},
+			"with an extension":      {parameters(`,{"name":"activeOnly","valueBoolean":true,"_valueBoolean":{}}`), false},
+			"with another parameter": {parameters(`,{"name":"activeOnly","valueBoolean":true}`), false},
+			"a value set":            {posted(fhirJSON, `{"resourceType":"ValueSet","url":"`+actCode+`"}`), false},
+			"nothing":                {posted(fhirJSON, ""), false},
+		} {
+			answer, err := a.Answer(a.server, tt.q)
+			if err != nil || (answer != nil) != tt.here {
+				t.Errorf("%s: %+v, %v", name, answer, err)
+				continue
+			}
+			if answer == nil {
+				continue
+			}
+			body := answer.Body
+			if name == "the answer in XML" {
+				if body, err = fhirxml.AppendJSON(nil, body); err != nil || answer.Header.Get("Content-Type") != "application/fhir+xml" {
+					t.Fatal(answer.Header, err)
+				}
+			}
+			if got, _ := contains(t, body); !reflect.DeepEqual(got, want) {
+				t.Errorf("%s: got %v, want %v", name, got, want)
+			}
 		}
 	})
 }
