@@ -175,6 +175,18 @@ func (d *definition) member(r *reader, name string) (bool, error) {
 	return false, nil
 }
 
+// definitionOf reads of a resource what code systems and value sets have alike.
+func definitionOf(resource jsontext.Value) (d definition, err error) {
+	r := newReader(bytes.NewReader(resource))
+	err = r.object(func(name []byte) error {
+		if known, err := d.member(r, string(name)); known {
+			return err
+		}
+		return r.skip()
+	})
+	return d, err
+}
+
 // isLeftOut reports whether a member of a definition is of no use here: what is said of the resource itself, a
 // stored expansion, and the extensions of primitives.
 func isLeftOut(name string) bool {
