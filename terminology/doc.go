@@ -94,8 +94,8 @@
 //
 // # Answers
 //
-// A GET of nothing but url, filter, offset, count, _format, _pretty, _summary and _elements is a plain
-// question: the answer is a list, and has an offset. Any other has a tree where the codes are from one
+// A GET of nothing that is known but url, filter, offset, count, _format, _pretty, _summary and _elements is a
+// plain question: the answer is a list, and has an offset. Any other has a tree where the codes are from one
 // hierarchy and all of them are shown, and an offset where there is paging, as R4 has it; excludeNested makes
 // it a list.
 //

@@ -72,7 +72,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.of(r)
-	p.plain = r.Method != http.MethodPost && isPlain(inputs)
+	p.plain = p.plain && r.Method != http.MethodPost
 	p.library = h.current()
 	defer runtime.KeepAlive(p.library) // its memory is given back when it is gone
 	a, err := h.answer(p, h.limit(r))
