@@ -70,6 +70,8 @@ func TestConceptFilters(t *testing.T) {
 		{"concept descendent-of mammal", "dog bat"},
 		{"concept descendent-of dog", ""},
 		{"concept is-not-a animal", "dodo chimera"},
+		{"concept descendent-leaf animal", "dog bat fly"},
+		{"concept descendent-leaf dog", ""},
 		{"concept child-of animal", "mammal flyer fly"},
 		{"concept child-of flyer", "bat fly"},
 		{"concept generalizes bat", "animal mammal bat flyer"},

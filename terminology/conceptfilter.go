@@ -92,7 +92,7 @@ func (cs *codeSystem) filter(f filter) (bitset, error) {
 		return nil, e
 	}
 	switch f.op {
-	case "is-a", "descendent-of", "is-not-a", "child-of", "generalizes":
+	case "is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes":
 		return cs.byHierarchy(f)
 	case "=":
 		return cs.byProperty(f, func(value []byte) bool { return string(value) == f.value })
@@ -132,8 +132,15 @@ func (cs *codeSystem) byHierarchy(f filter) (bitset, error) {
 	default:
 		matching = cs.children.closure(cs.len(), concept)
 	}
-	if f.op == "descendent-of" {
+	if f.op == "descendent-of" || f.op == "descendent-leaf" {
 		matching.remove(concept) // it is there if the hierarchy has a cycle
+		if f.op == "descendent-leaf" {
+			matching.each(func(below uint32) {
+				if len(cs.children.of(below)) > 0 {
+					matching.remove(below)
+				}
+			})
+		}
 		return matching, nil
 	}
 	matching.add(concept)
