@@ -238,7 +238,7 @@ func (b *codeSystemBuilder) known(r *reader, name string) error {
 		return r.bool(&b.versionNeeded)
 	case "hierarchyMeaning":
 		meaning, err := r.text()
-		b.notHierarchy = string(meaning) == "grouped-by" || string(meaning) == "classified-with"
+		b.notSubsuming = string(meaning) == "grouped-by" || string(meaning) == "part-of"
 		return err
 	case "supplements":
 		return r.string(&b.supplements)
