@@ -125,7 +125,8 @@ func (v *validation) choose(inValueSet bool) error {
 // else what system says. Codings must be of it; of a CodeableConcept, those that are not do not count (R4
 // CodeSystem/$validate-code).
 func (v *validation) chooseInSystem() error {
-	system := v.url
+	system, version := splitCanonical(v.url)
+	v.codeVersion = cmp.Or(v.codeVersion, version)
 	if system == "" && v.codeSystem != nil {
 		d, err := definitionOf(v.codeSystem)
 		if err != nil {

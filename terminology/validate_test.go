@@ -51,6 +51,8 @@ func TestWhatIsValidated(t *testing.T) {
 		{"a CodeableConcept with one that is valid", valueSet, []string{url, concept(`{"code":"red"},{` + red + `}`)}, 200, []string{valid, "Coding has no system"}, ""},
 		{"after one that is not", valueSet, []string{url, infer, concept(`{"code":"red"},{` + red + `}`)}, 200, []string{valid, `"valueCode":"red"`}, ""},
 		{"in a code system: a code without one", system, []string{code}, 400, []string{"url"}, ""},
+		{"in a version of a code system", system, []string{code, uri("url", "http://x/colours|1.0.0")}, 200, []string{valid, `"valueUri":"http://x/colours"`}, ""},
+		{"in a version of a code system that is not here", system, []string{code, uri("url", "http://x/colours|9")}, 200, []string{invalid, "Valid versions: 1.0.0"}, "include"},
 		{"in a code system that system names", system, []string{code, uri("system", "http://x/colours")}, 200, []string{valid, `"valueString":"Red"`}, ""},
 		{"in a code system that is sent along", system, []string{code, `{"name":"codeSystem","resource":` + codeSystemWith("http://x/own", "3", "red") + `}`}, 200, []string{valid, "http://x/own"}, ""},
 		{"in a code system: a Coding without a system", system, []string{colour, coding(`"code":"red"`)}, 200, []string{invalid, "Coding has no system"}, ""},

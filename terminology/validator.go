@@ -181,11 +181,11 @@ func (v *validator) best(c *coding, list []candidate) (versionChoice, *found) {
 		}
 	}
 	if best < 0 {
-		choice := versionChoice{index: v.library.codeSystem(c.system, c.version), matches: true}
+		choice := versionChoice{index: v.codeSystem(c.system, c.version), matches: true}
 		if versions := v.library.versionsOf(c.system); choice.index == none && c.version != "" && len(versions) > 0 {
 			choice.add(unknownVersion(c, c.version, versions))
 			choice.unknown = canonical(c.system, c.version)
-			choice.index = v.library.codeSystem(c.system, "")
+			choice.index = v.codeSystem(c.system, "")
 		}
 		return choice, nil
 	}
