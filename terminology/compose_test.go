@@ -139,6 +139,8 @@ func TestUnexpandable(t *testing.T) {
 		{"no compose", "", ErrIncomplete, []string{"http://x/vs", "compose"}},
 		{"contained code system", include(`{"system":"#c","concept":[{"code":"a"}]}`), ErrIncomplete, []string{"#c"}},
 		{"bad regex", include(`{"system":"http://x/animals","filter":[{"property":"code","op":"regex","value":"a(b"}]}`), nil, []string{"a(b", "missing closing )"}},
+		{"regex that closes brackets which are not its own", include(`{"system":"http://x/animals","filter":[{"property":"code","op":"regex","value":".*)|(?:.*"}]}`), nil, []string{"unexpected )"}},
+		{"regex that opens a class", include(`{"system":"http://x/animals","filter":[{"property":"code","op":"regex","value":"["}]}`), nil, []string{"missing closing ]"}},
 		{"filter without value", include(`{"system":"http://x/animals","filter":[{"property":"concept","op":"is-a"}]}`), nil, []string{"no value"}},
 		{"exists with no boolean", include(`{"system":"http://x/animals","filter":[{"property":"kind","op":"exists","value":"maybe"}]}`), nil, []string{"maybe"}},
 		{"include of nothing", include(`{"version":"1"}`), nil, []string{"neither system nor valueSet"}},

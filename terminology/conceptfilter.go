@@ -172,7 +172,11 @@ func memberOf(list string) func(value []byte) bool {
 
 // byRegex evaluates op regex: the whole value must match (R4 §4.9.5.3).
 func (cs *codeSystem) byRegex(f filter) (bitset, error) {
-	expression, err := regexp.Compile(`\A(?:` + f.value + `)\z`)
+	var expression *regexp.Regexp
+	_, err := syntax.Parse(f.value, syntax.Perl) // alone first: it could close the brackets that it is put into
+	if err == nil {
+		expression, err = regexp.Compile(`\A(?:` + f.value + `)\z`)
+	}
 	if err != nil {
 		return nil, &Error{
 			Status: http.StatusUnprocessableEntity, Code: "invalid", Err: fmt.Errorf("filter: %w", err),

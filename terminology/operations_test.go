@@ -109,6 +109,7 @@ func TestExpandParameters(t *testing.T) {
 		{"designations by language", []string{"designation", "urn:ietf:bcp:47|de", "filter", "red"}, "red[Red]<de:Rot>"},
 		{"designations by use", []string{"designation", "http://x/use|formal", "filter", "red"}, "red[Red]<fr:Rouge>"},
 		{"properties", []string{"property", "hue", "property", "definition", "count", "2"}, "any[Any colour](definition=All of them) red[Red](hue=0)"},
+		{"the hierarchy as properties", []string{"property", "parent", "property", "child", "count", "2"}, "any[Any colour](child=red,child=blue) red[Red](parent=any,child=pink)"},
 		{"all properties", []string{"property", "*", "activeOnly", "true", "filter", "red"}, "red[Red](hue=0,kin=)"},
 		{"supplement", []string{"useSupplement", "http://x/notes", "property", "mood", "filter", "red"}, "red[Red](weight=1.50,mood=angry)"},
 		{"system excluded", []string{"exclude-system", "http://x/colours"}, ""},
