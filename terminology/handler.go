@@ -53,6 +53,10 @@ type Handler struct {
 	// Released is what the CapabilityStatement says of when that version was released. Default: nothing.
 	Released time.Time
 
+	// Security is what the CapabilityStatement says of how requests are authorized, as codes of
+	// http://terminology.hl7.org/CodeSystem/restful-security-service. Default: nothing.
+	Security []string
+
 	remembered resourceCache
 }
 
