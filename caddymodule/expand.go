@@ -131,6 +131,9 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 		MaxRemembered: h.MaxRemembered,
 	}
 	h.handler.Version, h.handler.Released = software()
+	if _, err := fhirApp(ctx); err == nil {
+		h.handler.Security = []string{"SMART-on-FHIR"}
+	}
 	h.operations = newOperations(h.handler, h.AllOperations)
 	return nil
 }

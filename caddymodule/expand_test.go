@@ -198,6 +198,14 @@ https://localhost:8443 {
 	}
 }
 
+// The CapabilityStatement says how to be let in, where that is ours to say.
+func TestSecurityInMetadata(t *testing.T) {
+	g := newGateway(t, exampleWith(t, "fhir_expand\n\t\treverse_proxy {$FHIR_BACKEND:localhost:8080}\n", "fhir_expand {\n\t\t\toperations all\n\t\t}\n"))
+	if got := read(t, g.get("/fhir/R4/metadata", "")); !strings.Contains(got, `"security":{"service":[{"coding":[{`) || !strings.Contains(got, `"SMART-on-FHIR"`) {
+		t.Errorf("got %s", got)
+	}
+}
+
 // Alone, without the fhir app and without a next handler.
 func TestExpandAlone(t *testing.T) {
 	definitions := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",

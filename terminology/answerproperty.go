@@ -29,6 +29,8 @@ func (a *answer) appendProperties(dst []byte, list *array, e entry, flags concep
 	if meaning := cs.meaningOf(e.concept); meaning != nil && slices.Contains(a.parameters.properties, "definition") {
 		dst = a.appendProperty(dst, list, property{code: "definition", uri: conceptProperties + "definition"}, "valueString", string(meaning), true)
 	}
+	dst = a.appendRelated(dst, list, "parent", cs, cs.parents.of(e.concept))
+	dst = a.appendRelated(dst, list, "child", cs, cs.children.of(e.concept))
 	dst = a.appendAsked(dst, list, cs, e.concept)
 	for _, s := range a.expansion.supplements {
 		by := a.library.codeSystems[s.by]
@@ -50,6 +52,18 @@ var extensionProperties = []struct {
 	{extensionWeight, property{code: "weight", uri: conceptProperties + "itemWeight"}, "valueDecimal"},
 }
 
+// appendRelated appends the codes of the concepts above or below an entry, if they were asked for by name: they are
+// properties that FHIR defines for every code system (R4 §4.8.10), however it says what its hierarchy is.
+func (a *answer) appendRelated(dst []byte, list *array, name string, cs *codeSystem, related []uint32) []byte {
+	if !slices.Contains(a.parameters.properties, name) {
+		return dst
+	}
+	for _, other := range related {
+		dst = a.appendProperty(dst, list, property{code: name, uri: conceptProperties + name}, "valueCode", string(cs.codeOf(other)), true)
+	}
+	return dst
+}
+
 // appendAsked appends the properties of a concept that were asked for by name, or by * for all.
 func (a *answer) appendAsked(dst []byte, list *array, cs *codeSystem, concept uint32) []byte {
 	if cs.values.from == nil {
@@ -58,7 +72,8 @@ func (a *answer) appendAsked(dst []byte, list *array, cs *codeSystem, concept ui
 	all := slices.Contains(a.parameters.properties, "*")
 	for row := cs.values.from[concept]; row < cs.values.from[concept+1]; row++ {
 		p := cs.properties[cs.values.property[row]]
-		told := p.is("status") && !strings.EqualFold(string(cs.texts.at(cs.values.value[row])), "active")
+		told := p.is("status") && !strings.EqualFold(string(cs.texts.at(cs.values.value[row])), "active") ||
+			(p.code == "parent" || p.code == "child") && slices.Contains(a.parameters.properties, p.code)
 		if told || !all && !slices.Contains(a.parameters.properties, p.code) {
 			continue
 		}

@@ -76,5 +76,7 @@ func (l *Library) appendSystem(dst []byte, list *array, s *system) []byte {
 		dst = strconv.AppendBool(append(dst, `"isDefault":`...), l.codeSystems[s.current] == cs)
 		dst = append(dst, '}')
 	}
-	return append(inner.end(dst), `,"subsumption":true}`...)
+	subsumes := !slices.ContainsFunc(versions, func(cs *codeSystem) bool { return cs.notSubsuming })
+	dst = strconv.AppendBool(append(inner.end(dst), `,"subsumption":`...), subsumes)
+	return append(dst, '}')
 }

@@ -68,12 +68,29 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	dst = append(dst, `},"implementation":{"description":"Terminology service from definitions in memory"`...)
 	dst = append(appendMember(dst, "url", strings.TrimSuffix(address, "/metadata")), '}')
 	dst = append(dst, `,"fhirVersion":"4.0.1","format":["application/fhir+json","application/fhir+xml","json","xml"],"rest":[{"mode":"server"`...)
+	dst = h.appendSecurity(dst)
 	list := array{name: "resource"}
 	for i := range restResources {
 		dst = restResources[i].append(list.next(dst))
 	}
 	dst = append(list.end(dst), `,"operation":[{"name":"versions","definition":"http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions"}]`...)
 	return append(dst, `}]}`...)
+}
+
+// appendSecurity appends rest.security, which the HL7 terminology ecosystem IG demands.
+func (h *Handler) appendSecurity(dst []byte) []byte {
+	if len(h.Security) == 0 {
+		return dst
+	}
+	dst = append(dst, `,"security":{"service":[`...)
+	for i, code := range h.Security {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		dst = append(dst, `{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":`...)
+		dst = append(appendString(dst, code), `}]}`...)
+	}
+	return append(dst, `]}`...)
 }
 
 // testVersion is the version of the HL7 terminology ecosystem's tests that this package is tested with.

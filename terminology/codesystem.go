@@ -12,7 +12,7 @@ type codeSystem struct {
 	compositional  bool
 	versionNeeded  bool
 	languagePack   bool     // a supplement that adds a language, and so is made use of without being named
-	notHierarchy   bool     // hierarchyMeaning is neither absent nor is-a or part-of
+	notSubsuming   bool     // hierarchyMeaning is grouped-by or part-of: a concept is not what the one above it is
 	supplements    string   // canonical of the code system that a supplement adds to
 	entireValueSet string   // CodeSystem.valueSet: canonical of the value set of all its codes
 	system         uint32   // index of url in Library.systems

@@ -63,7 +63,7 @@ func (c *composer) filter(cs *codeSystem, f filter) (bitset, error) {
 // concept.
 func (f filter) isHierarchical() bool {
 	switch f.op {
-	case "is-a", "descendent-of", "is-not-a", "child-of", "generalizes":
+	case "is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes":
 		return true
 	}
 	return false
@@ -156,8 +156,15 @@ func (cs *codeSystem) byHierarchy(f filter) (bitset, error) {
 	default:
 		matching = cs.children.closure(cs.len(), concept)
 	}
-	if f.op == "descendent-of" {
+	if f.op == "descendent-of" || f.op == "descendent-leaf" {
 		matching.remove(concept) // it is there if the hierarchy has a cycle
+		if f.op == "descendent-leaf" {
+			matching.each(func(below uint32) {
+				if len(cs.children.of(below)) > 0 {
+					matching.remove(below)
+				}
+			})
+		}
 		return matching, nil
 	}
 	matching.add(concept)
@@ -189,7 +196,11 @@ func memberOf(list string) func(value []byte) bool {
 
 // byRegex evaluates op regex: the whole value must match (R4 §4.9.5.3).
 func (cs *codeSystem) byRegex(f filter) (bitset, error) {
-	expression, err := regexp.Compile(`\A(?:` + f.value + `)\z`)
+	var expression *regexp.Regexp
+	_, err := syntax.Parse(f.value, syntax.Perl) // alone first: it could close the brackets that it is put into
+	if err == nil {
+		expression, err = regexp.Compile(`\A(?:` + f.value + `)\z`)
+	}
 	if err != nil {
 		return nil, &Error{
 			Status: http.StatusUnprocessableEntity, Code: "invalid", Err: fmt.Errorf("filter: %w", err),

@@ -1,5 +1,7 @@
 package terminology
 
+import "slices"
+
 // conceptMap is a ConceptMap, as $translate needs it.
 type conceptMap struct {
 	definition
@@ -12,16 +14,30 @@ type mapGroup struct {
 	source, sourceVersion string
 	target, targetVersion string
 	elements              []mapElement
+	unmapped              unmapped
+}
+
+// unmapped is what a group says of codes that it has no element for: nothing where there is no mode.
+type unmapped struct {
+	mode                       string // provided, fixed, other-map; R5 has use-source-code for provided
+	code, display, equivalence string // of fixed
+	otherMap                   string // canonical
 }
 
 // mapElement is what a group says of one source code.
 type mapElement struct {
-	code    string
-	targets []mapTarget
+	code, display, comment string
+	targets                []mapTarget
 }
 
-// mapTarget is one of ConceptMap.group.element.target.
-type mapTarget struct{ code, display, equivalence, comment string }
+// mapTarget is one of ConceptMap.group.element.target. It has no code where there is none to map to.
+type mapTarget struct {
+	code, display, equivalence, comment string
+	dependsOn, products                 []mapAttribute
+}
+
+// mapAttribute is one of ConceptMap.group.element.target.dependsOn or product: another element, with a value.
+type mapAttribute struct{ property, system, value, display string }
 
 // member reads one member of a ConceptMap. The names of R5 are understood beside those of R4.
 func (m *conceptMap) member(r *reader, name string) error {
@@ -55,6 +71,8 @@ func (m *conceptMap) group(r *reader) error {
 			return r.string(&g.targetVersion)
 		case "element":
 			return r.array(func() error { return g.element(r) })
+		case "unmapped":
+			return g.unmapped.read(r)
 		default:
 			return r.skip()
 		}
@@ -69,13 +87,45 @@ func (m *conceptMap) group(r *reader) error {
 	return err
 }
 
-// element reads one of ConceptMap.group.element.
+// read reads ConceptMap.group.unmapped.
+func (u *unmapped) read(r *reader) error {
+	return r.object(func(name []byte) error {
+		switch string(name) {
+		case "mode":
+			return r.string(&u.mode)
+		case "code":
+			return r.string(&u.code)
+		case "display":
+			return r.string(&u.display)
+		case "relationship":
+			return r.string(&u.equivalence)
+		case "url", "otherMap":
+			return r.string(&u.otherMap)
+		default:
+			return r.skip()
+		}
+	})
+}
+
+// element reads one of ConceptMap.group.element. That there is nothing to map to is said as R4 says it: by a target
+// without a code.
 func (g *mapGroup) element(r *reader) error {
 	var e mapElement
 	err := r.object(func(name []byte) error {
 		switch string(name) {
 		case "code":
 			return r.string(&e.code)
+		case "display":
+			return r.string(&e.display)
+		case "comment":
+			return r.string(&e.comment)
+		case "noMap":
+			var none bool
+			err := r.bool(&none)
+			if none {
+				e.targets = append(e.targets, mapTarget{})
+			}
+			return err
 		case "target":
 			return r.array(func() error { return e.target(r) })
 		default:
@@ -99,11 +149,36 @@ func (e *mapElement) target(r *reader) error {
 			return r.string(&t.equivalence)
 		case "comment":
 			return r.string(&t.comment)
+		case "dependsOn":
+			return r.array(func() error { return r.mapAttribute(&t.dependsOn) })
+		case "product":
+			return r.array(func() error { return r.mapAttribute(&t.products) })
 		default:
 			return r.skip()
 		}
 	})
 	e.targets = append(e.targets, t)
+	return err
+}
+
+// mapAttribute reads one of dependsOn or product, and adds it to a list.
+func (r *reader) mapAttribute(list *[]mapAttribute) error {
+	var a mapAttribute
+	err := r.object(func(name []byte) error {
+		switch string(name) {
+		case "property":
+			return r.string(&a.property)
+		case "system":
+			return r.string(&a.system)
+		case "value":
+			return r.string(&a.value)
+		case "display":
+			return r.string(&a.display)
+		default:
+			return r.skip()
+		}
+	})
+	*list = append(*list, a)
 	return err
 }
 
@@ -117,4 +192,16 @@ func (l *Library) addConceptMap(m *conceptMap) {
 		}
 	}
 	l.conceptMaps = append(l.conceptMaps, m)
+}
+
+// conceptMap finds a concept map by its canonical, of several the one that was loaded last.
+func (l *Library) conceptMap(reference string) (*conceptMap, bool) {
+	for at := l; at != nil; at = at.base {
+		for _, m := range slices.Backward(at.conceptMaps) {
+			if m.isNamed(reference) {
+				return m, true
+			}
+		}
+	}
+	return nil, false
 }

@@ -59,8 +59,8 @@
 //     used-example.
 //   - Listed concepts need no code system. Where it is here and complete, a code that it does not have is
 //     no code, and is left out; its display is the value set's own, if that gives one.
-//   - A filter needs an operator of R4, or child-of, on a property that the code system has: concept,
-//     code, display, parent, child, one that it declares, or one that a concept in it has. The concept that
+//   - A filter needs an operator of R4, or child-of or descendent-leaf of R5, on a property that the code
+//     system has: concept, code, display, parent, child, one that it declares, or one that a concept in it has. The concept that
 //     a hierarchical filter names must exist. A regex is one of Go's, and must match the whole value.
 //   - A concept is abstract by its property notSelectable; it is inactive by its property inactive, by a
 //     status of retired or inactive, or by the standards status withdrawn. With compose.inactive false,
@@ -94,8 +94,8 @@
 //
 // # Answers
 //
-// A GET of nothing but url, filter, offset, count, _format, _pretty, _summary and _elements is a plain
-// question: the answer is a list, and has an offset. Any other has a tree where the codes are from one
+// A GET of nothing that is known but url, filter, offset, count, _format, _pretty, _summary and _elements is a
+// plain question: the answer is a list, and has an offset. Any other has a tree where the codes are from one
 // hierarchy and all of them are shown, and an offset where there is paging, as R4 has it; excludeNested makes
 // it a list.
 //

@@ -53,6 +53,10 @@ type Handler struct {
 	// Released is what the CapabilityStatement says of when that version was released. Default: nothing.
 	Released time.Time
 
+	// Security is what the CapabilityStatement says of how requests are authorized, as codes of
+	// http://terminology.hl7.org/CodeSystem/restful-security-service. Default: nothing.
+	Security []string
+
 	remembered resourceCache
 }
 
@@ -72,7 +76,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.of(r)
-	p.plain = r.Method != http.MethodPost && isPlain(inputs)
+	p.plain = p.plain && r.Method != http.MethodPost
 	p.library = h.current()
 	defer runtime.KeepAlive(p.library) // its memory is given back when it is gone
 	a, err := h.answer(p, h.limit(r))

@@ -56,11 +56,13 @@ func hierarchyModel(parents [][]int, of int) map[string][]string {
 		return i == of || !slices.Contains(seen, i) &&
 			slices.ContainsFunc(parents[i], func(p int) bool { return isA(p, of, append(seen, i)) })
 	}
-	model := map[string][]string{"is-a": {}, "descendent-of": {}, "is-not-a": {}, "generalizes": {}, "child-of": {}}
+	model := map[string][]string{"is-a": {}, "descendent-of": {}, "descendent-leaf": {}, "is-not-a": {}, "generalizes": {}, "child-of": {}}
 	for i := range parents {
+		isLeaf := !slices.ContainsFunc(parents, func(above []int) bool { return slices.Contains(above, i) })
 		holds := map[string]bool{
 			"is-a": isA(i, of, nil), "is-not-a": !isA(i, of, nil), "generalizes": isA(of, i, nil),
 			"descendent-of": i != of && isA(i, of, nil), "child-of": slices.Contains(parents[i], of),
+			"descendent-leaf": i != of && isA(i, of, nil) && isLeaf,
 		}
 		for op, yes := range holds {
 			if yes {

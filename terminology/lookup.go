@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,33 +14,49 @@ type concepts struct {
 	a, b coding // of $lookup only a
 }
 
-// parseConcepts reads the parameters of $lookup and $subsumes.
+// parseConcepts reads the parameters of $lookup and $subsumes. Each concept is given by code, with system and
+// version beside it, or by a Coding.
 func parseConcepts(inputs []input) (*concepts, error) {
 	common, err := parseParameters(inputs)
 	if err != nil {
 		return nil, err
 	}
 	c := &concepts{parameters: *common}
+	var system coding // system and version, for the codes
 	for i := range inputs {
 		switch in := &inputs[i]; in.name {
 		case "system":
-			c.a.system, c.b.system = in.value, in.value
+			system.system = in.value
 		case "version":
-			c.a.version, c.b.version = in.value, in.value
+			system.version = in.value
 		case "code", "codeA":
 			c.a.code = in.value
 		case "codeB":
 			c.b.code = in.value
-		case "coding", "codingA":
-			c.a, err = parseCoding(in.complex, in.name)
-		case "codingB":
-			c.b, err = parseCoding(in.complex, in.name)
-		}
-		if err != nil {
-			return nil, err
 		}
 	}
-	return c, nil
+	if err := c.complete(&c.a, &system, "code", "coding"); err != nil {
+		return nil, err
+	}
+	if err := c.complete(&c.a, &system, "codeA", "codingA"); err != nil {
+		return nil, err
+	}
+	return c, c.complete(&c.b, &system, "codeB", "codingB")
+}
+
+// complete takes a concept from the parameter that is a Coding, or else gives its code the system.
+func (c *concepts) complete(of, system *coding, code, whole string) error {
+	in, ok := find(c.given, whole)
+	if !ok {
+		of.system, of.version = cmp.Or(of.system, system.system), cmp.Or(of.version, system.version)
+		return nil
+	}
+	if c.has(code) {
+		return badRequest("invalid", "of the parameters %s and %s only one may be given", code, whole)
+	}
+	var err error
+	*of, err = parseCoding(in.complex, whole)
+	return err
 }
 
 // concept finds the concept that a coding means.
@@ -247,11 +264,14 @@ func (h *Handler) subsumes(base *Library, r *http.Request, inputs []input) ([]by
 	return out.end(), nil
 }
 
-// subsumption returns how two concepts are related (http://hl7.org/fhir/concept-subsumption-outcome).
+// subsumption returns how two concepts are related (http://hl7.org/fhir/concept-subsumption-outcome), given what
+// the code system says that its hierarchy means.
 func (cs *codeSystem) subsumption(a, b uint32) string {
 	switch {
 	case a == b:
 		return "equivalent"
+	case cs.notSubsuming:
+		return "not-subsumed"
 	case cs.children.closure(cs.len(), a).has(b):
 		return "subsumes"
 	case cs.children.closure(cs.len(), b).has(a):

@@ -98,6 +98,7 @@ func TestExpandParameters(t *testing.T) {
 		want  string
 	}{
 		{"plain: a list", nil, "any[Any colour] red[Red] pink[Pink](status=retired) blue[Blue]"},
+		{"plain with what is ignored", []string{"_", "1700000000"}, "any[Any colour] red[Red] pink[Pink](status=retired) blue[Blue]"},
 		{"a tree", []string{"excludeNested", "false"}, "any[Any colour]{red[Red]{pink[Pink](status=retired)} blue[Blue]}"},
 		{"a page is a list", []string{"excludeNested", "false", "count", "2"}, "any[Any colour] red[Red]"},
 		{"no inactive ones", []string{"activeOnly", "true"}, "any[Any colour]{red[Red] blue[Blue]}"},
@@ -109,6 +110,7 @@ func TestExpandParameters(t *testing.T) {
 		{"designations by language", []string{"designation", "urn:ietf:bcp:47|de", "filter", "red"}, "red[Red]<de:Rot>"},
 		{"designations by use", []string{"designation", "http://x/use|formal", "filter", "red"}, "red[Red]<fr:Rouge>"},
 		{"properties", []string{"property", "hue", "property", "definition", "count", "2"}, "any[Any colour](definition=All of them) red[Red](hue=0)"},
+		{"the hierarchy as properties", []string{"property", "parent", "property", "child", "count", "2"}, "any[Any colour](child=red,child=blue) red[Red](parent=any,child=pink)"},
 		{"all properties", []string{"property", "*", "activeOnly", "true", "filter", "red"}, "red[Red](hue=0,kin=)"},
 		{"supplement", []string{"useSupplement", "http://x/notes", "property", "mood", "filter", "red"}, "red[Red](weight=1.50,mood=angry)"},
 		{"system excluded", []string{"exclude-system", "http://x/colours"}, ""},
@@ -245,6 +247,29 @@ func TestFormats(t *testing.T) {
 	}
 	if w, _ := call(t, h, "GET", path+"&_format=turtle", ""); w.Code != http.StatusNotAcceptable {
 		t.Errorf("got %d", w.Code)
+	}
+}
+
+// RFC 9110 §12.5.1: the greater weight counts, and of equal ones the first; 0 is none.
+func TestAccept(t *testing.T) {
+	for accept, xml := range map[string]bool{
+		"": false, "*/*": false, "garbage": false, "text/csv": false, "text/html": false, "application/fhir+turtle": false,
+		"application/xml": true, "text/xml": true, "Application/FHIR+XML": true, "application/fhir+xml; fhirVersion=4.0": true,
+		"application/fhir+xml;q=0.5, application/fhir+json": false, "application/fhir+json;q=0.1, application/fhir+xml;q=0.9": true,
+		"application/fhir+json;q=0, application/fhir+xml": true, "application/fhir+xml;q=0": false,
+		"application/fhir+json, application/fhir+xml": false, "application/fhir+xml, application/fhir+json": true, "application/fhir+xml, */*": true,
+		"text/html, application/xhtml+xml, application/xml;q=0.9, */*;q=0.8": false, "image/svg+xml, application/json": false,
+	} {
+		r := httptest.NewRequest("GET", "/", nil)
+		r.Header.Set("Accept", accept)
+		if AsksForXML(r) != xml {
+			t.Errorf("%s: got XML %t", accept, !xml)
+		}
+	}
+	r := httptest.NewRequest("GET", "/?_format=", nil)
+	r.Header["Accept"] = []string{"application/json;q=0.5", "application/fhir+xml"}
+	if !AsksForXML(r) {
+		t.Error("of two lines of Accept, the second is not read")
 	}
 }
 

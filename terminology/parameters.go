@@ -64,19 +64,14 @@ var repeated = []string{
 	"check-system-version", "force-system-version", "default-valueset-version", "_elements",
 }
 
-// plainParameters are those that interface.md has. Who asks by GET with nothing else gets a plain answer as
-// it is there: a list, and always an offset. Other requests are answered as R4 and the HL7 terminology
+// plainParameters are those that interface.md has. Who asks by GET with nothing else that is known gets a plain
+// answer as it is there: a list, and always an offset. Other requests are answered as R4 and the HL7 terminology
 // ecosystem have it: a tree where there is one, and an offset where there is paging.
 var plainParameters = []string{"url", "filter", "offset", "count", "_format", "_pretty", "_summary", "_elements"}
 
-// isPlain reports whether there are only such parameters.
-func isPlain(inputs []input) bool {
-	return !slices.ContainsFunc(inputs, func(in input) bool { return !slices.Contains(plainParameters, in.name) })
-}
-
 // parseParameters makes parameters of inputs. Unknown ones are ignored, as R4 has it for operations.
 func parseParameters(inputs []input) (*parameters, error) {
-	p := &parameters{given: inputs}
+	p := &parameters{given: inputs, plain: true}
 	for i := range inputs {
 		in := &inputs[i]
 		if len(in.value) > maxParameterLength {
@@ -88,6 +83,9 @@ func parseParameters(inputs []input) (*parameters, error) {
 		known, err := p.set(in)
 		if err != nil {
 			return nil, err
+		}
+		if known && !slices.Contains(plainParameters, in.name) {
+			p.plain = false
 		}
 		if known && i > 0 && !slices.Contains(repeated, in.name) &&
 			slices.ContainsFunc(inputs[:i], func(other input) bool { return other.name == in.name }) {

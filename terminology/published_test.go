@@ -156,12 +156,13 @@ func TestSearchsetPages(t *testing.T) {
 }
 
 func TestCapabilityStatement(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t), Version: "1.2.3", Released: fixedTime}
+	h := &Handler{Library: colourLibrary(t), Version: "1.2.3", Released: fixedTime, Security: []string{"SMART-on-FHIR"}}
 	w, got := call(t, h, "GET", "/metadata", "")
 	if w.Code != http.StatusOK || got["fhirVersion"] != "4.0.1" || got["kind"] != "instance" {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
-	wantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`)
+	wantText(t, w.Body.String(), `"version":"1.2.3","releaseDate":"2026-01-02"`, `OperationDefinition/ValueSet-expand"`, `"code":"search-type"`,
+		`"rest":[{"mode":"server","security":{"service":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":"SMART-on-FHIR"}]}]},`)
 	// What is claimed is answered.
 	for _, resource := range got["rest"].([]any)[0].(map[string]any)["resource"].([]any) {
 		claimed := resource.(map[string]any)

@@ -79,6 +79,25 @@ func TestUnknownSystemNeeded(t *testing.T) {
 	}
 }
 
+// Of a code system whose content is not-present it cannot be told which codes it has (R4 CodeSystem.content; HL7
+// terminology ecosystem IG: $validate-code is not processed on it).
+func TestContentNotPresent(t *testing.T) {
+	h := &Handler{Library: coreLibrary(t)}
+	sct := "&system=http://snomed.info/sct&code=73211009"
+	for path, want := range map[string]struct{ is, isNot string }{
+		"/CodeSystem/$validate-code?url=http://snomed.info/sct&code=73211009":                               {"x-unknown-system", "Unknown code"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code" + sct:                    {"x-caused-by-unknown-system", "not-in-vs"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/administrative-gender" + sct:             {"not-in-vs", "Unknown code"},
+		"/ValueSet/$validate-code?url=http://hl7.org/fhir/ValueSet/condition-code&systemVersion=2020" + sct: {"x-caused-by-unknown-system", "Unknown code"},
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		wantText(t, w.Body.String(), want.is, `{"name":"result","valueBoolean":false}`, "could not be found, so the code cannot be validated")
+		if strings.Contains(w.Body.String(), want.isNot) {
+			t.Errorf("%s: got %s", path, w.Body)
+		}
+	}
+}
+
 // That a code may be an expression which is not understood is said beside that it is unknown.
 func TestCompositional(t *testing.T) {
 	h := &Handler{Library: libraryOf(t, demanding, colours)}

@@ -175,6 +175,18 @@ func (d *definition) member(r *reader, name string) (bool, error) {
 	return false, nil
 }
 
+// definitionOf reads of a resource what code systems and value sets have alike.
+func definitionOf(resource jsontext.Value) (d definition, err error) {
+	r := newReader(bytes.NewReader(resource))
+	err = r.object(func(name []byte) error {
+		if known, err := d.member(r, string(name)); known {
+			return err
+		}
+		return r.skip()
+	})
+	return d, err
+}
+
 // isLeftOut reports whether a member of a definition is of no use here: what is said of the resource itself, a
 // stored expansion, and the extensions of primitives.
 func isLeftOut(name string) bool {
@@ -226,7 +238,7 @@ func (b *codeSystemBuilder) known(r *reader, name string) error {
 		return r.bool(&b.versionNeeded)
 	case "hierarchyMeaning":
 		meaning, err := r.text()
-		b.notHierarchy = string(meaning) == "grouped-by" || string(meaning) == "classified-with"
+		b.notSubsuming = string(meaning) == "grouped-by" || string(meaning) == "part-of"
 		return err
 	case "supplements":
 		return r.string(&b.supplements)

@@ -27,6 +27,7 @@ func TestSisterOperations(t *testing.T) {
 		{"subsumed", "/CodeSystem/$subsumes?system=http://x/colours&codeA=pink&codeB=red", 200, []string{`"subsumed-by"`}},
 		{"equivalent", "/CodeSystem/$subsumes?system=http://x/colours&codeA=red&codeB=red", 200, []string{`"equivalent"`}},
 		{"not subsumed", "/CodeSystem/$subsumes?system=http://x/colours&codeA=red&codeB=blue", 200, []string{`"not-subsumed"`}},
+		{"subsumes in any order", "/CodeSystem/$subsumes?codeB=pink&codeA=any&system=http://x/colours", 200, []string{`"subsumes"`}},
 		{"translate", "/ConceptMap/$translate?system=http://x/colours&code=red&targetsystem=http://x/rgb", 200, []string{`"valueBoolean":true`, `"code":"f00","display":"#f00"`, `"equivalent"`}},
 		{"translate back", "/ConceptMap/$translate?targetSystem=http://x/rgb&targetCode=f00&sourceSystem=http://x/colours", 200, []string{`"code":"red"`}},
 		{"translate what does not match", "/ConceptMap/$translate?url=http://x/map&system=http://x/colours&code=blue", 200, []string{`"valueBoolean":false`}},
@@ -66,6 +67,53 @@ func TestSisterOperations(t *testing.T) {
 				t.Errorf("as XML: got %.60s", x.Body)
 			}
 		})
+	}
+}
+
+// Each concept is given once: by code and system, or by a Coding (R4 CodeSystem/$lookup, $subsumes).
+func TestConceptGivenOnce(t *testing.T) {
+	h := &Handler{Library: colourLibrary(t)}
+	coding := func(name, code string) string {
+		return `{"name":"` + name + `","valueCoding":{"system":"http://x/colours","code":"` + code + `"}}`
+	}
+	code := func(name, code string) string { return `{"name":"` + name + `","valueCode":"` + code + `"}` }
+	system, other := uri("system", "http://x/colours"), uri("system", "http://x/rgb")
+	const lookup, subsumes = "/CodeSystem/$lookup", "/CodeSystem/$subsumes"
+	tests := []struct {
+		name, path, body string
+		status           int
+		want             string
+	}{
+		{"Coding", lookup, parametersOf(coding("coding", "red")), 200, `"valueString":"Red"`},
+		{"Coding with a system beside it", lookup, parametersOf(coding("coding", "red"), other), 200, `"valueString":"Red"`},
+		{"code and Coding", lookup, parametersOf(coding("coding", "red"), code("code", "blue"), system), 400, "only one"},
+		{"Codings", subsumes, parametersOf(coding("codingB", "pink"), coding("codingA", "red")), 200, `"subsumes"`},
+		{"code and Coding of one", subsumes, parametersOf(coding("codingA", "red"), code("codeA", "red"), code("codeB", "red"), system), 400, "only one"},
+		{"a code and a Coding", subsumes, parametersOf(coding("codingA", "pink"), code("codeB", "red"), system), 200, `"subsumed-by"`},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, _ := call(t, h, "POST", test.path, test.body)
+			if w.Code != test.status {
+				t.Errorf("got %d", w.Code)
+			}
+			wantText(t, w.Body.String(), test.want)
+		})
+	}
+}
+
+// A concept is not what the one above it is where the code system says so (R4 CodeSystem.hierarchyMeaning).
+func TestHierarchyMeaning(t *testing.T) {
+	for meaning, want := range map[string]string{
+		"": "subsumes", "is-a": "subsumes", "classified-with": "subsumes", "grouped-by": "not-subsumed", "part-of": "not-subsumed",
+	} {
+		h := &Handler{Library: libraryOf(t, strings.Replace(colours, `"content"`, `"hierarchyMeaning":"`+meaning+`","content"`, 1))}
+		w, _ := call(t, h, "GET", "/CodeSystem/$subsumes?system=http://x/colours&codeA=any&codeB=pink", "")
+		wantText(t, w.Body.String(), `"valueCode":"`+want+`"`)
+		w, _ = call(t, h, "GET", "/metadata?mode=terminology", "")
+		if got := strings.Contains(w.Body.String(), `"subsumption":true`); got != (want == "subsumes") {
+			t.Errorf("%s: TerminologyCapabilities tell of subsumption: %t", meaning, got)
+		}
 	}
 }
 

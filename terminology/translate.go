@@ -1,8 +1,10 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
+	"strings"
 )
 
 // translation are the parameters of $translate, with the names of R4 and of R5.
@@ -10,10 +12,12 @@ type translation struct {
 	parameters
 	maps                   string // url of the concept map
 	mapVersion             string
-	coding                 coding
+	codings                []coding // one, or those of a CodeableConcept
+	version                string   // of a code
 	reverse                bool
 	source, target         string // canonicals of value sets
 	sourceSystem, toSystem string
+	eitherWay              bool // which of the two systems is the code's is not plain
 }
 
 // Translate answers [base]/ConceptMap/$translate and [base]/ConceptMap/{id}/$translate. See [Handler.Expand]
@@ -41,38 +45,52 @@ func parseTranslation(inputs []input) (*translation, error) {
 		return nil, err
 	}
 	t := &translation{parameters: *common, maps: common.url}
-	codings := 0
+	given := 0
 	for i := range inputs {
-		isCoding, err := t.take(&inputs[i])
+		isConcept, err := t.take(&inputs[i])
 		if err != nil {
 			return nil, err
 		}
-		if isCoding {
-			codings++
+		if isConcept {
+			given++
 		}
 	}
-	if codings != 1 {
-		return nil, badRequest("required", "there must be exactly one of the parameters code, coding, sourceCode, sourceCoding, targetCode and targetCoding")
+	if given != 1 {
+		return nil, badRequest("required", "there must be exactly one of the parameters code, coding and codeableConcept, or of those of R5: "+
+			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
 	}
 	t.orient()
 	return t, nil
 }
 
 // take takes over one parameter, and reports whether it is what is to be translated.
-func (t *translation) take(in *input) (isCoding bool, err error) {
+func (t *translation) take(in *input) (isConcept bool, err error) {
 	switch in.name {
 	case "code", "sourceCode", "targetCode":
-		t.coding.code, isCoding = in.value, true
-		t.reverse = t.reverse || in.name == "targetCode"
+		t.codings = []coding{{code: in.value}}
 	case "coding", "sourceCoding", "targetCoding":
-		t.coding, err = parseCoding(in.complex, in.name)
-		t.reverse, isCoding = t.reverse || in.name == "targetCoding", true
+		var c coding
+		c, err = parseCoding(in.complex, in.name)
+		t.codings = []coding{c}
+	case "codeableConcept", "sourceCodeableConcept", "targetCodeableConcept":
+		t.codings, err = parseConcept(in.complex)
+	default:
+		t.takeOther(in)
+		return false, nil
+	}
+	t.reverse = t.reverse || strings.HasPrefix(in.name, "target")
+	return true, err
+}
+
+// takeOther takes over one parameter that says where a translation is looked for.
+func (t *translation) takeOther(in *input) {
+	switch in.name {
 	case "system", "sourceSystem":
 		t.sourceSystem = in.value
 	case "targetsystem", "targetSystem":
 		t.toSystem = in.value
 	case "version":
-		t.coding.version = in.value
+		t.version = in.value
 	case "conceptMapVersion":
 		t.mapVersion = in.value
 	case "source", "sourceScope":
@@ -86,38 +104,37 @@ func (t *translation) take(in *input) (isCoding bool, err error) {
 			t.resources = append(t.resources, in.resource)
 		}
 	}
-	return isCoding, err
 }
 
-// orient takes the systems for what they are: the coding's own, and the one on the other side.
+// orient takes the systems for what they are: the code's own, and the one on the other side. With R5's names it is
+// the target's that a reverse translation starts from. R4's parameter reverse leaves open whether system stays that
+// of the code or turns round with the others: then both are tried.
 func (t *translation) orient() {
 	own, other := t.sourceSystem, t.toSystem
-	if t.reverse && own != "" && other != "" {
+	switch {
+	case !t.reverse:
+	case t.has("reverse"):
+		t.eitherWay = own != "" && other != ""
+		if t.source != "" || t.target != "" {
+			t.source, t.target = t.target, t.source
+		}
+	case own != "" && other != "":
 		own, other = other, own
-	} else if t.reverse && t.coding.system == "" && own == "" {
+	case own == "":
 		own, other = other, ""
 	}
-	if t.coding.system == "" {
-		t.coding.system = own
+	for i := range t.codings {
+		if c := &t.codings[i]; c.system == "" {
+			c.system, c.version = own, cmp.Or(c.version, t.version)
+		}
 	}
 	t.toSystem = other
 }
 
-// translate returns the Parameters that say what a coding is in other code systems.
+// translate returns the Parameters that say what a concept is in other code systems.
 func (l *Library) translate(t *translation) ([]byte, error) {
-	out, found, maps := newParametersWriter(), false, 0
-	for at := l; at != nil; at = at.base {
-		for _, m := range at.conceptMaps {
-			if !t.applies(m) {
-				continue
-			}
-			maps++
-			for i := range m.groups {
-				found = t.inGroup(out, m, &m.groups[i]) || found
-			}
-		}
-	}
-	if maps == 0 && (t.maps != "" || t.id != "") {
+	maps := t.applicable(l)
+	if len(maps) == 0 && (t.maps != "" || t.id != "") {
 		name := canonical(t.maps, t.mapVersion)
 		if t.id != "" {
 			name = "with the id " + t.id
@@ -126,11 +143,33 @@ func (l *Library) translate(t *translation) ([]byte, error) {
 		e.Err = ErrUnknown
 		return nil, e
 	}
-	out.boolean("result", found)
-	if !found {
-		out.text("message", "valueString", fmt.Sprintf("no translation is known for the code '%s' of system '%s'", t.coding.code, t.coding.system))
+	x := &translator{library: l, translation: t, out: newParametersWriter()}
+	for i := range t.codings {
+		for _, m := range maps {
+			if err := x.inMap(&t.codings[i], []*conceptMap{m}); err != nil {
+				return nil, err
+			}
+		}
 	}
-	return out.end(), nil
+	x.out.boolean("result", x.found)
+	if !x.found && len(t.codings) > 0 {
+		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", t.codings[0].code, t.codings[0].system))
+	}
+	x.out.optional("message", "valueString", strings.Join(x.messages, "; "))
+	return x.out.end(), nil
+}
+
+// applicable returns the concept maps that are to be looked into.
+func (t *translation) applicable(l *Library) []*conceptMap {
+	var list []*conceptMap
+	for at := l; at != nil; at = at.base {
+		for _, m := range at.conceptMaps {
+			if t.applies(m) {
+				list = append(list, m)
+			}
+		}
+	}
+	return list
 }
 
 // applies reports whether a concept map is to be looked into.
@@ -141,64 +180,27 @@ func (t *translation) applies(m *conceptMap) bool {
 	if t.id != "" && t.id != m.id {
 		return false
 	}
-	fits := func(wanted, has string) bool { return wanted == "" || has == "" || wanted == has }
-	return fits(t.source, m.sourceScope) && fits(t.target, m.targetScope)
+	return isScope(m.sourceScope, t.source) && isScope(m.targetScope, t.target)
 }
 
-// inGroup writes the translations that a group of a concept map has.
-func (t *translation) inGroup(out *parametersWriter, m *conceptMap, g *mapGroup) (found bool) {
-	own, other := g.source, g.target
+// isScope reports whether a value set of a concept map can be the one that is asked for.
+func isScope(has, wanted string) bool {
+	url, version := splitCanonical(has)
+	wantedURL, wantedVersion := splitCanonical(wanted)
+	return has == "" || wanted == "" || url == wantedURL && (version == "" || wantedVersion == "" || matchesVersion(version, wantedVersion))
+}
+
+// isAbout reports whether a group is one between the systems that are asked for.
+func (t *translation) isAbout(g *mapGroup, c *coding) bool {
+	own, version, other := g.source, g.sourceVersion, g.target
 	if t.reverse {
-		own, other = other, own
+		own, version, other = g.target, g.targetVersion, g.source
 	}
-	if t.coding.system != "" && own != t.coding.system || t.toSystem != "" && other != t.toSystem {
+	if version != "" && c.version != "" && !matchesVersion(c.version, version) {
 		return false
 	}
-	for _, e := range g.elements {
-		for _, target := range e.targets {
-			from, to := e.code, target.code
-			if t.reverse {
-				from, to = to, from
-			}
-			if from != t.coding.code || target.code == "" {
-				continue
-			}
-			found = found || !isNoMatch(target.equivalence)
-			t.write(out, m, g, &e, &target)
-		}
+	fits := func(own, other string) bool {
+		return (c.system == "" || own == c.system) && (t.toSystem == "" || other == t.toSystem)
 	}
-	return found
-}
-
-// isNoMatch reports whether a target is one that the source is not.
-func isNoMatch(equivalence string) bool {
-	return equivalence == "unmatched" || equivalence == "disjoint" || equivalence == "not-related-to"
-}
-
-// write writes one match: the concept map's target, and, in reverse, the source that was looked for.
-func (t *translation) write(out *parametersWriter, m *conceptMap, g *mapGroup, e *mapElement, target *mapTarget) {
-	concept := (&designationUse{system: g.target, code: target.code, display: target.display}).append(nil)
-	source := outPart{}
-	if t.reverse {
-		source = outPart{name: "source", kind: "valueCoding", value: (&designationUse{system: g.source, code: e.code}).append(nil)}
-	}
-	// R4 calls the map source, which in reverse is the source code to others: R5's name for it leaves no doubt.
-	origin := textPart("originMap", "valueCanonical", m.canonical())
-	out.parts("match", textPart("equivalence", "valueCode", equivalence(target.equivalence)),
-		outPart{name: "concept", kind: "valueCoding", value: concept}, source, origin, textPart("comment", "valueString", target.comment))
-}
-
-// equivalence returns R4's word for a relation that may be one of R5.
-func equivalence(relation string) string {
-	switch relation {
-	case "related-to", "":
-		return "relatedto"
-	case "source-is-narrower-than-target":
-		return "wider"
-	case "source-is-broader-than-target":
-		return "narrower"
-	case "not-related-to":
-		return "disjoint"
-	}
-	return relation
+	return fits(own, other) || t.eitherWay && fits(other, own)
 }

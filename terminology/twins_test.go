@@ -127,7 +127,7 @@ func twin(t *testing.T, folder, name string, test ecosystemCase, setup []string,
 	post := ask(t, coreLibrary(t), http.MethodPost, "/ValueSet/$expand", strings.TrimSuffix(body, ",")+"]}", test.Language)
 	compare := func(path string) {
 		got := ask(t, loaded, http.MethodGet, path, "", test.Language)
-		if isPlain(inputsOf(query)) {
+		if p, err := parseParameters(inputsOf(query)); err == nil && p.plain {
 			flatten(post)
 			flatten(got)
 		}

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -57,11 +58,14 @@ func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValu
 
 // validateIn validates in a library, and says what it missed there.
 func (h *Handler) validateIn(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
-	p, err := parseValidation(inputs, inValueSet)
+	p, err := parseValidation(inputs)
 	if err != nil {
 		return nil, nil, err
 	}
 	p.of(r)
+	if err := p.choose(inValueSet); err != nil {
+		return nil, nil, err
+	}
 	p.library = l
 	v, err := h.validator(p, inValueSet)
 	if err != nil {
@@ -72,7 +76,7 @@ func (h *Handler) validateIn(l *Library, r *http.Request, inputs []input, inValu
 }
 
 // parseValidation reads the parameters of $validate-code.
-func parseValidation(inputs []input, inValueSet bool) (*validation, error) {
+func parseValidation(inputs []input) (*validation, error) {
 	common, err := parseParameters(inputs)
 	if err != nil {
 		return nil, err
@@ -83,16 +87,67 @@ func parseValidation(inputs []input, inValueSet bool) (*validation, error) {
 			return nil, err
 		}
 	}
+	return v, nil
+}
+
+// choose takes what is to be validated: one, and only one, of the parameters code, coding and codeableConcept
+// (R4 ValueSet/$validate-code).
+func (v *validation) choose(inValueSet bool) error {
+	given := 0
+	for _, name := range []string{"code", "coding", "codeableConcept"} {
+		if v.has(name) {
+			given++
+		}
+	}
+	if given != 1 {
+		return badRequest("required", "there must be exactly one of the parameters code, coding and codeableConcept")
+	}
+	if !v.has("code") {
+		v.code = nil // system, display and the like say something of a code alone
+	} else if v.code.code == "" {
+		return badRequest("required", "the parameter code is empty")
+	}
+	if !inValueSet {
+		return v.chooseInSystem()
+	}
+	if v.code == nil {
+		return nil
+	}
+	v.infer = v.infer || v.context != ""
+	if v.code.system == "" && !v.infer {
+		return badRequest("required", "the parameter code needs the parameter system beside it, or inferSystem, or context")
+	}
+	v.codings = []coding{*v.code}
+	return nil
+}
+
+// chooseInSystem is choose where the code system is the one that url names, or codeSystem is, or the instance, or
+// else what system says. Codings must be of it; of a CodeableConcept, those that are not do not count (R4
+// CodeSystem/$validate-code).
+func (v *validation) chooseInSystem() error {
+	system, version := splitCanonical(v.url)
+	v.codeVersion = cmp.Or(v.codeVersion, version)
+	if system == "" && v.codeSystem != nil {
+		d, err := definitionOf(v.codeSystem)
+		if err != nil {
+			return badRequest("structure", "the parameter codeSystem cannot be read: %v", err)
+		}
+		system, v.codeVersion = d.url, cmp.Or(v.codeVersion, d.version)
+	}
 	if v.code != nil {
-		if !inValueSet {
-			v.code.system, v.code.version = v.url, v.codeVersion
+		v.code.system, v.code.version = cmp.Or(system, v.code.system), cmp.Or(v.codeVersion, v.code.version)
+		if v.code.system == "" && v.id == "" {
+			return badRequest("required", "the parameter code needs the parameter url beside it, which names the code system")
 		}
 		v.codings = []coding{*v.code}
+		return nil
 	}
-	if len(v.codings) == 0 && v.concept == nil {
-		return nil, badRequest("required", "there must be one of the parameters code, coding and codeableConcept")
+	other := func(c coding) bool { return system != "" && c.system != "" && c.system != system }
+	if v.concept == nil && other(v.codings[0]) {
+		return badRequest("invalid", "the coding is of %s, not of the code system %s", v.codings[0].system, system)
 	}
-	return v, nil
+	v.codings = slices.DeleteFunc(v.codings, other)
+	return nil
 }
 
 // take takes over one parameter.

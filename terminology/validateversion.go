@@ -28,10 +28,10 @@ func (v *validator) chooseVersion(c *coding, declared string) versionChoice {
 			wanted, changed = required, true
 		}
 	}
-	choice := versionChoice{index: v.library.codeSystem(c.system, wanted), matches: true}
+	choice := versionChoice{index: v.codeSystem(c.system, wanted), matches: true}
 	own := none
 	if c.version != "" {
-		own = v.library.codeSystem(c.system, c.version)
+		own = v.codeSystem(c.system, c.version)
 		v.compareVersion(c, &choice, own, declared, wanted, changed)
 	}
 	if choice.index == none && wanted != "" {
@@ -39,7 +39,7 @@ func (v *validator) chooseVersion(c *coding, declared string) versionChoice {
 		choice.unknown = canonical(c.system, wanted)
 		choice.index = own
 		if own == none {
-			choice.index = v.library.codeSystem(c.system, v.usual(c.system))
+			choice.index = v.codeSystem(c.system, v.usual(c.system))
 		}
 		choice.matches, choice.unsure = false, true
 	}
@@ -48,6 +48,19 @@ func (v *validator) chooseVersion(c *coding, declared string) versionChoice {
 		choice.add(note{Issue: e.Issues()[0], part: "version", told: true})
 	}
 	return choice
+}
+
+// codeSystem finds a code system in which a code can be looked for. One of which nothing is here but that it exists
+// (R4 CodeSystem.content not-present) is none: it would have no code at all.
+func (v *validator) codeSystem(url, version string) uint32 {
+	index := v.library.codeSystem(url, version)
+	if index == none {
+		return none
+	}
+	if content := v.library.codeSystems[index].content; !content.hasConcepts() && content != contentSupplement {
+		return none
+	}
+	return index
 }
 
 // usual returns the version of a code system that is meant where nothing else says.
@@ -65,7 +78,7 @@ func (v *validator) compareVersion(c *coding, choice *versionChoice, own uint32,
 	case own != none && (wanted == "" || matchesVersion(v.library.codeSystems[own].version, wanted)):
 		choice.index = own
 		return
-	case wanted == "" && choice.index != none:
+	case wanted == "" && choice.index != none && v.valueSet != nil:
 		choice.add(mismatch("warning", "VALUESET_VALUE_MISMATCH_DEFAULT", fmt.Sprintf(
 			"The code system '%s' version '%s' for the versionless include in the ValueSet include is different to the one in the value ('%s')",
 			c.system, v.library.codeSystems[choice.index].version, c.version)))

@@ -62,10 +62,8 @@ func (v *validator) place(c *coding, n note) {
 // validate validates a coding. An error means that the value set itself is at fault.
 func (v *validator) validate(c *coding) (verdict, error) {
 	d := verdict{coding: c, entry: entry{codeSystem: none, concept: none}}
-	if c.system == "" {
-		v.note("warning", "invalid", "invalid-data", "Coding_has_no_system__cannot_validate", c, "", true,
-			"Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided")
-		v.notInValueSet(c)
+	if c.system == "" || c.code == "" {
+		v.incomplete(c)
 		return d, nil
 	}
 	candidates, err := v.candidates(c)
@@ -88,6 +86,25 @@ func (v *validator) validate(c *coding) (verdict, error) {
 	v.judge(c, &d, choice, member)
 	return d, nil
 }
+
+// incomplete notes that a coding has no system, no code, or neither. Whether it may be so where it comes from,
+// only the client knows; valid it is not.
+func (v *validator) incomplete(c *coding) {
+	lacks, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
+	switch {
+	case c.code == "" && c.system == "":
+		lacks, text = "system_or_code", "Coding has neither a system nor a code, so that there is nothing to validate. Both should be provided"
+	case c.code == "":
+		lacks, text = "code", "Coding has no code, so that it cannot be validated. A code should be provided"
+	}
+	v.note("warning", "invalid", "invalid-data", lacksPrefix+lacks+"__cannot_validate", c, "", true, text)
+	if c.code != "" {
+		v.notInValueSet(c)
+	}
+}
+
+// lacksPrefix begins the message ids of incomplete.
+const lacksPrefix = "Coding_has_no_"
 
 // candidate is an include that may have a coding.
 type candidate struct {
@@ -164,11 +181,11 @@ func (v *validator) best(c *coding, list []candidate) (versionChoice, *found) {
 		}
 	}
 	if best < 0 {
-		choice := versionChoice{index: v.library.codeSystem(c.system, c.version), matches: true}
+		choice := versionChoice{index: v.codeSystem(c.system, c.version), matches: true}
 		if versions := v.library.versionsOf(c.system); choice.index == none && c.version != "" && len(versions) > 0 {
 			choice.add(unknownVersion(c, c.version, versions))
 			choice.unknown = canonical(c.system, c.version)
-			choice.index = v.library.codeSystem(c.system, "")
+			choice.index = v.codeSystem(c.system, "")
 		}
 		return choice, nil
 	}

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,18 +9,18 @@ import (
 
 // answer validates the codings and returns the Parameters that say what was found.
 func (v *validator) answer(p *validation) ([]byte, error) {
-	if p.infer && v.valueSet != nil && len(p.codings) == 1 && p.codings[0].system == "" {
-		if err := v.infer(&p.codings[0]); err != nil {
+	var verdicts []verdict
+	codings := p.codings
+	if p.code != nil && p.infer && v.valueSet != nil && p.code.system == "" {
+		if err := v.infer(&codings[0]); err != nil {
 			return nil, err
 		}
-	}
-	var verdicts []verdict
-	for i := range p.codings {
-		if len(v.notes) > 0 && p.infer {
-			verdicts = append(verdicts, verdict{coding: &p.codings[i]})
-			break // the system could not be inferred
+		if codings[0].system == "" {
+			verdicts, codings = []verdict{{coding: &codings[0]}}, nil
 		}
-		d, err := v.validate(&p.codings[i])
+	}
+	for i := range codings {
+		d, err := v.validate(&codings[i])
 		if err != nil {
 			if err := v.missingValueSet(err); err != nil {
 				return nil, err
@@ -29,7 +30,7 @@ func (v *validator) answer(p *validation) ([]byte, error) {
 		verdicts = append(verdicts, d)
 	}
 	member := func(d verdict) bool { return d.member }
-	if v.concept && v.valueSet != nil && !slices.ContainsFunc(verdicts, member) && !v.onlyVersions() {
+	if v.concept && v.valueSet != nil && !slices.ContainsFunc(verdicts, member) && !v.onlyVersions() && !noCodes(codings) {
 		v.notes = append(v.notes, note{told: true, Issue: Issue{
 			Severity: "error", Code: "code-invalid", TxCode: "not-in-vs", MessageID: "TX_GENERAL_CC_ERROR_MESSAGE",
 			Text: fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.canonical()),
@@ -37,8 +38,17 @@ func (v *validator) answer(p *validation) ([]byte, error) {
 	}
 	if v.valueSet != nil {
 		v.standings(verdicts)
+	} else if len(verdicts) == 0 {
+		v.notes = append(v.notes, note{told: true, Issue: Issue{
+			Severity: "error", Code: "code-invalid", TxCode: "invalid-code", Text: "There is no coding of the code system",
+		}})
 	}
 	return v.write(p, verdicts), nil
+}
+
+// noCodes reports whether there are codings, but none has a code: nothing is to be said of what is not there.
+func noCodes(codings []coding) bool {
+	return len(codings) > 0 && !slices.ContainsFunc(codings, func(c coding) bool { return c.code != "" })
 }
 
 // onlyVersions reports whether the codings were not looked for, because of their versions.
@@ -54,7 +64,7 @@ func (v *validator) infer(c *coding) error {
 	}
 	var systems []string
 	for _, e := range x.entries {
-		if url := v.library.systems[v.library.systemOf(e)].url; string(v.library.code(e)) == c.code && !slices.Contains(systems, url) {
+		if url := v.library.systems[v.library.systemOf(e)].url; v.library.isCode(e, []byte(c.code)) && !slices.Contains(systems, url) {
 			systems = append(systems, url)
 		}
 	}
@@ -73,10 +83,17 @@ func (v *validator) infer(c *coding) error {
 	return nil
 }
 
+// isCode reports whether a code means an entry: in any case, where the code system says that case does not matter.
+func (l *Library) isCode(e entry, code []byte) bool {
+	return bytes.Equal(l.code(e), code) ||
+		e.concept != none && !l.codeSystems[e.codeSystem].caseSensitive && equalFold(l.code(e), code)
+}
+
 // write writes the Parameters of an answer.
 func (v *validator) write(p *validation, verdicts []verdict) []byte {
 	out := newParametersWriter()
-	result := !slices.ContainsFunc(v.notes, func(n note) bool { return n.Severity == "error" })
+	result := slices.ContainsFunc(verdicts, func(d verdict) bool { return d.member }) &&
+		!slices.ContainsFunc(v.notes, func(n note) bool { return n.Severity == "error" })
 	out.boolean("result", result)
 	if p.concept != nil {
 		out.raw("codeableConcept", "valueCodeableConcept", p.concept)
@@ -96,7 +113,7 @@ func (v *validator) write(p *validation, verdicts []verdict) []byte {
 	var issues []Issue
 	for _, n := range v.notes {
 		issues = append(issues, n.Issue)
-		worth := n.Severity == "error" || result || n.MessageID == "Coding_has_no_system__cannot_validate"
+		worth := n.Severity == "error" || result || strings.HasPrefix(n.MessageID, lacksPrefix)
 		if n.told && worth && !slices.Contains(messages, n.Text) {
 			messages = append(messages, n.Text)
 		}
@@ -125,7 +142,7 @@ func (v *validator) shown(verdicts []verdict) *verdict {
 
 // verdict writes what was found of a coding.
 func (w *parametersWriter) verdict(d *verdict) {
-	w.text("code", "valueCode", d.coding.code)
+	w.optional("code", "valueCode", d.coding.code)
 	w.optional("system", "valueUri", d.coding.system)
 	if d.codeSystem != nil {
 		w.optional("version", "valueString", d.codeSystem.version)

@@ -3,6 +3,7 @@ package terminology
 import (
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"strconv"
 	"strings"
@@ -131,6 +132,8 @@ func negotiate(r *http.Request, inputs []input) (f format, err error) {
 		case "_format":
 			kind, _, _ := strings.Cut(in.value, ";")
 			switch strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") { // a plus sign that was not escaped
+			case "":
+				continue // as if it were not there
 			case "xml", "text/xml", "application/xml", "application/fhir+xml":
 				f.xml = true
 				return f, nil
@@ -145,10 +148,35 @@ func negotiate(r *http.Request, inputs []input) (f format, err error) {
 			f.pretty = in.value == "true"
 		}
 	}
-	accept := r.Header.Get("Accept")
-	at := strings.Index(accept, "xml")
-	f.xml = at >= 0 && !strings.Contains(accept[:at], "json") && !strings.Contains(accept[:at], "html") && !strings.Contains(accept[:at], "*/*")
+	f.xml = prefersXML(r.Header["Accept"])
 	return f, nil
+}
+
+// prefersXML reports whether Accept asks for XML more than for JSON, or, where both have the same weight, first
+// (RFC 9110 §12.5.1). Wildcards, and the text/html of a browser, stand for JSON.
+func prefersXML(accept []string) bool {
+	header := strings.Join(accept, ",")
+	if !strings.Contains(strings.ToLower(header), "xml") {
+		return false
+	}
+	best, isXML := 0.0, false
+	for item := range strings.SplitSeq(header, ",") {
+		kind, parameters, err := mime.ParseMediaType(item)
+		q := 1.0
+		if weight, failed := strconv.ParseFloat(parameters["q"], 64); failed == nil {
+			q = weight
+		}
+		if err != nil || q <= best {
+			continue
+		}
+		switch kind {
+		case "text/xml", "application/xml", "application/fhir+xml":
+			best, isXML = q, true
+		case "text/json", "application/json", "application/fhir+json", "application/*", "*/*", "text/html":
+			best, isXML = q, false
+		}
+	}
+	return isXML
 }
 
 // AsksForXML reports whether a request is to be answered in XML, by _format in its query or by its header
