@@ -10,7 +10,6 @@ import (
 // comes with it where openid was asked for. The scope is told where it is not the
 // one that was asked for.
 func (s *Server) tokenAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
-	g.Scope = withoutRefresh(g.Scope)
 	t, err := s.issue(ctx, g)
 	if err != nil {
 		return nil, err
@@ -37,7 +36,6 @@ func (s *Server) idTokenAnswer(ctx context.Context, g *grant) (answerParameters,
 	if user == nil {
 		return nil, &Error{Code: "access_denied", Description: "the user is no longer known"}
 	}
-	g.Scope = withoutRefresh(g.Scope)
 	g.IDTokenClaims = append(g.IDTokenClaims, claimsOfScope(g.Scope)...)
 	token, err := s.issueIDToken(ctx, g, user, "", time.Now())
 	var a answerParameters

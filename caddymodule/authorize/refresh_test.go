@@ -133,6 +133,11 @@ func TestRefreshTokenGiven(t *testing.T) {
 		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
 			t.Errorf("fragment %s", fragment)
 		}
+		// "scope = scope-token *( SP scope-token )" (RFC 6749 §3.3): none is no scope.
+		u := location(t, b.authorize(request(url.Values{"response_type": {"token"}, "scope": {"offline_access online_access"}})))
+		if u.Query().Get("error") != "invalid_scope" {
+			t.Errorf("a refresh token alone: %s", u)
+		}
 	})
 	t.Run("client_credentials", func(t *testing.T) {
 		b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients[4].Scopes = append(c.Clients[4].Scopes, "offline_access") }))

@@ -150,11 +150,19 @@ func checkScope(req *authorizationRequest, p parameters) (err error) {
 	if req.asked = p.get("scope"); req.asked == "" {
 		req.asked = "openid"
 	}
-	req.scope, err = grantScope(req.client, req.asked)
-	if slices.ContainsFunc(req.scope, isSystemScope) {
-		return invalidScope(errors.New("system scopes are for clients that act for themselves"))
+	if req.scope, err = grantScope(req.client, req.asked); err != nil {
+		return err
 	}
-	return err
+	if req.responseType != "code" {
+		req.scope = withoutRefresh(req.scope)
+	}
+	switch {
+	case slices.ContainsFunc(req.scope, isSystemScope):
+		return invalidScope(errors.New("system scopes are for clients that act for themselves"))
+	case len(req.scope) == 0: // a token has at least one (RFC 6749 §3.3)
+		return invalidScope(errors.New("there are no refresh tokens by this response_type, and nothing else was asked for"))
+	}
+	return nil
 }
 
 func isSystemScope(scope string) bool { return strings.HasPrefix(scope, "system/") }
