@@ -178,6 +178,7 @@ func (h *Expand) Cleanup() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	h.kept.use()
 	answer := h.operations.find(h.asked(r), h.FHIRBase)
 	if answer == nil {
 		return h.serveOther(w, r, next)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -27,6 +28,7 @@ type expansions struct {
 	wholes  *remote.Wholes // nil: none is fetched
 	backend *backend       // nil: no definitions are fetched
 	file    string         // that answers are kept in over restarts, or ""
+	used    atomic.Bool    // answers came or went since it was read
 	logger  *slog.Logger
 }
 
@@ -55,7 +57,8 @@ func newExpansions(ctx caddy.Context, h *Expand) (*expansions, error) {
 		if h.BackendDefinitions {
 			x.backend = newBackend(h, x.logger)
 		}
-		return x, x.load(h, settings)
+		x.load(h, settings)
+		return x, nil
 	})
 	if err != nil {
 		return nil, err
@@ -107,16 +110,13 @@ func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error
 
 // load brings back the answers from before a restart. That there are none, or none
 // that are of use, is no error.
-func (x *expansions) load(h *Expand, settings []byte) error {
+func (x *expansions) load(h *Expand, settings []byte) {
 	if !h.Persist || x.cache == nil {
-		return nil
+		return
 	}
 	folder := h.PersistFolder
 	if folder == "" {
 		folder = filepath.Join(caddy.AppDataDir(), "fhir_expansions")
-	}
-	if err := os.MkdirAll(folder, 0o700); err != nil {
-		return fmt.Errorf("persist: %w", err)
 	}
 	x.file = filepath.Join(folder, fmt.Sprintf("%x", sha256.Sum256(settings)))
 	n, err := x.cache.Load(x.file)
@@ -127,16 +127,26 @@ func (x *expansions) load(h *Expand, settings []byte) error {
 	default:
 		x.logger.Info("cached expansions read", "answers", n)
 	}
-	return nil
 }
 
 // Destruct implements caddy.Destructor. It saves the answers, if they are kept over
-// restarts.
+// restarts. One that was never used has nothing new to say: `caddy validate` leaves
+// no trace, not even a folder, which would belong to whoever ran it.
 func (x *expansions) Destruct() error {
-	if x.file == "" {
+	if x.file == "" || !x.used.Load() {
 		return nil
 	}
+	if err := os.MkdirAll(filepath.Dir(x.file), 0o700); err != nil {
+		return fmt.Errorf("persist: %w", err)
+	}
 	return x.cache.Save(x.file)
+}
+
+// use notes that answers may come or go from now on.
+func (x *expansions) use() {
+	if !x.used.Load() {
+		x.used.Store(true)
+	}
 }
 
 func (x *expansions) release() error {
@@ -146,6 +156,7 @@ func (x *expansions) release() error {
 
 // Purge implements expansionCache.
 func (x *expansions) Purge(url, system string) (n int) {
+	x.use()
 	for _, canonical := range []string{url, system} {
 		if canonical != "" || url+system == "" {
 			x.backend.forget(canonical)

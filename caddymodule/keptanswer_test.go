@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -285,18 +286,10 @@ func TestPersist(t *testing.T) {
 	server := newScripted("good")
 	backend := httptest.NewServer(server)
 	t.Cleanup(backend.Close)
-	folder := t.TempDir()
+	folder := t.TempDir() + "/kept"
 	caddyfile := frontCaddyfile("persist "+folder, strings.TrimPrefix(backend.URL, "http://"))
-	var stopped *expansions
-	run := func() (asked int64) {
-		before := server.asked.Load()
-		h := newGateway(t, caddyfile)
-		if got := read(t, h.askFor(foreign, "")); !strings.Contains(got, "theirs") {
-			t.Fatal(got)
-		}
-		for range 2 { // a local answer
-			read(t, h.get(expandPath(genderSet), ""))
-		}
+	stop := func() {
+		var stopped *expansions
 		expansionCaches.Range(func(_, value any) bool { // as Cleanup does
 			if x, ok := value.(*expansions); ok && strings.HasPrefix(x.file, folder) {
 				stopped = x
@@ -306,6 +299,22 @@ func TestPersist(t *testing.T) {
 		if err := stopped.release(); err != nil {
 			t.Error(err)
 		}
+	}
+	newGateway(t, caddyfile) // as `caddy validate` does
+	stop()
+	if _, err := os.Stat(folder); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("validation leaves %s behind: %v", folder, err)
+	}
+	run := func() (asked int64) {
+		before := server.asked.Load()
+		h := newGateway(t, caddyfile)
+		if got := read(t, h.askFor(foreign, "")); !strings.Contains(got, "theirs") {
+			t.Fatal(got)
+		}
+		for range 2 { // a local answer
+			read(t, h.get(expandPath(genderSet), ""))
+		}
+		stop()
 		return server.asked.Load() - before
 	}
 	if n := run(); n != 1 {
@@ -327,6 +336,12 @@ func TestPersist(t *testing.T) {
 	}
 	if n := run(); n != 1 {
 		t.Errorf("asked %d times with a broken file", n)
+	}
+	newGateway(t, caddyfile) // whose only use is that it forgets
+	eachExpansionCache(func(c expansionCache) { c.Purge("", "") })
+	stop()
+	if n := run(); n != 1 {
+		t.Errorf("asked %d times after all was forgotten", n)
 	}
 }
 

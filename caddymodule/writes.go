@@ -110,6 +110,7 @@ func (c *write) names() (names []string, sure bool) {
 // written forgets what is named, and what depends on it; all where that is not
 // sure.
 func (x *expansions) written(names []string, sure bool) {
+	x.use()
 	for _, name := range names {
 		if name == "" {
 			continue
