@@ -10,11 +10,14 @@ import (
 // What one person may have at a time, far more than an app in order needs: a store is
 // there for all, and who is let in could fill it. What is beyond ends, the oldest first.
 const (
-	// maxCodes is how many codes wait in a session, exchanged ones included.
+	// maxCodes is how many codes there are, exchanged ones included.
 	maxCodes = 200
 
 	// maxFamilies is how many grants to one client can be refreshed.
 	maxFamilies = 200
+
+	// maxSessions is how many browsers one is signed in at. A ward may share an account.
+	maxSessions = 1000
 )
 
 // keepRecent adds an item to the list under key, and returns those that are too many,
@@ -42,9 +45,18 @@ func keepRecent(ctx context.Context, store Store, key, item string, most int, tt
 	}
 }
 
-// keepCode makes room for a session's new code.
+// keepSession makes room for a person's new session.
+func (s *Server) keepSession(ctx context.Context, user *User, sid string) error {
+	dropped, err := keepRecent(ctx, s.store, storeKey("sessions", user.ID), sid, maxSessions, s.sessionLifetime)
+	for _, sid := range dropped {
+		err = errors.Join(err, s.EndSession(ctx, sid))
+	}
+	return err
+}
+
+// keepCode makes room for a person's new code.
 func (s *Server) keepCode(ctx context.Context, g *grant, key string) error {
-	dropped, err := keepRecent(ctx, s.store, "codes:"+g.Session, key+g.Family, maxCodes, s.codeLifetime)
+	dropped, err := keepRecent(ctx, s.store, storeKey("codes", g.User), key+g.Family, maxCodes, s.codeLifetime)
 	for _, item := range dropped {
 		key, family := item[:len(key)], item[len(key):]
 		err = errors.Join(err, s.store.Delete(ctx, key))

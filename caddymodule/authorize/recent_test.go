@@ -66,3 +66,29 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 		t.Errorf("the last refresh token: %+v", got)
 	}
 }
+
+// And with sessions, which another browser makes.
+func TestSessionsOfOnePersonAreBounded(t *testing.T) {
+	server := newServer(t, func(c *authorize.Config) { c.Store = authorize.NewMemoryStore(4000, 0) })
+	first := newBrowser(t, server)
+	first.answer(request(nil))
+	var last *browser
+	for range 2000 {
+		last = newBrowser(t, server)
+		if got := last.answer(request(nil)).Query(); got.Get("code") == "" {
+			t.Fatal(got)
+		}
+	}
+	for name, tt := range map[string]struct {
+		*browser
+		signedIn bool
+	}{"the first": {first, false}, "the last": {last, true}} {
+		if got := location(t, tt.authorize(request(nil))).Path != "/oauth2/login"; got != tt.signedIn {
+			t.Errorf("%s browser is signed in: %t", name, got)
+		}
+	}
+	newBrowser(t, server).answer(request(nil))
+	if sessions, err := server.Sessions(t.Context(), "alice"); err != nil || len(sessions) > 1000 {
+		t.Errorf("%d sessions, %v", len(sessions), err)
+	}
+}
