@@ -107,7 +107,7 @@ func (s *Server) checkLinks() error {
 	owners := map[string]string{}
 	for _, p := range s.providers {
 		for _, user := range s.directory.users {
-			address := strings.ToLower(user.Email)
+			address := lower(user.Email)
 			if other := owners[address]; p.LinkEmail && user.EmailVerified && other != "" && other != user.ID {
 				return fmt.Errorf("users %q and %q have the same verified e-mail address, and idp %q links by it", other, user.ID, p.Key)
 			}
@@ -128,7 +128,7 @@ func (s *Server) linked(p *provider, id identity) *User {
 		return nil
 	}
 	for _, user := range s.directory.users {
-		if user.EmailVerified && strings.EqualFold(user.Email, address) {
+		if user.EmailVerified && lower(user.Email) == lower(address) {
 			return user
 		}
 	}

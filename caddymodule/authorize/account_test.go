@@ -32,6 +32,10 @@ func TestAccounts(t *testing.T) {
 	}{
 		{"the address of a local user, linking off", map[string]any{"email": "alice@example.org", "email_verified": true}, nil, own},
 		{"the address of a local user, linking on", map[string]any{"email": "Alice@example.org", "email_verified": true}, linking, is("alice")},
+		{"an address that Unicode takes for a local user's", map[string]any{"email": "\u212aim@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			linking(idp, c)
+			c.Users[0].Email = "kim@example.org"
+		}, own},
 		{"not verified by the provider", map[string]any{"email": "alice@example.org", "email_verified": false}, linking, own},
 		{`email_verified "true"`, map[string]any{"email": "alice@example.org", "email_verified": "true"}, linking, own},
 		{"email_verified 1", map[string]any{"email": "alice@example.org", "email_verified": 1}, linking, own},

@@ -111,9 +111,9 @@ func (id identity) meets(rule AllowRule) bool {
 	}
 	address, ok := id.verifiedEmail()
 	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
-		return ok && emailDomain(address) == strings.ToLower(domain)
+		return ok && emailDomain(address) == lower(domain)
 	}
-	return ok && strings.EqualFold(address, rule.Value)
+	return ok && lower(address) == lower(rule.Value)
 }
 
 // verifiedEmail is the person's address if the provider has verified it, and if
@@ -136,5 +136,16 @@ func emailDomain(address string) string {
 	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
 		return ""
 	}
-	return strings.ToLower(domain)
+	return lower(domain)
+}
+
+// lower writes the letters from A to Z in lower case, and no others: to Unicode ſ is a
+// lower-case S, and K (U+212A) an upper-case k, but ſmith is another mailbox than smith.
+func lower(address string) string {
+	return strings.Map(func(r rune) rune {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}, address)
 }

@@ -75,6 +75,8 @@ func TestAllow(t *testing.T) {
 		{"two @, the domain first", []AllowRule{hospital}, person("a@hospital.example@evil.example", true), false},
 		{"nobody at the domain", []AllowRule{hospital}, person("@hospital.example", true), false},
 		{"one address", []AllowRule{{"email", "a@x.example"}}, person("A@x.example", true), true},
+		{"an address with letters that Unicode takes for the same", []AllowRule{{"email", "smith@x.example"}}, person("\u017fmith@x.example", true), false},
+		{"a domain with such", []AllowRule{{"email", "*@desk.example"}}, person("a@des\u212a.example", true), false},
 		{"another's address", []AllowRule{{"email", "a@x.example"}}, person("b@x.example", true), false},
 		{"a group", []AllowRule{{"group", "clinicians"}}, person("", false, "staff", "clinicians"), true},
 		{"a group by another case", []AllowRule{{"group", "clinicians"}}, person("", false, "Clinicians"), false},
