@@ -3,9 +3,9 @@ package authorize
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -55,8 +55,8 @@ func (p *provider) furtherClaims(from *upstream.Identity) map[string]string {
 		switch v := v.(type) {
 		case string, bool:
 			text = fmt.Sprint(v)
-		case float64:
-			text = strconv.FormatFloat(v, 'f', 0, 64)
+		case json.Number:
+			text = v.String()
 		}
 		if text == "" || len(text) > maxClaim || CheckClaim(name, text) != nil {
 			return

@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"encoding/json"
 	"reflect"
 	"strings"
 	"testing"
@@ -26,7 +27,7 @@ func TestIdentityClaims(t *testing.T) {
 		{"email_verified 1", IdentityProvider{}, map[string]any{"email": "a@x.example", "email_verified": 1.0}, User{Email: "a@x.example"}},
 		{"email_verified without an address", IdentityProvider{}, map[string]any{"email_verified": true}, User{}},
 		{"further claims", IdentityProvider{Claims: map[string]string{"nickname": "nick"}}, map[string]any{
-			"nick": "ad", "updated_at": 1.7e9, "phone_number_verified": true, "website": "javascript:x", "gender": strings.Repeat("x", 2000),
+			"nick": "ad", "updated_at": json.Number("1700000000"), "phone_number_verified": true, "website": "javascript:x", "gender": strings.Repeat("x", 2000),
 			"address": map[string]any{"locality": "London", "planet": "Earth"},
 		}, User{Claims: map[string]string{"nickname": "ad", "updated_at": "1700000000", "phone_number_verified": "true", "address.locality": "London"}}},
 		{"claims of other types", IdentityProvider{}, map[string]any{"name": 1.0, "email": []any{"a@x.example"}, "phone_number": nil}, User{}},
