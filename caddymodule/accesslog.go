@@ -17,8 +17,8 @@ import (
 func init() { caddy.RegisterModule(new(LogEncoder)) }
 
 // LogEncoder is a log format that keeps codes, tokens, `state` and what people type
-// to sign in out of access logs: in the request's URI and `Referer`, and in the
-// `Location` of answers, such parameters are shown as `REDACTED`. The headers
+// to sign in out of access logs: in the request's URI, its `Referer` and the headers in
+// which proxies repeat the URI, and in the `Location` of answers, such parameters are shown as `REDACTED`. The headers
 // `Authorization`, `Cookie` and `Set-Cookie` Caddy hides by itself.
 //
 // A FHIR search by `code` is hidden too, because the name is the same.
@@ -38,10 +38,9 @@ func (*LogEncoder) CaddyModule() caddy.ModuleInfo {
 // Provision sets up the filters.
 func (l *LogEncoder) Provision(ctx caddy.Context) error {
 	l.FilterEncoder.WrappedRaw = l.WrappedRaw
-	l.Fields = map[string]logging.LogFieldFilter{
-		"request>uri":             parameterFilter{},
-		"request>headers>Referer": parameterFilter{},
-		"resp_headers>Location":   parameterFilter{},
+	l.Fields = map[string]logging.LogFieldFilter{"request>uri": parameterFilter{}, "resp_headers>Location": parameterFilter{}}
+	for _, name := range addressHeaders {
+		l.Fields["request>headers>"+name] = parameterFilter{}
 	}
 	return l.FilterEncoder.Provision(ctx)
 }
@@ -66,6 +65,10 @@ func (l *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}})
 }
 
+// addressHeaders are those of requests that hold an address: where the link was, or what
+// a proxy before us was asked for.
+var addressHeaders = []string{"Referer", "X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url"}
+
 // parameterFilter hides parameters in an address.
 type parameterFilter struct{}
 
@@ -87,7 +90,7 @@ func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
 // hiddenParameters are those of OAuth 2.0, OpenID Connect and SMART App Launch by
 // which somebody could act for somebody else, or know them, and our own.
 var hiddenParameters = []string{
-	"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "id_token", "id_token_hint",
+	"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint",
 	"launch", "login_hint", "logout_token", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
 }
 

@@ -65,6 +65,9 @@ func TestLogsTellNoSecret(t *testing.T) {
 	g.get("/callback?code="+code+"#access_token="+marked, "")
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Referer", "https://localhost:8443/oauth2/login?request="+sealed)
+	for _, name := range []string{"X-Original-URL", "X-Original-URI", "X-Rewrite-URL", "X-Forwarded-Uri"} {
+		r.Header.Set(name, "/oauth2/callback/hospital?code="+marked)
+	}
 	g.send(r)
 
 	text := fileText(t, all) + fileText(t, audit)

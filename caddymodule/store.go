@@ -24,7 +24,7 @@ const memoryStoreKey = "fhir.stores.memory"
 // process. They survive a reload of the configuration, not a restart.
 type MemoryStore struct {
 	// How many entries it holds at most; what comes beyond is refused. A
-	// sign-in takes three entries, each some 500 bytes. Default: 100000.
+	// sign-in takes five entries, each some 500 bytes. Default: 100000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	authorize.Store `json:"-"`

@@ -70,7 +70,11 @@ func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, er
 		return nil, err
 	}
 	code := randomToken()
-	if err := s.store.Add(ctx, storeKey("code", code), value, s.codeLifetime); err != nil {
+	key := storeKey("code", code)
+	if err := s.keepCode(ctx, g, key); err != nil {
+		return nil, err
+	}
+	if err := s.store.Add(ctx, key, value, s.codeLifetime); err != nil {
 		return nil, err
 	}
 	var a answerParameters

@@ -121,6 +121,8 @@ func TestAllow(t *testing.T) {
 		{"two @, the domain first", []AllowRule{hospital}, person("a@hospital.example@evil.example", true), false},
 		{"nobody at the domain", []AllowRule{hospital}, person("@hospital.example", true), false},
 		{"one address", []AllowRule{{"email", "a@x.example"}}, person("A@x.example", true), true},
+		{"an address with letters that Unicode takes for the same", []AllowRule{{"email", "smith@x.example"}}, person("\u017fmith@x.example", true), false},
+		{"a domain with such", []AllowRule{{"email", "*@desk.example"}}, person("a@des\u212a.example", true), false},
 		{"another's address", []AllowRule{{"email", "a@x.example"}}, person("b@x.example", true), false},
 		{"a domain that is it by Unicode's lower case", []AllowRule{hospital}, person("a@hosp\u0130tal.example", true), false},
 		{"a domain that is it by Unicode's folding", []AllowRule{hospital}, person("a@ho\u017fpital.example", true), false},

@@ -54,6 +54,9 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 	if err == nil && revoked {
 		err = errSpentCode
 	}
+	if err == nil {
+		err = s.keepFamily(ctx, g)
+	}
 	if err != nil {
 		return "", errors.Join(err, s.durable.Delete(ctx, familyKey(g.Family)))
 	}

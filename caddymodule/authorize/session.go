@@ -132,11 +132,12 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User
 	session.sid, session.Began = randomToken(), now
 	switch {
 	case earlier == nil:
+		err = s.keepSession(r.Context(), user, session.sid)
 	case earlier.User == user.ID && earlier.Credential == session.Credential:
 		session.sid, session.Began = earlier.sid, earlier.Began
 		err = s.keepClients(r.Context(), session.sid)
 	default:
-		err = s.endSession(r.Context(), earlier)
+		err = errors.Join(s.endSession(r.Context(), earlier), s.keepSession(r.Context(), user, session.sid))
 	}
 	if err != nil {
 		return nil, err
