@@ -117,16 +117,7 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 	if !s.offer(req.client).has(p.Key) {
 		return nil, session, errNotAllowed
 	}
-	// Before the provider is asked: it may take a code that comes twice for a
-	// stolen one, and revoke what it gave for the first.
-	if err := s.returned.Add(r.Context(), a.Request.State, nil, awayTime); errors.Is(err, ErrExists) {
-		return nil, session, errDoubleSignIn
-	} else if err != nil {
-		return nil, session, err
-	}
-	from, err := p.client.Exchange(r.Context(), upstream.Callback{
-		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),
-	}, a.Request)
+	from, err := s.identify(r.Context(), p, a, q)
 	if err != nil {
 		return nil, session, err
 	}
@@ -139,6 +130,26 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 		session.UpstreamIDToken = from.IDToken
 	}
 	return user, session, nil
+}
+
+// identify makes an identity of a provider's answer, once for each state.
+func (s *Server) identify(ctx context.Context, p *provider, a away, q parameters) (*upstream.Identity, error) {
+	// Before the provider is asked: it may take a code that comes twice for a
+	// stolen one, and revoke what it gave for the first.
+	if err := s.returned.Add(ctx, a.Request.State, nil, awayTime); errors.Is(err, ErrExists) {
+		return nil, errDoubleSignIn
+	} else if err != nil {
+		return nil, err
+	}
+	from, err := p.client.Exchange(ctx, upstream.Callback{
+		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),
+	}, a.Request)
+	if err != nil {
+		// It signed nobody in. To keep it would let answers that are made up, for
+		// which nobody need have an account, take up the room for good ones.
+		_ = s.returned.Delete(ctx, a.Request.State) // in memory: never fails
+	}
+	return from, err
 }
 
 // passedOn are the refusals of a provider that are the client's to know
