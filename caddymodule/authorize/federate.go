@@ -61,7 +61,7 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 		err = s.keepAway(w, r, a)
 	}
 	switch {
-	case errors.Is(err, context.Canceled): // nobody is there any more
+	case left(r, err):
 	case err != nil:
 		s.redirectError(w, r, req, p.explain(err))
 	default:
@@ -94,8 +94,8 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 // signInBy signs the person in whom the provider's answer is about.
 func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) {
 	user, session, err := s.federatedSession(r, p, req, a, q)
-	if errors.Is(err, context.Canceled) {
-		return // nobody is there any more, and it is no fault of the provider or ours
+	if left(r, err) {
+		return
 	}
 	if err != nil {
 		err = p.explain(err)
@@ -109,6 +109,12 @@ func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, r
 	default:
 		s.admitted(w, r, req, user, session)
 	}
+}
+
+// left says whether an error is nothing but that the browser has gone while the
+// provider was asked. There is nobody to answer then, and no fault to be logged.
+func left(r *http.Request, err error) bool {
+	return errors.Is(err, context.Canceled) && r.Context().Err() != nil
 }
 
 // federatedSession is who a provider's answer is about, and the session that
