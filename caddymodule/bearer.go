@@ -12,7 +12,6 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -65,6 +64,7 @@ type Bearer struct {
 	headers *guard.IdentityHeaders
 	guard   *guard.Guard
 	realm   string
+	pooled  []string // issuers whose keys are held in issuerKeys
 }
 
 // CaddyModule returns the Caddy module information.
@@ -219,18 +219,6 @@ func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 	return key, err
 }
 
-// trustedKeys lets guard verify with another issuer's keys.
-type trustedKeys struct{ set *upstream.KeySet }
-
-// Key implements guard.KeySet.
-func (k trustedKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
-	key, err := k.set.Key(ctx, kid)
-	if errors.Is(err, upstream.ErrUnknownKey) {
-		return key, guard.ErrUnknownKey
-	}
-	return key, err
-}
-
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
 //
 //	fhir_bearer [<matcher>] {
@@ -254,8 +242,8 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 var (
 	_ caddy.Provisioner           = (*Bearer)(nil)
+	_ caddy.CleanerUpper          = (*Bearer)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
 	_ guard.KeySet                = guardKeys{}
-	_ guard.KeySet                = trustedKeys{}
 )

@@ -6,7 +6,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -77,11 +76,11 @@ func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Me
 	if err != nil {
 		return nil, err
 	}
-	keys, err := upstream.NewKeySet(upstream.KeySetConfig{Issuer: t.Issuer, Logger: ctx.Slogger()})
+	keys, err := h.keysOf(ctx, t.Issuer)
 	if err != nil {
 		return nil, err
 	}
-	return &guard.Trusted{Issuer: t.Issuer, Audience: audience, Keys: trustedKeys{keys}, Memory: memory}, nil
+	return &guard.Trusted{Issuer: t.Issuer, Audience: audience, Keys: keys, Memory: memory}, nil
 }
 
 func (h *Bearer) newIntrospector(memory *guard.Memory) (*guard.Introspector, error) {

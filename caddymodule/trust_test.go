@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
@@ -128,6 +129,37 @@ https://localhost:8443 {
 	}
 	if k.fetched != 1 && k.fetched != 2 {
 		t.Errorf("the keys of two gateways were fetched %d times", k.fetched)
+	}
+}
+
+// A reload while the issuer is down goes on with its keys; nothing is held that no
+// configuration uses.
+func TestTrustedKeysOutliveReload(t *testing.T) {
+	k := startKeycloak(t)
+	load := func() *Bearer {
+		ctx, err := caddy.ProvisionContext(&caddy.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		h := &Bearer{Trust: []TrustedIssuer{{Issuer: k.URL, Audience: "api://fhir"}}}
+		if err := h.Provision(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.guard.Verify(t.Context(), k.token(t, "api://fhir")); err != nil {
+			t.Error(err)
+		}
+		return h
+	}
+	first := load()
+	k.Close()
+	second := load()
+	for _, h := range []*Bearer{first, second} {
+		if err := h.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	}
+	if n, held := issuerKeys.References(k.URL); held {
+		t.Errorf("held %d times", n)
 	}
 }
 

@@ -120,3 +120,10 @@ func TestBrowserIDsAreBounded(t *testing.T) {
 		t.Errorf("%d ids are looked at", n)
 	}
 }
+
+// StatesForTest is how many states that came back from providers are kept, for the
+// tests in package authorize_test.
+func (s *Server) StatesForTest() int {
+	n, _ := s.returned.Size()
+	return n
+}

@@ -151,6 +151,28 @@ func TestSilentSignInWithSecondFactor(t *testing.T) {
 	}
 }
 
+// A flood of answers that are made up leaves nothing behind here: neither a code that
+// the provider does not know, nor an error, nor a browser that leaves.
+func TestMadeUpAnswersAreNotKept(t *testing.T) {
+	p := authorizetest.Start(t)
+	server := federated(t, p, nil)
+	for i, change := range []func(url.Values){
+		declines("access_denied"), func(q url.Values) { q.Set("code", "x") }, func(q url.Values) { q.Set("iss", "https://x.example") },
+	} {
+		b := newBrowser(t, server)
+		back := b.comesBack()
+		q := back.Query()
+		change(q)
+		location(t, b.get(back.Path+"?"+q.Encode()))
+		if n := server.StatesForTest(); n != 0 {
+			t.Errorf("answer %d: %d are kept", i, n)
+		}
+	}
+	if u := newBrowser(t, server).federate(nil); u.Query().Get("code") == "" || server.StatesForTest() != 1 {
+		t.Errorf("%s, %d are kept", u, server.StatesForTest())
+	}
+}
+
 // Who goes away while we wait for the provider is no failure of the provider or
 // ours.
 func TestBrowserLeaves(t *testing.T) {
@@ -160,7 +182,8 @@ func TestBrowserLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			var trail auditTrail
-			b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Audit = trail.record }))
+			server := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Audit = trail.record })
+			b := newBrowser(t, server)
 			next := location(t, b.authorize(request(by("hospital"))))
 			if endpoint == authorizetest.Token {
 				next = b.comesBack()
@@ -171,8 +194,8 @@ func TestBrowserLeaves(t *testing.T) {
 				authorizetest.Silent(w, r)
 			})
 			b.send(httptest.NewRequest(http.MethodGet, next.RequestURI(), nil).WithContext(ctx))
-			if events := trail.take(); events != "" {
-				t.Errorf("events %s", events)
+			if events := trail.take(); events != "" || server.StatesForTest() != 0 {
+				t.Errorf("%d states are kept, events %s", server.StatesForTest(), events)
 			}
 		})
 	}

@@ -61,7 +61,7 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 		err = s.keepAway(w, r, a)
 	}
 	switch {
-	case errors.Is(err, context.Canceled): // nobody is there any more
+	case left(r, err):
 	case err != nil:
 		s.redirectError(w, r, req, p.explain(err))
 	default:
@@ -94,8 +94,8 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 // signInBy signs the person in whom the provider's answer is about.
 func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) {
 	user, session, err := s.federatedSession(r, p, req, a, q)
-	if errors.Is(err, context.Canceled) {
-		return // nobody is there any more, and it is no fault of the provider or ours
+	if left(r, err) {
+		return
 	}
 	if err != nil {
 		err = p.explain(err)
@@ -111,22 +111,19 @@ func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, r
 	}
 }
 
+// left says whether an error is nothing but that the browser has gone while the
+// provider was asked. There is nobody to answer then, and no fault to be logged.
+func left(r *http.Request, err error) bool {
+	return errors.Is(err, context.Canceled) && r.Context().Err() != nil
+}
+
 // federatedSession is who a provider's answer is about, and the session that
 // they may have.
 func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) (user *User, session storedSession, err error) {
 	if !s.offer(req.client).has(p.Key) {
 		return nil, session, errNotAllowed
 	}
-	// Before the provider is asked: it may take a code that comes twice for a
-	// stolen one, and revoke what it gave for the first. Where so many answers came
-	// back that there is no room, it alone sees to that: anybody can make answers up,
-	// and must not keep the others from signing in.
-	if err := s.returned.Add(r.Context(), a.Request.State, nil, awayTime); errors.Is(err, ErrExists) {
-		return nil, session, errDoubleSignIn
-	}
-	from, err := p.client.Exchange(r.Context(), upstream.Callback{
-		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),
-	}, a.Request)
+	from, err := s.identify(r.Context(), p, a, q)
 	if err != nil {
 		return nil, session, err
 	}
@@ -140,6 +137,25 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 		session.UpstreamIDToken = from.IDToken
 	}
 	return user, session, nil
+}
+
+// identify makes an identity of a provider's answer, once for each state.
+func (s *Server) identify(ctx context.Context, p *provider, a away, q parameters) (*upstream.Identity, error) {
+	// Before the provider is asked: it may take a code that comes twice for a
+	// stolen one, and revoke what it gave for the first. Where there is no room, it
+	// alone sees to that: a flood must not keep the others from signing in.
+	if err := s.returned.Add(ctx, a.Request.State, nil, awayTime); errors.Is(err, ErrExists) {
+		return nil, errDoubleSignIn
+	}
+	from, err := p.client.Exchange(ctx, upstream.Callback{
+		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),
+	}, a.Request)
+	if err != nil {
+		// It signed nobody in. To keep it would let answers that are made up, for
+		// which nobody need have an account, take up the room for good ones.
+		_ = s.returned.Delete(ctx, a.Request.State) // in memory: never fails
+	}
+	return from, err
 }
 
 // passedOn are the refusals of a provider that are the client's to know

@@ -285,3 +285,15 @@ func s256(verifier string) string {
 func pkce() url.Values {
 	return url.Values{"code_challenge_method": {"S256"}, "code_challenge": {s256(verifier)}}
 }
+
+// altered is a text with another letter in its middle. At the end of base64url, it
+// might still mean the same.
+func altered(text string) string {
+	b := []byte(text)
+	if i := len(b) / 2; b[i] == 'A' {
+		b[i] = 'B'
+	} else {
+		b[i] = 'A'
+	}
+	return string(b)
+}

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -96,8 +97,9 @@ func (s *Server) pending(r *http.Request, sealed string) (*authorizationRequest,
 // without a look at the password, and everything else must be a local user.
 func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p parameters) {
 	offer := s.offer(req.client)
-	if by := offer.byDomain(p.get("username")); by != nil {
-		q := url.Values{"request": {p.get("request")}, "login_hint": {p.get("username")}}
+	address := strings.TrimSpace(p.get("username")) // telephones type a space behind it
+	if by := offer.byDomain(address); by != nil {
+		q := url.Values{"request": {p.get("request")}, "login_hint": {address}}
 		w.Header().Set("Location", pathLogin+"/"+by.Key+"?"+q.Encode())
 		w.WriteHeader(http.StatusSeeOther)
 		return

@@ -156,7 +156,7 @@ func TestPendingRequest(t *testing.T) {
 		{"as it was", func(*testing.T, *browser, *string) {}, http.StatusFound},
 		{"in another browser", func(_ *testing.T, b *browser, _ *string) { b.becomeAnother() }, http.StatusBadRequest},
 		{"without the cookie", func(_ *testing.T, b *browser, _ *string) { clear(b.cookies) }, http.StatusBadRequest},
-		{"changed", func(_ *testing.T, _ *browser, s *string) { *s = (*s)[:len(*s)-2] + "AA" }, http.StatusBadRequest},
+		{"changed", func(_ *testing.T, _ *browser, s *string) { *s = altered(*s) }, http.StatusBadRequest},
 		{"cut short", func(_ *testing.T, _ *browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},
 		{"not sealed by us", func(_ *testing.T, _ *browser, s *string) { *s = "x.y" }, http.StatusBadRequest},
 		{"missing", func(_ *testing.T, _ *browser, s *string) { *s = "" }, http.StatusBadRequest},

@@ -89,12 +89,12 @@ func TestTypedAddressLeadsToProvider(t *testing.T) {
 	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
 		idp.Domains = []string{"hospital.example"}
 	}))
-	r := b.signIn(request(nil), "alice@hospital.example", "")
+	r := b.signIn(request(nil), "Alice@Hospital.Example ", "")
 	if r.StatusCode != http.StatusSeeOther || !strings.HasPrefix(r.Header.Get("Location"), "/oauth2/login/hospital?") {
 		t.Fatalf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 	}
 	away := location(t, b.get(r.Header.Get("Location")))
-	if got := away.Query().Get("login_hint"); got != "alice@hospital.example" {
+	if got := away.Query().Get("login_hint"); got != "Alice@Hospital.Example" {
 		t.Errorf("login_hint %q", got)
 	}
 }

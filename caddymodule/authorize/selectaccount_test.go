@@ -71,7 +71,7 @@ func TestQuestionIsBound(t *testing.T) {
 		{"without cookies", func(b *browser, _ *string) { clear(b.cookies) }},
 		{"signed out", func(b *browser, _ *string) { delete(b.cookies, "__Host-fhir-session") }},
 		{"by the next person at this browser", func(b *browser, _ *string) { b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other") }},
-		{"changed", func(_ *browser, s *string) { *s = (*s)[:len(*s)-2] + "AA" }},
+		{"changed", func(_ *browser, s *string) { *s = altered(*s) }},
 		{"of the sign-in page", func(b *browser, s *string) {
 			*s = location(b.t, b.authorize(request(url.Values{"prompt": {"login"}}))).Query().Get("request")
 		}},

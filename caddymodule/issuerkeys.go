@@ -1,0 +1,60 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+// issuerKeys keeps the keys of trusted issuers over reloads, by issuer: one that
+// is down at such a moment must not end what its tokens give, and need not be asked
+// again by each configuration.
+var issuerKeys = caddy.NewUsagePool()
+
+// trustedKeys lets guard verify with another issuer's keys.
+type trustedKeys struct{ set *upstream.KeySet }
+
+// Key implements guard.KeySet.
+func (k trustedKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+	key, err := k.set.Key(ctx, kid)
+	if errors.Is(err, upstream.ErrUnknownKey) {
+		return key, guard.ErrUnknownKey
+	}
+	return key, err
+}
+
+// Destruct implements caddy.Destructor.
+func (trustedKeys) Destruct() error { return nil }
+
+// keysOf takes the keys of an issuer from the pool, until Cleanup.
+func (h *Bearer) keysOf(ctx caddy.Context, issuer string) (guard.KeySet, error) {
+	keys, _, err := issuerKeys.LoadOrNew(issuer, func() (caddy.Destructor, error) {
+		set, err := upstream.NewKeySet(upstream.KeySetConfig{Issuer: issuer, Logger: ctx.Slogger()})
+		return trustedKeys{set}, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	h.pooled = append(h.pooled, issuer)
+	return keys.(trustedKeys), nil
+}
+
+// Cleanup lets the issuers' keys go, as many of them as Provision took.
+func (h *Bearer) Cleanup() error {
+	var errs []error
+	for _, issuer := range h.pooled {
+		_, err := issuerKeys.Delete(issuer)
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+var (
+	_ caddy.Destructor = trustedKeys{}
+	_ guard.KeySet     = trustedKeys{}
+)
