@@ -170,12 +170,19 @@ func TestPullThrough(t *testing.T) {
 			t.Errorf("asked %d times beside the comparison", asked-before-8*4)
 		}
 		a.want(t, true, "url", actCode, "count", "20")
-		a.want(t, false, "url", actCode, "count", "5000") // all, which may be a tree
+		a.want(t, true, "url", actCode, "offset", "1")
+		a.want(t, false, "url", actCode, "offset", "0")   // all, which may be a tree
+		a.want(t, false, "url", actCode, "count", "5000") // as well
 		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "xml"}, {"_pretty", "true"}} {
 			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
 			if answer, err := a.Answer(a.server, q); answer != nil || err != nil {
 				t.Errorf("%v: got %v, %v", other, answer, err)
 			}
+		}
+		malformed := question("url", actCode, "filter", "a", "count", "2")
+		malformed.Query += "&a;b"
+		if answer, err := a.Answer(a.server, malformed); answer != nil || err != nil {
+			t.Errorf("malformed: got %v, %v", answer, err)
 		}
 		a.MaxAnswer = 1
 		if _, err := a.Answer(a.server, question("url", actCode, "filter", "a", "count", "2")); err == nil {
