@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -246,7 +247,7 @@ func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
 	if err != nil || resource == nil {
 		return nil, err
 	}
-	if limit := orDefault(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
+	if limit := cmp.Or(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
 		return nil, &Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
 			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, sizeText(limit))}
 	}
@@ -271,11 +272,3 @@ func (f *Fetched) logger() *slog.Logger {
 
 // defaultMaxFetched is how much is held of what was fetched.
 const defaultMaxFetched = 64 << 20
-
-// orTTL returns a duration, or its default where it is not set.
-func orTTL(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
-}

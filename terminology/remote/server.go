@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -214,7 +215,7 @@ func (q *Question) method() string {
 	if q.Method == http.MethodHead {
 		return http.MethodGet
 	}
-	return orDefault(q.Method, http.MethodGet)
+	return cmp.Or(q.Method, http.MethodGet)
 }
 
 // accept returns what is asked for. Some servers have pages for browsers, which are no answer.
@@ -240,7 +241,7 @@ func (s *Server) setHeader(r *http.Request, q Question) {
 func setQuestion(r *http.Request, q Question) {
 	r.Header.Set("Accept", q.accept())
 	if r.Method == http.MethodPost {
-		r.Header.Set("Content-Type", orDefault(q.ContentType, "application/fhir+json"))
+		r.Header.Set("Content-Type", cmp.Or(q.ContentType, "application/fhir+json"))
 		r.Header["Idempotency-Key"] = []string{} // not sent; tells Go that an operation may be sent again when a connection is lost
 	}
 	for name, value := range map[string]string{"Accept-Language": q.AcceptLanguage, "If-None-Match": q.IfNoneMatch} {
@@ -286,12 +287,4 @@ func (s *Server) read(q Question, response *http.Response) (*Answer, error) {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.options.MaxAnswer)
 	}
 	return check(q.Path, response.StatusCode, response.Header, body)
-}
-
-// orDefault returns a text, or its default where it is empty.
-func orDefault(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -93,7 +94,7 @@ func (w *Wholes) Answer(s *Server, q Question) (*Answer, error) {
 	if whole == nil || x.page.Filter == "" && !isPart(x.page, whole.Len()) {
 		return nil, nil // all of it may be told as a tree by the server
 	}
-	body, err := whole.Expand(x.page, orNumber(w.MaxAnswer, 10_000))
+	body, err := whole.Expand(x.page, cmp.Or(w.MaxAnswer, 10_000))
 	if err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 		return
 	}
 	item.filters[x.page.Filter] = true
-	if len(item.filters) >= orNumber(w.After, 5) {
+	if len(item.filters) >= cmp.Or(w.After, 5) {
 		w.begin(s, x, item)
 	}
 }
@@ -191,7 +192,7 @@ func (w *Wholes) begin(s *Server, x search, item *pulled) {
 
 // pull fetches an expansion.
 func (w *Wholes) pull(s *Server, x search, item *pulled) {
-	ctx, cancel := context.WithTimeout(context.Background(), orTime(w.Timeout, 2*time.Minute))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 2*time.Minute))
 	defer cancel()
 	start := w.now()
 	whole, ttl, err := w.gather(ctx, s, x)
@@ -204,7 +205,7 @@ func (w *Wholes) pull(s *Server, x search, item *pulled) {
 		return // forgotten meanwhile
 	}
 	if err != nil {
-		item.until = now.Add(orTime(w.Pause, time.Hour))
+		item.until = now.Add(cmp.Or(w.Pause, time.Hour))
 		w.logger().Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
@@ -217,7 +218,7 @@ func (w *Wholes) pull(s *Server, x search, item *pulled) {
 
 // makeRoom lets expansions go until the rest is within the bounds.
 func (w *Wholes) makeRoom(keep *pulled) {
-	for w.held > orNumber(w.MaxBytes, 128<<20) {
+	for w.held > cmp.Or(w.MaxBytes, 128<<20) {
 		oldest := w.oldest(func(item *pulled) bool { return item != keep && item.whole != nil })
 		if oldest == "" {
 			return
@@ -263,20 +264,4 @@ func (w *Wholes) logger() *slog.Logger {
 		return slog.New(slog.DiscardHandler)
 	}
 	return w.Logger
-}
-
-// orNumber returns a number, or its default where it is not set.
-func orNumber(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
-}
-
-// orTime returns a duration, or its default where it is not set.
-func orTime(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }
