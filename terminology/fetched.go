@@ -47,9 +47,6 @@ type Fetched struct {
 	// fails. Default: 24 hours.
 	MaxStale time.Duration
 
-	// Now is the clock. Default: [time.Now].
-	Now func() time.Time
-
 	// Logger is told, at info level, what was fetched, and at warn level what could not be fetched anew.
 	// Default: none.
 	Logger *slog.Logger
@@ -199,7 +196,7 @@ func (f *Fetched) holds(m Missing) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item, ok := f.items[m]
-	return ok && f.now().Before(item.expires)
+	return ok && time.Now().Before(item.expires)
 }
 
 // fetch asks Source for a definition, and keeps what it says.
@@ -238,7 +235,7 @@ func (f *Fetched) keepUnless(forgets int, m Missing, resource jsontext.Value) (k
 
 // ask asks Source for a definition. Of several versions it chooses the latest.
 func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
-	start := f.now()
+	start := time.Now()
 	found, err := f.Source.Definitions(ctx, m)
 	if err != nil {
 		return nil, err
@@ -252,15 +249,8 @@ func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
 			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, sizeText(limit))}
 	}
 	f.logger().InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
-		slog.Int("bytes", len(resource)), slog.Duration("took", f.now().Sub(start)))
+		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))
 	return resource, nil
-}
-
-func (f *Fetched) now() time.Time {
-	if f.Now == nil {
-		return time.Now()
-	}
-	return f.Now()
 }
 
 func (f *Fetched) logger() *slog.Logger {

@@ -16,7 +16,7 @@ func (f *Fetched) over(base *Library) *Library {
 		f.base = base
 		f.rebuild()
 	}
-	if !f.renewing && len(f.items) > 0 && !f.now().Before(f.due) {
+	if !f.renewing && len(f.items) > 0 && !time.Now().Before(f.due) {
 		f.renewing = true
 		go f.renew()
 	}
@@ -25,7 +25,7 @@ func (f *Fetched) over(base *Library) *Library {
 
 // keep remembers what Source said, and adds it to the library.
 func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
-	now := f.now()
+	now := time.Now()
 	item := &fetched{resource: resource, fetched: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
 	if h, err := headOf(resource); err == nil {
 		item.url, item.reference = h.url, h.kind+"/"+h.id
@@ -147,16 +147,4 @@ func (f *Fetched) Forget(reference string) {
 	if dropped {
 		f.rebuild()
 	}
-}
-
-// Held returns how many definitions are held, and how many bytes of JSON they have, for a status page.
-func (f *Fetched) Held() (definitions int, bytes int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, item := range f.items {
-		if item.resource != nil {
-			definitions++
-		}
-	}
-	return definitions, f.held
 }

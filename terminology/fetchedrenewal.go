@@ -35,7 +35,7 @@ func (f *Fetched) renew() {
 func (f *Fetched) overdue() (list []Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.now()
+	now := time.Now()
 	for m, item := range f.items {
 		switch {
 		case now.Before(item.expires):
@@ -56,7 +56,7 @@ func (f *Fetched) replace(forgets int, m Missing, resource jsontext.Value, err e
 	if !ok || f.forgets != forgets {
 		return // forgotten meanwhile, or what Source said may be from before a write
 	}
-	now := f.now()
+	now := time.Now()
 	switch {
 	case err != nil && now.Sub(item.fetched) < cmp.Or(f.TTL, time.Hour)+cmp.Or(f.MaxStale, 24*time.Hour):
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))

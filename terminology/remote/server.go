@@ -133,9 +133,6 @@ func stay(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Name returns what the server is called in texts for clients.
-func (s *Server) Name() string { return s.options.Name }
-
 // Base returns its FHIR base URL, for logs.
 func (s *Server) Base() string { return s.options.Base }
 

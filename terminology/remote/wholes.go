@@ -48,9 +48,6 @@ type Wholes struct {
 	// Timeout is how long fetching an expansion may take, all pages together. Default: 2 minutes.
 	Timeout time.Duration
 
-	// Now is the clock. Default: [time.Now].
-	Now func() time.Time
-
 	// Logger is told, at info level, what was fetched, and at warn level what was given up, and why.
 	// Default: none.
 	Logger *slog.Logger
@@ -112,7 +109,7 @@ func (w *Wholes) get(s *Server, x search) *terminology.Whole {
 	if item == nil || item.whole == nil {
 		return nil
 	}
-	now := w.now()
+	now := time.Now()
 	if now.Before(item.until) {
 		item.used = now
 		return item.whole
@@ -130,7 +127,7 @@ func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	item, now := w.items[x.key], w.now()
+	item, now := w.items[x.key], time.Now()
 	if item == nil {
 		item = w.watch(x)
 	}
@@ -194,13 +191,13 @@ func (w *Wholes) begin(s *Server, x search, item *pulled) {
 func (w *Wholes) pull(s *Server, x search, item *pulled) {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 2*time.Minute))
 	defer cancel()
-	start := w.now()
+	start := time.Now()
 	whole, ttl, err := w.gather(ctx, s, x)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy--
 	item.fetching, item.filters = false, make(map[string]bool)
-	now := w.now()
+	now := time.Now()
 	if w.items[x.key] != item {
 		return // forgotten meanwhile
 	}
@@ -238,25 +235,6 @@ func (w *Wholes) Forget(canonical string) {
 			delete(w.items, key)
 		}
 	}
-}
-
-// Held returns how many expansions are held, and about how many bytes they need, for a status page.
-func (w *Wholes) Held() (expansions, bytes int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, item := range w.items {
-		if item.whole != nil {
-			expansions++
-		}
-	}
-	return expansions, w.held
-}
-
-func (w *Wholes) now() time.Time {
-	if w.Now == nil {
-		return time.Now()
-	}
-	return w.Now()
 }
 
 func (w *Wholes) logger() *slog.Logger {
