@@ -468,3 +468,13 @@ func TestLargeAnswersAreMadeAnew(t *testing.T) {
 		}
 	}
 }
+
+// What is refused says nothing of a cache, and how long it may be kept is for
+// whoever writes the error to say.
+func TestRefusedIsNoneOfTheCache(t *testing.T) {
+	g := frontGateway(t, "ttl 1h", newScripted("good"))
+	r := g.get(expandPath(genderSet)+"&count=x", "")
+	if r.StatusCode != http.StatusBadRequest || r.Header.Get("Cache-Status") != "" || strings.Contains(r.Header.Get("Cache-Control"), "public") {
+		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+}
