@@ -32,6 +32,7 @@ type Error struct {
 	shown bool
 }
 
+// Error says the code, the description and the cause, for the log.
 func (e *Error) Error() string {
 	text := e.Code
 	if e.Description != "" {

@@ -4,10 +4,13 @@ import "time"
 
 // KeyInfo is what may be told of a key: nothing by which one could sign.
 type KeyInfo struct {
-	KeyID     string    `json:"kid"`
-	Algorithm string    `json:"alg"`
-	Created   time.Time `json:"created"`
-	Seconds   int64     `json:"age_seconds"`
+	// KeyID and Algorithm are those of the JWK (RFC 7517 §4.5, §4.4).
+	KeyID     string `json:"kid"`
+	Algorithm string `json:"alg"`
+
+	// Created is when the key was made, and Seconds how long ago that is.
+	Created time.Time `json:"created"`
+	Seconds int64     `json:"age_seconds"`
 }
 
 // Info tells of the keys that are in memory. It does not touch storage, so before

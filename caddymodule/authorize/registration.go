@@ -45,7 +45,8 @@ type Registration struct {
 	// MaxClients is how many there may be. Default: [DefaultMaxClients].
 	MaxClients int
 
-	// Storage keeps them, under Folder. Required.
+	// Storage keeps them, under Folder, which has no slash at its end. Both are
+	// required.
 	Storage ClientStorage
 	Folder  string
 }

@@ -12,6 +12,7 @@ type UnlistedError struct {
 	Scope string
 }
 
+// Error names the scope.
 func (e *UnlistedError) Error() string {
 	return fmt.Sprintf("scope %q is not listed for the client", e.Scope)
 }
