@@ -180,6 +180,9 @@ func (a *App) serverConfig() (authorize.Config, error) {
 		return authorize.Config{}, err
 	}
 	providers, err := a.identityProviders()
+	if err != nil {
+		return authorize.Config{}, err
+	}
 	return authorize.Config{
 		Registration:      registration,
 		IdentityProviders: providers,
@@ -196,7 +199,7 @@ func (a *App) serverConfig() (authorize.Config, error) {
 		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: a.logger,
-	}, err
+	}, nil
 }
 
 // keysName is where the keys lie in Caddy's storage.

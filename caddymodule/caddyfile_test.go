@@ -90,6 +90,8 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"user without a hash", app("user a {\n\t\t}"), 5, "password_hash"},
 		{"user with an unknown word", app("user a {\n\t\t\tpasswd x\n\t\t}"), 5, "passwd"},
 		{"e-mail that is none", app("user a {\n\t\t\temail alice\n\t\t}"), 5, "alice"},
+		{"e-mail missing", app("user a {\n\t\t\temail\n\t\t}"), 5, "email"},
+		{"e-mail with two words", app("user a {\n\t\t\temail a@b.example verified twice\n\t\t}"), 5, "twice"},
 		{"e-mail with another word", app("user a {\n\t\t\temail a@b.example checked\n\t\t}"), 5, "checked"},
 		{"fhir_user of another type", app("user a {\n\t\t\tfhir_user Device/1\n\t\t}"), 5, "Device/1"},
 		{"client twice", app("client a {\n\t\t}\n\t\tclient a {\n\t\t}"), 6, "client a"},

@@ -69,7 +69,7 @@ func checkCORS(word string) error {
 		return nil
 	}
 	u, err := url.Parse(word)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Host != strings.ToLower(u.Host) || word != u.Scheme+"://"+u.Host ||
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Host != strings.ToLower(u.Host) || strings.Contains(u.Host, "*") || word != u.Scheme+"://"+u.Host ||
 		u.Port() == map[string]string{"https": "443", "http": "80"}[u.Scheme] {
 		return fmt.Errorf("%q is neither %s nor %s nor an origin such as https://app.example.org: in lower case, with nothing after host and port, and without a port that is the usual one", word, corsClients, corsAll)
 	}

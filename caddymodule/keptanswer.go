@@ -36,8 +36,12 @@ func (h *Expand) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 		if here == nil || !elsewhere(here) && !isFetchFailure(here) {
 			return told(here)
 		}
-		if personal, err := q.read(r); err != nil || personal {
-			return h.unlessPersonal(w, r, q, here, err)
+		personal, err := q.read(r)
+		switch {
+		case err != nil:
+			return failure(err)
+		case personal:
+			return askOthers(w, r, next, here)
 		}
 		if elsewhere(here) && h.upstream(r, q.operation, q.body, here) == nil {
 			known = seenNext
@@ -74,13 +78,6 @@ func (q *question) read(r *http.Request) (personal bool, err error) {
 	return mentionsCacheID(q.body), nil
 }
 
-func (h *Expand) unlessPersonal(w http.ResponseWriter, r *http.Request, q *question, here, err error) error {
-	if err != nil {
-		return failure(err)
-	}
-	return askOthers(w, r, q.next, here)
-}
-
 // isFetchFailure reports whether a definition could not be fetched, so that an older
 // answer is the best there is.
 func isFetchFailure(err error) bool {
@@ -96,7 +93,7 @@ func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q 
 	if known != seenNext {
 		err = h.kept.cache.Serve(w, r, &call)
 	}
-	if known == seenNext || err != nil && isForNext(err) {
+	if known == seenNext || isForNext(err) {
 		if number != 0 {
 			h.sightings.isNext(number)
 		}

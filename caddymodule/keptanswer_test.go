@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/klauspost/compress/zstd"
 )
 
@@ -604,4 +605,39 @@ func TestLargeAnswersAreMadeAnew(t *testing.T) {
 			t.Errorf("%q: %d bytes, Cache-Status %q", tt.query, size, status)
 		}
 	}
+}
+
+// What is refused says nothing of a cache, and how long it may be kept is for
+// whoever writes the error to say.
+func TestRefusedIsNoneOfTheCache(t *testing.T) {
+	g := frontGateway(t, "ttl 1h", newScripted("good"))
+	r := g.get(expandPath(genderSet)+"&count=x", "")
+	if r.StatusCode != http.StatusBadRequest || r.Header.Get("Cache-Status") != "" || strings.Contains(r.Header.Get("Cache-Control"), "public") {
+		t.Errorf("%d %v", r.StatusCode, r.Header)
+	}
+}
+
+// What was made of the old resource while a write was under way does not outlive
+// the write.
+func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
+	const url = "http://x.example/vs"
+	var code atomic.Value
+	code.Store("old")
+	g := frontGateway(t, "ttl 1h", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(url, code.Load().(string)))
+	}))
+	next := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.WriteHeader(http.StatusOK) // from here on the client may know
+		g.wantCodes(t, url, "old")
+		code.Store("new")
+		return nil
+	})
+	r := httptest.NewRequest(http.MethodPut, "/fhir/R4/ValueSet/1", strings.NewReader(listing("1", url, "new")))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	if err := (&Expand{FHIRBase: "/fhir/R4"}).writeOf(r).pass(httptest.NewRecorder(), r, next); err != nil {
+		t.Fatal(err)
+	}
+	g.wantCodes(t, url, "new")
 }

@@ -69,7 +69,7 @@ func (v *validator) standing(c *coding, d *verdict) {
 		v.note("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "code", true,
 			fmt.Sprintf("The concept '%s' is deprecated and its use should be reviewed", c.code))
 	}
-	if flags&flagAbstract != 0 && v.abstract == no && v.valueSet != nil {
+	if flags&flagAbstract != 0 && v.concrete && v.valueSet != nil {
 		d.member = false
 		v.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
 			fmt.Sprintf("Code '%s#%s' is abstract, and not allowed in this context", c.system, c.code))

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -45,9 +46,6 @@ type Fetched struct {
 	// MaxStale is for how long after TTL a definition is used that cannot be fetched anew, as long as Source
 	// fails. Default: 24 hours.
 	MaxStale time.Duration
-
-	// Now is the clock. Default: [time.Now].
-	Now func() time.Time
 
 	// Logger is told, at info level, what was fetched, and at warn level what could not be fetched anew.
 	// Default: none.
@@ -198,7 +196,7 @@ func (f *Fetched) holds(m Missing) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item, ok := f.items[m]
-	return ok && f.now().Before(item.expires)
+	return ok && time.Now().Before(item.expires)
 }
 
 // fetch asks Source for a definition, and keeps what it says.
@@ -237,7 +235,7 @@ func (f *Fetched) keepUnless(forgets int, m Missing, resource jsontext.Value) (k
 
 // ask asks Source for a definition. Of several versions it chooses the latest.
 func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
-	start := f.now()
+	start := time.Now()
 	found, err := f.Source.Definitions(ctx, m)
 	if err != nil {
 		return nil, err
@@ -246,20 +244,13 @@ func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
 	if err != nil || resource == nil {
 		return nil, err
 	}
-	if limit := orDefault(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
+	if limit := cmp.Or(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
 		return nil, &Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
 			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, sizeText(limit))}
 	}
 	f.logger().InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
-		slog.Int("bytes", len(resource)), slog.Duration("took", f.now().Sub(start)))
+		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))
 	return resource, nil
-}
-
-func (f *Fetched) now() time.Time {
-	if f.Now == nil {
-		return time.Now()
-	}
-	return f.Now()
 }
 
 func (f *Fetched) logger() *slog.Logger {
@@ -271,11 +262,3 @@ func (f *Fetched) logger() *slog.Logger {
 
 // defaultMaxFetched is how much is held of what was fetched.
 const defaultMaxFetched = 64 << 20
-
-// orTTL returns a duration, or its default where it is not set.
-func orTTL(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
-}

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -15,7 +16,7 @@ func (f *Fetched) over(base *Library) *Library {
 		f.base = base
 		f.rebuild()
 	}
-	if !f.renewing && len(f.items) > 0 && !f.now().Before(f.due) {
+	if !f.renewing && len(f.items) > 0 && !time.Now().Before(f.due) {
 		f.renewing = true
 		go f.renew()
 	}
@@ -24,13 +25,13 @@ func (f *Fetched) over(base *Library) *Library {
 
 // keep remembers what Source said, and adds it to the library.
 func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
-	now := f.now()
-	item := &fetched{resource: resource, fetched: now, expires: now.Add(orTTL(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
+	now := time.Now()
+	item := &fetched{resource: resource, fetched: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
 	if h, err := headOf(resource); err == nil {
 		item.url, item.reference = h.url, h.kind+"/"+h.id
 	}
 	if resource == nil {
-		item.expires = now.Add(orTTL(f.MissingTTL, time.Minute))
+		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 	}
 	old := f.items[m]
 	changed := old != nil && old.resource != nil
@@ -82,7 +83,7 @@ func (f *Fetched) drop(m Missing) bool {
 // makeRoom forgets what was asked for first, until the rest is within the bounds, and reports whether the
 // library had any of it. What is not there goes before what is: anyone may ask for anything.
 func (f *Fetched) makeRoom() (dropped bool) {
-	for f.held > orDefault(f.MaxBytes, defaultMaxFetched) {
+	for f.held > cmp.Or(f.MaxBytes, defaultMaxFetched) {
 		dropped = f.drop(f.first(func(item *fetched) bool { return item.resource != nil })) || dropped
 	}
 	for len(f.order) > maxHeld {
@@ -146,16 +147,4 @@ func (f *Fetched) Forget(reference string) {
 	if dropped {
 		f.rebuild()
 	}
-}
-
-// Held returns how many definitions are held, and how many bytes of JSON they have, for a status page.
-func (f *Fetched) Held() (definitions int, bytes int64) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	for _, item := range f.items {
-		if item.resource != nil {
-			definitions++
-		}
-	}
-	return definitions, f.held
 }

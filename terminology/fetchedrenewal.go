@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"log/slog"
 	"time"
@@ -34,7 +35,7 @@ func (f *Fetched) renew() {
 func (f *Fetched) overdue() (list []Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	now := f.now()
+	now := time.Now()
 	for m, item := range f.items {
 		switch {
 		case now.Before(item.expires):
@@ -55,19 +56,19 @@ func (f *Fetched) replace(forgets int, m Missing, resource jsontext.Value, err e
 	if !ok || f.forgets != forgets {
 		return // forgotten meanwhile, or what Source said may be from before a write
 	}
-	now := f.now()
+	now := time.Now()
 	switch {
-	case err != nil && now.Sub(item.fetched) < orTTL(f.TTL, time.Hour)+orTTL(f.MaxStale, 24*time.Hour):
-		item.expires = now.Add(orTTL(f.MissingTTL, time.Minute))
+	case err != nil && now.Sub(item.fetched) < cmp.Or(f.TTL, time.Hour)+cmp.Or(f.MaxStale, 24*time.Hour):
+		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		return
 	case err != nil || resource == nil:
 		f.drop(m)
 		f.rebuild()
 	case bytes.Equal(resource, item.resource):
-		item.fetched, item.expires = now, now.Add(orTTL(f.TTL, time.Hour))
+		item.fetched, item.expires = now, now.Add(cmp.Or(f.TTL, time.Hour))
 	default:
 		if f.keep(m, resource) != nil { // it cannot be read, and the old one stays
-			item.expires = now.Add(orTTL(f.MissingTTL, time.Minute))
+			item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		}
 	}
 }

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -51,7 +52,7 @@ func checkAnswer(t *testing.T, h *Handler, body []byte) {
 	if e.Expansion.Offset != nil {
 		offset = *e.Expansion.Offset
 	}
-	if e.ResourceType != "ValueSet" || e.URL == "" || e.Status == "" || entries > orDefault(h.MaxEntries, defaultMaxEntries) || entries > max(0, total-offset) {
+	if e.ResourceType != "ValueSet" || e.URL == "" || e.Status == "" || entries > cmp.Or(h.MaxEntries, defaultMaxEntries) || entries > max(0, total-offset) {
 		t.Fatalf("got %q", body)
 	}
 	seen := map[string]bool{}

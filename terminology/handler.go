@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -153,7 +154,7 @@ func isResourceType(name string) bool {
 // limit returns how many codes the answer to a request may hold. A client can ask for less than is set, so
 // that it can try out what happens when the limit is reached.
 func (h *Handler) limit(r *http.Request) int {
-	limit := orDefault(h.MaxEntries, defaultMaxEntries)
+	limit := cmp.Or(h.MaxEntries, defaultMaxEntries)
 	if header := r.Header.Get("X-Too-Costly-Threshold"); header != "" {
 		if n, err := strconv.Atoi(header); err == nil && n > 0 {
 			limit = min(limit, n)
@@ -242,10 +243,10 @@ func (h *Handler) checkFilter(p *parameters) error {
 	if p.filter == nil {
 		return nil
 	}
-	if limit := orDefault(h.MaxFilterLength, defaultMaxFilterLength); len(*p.filter) > limit {
+	if limit := cmp.Or(h.MaxFilterLength, defaultMaxFilterLength); len(*p.filter) > limit {
 		return badRequest("too-long", "the filter may be at most %d bytes long", limit)
 	}
-	limit := orDefault(h.MaxFilterWords, defaultMaxFilterWords)
+	limit := cmp.Or(h.MaxFilterWords, defaultMaxFilterWords)
 	if len(*p.filter) >= 2*limit && len(strings.Fields(*p.filter)) > limit {
 		return badRequest("too-long", "the filter may have at most %d words", limit)
 	}

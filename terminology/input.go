@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"mime"
@@ -56,7 +57,7 @@ func (h *Handler) readInputs(w http.ResponseWriter, r *http.Request, bare string
 
 // readBody reads the body of a POST, up to the limit.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limit := orDefault(h.MaxBody, defaultMaxBody)
+	limit := cmp.Or(h.MaxBody, defaultMaxBody)
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= limit {
 		body.Grow(int(n) + bytes.MinRead)

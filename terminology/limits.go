@@ -12,14 +12,6 @@ const (
 	defaultMaxRemembered   = 16 << 20
 )
 
-// orDefault returns a limit, or its default where it is not set.
-func orDefault[T int | int64](limit, otherwise T) T {
-	if limit == 0 {
-		return otherwise
-	}
-	return limit
-}
-
 // sizeText writes a number of bytes.
 func sizeText(n int64) string {
 	if n >= 1<<20 && n%(1<<20) == 0 {

@@ -27,10 +27,7 @@ func (i *Issue) append(dst []byte) []byte {
 	dst = append(dst, `"text":`...)
 	dst = append(appendString(dst, i.Text), '}')
 	dst = appendMember(dst, "diagnostics", i.Text)
-	if len(i.Expression) > 0 {
-		dst = appendStrings(dst, "expression", i.Expression)
-	}
-	dst = append(dst, '}')
+	dst = append(appendStrings(dst, "expression", i.Expression), '}')
 	dst[start] = '{' // in place of the comma
 	return dst
 }

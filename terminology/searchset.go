@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -19,7 +20,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s := search{limit: orDefault(h.MaxEntries, defaultMaxEntries), count: 20}
+	s := search{limit: cmp.Or(h.MaxEntries, defaultMaxEntries), count: 20}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err

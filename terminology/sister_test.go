@@ -39,6 +39,10 @@ func TestSisterOperations(t *testing.T) {
 		{"wrong display, leniently", "/ValueSet/$validate-code?url=http://x/listed&system=http://x/colours&code=blue&display=Green&lenient-display-validation=true", 200, []string{`"valueBoolean":true`, "Wrong Display Name 'Green'"}},
 		{"inactive", "/ValueSet/$validate-code?url=http://x/is-red&system=http://x/colours&code=pink", 200, []string{`"valueBoolean":true`, `"inactive"`, "retired and inactive"}},
 		{"abstract", "/ValueSet/$validate-code?url=http://x/colours/vs&system=http://x/colours&code=any&abstract=false", 200, []string{`"valueBoolean":false`, "abstract"}},
+		{"abstract, where that is allowed", "/ValueSet/$validate-code?url=http://x/colours/vs&system=http://x/colours&code=any&abstract=true", 200, []string{`"name":"result","valueBoolean":true`}},
+		{"in a version that is not here", "/ValueSet/$validate-code?url=http://x/is-red&system=http://x/colours&code=red&force-system-version=http://x/colours|9", 200, []string{
+			`"name":"result","valueBoolean":false`, "A definition for CodeSystem 'http://x/colours' version '9' could not be found",
+		}},
 		{"unknown value set", "/ValueSet/$validate-code?url=http://x/none&system=http://x/colours&code=red", 404, []string{"http://x/none"}},
 		{"no code", "/ValueSet/$validate-code?url=http://x/is-red", 400, []string{"codeableConcept"}},
 		{"in a code system", "/CodeSystem/$validate-code?url=http://x/colours&code=red&display=Rood", 200, []string{`"valueBoolean":true`}},

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -37,10 +38,10 @@ func (h *Handler) library(p *parameters) (*Library, error) {
 	if len(p.resources) == 0 && p.valueSet == nil && !p.cached {
 		return p.library, nil
 	}
-	if limit := orDefault(h.MaxResources, defaultMaxResources); len(p.resources) > limit {
+	if limit := cmp.Or(h.MaxResources, defaultMaxResources); len(p.resources) > limit {
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
 	}
-	limit := orDefault(h.MaxRemembered, defaultMaxRemembered)
+	limit := cmp.Or(h.MaxRemembered, defaultMaxRemembered)
 	if !p.cached || limit < 0 {
 		return p.library.with(p.resources)
 	}

@@ -20,7 +20,7 @@ type validation struct {
 	infer       bool           // the system is to be found by the value set
 	lenient     bool
 	memberOnly  bool
-	abstract    choice
+	concrete    bool // abstract codes are not allowed
 	codeSystem  jsontext.Value
 	codeVersion string
 }
@@ -164,10 +164,7 @@ func (v *validation) take(in *input) error {
 	case "valueset-membership-only":
 		v.memberOnly = in.value == "true"
 	case "abstract":
-		v.abstract = yes
-		if in.value == "false" {
-			v.abstract = no
-		}
+		v.concrete = in.value == "false"
 	default:
 		return v.takeCode(in)
 	}
@@ -207,7 +204,7 @@ func (h *Handler) validator(p *validation, inValueSet bool) (*validator, error) 
 	if p.codeSystem != nil {
 		p.resources = append(p.resources, p.codeSystem)
 	}
-	v := &validator{lenient: p.lenient, memberOnly: p.memberOnly, abstract: p.abstract, concept: p.concept != nil, named: p.supplements}
+	v := &validator{lenient: p.lenient, memberOnly: p.memberOnly, concrete: p.concrete, concept: p.concept != nil, named: p.supplements}
 	if inValueSet {
 		l, vs, err := h.subject(&p.parameters)
 		if err != nil {

@@ -23,8 +23,8 @@ type validator struct {
 	language   string // as it was asked for
 	lenient    bool   // a wrong display is a warning
 	memberOnly bool   // nothing but whether the codes are in the value set
-	abstract   choice
-	concept    bool // a CodeableConcept: each coding is one of several
+	concrete   bool   // abstract codes are not allowed
+	concept    bool   // a CodeableConcept: each coding is one of several
 
 	notes    []note
 	unknown  []string // canonicals of code system versions that are not here

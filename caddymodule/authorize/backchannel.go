@@ -11,7 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 	"golang.org/x/sync/semaphore"
 )
@@ -123,29 +122,12 @@ func (s *Server) told(ctx context.Context, client *Client, stored *storedSession
 
 // logoutToken is signed as ID tokens are, and says in its header that it is none.
 func (s *Server) logoutToken(ctx context.Context, client *Client, stored *storedSession) (string, error) {
-	signer, err := s.keys.signerOf(ctx, idTokenAlgorithm, "logout+jwt")
-	if err != nil {
-		return "", err
-	}
 	now := time.Now()
-	return jwt.Signed(signer).Claims(logoutTokenClaims{
+	return s.sign(ctx, idTokenAlgorithm, logoutTokenType, logoutTokenClaims{
 		Issuer: s.issuer, Subject: stored.User, Audience: client.ID, Session: stored.sid, ID: randomToken(),
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(logoutTokenLifetime)),
 		Events: map[string]struct{}{logoutEvent: {}},
-	}).Serialize()
-}
-
-// signerOf signs tokens of another type than the algorithm's usual one.
-func (k *Keyring) signerOf(ctx context.Context, alg jose.SignatureAlgorithm, typ jose.ContentType) (jose.Signer, error) {
-	set, err := k.current(ctx)
-	if err != nil {
-		return nil, err
-	}
-	key, ok := set.active(alg, time.Now())
-	if !ok {
-		return nil, fmt.Errorf("%w for %s", ErrUnknownKey, alg)
-	}
-	return jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: key.JWK}, (&jose.SignerOptions{}).WithType(typ))
+	})
 }
 
 // errRefused is a client's refusal: asking again would change nothing.

@@ -57,3 +57,17 @@ func TestConfigRefused(t *testing.T) {
 		})
 	}
 }
+
+// Scopes of other APIs may look like anything that RFC 6749 §3.3 allows.
+func TestCheckScope(t *testing.T) {
+	for _, scope := range []string{"demo.read", "reports/daily", "https://api.example.org/read", "patient", "launch/patient", "patient/*.rs", "user/Observation.read"} {
+		if err := authorize.CheckScope(scope); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, scope := range []string{"", "a b", "a\"", "patient/", "patient/*.sr", "user/observation.rs", "system/*"} {
+		if authorize.CheckScope(scope) == nil {
+			t.Errorf("%q passes", scope)
+		}
+	}
+}

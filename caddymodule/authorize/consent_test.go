@@ -251,6 +251,18 @@ func TestConsentWithFullStore(t *testing.T) {
 	}
 }
 
+// Where it cannot be told whether there is a consent, there is none, and the
+// client hears why nothing came of it (RFC 6749 §4.1.2.1).
+func TestConsentWithBrokenStore(t *testing.T) {
+	durable := &failing{Store: authorize.NewMemoryStore(0, 0)}
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
+	b.allow(b.signIn(request(nil), "alice", "right"))
+	durable.broken = true
+	if u := location(t, b.authorize(request(nil))); u.Query().Get("error") != "server_error" || u.Query().Get("state") != "s" || u.Query().Has("code") {
+		t.Errorf("%s", u)
+	}
+}
+
 func TestConsentFollowsEveryFlow(t *testing.T) {
 	b := newBrowser(t, newServer(t, consentRequired))
 	q := implicit(url.Values{"response_type": {"id_token token"}, "scope": {"openid email"}})

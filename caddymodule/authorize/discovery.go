@@ -37,8 +37,8 @@ type metadata struct {
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	Claims                []string `json:"claims_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
-	RequestParameter      bool     `json:"request_parameter_supported"`
-	RequestURIParameter   bool     `json:"request_uri_parameter_supported"`
+	RequestParameter      bool     `json:"request_parameter_supported"`     // never
+	RequestURIParameter   bool     `json:"request_uri_parameter_supported"` // never; absent would mean that it is
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 	BackchannelLogout     bool     `json:"backchannel_logout_supported"`
 	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
@@ -62,6 +62,7 @@ type smartConfiguration struct {
 	Capabilities          []string `json:"capabilities"`
 }
 
+// metadata says what is offered to every client, and what the configuration adds.
 func (s *Server) metadata() metadata {
 	algorithms := algorithmNames(assertionAlgorithms)
 	m := metadata{
@@ -98,6 +99,12 @@ func (s *Server) metadata() metadata {
 	for _, of := range scopeClaims {
 		m.Claims = append(m.Claims, of.claims...)
 	}
+	s.addClients(&m)
+	return m
+}
+
+// addClients adds what some client may use, and others need not know of.
+func (s *Server) addClients(m *metadata) {
 	if s.anyClient(func(c *Client) bool { return slices.Contains(c.Scopes, "address") }) {
 		m.Scopes = append(m.Scopes, "address")
 	}
@@ -124,7 +131,6 @@ func (s *Server) metadata() metadata {
 	if s.anyClient(func(c *Client) bool { return c.idTokenAlgorithm() == jose.ES256 }) {
 		m.IDTokenAlgorithms = append(m.IDTokenAlgorithms, string(jose.ES256))
 	}
-	return m
 }
 
 func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {

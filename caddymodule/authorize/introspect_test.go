@@ -178,6 +178,13 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != false {
 		t.Errorf("revoked: %v", got)
 	}
+	online := newBrowser(t, server).tokens(url.Values{"scope": {"openid online_access"}})
+	if err := server.EndSessions(t.Context(), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	if got := ask(online.Refresh, "fhir-server", "rs"); got["active"] != false {
+		t.Errorf("of a session that is over: %v", got)
+	}
 }
 
 // SMART App Launch 2.2 requirements 282 and 283: an access token authorizes the

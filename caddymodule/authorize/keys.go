@@ -44,10 +44,11 @@ type keySet struct {
 type signerID struct{ kid, typ string }
 
 // The typ of our tokens, so that none passes for another: RFC 9068 §2.1 has it
-// for access tokens.
+// for access tokens, Back-Channel Logout §2.4 for logout tokens.
 const (
 	accessTokenType = "at+jwt"
 	idTokenType     = "JWT"
+	logoutTokenType = "logout+jwt"
 )
 
 // publishLead is how long a new key is published before it signs, so that
@@ -106,7 +107,7 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 			continue
 		}
 		precompute(k.JWK.Key)
-		for _, typ := range []string{accessTokenType, idTokenType} {
+		for _, typ := range []string{accessTokenType, idTokenType, logoutTokenType} {
 			signer, err := newSigner(k.JWK, typ)
 			if err != nil {
 				return nil, fmt.Errorf("signing key %q: %w", k.JWK.KeyID, err)

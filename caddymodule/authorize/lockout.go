@@ -89,6 +89,7 @@ func (t *tally) fail(limit int, most time.Duration) {
 // waitError refuses a try without a look at it.
 type waitError struct{ wait time.Duration }
 
+// Error implements error.
 func (e *waitError) Error() string { return fmt.Sprintf("too many wrong tries, wait %v", e.wait) }
 
 // turnstile counts failures in a [Store] and lets tries through by the counts.

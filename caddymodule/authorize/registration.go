@@ -63,7 +63,7 @@ type Registration struct {
 	// Storage keeps them. Required.
 	Storage ClientStorage
 
-	// Folder is the path below which they are in Storage. Required.
+	// Folder is the path below which they are in Storage, without a slash at its end. Required.
 	Folder string
 }
 

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -103,7 +104,7 @@ type Introspector struct {
 // prepare makes what is not set from outside.
 func (i *Introspector) prepare() {
 	i.fault = i.check()
-	i.slots = semaphore.NewWeighted(int64(max(1, orDefault(i.Concurrency, DefaultConcurrency))))
+	i.slots = semaphore.NewWeighted(int64(max(1, cmp.Or(i.Concurrency, DefaultConcurrency))))
 	i.refusals = NewMemory(refusalsSize)
 }
 
@@ -162,7 +163,7 @@ func (i *Introspector) fly(ctx context.Context, id, raw string) (introspection, 
 	if i.waiting.Add(1) > maxWaiting {
 		return introspection{}, errors.New("too many tokens wait")
 	}
-	ctx, cancel := context.WithTimeout(ctx, orDefault(i.Timeout, DefaultTimeout))
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(i.Timeout, DefaultTimeout))
 	defer cancel()
 	if err := i.slots.Acquire(ctx, 1); err != nil {
 		return introspection{}, fmt.Errorf("waiting: %w", err)
@@ -188,10 +189,10 @@ func (i *Introspector) recall(id string) (introspection, bool) {
 // remember remembers the response to a request of a time.
 func (i *Introspector) remember(id string, response introspection, asked time.Time) {
 	if _, err := i.judge(response); err != nil {
-		i.refusals.put(id, response, orDefault(i.RefusedLifetime, DefaultRefusedLifetime))
+		i.refusals.put(id, response, cmp.Or(i.RefusedLifetime, DefaultRefusedLifetime))
 		return
 	}
-	until := asked.Add(orDefault(i.ActiveLifetime, DefaultActiveLifetime))
+	until := asked.Add(cmp.Or(i.ActiveLifetime, DefaultActiveLifetime))
 	if expiry := response.Expiry; expiry != nil && expiry.Time().Before(until) {
 		until = expiry.Time()
 	}
@@ -215,11 +216,3 @@ func (i *Introspector) issuer() string {
 
 // now is the time by the introspector's clock.
 func (i *Introspector) now() time.Time { return clock(i.Now) }
-
-// orDefault is value, or the default where it is 0.
-func orDefault[T int | time.Duration](value, standard T) T {
-	if value == 0 {
-		return standard
-	}
-	return value
-}

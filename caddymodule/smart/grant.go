@@ -12,7 +12,7 @@ type UnlistedError struct {
 	Scope string
 }
 
-// Error implements error.
+// Error names the scope.
 func (e *UnlistedError) Error() string {
 	return fmt.Sprintf("scope %q is not listed for the client", e.Scope)
 }

@@ -65,15 +65,10 @@ func (s ResourceScope) String() string {
 	return written
 }
 
-// Covers says whether o asks for nothing that s does not give. A query
-// narrows, so a scope without one covers all queries, and a scope with one
-// covers this very query alone: whether one search is narrower than another
-// is not decided here.
-func (s ResourceScope) Covers(o ResourceScope) bool {
-	return s.reaches(o) && s.Permission&o.Permission == o.Permission
-}
-
-// reaches is Covers without the permissions.
+// reaches says whether s is about all that o is about, whatever the permissions.
+// A query narrows, so a scope without one reaches all queries, and a scope with
+// one this very query alone: whether one search is narrower than another is not
+// decided here.
 func (s ResourceScope) reaches(o ResourceScope) bool {
 	return s.Level == o.Level &&
 		(s.Type == AnyType || s.Type == o.Type) &&

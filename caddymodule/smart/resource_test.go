@@ -88,7 +88,7 @@ func TestParseResourceScopeOther(t *testing.T) {
 	}
 }
 
-func TestCovers(t *testing.T) {
+func TestCovered(t *testing.T) {
 	for _, test := range []struct {
 		name, have, asked string
 		want              bool
@@ -109,7 +109,7 @@ func TestCovers(t *testing.T) {
 		{"without the query", "user/Patient.rs?a=b", "user/Patient.rs", false},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := parse(t, test.have).Covers(parse(t, test.asked)); got != test.want {
+			if got := covered(parse(t, test.asked), []ResourceScope{parse(t, test.have)}); got != test.want {
 				t.Errorf("%s covers %s: %t", test.have, test.asked, got)
 			}
 		})
@@ -144,7 +144,7 @@ func FuzzParseResourceScope(f *testing.F) {
 		if scope.Permission == 0 || scope.Permission > all || (scope.V1 && scope.Query != "") {
 			t.Errorf("%q is read as %+v", in, scope)
 		}
-		if !scope.Covers(scope) {
+		if !covered(scope, []ResourceScope{scope}) {
 			t.Errorf("%q does not cover itself", in)
 		}
 		if scopes, err := ParseScopes(in); err != nil || len(scopes) != 1 || strings.Contains(in, " ") {

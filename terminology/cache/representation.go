@@ -23,7 +23,7 @@ const (
 // Representation is what a request asks an answer to look like. The parameters _format and _pretty and the
 // headers Accept and Accept-Language, however they were written, come down to it.
 type Representation struct {
-	// Format is JSON or XML.
+	// Format is JSON unless XML is asked for.
 	Format Format
 
 	// Pretty is whether the answer is for human eyes.

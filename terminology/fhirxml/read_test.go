@@ -47,6 +47,8 @@ func TestAppendJSON(t *testing.T) {
 			`{"resourceType":"ValueSet","text":{"status":"empty","div":"<div xmlns=\"http://www.w3.org/1999/xhtml\">a <b>b</b><!-- c --></div>"}}`},
 		{"prefixes, comments, instructions, space", "\ufeff<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<!-- a --><?b c?><f:ValueSet xmlns:f='http://hl7.org/fhir'>\n  <f:url value='a'/><!-- d -->\n</f:ValueSet>\n<!-- e -->",
 			`{"resourceType":"ValueSet","url":"a"}`},
+		{"attributes of other namespaces", `<ValueSet xmlns="http://hl7.org/fhir" xmlns:xsi="http://www.w3.org/2001/XMLSchema-instance" xsi:schemaLocation="http://hl7.org/fhir valueset.xsd"><url value="a"/><compose xml:id="i" xsi:type="x"/></ValueSet>`,
+			`{"resourceType":"ValueSet","url":"a","compose":{}}`},
 		{"what R4 does not have", document("ValueSet", `<url value="a"/><versionAlgorithmString value="semver"/><x xmlns="http://y"><url/></x><name value="n"/>`),
 			`{"resourceType":"ValueSet","url":"a","name":"n"}`},
 	}

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -44,7 +45,7 @@ func (n nowhere) Write(b []byte) (int, error) { return 0, errNotHeld }
 
 // Ask asks the server.
 func (h *Handler) Ask(ctx context.Context, q Question) (*Answer, error) {
-	name := orDefault(h.Name, nextName)
+	name := cmp.Or(h.Name, nextName)
 	timeout, limit := h.Timeout, h.MaxAnswer
 	if timeout == 0 {
 		timeout = DefaultTimeout

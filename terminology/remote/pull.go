@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -17,7 +18,7 @@ import (
 // only when it is asked to, it is asked to, since they are searched; the answers are then without them, as the
 // server's own would be.
 func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*terminology.Whole, time.Duration, error) {
-	language := orDefault(x.rest.Get("displayLanguage"), x.q.AcceptLanguage)
+	language := cmp.Or(x.rest.Get("displayLanguage"), x.q.AcceptLanguage)
 	b := &terminology.WholeBuilder{Languages: language}
 	ttl, more, err := w.page(ctx, s, x, b)
 	if err != nil {
@@ -40,7 +41,7 @@ func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*terminology.
 
 // page fetches the next page of an expansion.
 func (w *Wholes) page(ctx context.Context, s *Server, x search, b *terminology.WholeBuilder) (ttl time.Duration, more bool, err error) {
-	count := orNumber(w.PageSize, 1000)
+	count := cmp.Or(w.PageSize, 1000)
 	values := maps.Clone(x.rest)
 	values["offset"], values["count"] = []string{strconv.Itoa(b.Offset())}, []string{strconv.Itoa(count)}
 	answer, err := s.Ask(ctx, Question{Path: x.q.Path, Query: url.Values(values).Encode(), AcceptLanguage: x.q.AcceptLanguage})
@@ -62,10 +63,10 @@ func (w *Wholes) page(ctx context.Context, s *Server, x search, b *terminology.W
 // checkSize makes sure that an expansion does not become too large.
 func (w *Wholes) checkSize(b *terminology.WholeBuilder) error {
 	total, _ := b.Total()
-	if limit := orNumber(w.MaxEntries, 50_000); total > limit || b.Offset() > limit {
+	if limit := cmp.Or(w.MaxEntries, 50_000); total > limit || b.Offset() > limit {
 		return fmt.Errorf("%w: it has %d entries", errTooMany, max(total, b.Offset()))
 	}
-	if b.Size() > orNumber(w.MaxBytes, 128<<20) {
+	if b.Size() > cmp.Or(w.MaxBytes, 128<<20) {
 		return fmt.Errorf("%w: it needs more than %d bytes", errTooMany, b.Size())
 	}
 	return nil
@@ -73,7 +74,7 @@ func (w *Wholes) checkSize(b *terminology.WholeBuilder) error {
 
 // ttl returns for how long an answer is good: as it says itself (RFC 9111 §5.2.2), but not longer than is set.
 func (w *Wholes) ttl(header http.Header) (time.Duration, error) {
-	ttl := orTime(w.TTL, time.Hour)
+	ttl := cmp.Or(w.TTL, time.Hour)
 	for directive := range strings.SplitSeq(strings.Join(header["Cache-Control"], ","), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
 		switch name {

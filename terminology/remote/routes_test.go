@@ -47,8 +47,8 @@ func TestRoutes(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := all.Server(test.s); got.Name() != test.want {
-				t.Errorf("got %s, want %s", got.Name(), test.want)
+			if got := all.Server(test.s); got.options.Name != test.want {
+				t.Errorf("got %s, want %s", got.options.Name, test.want)
 			}
 		})
 	}
@@ -83,9 +83,9 @@ func TestRouteOfIncomplete(t *testing.T) {
 		}
 		subject := SubjectOf(r.URL.RawQuery, "", nil)
 		if got := routes.Server(subject); got != nil {
-			t.Errorf("%s: routed to %s by its url", valueSet, got.Name())
+			t.Errorf("%s: routed to %s by its url", valueSet, got.options.Name)
 		}
-		if got := routes.Server(subject.Lacking(err)); got == nil || got.Name() != want {
+		if got := routes.Server(subject.Lacking(err)); got == nil || got.options.Name != want {
 			t.Errorf("%s: got %v, want %s", valueSet, got, want)
 		}
 	}

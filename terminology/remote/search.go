@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"fmt"
 	"net/url"
 	"strconv"
@@ -24,7 +25,7 @@ func searchOf(s *Server, q Question) (search, bool) {
 		return search{}, false
 	}
 	values, err := q.parameters()
-	format := orDefault(values.Get("_format"), q.accept())
+	format := cmp.Or(values.Get("_format"), q.accept())
 	x := search{rest: values, q: q, xml: strings.Contains(format, "xml")}
 	if err != nil || x.xml == strings.Contains(format, "json") || values.Has("_pretty") {
 		return search{}, false

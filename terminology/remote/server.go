@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -132,9 +133,6 @@ func stay(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// Name returns what the server is called in texts for clients.
-func (s *Server) Name() string { return s.options.Name }
-
 // Base returns its FHIR base URL, for logs.
 func (s *Server) Base() string { return s.options.Base }
 
@@ -214,7 +212,7 @@ func (q *Question) method() string {
 	if q.Method == http.MethodHead {
 		return http.MethodGet
 	}
-	return orDefault(q.Method, http.MethodGet)
+	return cmp.Or(q.Method, http.MethodGet)
 }
 
 // accept returns what is asked for. Some servers have pages for browsers, which are no answer.
@@ -240,7 +238,7 @@ func (s *Server) setHeader(r *http.Request, q Question) {
 func setQuestion(r *http.Request, q Question) {
 	r.Header.Set("Accept", q.accept())
 	if r.Method == http.MethodPost {
-		r.Header.Set("Content-Type", orDefault(q.ContentType, "application/fhir+json"))
+		r.Header.Set("Content-Type", cmp.Or(q.ContentType, "application/fhir+json"))
 		r.Header["Idempotency-Key"] = []string{} // not sent; tells Go that an operation may be sent again when a connection is lost
 	}
 	for name, value := range map[string]string{"Accept-Language": q.AcceptLanguage, "If-None-Match": q.IfNoneMatch} {
@@ -287,12 +285,4 @@ func (s *Server) read(q Question, response *http.Response) (*Answer, error) {
 		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, s.options.MaxAnswer)
 	}
 	return check(q.Path, response.StatusCode, response.Header, body)
-}
-
-// orDefault returns a text, or its default where it is empty.
-func orDefault(text, otherwise string) string {
-	if text == "" {
-		return otherwise
-	}
-	return text
 }

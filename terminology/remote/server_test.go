@@ -145,7 +145,7 @@ func TestFailures(t *testing.T) {
 		{"expansion with 404", reply(404, fhirJSON, expansion), ErrMalformed, 502},
 		{"HTML with 404", reply(404, "text/html", "<html>"), ErrMalformed, 502},
 		{"too large", reply(200, fhirJSON, large), ErrTooLarge, 502},
-		{"too large when decompressed", bomb, ErrTooLarge, 502},
+		{"too large when decompressed", bomb(), ErrTooLarge, 502},
 		{"too large by its length", raw(false, head+"Content-Length: 11534336\r\n\r\n"), ErrTooLarge, 502},
 		{"half a body by Content-Length", raw(false, head+fmt.Sprintf("Content-Length: %d\r\n\r\n%s", len(expansion)+1, expansion)), ErrCutShort, 502},
 		{"half a body by chunk", raw(false, head+fmt.Sprintf("Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", len(expansion), expansion)), ErrCutShort, 502},
@@ -172,15 +172,18 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-// bomb answers with little that becomes much.
-func bomb(w http.ResponseWriter, _ *http.Request) {
+// bomb returns a handler that answers with little that becomes much. It is packed before anybody asks: that
+// takes longer than an answer may, on a machine that is busy.
+func bomb() http.HandlerFunc {
 	var packed bytes.Buffer
 	z := gzip.NewWriter(&packed)
 	_, _ = io.WriteString(z, large)
 	_ = z.Close()
-	w.Header().Set("Content-Type", fhirJSON)
-	w.Header().Set("Content-Encoding", "gzip")
-	_, _ = w.Write(packed.Bytes())
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", fhirJSON)
+		w.Header().Set("Content-Encoding", "gzip")
+		_, _ = w.Write(packed.Bytes())
+	}
 }
 
 // wantFailure checks that there is an error of the given kind and no answer.
@@ -461,6 +464,7 @@ func TestOptions(t *testing.T) {
 	}{
 		{"https", Options{Base: "https://tx.example/r4"}, ""},
 		{"http on loopback", Options{Base: "http://127.0.0.1:8080"}, ""},
+		{"http on localhost", Options{Base: "http://localhost:8080"}, ""},
 		{"http on IPv6 loopback", Options{Base: "http://[::1]:8080"}, ""},
 		{"http by choice", Options{Base: "http://tx.internal", AllowHTTP: true}, ""},
 		{"http", Options{Base: "http://tx.example"}, "https"},
@@ -473,6 +477,7 @@ func TestOptions(t *testing.T) {
 		{"malformed", Options{Base: "https://u:secret@[tx"}, "malformed"},
 		{"bearer and basic", Options{Base: "https://x", Bearer: "a", Username: "b"}, "credentials"},
 		{"negative timeout", Options{Base: "https://x", Timeout: -1}, "negative"},
+		{"negative size", Options{Base: "https://x", MaxAnswer: -1}, "negative"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,6 +1,7 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -48,9 +49,6 @@ type Wholes struct {
 	// Timeout is how long fetching an expansion may take, all pages together. Default: 2 minutes.
 	Timeout time.Duration
 
-	// Now is the clock. Default: [time.Now].
-	Now func() time.Time
-
 	// Logger is told, at info level, what was fetched, and at warn level what was given up, and why.
 	// Default: none.
 	Logger *slog.Logger
@@ -94,7 +92,7 @@ func (w *Wholes) Answer(s *Server, q Question) (*Answer, error) {
 	if whole == nil || x.page.Filter == "" && !isPart(x.page, whole.Len()) {
 		return nil, nil // all of it may be told as a tree by the server
 	}
-	body, err := whole.Expand(x.page, orNumber(w.MaxAnswer, 10_000))
+	body, err := whole.Expand(x.page, cmp.Or(w.MaxAnswer, 10_000))
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +117,7 @@ func (w *Wholes) get(s *Server, x search) *terminology.Whole {
 	if item == nil || item.whole == nil {
 		return nil
 	}
-	now := w.now()
+	now := time.Now()
 	if now.Before(item.until) {
 		item.used = now
 		return item.whole
@@ -137,7 +135,7 @@ func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	item, now := w.items[x.key], w.now()
+	item, now := w.items[x.key], time.Now()
 	if item == nil {
 		item = w.watch(x)
 	}
@@ -146,7 +144,7 @@ func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 		return
 	}
 	item.filters[x.page.Filter] = true
-	if len(item.filters) >= orNumber(w.After, 5) {
+	if len(item.filters) >= cmp.Or(w.After, 5) {
 		w.begin(s, x, item)
 	}
 }
@@ -199,20 +197,20 @@ func (w *Wholes) begin(s *Server, x search, item *pulled) {
 
 // pull fetches an expansion.
 func (w *Wholes) pull(s *Server, x search, item *pulled) {
-	ctx, cancel := context.WithTimeout(context.Background(), orTime(w.Timeout, 2*time.Minute))
+	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 2*time.Minute))
 	defer cancel()
-	start := w.now()
+	start := time.Now()
 	whole, ttl, err := w.gather(ctx, s, x)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.busy--
 	item.fetching, item.filters = false, make(map[string]bool)
-	now := w.now()
+	now := time.Now()
 	if w.items[x.key] != item {
 		return // forgotten meanwhile
 	}
 	if err != nil {
-		item.until = now.Add(orTime(w.Pause, time.Hour))
+		item.until = now.Add(cmp.Or(w.Pause, time.Hour))
 		w.logger().Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
@@ -225,7 +223,7 @@ func (w *Wholes) pull(s *Server, x search, item *pulled) {
 
 // makeRoom lets expansions go until the rest is within the bounds.
 func (w *Wholes) makeRoom(keep *pulled) {
-	for w.held > orNumber(w.MaxBytes, 128<<20) {
+	for w.held > cmp.Or(w.MaxBytes, 128<<20) {
 		oldest := w.oldest(func(item *pulled) bool { return item != keep && item.whole != nil })
 		if oldest == "" {
 			return
@@ -247,44 +245,9 @@ func (w *Wholes) Forget(canonical string) {
 	}
 }
 
-// Held returns how many expansions are held, and about how many bytes they need, for a status page.
-func (w *Wholes) Held() (expansions, bytes int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, item := range w.items {
-		if item.whole != nil {
-			expansions++
-		}
-	}
-	return expansions, w.held
-}
-
-func (w *Wholes) now() time.Time {
-	if w.Now == nil {
-		return time.Now()
-	}
-	return w.Now()
-}
-
 func (w *Wholes) logger() *slog.Logger {
 	if w.Logger == nil {
 		return slog.New(slog.DiscardHandler)
 	}
 	return w.Logger
-}
-
-// orNumber returns a number, or its default where it is not set.
-func orNumber(n, otherwise int) int {
-	if n == 0 {
-		return otherwise
-	}
-	return n
-}
-
-// orTime returns a duration, or its default where it is not set.
-func orTime(d, otherwise time.Duration) time.Duration {
-	if d == 0 {
-		return otherwise
-	}
-	return d
 }

@@ -80,6 +80,18 @@ func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)
 	})
 }
 
+// kept returns how many expansions are held, and about how many bytes they need.
+func (w *Wholes) kept() (expansions, bytes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, item := range w.items {
+		if item.whole != nil {
+			expansions++
+		}
+	}
+	return expansions, w.held
+}
+
 // question returns a question for an expansion.
 func question(pairs ...string) Question {
 	values := url.Values{}
@@ -150,7 +162,7 @@ func TestPullThrough(t *testing.T) {
 		}
 		a.heat(t, "url", actCode, "count", "20")
 		before := a.asked.Load()
-		if n, size := a.Held(); n != 1 || size == 0 || before < 15+10 {
+		if n, size := a.kept(); n != 1 || size == 0 || before < 15+10 {
 			t.Fatalf("holds %d, %d bytes, asked %d: %s", n, size, before, &a.log)
 		}
 		for _, filter := range []string{"d", "di", "dia", "amb", "emergency care", "IMP", "ipmatient", "xyz"} {
@@ -171,12 +183,19 @@ func TestPullThrough(t *testing.T) {
 			t.Errorf("asked %d times beside the comparison", asked-before-8*4)
 		}
 		a.want(t, true, "url", actCode, "count", "20")
-		a.want(t, false, "url", actCode, "count", "5000") // all, which may be a tree
+		a.want(t, true, "url", actCode, "offset", "1")
+		a.want(t, false, "url", actCode, "offset", "0")   // all, which may be a tree
+		a.want(t, false, "url", actCode, "count", "5000") // as well
 		for _, other := range [][]string{{"displayLanguage", "de"}, {"activeOnly", "true"}, {"_format", "ttl"}, {"_pretty", "true"}} {
 			q := question(append(other, "url", actCode, "filter", "a", "count", "2")...)
 			if answer, err := a.Answer(a.server, q); answer != nil || err != nil {
 				t.Errorf("%v: got %v, %v", other, answer, err)
 			}
+		}
+		malformed := question("url", actCode, "filter", "a", "count", "2")
+		malformed.Query += "&a;b"
+		if answer, err := a.Answer(a.server, malformed); answer != nil || err != nil {
+			t.Errorf("malformed: got %v, %v", answer, err)
 		}
 		a.MaxAnswer = 1
 		if _, err := a.Answer(a.server, question("url", actCode, "filter", "a", "count", "2")); err == nil {
@@ -302,7 +321,7 @@ func TestPullThroughGivesUp(t *testing.T) {
 			bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
 				a.PageSize, a.MaxEntries = 3, 50
 				a.heat(t, "url", "http://x", "count", "2")
-				if n, _ := a.Held(); n != 0 || !strings.Contains(a.log.String(), test.reason) {
+				if n, _ := a.kept(); n != 0 || !strings.Contains(a.log.String(), test.reason) {
 					t.Errorf("holds %d; %s", n, &a.log)
 				}
 				c.set(test.fix)
@@ -343,7 +362,7 @@ func TestPullThroughAges(t *testing.T) {
 		a.Forget("http://x|1")
 		first(false, "b")
 		first(false, "b")
-		if n, size := a.Held(); n != 0 || size != 0 {
+		if n, size := a.kept(); n != 0 || size != 0 {
 			t.Errorf("holds %d, %d bytes", n, size)
 		}
 	})
@@ -356,7 +375,7 @@ func TestPullThroughBounds(t *testing.T) {
 		for i := range 20 {
 			a.heat(t, "url", fmt.Sprintf("http://x/%d", i), "count", "2")
 			time.Sleep(time.Second)
-			if n, size := a.Held(); n == 0 || n > 5 || size > 5000 {
+			if n, size := a.kept(); n == 0 || n > 5 || size > 5000 {
 				t.Fatalf("holds %d, %d bytes; %s", n, size, &a.log)
 			}
 		}

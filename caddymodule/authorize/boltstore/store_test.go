@@ -7,9 +7,12 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
@@ -81,6 +84,52 @@ func TestFile(t *testing.T) {
 		if err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v; want %v", name, info.Mode(), err, want)
 		}
+	}
+}
+
+// Many who use a store first open its file once: the lock is held against the
+// same process too.
+func TestOpenedAtOnce(t *testing.T) {
+	s, _ := newStore(t, 0)
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			if err := s.Open(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// Writes that wait while another is written are one transaction.
+func TestWritesShareTransactions(t *testing.T) {
+	s, path := newStore(t, 0)
+	const writes = 200
+	var all sync.WaitGroup
+	for i := range writes {
+		all.Go(func() {
+			if err := s.Put(t.Context(), fmt.Sprint(i), nil, time.Minute); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := bbolt.Open(path, 0o600, &bbolt.Options{ReadOnly: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.View(func(tx *bbolt.Tx) error {
+		if tx.ID() >= writes {
+			t.Errorf("%d transactions for %d writes", tx.ID(), writes)
+		}
+		return nil
+	}); err != nil {
+		t.Error(err)
 	}
 }
 

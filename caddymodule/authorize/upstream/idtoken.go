@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -87,11 +88,11 @@ func (p *Provider) checkClaims(token *oidc.IDToken, payload []byte, accessToken 
 	}
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
-		return nil, fmt.Errorf("iss or sub is there in two spellings")
+		return nil, errors.New("iss or sub is there in two spellings")
 	case c.Subject == "" || len(c.Subject) > maxSubject:
 		return nil, fmt.Errorf("sub has %d bytes", len(c.Subject))
 	case c.Nonce != r.Nonce:
-		return nil, fmt.Errorf("nonce is not that of the request")
+		return nil, errors.New("nonce is not that of the request")
 	}
 	if err := p.checkParties(token.Audience, c.AuthorizedParty); err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func decodeObject(data []byte) (object map[string]any, err error) {
 		return nil, err
 	}
 	if object == nil {
-		return nil, fmt.Errorf("no JSON object")
+		return nil, errors.New("no JSON object")
 	}
 	return object, nil
 }

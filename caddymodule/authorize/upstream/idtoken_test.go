@@ -59,6 +59,10 @@ func TestIDTokenRefused(t *testing.T) {
 		{"empty sub", claim("sub", ""), nil},
 		{"sub too long", claim("sub", strings.Repeat("x", 256)), nil},
 		{"sub a number", claim("sub", 42), nil},
+		{"iss in another spelling", func(t *authorizetest.IDToken) { // the one that go-oidc checks
+			t.Claims["iſs"] = t.Claims["iss"]
+			t.Claims["iss"] = "https://another.example"
+		}, nil},
 		{"sub in another spelling", claim("ſub", "another"), nil}, // one that encoding/json takes for sub
 	}
 	for _, tt := range tests {

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"reflect"
 	"strings"
 	"testing"
 
@@ -144,6 +145,21 @@ func TestKidlessKeys(t *testing.T) {
 	s.serveKeys(first.public(), second.public())
 	if _, err := newKeySet(t, s).Key(t.Context(), ""); !errors.Is(err, upstream.ErrUnknownKey) {
 		t.Error("no kid, two keys:", err)
+	}
+	s.serveKeys(first.public())
+	if key, err := newKeySet(t, s).Key(t.Context(), ""); err != nil || !reflect.DeepEqual(key.Key, first.private.Public()) {
+		t.Error("no kid, one key:", err)
+	}
+}
+
+// A document without keys, which a JWK Set MUST have (RFC 7517 §5), is none.
+func TestNoKeySet(t *testing.T) {
+	for _, document := range []string{`{}`, `{"keys":null}`, `{"keys":{}}`, `[]`, `null`} {
+		s := new(keyServer)
+		s.serve(authorizetest.JSON(200, json.RawMessage(document)))
+		if _, err := newKeySet(t, s).Key(t.Context(), "k"); !errors.Is(err, upstream.ErrKeys) {
+			t.Errorf("%s: %v", document, err)
+		}
 	}
 }
 
