@@ -46,6 +46,10 @@ type Fetched struct {
 	// fails. Default: 24 hours.
 	MaxStale time.Duration
 
+	// Changed is told the canonical of a definition that was fetched anew and is another one now, or is no more: what
+	// was made of it is outdated. Default: nobody is told.
+	Changed func(url string)
+
 	// Now is the clock. Default: [time.Now].
 	Now func() time.Time
 
