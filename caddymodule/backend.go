@@ -61,6 +61,7 @@ func (b *backend) see(r *http.Request, next caddyhttp.Handler) {
 	}
 	server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	b.next.Store(&behind{next, server, r.Host})
+	b.fetched.Renew()
 }
 
 // serve has the next handler answer a request of our own.

@@ -81,3 +81,37 @@ func TestExpandEncoded(t *testing.T) {
 		}
 	}
 }
+
+// Behind Caddy's encode, what is made for one request alone is compressed, and what is
+// kept is left as it is; a client that has either is told that it is still good.
+func TestKeptBehindEncode(t *testing.T) {
+	g := newGateway(t, strings.Replace(encodeGateway, "ttl off", "ttl 1h", 1))
+	const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/spdx-license"
+	ask := func(tag string) *http.Response {
+		r := httptest.NewRequest(http.MethodGet, path, nil)
+		r.Header.Set("Accept-Encoding", "gzip")
+		if tag != "" {
+			r.Header.Set("If-None-Match", tag)
+		}
+		return g.send(r)
+	}
+	var bodies []string
+	var tags []string
+	for range 5 {
+		response := ask("")
+		if got := response.Header["Content-Encoding"]; len(got) != 1 || got[0] != "gzip" {
+			t.Errorf("Content-Encoding %q", got)
+		}
+		bodies, tags = append(bodies, decoded(t, response)), append(tags, response.Header.Get("Etag"))
+		for _, tag := range tags {
+			if again := ask(tag); again.StatusCode != http.StatusNotModified {
+				t.Errorf("If-None-Match %s: %d, %v", tag, again.StatusCode, again.Header)
+			}
+		}
+	}
+	for _, body := range bodies {
+		if body == "" || body != bodies[0] {
+			t.Errorf("%d bytes, and %d before", len(body), len(bodies[0]))
+		}
+	}
+}

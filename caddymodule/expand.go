@@ -13,6 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
@@ -262,6 +263,9 @@ func failure(err error) error {
 		status = http.StatusGatewayTimeout
 	case errors.Is(err, context.Canceled):
 		status = statusClientGone
+	case errors.Is(err, cache.ErrNotKept):
+		status, result = http.StatusGatewayTimeout, expansionRefused
+		err = &terminology.Error{Status: status, Code: "processing", Text: "There is no answer in the cache, and the request wants no other (only-if-cached).", Err: err}
 	case errors.As(err, &theirs):
 		metrics.expansion(expansionFailed)
 		return err

@@ -57,6 +57,7 @@ func newExpansions(ctx caddy.Context, h *Expand) (*expansions, error) {
 		}
 		if h.BackendDefinitions {
 			x.backend = newBackend(h, x.logger)
+			x.backend.fetched.Changed = x.changed
 		}
 		return x, nil
 	})
@@ -206,6 +207,17 @@ func (x *expansions) Purge(url, system string) (n int) {
 		n += x.cache.InvalidateSystem(system)
 	}
 	return n
+}
+
+// changed forgets what depends on a definition that was written past the gateway.
+func (x *expansions) changed(url string) {
+	if x.cache == nil {
+		return
+	}
+	if url == "" {
+		x.cache.Purge()
+	}
+	x.forgetCanonical(url)
 }
 
 func (x *expansions) forgetWhole(canonical string) {

@@ -236,6 +236,44 @@ func TestCookiesAreNotKept(t *testing.T) {
 	}
 }
 
+// What an upstream lets everybody keep is not for everybody behind a guard (RFC 9111
+// §3.5), kept here or not.
+func TestUpstreamsAnswersArePrivate(t *testing.T) {
+	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		w.Header().Set("Cache-Control", "public, s-maxage=60")
+		_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
+	})
+	for _, settings := range []string{"ttl 1h", "ttl off"} {
+		g := frontGateway(t, settings+"\nupstream "+terminologyServer(t, server), http.NotFoundHandler())
+		for _, wish := range []string{"max-age=60", "no-store"} {
+			r := httptest.NewRequest(http.MethodGet, expandPath(foreign), nil)
+			r.Header.Set("Authorization", "Bearer users")
+			r.Header.Set("Cache-Control", wish)
+			if got := g.send(r).Header["Cache-Control"]; len(got) != 1 || got[0] != "private, no-cache" {
+				t.Errorf("%s, %s: %q", settings, wish, got)
+			}
+		}
+	}
+}
+
+// Who wants only what is kept is told that nothing is, with 504 (RFC 9111 §5.2.1.7),
+// in FHIR; and nobody is asked.
+func TestOnlyIfCached(t *testing.T) {
+	server := newScripted("good")
+	g := frontGateway(t, "ttl 1h", server)
+	r := httptest.NewRequest(http.MethodGet, expandPath(foreign), nil)
+	r.Header.Set("Cache-Control", "only-if-cached")
+	response := g.send(r)
+	if issue := g.outcome(response); response.StatusCode != http.StatusGatewayTimeout || !strings.Contains(issue.Diagnostics, "only-if-cached") || server.asked.Load() != 0 {
+		t.Errorf("%d %v, asked %d times", response.StatusCode, issue, server.asked.Load())
+	}
+	read(t, g.askFor(foreign, ""))
+	if got := read(t, g.send(r)); !strings.Contains(got, "theirs") {
+		t.Error(got)
+	}
+}
+
 // A server that has too much to do says when to ask again (RFC 9110 §10.2.3).
 func TestBusyServer(t *testing.T) {
 	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -53,9 +53,9 @@ func (h *Expand) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 // serveHere answers a request from here, with what the cache says of its answers.
 func (h *Expand) serveHere(w http.ResponseWriter, r *http.Request, local operation) error {
 	header := w.Header()
-	header["Cache-Status"], header["Cache-Control"] = missed, h.private
-	if len(r.Header["Authorization"]) == 0 && len(r.Header["Cookie"]) == 0 && principal(r, false) == (cache.Principal{}) {
-		header["Cache-Control"] = h.public
+	header["Cache-Status"], header["Cache-Control"] = missed, h.public
+	if isAuthorised(r) {
+		header["Cache-Control"] = h.private
 	}
 	err := asWhom(w, r, local)
 	if err != nil {
@@ -63,6 +63,11 @@ func (h *Expand) serveHere(w http.ResponseWriter, r *http.Request, local operati
 		delete(header, "Cache-Control")
 	}
 	return err
+}
+
+// isAuthorised reports whether a request is one that not everybody could make.
+func isAuthorised(r *http.Request) bool {
+	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || principal(r, false) != (cache.Principal{})
 }
 
 // read reads the body of a POST, which was read before and put back, and reports
@@ -182,13 +187,18 @@ func (q *question) askPast(w http.ResponseWriter, r *http.Request, here error) e
 		return failure(err)
 	}
 	metrics.expansion(expandedUpstream)
-	return writeAnswer(w, r, answer)
+	return writeAnswer(w, r, answer, q.h.private)
 }
 
-// writeAnswer gives a client an answer that is not kept.
-func writeAnswer(w http.ResponseWriter, r *http.Request, a *cache.Answer) error {
+// writeAnswer gives a client an answer that is not kept. What an authorised request
+// gets is private, whatever a server that does not know of the guard says (RFC 9111
+// §3.5).
+func writeAnswer(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
 	header := w.Header()
 	maps.Copy(header, a.Header)
+	if isAuthorised(r) && !strings.Contains(header.Get("Cache-Control"), "no-store") {
+		header["Cache-Control"] = private
+	}
 	header.Set("Content-Length", strconv.Itoa(len(a.Body)))
 	w.WriteHeader(a.Status)
 	if r.Method == http.MethodHead {

@@ -351,19 +351,23 @@ func newPersisted(t *testing.T, settings string, backend http.Handler) *persiste
 func (p *persisted) run(do func(*gateway), killed bool) {
 	p.t.Helper()
 	do(newGateway(p.t, p.caddyfile))
-	var running *expansions
-	expansionCaches.Range(func(_, value any) bool {
-		if x, ok := value.(*expansions); ok && strings.HasPrefix(x.file, p.folder) {
-			running = x
-		}
-		return true
-	})
+	running := p.running()
 	if killed {
 		running.file = ""
 	}
 	if err := running.release(); err != nil {
 		p.t.Error(err)
 	}
+}
+
+func (p *persisted) running() (running *expansions) {
+	expansionCaches.Range(func(_, value any) bool {
+		if x, ok := value.(*expansions); ok && strings.HasPrefix(x.file, p.folder) {
+			running = x
+		}
+		return true
+	})
+	return running
 }
 
 func (p *persisted) files() []os.DirEntry {
@@ -458,6 +462,35 @@ func TestPersistedDefinitionIsPatched(t *testing.T) {
 		g.write(t, http.MethodPatch, "ValueSet/1", listing("1", url, "2"))
 		g.wantCodes(t, url, "2")
 		g.wantCodes(t, url, "2")
+	}, false)
+}
+
+// A definition that was written past the gateway is fetched anew when it is no longer
+// good, even while answers are kept for which none is needed, and ends them.
+func TestDefinitionWrittenElsewhere(t *testing.T) {
+	const url, above = "http://x.example/elsewhere", "http://x.example/above"
+	s := newStore()
+	p := newPersisted(t, "definitions backend", s)
+	p.run(func(g *gateway) {
+		p.running().backend.fetched.TTL = time.Nanosecond
+		s.resources["ValueSet/1"], s.resources["ValueSet/2"] = listing("1", url, "1"), listing("2", above, "0", url)
+		g.wantCodes(t, above, "0 1")
+		if _, status := g.codesOf(t, above); !strings.Contains(status, "hit") {
+			t.Fatal(status)
+		}
+		s.mu.Lock()
+		s.resources["ValueSet/1"] = listing("1", url, "2")
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for { // what is fetched in the background
+			if codes, _ := g.codesOf(t, above); slices.Equal(codes, []string{"0", "2"}) {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatal("it is not noticed")
+			}
+		}
 	}, false)
 }
 

@@ -38,18 +38,25 @@ const maxMember = 4 << 10
 // Write implements io.Writer. It never fails: what is no JSON, the server behind
 // refuses.
 func (b *writtenBundle) Write(p []byte) (int, error) {
-	for _, c := range p {
+	whole := len(p)
+	for len(p) > 0 {
+		if b.quoted && !b.escaped {
+			p = b.addText(p)
+		}
+		if len(p) == 0 {
+			break
+		}
+		c := p[0]
+		p = p[1:]
 		switch {
 		case b.escaped:
 			b.escaped = false
 			b.add('\\', c)
 		case b.quoted && c == '\\':
 			b.escaped = true
-		case b.quoted && c == '"':
+		case b.quoted:
 			b.quoted = false
 			b.value()
-		case b.quoted:
-			b.add(c)
 		case c == '"':
 			b.quoted, b.text = true, b.text[:0]
 		case c == ':':
@@ -58,13 +65,22 @@ func (b *writtenBundle) Write(p []byte) (int, error) {
 			b.member = otherMember
 		}
 	}
-	return len(p), nil
+	return whole, nil
+}
+
+// addText adds what there is of a string before its end, or an escape, and returns the
+// rest.
+func (b *writtenBundle) addText(p []byte) (rest []byte) {
+	n := bytes.IndexAny(p, "\"\\")
+	if n < 0 {
+		n = len(p)
+	}
+	b.add(p[:n]...)
+	return p[n:]
 }
 
 func (b *writtenBundle) add(c ...byte) {
-	if len(b.text) < maxMember {
-		b.text = append(b.text, c...)
-	}
+	b.text = append(b.text, c[:min(len(c), maxMember-len(b.text))]...)
 }
 
 func memberOf(name []byte) member {

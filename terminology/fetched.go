@@ -47,6 +47,10 @@ type Fetched struct {
 	// fails. Default: 24 hours.
 	MaxStale time.Duration
 
+	// Changed is told the canonical of a definition that was fetched anew and is another one now, or is no more: what
+	// was made of it is outdated. Default: nobody is told.
+	Changed func(url string)
+
 	// Logger is told, at info level, what was fetched, and at warn level what could not be fetched anew.
 	// Default: none.
 	Logger *slog.Logger

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -291,7 +292,9 @@ func TestFetchedAges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		old, young := versionedSystem("http://x/gone-cs", "1", "complete", "a"), versionedSystem("http://x/gone-cs", "1", "complete", "b")
 		source := &shelf{resources: []string{old}}
+		var changed []string
 		f := &Fetched{Source: source, TTL: time.Hour, MissingTTL: time.Minute, MaxStale: 10 * time.Hour}
+		f.Changed = func(url string) { changed = append(changed, url) }
 		h := &Handler{Library: libraryOf(t, gone), Fetched: f}
 		const it = "CodeSystem http://x/gone-cs"
 		step := func(codes string, asked ...string) {
@@ -331,6 +334,15 @@ func TestFetchedAges(t *testing.T) {
 		source.set(nil, old)
 		time.Sleep(time.Minute)
 		step("a", it)
+		if want := slices.Repeat([]string{"http://x/gone-cs"}, 3); !slices.Equal(changed, want) { // another one, too old, gone
+			t.Errorf("told of %q", changed)
+		}
+		source.set(nil, young)
+		time.Sleep(time.Hour)
+		f.Renew()
+		synctest.Wait()
+		source.wantAsked(t, it)
+		step("b")
 	})
 }
 

@@ -16,10 +16,7 @@ func (f *Fetched) over(base *Library) *Library {
 		f.base = base
 		f.rebuild()
 	}
-	if !f.renewing && len(f.items) > 0 && !time.Now().Before(f.due) {
-		f.renewing = true
-		go f.renew()
-	}
+	f.beginRenewal()
 	return f.current
 }
 

@@ -10,6 +10,22 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
+// Renew begins to fetch anew what is no longer good, if there is any, as every use of the definitions does. It is for
+// those who keep what was made of them, and may not use them for long.
+func (f *Fetched) Renew() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.beginRenewal()
+}
+
+// beginRenewal is Renew, with the lock held.
+func (f *Fetched) beginRenewal() {
+	if !f.renewing && len(f.items) > 0 && !time.Now().Before(f.due) {
+		f.renewing = true
+		go f.renew()
+	}
+}
+
 // renew fetches anew what is no longer good. What Source fails to tell stays as it is, for a while.
 func (f *Fetched) renew() {
 	defer func() {
@@ -26,7 +42,9 @@ func (f *Fetched) renew() {
 		if err != nil {
 			f.logger().Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
 		}
-		f.replace(forgets, m, resource, err)
+		if old := f.replace(forgets, m, resource, err); old != nil && f.Changed != nil {
+			f.Changed(old.url)
+		}
 	}
 }
 
@@ -48,27 +66,29 @@ func (f *Fetched) overdue() (list []Missing) {
 	return list
 }
 
-// replace takes over what Source said of a definition that is held.
-func (f *Fetched) replace(forgets int, m Missing, resource jsontext.Value, err error) {
+// replace takes over what Source said of a definition that is held, and returns the old one if it is another.
+func (f *Fetched) replace(forgets int, m Missing, resource jsontext.Value, err error) (old *fetched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item, ok := f.items[m]
 	if !ok || f.forgets != forgets {
-		return // forgotten meanwhile, or what Source said may be from before a write
+		return nil // forgotten meanwhile, or what Source said may be from before a write
 	}
 	now := time.Now()
 	switch {
 	case err != nil && now.Sub(item.fetched) < cmp.Or(f.TTL, time.Hour)+cmp.Or(f.MaxStale, 24*time.Hour):
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
-		return
+		return nil
 	case err != nil || resource == nil:
 		f.drop(m)
 		f.rebuild()
+		return item
 	case bytes.Equal(resource, item.resource):
 		item.fetched, item.expires = now, now.Add(cmp.Or(f.TTL, time.Hour))
-	default:
-		if f.keep(m, resource) != nil { // it cannot be read, and the old one stays
-			item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
-		}
+		return nil
+	case f.keep(m, resource) != nil: // it cannot be read, and the old one stays
+		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
+		return nil
 	}
+	return item
 }

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"errors"
 	"net/http"
 	"strconv"
 	"sync/atomic"
@@ -83,6 +84,10 @@ func New(options Options) *Cache {
 	return c
 }
 
+// ErrNotKept is the error for a request which only wants what is kept (only-if-cached), where nothing is that it may be
+// given. Its status is 504 (RFC 9111 §5.2.1.7).
+var ErrNotKept = errors.New("no answer is kept, and the request forbids to ask for one")
+
 // Serve answers a request: with what is kept, or else with what call.Produce makes, which then is kept if it may
 // be. It writes the answer, or else nothing and returns the producer's error.
 func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error {
@@ -101,8 +106,7 @@ func (c *Cache) Serve(w http.ResponseWriter, r *http.Request, call *Call) error 
 	}
 	switch {
 	case wish.onlyIfCached && (e == nil || age >= max(e.fresh, e.revalidate) || !wish.allows(age)):
-		w.WriteHeader(http.StatusGatewayTimeout) // RFC 9111 §5.2.1.7
-		return nil
+		return ErrNotKept
 	case e == nil:
 		return c.forward(w, r, call, q, nil, "miss")
 	case !wish.allows(age):

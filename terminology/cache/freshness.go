@@ -81,10 +81,10 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 	if isNegative(a.Status) {
 		limit = min(o.NegativeTTL, o.TTL)
 	}
-	f.fresh = limit
+	f.age = ageOf(a.Header, now)
+	f.fresh = f.age + limit
 	if lifetime, said := saidLifetime(d, a.Header, now); said {
-		f.age = ageOf(a.Header, now)
-		f.fresh = min(lifetime, f.age+limit)
+		f.fresh = min(lifetime, f.fresh)
 	}
 	if d.has("no-cache") {
 		f.fresh = 0

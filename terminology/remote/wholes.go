@@ -251,3 +251,15 @@ func (w *Wholes) logger() *slog.Logger {
 	}
 	return w.Logger
 }
+
+// Held returns how many expansions are held, and about how many bytes they need, for a status page.
+func (w *Wholes) Held() (expansions, bytes int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, item := range w.items {
+		if item.whole != nil {
+			expansions++
+		}
+	}
+	return expansions, w.held
+}

@@ -80,18 +80,6 @@ func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)
 	})
 }
 
-// kept returns how many expansions are held, and about how many bytes they need.
-func (w *Wholes) kept() (expansions, bytes int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, item := range w.items {
-		if item.whole != nil {
-			expansions++
-		}
-	}
-	return expansions, w.held
-}
-
 // question returns a question for an expansion.
 func question(pairs ...string) Question {
 	values := url.Values{}
@@ -162,7 +150,7 @@ func TestPullThrough(t *testing.T) {
 		}
 		a.heat(t, "url", actCode, "count", "20")
 		before := a.asked.Load()
-		if n, size := a.kept(); n != 1 || size == 0 || before < 15+10 {
+		if n, size := a.Held(); n != 1 || size == 0 || before < 15+10 {
 			t.Fatalf("holds %d, %d bytes, asked %d: %s", n, size, before, &a.log)
 		}
 		for _, filter := range []string{"d", "di", "dia", "amb", "emergency care", "IMP", "ipmatient", "xyz"} {
@@ -321,7 +309,7 @@ func TestPullThroughGivesUp(t *testing.T) {
 			bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
 				a.PageSize, a.MaxEntries = 3, 50
 				a.heat(t, "url", "http://x", "count", "2")
-				if n, _ := a.kept(); n != 0 || !strings.Contains(a.log.String(), test.reason) {
+				if n, _ := a.Held(); n != 0 || !strings.Contains(a.log.String(), test.reason) {
 					t.Errorf("holds %d; %s", n, &a.log)
 				}
 				c.set(test.fix)
@@ -362,7 +350,7 @@ func TestPullThroughAges(t *testing.T) {
 		a.Forget("http://x|1")
 		first(false, "b")
 		first(false, "b")
-		if n, size := a.kept(); n != 0 || size != 0 {
+		if n, size := a.Held(); n != 0 || size != 0 {
 			t.Errorf("holds %d, %d bytes", n, size)
 		}
 	})
@@ -375,7 +363,7 @@ func TestPullThroughBounds(t *testing.T) {
 		for i := range 20 {
 			a.heat(t, "url", fmt.Sprintf("http://x/%d", i), "count", "2")
 			time.Sleep(time.Second)
-			if n, size := a.kept(); n == 0 || n > 5 || size > 5000 {
+			if n, size := a.Held(); n == 0 || n > 5 || size > 5000 {
 				t.Fatalf("holds %d, %d bytes; %s", n, size, &a.log)
 			}
 		}
