@@ -157,12 +157,16 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 	return list, nil
 }
 
-// best chooses among the includes that may have a coding: one that has it in a version that fits, with the
-// display that is given, if there is one; else one of a version that fits, else the first.
+// best chooses among the includes that may have a coding: one that has it in a version that fits, active where
+// only active ones are left in, with the display that is given, if there is one; else one of a version that fits,
+// else the first.
 func (v *validator) best(c *coding, list []candidate) (versionChoice, *found) {
 	rank := func(o *candidate) int {
 		n := 0
 		if o.matches && !o.failed() {
+			n += 8
+		}
+		if o.member != nil && !o.member.excluded {
 			n += 4
 		}
 		if o.member != nil {
