@@ -22,8 +22,9 @@
 // searched and paged here (whole.go, wholebuilder.go).
 //
 // The sister operations look at the same arrays: validate.go (with membership.go, which looks for one code
-// without an expansion, validateversion.go and validatedisplay.go), lookup.go, translate.go, batch.go and
-// capabilities.go. What is loaded can be read and searched (published.go, searchset.go), as far as it is kept.
+// without an expansion, validateversion.go and validatedisplay.go), lookup.go, translate.go (with
+// translator.go), batch.go and capabilities.go. What is loaded can be read and searched (published.go,
+// searchset.go), as far as it is kept.
 //
 // # Definitions
 //

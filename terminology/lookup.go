@@ -83,6 +83,18 @@ func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
 	return cs, concept, nil
 }
 
+// asOf gives a coding without a version the one that was the latest on a date, if there is a date.
+func (l *Library) asOf(c *coding, date string) error {
+	if err := checkDate(date); err != nil || date == "" || c.version != "" {
+		return err
+	}
+	index, err := l.codeSystemAt(c.system, date)
+	if err == nil && index != none {
+		c.version = l.codeSystems[index].version
+	}
+	return err
+}
+
 // instance finds the code system of an operation on an instance, and takes the codings for codes of it.
 func (l *Library) instance(id string, codings ...*coding) error {
 	cs, ok := l.codeSystemByID(id)
@@ -114,6 +126,9 @@ func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 func (h *Handler) lookup(base *Library, r *http.Request, inputs []input) ([]byte, error) {
 	p, l, err := h.concepts(base, r, inputs)
 	if err != nil {
+		return nil, err
+	}
+	if err := l.asOf(&p.a, p.date); err != nil {
 		return nil, err
 	}
 	cs, concept, err := l.concept(&p.a)

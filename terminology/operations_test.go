@@ -170,6 +170,12 @@ func TestExpandInstance(t *testing.T) {
 	if a, b := jsonOf(byID), jsonOf(byURL); a != b {
 		t.Errorf("got %s, want %s", a, b)
 	}
+	if w, _ := call(t, h, "GET", "/ValueSet/administrative-gender/$expand?url="+gender+"|4.0.1", ""); w.Code != 200 {
+		t.Errorf("its own url: got %d %s", w.Code, w.Body)
+	}
+	if w, _ := call(t, h, "GET", "/ValueSet/administrative-gender/$expand?url=http://hl7.org/fhir/ValueSet/languages", ""); w.Code != 400 {
+		t.Errorf("the url of another: got %d %s", w.Code, w.Body)
+	}
 	if w, answer := call(t, h, "GET", "/ValueSet/none/$expand", ""); w.Code != 404 || answer["resourceType"] != "OperationOutcome" {
 		t.Errorf("got %d %v", w.Code, answer)
 	}

@@ -138,6 +138,38 @@ func TestVersionsOfValueSets(t *testing.T) {
 	}
 }
 
+// R4: the parameter date of $lookup and $validate-code is the day on which things are to be as they were then, and
+// compose.lockedDate says the same of a value set's code systems.
+func TestAsOnADate(t *testing.T) {
+	version := func(v, date, code string) string {
+		return strings.Replace(codeSystemWith("http://x/cs", v, code), `"status"`, `"date":"`+date+`","status"`, 1)
+	}
+	h := &Handler{Library: libraryOf(t, version("1", "2019-05-01", "old"), version("2", "2021-05-01", "new"),
+		valueSetOf("http://x/all", `{"include":[{"system":"http://x/cs"}]}`), valueSetOf("http://x/locked", `{"lockedDate":"2020-01-01","include":[{"system":"http://x/cs"}]}`))}
+	const yes, no = `{"name":"result","valueBoolean":true}`, `{"name":"result","valueBoolean":false}`
+	for path, want := range map[string]string{
+		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=new":              yes,
+		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=new&date=2020":    no,
+		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=old&date=2020-06": yes,
+		"/ValueSet/$validate-code?url=http://x/all&system=http://x/cs&code=old&date=2018":    no,
+		"/ValueSet/$validate-code?url=http://x/locked&system=http://x/cs&code=old":           yes,
+		"/ValueSet/$validate-code?url=http://x/locked&system=http://x/cs&code=new":           no,
+		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=2020-06-01":                yes,
+		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=2020-06-01&version=2":      no,
+		"/CodeSystem/$validate-code?url=http://x/cs&code=old&date=yesterday":                 "must be a date",
+		"/CodeSystem/$lookup?system=http://x/cs&code=old&date=2020-06-01":                    `"name":"version","valueString":"1"`,
+		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2020-06-01":                    "Unknown code",
+		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018":                          "not here as it was on 2018",
+		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=2018&version=2":                `"valueString":"2"`,
+		"/CodeSystem/$lookup?system=http://x/cs&code=new&date=now":                           "must be a date",
+	} {
+		w, _ := call(t, h, "GET", path, "")
+		if !strings.Contains(w.Body.String(), want) {
+			t.Errorf("%s: got %s, want %s", path, w.Body, want)
+		}
+	}
+}
+
 func TestValidateDetails(t *testing.T) {
 	h := &Handler{Library: libraryOf(t, colours,
 		valueSetOf("http://x/active", `{"inactive":false,"include":[{"system":"http://x/colours"}]}`),

@@ -20,7 +20,7 @@ func (h *Handler) subject(p *parameters) (*Library, *valueSet, error) {
 	}
 	switch {
 	case p.id != "":
-		return l.byInstance(p.id)
+		return l.byInstance(p)
 	case p.valueSet != nil:
 		vs, err := l.inline(p.valueSet)
 		return l, vs, err
@@ -52,13 +52,16 @@ func (h *Handler) library(p *parameters) (*Library, error) {
 	return l, err
 }
 
-// byInstance finds a value set by its id.
-func (l *Library) byInstance(id string) (*Library, *valueSet, error) {
-	vs, ok := l.valueSetByID(id)
+// byInstance finds a value set by its id. A url beside it, which nobody needs there, must be its own.
+func (l *Library) byInstance(p *parameters) (*Library, *valueSet, error) {
+	vs, ok := l.valueSetByID(p.id)
 	if !ok {
-		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no value set with the id "+id)
-		e.Err, e.Missing = ErrUnknown, []Missing{{Kind: "ValueSet", ID: id}}
+		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no value set with the id "+p.id)
+		e.Err, e.Missing = ErrUnknown, []Missing{{Kind: "ValueSet", ID: p.id}}
 		return nil, nil, e
+	}
+	if p.url != "" && !vs.isNamed(p.url) {
+		return nil, nil, badRequest("invalid", "the value set with the id %s is %s, not %s", p.id, vs.canonical(), p.url)
 	}
 	return l, vs, nil
 }

@@ -218,6 +218,9 @@ func (h *Handler) validator(p *validation, inValueSet bool) (*validator, error) 
 		v.named = slices.Concat(v.named, vs.supplements)
 	} else {
 		l, err := h.library(&p.parameters)
+		if err == nil {
+			err = checkDate(p.date)
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -14,8 +14,9 @@ type versionChoice struct {
 }
 
 // chooseVersion finds the version of a code system in which a coding is to be looked for: the one that the
-// include and the parameters say, or the coding's own where these allow it.
-func (v *validator) chooseVersion(c *coding, declared string) versionChoice {
+// include and the parameters say, or the coding's own where these allow it. Where none of them says a version, it
+// is the latest as on a date, if there is one.
+func (v *validator) chooseVersion(c *coding, declared, date string) versionChoice {
 	rules := &v.options.rules
 	wanted, changed := declared, false
 	required, _ := versionFor(rules.required, c.system)
@@ -29,6 +30,9 @@ func (v *validator) chooseVersion(c *coding, declared string) versionChoice {
 		}
 	}
 	choice := versionChoice{index: v.codeSystem(c.system, wanted), matches: true}
+	if wanted == "" && date != "" {
+		choice.index = v.codeSystemAt(c.system, date)
+	}
 	own := none
 	if c.version != "" {
 		own = v.codeSystem(c.system, c.version)
@@ -50,10 +54,23 @@ func (v *validator) chooseVersion(c *coding, declared string) versionChoice {
 	return choice
 }
 
-// codeSystem finds a code system in which a code can be looked for. One of which nothing is here but that it exists
-// (R4 CodeSystem.content not-present) is none: it would have no code at all.
+// codeSystem finds a code system in which a code can be looked for.
 func (v *validator) codeSystem(url, version string) uint32 {
-	index := v.library.codeSystem(url, version)
+	return v.ifPresent(v.library.codeSystem(url, version))
+}
+
+// codeSystemAt is codeSystem for the latest version as on a date.
+func (v *validator) codeSystemAt(url, date string) uint32 {
+	index, err := v.library.codeSystemAt(url, date)
+	if err != nil {
+		return none
+	}
+	return v.ifPresent(index)
+}
+
+// ifPresent returns the index of a code system, but none for one of which nothing is here but that it exists (R4
+// CodeSystem.content not-present): it would have no code at all.
+func (v *validator) ifPresent(index uint32) uint32 {
 	if index == none {
 		return none
 	}

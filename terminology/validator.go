@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -115,7 +116,7 @@ type candidate struct {
 // candidates looks for a coding in the value set. Without a value set, the code system is the one place.
 func (v *validator) candidates(c *coding) ([]candidate, error) {
 	if v.valueSet == nil {
-		choice := v.chooseVersion(c, "")
+		choice := v.chooseVersion(c, "", v.options.date)
 		if choice.index == none {
 			return []candidate{{versionChoice: choice}}, nil
 		}
@@ -132,7 +133,7 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 		if set.system != c.system || m.isExcludedSystem(set.system, set.version, none) {
 			return m.library.codeSystem(set.system, set.version), set.system == c.system
 		}
-		choice := v.chooseVersion(c, set.version)
+		choice := v.chooseVersion(c, set.version, cmp.Or(m.path[len(m.path)-1].lockedDate, v.options.date))
 		choice.open = choice.index == none && !set.enumerated && !v.memberOnly
 		if !slices.ContainsFunc(list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
 			list = append(list, candidate{versionChoice: choice})
@@ -157,12 +158,16 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 	return list, nil
 }
 
-// best chooses among the includes that may have a coding: one that has it in a version that fits, with the
-// display that is given, if there is one; else one of a version that fits, else the first.
+// best chooses among the includes that may have a coding: one that has it in a version that fits, active where
+// only active ones are left in, with the display that is given, if there is one; else one of a version that fits,
+// else the first.
 func (v *validator) best(c *coding, list []candidate) (versionChoice, *found) {
 	rank := func(o *candidate) int {
 		n := 0
 		if o.matches && !o.failed() {
+			n += 8
+		}
+		if o.member != nil && !o.member.excluded {
 			n += 4
 		}
 		if o.member != nil {
