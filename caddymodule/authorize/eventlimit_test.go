@@ -68,15 +68,18 @@ func TestEventLog(t *testing.T) {
 		}
 		log.Record(t.Context(), anonymous("token", "192.0.2.2"))
 		time.Sleep(59 * time.Second)
+		synctest.Wait()
 		if got.written["token 192.0.2.1"] != 60 || got.written["sign-in 192.0.2.1"] != 60 || got.written["token 192.0.2.2"] != 1 || len(got.leftOut) != 0 {
 			t.Errorf("written %v, left out %v", got.written, got.leftOut)
 		}
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		if got.leftOut["token 192.0.2.1"] != 940 || got.leftOut["sign-in 192.0.2.1"] != 940 || sum(got.leftOut) != 2*940 {
 			t.Errorf("left out %v", got.leftOut)
 		}
 		log.Record(t.Context(), anonymous("token", "192.0.2.1"))
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if got.written["token 192.0.2.1"] != 61 || sum(got.leftOut) != 2*940 {
 			t.Errorf("a minute later: written %v, left out %v", got.written, got.leftOut)
 		}
@@ -106,6 +109,7 @@ func TestEventLogCountsByNetwork(t *testing.T) {
 			log.Record(t.Context(), anonymous("token", fmt.Sprintf("2001:db8::%x", i)))
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if sum(got.written) != 60 || got.leftOut["token 2001:db8::/64"] != 940 {
 			t.Errorf("written %v, left out %v", got.written, got.leftOut)
 		}
@@ -127,6 +131,7 @@ func TestEventLogOfManyAddresses(t *testing.T) {
 			t.Errorf("%d written one by one", sum(got.written))
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if got.records > 1700 || sum(got.written)+sum(got.leftOut) != networks*each || got.leftOut["token "] == 0 {
 			t.Errorf("%d records; %d written, %d left out", got.records, sum(got.written), sum(got.leftOut))
 		}
@@ -145,6 +150,7 @@ func TestEventLogFlush(t *testing.T) {
 			t.Errorf("left out %v", got.leftOut)
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if sum(got.leftOut) != 40 {
 			t.Errorf("told twice: %v", got.leftOut)
 		}
