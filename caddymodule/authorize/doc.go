@@ -20,6 +20,7 @@
 //	POST /oauth2/introspect                         introspect.go
 //	GET, POST /oauth2/userinfo                      userinfo.go
 //	GET, POST /oauth2/logout                        logout.go     here, and where the sign-in was
+//	POST /oauth2/backchannel_logout/{idp}           upstreamlogout.go  where providers say that somebody signed out
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
@@ -44,9 +45,10 @@
 // device.go).
 //
 // A session (session.go, sessions.go) ends by signing out, by its time, by another
-// who signs in in that browser, by [Server.EndSession], and when its user is
-// removed or disabled or has another password or second factor. Clients are told
-// of all but the second and the last (backchannel.go).
+// who signs in in that browser, by [Server.EndSession], by what the provider says
+// that it began with, and when its user is removed or disabled or has another
+// password or second factor. Clients are told of all but the second and the last
+// (backchannel.go).
 //
 // The pages for account and consent are bound to the session as well as to the
 // browser (question.go). The answer goes into the query, the fragment or a form

@@ -5,7 +5,7 @@ import "strings"
 // Endpoints are all that [Endpoint] returns.
 var Endpoints = []string{
 	"authorize", "login", "callback", "select_account", "consent", "par", "register",
-	"token", "revoke", "introspect", "userinfo", "logout",
+	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout",
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration",
 }
 

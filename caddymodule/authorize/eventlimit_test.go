@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -46,6 +47,14 @@ func (c *eventCounts) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
+// read is what was counted until now; timers may go on to log.
+func (c *eventCounts) read() (records int, written, leftOut map[string]int) {
+	synctest.Wait()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.records, maps.Clone(c.written), maps.Clone(c.leftOut)
+}
+
 func sum(counts map[string]int) (n int) {
 	for _, of := range counts {
 		n += of
@@ -61,24 +70,27 @@ func anonymous(kind, address string) authorize.Event {
 // others how many there were.
 func TestEventLog(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, got := countEvents()
+		log, counts := countEvents()
 		for range 1000 {
 			log.Record(t.Context(), anonymous("token", "192.0.2.1"))
 			log.Record(t.Context(), anonymous("sign-in", "192.0.2.1"))
 		}
 		log.Record(t.Context(), anonymous("token", "192.0.2.2"))
 		time.Sleep(59 * time.Second)
-		if got.written["token 192.0.2.1"] != 60 || got.written["sign-in 192.0.2.1"] != 60 || got.written["token 192.0.2.2"] != 1 || len(got.leftOut) != 0 {
-			t.Errorf("written %v, left out %v", got.written, got.leftOut)
+		_, written, leftOut := counts.read()
+		if written["token 192.0.2.1"] != 60 || written["sign-in 192.0.2.1"] != 60 || written["token 192.0.2.2"] != 1 || len(leftOut) != 0 {
+			t.Errorf("written %v, left out %v", written, leftOut)
 		}
 		time.Sleep(2 * time.Second)
-		if got.leftOut["token 192.0.2.1"] != 940 || got.leftOut["sign-in 192.0.2.1"] != 940 || sum(got.leftOut) != 2*940 {
-			t.Errorf("left out %v", got.leftOut)
+		_, _, leftOut = counts.read()
+		if leftOut["token 192.0.2.1"] != 940 || leftOut["sign-in 192.0.2.1"] != 940 || sum(leftOut) != 2*940 {
+			t.Errorf("left out %v", leftOut)
 		}
 		log.Record(t.Context(), anonymous("token", "192.0.2.1"))
 		time.Sleep(time.Hour)
-		if got.written["token 192.0.2.1"] != 61 || sum(got.leftOut) != 2*940 {
-			t.Errorf("a minute later: written %v, left out %v", got.written, got.leftOut)
+		_, written, leftOut = counts.read()
+		if written["token 192.0.2.1"] != 61 || sum(leftOut) != 2*940 {
+			t.Errorf("a minute later: written %v, left out %v", written, leftOut)
 		}
 	})
 }
@@ -86,14 +98,15 @@ func TestEventLog(t *testing.T) {
 // Whatever a flood does, who is known and what succeeds is recorded.
 func TestEventLogKeepsWhatIsKnown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, got := countEvents()
+		log, counts := countEvents()
 		for range 2000 {
 			log.Record(t.Context(), anonymous("token", "192.0.2.1"))
 			log.Record(t.Context(), authorize.Event{Kind: "sign-in", Address: "192.0.2.1", User: "alice"})
 			log.Record(t.Context(), authorize.Event{Kind: "lockout", Address: "192.0.2.1", User: "alice", Err: errors.New("must wait")})
 		}
-		if got.written["sign-in 192.0.2.1"] != 2000 || got.written["lockout 192.0.2.1"] != 2000 {
-			t.Errorf("written %v", got.written)
+		_, written, _ := counts.read()
+		if written["sign-in 192.0.2.1"] != 2000 || written["lockout 192.0.2.1"] != 2000 {
+			t.Errorf("written %v", written)
 		}
 	})
 }
@@ -101,13 +114,14 @@ func TestEventLogKeepsWhatIsKnown(t *testing.T) {
 // An attacker has as many addresses of IPv6 as they like.
 func TestEventLogCountsByNetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, got := countEvents()
+		log, counts := countEvents()
 		for i := range 1000 {
 			log.Record(t.Context(), anonymous("token", fmt.Sprintf("2001:db8::%x", i)))
 		}
 		time.Sleep(time.Hour)
-		if sum(got.written) != 60 || got.leftOut["token 2001:db8::/64"] != 940 {
-			t.Errorf("written %v, left out %v", got.written, got.leftOut)
+		_, written, leftOut := counts.read()
+		if sum(written) != 60 || leftOut["token 2001:db8::/64"] != 940 {
+			t.Errorf("written %v, left out %v", written, leftOut)
 		}
 	})
 }
@@ -116,19 +130,21 @@ func TestEventLogCountsByNetwork(t *testing.T) {
 // a minute, and all of it is told or counted.
 func TestEventLogOfManyAddresses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, got := countEvents()
+		log, counts := countEvents()
 		const networks, each = 5000, 20
 		for range each {
 			for i := range networks {
 				log.Record(t.Context(), anonymous("token", fmt.Sprintf("10.1.%d.%d", i/256, i%256)))
 			}
 		}
-		if sum(got.written) != 600 {
-			t.Errorf("%d written one by one", sum(got.written))
+		_, written, _ := counts.read()
+		if sum(written) != 600 {
+			t.Errorf("%d written one by one", sum(written))
 		}
 		time.Sleep(time.Hour)
-		if got.records > 1700 || sum(got.written)+sum(got.leftOut) != networks*each || got.leftOut["token "] == 0 {
-			t.Errorf("%d records; %d written, %d left out", got.records, sum(got.written), sum(got.leftOut))
+		records, written, leftOut := counts.read()
+		if records > 1700 || sum(written)+sum(leftOut) != networks*each || leftOut["token "] == 0 {
+			t.Errorf("%d records; %d written, %d left out", records, sum(written), sum(leftOut))
 		}
 	})
 }
@@ -136,17 +152,19 @@ func TestEventLogOfManyAddresses(t *testing.T) {
 // At the end nothing is kept back, nor told twice.
 func TestEventLogFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		log, got := countEvents()
+		log, counts := countEvents()
 		for range 100 {
 			log.Record(t.Context(), anonymous("token", "192.0.2.1"))
 		}
 		log.Flush()
-		if got.leftOut["token 192.0.2.1"] != 40 {
-			t.Errorf("left out %v", got.leftOut)
+		_, _, leftOut := counts.read()
+		if leftOut["token 192.0.2.1"] != 40 {
+			t.Errorf("left out %v", leftOut)
 		}
 		time.Sleep(time.Hour)
-		if sum(got.leftOut) != 40 {
-			t.Errorf("told twice: %v", got.leftOut)
+		_, _, leftOut = counts.read()
+		if sum(leftOut) != 40 {
+			t.Errorf("told twice: %v", leftOut)
 		}
 	})
 }

@@ -132,7 +132,10 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 	if err != nil {
 		return nil, session, err
 	}
-	session = storedSession{Provider: p.Key, At: from.AuthTime, AMR: words(from.Claims["amr"])}
+	session = storedSession{Provider: p.Key, At: from.AuthTime, AMR: words(from.Claims["amr"]), UpstreamSubject: from.Subject}
+	if sid, _ := from.Claims["sid"].(string); len(sid) <= maxUpstreamSession {
+		session.UpstreamSession = sid
+	}
 	if p.KeepUpstreamToken {
 		session.UpstreamIDToken = from.IDToken
 	}

@@ -27,6 +27,8 @@ const (
 	pathLogout     = "/oauth2/logout"
 	pathJWKS       = "/.well-known/jwks.json"
 
+	pathBackchannelLogout = "/oauth2/backchannel_logout/" // and the provider's key
+
 	pathSelectAccount = "/oauth2/select_account"
 	pathConsent       = "/oauth2/consent"
 	pathPush          = "/oauth2/par"
@@ -233,6 +235,7 @@ func (s *Server) setRoutes(c Config) error {
 	for key, p := range s.providers {
 		s.routes[pathLogin+"/"+key] = s.endpoint(s.leave(p), http.MethodGet)
 		s.routes[pathCallback+key] = s.endpoint(s.comeBack(p), http.MethodGet)
+		s.routes[pathBackchannelLogout+key] = s.endpoint(s.signedOutThere(p), http.MethodPost)
 		s.routes[pathLogout+"/"+key] = s.endpoint(s.signedOutUpstream, http.MethodGet)
 	}
 	return errors.Join(err1, err2)

@@ -45,6 +45,11 @@ type storedSession struct {
 	Address    string            `json:"address,omitempty"`
 	UserAgent  string            `json:"user_agent,omitempty"`
 
+	// UpstreamSubject and UpstreamSession are the sub and sid of the provider's ID
+	// token, by which it says that the person signed out there (upstreamlogout.go).
+	UpstreamSubject string `json:"upstream_sub,omitempty"`
+	UpstreamSession string `json:"upstream_sid,omitempty"`
+
 	// UpstreamIDToken is there where the provider's keep_upstream_token asks.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 

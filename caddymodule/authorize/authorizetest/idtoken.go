@@ -1,6 +1,8 @@
 package authorizetest
 
 import (
+	"cmp"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
@@ -14,6 +16,8 @@ import (
 type IDToken struct {
 	// Algorithm is the alg header. With "none" there is no signature.
 	Algorithm jose.SignatureAlgorithm
+	// Type is the typ header. Empty: JWT.
+	Type jose.ContentType
 	// KeyID is the kid header. Empty: none.
 	KeyID string
 	// Key signs: a private key, or the bytes of a secret.
@@ -42,6 +46,24 @@ func (p *Provider) idToken(s Settings, g grant, access string) string {
 	return token.sign()
 }
 
+// LogoutToken is what the provider says by the back channel when Alice signs out
+// there (OpenID Connect Back-Channel Logout 1.0 §2.4), with each change made before
+// it is signed.
+func (p *Provider) LogoutToken(changes ...func(*IDToken)) string {
+	p.mu.Lock()
+	s := p.settings
+	p.mu.Unlock()
+	now := time.Now()
+	token := &IDToken{Algorithm: jose.RS256, Type: "logout+jwt", KeyID: s.KeyID, Key: signingKey(), Claims: map[string]any{
+		"iss": p.Issuer, "sub": Alice.Subject, "aud": s.ClientID, "iat": now.Unix(), "exp": now.Add(2 * time.Minute).Unix(), "jti": rand.Text(),
+		"events": map[string]any{"http://schemas.openid.net/event/backchannel-logout": map[string]any{}},
+	}}
+	for _, change := range changes {
+		change(token)
+	}
+	return token.sign()
+}
+
 // sign makes the compact form. It panics where that cannot be: the test is
 // wrong then.
 func (t *IDToken) sign() string {
@@ -53,7 +75,7 @@ func (t *IDToken) sign() string {
 		encode := base64.RawURLEncoding.EncodeToString
 		return encode([]byte(`{"alg":"none","typ":"JWT"}`)) + "." + encode(payload) + "."
 	}
-	options := (&jose.SignerOptions{}).WithType("JWT")
+	options := (&jose.SignerOptions{}).WithType(cmp.Or(t.Type, "JWT"))
 	if t.KeyID != "" {
 		options.WithHeader("kid", t.KeyID)
 	}

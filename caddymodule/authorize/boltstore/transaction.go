@@ -58,24 +58,42 @@ func (t transaction) get(key string) ([]byte, bool) {
 func (t transaction) put(key string, value []byte, ttl time.Duration) error {
 	held := t.entries.Get([]byte(key))
 	if held == nil {
-		full := t.held() >= t.max
-		if err := t.sweep(full); err != nil {
+		if err := t.makeRoom(); err != nil {
 			return err
 		}
-		if t.held() >= t.max {
-			return authorize.ErrStoreFull
-		}
-		if err := t.add(1); err != nil {
-			return err
-		}
-	} else if err := t.expiries.Delete(expiryKey(held[:8], key)); err != nil {
-		return err
 	}
-	expiry := binary.BigEndian.AppendUint64(nil, uint64(t.now.Add(ttl).UnixNano()))
-	if err := t.expiries.Put(expiryKey(expiry, key), nil); err != nil {
-		return err
+	expiry := t.expiry(ttl)
+	if held == nil || !bytes.Equal(held[:8], expiry) {
+		if held != nil {
+			if err := t.expiries.Delete(expiryKey(held[:8], key)); err != nil {
+				return err
+			}
+		}
+		if err := t.expiries.Put(expiryKey(expiry, key), nil); err != nil {
+			return err
+		}
 	}
 	return t.entries.Put([]byte(key), append(expiry, value...))
+}
+
+// makeRoom counts one more entry, if there is room for it.
+func (t transaction) makeRoom() error {
+	full := t.held() >= t.max
+	if err := t.sweep(full); err != nil {
+		return err
+	}
+	if t.held() >= t.max {
+		return authorize.ErrStoreFull
+	}
+	return t.add(1)
+}
+
+// expiry is when the time of an entry is over: in full seconds, upwards, so that an
+// entry that is put again to end when it did before ends at the same moment to the
+// letter, and is not written anew in the order of time.
+func (t transaction) expiry(ttl time.Duration) []byte {
+	end := t.now.Add(ttl + time.Second - 1).Truncate(time.Second)
+	return binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(end.UnixNano()))
 }
 
 func (t transaction) remove(key string) error {

@@ -29,9 +29,12 @@
 // [*Error]; only these have a text that may be shown ([Error.Description]), any
 // other error is for the log.
 //
+// When somebody signs out there, the provider may say so by the back channel:
+// [Provider.VerifyLogoutToken], in logouttoken.go.
+//
 // [KeySet] also serves alone, for verifying tokens that another issuer minted.
 //
-// References: OpenID Connect Core 1.0, Discovery 1.0, RP-Initiated Logout 1.0;
+// References: OpenID Connect Core 1.0, Discovery 1.0, RP-Initiated Logout 1.0, Back-Channel Logout 1.0;
 // RFC 6749 (OAuth 2.0), RFC 7517 (JWK), RFC 7636 (PKCE), RFC 8414 (metadata),
 // RFC 9207 (iss in the answer), RFC 9700 (security best practice).
 package upstream

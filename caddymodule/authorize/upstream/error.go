@@ -144,6 +144,9 @@ var (
 	// ErrIDToken: the ID token is missing, or fails OpenID Connect Core
 	// §3.1.3.7.
 	ErrIDToken = errors.New("invalid ID token")
+	// ErrLogoutToken: the logout token fails OpenID Connect Back-Channel Logout
+	// 1.0 §2.6.
+	ErrLogoutToken = errors.New("invalid logout token")
 	// ErrUserInfo: what userinfo says is unusable, or about another person
 	// (OpenID Connect Core §5.3.2).
 	ErrUserInfo = errors.New("invalid userinfo")

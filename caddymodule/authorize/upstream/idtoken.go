@@ -39,7 +39,7 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	if raw == "" {
 		return nil, fmt.Errorf("%w: the token response has none", ErrIDToken)
 	}
-	token, err := p.verifyToken(ctx, m, raw)
+	token, err := p.verifyToken(ctx, m, raw, ErrIDToken)
 	if err != nil {
 		return nil, err
 	}
@@ -61,8 +61,9 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	}, nil
 }
 
-// verifyToken checks what go-oidc does: alg, signature, iss, aud, exp, nbf.
-func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string) (*oidc.IDToken, error) {
+// verifyToken checks what go-oidc does: alg, signature, iss, aud, exp, nbf. An error
+// that is the token's fault wraps defect.
+func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error) (*oidc.IDToken, error) {
 	keys := &watchedKeySet{KeySet: p.keys}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
 		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
@@ -77,7 +78,7 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string) (*o
 	case keys.err != nil:
 		err = keys.err
 	}
-	return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
+	return nil, fmt.Errorf("%w: %w", defect, err)
 }
 
 // checkClaims checks what go-oidc leaves to its caller.

@@ -1,0 +1,45 @@
+package boltstore
+
+import (
+	"fmt"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// An entry that is put again to end when it did before, as a refresh token's is, leaves
+// the order of time as it is: that would be further pages to write.
+func TestSameEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := New(filepath.Join(t.TempDir(), "store.db"), 0)
+		defer s.Close()
+		put := func(key string, ttl time.Duration) (order uint64) {
+			if err := s.Put(t.Context(), key, []byte("value"), ttl); err != nil {
+				t.Fatal(err)
+			}
+			// bbolt writes what it changes to another page, up to the root.
+			err := s.db.Load().View(func(tx *bbolt.Tx) error { order = uint64(tx.Bucket(expiriesBucket).Root()); return nil })
+			if err != nil {
+				t.Fatal(err)
+			}
+			return order
+		}
+		var before uint64
+		for i := range 200 { // more than fit into the page of their bucket
+			before = put(fmt.Sprintf("refresh:%d", i), time.Hour+time.Millisecond)
+		}
+		if before == 0 {
+			t.Fatal("the bucket has no page of its own")
+		}
+		time.Sleep(10*time.Minute + time.Microsecond)
+		if put("refresh:100", 50*time.Minute+time.Millisecond) != before {
+			t.Error("written anew")
+		}
+		if put("refresh:100", time.Hour) == before {
+			t.Error("another end is not written")
+		}
+	})
+}

@@ -1,0 +1,115 @@
+package upstream
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"github.com/go-jose/go-jose/v4"
+	josejson "github.com/go-jose/go-jose/v4/json"
+)
+
+// logoutEvent is the member of events that makes a JWT a logout token.
+const logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
+
+// LogoutToken is what a provider says by the back channel: that somebody signed out
+// there (OpenID Connect Back-Channel Logout 1.0 §2.4). One of Subject and Session is
+// there at least.
+type LogoutToken struct {
+	// Subject is the sub claim: the person, as in [Identity].
+	Subject string
+
+	// Session is the sid claim: the session at the provider, as in ID tokens.
+	Session string
+
+	// ID is the jti claim. That it comes once is for the caller to see to.
+	ID string
+
+	// Expiry is when the token ends; the provider's clock may be a minute off.
+	Expiry time.Time
+}
+
+// logoutClaims are those that are checked here. The decoder minds the case of names
+// and refuses repeated ones.
+type logoutClaims struct {
+	Issuer          string                         `json:"iss"`
+	Subject         string                         `json:"sub"`
+	Session         string                         `json:"sid"`
+	ID              string                         `json:"jti"`
+	IssuedAt        *float64                       `json:"iat"`
+	AuthorizedParty *string                        `json:"azp"`
+	Events          map[string]josejson.RawMessage `json:"events"`
+	Nonce           josejson.RawMessage            `json:"nonce"`
+}
+
+// VerifyLogoutToken is the logout token validation of OpenID Connect Back-Channel
+// Logout 1.0 §2.6. Its error wraps [ErrLogoutToken] for a defect of the token; any
+// other means that what is needed of the provider cannot be had.
+func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutToken, error) {
+	if err := checkLogoutType(raw); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
+	}
+	m, err := p.discovered(ctx)
+	if err != nil {
+		return nil, err
+	}
+	token, err := p.verifyToken(ctx, m, raw, ErrLogoutToken)
+	if err != nil {
+		return nil, err
+	}
+	var payload json.RawMessage
+	if err := token.Claims(&payload); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
+	}
+	c := new(logoutClaims)
+	if err := josejson.Unmarshal(payload, c); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
+	}
+	if err := p.checkLogout(token, c); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
+	}
+	return &LogoutToken{Subject: c.Subject, Session: c.Session, ID: c.ID, Expiry: token.Expiry}, nil
+}
+
+// checkLogoutType refuses a JWT that says that it is of another kind. Many providers
+// do not say (§2.4).
+func checkLogoutType(raw string) error {
+	jws, err := jose.ParseSignedCompact(raw, algorithms)
+	if err != nil {
+		return err
+	}
+	typ, given := jws.Signatures[0].Protected.ExtraHeaders[jose.HeaderType]
+	name, _ := typ.(string)
+	name = strings.TrimPrefix(strings.ToLower(name), "application/")
+	if given && !slices.Contains([]string{"logout+jwt", "jwt"}, name) {
+		return fmt.Errorf("typ is %.100q", typ)
+	}
+	return nil
+}
+
+// checkLogout checks what makes the token different from an ID token, and what
+// go-oidc leaves to its caller.
+func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
+	switch {
+	case c.Issuer != token.Issuer || c.Subject != token.Subject:
+		return fmt.Errorf("iss or sub is there in two spellings")
+	case c.Subject == "" && c.Session == "":
+		return fmt.Errorf("neither sub nor sid")
+	case len(c.Subject) > maxSubject || len(c.Session) > maxSubject:
+		return fmt.Errorf("sub has %d bytes, sid %d", len(c.Subject), len(c.Session))
+	case c.Nonce != nil:
+		return fmt.Errorf("there is a nonce, as in ID tokens")
+	case c.ID == "":
+		return fmt.Errorf("jti is missing")
+	case c.IssuedAt == nil || unixTime(c.IssuedAt).After(time.Now().Add(leeway)):
+		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
+	}
+	if _, err := decodeObject(c.Events[logoutEvent]); err != nil {
+		return fmt.Errorf("events says nothing of a logout: %w", err)
+	}
+	return p.checkParties(token.Audience, c.AuthorizedParty)
+}

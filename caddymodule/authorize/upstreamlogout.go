@@ -1,0 +1,95 @@
+package authorize
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+const (
+	// logoutTokenLeeway is how far a provider's clock may be off, as upstream has it.
+	logoutTokenLeeway = time.Minute
+
+	// maxUpstreamSession bounds a provider's sid, in bytes. No logout token has a
+	// longer one.
+	maxUpstreamSession = 255
+)
+
+// signedOutThere is our back-channel logout endpoint for a provider (OpenID Connect
+// Back-Channel Logout 1.0 §2.5): the provider says that somebody signed out there, and
+// so they are signed out here.
+func (s *Server) signedOutThere(p *provider) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if err := s.takeLogoutToken(w, r, p); err != nil {
+			e := *asError(err)
+			e.Status = http.StatusBadRequest // whatever failed (§2.8)
+			s.record(r.Context(), Event{Kind: EventSignOut, Provider: p.Key, Err: &e})
+			s.writeError(w, r, &e)
+		}
+	}
+}
+
+// takeLogoutToken does what a logout token says, once (§2.6, §2.7). What could not be
+// done may be asked for again by the same token.
+func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *provider) error {
+	form, err := formParameters(w, r)
+	if err != nil {
+		return err
+	}
+	ctx := r.Context()
+	token, err := p.client.VerifyLogoutToken(ctx, form.get("logout_token"))
+	switch {
+	case errors.Is(err, upstream.ErrLogoutToken):
+		return &Error{Code: "invalid_request", Description: "logout_token is none of this provider for this client, or is over", Err: err}
+	case err != nil:
+		return err
+	}
+	key := storeKey("logout-token", p.Key+"\x00"+token.ID)
+	err = s.store.Add(ctx, key, nil, max(time.Until(token.Expiry)+logoutTokenLeeway, time.Second))
+	if errors.Is(err, ErrExists) {
+		return invalidRequest("logout_token was used already")
+	}
+	if err == nil {
+		err = s.endUpstreamSessions(ctx, p, token)
+	}
+	if err != nil {
+		return errors.Join(err, s.store.Delete(ctx, key))
+	}
+	w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// endUpstreamSessions ends the sessions that began with what a logout token names. It
+// takes time in proportion to all that the store holds, which nobody but the provider
+// can cause.
+func (s *Server) endUpstreamSessions(ctx context.Context, p *provider, token *upstream.LogoutToken) error {
+	keys, err := s.store.List(ctx, sessionKey(""))
+	errs := []error{err}
+	for _, key := range keys {
+		stored, err := s.readSession(ctx, strings.TrimPrefix(key, sessionKey("")))
+		if err == nil && stored != nil && stored.beganWith(p, token) {
+			err = s.endSession(ctx, stored)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// beganWith says whether a logout token is about the sign-in that a session began
+// with: by sid, by sub, or by both. A session whose ID token told no sid is any of the
+// person's.
+func (s *storedSession) beganWith(p *provider, token *upstream.LogoutToken) bool {
+	sameSubject := token.Subject == s.UpstreamSubject
+	sameSession := token.Session == s.UpstreamSession
+	switch {
+	case s.Provider != p.Key || token.Subject != "" && !sameSubject:
+		return false
+	case token.Session == "":
+		return true
+	}
+	return sameSession || s.UpstreamSession == "" && token.Subject != ""
+}

@@ -1,0 +1,191 @@
+package authorize_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// signedOutThere has the provider say that somebody signed out.
+func signedOutThere(t *testing.T, s http.Handler, token string) *http.Response {
+	t.Helper()
+	return newBrowser(t, s).post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
+}
+
+func saying(name string, value any) func(*authorizetest.IDToken) {
+	return func(t *authorizetest.IDToken) {
+		if t.Claims[name] = value; value == nil {
+			delete(t.Claims, name)
+		}
+	}
+}
+
+// isSignedIn says whether a browser gets a code without anybody signing in.
+func (b *browser) isSignedIn() bool {
+	b.t.Helper()
+	return location(b.t, b.authorize(request(url.Values{"prompt": {"none"}}))).Query().Get("code") != ""
+}
+
+// OpenID Connect Back-Channel Logout 1.0 §2.5, §2.7, §2.8: whoever signs out at the
+// provider is signed out of what began there, and of nothing else.
+func TestSignedOutAtProvider(t *testing.T) {
+	p := authorizetest.Start(t)
+	p.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
+	s := federated(t, p, nil)
+	one, two, local, none := newBrowser(t, s), newBrowser(t, s), newBrowser(t, s), newBrowser(t, s)
+	begin := func() map[string]*browser {
+		all := map[string]*browser{"one": one, "two": two, "local": local, "none": none}
+		for sid, b := range all {
+			b.cookies = map[string]string{}
+			if sid == "local" {
+				b.answer(request(nil))
+				continue
+			}
+			p.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", sid) })
+			if sid == "none" {
+				p.Change(func(s *authorizetest.Settings) { s.IDToken = nil })
+			}
+			b.federate(nil)
+		}
+		return all
+	}
+	for _, tt := range []struct {
+		name string
+		says []func(*authorizetest.IDToken)
+		ends string
+	}{
+		{"by sub", nil, "one two none"},
+		{"by sid", []func(*authorizetest.IDToken){saying("sub", nil), saying("sid", "one")}, "one"},
+		{"by both", []func(*authorizetest.IDToken){saying("sid", "one")}, "one none"},
+		{"another person", []func(*authorizetest.IDToken){saying("sub", "another")}, ""},
+		{"another person's session", []func(*authorizetest.IDToken){saying("sub", "another"), saying("sid", "one")}, ""},
+		{"another session", []func(*authorizetest.IDToken){saying("sub", nil), saying("sid", "three")}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			all := begin()
+			r := signedOutThere(t, s, p.LogoutToken(tt.says...))
+			if r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" {
+				t.Errorf("%d %v: %s", r.StatusCode, r.Header, body(t, r))
+			}
+			for name, b := range all {
+				if ended := strings.Contains(" "+tt.ends+" ", " "+name+" "); b.isSignedIn() == ended {
+					t.Errorf("%s: ended %v", name, !ended)
+				}
+			}
+		})
+	}
+}
+
+// A provider has its say about its own sign-ins alone, whatever their sub and sid.
+func TestSignedOutAtOneProvider(t *testing.T) {
+	p, other := authorizetest.Start(t), authorizetest.Start(t)
+	for _, provider := range []*authorizetest.Provider{p, other} {
+		provider.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
+	}
+	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		clinic := hospital(other)
+		clinic.Key = "clinic"
+		c.IdentityProviders = []authorize.IdentityProvider{clinic}
+	})
+	b := newBrowser(t, s)
+	b.federate(by("clinic"))
+	if r := signedOutThere(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.isSignedIn() {
+		t.Errorf("%d", r.StatusCode)
+	}
+	if r := newBrowser(t, s).post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {other.LogoutToken()}}); r.StatusCode != http.StatusOK || b.isSignedIn() {
+		t.Errorf("by its own: %d", r.StatusCode)
+	}
+}
+
+// What is said by another provider, or for another, or twice, ends nothing, and is 400.
+func TestSignedOutAtProviderRefused(t *testing.T) {
+	p := authorizetest.Start(t)
+	store := authorize.NewMemoryStore(0, 0)
+	var trail auditTrail
+	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.record })
+	b := newBrowser(t, s)
+	used := p.LogoutToken()
+	signedOutThere(t, s, used)
+	b.federate(nil)
+	for name, token := range map[string]string{
+		"nothing": "", "no token": "x", "used before": used,
+		"of another provider": authorizetest.Start(t).LogoutToken(),
+		"for another client":  p.LogoutToken(authorizetest.WrongAudience),
+		"an unsigned one":     p.LogoutToken(authorizetest.AlgorithmNone),
+		"another's key":       p.LogoutToken(authorizetest.ForeignKey),
+		"with a nonce":        p.LogoutToken(saying("nonce", "n")),
+	} {
+		trail.take()
+		r := signedOutThere(t, s, token)
+		if got := decode[tokenAnswer](t, r); r.StatusCode != http.StatusBadRequest || got.Error != "invalid_request" || r.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
+		}
+		if got := trail.take(); got != "sign-out invalid_request hospital user= client= scope=" {
+			t.Errorf("%s: events %q", name, got)
+		}
+	}
+	if !b.isSignedIn() {
+		t.Error("signed out")
+	}
+	if r := newBrowser(t, s).get("/oauth2/backchannel_logout/hospital?logout_token=" + p.LogoutToken()); r.StatusCode != http.StatusMethodNotAllowed || !b.isSignedIn() {
+		t.Errorf("GET: %d", r.StatusCode)
+	}
+	if r := newBrowser(t, s).post("/oauth2/backchannel_logout/other", url.Values{"logout_token": {p.LogoutToken()}}); r.StatusCode != http.StatusNotFound || !b.isSignedIn() {
+		t.Errorf("a provider that is none: %d", r.StatusCode)
+	}
+}
+
+// unlisted is a store that cannot list its keys for a while.
+type unlisted struct {
+	authorize.Store
+	fails bool
+}
+
+func (u *unlisted) List(ctx context.Context, prefix string) ([]string, error) {
+	if u.fails {
+		return nil, errors.New("the store is away")
+	}
+	return u.Store.List(ctx, prefix)
+}
+
+// A logout that fails is 400 too (§2.8), and the token counts when it comes again.
+func TestSignedOutAtProviderFails(t *testing.T) {
+	p := authorizetest.Start(t)
+	p.Fail(authorizetest.Keys, authorizetest.Status(http.StatusServiceUnavailable))
+	if r := signedOutThere(t, federated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || decode[tokenAnswer](t, r).Error != "server_error" {
+		t.Errorf("without keys: %d", r.StatusCode)
+	}
+	p.Fail(authorizetest.Keys, nil)
+	store := &unlisted{Store: authorize.NewMemoryStore(0, 0)}
+	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store })
+	b, token := newBrowser(t, s), p.LogoutToken()
+	b.federate(nil)
+	store.fails = true
+	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusBadRequest || decode[tokenAnswer](t, r).Error != "server_error" || !b.isSignedIn() {
+		t.Errorf("while the store is away: %d", r.StatusCode)
+	}
+	store.fails = false
+	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusOK || b.isSignedIn() {
+		t.Errorf("when it is back: %d", r.StatusCode)
+	}
+}
+
+// Our own clients are told in turn.
+func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
+	p, client := authorizetest.Start(t), newParty(t)
+	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		c.Clients[0].BackchannelLogoutURI = client.uri
+	})
+	b := newBrowser(t, s)
+	sid := b.claims(b.federatedTokens(nil).IDToken)["sid"]
+	signedOutThere(t, s, p.LogoutToken())
+	if got := b.claims(<-client.tokens); got["sid"] != sid || sid == nil {
+		t.Errorf("told of %v, not of %v", got["sid"], sid)
+	}
+}
