@@ -34,7 +34,7 @@ func (s *Server) clientOf(r *http.Request, p parameters) (*Client, error) {
 		return s.authenticateAssertion(r, p)
 	case basic:
 		return s.authenticateBasic(r, p)
-	case p.get("client_id") == "" && p.get("grant_type") == "refresh_token":
+	case p.get("client_id") == "" && r.URL.Path == pathToken && p.get("grant_type") == "refresh_token":
 		return s.refreshClient(r.Context(), p)
 	case p.get("client_id") == "":
 		return nil, invalidClient("client_id is missing")

@@ -259,3 +259,25 @@ func TestRevocationOfRefreshToken(t *testing.T) {
 		})
 	}
 }
+
+// A client that does not say who it is, is refused as such (RFC 7009 §2.2.1, RFC 7662
+// §2.3, RFC 9126 §2.3, all after RFC 6749 §5.2): what the token endpoint can tell by a
+// refresh token, nobody else takes from parameters that mean nothing there.
+func TestNamelessClient(t *testing.T) {
+	b := newBrowser(t, newServer(t, refreshing))
+	refresh := b.tokens(offline(nil)).Refresh
+	for _, path := range []string{"/oauth2/revoke", "/oauth2/introspect", "/oauth2/par"} {
+		for name, form := range map[string]url.Values{
+			"nothing":                   {},
+			"a token":                   {"token": {refresh}},
+			"a made-up refresh token":   {"token": {refresh}, "grant_type": {"refresh_token"}, "refresh_token": {"x"}},
+			"a good refresh token":      {"token": {refresh}, "grant_type": {"refresh_token"}, "refresh_token": {refresh}},
+			"grant_type and no refresh": {"token": {refresh}, "grant_type": {"refresh_token"}},
+		} {
+			r := b.post(path, form)
+			if got := decode[tokenAnswer](t, r); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_client" {
+				t.Errorf("%s with %s: %d %+v", path, name, r.StatusCode, got)
+			}
+		}
+	}
+}

@@ -237,9 +237,9 @@ func (s *Server) rotate(ctx context.Context, f *refreshFamily, stored []byte, to
 	return next, s.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.end(s.refreshIdleLifetime)))
 }
 
-// refreshClient finds the client of a refresh token that comes without a
-// client_id, as some public clients send it. There is nothing else that such a
-// client could prove who it is by.
+// refreshClient finds the client of a refresh token that comes to the token endpoint
+// without a client_id, as some public clients send it. There is nothing else that
+// such a client could prove who it is by.
 func (s *Server) refreshClient(ctx context.Context, p parameters) (*Client, error) {
 	f, _, err := s.family(ctx, p.get("refresh_token"))
 	if err != nil {
