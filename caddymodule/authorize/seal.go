@@ -32,6 +32,10 @@ func (k *Keyring) seal(ctx context.Context, text, binding string) (string, error
 	return key.JWK.KeyID + "." + base64.RawURLEncoding.EncodeToString(box), nil
 }
 
+// sealSkew is how far in the future a seal's date may be: replicas' clocks differ.
+// One that is further would not be maxAge old for longer than that.
+const sealSkew = time.Minute
+
 // unseal opens what was sealed no longer than maxAge ago. Whatever is wrong with
 // a box, it is errUnsealed.
 func (k *Keyring) unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
@@ -57,7 +61,7 @@ func (k *Keyring) unseal(ctx context.Context, sealed, binding string, maxAge tim
 		return "", errUnsealed
 	}
 	at := time.Unix(int64(binary.BigEndian.Uint64(dated)), 0)
-	if time.Since(at) > maxAge {
+	if age := time.Since(at); age > maxAge || age < -sealSkew {
 		return "", errUnsealed
 	}
 	return string(dated[8:]), nil
