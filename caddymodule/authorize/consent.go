@@ -20,8 +20,15 @@ const (
 	ConsentSkip = "skip"
 )
 
-// consentLifetime is how long a person is not asked again.
-const consentLifetime = 365 * 24 * time.Hour
+const (
+	// consentLifetime is how long a person is not asked again.
+	consentLifetime = 365 * 24 * time.Hour
+
+	// maxConsentItems is how many items are remembered of a person and a client;
+	// beyond, the latest approval alone is. A client may have a scope for each
+	// search, and ask for another each time.
+	maxConsentItems = 100
+)
 
 // consent is what a person let a client have, as the durable store keeps it. It
 // speaks of items: scopes, and claims asked for by name as claim:<name>.
@@ -131,6 +138,9 @@ func (s *Server) rememberConsent(ctx context.Context, user, clientID string, ite
 	asked := func(item string) bool { return slices.Contains(items, item) }
 	c.Seen = append(slices.DeleteFunc(c.Seen, asked), items...)
 	c.Granted = append(slices.DeleteFunc(c.Granted, asked), granted...)
+	if len(c.Seen) > maxConsentItems {
+		c.Seen, c.Granted = items, granted
+	}
 	c.At = time.Now().UTC()
 	value, err := json.Marshal(c)
 	if err != nil {

@@ -1,6 +1,7 @@
 package authorize_test
 
 import (
+	"fmt"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -300,6 +301,27 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 	}
 	if got := refresh(second.Refresh); got.Error != "invalid_grant" {
 		t.Errorf("without: %+v", got)
+	}
+}
+
+// What is remembered of one person and client has a bound: beyond, it is the latest
+// approval alone, and the person is asked again for what was before.
+func TestConsentIsBounded(t *testing.T) {
+	b := newBrowser(t, newServer(t, consentRequired))
+	b.signIn(request(nil), "alice", "right")
+	scope := func(n int) url.Values {
+		return url.Values{"scope": {fmt.Sprintf("openid user/Observation.rs?code=%d", n)}}
+	}
+	for n := range 150 {
+		b.allow(b.authorize(request(scope(n))), "*")
+		if got := outcome(t, b, scope(n)); got != "code" {
+			t.Fatalf("the latest, %d: %s", n, got)
+		}
+	}
+	for n, want := range map[int]string{0: "consent", 98: "consent", 99: "code", 149: "code"} {
+		if got := outcome(t, b, scope(n)); got != want {
+			t.Errorf("%d: %s, want %s", n, got, want)
+		}
 	}
 }
 

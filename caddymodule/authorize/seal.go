@@ -33,7 +33,7 @@ func (k *Keyring) seal(ctx context.Context, text, binding string) (string, error
 }
 
 // sealSkew is how far in the future a seal's date may be: replicas' clocks differ.
-// One that is further would not be maxAge old for longer than that.
+// One that is further ahead would be good for longer than maxAge.
 const sealSkew = time.Minute
 
 // unseal opens what was sealed no longer than maxAge ago. Whatever is wrong with
