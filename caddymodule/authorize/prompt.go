@@ -31,9 +31,14 @@ func (req *authorizationRequest) prompts(word string) bool {
 // freshEnough says whether a sign-in at a time will do: not where the client
 // wants to see one now, or one that is younger.
 func (req *authorizationRequest) freshEnough(at time.Time) bool {
+	return !req.outlived(at, 0) && !req.prompts("login") && !req.unreadHint
+}
+
+// outlived says whether a sign-in at a time is older than max_age, and older than a
+// least age, by now.
+func (req *authorizationRequest) outlived(at time.Time, least time.Duration) bool {
 	seconds, err := strconv.Atoi(req.maxAge)
-	tooOld := err == nil && time.Since(at) > time.Duration(seconds)*time.Second
-	return !tooOld && !req.prompts("login") && !req.unreadHint
+	return err == nil && time.Since(at) > max(time.Duration(seconds)*time.Second, least)
 }
 
 // checkHint lets nobody sign in but the person of an id_token_hint (OpenID Connect

@@ -54,7 +54,11 @@ func TestPromptAndMaxAge(t *testing.T) {
 
 func outcome(t *testing.T, b *browser, asked url.Values) string {
 	t.Helper()
-	u := location(t, b.authorize(request(asked)))
+	return outcomeOf(location(t, b.authorize(request(asked))))
+}
+
+// outcomeOf says what an answer that leads to u is.
+func outcomeOf(u *url.URL) string {
 	switch {
 	case u.Path == "/oauth2/login":
 		return "page"
@@ -73,6 +77,50 @@ func TestPromptLoginIsAnswered(t *testing.T) {
 	if u := b.answer(request(url.Values{"prompt": {"login"}, "max_age": {"0"}})); u.Query().Get("code") == "" {
 		t.Errorf("sent to %s", u)
 	}
+}
+
+// A page that was left open until the sign-in is older than max_age leads to another
+// one (OpenID Connect Core §3.1.2.1); a person who has just signed in has a few minutes
+// to answer it.
+func TestMaxAgeOfPageLeftOpen(t *testing.T) {
+	for _, tt := range []struct {
+		name, page, decision, maxAge string
+		open                         time.Duration
+		want                         string
+	}{
+		{"consent, not for long", "consent", "allow", "600", 4 * time.Minute, "code"},
+		{"consent, for too long", "consent", "allow", "600", 6 * time.Minute, "page"},
+		{"consent, for too long, and denied", "consent", "deny", "600", 6 * time.Minute, "access_denied"},
+		{"consent, without max_age", "consent", "allow", "", 50 * time.Minute, "code"},
+		{"account, not for long", "select_account", "continue", "600", 4 * time.Minute, "code"},
+		{"account, for too long", "select_account", "continue", "600", 6 * time.Minute, "page"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newBrowser(t, newServer(t, nil))
+				b.answer(request(nil))
+				time.Sleep(5 * time.Minute)
+				q := url.Values{"prompt": {tt.page}, "max_age": {tt.maxAge}}
+				_, sealed := b.open(b.authorize(request(q)))
+				time.Sleep(tt.open)
+				if got := outcomeOf(location(t, b.post("/oauth2/"+tt.page, decide(sealed, tt.decision)))); got != tt.want {
+					t.Errorf("%s, want %s", got, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// Whatever max_age says, a person who signs in comes to an end.
+func TestShortMaxAgeIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBrowser(t, newServer(t, consentRequired))
+		r := b.signIn(request(url.Values{"max_age": {"0"}}), "alice", "right")
+		time.Sleep(4 * time.Minute) // the page is read
+		if u := b.allow(r); u.Query().Get("code") == "" {
+			t.Errorf("sent to %s", u)
+		}
+	})
 }
 
 // Where there is one way to go, the provider decides whether a page is needed.

@@ -4,7 +4,13 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 )
+
+// answerTime is how long after signing in a person may take to answer, whatever
+// max_age says: else one of a few seconds would have them sign in again for ever.
+// Nobody who left the page open is taken for present (OpenID Connect Core §3.1.2.1).
+const answerTime = 5 * time.Minute
 
 // ask sends the browser to a page that asks the person who is signed in. The page
 // gets the request sealed, as the sign-in page does, and bound to the session as
@@ -52,6 +58,8 @@ func (s *Server) question(page string, show, take func(http.ResponseWriter, *htt
 		req, signedIn, err := s.asked(r, page, p.get("request"))
 		switch {
 		case s.failed(w, r, req, err):
+		case r.Method == http.MethodPost && p.get("decision") != "deny" && req.outlived(signedIn.at, answerTime):
+			s.askToSignIn(w, r, req)
 		case r.Method == http.MethodPost:
 			take(w, r, req, signedIn, p)
 		default:
