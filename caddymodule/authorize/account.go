@@ -32,19 +32,9 @@ func (s *Server) account(ctx context.Context, id string) (*User, error) {
 		}
 		return user, nil
 	}
-	value, err := s.store.Get(ctx, accountKey(id))
-	if errors.Is(err, ErrNotFound) {
-		value, err = s.keptAccount(ctx, id)
-	}
-	if errors.Is(err, ErrNotFound) {
-		return nil, nil
-	}
-	var stored storedAccount
-	if err == nil {
-		err = json.Unmarshal(value, &stored)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading an account: %w", err)
+	stored, err := s.storedAccount(ctx, id)
+	if stored == nil || err != nil {
+		return nil, err
 	}
 	p := s.providers[stored.Provider]
 	if p == nil || p.Issuer != stored.Issuer || !p.allows(identity{user: stored.User, groups: stored.Groups}) {
@@ -55,17 +45,34 @@ func (s *Server) account(ctx context.Context, id string) (*User, error) {
 	return &stored.User, nil
 }
 
+// storedAccount reads a federated person's account; nil where there is none.
+func (s *Server) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
+	value, err := s.store.Get(ctx, accountKey(id))
+	if errors.Is(err, ErrNotFound) {
+		value, err = s.keptAccount(ctx, id)
+	}
+	if errors.Is(err, ErrNotFound) {
+		return nil, nil
+	}
+	stored := new(storedAccount)
+	if err == nil {
+		err = json.Unmarshal(value, stored)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading an account: %w", err)
+	}
+	return stored, nil
+}
+
 // admit decides whose account a provider's identity is, if it is let in at all:
 // the linked local user's where linking is on and both sides have verified the
 // same e-mail address, else the person's own.
 func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, error) {
-	if !p.allows(id) {
-		return nil, errNotAllowed
+	local := s.linked(p, id)
+	if !p.allows(id) || local != nil && local.Disabled {
+		return nil, s.turnAway(ctx, p, id)
 	}
-	if local := s.linked(p, id); local != nil {
-		if local.Disabled {
-			return nil, errNotAllowed
-		}
+	if local != nil {
 		return local, nil
 	}
 	s.checkFHIRUser(ctx, p, &id.user)

@@ -79,6 +79,53 @@ func allowing(claim, value string) func(*authorize.IdentityProvider, *authorize.
 	}
 }
 
+// A person whom a provider lets in no more loses what they got when it did: session,
+// codes, access and refresh tokens. Another person's refusal changes nothing, and no
+// more does that by another idp, whose rules are others.
+func TestRefusedAccountEnds(t *testing.T) {
+	clinician := []authorizetest.Person{{Subject: "s", Claims: map[string]any{"groups": "clinicians"}}}
+	for _, tt := range []struct {
+		name, subject, groups, idp string
+		lives                      bool
+	}{
+		{"refused", "s", "visitors", "hospital", false},
+		{"let in once more", "s", "clinicians", "hospital", true},
+		{"another person is refused", "S", "visitors", "hospital", true},
+		{"refused by another idp of the issuer", "s", "visitors", "clinic", true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := authorizetest.Start(t)
+			p.Change(func(s *authorizetest.Settings) { s.People = clinician })
+			b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+				refreshing(c)
+				allowing("group", "clinicians")(idp, c)
+				clinic := hospital(p)
+				clinic.Key, clinic.Allow = "clinic", []authorize.AllowRule{{Claim: "group", Value: "managers"}}
+				c.IdentityProviders = append(c.IdentityProviders, clinic)
+			}))
+			tokens := b.federatedTokens(offline(by("hospital")))
+			code := location(t, b.authorize(request(nil))).Query().Get("code")
+			p.Change(func(s *authorizetest.Settings) {
+				s.People = []authorizetest.Person{{Subject: tt.subject, Claims: map[string]any{"groups": tt.groups}}}
+			})
+			if u := newBrowser(t, b.server).federate(by(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
+				t.Fatalf("the second sign-in: %s", u)
+			}
+			lives := map[string]bool{
+				"the session":       b.isSignedIn(),
+				"the code":          decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))).AccessToken != "",
+				"the access token":  b.userinfo(tokens.AccessToken).StatusCode == http.StatusOK,
+				"the refresh token": b.refresh(tokens.Refresh, nil).AccessToken != "",
+			}
+			for name, lived := range lives {
+				if lived != tt.lives {
+					t.Errorf("%s lives: %v", name, lived)
+				}
+			}
+		})
+	}
+}
+
 // One subject of two issuers is two people.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	one, two := authorizetest.Start(t), authorizetest.Start(t)

@@ -30,6 +30,22 @@ func (s *Server) keepAccount(ctx context.Context, id string, lifetime time.Durat
 	return s.durable.Put(ctx, keptAccountPrefix+id, value, lifetime+s.accountLifetime())
 }
 
+// turnAway refuses a person, and ends the account that the same provider let them have
+// before: with it sessions and tokens end, for as long as the person is not let in
+// again. The identity must be that of an ID token that has just been verified, so that
+// nobody but the provider can end anything. An account that another idp of the same
+// issuer let in last is that one's to end.
+func (s *Server) turnAway(ctx context.Context, p *provider, id identity) error {
+	stored, err := s.storedAccount(ctx, id.user.ID)
+	if err == nil && stored != nil && stored.Provider == p.Key {
+		// That which brings the other back goes first.
+		err = errors.Join(s.durable.Delete(ctx, keptAccountPrefix+id.user.ID), s.store.Delete(ctx, accountKey(id.user.ID)))
+	}
+	refusal := *errNotAllowed
+	refusal.Err = err
+	return &refusal
+}
+
 const keptAccountPrefix = "kept-account:"
 
 // keptAccount brings an account back that was kept, so that the next who asks
