@@ -29,10 +29,19 @@ func (a *App) audit(ctx context.Context, e authorize.Event) {
 	a.events.Record(ctx, e)
 }
 
+// clientNetwork is the network of a request's client, by the request's context.
+func clientNetwork(ctx context.Context) string { return authorize.Network(clientIP(ctx)) }
+
+// clientIP is the client's address as Caddy found it, or "" outside of Caddy.
+func clientIP(ctx context.Context) string {
+	address, _ := caddyhttp.GetVar(ctx, caddyhttp.ClientIPVarKey).(string)
+	return address
+}
+
 // clientAddress is the address that a request came from as Caddy sees it, which is
 // what a proxy says only if trusted_proxies names the proxy.
 func clientAddress(r *http.Request) string {
-	if address, ok := caddyhttp.GetVar(r.Context(), caddyhttp.ClientIPVarKey).(string); ok && address != "" {
+	if address := clientIP(r.Context()); address != "" {
 		return address
 	}
 	host, _, err := net.SplitHostPort(r.RemoteAddr)

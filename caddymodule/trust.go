@@ -99,7 +99,7 @@ func (h *Bearer) newIntrospector(memory *guard.Memory) (*guard.Introspector, err
 	}
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
-		AnyAudience: i.Audience == anyAudience, Memory: memory,
+		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: clientNetwork,
 	}
 	if !asker.AnyAudience {
 		asker.Audience, err = h.audience(i.Audience)

@@ -57,7 +57,7 @@ func (s *Server) counters(r *http.Request, kind, name string) ([]counter, error)
 		return []counter{own}, err
 	}
 	account, err1 := s.newCounter(ctx, kind, name, s.turnstile.Failures, true)
-	address, err2 := s.newCounter(ctx, "address", network(addressOf(ctx)), s.turnstile.AddressFailures, false)
+	address, err2 := s.newCounter(ctx, "address", Network(addressOf(ctx)), s.turnstile.AddressFailures, false)
 	return []counter{account, address}, errors.Join(err1, err2)
 }
 
@@ -68,9 +68,9 @@ func canonicalName(name string) string {
 	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))
 }
 
-// network is what one customer of a provider has at least: an IPv4 address, or
-// the /64 of an IPv6 address.
-func network(address string) string {
+// Network is what one customer of a provider has at least: an IPv4 address, or
+// the /64 of an IPv6 address. What is no IP address stays as it is.
+func Network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {
 		return address

@@ -49,7 +49,7 @@ func NewEventLog(logger *slog.Logger) *EventLog {
 
 // Record writes an event, or counts it among those that are left out.
 func (l *EventLog) Record(ctx context.Context, e Event) {
-	if !e.Anonymous || l.admit(eventSource{network(e.Address), e.Kind}) {
+	if !e.Anonymous || l.admit(eventSource{Network(e.Address), e.Kind}) {
 		e.Log(ctx, l.logger)
 	}
 }

@@ -3,15 +3,12 @@ package guard
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/semaphore"
 	"golang.org/x/sync/singleflight"
 )
 
@@ -30,10 +27,6 @@ const (
 // refusalsSize is how many refused tokens are remembered. They have a memory
 // of their own, so that a flood of made-up ones drives no valid one out.
 const refusalsSize = 2000
-
-// maxWaiting is how many tokens may wait for a slot. They wait on when their
-// clients are gone, so those who come and go quickly could heap them up.
-const maxWaiting = 1000
 
 // Introspector verifies opaque access tokens by asking the authorization
 // server that issued them (RFC 7662). What it does not understand, or cannot
@@ -68,8 +61,8 @@ type Introspector struct {
 	AnyAudience bool
 	// Transport carries the requests. Default: [http.DefaultTransport].
 	Transport http.RoundTripper
-	// Timeout bounds one introspection, with its waiting for others to end.
-	// Default: [DefaultTimeout].
+	// Timeout bounds one introspection, with its waiting for others to end,
+	// which may take half of it. Default: [DefaultTimeout].
 	Timeout time.Duration
 	// ActiveLifetime is how long an active token is remembered, at most and
 	// never past its exp. For so long a revocation stays unnoticed, since
@@ -80,10 +73,15 @@ type Introspector struct {
 	// repeats it makes no requests. Default: [DefaultRefusedLifetime]; a
 	// negative one is none.
 	RefusedLifetime time.Duration
-	// Concurrency is how many requests are under way at most; up to 1000
-	// tokens wait for their turn, and more are answered with 503. Default:
-	// [DefaultConcurrency]; a negative one is 1.
+	// Concurrency is how many requests are under way at most, half of them
+	// for one network; up to 1000 tokens wait for their turn, and more are
+	// answered with 503. Default: [DefaultConcurrency]; a negative one is 1.
 	Concurrency int
+	// Network says by its context where a request comes from: what one client
+	// has at least, an IPv4 address or the /64 of an IPv6 address. Made-up
+	// tokens from one network then do not keep others' from being asked
+	// about. Nil takes all for one.
+	Network func(context.Context) string
 	// Memory remembers active tokens. It may be shared by verifiers. Nil
 	// remembers none.
 	Memory *Memory
@@ -96,15 +94,14 @@ type Introspector struct {
 	setUp    sync.Once
 	fault    error // what is required and not set
 	flights  singleflight.Group
-	waiting  atomic.Int64 // flights, those with a slot included
-	slots    *semaphore.Weighted
+	queue    *queue
 	refusals *Memory
 }
 
 // prepare makes what is not set from outside.
 func (i *Introspector) prepare() {
 	i.fault = i.check()
-	i.slots = semaphore.NewWeighted(int64(max(1, cmp.Or(i.Concurrency, DefaultConcurrency))))
+	i.queue = newQueue(max(1, cmp.Or(i.Concurrency, DefaultConcurrency)))
 	i.refusals = NewMemory(refusalsSize)
 }
 
@@ -140,8 +137,12 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (Token, error) {
 // They share the answer and not the context of one of them, whose client may
 // go away.
 func (i *Introspector) ask(ctx context.Context, id, raw string) (introspection, error) {
+	network := ""
+	if i.Network != nil { // asked here: the flight may outlive the request
+		network = i.Network(ctx)
+	}
 	flight := i.flights.DoChan(id, func() (any, error) {
-		return i.fly(context.WithoutCancel(ctx), id, raw)
+		return i.fly(context.WithoutCancel(ctx), network, id, raw)
 	})
 	select {
 	case <-ctx.Done():
@@ -155,20 +156,18 @@ func (i *Introspector) ask(ctx context.Context, id, raw string) (introspection, 
 }
 
 // fly waits for a slot, makes the request and remembers the response.
-func (i *Introspector) fly(ctx context.Context, id, raw string) (introspection, error) {
+func (i *Introspector) fly(ctx context.Context, network, id, raw string) (introspection, error) {
 	if known, ok := i.recall(id); ok {
 		return known, nil // another flight ended since we looked
 	}
-	defer i.waiting.Add(-1)
-	if i.waiting.Add(1) > maxWaiting {
-		return introspection{}, errors.New("too many tokens wait")
-	}
-	ctx, cancel := context.WithTimeout(ctx, cmp.Or(i.Timeout, DefaultTimeout))
+	timeout := cmp.Or(i.Timeout, DefaultTimeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	if err := i.slots.Acquire(ctx, 1); err != nil {
-		return introspection{}, fmt.Errorf("waiting: %w", err)
+	leave, err := i.enter(ctx, network, timeout/2)
+	if err != nil {
+		return introspection{}, err
 	}
-	defer i.slots.Release(1)
+	defer leave()
 	asked := i.now()
 	response, err := i.request(ctx, raw)
 	if err != nil {
@@ -176,6 +175,13 @@ func (i *Introspector) fly(ctx context.Context, id, raw string) (introspection, 
 	}
 	i.remember(id, response, asked)
 	return response, nil
+}
+
+// enter waits for a slot.
+func (i *Introspector) enter(ctx context.Context, network string, most time.Duration) (leave func(), err error) {
+	ctx, cancel := context.WithTimeout(ctx, most)
+	defer cancel()
+	return i.queue.enter(ctx, network)
 }
 
 // recall returns the response that is remembered.

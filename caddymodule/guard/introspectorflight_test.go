@@ -69,12 +69,12 @@ func TestIntrospectorConcurrency(t *testing.T) {
 			time.Sleep(3 * time.Second)
 			return answer(`{"active":true,"sub":"bob"}`), nil
 		})
-		i.Concurrency = 2
+		i.Concurrency, i.Network = 2, networkOf
 		var group sync.WaitGroup
 		var passed, waited, crowded atomic.Int64
 		for n := range maxWaiting + 50 {
 			group.Go(func() {
-				switch _, err := i.Verify(t.Context(), fmt.Sprint(n)); {
+				switch _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint(n)); {
 				case err == nil:
 					passed.Add(1)
 				case errors.Is(err, context.DeadlineExceeded):
@@ -85,15 +85,58 @@ func TestIntrospectorConcurrency(t *testing.T) {
 			})
 		}
 		group.Wait()
-		// Two at a time: within ten seconds those that begin at 0, 3, 6 and 9,
-		// of which a transport that minds the time would not end the last.
-		if most.Load() != 2 || passed.Load() != 8 || waited.Load() != maxWaiting-8 || crowded.Load() != 50 {
+		// Two at a time: those that begin at 0 and 3, for at 6 half of the
+		// timeout is over.
+		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != maxWaiting-4 || crowded.Load() != 50 {
 			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
 				most.Load(), passed.Load(), waited.Load(), crowded.Load())
 		}
-		if i.waiting.Load() != 0 {
-			t.Errorf("%d wait for ever", i.waiting.Load())
+		if i.queue.places != 0 || len(i.queue.shares) != 0 {
+			t.Errorf("%d wait for ever, of %d networks", i.queue.places, len(i.queue.shares))
 		}
+	})
+}
+
+type networkKey struct{}
+
+// from is the context of a request from a network.
+func from(t *testing.T, network string) context.Context {
+	return context.WithValue(t.Context(), networkKey{}, network)
+}
+
+func networkOf(ctx context.Context) string { return ctx.Value(networkKey{}).(string) }
+
+// However many tokens one network makes up, those of others are asked about at once,
+// and places are left to them.
+func TestIntrospectorShares(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		i := testIntrospector(func(*http.Request) (*http.Response, error) {
+			time.Sleep(time.Second)
+			return answer(`{"active":true,"sub":"bob"}`), nil
+		})
+		i.Network = networkOf
+		var group sync.WaitGroup
+		var crowded atomic.Int64
+		for n := range 2 * maxWaiting {
+			group.Go(func() {
+				if _, err := i.Verify(from(t, "flood"), fmt.Sprint("made up ", n)); errors.Is(err, errCrowded) {
+					crowded.Add(1)
+				}
+			})
+		}
+		synctest.Wait()
+		if got := crowded.Load(); got != 2*maxWaiting-maxWaiting/2 {
+			t.Errorf("%d of the flood are refused", got)
+		}
+		start := time.Now()
+		for n := range DefaultConcurrency / 2 {
+			group.Go(func() {
+				if _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint("good ", n)); err != nil || time.Since(start) != time.Second {
+					t.Errorf("another network's: %v after %v", err, time.Since(start))
+				}
+			})
+		}
+		group.Wait()
 	})
 }
 
