@@ -204,6 +204,9 @@ func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 	if allow := refused.Allow(); allow != "" {
 		w.Header().Set("Allow", allow)
 	}
+	if after := refused.RetryAfter(); after != "" {
+		w.Header().Set("Retry-After", after)
+	}
 	return caddyhttp.Error(refused.Status, err)
 }
 

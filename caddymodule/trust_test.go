@@ -132,6 +132,24 @@ https://localhost:8443 {
 	}
 }
 
+// While the introspection endpoint does not answer, clients are told when to try again
+// (RFC 9110 §15.6.4, §10.2.3).
+func TestIntrospectionDown(t *testing.T) {
+	k := startKeycloak(t)
+	k.Close()
+	g := newGateway(t, exampleWith(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\tintrospect "+k.URL+
+		"/introspect {\n\t\t\t\tclient_id gateway\n\t\t\t\tclient_secret s3cret\n\t\t\t\taudience any\n\t\t\t}\n\t\t}\n"))
+	for _, tt := range [][2]string{{"opaque", ""}, {"another", "2"}} {
+		r := g.get("/fhir/R4/Patient", tt[0])
+		if after := r.Header.Get("Retry-After"); r.StatusCode != http.StatusServiceUnavailable || after != tt[1] {
+			t.Errorf("status %d, Retry-After %q, want %q", r.StatusCode, after, tt[1])
+		}
+		if issue := g.outcome(r); issue.Code != "transient" {
+			t.Errorf("issue %+v", issue)
+		}
+	}
+}
+
 // A reload while the issuer is down goes on with its keys; nothing is held that no
 // configuration uses.
 func TestTrustedKeysOutliveReload(t *testing.T) {

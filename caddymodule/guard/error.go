@@ -3,8 +3,11 @@ package guard
 import (
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // The causes of a refusal, for logs and tests. The client learns no more of
@@ -76,6 +79,8 @@ type Error struct {
 	Code string
 	// Description is a sentence for the developer of the client.
 	Description string
+	// Wait is after how long to try again, or 0 where that is not known.
+	Wait time.Duration
 	// Err is the cause; one of the Err… values is in its tree.
 	Err error
 }
@@ -135,6 +140,15 @@ func (e *Error) Allow() string {
 	return "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 }
 
+// RetryAfter is the value for Retry-After (RFC 9110 §10.2.3), in whole seconds; empty
+// where it is not known.
+func (e *Error) RetryAfter() string {
+	if e.Wait <= 0 {
+		return ""
+	}
+	return strconv.Itoa(int(math.Ceil(e.Wait.Seconds())))
+}
+
 // quoted writes s as a quoted-string of the characters that RFC 6750 §3 lets
 // into its attributes; any other would be a way out of the quotes, or out of
 // the header, and is left out.
@@ -178,9 +192,14 @@ func Unavailable(err error) *Error { return unavailable(fmt.Errorf("%w: %w", Err
 // unavailable refuses since the token could not be judged. To let it pass
 // would make a broken store the way in (CVE-2020-15223).
 func unavailable(err error) *Error {
-	return &Error{
+	refusal := &Error{
 		Status:      http.StatusServiceUnavailable,
 		Description: "The access token cannot be verified at present.",
 		Err:         err,
 	}
+	var left *waitError
+	if errors.As(err, &left) {
+		refusal.Wait = left.wait
+	}
+	return refusal
 }

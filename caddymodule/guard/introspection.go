@@ -77,7 +77,7 @@ func (i *Introspector) request(ctx context.Context, raw string) (introspection, 
 	}
 	response, err := client.Do(r)
 	if err != nil {
-		return introspection{}, err
+		return introspection{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	defer response.Body.Close()
 	return readIntrospection(response)
@@ -85,7 +85,11 @@ func (i *Introspector) request(ctx context.Context, raw string) (introspection, 
 
 // readIntrospection reads an introspection response.
 func readIntrospection(response *http.Response) (introspection, error) {
-	if response.StatusCode != http.StatusOK {
+	switch response.StatusCode {
+	case http.StatusOK:
+	case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return introspection{}, fmt.Errorf("%w: status %d", errNoAnswer, response.StatusCode)
+	default:
 		return introspection{}, fmt.Errorf("status %d", response.StatusCode)
 	}
 	mediaType, _, err := mime.ParseMediaType(response.Header.Get("Content-Type"))
@@ -94,7 +98,7 @@ func readIntrospection(response *http.Response) (introspection, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxIntrospectionSize+1))
 	if err != nil {
-		return introspection{}, err
+		return introspection{}, fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	if len(body) > maxIntrospectionSize {
 		return introspection{}, fmt.Errorf("more than %d bytes", maxIntrospectionSize)

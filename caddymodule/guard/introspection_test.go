@@ -141,8 +141,11 @@ func TestIntrospectionFailures(t *testing.T) {
 			if strings.HasPrefix(test.name, "hanging") {
 				i.Timeout = 200 * time.Millisecond
 			}
+			now := time.Now()
+			i.Now = func() time.Time { return now }
 			for range 2 {
 				got, err := i.Verify(t.Context(), "opaque")
+				now = now.Add(backOffTime)
 				wantError(t, err, http.StatusServiceUnavailable, "", ErrUnavailable)
 				if got != (Token{}) {
 					t.Errorf("got %+v", got)

@@ -95,6 +95,7 @@ type Introspector struct {
 	fault    error // what is required and not set
 	flights  singleflight.Group
 	queue    *queue
+	backOff  backOff
 	refusals *Memory
 }
 
@@ -155,10 +156,14 @@ func (i *Introspector) ask(ctx context.Context, id, raw string) (introspection, 
 	}
 }
 
-// fly waits for a slot, makes the request and remembers the response.
+// fly waits for a slot, makes the request and remembers the response. When a slot is
+// there, the endpoint may meanwhile have ceased to answer.
 func (i *Introspector) fly(ctx context.Context, network, id, raw string) (introspection, error) {
 	if known, ok := i.recall(id); ok {
 		return known, nil // another flight ended since we looked
+	}
+	if err := i.backOff.check(i.now()); err != nil {
+		return introspection{}, err
 	}
 	timeout := cmp.Or(i.Timeout, DefaultTimeout)
 	ctx, cancel := context.WithTimeout(ctx, timeout)
@@ -169,7 +174,11 @@ func (i *Introspector) fly(ctx context.Context, network, id, raw string) (intros
 	}
 	defer leave()
 	asked := i.now()
+	if err := i.backOff.begin(asked); err != nil {
+		return introspection{}, err
+	}
 	response, err := i.request(ctx, raw)
+	i.backOff.end(i.now(), err)
 	if err != nil {
 		return introspection{}, err
 	}

@@ -145,11 +145,16 @@ func TestIntrospectorRecovers(t *testing.T) {
 	broken := errors.New("broken")
 	failure := broken
 	i := testIntrospector(func(*http.Request) (*http.Response, error) {
-		return answer(`{"active":true,"sub":"bob"}`), failure
+		if failure != nil {
+			return nil, failure
+		}
+		return answer(`{"active":true,"sub":"bob"}`), nil
 	})
+	now := time.Now()
+	i.Now = func() time.Time { return now }
 	_, err := i.Verify(t.Context(), "opaque")
 	wantError(t, err, http.StatusServiceUnavailable, "", broken)
-	failure = nil
+	failure, now = nil, now.Add(backOffTime)
 	if _, err := i.Verify(t.Context(), "opaque"); err != nil {
 		t.Error(err)
 	}
@@ -161,11 +166,11 @@ func TestIntrospectorRecovers(t *testing.T) {
 
 func TestIntrospectorTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
-			<-r.Context().Done()
-			return nil, r.Context().Err()
-		})
 		for _, test := range []struct{ set, want time.Duration }{{0, DefaultTimeout}, {time.Second, time.Second}} {
+			i := testIntrospector(func(r *http.Request) (*http.Response, error) {
+				<-r.Context().Done()
+				return nil, r.Context().Err()
+			})
 			i.Timeout = test.set
 			start := time.Now()
 			_, err := i.Verify(t.Context(), "opaque")
