@@ -60,7 +60,7 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, s.durable.Delete(ctx, familyKey(g.Family)))
 	}
-	return token, s.keepAccount(ctx, g.User, lifetime)
+	return token, s.keepAccount(ctx, g, lifetime)
 }
 
 // exchangeRefreshToken is the refresh token grant (RFC 6749 §6). The token is

@@ -67,8 +67,8 @@ func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, erro
 
 // sessionInfo describes a session, or is nil where it signs nobody in any more.
 func (s *Server) sessionInfo(ctx context.Context, stored *storedSession) (*SessionInfo, error) {
-	user, err := s.account(ctx, stored.User)
-	if err != nil || user == nil || user.credential() != stored.Credential || s.unlinked(user, stored.Provider) {
+	user, err := s.sessionUser(ctx, stored)
+	if user == nil || err != nil {
 		return nil, err
 	}
 	info := &SessionInfo{
