@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"net/url"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -65,6 +66,36 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	if got := b.refresh(last, nil); got.AccessToken == "" {
 		t.Errorf("the last refresh token: %+v", got)
 	}
+}
+
+// Grants that ended do not count, or those of each day would end one that lasts.
+func TestEndedFamiliesDoNotCount(t *testing.T) {
+	b := newBrowser(t, newServer(t, refreshing))
+	offline := url.Values{"scope": {"user/*.rs offline_access"}}
+	lasting := b.tokens(offline).Refresh
+	for range 250 {
+		answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(b.another(offline), nil)))
+		b.post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
+	}
+	if got := b.refresh(lasting, nil); got.AccessToken == "" {
+		t.Errorf("the oldest refresh token: %+v", got)
+	}
+}
+
+// Of what one person is given at one moment, in many browsers, nothing is lost.
+func TestGrantsOfOnePersonAtOnce(t *testing.T) {
+	server := newServer(t, refreshing)
+	var all sync.WaitGroup
+	for range 40 {
+		b := newBrowser(t, server)
+		all.Go(func() {
+			refresh := b.tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
+			if got := b.refresh(refresh, nil); got.AccessToken == "" {
+				t.Errorf("%+v", got)
+			}
+		})
+	}
+	all.Wait()
 }
 
 // And with sessions, which another browser makes.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -67,16 +66,7 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 // takes time in proportion to all that the store holds, which nobody but the provider
 // can cause.
 func (s *Server) endUpstreamSessions(ctx context.Context, p *provider, token *upstream.LogoutToken) error {
-	keys, err := s.store.List(ctx, sessionKey(""))
-	errs := []error{err}
-	for _, key := range keys {
-		stored, err := s.readSession(ctx, strings.TrimPrefix(key, sessionKey("")))
-		if err == nil && stored != nil && stored.beganWith(p, token) {
-			err = s.endSession(ctx, stored)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return s.endSessions(ctx, func(stored *storedSession) bool { return stored.beganWith(p, token) })
 }
 
 // beganWith says whether a logout token is about the sign-in that a session began
