@@ -187,7 +187,7 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 	if _, err := s.grantUser(ctx, g); err != nil || !g.online() {
 		return err
 	}
-	_, err = s.store.Get(ctx, "session:"+g.Session)
+	_, err = s.store.Get(ctx, sessionKey(g.Session))
 	if errors.Is(err, ErrNotFound) {
 		return invalidGrant("the person has signed out")
 	}

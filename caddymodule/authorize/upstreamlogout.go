@@ -52,7 +52,9 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 	if errors.Is(err, ErrExists) {
 		return invalidRequest("logout_token was used already")
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, ErrStoreFull) {
+		// Where there is no room to remember the token, it ends sessions as often as it
+		// comes until it is over: better than a session that goes on.
 		err = s.endUpstreamSessions(ctx, p, token)
 	}
 	if err != nil {
