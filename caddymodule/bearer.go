@@ -22,8 +22,7 @@ func init() {
 
 // Bearer lets only those requests pass that carry a valid access token of the
 // fhir app's issuer or of one that is trusted (RFC 6750, RFC 9068). It sets the
-// placeholders
-// `{http.auth.user.id}` and `{http.auth.user.client_id}`, `scope`, `patient`,
+// placeholders `{http.auth.user.id}` and `{http.auth.user.client_id}`, `scope`, `patient`,
 // `fhir_user` and `issuer`, and removes headers in which a client might pass
 // itself off as somebody else. `GET {fhir_base}/metadata` needs no token, because
 // apps read there how to get one. Whose token it is, is in `id` and `issuer`

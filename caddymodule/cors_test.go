@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // fromOrigin asks as a script of another origin does.
@@ -248,5 +250,27 @@ func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	for b.Loop() {
 		delete(w.Header(), "Vary")
 		rules.answer(w, r, false)
+	}
+}
+
+// What is wrong with cors in a JSON configuration keeps a handler from starting, as it
+// does in a Caddyfile.
+func TestCORSOfJSON(t *testing.T) {
+	for name, tt := range map[string]struct {
+		cors []string
+		want string // in the error
+	}{
+		"clients without a fhir app": {[]string{"clients"}, errNoClients.Error()},
+		"no origin":                  {[]string{"https://app.example.org/"}, `"https://app.example.org/" is neither`},
+	} {
+		ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+		defer cancel()
+		if err := (&Expand{CORS: tt.cors}).Provision(ctx); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: fhir_expand: %v", name, err)
+		}
+		bearer := &Bearer{CORS: tt.cors, Trust: []TrustedIssuer{{Issuer: "https://issuer.example", Audience: "api"}}}
+		if err := bearer.Provision(ctx); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: fhir_bearer: %v", name, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"os"
 	"runtime/debug"
+	"strings"
 	"time"
 )
 
@@ -13,18 +14,25 @@ const modulePath = "github.com/caddy-fhir/caddy-fhir"
 // software is the version of this module that is in the binary, "devel" where it
 // was built from a folder, and when the binary was made.
 func software() (version string, made time.Time) {
-	version = "devel"
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, m := range append(info.Deps, &info.Main) {
-			if m.Path == modulePath && m.Replace == nil && m.Version != "" && m.Version[0] == 'v' {
-				version = m.Version
-			}
-		}
-	}
+	info, _ := debug.ReadBuildInfo()
 	if name, err := os.Executable(); err == nil {
 		if info, err := os.Stat(name); err == nil {
 			made = info.ModTime()
 		}
 	}
-	return version, made
+	return versionIn(info), made
+}
+
+// versionIn is the version of this module by a binary's build information, which may be
+// nil.
+func versionIn(info *debug.BuildInfo) string {
+	if info == nil {
+		return "devel"
+	}
+	for _, m := range append(info.Deps, &info.Main) {
+		if m.Path == modulePath && m.Replace == nil && strings.HasPrefix(m.Version, "v") {
+			return m.Version
+		}
+	}
+	return "devel"
 }

@@ -11,7 +11,8 @@ import (
 
 // TrustedIssuer is an authorization server other than ours, whose JWT access
 // tokens are accepted (RFC 9068, and what Entra ID, Okta, Keycloak and Auth0 make
-// of it). Its keys are fetched on first use.
+// of it). Its keys are fetched on first use, and kept over reloads, for as long as their
+// `Cache-Control` says: to forget a key before that needs a restart.
 type TrustedIssuer struct {
 	// The `iss` of its tokens, to the letter: https, or http on loopback.
 	// Required.

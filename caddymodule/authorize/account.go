@@ -32,20 +32,30 @@ func (s *Server) account(ctx context.Context, id string) (*User, error) {
 		}
 		return user, nil
 	}
+	stored, err := s.allowedAccount(ctx, id)
+	if stored == nil || err != nil {
+		return nil, err
+	}
+	stored.User.username = stored.Username
+	stored.User.FHIRUser = s.providers[stored.Provider].fhirUser(stored.Subject, stored.User.FHIRUser)
+	return &stored.User, nil
+}
+
+// allowedAccount returns what a provider said of a person, or nil when it lets them in no
+// more.
+func (s *Server) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	stored, err := s.storedAccount(ctx, id)
 	if stored == nil || err != nil {
 		return nil, err
 	}
 	p := s.providers[stored.Provider]
-	if p == nil || p.Issuer != stored.Issuer || !p.allows(identity{user: stored.User, groups: stored.Groups}) {
+	if p == nil || p.Issuer != stored.Issuer || !p.allows(stored.identity()) {
 		return nil, nil
 	}
-	stored.User.username = stored.Username
-	stored.User.FHIRUser = p.fhirUser(stored.Subject, stored.User.FHIRUser)
-	return &stored.User, nil
+	return stored, nil
 }
 
-// storedAccount reads a federated person's account; nil where there is none.
+// storedAccount returns what a provider said of a person; nil where it said nothing.
 func (s *Server) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	value, err := s.store.Get(ctx, accountKey(id))
 	if errors.Is(err, ErrNotFound) {
@@ -64,16 +74,16 @@ func (s *Server) storedAccount(ctx context.Context, id string) (*storedAccount, 
 	return stored, nil
 }
 
+func (a *storedAccount) identity() identity { return identity{user: a.User, groups: a.Groups} }
+
 // admit decides whose account a provider's identity is, if it is let in at all:
 // the linked local user's where linking is on and both sides have verified the
-// same e-mail address, else the person's own.
+// same e-mail address, else the person's own. What the provider said is stored for
+// both, so that they can be held to the rules of later on.
 func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, error) {
 	local := s.linked(p, id)
 	if !p.allows(id) || local != nil && local.Disabled {
 		return nil, s.turnAway(ctx, p, id)
-	}
-	if local != nil {
-		return local, nil
 	}
 	s.checkFHIRUser(ctx, p, &id.user)
 	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user}
@@ -84,8 +94,11 @@ func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, er
 	if err != nil {
 		return nil, err
 	}
+	if err := s.store.Put(ctx, accountKey(id.user.ID), value, s.accountLifetime()); err != nil || local != nil {
+		return local, err
+	}
 	id.user.FHIRUser = p.fhirUser(id.subject, id.user.FHIRUser)
-	return &id.user, s.store.Put(ctx, accountKey(id.user.ID), value, s.accountLifetime())
+	return &id.user, nil
 }
 
 // fhirUser is the FHIR resource of the provider's subject: the one that the
@@ -101,11 +114,22 @@ func (p *provider) fhirUser(subject, claimed string) string {
 	return claimed
 }
 
-// unlinked says whether a local user who came by a provider could come that way no
-// more, because linking was switched off since.
-func (s *Server) unlinked(user *User, provider string) bool {
+// unlinked says whether a local user who came as a provider's subject could come
+// that way no more: the provider is gone, is another one now, does not let them in,
+// or leads to somebody else.
+func (s *Server) unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
+	if provider == "" || s.directory.users[user.ID] == nil {
+		return false, nil
+	}
 	p := s.providers[provider]
-	return provider != "" && s.directory.users[user.ID] != nil && (p == nil || !p.LinkEmail)
+	if p == nil {
+		return true, nil
+	}
+	stored, err := s.allowedAccount(ctx, accountID(p.Issuer, subject))
+	if stored == nil || err != nil {
+		return true, err
+	}
+	return s.linked(p, stored.identity()) != user, nil
 }
 
 // checkLinks refuses two local users with one verified address where linking is

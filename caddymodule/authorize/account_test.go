@@ -204,6 +204,9 @@ func TestAccountFollowsSettings(t *testing.T) {
 		linking(idp, c)
 		c.Users[0].Email = "alice@hospital.example"
 	}
+	both := func(one, other settings) settings {
+		return func(idp *authorize.IdentityProvider, c *authorize.Config) { one(idp, c); other(idp, c) }
+	}
 	relinked := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users[0].Email = "alice@hospital.example" }
 	tests := []struct {
 		name          string
@@ -220,6 +223,13 @@ func TestAccountFollowsSettings(t *testing.T) {
 		{"everybody, then the address", nil, address, true},
 		{"linked", linked, linked, true},
 		{"linked no more", linked, relinked, false},
+		{"linked, in another group", both(linked, group), both(linked, allowing("group", "surgeons")), false},
+		{"linked, in the same group", both(linked, group), both(linked, group), true},
+		{"linked, then another's address", linked, both(linked, allowing("email", "bob@hospital.example")), false},
+		{"linked, then linked to nobody", linked, linking, false},
+		{"linked, of an issuer that is another's now", linked, both(linked, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+			idp.Issuer = authorizetest.Start(t).Issuer
+		}), false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -359,5 +369,23 @@ func TestUpstreamLogout(t *testing.T) {
 				t.Error("still signed in")
 			}
 		})
+	}
+}
+
+// The refresh token of a linked user works when a restart has emptied the store: what
+// links them is kept as long.
+func TestLinkedUserAfterRestart(t *testing.T) {
+	p, durable := authorizetest.Start(t), authorize.NewMemoryStore(0, 0)
+	start := func() *authorize.Server {
+		return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			refreshing(c)
+			idp.LinkEmail, c.Users[0].Email, c.Durable = true, "alice@hospital.example", durable
+		})
+	}
+	b := newBrowser(t, start())
+	token := b.federatedTokens(offline(nil))
+	b.server = start()
+	if got := b.refresh(token.Refresh, nil); got.AccessToken == "" {
+		t.Errorf("%+v", got)
 	}
 }

@@ -46,9 +46,9 @@
 //
 // A session (session.go, sessions.go) ends by signing out, by its time, by another
 // who signs in in that browser, by [Server.EndSession], by what the provider says
-// that it began with, and when its user is removed or disabled or has another
-// password or second factor. Clients are told of all but the second and the last
-// (backchannel.go).
+// that it began with, and when its user is removed or disabled, has another password
+// or second factor, or could no longer come by that provider. Clients are told of all
+// but the second and the last (backchannel.go).
 //
 // The pages for account and consent are bound to the session as well as to the
 // browser (question.go). The answer goes into the query, the fragment or a form

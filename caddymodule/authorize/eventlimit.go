@@ -11,10 +11,12 @@ const (
 	// eventWindowTime is the time in which anonymous events are counted together.
 	eventWindowTime = time.Minute
 
-	// maxAnonymous is how many of them are logged one by one, in that time: of a
-	// kind and from one address, and in all.
+	// maxAnonymous is how many of them are logged one by one, in that time, of a
+	// kind: from one address, and from all. Each kind has a share of its own, so that
+	// none hides another: refusals at the token endpoint cost next to nothing, and
+	// must not hide lockouts.
 	maxAnonymous    = 60
-	maxAllAnonymous = 600
+	maxAllAnonymous = 300
 
 	// maxEventWindows is how many kinds and addresses are counted apart. Those
 	// beyond are counted by kind alone.
@@ -24,8 +26,9 @@ const (
 // EventLog writes events to a log that is not whoever's to fill. Events of people and
 // clients that are known, and what succeeded, are always written. Of anonymous ones
 // ([Event.Anonymous]) so many are written as a person looks at; how many were left out
-// is told, by kind and address, at the end of each minute. So it is some 1,600 records
-// a minute that anybody can cause, however many requests they send and from wherever.
+// is told, by kind and address, at the end of each minute. So it is some 3,500 records
+// a minute that anybody can cause, however many requests they send and from wherever:
+// 300 of each kind, and a number for each of a thousand addresses.
 //
 // It is safe for concurrent use.
 type EventLog struct {
@@ -36,8 +39,12 @@ type EventLog struct {
 }
 
 // eventSource is what anonymous events are counted by: the network of the address,
-// empty for all that are not counted apart, and the kind. The zero one counts all.
-type eventSource struct{ network, kind string }
+// empty for all that are not counted apart, and the kind; or the kind alone, for all
+// of it.
+type eventSource struct {
+	network, kind string
+	all           bool
+}
 
 // eventWindow counts the events of a source for eventWindowTime, from the first.
 type eventWindow struct{ written, leftOut int }
@@ -49,7 +56,7 @@ func NewEventLog(logger *slog.Logger) *EventLog {
 
 // Record writes an event, or counts it among those that are left out.
 func (l *EventLog) Record(ctx context.Context, e Event) {
-	if !e.Anonymous || l.admit(eventSource{Network(e.Address), e.Kind}) {
+	if !e.Anonymous || l.admit(eventSource{network: Network(e.Address), kind: e.Kind}) {
 		e.Log(ctx, l.logger)
 	}
 }
@@ -69,7 +76,7 @@ func (l *EventLog) Flush() {
 func (l *EventLog) admit(source eventSource) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	all, own := l.window(eventSource{}), l.window(source)
+	all, own := l.window(eventSource{kind: source.kind, all: true}), l.window(source)
 	if own.written >= maxAnonymous || all.written >= maxAllAnonymous {
 		own.leftOut++
 		return false

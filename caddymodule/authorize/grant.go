@@ -28,7 +28,8 @@ type grant struct {
 	Session       string    `json:"session,omitempty"` // the sid of the sign-in
 	AMR           []string  `json:"amr,omitempty"`     // how it was made (RFC 8176)
 	Provider      string    `json:"provider,omitempty"`
-	Credential    []byte    `json:"credential"` // of the user at the time
+	Subject       string    `json:"upstream_sub,omitempty"` // there
+	Credential    []byte    `json:"credential"`             // of the user at the time
 	CodeChallenge string    `json:"code_challenge,omitempty"`
 	Nonce         string    `json:"nonce,omitempty"`
 
@@ -50,6 +51,7 @@ func newGrant(req *authorizationRequest, by *signedIn) *grant {
 		Session:       by.sid,
 		AMR:           by.amr,
 		Provider:      by.by,
+		Subject:       by.subject,
 		Credential:    credential[:],
 		CodeChallenge: req.codeChallenge,
 		Nonce:         req.nonce,
@@ -87,11 +89,18 @@ func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, er
 // gives nothing any more.
 func (s *Server) grantUser(ctx context.Context, g *grant) (*User, error) {
 	user, err := s.account(ctx, g.User)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case user == nil || s.unlinked(user, g.Provider):
+	}
+	if user == nil {
 		return nil, invalidGrant("the user is no longer known")
+	}
+	unlinked, err := s.unlinked(ctx, user, g.Provider, g.Subject)
+	if err != nil {
+		return nil, err
+	}
+	if unlinked {
+		return nil, invalidGrant("the user can no longer come the way that they did")
 	}
 	if credential := user.credential(); !bytes.Equal(credential[:], g.Credential) {
 		return nil, invalidGrant("the user has another password since")

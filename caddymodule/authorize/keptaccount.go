@@ -14,12 +14,15 @@ func (s *Server) accountLifetime() time.Duration {
 	return s.sessionLifetime + s.codeLifetime + s.accessTokenLifetime + time.Minute
 }
 
-// keepAccount makes a federated person's account outlive their session, for as
-// long as there is a refresh token of theirs.
-func (s *Server) keepAccount(ctx context.Context, id string, lifetime time.Duration) error {
-	if s.directory.users[id] != nil {
+// keepAccount makes the account of a grant's person, or what links them to the
+// provider that they came by, outlive their session, for as long as there is a refresh
+// token of theirs.
+func (s *Server) keepAccount(ctx context.Context, g *grant, lifetime time.Duration) error {
+	p := s.providers[g.Provider]
+	if p == nil {
 		return nil
 	}
+	id := accountID(p.Issuer, g.Subject)
 	value, err := s.store.Get(ctx, accountKey(id))
 	if errors.Is(err, ErrNotFound) { // removed in this very moment
 		return nil

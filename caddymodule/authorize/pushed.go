@@ -107,14 +107,13 @@ func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (
 // the query only client_id counts beside it (RFC 9126 §4), so that nobody on the
 // way through the browser can add to what the client pushed.
 func (s *Server) pulled(ctx context.Context, query string) (pushed string, ok bool, err error) {
-	values, malformed := url.ParseQuery(query)
-	p := parameters(values)
+	p, malformed := readQuery(query)
 	reference, ok := strings.CutPrefix(p.get("request_uri"), pushedPrefix)
 	switch {
 	case !ok:
 		return query, false, nil // whatever is wrong with it is found later
 	case malformed != nil:
-		return "", false, &Error{Code: "invalid_request", Description: "the query is malformed", Err: malformed}
+		return "", false, malformed
 	}
 	if err := p.check("request_uri"); err != nil {
 		return "", false, err

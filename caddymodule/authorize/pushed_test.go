@@ -168,6 +168,18 @@ func TestPushedRequestIsSpent(t *testing.T) {
 	}
 }
 
+// What else is in the browser's query does not count (RFC 9126 §4), in whatever
+// characters it is written: an & alone parts it (URL Standard §5.1).
+func TestPushedRequestBesideOtherParameters(t *testing.T) {
+	b := newBrowser(t, newServer(t, nil))
+	_, answer := b.push(request(nil))
+	b.answer(request(nil)) // signed in
+	r := b.get("/oauth2/authorize?" + pushed(answer.RequestURI).Encode() + "&state=x;y")
+	if u := location(t, r); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
+		t.Errorf("%d to %s", r.StatusCode, u)
+	}
+}
+
 // Of many who use a reference at once, one succeeds.
 func TestPushedRequestUsedOnce(t *testing.T) {
 	server := newServer(t, nil)

@@ -13,41 +13,79 @@ const (
 	// maxCodes is how many codes there are, exchanged ones included.
 	maxCodes = 200
 
-	// maxFamilies is how many grants to one client can be refreshed.
+	// maxFamilies is how many grants to one client can be refreshed. Those that ended
+	// by themselves do not count: who signs in several times a day, in sessions that
+	// end in the evening, must not lose what their telephone has for months.
 	maxFamilies = 200
 
 	// maxSessions is how many browsers one is signed in at. A ward may share an account.
 	maxSessions = 1000
 )
 
-// keepRecent adds an item to the list under key, and returns those that are too many,
-// which are no longer in it. The items of a list are equally long.
-func keepRecent(ctx context.Context, store Store, key, item string, most int, ttl time.Duration) (dropped []string, err error) {
+// recentList names a list of items, all equally long, the oldest first.
+type recentList struct {
+	store Store
+	key   string
+	most  int           // items
+	ttl   time.Duration // of the whole list
+
+	// ended says whether an item no longer counts. Nil: all count.
+	ended func(item string) (bool, error)
+}
+
+// keep adds an item to the list, and returns those that are too many, which are no
+// longer in it.
+func (l recentList) keep(ctx context.Context, item string) (dropped []string, err error) {
 	for {
-		stored, err := store.Get(ctx, key)
+		stored, err := l.store.Get(ctx, l.key)
 		if err != nil && !errors.Is(err, ErrNotFound) {
 			return nil, err
 		}
-		items := append(slices.Clip(stored), item...)
-		extra := max(0, len(items)-most*len(item))
-		if err != nil {
-			err = store.Add(ctx, key, items, ttl)
-		} else {
-			err = store.Swap(ctx, key, stored, items[extra:], ttl)
+		isNew := err != nil
+		items, dropped, err := l.fit(append(slices.Clip(stored), item...), len(item))
+		switch {
+		case err != nil:
+			return nil, err
+		case isNew:
+			err = l.store.Add(ctx, l.key, items, l.ttl)
+		default:
+			err = l.store.Swap(ctx, l.key, stored, items, l.ttl)
 		}
 		if errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) { // by another at the same time
 			continue
-		}
-		for old := range slices.Chunk(items[:extra], len(item)) {
-			dropped = append(dropped, string(old))
 		}
 		return dropped, err
 	}
 }
 
+// fit takes from a list that is too long the items that ended, and then the oldest.
+func (l recentList) fit(list []byte, size int) (items []byte, dropped []string, err error) {
+	if len(list) <= l.most*size {
+		return list, nil, nil
+	}
+	for chunk := range slices.Chunk(list, size) {
+		ended := false
+		if l.ended != nil {
+			ended, err = l.ended(string(chunk))
+		}
+		if err != nil {
+			return nil, nil, err
+		}
+		if !ended {
+			items = append(items, chunk...)
+		}
+	}
+	over := max(0, len(items)-l.most*size)
+	for old := range slices.Chunk(items[:over], size) {
+		dropped = append(dropped, string(old))
+	}
+	return items[over:], dropped, nil
+}
+
 // keepSession makes room for a person's new session.
 func (s *Server) keepSession(ctx context.Context, user *User, sid string) error {
-	dropped, err := keepRecent(ctx, s.store, storeKey("sessions", user.ID), sid, maxSessions, s.sessionLifetime)
+	list := recentList{store: s.store, key: storeKey("sessions", user.ID), most: maxSessions, ttl: s.sessionLifetime}
+	dropped, err := list.keep(ctx, sid)
 	for _, sid := range dropped {
 		err = errors.Join(err, s.EndSession(ctx, sid))
 	}
@@ -56,7 +94,8 @@ func (s *Server) keepSession(ctx context.Context, user *User, sid string) error 
 
 // keepCode makes room for a person's new code.
 func (s *Server) keepCode(ctx context.Context, g *grant, key string) error {
-	dropped, err := keepRecent(ctx, s.store, storeKey("codes", g.User), key+g.Family, maxCodes, s.codeLifetime)
+	list := recentList{store: s.store, key: storeKey("codes", g.User), most: maxCodes, ttl: s.codeLifetime}
+	dropped, err := list.keep(ctx, key+g.Family)
 	for _, item := range dropped {
 		key, family := item[:len(key)], item[len(key):]
 		err = errors.Join(err, s.store.Delete(ctx, key))
@@ -68,10 +107,20 @@ func (s *Server) keepCode(ctx context.Context, g *grant, key string) error {
 	return err
 }
 
-// keepFamily makes room for a person's new family at a client.
+// keepFamily makes room for a person's new family at a client. It must be stored: as
+// one that is not, it would have ended.
 func (s *Server) keepFamily(ctx context.Context, g *grant) error {
-	key := storeKey("families", g.User+"\x00"+g.ClientID)
-	dropped, err := keepRecent(ctx, s.durable, key, g.Family, maxFamilies, s.refreshLifetime)
+	list := recentList{
+		store: s.durable, key: storeKey("families", g.User+"\x00"+g.ClientID), most: maxFamilies, ttl: s.refreshLifetime,
+		ended: func(id string) (bool, error) {
+			_, err := s.durable.Get(ctx, familyKey(id))
+			if errors.Is(err, ErrNotFound) {
+				return true, nil
+			}
+			return false, err
+		},
+	}
+	dropped, err := list.keep(ctx, g.Family)
 	for _, id := range dropped {
 		err = errors.Join(err, s.durable.Delete(ctx, familyKey(id)))
 	}

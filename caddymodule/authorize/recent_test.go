@@ -1,7 +1,10 @@
 package authorize_test
 
 import (
+	"context"
 	"net/url"
+	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -64,6 +67,66 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	b.dead(first)
 	if got := b.refresh(last, nil); got.AccessToken == "" {
 		t.Errorf("the last refresh token: %+v", got)
+	}
+}
+
+// Grants that ended do not count, or those of each day would end one that lasts.
+func TestEndedFamiliesDoNotCount(t *testing.T) {
+	b := newBrowser(t, newServer(t, refreshing))
+	offline := url.Values{"scope": {"user/*.rs offline_access"}}
+	lasting := b.tokens(offline).Refresh
+	for range 250 {
+		answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(b.another(offline), nil)))
+		b.post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
+	}
+	if got := b.refresh(lasting, nil); got.AccessToken == "" {
+		t.Errorf("the oldest refresh token: %+v", got)
+	}
+}
+
+// contended is a store in which another process is faster with each list, once at a
+// time.
+type contended struct {
+	authorize.Store
+	lost map[string]bool // by key
+}
+
+func (c *contended) loses(key string) bool {
+	kind, _, _ := strings.Cut(key, ":")
+	if !slices.Contains([]string{"codes", "families", "sessions"}, kind) {
+		return false
+	}
+	c.lost[key] = !c.lost[key]
+	return c.lost[key]
+}
+
+func (c *contended) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if c.loses(key) {
+		return authorize.ErrExists
+	}
+	return c.Store.Add(ctx, key, value, ttl)
+}
+
+func (c *contended) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	if c.loses(key) {
+		return authorize.ErrChanged
+	}
+	return c.Store.Swap(ctx, key, old, value, ttl)
+}
+
+// What one person is given at one moment in many places is all good.
+func TestGrantsOfOnePersonAtOnce(t *testing.T) {
+	store := &contended{authorize.NewMemoryStore(0, 0), map[string]bool{}}
+	server := newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
+	for range 2 { // the lists are new, and not
+		b := newBrowser(t, server)
+		refresh := b.tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
+		if got := b.refresh(refresh, nil); got.AccessToken == "" {
+			t.Errorf("%+v", got)
+		}
+	}
+	if len(store.lost) != 3 {
+		t.Errorf("contended for %v alone", store.lost)
 	}
 }
 

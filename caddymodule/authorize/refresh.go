@@ -60,7 +60,7 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 	if err != nil {
 		return "", errors.Join(err, s.durable.Delete(ctx, familyKey(g.Family)))
 	}
-	return token, s.keepAccount(ctx, g.User, lifetime)
+	return token, s.keepAccount(ctx, g, lifetime)
 }
 
 // exchangeRefreshToken is the refresh token grant (RFC 6749 §6). The token is
@@ -187,7 +187,7 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 	if _, err := s.grantUser(ctx, g); err != nil || !g.online() {
 		return err
 	}
-	_, err = s.store.Get(ctx, "session:"+g.Session)
+	_, err = s.store.Get(ctx, sessionKey(g.Session))
 	if errors.Is(err, ErrNotFound) {
 		return invalidGrant("the person has signed out")
 	}

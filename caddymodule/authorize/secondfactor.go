@@ -96,10 +96,10 @@ func (s *Server) half(r *http.Request, id string) (*halfSignIn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a sign-in: %w", err)
 	}
-	if half.user, err = s.account(r.Context(), half.Session.User); err != nil {
+	if half.user, err = s.sessionUser(r.Context(), &half.Session); err != nil {
 		return nil, err
 	}
-	if !isBrowser(r, half.Browser) || half.user == nil || half.user.credential() != half.Session.Credential {
+	if !isBrowser(r, half.Browser) || half.user == nil {
 		return nil, errCodeTooLate
 	}
 	half.req, err = s.authorizationRequest(r.Context(), half.Query)

@@ -20,7 +20,8 @@ type signedIn struct {
 	by   string // the identity provider's key; "" where the password was checked here
 	sid  string // names the session to clients (OpenID Connect Back-Channel Logout §2.1)
 
-	amr []string // how they proved who they are (RFC 8176)
+	subject string   // at that provider
+	amr     []string // how they proved who they are (RFC 8176)
 }
 
 // way is how the person signed in, in the words of a client's list.
@@ -66,24 +67,38 @@ func storeKey(kind, secret string) string {
 	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// session returns who is signed in at this browser, or nil. A session ends with
-// its user's configuration: who was removed or disabled, has another password by
-// now, or came by a link that there is no more, must sign in again. Whether the way it began will do for a client is
-// for offer.serves to say.
+// session returns who is signed in at this browser, or nil. Whether the way it
+// began will do for a client is for offer.serves to say.
 func (s *Server) session(r *http.Request) (*signedIn, error) {
 	stored, err := s.storedSession(r)
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	user, err := s.account(r.Context(), stored.User)
+	user, err := s.sessionUser(r.Context(), stored)
 	if user == nil || err != nil {
 		return nil, err
 	}
-	if user.credential() != stored.Credential || s.unlinked(user, stored.Provider) {
-		return nil, nil
-	}
 	noteProven(r.Context())
-	return &signedIn{user: user, at: stored.At, by: stored.Provider, sid: stored.sid, amr: stored.AMR}, nil
+	return stored.signedIn(user), nil
+}
+
+func (s *storedSession) signedIn(user *User) *signedIn {
+	return &signedIn{user: user, at: s.At, by: s.Provider, sid: s.sid, subject: s.UpstreamSubject, amr: s.AMR}
+}
+
+// sessionUser is whose session it is, or nil. A session ends with its user's
+// configuration: who was removed or disabled, has another password by now, or came by
+// a link that there is no more, must sign in again.
+func (s *Server) sessionUser(ctx context.Context, stored *storedSession) (*User, error) {
+	user, err := s.account(ctx, stored.User)
+	if user == nil || err != nil || user.credential() != stored.Credential {
+		return nil, err
+	}
+	unlinked, err := s.unlinked(ctx, user, stored.Provider, stored.UpstreamSubject)
+	if unlinked || err != nil {
+		return nil, err
+	}
+	return user, nil
 }
 
 // storedSession returns the session of this browser, or nil.
@@ -150,7 +165,7 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User
 	if err := s.putSession(w, r, &session); err != nil {
 		return nil, err
 	}
-	return &signedIn{user: user, at: session.At, by: session.Provider, sid: session.sid, amr: session.AMR}, nil
+	return session.signedIn(user), nil
 }
 
 // maxUserAgent bounds what is kept of a User-Agent header, in bytes.

@@ -67,8 +67,8 @@ func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, erro
 
 // sessionInfo describes a session, or is nil where it signs nobody in any more.
 func (s *Server) sessionInfo(ctx context.Context, stored *storedSession) (*SessionInfo, error) {
-	user, err := s.account(ctx, stored.User)
-	if err != nil || user == nil || user.credential() != stored.Credential || s.unlinked(user, stored.Provider) {
+	user, err := s.sessionUser(ctx, stored)
+	if user == nil || err != nil {
 		return nil, err
 	}
 	info := &SessionInfo{
@@ -94,14 +94,16 @@ func (s *Server) EndSession(ctx context.Context, sid string) error {
 
 // EndSessions ends all sessions of a user, as [Server.EndSession] does.
 func (s *Server) EndSessions(ctx context.Context, user string) error {
+	return s.endSessions(ctx, func(stored *storedSession) bool { return stored.User == user })
+}
+
+// endSessions ends as many as it can of the sessions that are meant.
+func (s *Server) endSessions(ctx context.Context, meant func(*storedSession) bool) error {
 	keys, err := s.store.List(ctx, sessionKey(""))
-	if err != nil {
-		return err
-	}
-	var errs []error
+	errs := []error{err}
 	for _, key := range keys {
 		stored, err := s.readSession(ctx, strings.TrimPrefix(key, sessionKey("")))
-		if err == nil && stored != nil && stored.User == user {
+		if err == nil && stored != nil && meant(stored) {
 			err = s.endSession(ctx, stored)
 		}
 		errs = append(errs, err)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -53,7 +52,9 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 	if errors.Is(err, ErrExists) {
 		return invalidRequest("logout_token was used already")
 	}
-	if err == nil {
+	if err == nil || errors.Is(err, ErrStoreFull) {
+		// Where there is no room to remember the token, it ends sessions as often as it
+		// comes until it is over: better than a session that goes on.
 		err = s.endUpstreamSessions(ctx, p, token)
 	}
 	if err != nil {
@@ -67,16 +68,7 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 // takes time in proportion to all that the store holds, which nobody but the provider
 // can cause.
 func (s *Server) endUpstreamSessions(ctx context.Context, p *provider, token *upstream.LogoutToken) error {
-	keys, err := s.store.List(ctx, sessionKey(""))
-	errs := []error{err}
-	for _, key := range keys {
-		stored, err := s.readSession(ctx, strings.TrimPrefix(key, sessionKey("")))
-		if err == nil && stored != nil && stored.beganWith(p, token) {
-			err = s.endSession(ctx, stored)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return s.endSessions(ctx, func(stored *storedSession) bool { return stored.beganWith(p, token) })
 }
 
 // beganWith says whether a logout token is about the sign-in that a session began

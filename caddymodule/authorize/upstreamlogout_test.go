@@ -5,8 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
@@ -173,6 +175,23 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	store.fails = false
 	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusOK || b.isSignedIn() {
 		t.Errorf("when it is back: %d", r.StatusCode)
+	}
+}
+
+// A store that is full keeps nobody signed in.
+func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
+	p := authorizetest.Start(t)
+	store := authorize.NewMemoryStore(100, 0)
+	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store })
+	b := newBrowser(t, s)
+	b.federate(nil)
+	for i := 0; store.Add(t.Context(), strconv.Itoa(i), nil, time.Hour) == nil; i++ {
+	}
+	if r := signedOutThere(t, s, p.LogoutToken()); r.StatusCode != http.StatusOK {
+		t.Errorf("%d: %s", r.StatusCode, body(t, r))
+	}
+	if sessions, err := s.Sessions(t.Context(), ""); err != nil || len(sessions) != 0 {
+		t.Errorf("%+v, %v", sessions, err)
 	}
 }
 
