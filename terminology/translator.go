@@ -15,6 +15,20 @@ type translator struct {
 	found    bool // something that the concept is
 	handed   int  // how often a concept map handed on to another
 	messages []string
+	said     bool      // there is a match, if only one that says that there is none
+	missed   []Missing // concept maps that others hand on to and that are not here
+}
+
+// missing returns the concept maps that are not here and may have what was not found: those that were handed on to, or
+// any, where none was named.
+func (x *translator) missing() []Missing {
+	switch {
+	case x.found:
+		return nil
+	case x.missed == nil && !x.said && x.maps == "" && x.id == "":
+		return []Missing{{Kind: "ConceptMap"}}
+	}
+	return x.missed
 }
 
 // inMap writes the translations that the last one of a chain of concept maps has, each of which hands on to the
@@ -79,6 +93,7 @@ func (x *translator) otherMap(c *coding, chain []*conceptMap, reference string) 
 	other, ok := x.library.conceptMap(reference)
 	switch {
 	case !ok:
+		x.missed = append(x.missed, Missing{Kind: "ConceptMap", Canonical: reference})
 		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, which %s hands on to, is not here", reference, chain[len(chain)-1].canonical()))
 		return nil
 	case slices.Contains(chain, other):
@@ -111,6 +126,7 @@ func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, targ
 	case x.reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
 		source = outPart{name: "source", kind: "valueCoding", value: from}
 	}
+	x.said = true
 	x.found = x.found || relation != "unmatched" && relation != "disjoint"
 	parts := []outPart{textPart("equivalence", "valueCode", relation), concept, source}
 	parts = append(parts, attributeParts("product", target.products)...)
