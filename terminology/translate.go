@@ -17,6 +17,7 @@ type translation struct {
 	reverse                bool
 	source, target         string // canonicals of value sets
 	sourceSystem, toSystem string
+	limit                  int  // of matches
 	eitherWay              bool // which of the two systems is the code's is not plain
 }
 
@@ -30,6 +31,7 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 		}
 		p.library = base
 		p.of(r)
+		p.limit = h.limit(r)
 		l, err := h.library(&p.parameters)
 		if err != nil {
 			return nil, err

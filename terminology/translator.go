@@ -13,6 +13,8 @@ type translator struct {
 	library  *Library
 	out      *parametersWriter
 	found    bool // something that the concept is
+	looked   int  // at so many elements and targets
+	matches  int  // that were written
 	handed   int  // how often a concept map handed on to another
 	messages []string
 	said     bool      // there is a match, if only one that says that there is none
@@ -37,9 +39,15 @@ func (x *translator) inMap(c *coding, chain []*conceptMap) error {
 	m := chain[len(chain)-1]
 	mapped := map[string]bool{} // the systems for which it says something
 	for i := range m.groups {
-		if g := &m.groups[i]; x.isAbout(g, c) && x.inGroup(c, chain, g) {
-			mapped[g.target] = true
+		g := &m.groups[i]
+		if !x.isAbout(g, c) {
+			continue
 		}
+		said, err := x.inGroup(c, chain, g)
+		if err != nil {
+			return err
+		}
+		mapped[g.target] = mapped[g.target] || said
 	}
 	for i := range m.groups {
 		if g := &m.groups[i]; !x.reverse && g.unmapped.mode != "" && !mapped[g.target] && x.isAbout(g, c) {
@@ -52,9 +60,12 @@ func (x *translator) inMap(c *coding, chain []*conceptMap) error {
 }
 
 // inGroup writes the translations that a group has, and reports whether it has something to say of the code.
-func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said bool) {
+func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said bool, err error) {
 	for i := range g.elements {
 		e := &g.elements[i]
+		if x.looked += 1 + len(e.targets); x.looked > x.library.maxGathered {
+			return said, unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.maxGathered)
+		}
 		for k := range e.targets {
 			target := &e.targets[k]
 			code := e.code
@@ -63,11 +74,13 @@ func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said 
 			}
 			if code == c.code && code != "" {
 				said = true
-				x.write(chain, g, e, target)
+				if err := x.write(chain, g, e, target); err != nil {
+					return said, err
+				}
 			}
 		}
 	}
-	return said
+	return said, nil
 }
 
 // unmapped writes what a group has for codes that no element is for (R4 ConceptMap.group.unmapped).
@@ -79,9 +92,9 @@ func (x *translator) unmapped(c *coding, chain []*conceptMap, g *mapGroup) error
 		if equivalence == "" {
 			equivalence = "equivalent"
 		}
-		x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: c.code, equivalence: equivalence})
+		return x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: c.code, equivalence: equivalence})
 	case "fixed":
-		x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
+		return x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
 	case "other-map":
 		return x.otherMap(c, chain, u.otherMap)
 	}
@@ -112,8 +125,11 @@ func (x *translator) otherMap(c *coding, chain []*conceptMap, reference string) 
 // maxHandedOn bounds how often concept maps may hand on to others, for one request.
 const maxHandedOn = 1000
 
-// write writes one match. What has no target is one as well, which says so.
-func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) {
+// write writes one match, if there is room for it. What has no target is one as well, which says so.
+func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) error {
+	if x.matches++; x.matches > x.limit {
+		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", x.limit)
+	}
 	relation := equivalence(target.equivalence)
 	from := (&designationUse{system: g.source, code: e.code, display: e.display}).append(nil)
 	to := (&designationUse{system: g.target, code: target.code, display: target.display}).append(nil)
@@ -137,6 +153,7 @@ func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, targ
 		parts = append(parts, textPart("used-conceptmap", "valueCanonical", m.canonical()))
 	}
 	x.out.parts("match", append(parts, textPart("sourceComment", "valueString", e.comment), textPart("targetComment", "valueString", target.comment))...)
+	return nil
 }
 
 // attributeParts are other elements that a translation depends on, or makes.
