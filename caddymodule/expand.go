@@ -193,7 +193,10 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		return nil
 	}
 	h.kept.backend.see(r, next)
-	return tellWhen(w, writeStanding(w, r, h.serve(w, r, next, answer)))
+	if err := h.serve(w, r, next, answer); err != nil { // the usual case is to cost nothing
+		return tellWhen(w, writeStanding(w, r, err))
+	}
+	return nil
 }
 
 // tellWhen tells the client when a server that is too busy is to be asked again (RFC
