@@ -122,9 +122,9 @@ func (q *question) askUpstream(r *http.Request, server *remote.Server, here erro
 	switch {
 	case err != nil:
 		q.h.kept.logger.Warn("a terminology server gave no answer", "server", server.Base(), "error", err)
-		return nil, err
+		return nil, unlessIncomplete(isStanding(here), here, err)
 	case answer.Negative() && !errors.Is(here, terminology.ErrUnknown):
-		return missingHere(here)
+		return missingHere(r, here)
 	}
 	if wholes != nil && !answer.NotModified {
 		wholes.Asked(server, asked, answer)
@@ -151,12 +151,15 @@ func withCookies(a *cache.Answer, cookies []string) *cache.Answer {
 	return a
 }
 
-// missingHere is the answer that says what is missing here, to be kept like others
-// that there is nothing.
-func missingHere(here error) (*cache.Answer, error) {
+// missingHere is the answer that says what is missing here, or the one that was made
+// without it, to be kept like others that there is nothing.
+func missingHere(r *http.Request, here error) (*cache.Answer, error) {
 	var failed *terminology.Error
 	if !errors.As(here, &failed) {
 		return nil, here
+	}
+	if failed.Answer != nil {
+		return standing(r, failed)
 	}
 	header := http.Header{"Content-Type": {"application/fhir+json"}}
 	return &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}, nil
@@ -195,7 +198,7 @@ func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 	answer, err := recorder.Answer(q.operation)
 	switch {
 	case err == nil && answer.Negative() && incomplete:
-		return missingHere(here)
+		return missingHere(r, here)
 	case err == nil:
 		return withCookies(answerOf(answer), recorder.Header()["Set-Cookie"]), nil
 	case !incomplete && recorder.Status() >= http.StatusMultipleChoices:

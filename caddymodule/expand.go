@@ -127,7 +127,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	h.handler = &terminology.Handler{
-		Current: h.loaded.watch.Current, Fetched: h.kept.backend.definitions(), MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
+		Current: h.loaded.watch.Current, Fetched: h.kept.backend.definitions(), Others: true, MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
 		MaxFilterLength: h.MaxFilterLength, MaxFilterWords: h.MaxFilterWords,
 		MaxRemembered: h.MaxRemembered,
 	}
@@ -193,7 +193,10 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		return nil
 	}
 	h.kept.backend.see(r, next)
-	return tellWhen(w, h.serve(w, r, next, answer))
+	if err := h.serve(w, r, next, answer); err != nil { // the usual case is to cost nothing
+		return tellWhen(w, writeStanding(w, r, err))
+	}
+	return nil
 }
 
 // tellWhen tells the client when a server that is too busy is to be asked again (RFC
@@ -255,6 +258,8 @@ func failure(err error) error {
 	var unanswered *remote.Error
 	var theirs caddyhttp.HandlerError
 	switch {
+	case isStanding(err):
+		return err // it is no failure yet
 	case errors.As(err, &failed):
 		status = failed.Status
 	case errors.As(err, &unanswered):

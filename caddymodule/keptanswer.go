@@ -98,7 +98,7 @@ func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q 
 	if known != seenNext {
 		err = h.kept.cache.Serve(w, r, &call)
 	}
-	if known == seenNext || isForNext(err) {
+	if known == seenNext || err != nil && isForNext(err) { // on a hit, errors.As is not worth its allocation
 		if number != 0 {
 			h.sightings.isNext(number)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 // askOthers gives the next handler's answer to what is not known here, or not
@@ -54,6 +55,33 @@ func askForIncomplete(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 		w.Header()[name] = values
 	}
 	return failure(here)
+}
+
+// isStanding reports whether an error has an answer that was made here, which stands
+// where others have none.
+func isStanding(err error) bool {
+	var here *terminology.Error
+	return errors.As(err, &here) && here.Answer != nil
+}
+
+// standing is that answer, to be kept.
+func standing(r *http.Request, here *terminology.Error) (*cache.Answer, error) {
+	get := *r
+	get.Method = http.MethodGet // of which HEAD has the header
+	w := newHeldAnswer()
+	err := here.Answer(w, &get)
+	return &cache.Answer{Status: w.status, Header: w.header, Body: w.body.Bytes(), Negative: true}, err
+}
+
+// writeStanding writes that answer, where there is one in place of an error. It may be
+// another one any time.
+func writeStanding(w http.ResponseWriter, r *http.Request, err error) error {
+	var here *terminology.Error
+	if !errors.As(err, &here) || here.Answer == nil {
+		return err
+	}
+	w.Header()["Cache-Control"] = []string{"private, no-cache"}
+	return told(here.Answer(w, r))
 }
 
 // askNext measures how long the next handler takes.

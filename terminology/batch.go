@@ -62,7 +62,7 @@ func (h *Handler) one(l *Library, r *http.Request, common []input, in *input) ([
 		_, hasValueSet := find(merged, "url")
 		_, hasResource := find(merged, "valueSet")
 		var result []byte
-		if result, err = h.validation(l, r, merged, hasValueSet || hasResource); err == nil {
+		if result, _, err = h.validation(l, r, merged, hasValueSet || hasResource); err == nil {
 			return result, nil
 		}
 	}

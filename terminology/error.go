@@ -52,14 +52,21 @@ type Error struct {
 	// Missing are definitions that are not here, or not with their content, and without which the operation
 	// has no answer; nil where that is not the reason. There may be more than are named.
 	Missing []Missing
+
+	// Answer writes the answer that there is all the same, which is to be given where nobody else has a better
+	// one; see [Handler.Others]. Nil: there is none.
+	Answer func(w http.ResponseWriter, r *http.Request) error
+
+	body []byte // what Answer writes, in JSON
 }
 
 // Missing is a definition that is needed and not here.
 type Missing struct {
-	// Kind is the type of the resource: CodeSystem or ValueSet.
+	// Kind is the type of the resource: CodeSystem, ValueSet or ConceptMap.
 	Kind string
 
-	// Canonical is its url, or url|version where only that version will do; empty where only its id is known.
+	// Canonical is its url, or url|version where only that version will do; empty where only its id is known, or
+	// where any other concept map may do.
 	Canonical string
 
 	// ID is its id; empty where it is known by its canonical.

@@ -119,10 +119,10 @@ func completed[T any](ctx context.Context, f *Fetched, l *Library, err error, ag
 	return result, err
 }
 
-// missingIn returns the definitions for lack of which there is an error.
+// missingIn returns the definitions for lack of which there is an error, and which have not been looked for yet.
 func missingIn(err error) []Missing {
 	var failed *Error
-	if !errors.As(err, &failed) {
+	if !errors.As(err, &failed) || failed.body != nil {
 		return nil
 	}
 	return failed.Missing

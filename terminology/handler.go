@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -22,6 +23,11 @@ type Handler struct {
 
 	// Fetched has definitions that the library has not, and fetches them. Default: nil, they are missing.
 	Fetched *Fetched
+
+	// Others says that others can be asked: an answer of $validate-code or $translate that says no, and rests on
+	// definitions which are not here, is then not written but returned, as [Error.Answer] of an error that wraps
+	// [ErrIncomplete]. Default: false, it is written.
+	Others bool
 
 	// MaxEntries is how many codes one answer may hold. A request that would get more, having asked for
 	// no page or too large a one, is refused as too costly. Default: 10,000.
@@ -122,9 +128,29 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(l *L
 		body, err = completed(r.Context(), h.Fetched, l, err, func(l *Library) ([]byte, error) { return answer(l, inputs) })
 	}
 	if err != nil {
-		return err
+		return withAnswer(err, f)
 	}
 	return f.write(w, r, http.StatusOK, body)
+}
+
+// unlessOthers is an answer that says no and rests on definitions which are not here, or the error for it where others
+// may have them.
+func (h *Handler) unlessOthers(body []byte, missed []Missing) ([]byte, error) {
+	if !h.Others || len(missed) == 0 {
+		return body, nil
+	}
+	e := incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
+	e.Missing, e.body = missed, body
+	return nil, e
+}
+
+// withAnswer gives the error for an answer that others may better the way to write that answer.
+func withAnswer(err error, f format) error {
+	var e *Error
+	if errors.As(err, &e) && e.body != nil {
+		e.Answer = func(w http.ResponseWriter, r *http.Request) error { return f.write(w, r, http.StatusOK, e.body) }
+	}
+	return err
 }
 
 // operation reads the parameters of a request for an operation.

@@ -17,6 +17,7 @@ type translation struct {
 	reverse                bool
 	source, target         string // canonicals of value sets
 	sourceSystem, toSystem string
+	limit                  int  // of matches
 	eitherWay              bool // which of the two systems is the code's is not plain
 }
 
@@ -30,11 +31,16 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 		}
 		p.library = base
 		p.of(r)
+		p.limit = h.limit(r)
 		l, err := h.library(&p.parameters)
 		if err != nil {
 			return nil, err
 		}
-		return l.translate(p)
+		answer, missed, err := l.translate(p)
+		if err != nil {
+			return nil, err
+		}
+		return h.unlessOthers(answer, missed)
 	})
 }
 
@@ -131,8 +137,9 @@ func (t *translation) orient() {
 	t.toSystem = other
 }
 
-// translate returns the Parameters that say what a concept is in other code systems.
-func (l *Library) translate(t *translation) ([]byte, error) {
+// translate returns the Parameters that say what a concept is in other code systems. Where they say nothing of it, it
+// returns too which concept maps may.
+func (l *Library) translate(t *translation) ([]byte, []Missing, error) {
 	maps := t.applicable(l)
 	if len(maps) == 0 && (t.maps != "" || t.id != "") {
 		name := canonical(t.maps, t.mapVersion)
@@ -141,13 +148,13 @@ func (l *Library) translate(t *translation) ([]byte, error) {
 		}
 		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("concept map %s is not known", name))
 		e.Err = ErrUnknown
-		return nil, e
+		return nil, nil, e
 	}
 	x := &translator{library: l, translation: t, out: newParametersWriter()}
 	for i := range t.codings {
 		for _, m := range maps {
 			if err := x.inMap(&t.codings[i], []*conceptMap{m}); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
@@ -156,7 +163,7 @@ func (l *Library) translate(t *translation) ([]byte, error) {
 		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", t.codings[0].code, t.codings[0].system))
 	}
 	x.out.optional("message", "valueString", strings.Join(x.messages, "; "))
-	return x.out.end(), nil
+	return x.out.end(), x.missing(), nil
 }
 
 // applicable returns the concept maps that are to be looked into.

@@ -2,7 +2,10 @@ package terminology
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -152,4 +155,27 @@ func TestTranslateInCircles(t *testing.T) {
 	if w.Code != 422 || !strings.Contains(w.Body.String(), "too-costly") {
 		t.Errorf("got %d %s", w.Code, w.Body)
 	}
+}
+
+// A request may bring along a map with many targets, and hand it many codings: what comes of it is bounded as an
+// expansion is.
+func TestTranslateTooCostly(t *testing.T) {
+	h := &Handler{Library: libraryOf(t, mapOf("wide", `{"code":"1","target":[`+strings.Repeat(`{"code":"x"},`, 99)+`{"code":"y"}]}`, ""))}
+	ask := func(codings int, code string) error {
+		body := `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"http://x/wide"},{"name":"codeableConcept","valueCodeableConcept":{"coding":[` +
+			strings.Repeat(`{"system":"http://x/a","code":"`+code+`"},`, codings-1) + `{"system":"http://x/a","code":"` + code + `"}]}}]}`
+		return h.Translate(httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate", strings.NewReader(body)))
+	}
+	wantCostly := func(name string, err error, want bool) {
+		t.Helper()
+		var e *Error
+		if costly := errors.As(err, &e) && e.Code == "too-costly" && e.Status == http.StatusUnprocessableEntity; costly != want || !costly && err != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	wantCostly("as many matches as may be", ask(100, "1"), false)
+	wantCostly("too many matches", ask(101, "1"), true)
+	h.Library.maxGathered = 1010
+	wantCostly("as many targets as may be", ask(10, "2"), false)
+	wantCostly("too many targets", ask(11, "2"), true)
 }

@@ -13,8 +13,24 @@ type translator struct {
 	library  *Library
 	out      *parametersWriter
 	found    bool // something that the concept is
+	looked   int  // at so many elements and targets
+	matches  int  // that were written
 	handed   int  // how often a concept map handed on to another
 	messages []string
+	said     bool      // there is a match, if only one that says that there is none
+	missed   []Missing // concept maps that others hand on to and that are not here
+}
+
+// missing returns the concept maps that are not here and may have what was not found: those that were handed on to, or
+// any, where none was named.
+func (x *translator) missing() []Missing {
+	switch {
+	case x.found:
+		return nil
+	case x.missed == nil && !x.said && x.maps == "" && x.id == "":
+		return []Missing{{Kind: "ConceptMap"}}
+	}
+	return x.missed
 }
 
 // inMap writes the translations that the last one of a chain of concept maps has, each of which hands on to the
@@ -23,9 +39,15 @@ func (x *translator) inMap(c *coding, chain []*conceptMap) error {
 	m := chain[len(chain)-1]
 	mapped := map[string]bool{} // the systems for which it says something
 	for i := range m.groups {
-		if g := &m.groups[i]; x.isAbout(g, c) && x.inGroup(c, chain, g) {
-			mapped[g.target] = true
+		g := &m.groups[i]
+		if !x.isAbout(g, c) {
+			continue
 		}
+		said, err := x.inGroup(c, chain, g)
+		if err != nil {
+			return err
+		}
+		mapped[g.target] = mapped[g.target] || said
 	}
 	for i := range m.groups {
 		if g := &m.groups[i]; !x.reverse && g.unmapped.mode != "" && !mapped[g.target] && x.isAbout(g, c) {
@@ -38,9 +60,12 @@ func (x *translator) inMap(c *coding, chain []*conceptMap) error {
 }
 
 // inGroup writes the translations that a group has, and reports whether it has something to say of the code.
-func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said bool) {
+func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said bool, err error) {
 	for i := range g.elements {
 		e := &g.elements[i]
+		if x.looked += 1 + len(e.targets); x.looked > x.library.maxGathered {
+			return said, unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.maxGathered)
+		}
 		for k := range e.targets {
 			target := &e.targets[k]
 			code := e.code
@@ -49,11 +74,13 @@ func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said 
 			}
 			if code == c.code && code != "" {
 				said = true
-				x.write(chain, g, e, target)
+				if err := x.write(chain, g, e, target); err != nil {
+					return said, err
+				}
 			}
 		}
 	}
-	return said
+	return said, nil
 }
 
 // unmapped writes what a group has for codes that no element is for (R4 ConceptMap.group.unmapped).
@@ -65,9 +92,9 @@ func (x *translator) unmapped(c *coding, chain []*conceptMap, g *mapGroup) error
 		if equivalence == "" {
 			equivalence = "equivalent"
 		}
-		x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: c.code, equivalence: equivalence})
+		return x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: c.code, equivalence: equivalence})
 	case "fixed":
-		x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
+		return x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
 	case "other-map":
 		return x.otherMap(c, chain, u.otherMap)
 	}
@@ -79,6 +106,7 @@ func (x *translator) otherMap(c *coding, chain []*conceptMap, reference string) 
 	other, ok := x.library.conceptMap(reference)
 	switch {
 	case !ok:
+		x.missed = append(x.missed, Missing{Kind: "ConceptMap", Canonical: reference})
 		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, which %s hands on to, is not here", reference, chain[len(chain)-1].canonical()))
 		return nil
 	case slices.Contains(chain, other):
@@ -97,8 +125,11 @@ func (x *translator) otherMap(c *coding, chain []*conceptMap, reference string) 
 // maxHandedOn bounds how often concept maps may hand on to others, for one request.
 const maxHandedOn = 1000
 
-// write writes one match. What has no target is one as well, which says so.
-func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) {
+// write writes one match, if there is room for it. What has no target is one as well, which says so.
+func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) error {
+	if x.matches++; x.matches > x.limit {
+		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", x.limit)
+	}
 	relation := equivalence(target.equivalence)
 	from := (&designationUse{system: g.source, code: e.code, display: e.display}).append(nil)
 	to := (&designationUse{system: g.target, code: target.code, display: target.display}).append(nil)
@@ -111,6 +142,7 @@ func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, targ
 	case x.reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
 		source = outPart{name: "source", kind: "valueCoding", value: from}
 	}
+	x.said = true
 	x.found = x.found || relation != "unmatched" && relation != "disjoint"
 	parts := []outPart{textPart("equivalence", "valueCode", relation), concept, source}
 	parts = append(parts, attributeParts("product", target.products)...)
@@ -121,6 +153,7 @@ func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, targ
 		parts = append(parts, textPart("used-conceptmap", "valueCanonical", m.canonical()))
 	}
 	x.out.parts("match", append(parts, textPart("sourceComment", "valueString", e.comment), textPart("targetComment", "valueString", target.comment))...)
+	return nil
 }
 
 // attributeParts are other elements that a translation depends on, or makes.

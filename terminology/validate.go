@@ -28,23 +28,32 @@ type validation struct {
 // ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, true) })
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validate(l, r, inputs, true) })
 }
 
 // ValidateCodeInSystem answers [base]/CodeSystem/$validate-code and [base]/CodeSystem/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validation(l, r, inputs, false) })
+	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validate(l, r, inputs, false) })
 }
 
-// validation validates, and returns the Parameters of the answer. What is missing is fetched, if it can be:
+// validate validates, and returns the Parameters of the answer, unless others may have a better one.
+func (h *Handler) validate(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
+	answer, missed, err := h.validation(l, r, inputs, inValueSet)
+	if err != nil {
+		return nil, err
+	}
+	return h.unlessOthers(answer, missed)
+}
+
+// validation validates, and returns the Parameters of the answer, and what it missed. That is fetched, if it can be:
 // the answer without it would be a poor one.
-func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
+func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
 	answer, missed, err := h.validateIn(l, r, inputs, inValueSet)
 	for round := 0; h.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
 		more, failure := h.Fetched.complete(r.Context(), l, missed)
 		if failure != nil {
-			return nil, failure
+			return nil, nil, failure
 		}
 		if more == l {
 			break
@@ -53,10 +62,10 @@ func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValu
 		answer, missed, err = h.validateIn(l, r, inputs, inValueSet)
 		runtime.KeepAlive(l)
 	}
-	return answer, err
+	return answer, missed, err
 }
 
-// validateIn validates in a library, and says what it missed there.
+// validateIn validates in a library, and says what it missed there for a better answer.
 func (h *Handler) validateIn(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
 	p, err := parseValidation(inputs)
 	if err != nil {
@@ -72,7 +81,21 @@ func (h *Handler) validateIn(l *Library, r *http.Request, inputs []input, inValu
 		return nil, missingIn(err), err
 	}
 	answer, err := v.answer(p)
-	return answer, slices.Concat(missingIn(err), v.missed, v.library.missingSystems(p.codings)), err
+	if v.valid {
+		return answer, nil, err
+	}
+	return answer, append(missingIn(err), v.lacking(p.codings)...), err
+}
+
+// lacking returns the definitions for lack of which codings were not found.
+func (v *validator) lacking(codings []coding) []Missing {
+	list := append(v.missed, v.library.missingSystems(codings)...)
+	for _, reference := range v.unknown {
+		if m := (Missing{Kind: "CodeSystem", Canonical: reference}); !slices.Contains(list, m) {
+			list = append(list, m)
+		}
+	}
+	return list
 }
 
 // parseValidation reads the parameters of $validate-code.

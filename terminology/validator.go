@@ -32,6 +32,7 @@ type validator struct {
 	missing  []string // urls of code systems that are not here at all
 	imported []*valueSet
 	missed   []Missing // value sets that are imported and not here
+	valid    bool      // what was answered
 }
 
 // verdict is what is found of one coding.

@@ -92,9 +92,9 @@ func (l *Library) isCode(e entry, code []byte) bool {
 // write writes the Parameters of an answer.
 func (v *validator) write(p *validation, verdicts []verdict) []byte {
 	out := newParametersWriter()
-	result := slices.ContainsFunc(verdicts, func(d verdict) bool { return d.member }) &&
+	v.valid = slices.ContainsFunc(verdicts, func(d verdict) bool { return d.member }) &&
 		!slices.ContainsFunc(v.notes, func(n note) bool { return n.Severity == "error" })
-	out.boolean("result", result)
+	out.boolean("result", v.valid)
 	if p.concept != nil {
 		out.raw("codeableConcept", "valueCodeableConcept", p.concept)
 	}
@@ -113,7 +113,7 @@ func (v *validator) write(p *validation, verdicts []verdict) []byte {
 	var issues []Issue
 	for _, n := range v.notes {
 		issues = append(issues, n.Issue)
-		worth := n.Severity == "error" || result || strings.HasPrefix(n.MessageID, lacksPrefix)
+		worth := n.Severity == "error" || v.valid || strings.HasPrefix(n.MessageID, lacksPrefix)
 		if n.told && worth && !slices.Contains(messages, n.Text) {
 			messages = append(messages, n.Text)
 		}

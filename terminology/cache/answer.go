@@ -26,6 +26,10 @@ type Answer struct {
 	// get past the cache too: they are told apart by one tag then. Default: one is made of the bytes.
 	EntityTag string
 
+	// Negative is whether an answer with status 200 says no for now, for lack of a better one: it is kept as shortly
+	// as a 404. Default: false.
+	Negative bool
+
 	// Tags names the definitions that the answer was made from: canonical URLs, with |version where one was
 	// chosen, of value sets, code systems and concept maps. Nil means that they are not known; then each
 	// change of any definition ends the answer.

@@ -153,6 +153,28 @@ func TestWhatIsKept(t *testing.T) {
 	}
 }
 
+// TestNegative makes sure that an answer for lack of a better one is kept as shortly as one that there is none.
+func TestNegative(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{answer: func(*http.Request) (*Answer, error) {
+			a := answerOf(http.StatusOK, "body")
+			a.Negative = true
+			return a, nil
+		}}
+		call := &Call{Scheme: plain, Produce: o.produce}
+		c := New(Options{TTL: time.Minute, NegativeTTL: 5 * time.Second, StaleWhileRevalidate: time.Hour})
+		serve(t, c, get(expandURL), call)
+		time.Sleep(5*time.Second - time.Nanosecond)
+		serve(t, c, get(expandURL), call)
+		asked(t, o, 1)
+		time.Sleep(time.Nanosecond)
+		o.answer = func(*http.Request) (*Answer, error) { return answerOf(http.StatusOK, "better"), nil }
+		if w := serve(t, c, get(expandURL), call); w.Body.String() != "better" {
+			t.Errorf("got %s", w.Body)
+		}
+	})
+}
+
 // TestStaleBounds makes sure that an answer is no longer used than it allows itself.
 func TestStaleBounds(t *testing.T) {
 	for name, test := range map[string]struct {

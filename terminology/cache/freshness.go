@@ -63,6 +63,9 @@ func isNegative(status int) bool {
 	return status == http.StatusNotFound || status == http.StatusGone || status == http.StatusUnprocessableEntity
 }
 
+// isNegative reports whether an answer is for a short time only.
+func (a *Answer) isNegative() bool { return a.Negative || isNegative(a.Status) }
+
 // freshnessOf says for how long an answer to a request with the given key may be used, and whether it may be
 // kept at all (RFC 9111 §3). The lifetime is what the answer says, but no more than the operator allows, and
 // that where it says nothing.
@@ -78,7 +81,7 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 		return f, false
 	}
 	limit := o.TTL
-	if isNegative(a.Status) {
+	if a.isNegative() {
 		limit = min(o.NegativeTTL, o.TTL)
 	}
 	f.age = ageOf(a.Header, now)
@@ -90,7 +93,7 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 		f.fresh = 0
 	}
 	f.revalidate, f.unreachable = f.fresh, f.fresh
-	if !isNegative(a.Status) && !d.has("no-cache") && !d.has("must-revalidate") && !d.has("proxy-revalidate") {
+	if !a.isNegative() && !d.has("no-cache") && !d.has("must-revalidate") && !d.has("proxy-revalidate") {
 		f.revalidate += d.atMost("stale-while-revalidate", o.StaleWhileRevalidate)
 		f.unreachable += d.atMost("stale-if-error", o.StaleIfError)
 	}
