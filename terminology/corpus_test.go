@@ -48,6 +48,8 @@ var randomWords = []string{
 	"a", "ab", "abc", "abcd", "abcde", "diabetes", "diabetic", "mellitus", "Ménière", "meniere", "e\u0301tude", "ÉTUDE",
 	"ﬁbrosis", "fibrosis", "Ⅳ", "iv", "日本語", "日本", "本", "हिन्दी", "Ωmega", "ω", "İstanbul", "straße", "x-ray", "xray",
 	"E11.9", "e11", "E119", "9", "11", "type-2", "2", "(", ")", "%", "100%", "--", "+", "½", "Å", "\u0301", "b.c", "ba", "cab",
+	"ActivityDefinition", "activityDef", "DefinitionDeEvento", "HbA1c", "pH", "mRNA", "HIVTest", "étudeÉTUDE", "straßeÅngström", "日本Ωmega", "définieΔέλτα", "typeⅣ", "x2y",
+	"aBcDe", "é́A",
 	"appendicitis", "appendectomy", "apendicitis", "diabetse",
 }
 

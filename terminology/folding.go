@@ -10,7 +10,11 @@ import (
 
 // folder turns text into words that can be compared: compatibility decomposition (NFKD), without marks,
 // in lower case, cut at everything that is neither letter nor digit. It keeps buffers between calls.
-type folder struct{ decomposed, folded []byte }
+type folder struct {
+	decomposed, folded, all []byte
+
+	inner []int // where in folded a word begins inside another
+}
 
 // words returns the words of s, each after a space: " acute appendicitis". So a word that begins with p
 // is in it exactly if " "+p is. The result is valid until the next call.
@@ -18,18 +22,44 @@ func (f *folder) words(s []byte) []byte { return f.beginning(s, math.MaxInt) }
 
 // beginning returns the first bytes of what words returns, as many as there are up to length.
 func (f *folder) beginning(s []byte, length int) []byte {
-	var ok bool
-	if f.folded, ok = appendASCIIWords(f.folded[:0], s, length); !ok {
-		f.folded = f.folded[:0]
+	f.folded, f.inner = f.folded[:0], f.inner[:0]
+	if !f.ascii(s, length) {
+		f.folded, f.inner = f.folded[:0], f.inner[:0]
 		f.decompose(s)
 	}
 	return f.folded[:min(len(f.folded), length)]
 }
 
+// withInner returns a line, which is what words has just returned, with those words added that begin inside
+// another one: " activitydefinition definition". One begins with each upper-case letter after a lower-case
+// letter or a digit, and ends where the next does, so that a line never becomes more than three times as long.
+// The result is valid until the next call of any method.
+func (f *folder) withInner(line []byte) []byte {
+	if len(f.inner) == 0 {
+		return line
+	}
+	f.all = f.all[:0]
+	inner := f.inner
+	for start := 0; start < len(line); {
+		word, rest := nextWord(line[start:])
+		end := len(line) - len(rest)
+		f.all = append(append(f.all, ' '), word...)
+		for ; len(inner) > 0 && inner[0] < end; inner = inner[1:] {
+			next := end
+			if len(inner) > 1 {
+				next = min(end, inner[1])
+			}
+			f.all = append(append(f.all, ' '), line[inner[0]:next]...)
+		}
+		start = end
+	}
+	return f.all
+}
+
 // decompose appends the words of s, whatever is in it.
 func (f *folder) decompose(s []byte) {
 	f.decomposed = norm.NFKD.Append(f.decomposed[:0], s...)
-	within := false
+	within, small := false, false // small: what comes before is a lower-case letter or a digit
 	for i := 0; i < len(f.decomposed); {
 		r, width := utf8.DecodeRune(f.decomposed[i:])
 		i += width
@@ -37,9 +67,11 @@ func (f *folder) decompose(s []byte) {
 		case isWordRune(r):
 			if !within {
 				f.folded = append(f.folded, ' ')
+			} else if small && unicode.IsUpper(r) {
+				f.inner = append(f.inner, len(f.folded))
 			}
 			f.folded = appendFolded(f.folded, r)
-			within = true
+			within, small = true, unicode.IsLower(r) || unicode.IsNumber(r)
 		case !unicode.Is(unicode.Mn, r):
 			within = false
 		}
@@ -58,13 +90,13 @@ func appendFolded(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, foldCase(r))
 }
 
-// appendASCIIWords is folder.words for text of ASCII alone, which nearly all text is. It stops after so many
-// bytes, and fails where it comes upon something else before.
-func appendASCIIWords(dst, s []byte, length int) (words []byte, ok bool) {
-	within := false
+// ascii is folder.words for text of ASCII alone, which nearly all text is. It stops after so many bytes, and
+// fails where it comes upon something else before.
+func (f *folder) ascii(s []byte, length int) bool {
+	dst, within, small := f.folded, false, false
 	for _, c := range s {
 		if c >= utf8.RuneSelf {
-			return dst, false
+			return false
 		}
 		folded := asciiWord[c]
 		if folded == 0 {
@@ -74,12 +106,16 @@ func appendASCIIWords(dst, s []byte, length int) (words []byte, ok bool) {
 		if !within {
 			dst = append(dst, ' ')
 			within = true
+		} else if small && folded != c {
+			f.inner = append(f.inner, len(dst))
 		}
+		small = folded == c
 		if dst = append(dst, folded); len(dst) >= length {
-			return dst, true
+			break
 		}
 	}
-	return dst, true
+	f.folded = dst
+	return true
 }
 
 // asciiWord holds for each ASCII letter and digit what it is folded to, and 0 for the rest.

@@ -117,7 +117,7 @@ func staticKey(c corpus, doc uint32) uint32 {
 // read takes up one document.
 func (b *indexBuilder) read(rank, doc uint32) {
 	display, code := b.corpus.display(doc), b.corpus.code(doc)
-	line := b.folder.words(display)
+	line := b.folder.withInner(b.folder.words(display))
 	b.characters(rank, line)
 	b.add(rank, line)
 	b.signs(rank, display)
@@ -130,7 +130,7 @@ func (b *indexBuilder) read(rank, doc uint32) {
 	}
 	b.others = b.corpus.appendOthers(b.others[:0], doc)
 	for _, other := range b.others {
-		b.add(rank, b.folder.words(other))
+		b.add(rank, b.folder.withInner(b.folder.words(other)))
 	}
 	b.stream.append(0)
 }

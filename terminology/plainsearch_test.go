@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"unicode"
@@ -23,6 +24,24 @@ func plainWords(text string) []string {
 		}
 	}
 	return strings.Fields(b.String())
+}
+
+// plainCut is where a word begins inside another.
+var plainCut = regexp.MustCompile(`([\p{Ll}\p{N}])(\p{Lu})`)
+
+// plainAll returns the words of a text, each with those after it that begin inside it.
+func plainAll(text string) (words []string) {
+	text = strings.Map(func(r rune) rune {
+		if unicode.Is(unicode.Mn, r) {
+			return -1
+		}
+		return r
+	}, norm.NFKD.String(text))
+	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.In(r, unicode.L, unicode.N, unicode.Mc) }) {
+		words = append(words, plainWords(word)...)
+		words = append(words, plainWords(plainCut.ReplaceAllString(word, "$1 $2"))[1:]...)
+	}
+	return words
 }
 
 // beginsOne reports whether word begins one of words.
@@ -48,11 +67,12 @@ func plainTier(d document, filter string) tier {
 	}
 	shown, code, wanted := plainWords(display), plainWords(d.code), plainWords(filter)
 	joined, line := strings.Join(code, ""), strings.Join(shown, " ")
-	texts := [][]string{shown, code}
-	words := slices.Concat(shown, code, []string{joined})
+	all := plainAll(display)
+	texts := [][]string{all, code}
+	words := slices.Concat(all, code, []string{joined})
 	for _, other := range d.others {
-		texts = append(texts, plainWords(other))
-		words = append(words, plainWords(other)...)
+		texts = append(texts, plainAll(other))
+		words = append(words, plainAll(other)...)
 	}
 	letter := len(wanted) == 1 && len([]rune(wanted[0])) == 1
 	if len(wanted) == 0 {
@@ -63,8 +83,8 @@ func plainTier(d document, filter string) tier {
 	}
 	for _, term := range strings.Fields(filter) {
 		parts := plainWords(term)
-		all := !slices.ContainsFunc(parts, func(p string) bool { return !beginsOne(words, p) })
-		if !letter && !all && !beginsOne(words, strings.Join(parts, "")) {
+		each := !slices.ContainsFunc(parts, func(p string) bool { return !beginsOne(words, p) })
+		if !letter && !each && !beginsOne(words, strings.Join(parts, "")) {
 			return tierNone
 		}
 	}
@@ -76,7 +96,7 @@ func plainTier(d document, filter string) tier {
 		return tierDisplay
 	case strings.HasPrefix(line, whole):
 		return tierBeginning
-	case letter && beginsOne(shown, whole):
+	case letter && beginsOne(all, whole):
 		return tierOrdered
 	case letter:
 		return tierAnywhere
@@ -144,12 +164,22 @@ func plainSearch(d documents, filter string) []hit {
 	return hits
 }
 
+// plainDocument returns all words of a document.
+func plainDocument(d document) []string {
+	display := d.display
+	if display == "" {
+		display = d.code
+	}
+	words := slices.Concat(plainAll(display), plainWords(d.code), []string{strings.Join(plainWords(d.code), "")})
+	for _, other := range d.others {
+		words = append(words, plainAll(other)...)
+	}
+	return words
+}
+
 // plainWithin reports whether each word of the filter is in the middle of a word of a document.
 func plainWithin(d document, filter string) bool {
-	words := slices.Concat(plainWords(d.display), plainWords(d.code), []string{strings.Join(plainWords(d.code), "")})
-	for _, other := range d.others {
-		words = append(words, plainWords(other)...)
-	}
+	words := plainDocument(d)
 	return !slices.ContainsFunc(plainWords(filter), func(part string) bool {
 		return !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(word, part) })
 	})
@@ -157,10 +187,7 @@ func plainWithin(d document, filter string) bool {
 
 // plainMeant reports whether a document matches with typos.
 func plainMeant(d document, filter string) bool {
-	words := slices.Concat(plainWords(d.display), plainWords(d.code), []string{strings.Join(plainWords(d.code), "")})
-	for _, other := range d.others {
-		words = append(words, plainWords(other)...)
-	}
+	words := plainDocument(d)
 	for _, term := range strings.Fields(filter) {
 		parts := plainWords(term)
 		all := !slices.ContainsFunc(parts, func(part string) bool {

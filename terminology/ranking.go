@@ -40,8 +40,9 @@ type judge struct {
 	filter *textFilter
 
 	folder folder
-	line   []byte // words of the display
+	line   []byte // words of the display, but those that begin inside others
 	all    []byte // words of all texts; those of the display first, then those of the code
+	shown  int    // where in all the words of the display end
 	coded  int    // where in all the words of the code end
 	joined []byte // words of the code, without spaces
 	others [][]byte
@@ -94,7 +95,7 @@ func (j *judge) bySymbols(doc uint32) tier {
 
 // byLetter is tier for a filter of one letter or digit.
 func (j *judge) byLetter(doc uint32) tier {
-	j.line = append(j.line[:0], j.folder.words(j.corpus.display(doc))...)
+	j.readDisplay(doc)
 	if !bytes.Contains(j.line, j.filter.letter) {
 		return tierNone
 	}
@@ -106,7 +107,7 @@ func (j *judge) byLetter(doc uint32) tier {
 		return tierDisplay
 	case bytes.HasPrefix(j.line, j.filter.line):
 		return tierBeginning
-	case bytes.Contains(j.line, j.filter.line):
+	case bytes.Contains(j.all, j.filter.line):
 		return tierOrdered
 	default:
 		return tierAnywhere
@@ -115,24 +116,32 @@ func (j *judge) byLetter(doc uint32) tier {
 
 // read takes the words from all texts of a document.
 func (j *judge) read(doc uint32) {
-	j.line = append(j.line[:0], j.folder.words(j.corpus.display(doc))...)
-	j.all = append(append(j.all[:0], j.line...), j.folder.words(j.corpus.code(doc))...)
+	j.readDisplay(doc)
+	j.all = append(j.all, j.folder.words(j.corpus.code(doc))...)
 	j.coded = len(j.all)
-	j.joined = appendJoined(j.joined[:0], j.all[len(j.line):])
+	j.joined = appendJoined(j.joined[:0], j.all[j.shown:])
 	if len(j.joined) > 0 {
 		j.all = append(append(j.all, ' '), j.joined...)
 	}
 	j.others = j.corpus.appendOthers(j.others[:0], doc)
 	for _, other := range j.others {
-		j.all = append(j.all, j.folder.words(other)...)
+		j.all = append(j.all, j.folder.withInner(j.folder.words(other))...)
 	}
+}
+
+// readDisplay takes the words from the display alone.
+func (j *judge) readDisplay(doc uint32) {
+	line := j.folder.words(j.corpus.display(doc))
+	j.line = append(j.line[:0], line...)
+	j.all = append(j.all[:0], j.folder.withInner(line)...)
+	j.shown = len(j.all)
 }
 
 // ordered reports whether all words are in one of the texts that were read, in their order.
 func (j *judge) ordered() bool {
 	f := j.filter
-	return len(f.words) == 1 || bytes.HasPrefix(j.joined, f.joined) || f.inOrder(j.line) ||
-		f.inOrder(j.all[len(j.line):j.coded]) || j.orderedInOthers()
+	return len(f.words) == 1 || bytes.HasPrefix(j.joined, f.joined) || f.inOrder(j.all[:j.shown]) ||
+		f.inOrder(j.all[j.shown:j.coded]) || j.orderedInOthers()
 }
 
 // isOrdered is ordered for a document of which nothing has been read. It reads as little as it can.

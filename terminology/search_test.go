@@ -145,6 +145,67 @@ func FuzzFilter(f *testing.F) {
 	})
 }
 
+// TestRankingInside has words that begin inside others.
+func TestRankingInside(t *testing.T) {
+	d := documents{
+		0: {code: "ActivityDefinition", display: "ActivityDefinition"},
+		1: {code: "c1", display: "Request orchestration"},
+		2: {code: "c2", display: "ServiceRequest"},
+		3: {code: "c3", display: "Event", others: []string{"DefinitionDeEvento"}},
+		4: {code: "codeOnly", display: "Haemoglobin HbA1c"},
+		5: {code: "c5", display: "pH"},
+		6: {code: "bareCode"},
+	}
+	tests := []struct{ name, filter, want string }{
+		{"inside and at the beginning", "def", "3 0"},
+		{"the whole word", "activityd", "0"},
+		{"over the middle", "activitydefinition", "0"},
+		{"in order", "activity def", "0"},
+		{"the other way round", "def act", "0"},
+		{"a display that begins so goes first", "req", "1 2"},
+		{"one letter: the display, then words and those inside, then the rest", "r", "1 2 6"},
+		{"after a digit and a letter", "a1c", "4"},
+		{"short ones stay whole", "ph", "5"},
+		{"a code is not cut", "only", "4"},
+		{"not even before another", "only haem", "4"},
+		{"a code that is what is shown", "code", "6 4"},
+		{"a typo inside", "defintion", "3 0"},
+	}
+	x := newIndex(d)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			for name, p := range map[string]part{"index": {corpus: d, index: x}, "scan": {corpus: d}} {
+				hits, _ := searchBoth(p, test.filter, 0, math.MaxInt)
+				var got []string
+				for _, h := range hits {
+					got = append(got, fmt.Sprint(h.doc))
+				}
+				if strings.Join(got, " ") != test.want {
+					t.Errorf("%s: filter %q: got %v, want %s", name, test.filter, got, test.want)
+				}
+			}
+		})
+	}
+}
+
+// TestSearchResourceTypes has what FHIR itself writes without spaces: every display with such a part is found.
+func TestSearchResourceTypes(t *testing.T) {
+	const types = "http://hl7.org/fhir/ValueSet/resource-types"
+	l := coreLibrary(t)
+	for _, part := range []string{"Definition", "Request", "Response"} {
+		found := expand(t, l, "url", types, "filter", strings.ToLower(part)).codes()
+		for _, code := range expand(t, l, "url", types).codes() {
+			if strings.Contains(code, part) && !slices.Contains(found, code) {
+				t.Errorf("%s does not find %s: %q", part, code, found)
+			}
+		}
+		inside := func(code string) bool { return !strings.HasPrefix(code, part) }
+		if first := slices.IndexFunc(found, inside); first >= 0 && slices.ContainsFunc(found[first:], func(code string) bool { return !inside(code) }) {
+			t.Errorf("%s: not first what begins so: %q", part, found)
+		}
+	}
+}
+
 // TestRanking has one filter and what it finds, in order, for each step of the rule.
 func TestRanking(t *testing.T) {
 	d := documents{

@@ -10,6 +10,8 @@ import (
 // TextFilterRule says which concepts the parameter filter of $expand finds and in which order they come.
 // It is what TerminologyCapabilities.expansion.textFilter says, and docs/search.md explains it.
 const TextFilterRule = "Words are runs of letters and digits; case and accents do not count (NFKD). " +
+	"In displays and designations, not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
+	"which ends where the next begins: ActivityDefinition has the words activitydefinition and definition. " +
 	"The filter is cut at spaces into terms. A concept is found if every term is: each word of the term begins a word of " +
 	"the concept's code, display or designations (those in the languages that are asked for, or in none; else all), " +
 	"or the term's words written together begin one of those words or the code written together. " +
@@ -148,13 +150,14 @@ func (t *textFilter) inOrder(line []byte) bool {
 	return true
 }
 
-// inOrderIn is inOrder for a text as it is, which need not be folded where it is ASCII.
+// inOrderIn is inOrder for the words of a text, those inside others included. It need not be folded where it is
+// ASCII and no word begins inside another.
 func (f *textFilter) inOrderIn(text []byte, folder *folder) bool {
 	rest := f.words
 	for i := 0; i < len(text); {
 		length, begins := beginsASCII(text[i:], rest[0][1:])
 		if length < 0 {
-			return f.inOrder(folder.words(text))
+			return f.inOrder(folder.withInner(folder.words(text)))
 		}
 		if begins {
 			if rest = rest[1:]; len(rest) == 0 {
@@ -167,9 +170,10 @@ func (f *textFilter) inOrderIn(text []byte, folder *folder) bool {
 }
 
 // beginsASCII reports how long the word is that a text begins with, which may be no word, and whether it
-// begins with another that is not empty. The length is negative where there is more than ASCII.
+// begins with another that is not empty. The length is negative where there is more than ASCII, or where a word
+// begins inside it.
 func beginsASCII(text, other []byte) (length int, begins bool) {
-	same := 0
+	same, small := 0, false
 	for i, c := range text {
 		if c >= utf8.RuneSelf {
 			return -1, false
@@ -178,6 +182,10 @@ func beginsASCII(text, other []byte) (length int, begins bool) {
 		if folded == 0 {
 			return i, same == len(other)
 		}
+		if small && folded != c {
+			return -1, false
+		}
+		small = folded == c
 		if same == i && same < len(other) && folded == other[same] {
 			same++
 		}

@@ -1,6 +1,9 @@
 package terminology
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 func TestTextFilter(t *testing.T) {
 	tests := []struct {
@@ -54,6 +57,36 @@ func TestTextFilter(t *testing.T) {
 		if got := (&judge{corpus: d, filter: filter}).tier(0) != tierNone; got != test.want {
 			t.Errorf("display %q, filter %q: got %v", test.display, test.filter, got)
 		}
+	}
+}
+
+// TestWordsInside has what begins inside words, and what does not.
+func TestWordsInside(t *testing.T) {
+	tests := map[string]string{
+		"activityDefinition of":     " activitydefinition definition of",
+		"DefinitionDeEvento":        " definitiondeevento de evento",
+		"HbA1c, pH 500MG":           " hba1c a1c ph h 500mg mg",
+		"mRNA XMLHttp HIVTest":      " mrna rna xmlhttp hivtest",
+		"CD4T SARS-CoV-2":           " cd4t t sars cov v 2",
+		"a B, type 2 A":             " a b type 2 a",
+		"étude\u0301Étude, x²Y":     " etudeetude etude x2y y",
+		"ДневнойСтационар ωΔ日A":     " дневноистационар стационар ωδ日a δ日a",
+		"\u01c6\u01c5 straßeẞ TypⅣ": " dzdz dz strassess ss typiv iv",
+	}
+	var f folder
+	for text, want := range tests {
+		if got := string(f.withInner(f.words([]byte(text)))); got != want {
+			t.Errorf("withInner(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+// TestWordsInsideAreBounded has a text that is nothing but beginnings.
+func TestWordsInsideAreBounded(t *testing.T) {
+	text := strings.Repeat("aB", 100_000)
+	var f folder
+	if got := f.withInner(f.words([]byte(text))); len(got) > 3*len(text) {
+		t.Errorf("%d bytes became %d", len(text), len(got))
 	}
 }
 
