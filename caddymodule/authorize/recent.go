@@ -94,15 +94,14 @@ func (s *Server) keepSession(ctx context.Context, user *User, sid string) error 
 
 // keepCode makes room for a person's new code.
 func (s *Server) keepCode(ctx context.Context, g *grant, key string) error {
-	list := recentList{store: s.store, key: storeKey("codes", g.User), most: maxCodes, ttl: s.codeLifetime}
-	dropped, err := list.keep(ctx, key+g.Family)
-	for _, item := range dropped {
-		key, family := item[:len(key)], item[len(key):]
-		err = errors.Join(err, s.store.Delete(ctx, key))
-		// That it was used need not be known any more; that it was revoked must be.
-		if e := s.store.Swap(ctx, tokenKey(family), tokenUsed, tokenUsed, time.Second); !errors.Is(e, ErrChanged) {
-			err = errors.Join(err, e)
-		}
+	old, ok := s.codes.keep(g.User, recentCode{key: key, family: g.Family})
+	if !ok {
+		return nil
+	}
+	err := s.store.Delete(ctx, old.key)
+	// That it was used need not be known any more; that it was revoked must be.
+	if e := s.store.Swap(ctx, tokenKey(old.family), tokenUsed, tokenUsed, time.Second); !errors.Is(e, ErrChanged) {
+		err = errors.Join(err, e)
 	}
 	return err
 }

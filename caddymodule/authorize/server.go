@@ -55,6 +55,7 @@ type Server struct {
 	returned     *MemoryStore // states that came back from providers
 	pushed       *MemoryStore // what this process keeps in store for pushed requests
 	spentPushes  spentPushes
+	codes        *recentCodes
 
 	isHTTPS func(*http.Request) bool
 	logger  *slog.Logger
@@ -145,6 +146,7 @@ func (s *Server) setLifetimes(c Config) error {
 	if c.RefreshTokenGrace < 0 {
 		s.refreshGrace = 0
 	}
+	s.codes = newRecentCodes(s.codeLifetime)
 	return nil
 }
 

@@ -1,0 +1,67 @@
+package authorize
+
+import (
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// recentCodes knows each person's latest codes. It is in memory, and not a
+// [recentList], because codes are given by the thousand: a list in the store would be
+// written anew with each, and doubled the cost of ES256 code flows. A reload or another
+// gateway lets a person have as many once more.
+type recentCodes struct {
+	lifetime time.Duration // of a code
+
+	mu     sync.Mutex
+	people map[string][]recentCode // the oldest first
+	most   int                     // people, before those whose codes are over are forgotten
+}
+
+// recentCode is a code, and the family of the tokens that it gives.
+type recentCode struct {
+	key, family string
+	at          time.Time
+}
+
+func newRecentCodes(lifetime time.Duration) *recentCodes {
+	return &recentCodes{lifetime: lifetime, people: make(map[string][]recentCode), most: 1024}
+}
+
+// keep adds a person's code, and returns the one that is too many.
+func (c *recentCodes) keep(person string, code recentCode) (old recentCode, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	codes := c.current(c.people[person])
+	if len(codes) == 0 {
+		c.forget()
+	}
+	if ok = len(codes) >= maxCodes; ok {
+		old = codes[0]
+		codes = slices.Delete(codes, 0, 1)
+	}
+	code.at = time.Now()
+	c.people[person] = append(codes, code)
+	return old, ok
+}
+
+// current leaves out the codes that are over.
+func (c *recentCodes) current(codes []recentCode) []recentCode {
+	lasts := func(code recentCode) bool { return time.Since(code.at) < c.lifetime }
+	i := slices.IndexFunc(codes, lasts)
+	if i < 0 {
+		return nil
+	}
+	return slices.Delete(codes, 0, i)
+}
+
+// forget forgets people whose codes are over, where there are many. How many there are
+// beyond that is bounded by the store, which holds their codes.
+func (c *recentCodes) forget() {
+	if len(c.people) < c.most {
+		return
+	}
+	maps.DeleteFunc(c.people, func(_ string, codes []recentCode) bool { return c.current(codes) == nil })
+	c.most = max(1024, 2*len(c.people))
+}
