@@ -115,10 +115,7 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		setIdentity(r, guard.Token{})
 		return h.refuse(w, err)
 	}
-	h.headers.Strip(r.Header)
-	if !byTrustedProxy(r) {
-		guard.StripAddresses(r.Header)
-	}
+	h.headers.Strip(r.Header, byTrustedProxy(r))
 	guard.StripCookies(r.Header, authorize.CookiePrefix)
 	guard.StripTrailers(r)
 	token, err := h.admit(r)

@@ -104,7 +104,7 @@ func isPreflight(r *http.Request) bool {
 // corsWriter sends the headers of ours in place of a backend's: two values of one
 // are none to a browser.
 type corsWriter struct {
-	*caddyhttp.ResponseWriterWrapper
+	caddyhttp.ResponseWriterWrapper
 	allowed, exposed []string
 	wrote            bool
 }
@@ -116,7 +116,7 @@ const (
 
 func newCORSWriter(w http.ResponseWriter) *corsWriter {
 	return &corsWriter{
-		ResponseWriterWrapper: &caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
+		ResponseWriterWrapper: caddyhttp.ResponseWriterWrapper{ResponseWriter: w},
 		allowed:               w.Header()[headerAllowOrigin], exposed: w.Header()[headerExpose],
 	}
 }

@@ -10,7 +10,7 @@
 //	[IdentityHeaders.Check]    a Connection header that would remove our headers → 400
 //	   ▼
 //	[IdentityHeaders.Strip]    identities that the client wrote itself are gone,
-//	[StripAddresses]           and addresses, unless a proxy did that we trust,
+//	                           and addresses, unless a proxy did that we trust,
 //	[StripCookies]             and so are the cookies of the sign-in,
 //	[StripTrailers]            and what would come after the body
 //	   ▼

@@ -26,7 +26,11 @@ func newHeaderNames(names []string) headerNames {
 // has says whether name is in the set, however it is spelt.
 func (n headerNames) has(name string) bool {
 	var buffer [64]byte
-	folded := appendFolded(buffer[:0], name)
+	return n.hasFolded(appendFolded(buffer[:0], name))
+}
+
+// hasFolded says whether a name that appendFolded made is in the set.
+func (n headerNames) hasFolded(folded []byte) bool {
 	if _, ok := n.exact[string(folded)]; ok {
 		return true
 	}

@@ -68,22 +68,15 @@ func NewIdentityHeaders(names ...string) *IdentityHeaders {
 }
 
 // Strip removes the identity headers from h, however often and in whatever
-// spelling they stand there.
-func (i *IdentityHeaders) Strip(h http.Header) {
+// spelling they stand there. So it does with those in which proxies tell where a
+// request came from, unless it came by a proxy that is trusted: from anybody else they
+// are made up, to have the server behind us write another address into its audit
+// events, or into the links of its answers (RFC 7239 §8.1).
+func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
+	var buffer [64]byte
 	for name := range h {
-		if i.identities.has(name) {
-			delete(h, name)
-		}
-	}
-}
-
-// StripAddresses removes the headers in which proxies tell where a request came from. From
-// anybody but a proxy that is trusted they are made up, to have the server behind us
-// write another address into its audit events, or into the links of its answers
-// (RFC 7239 §8.1).
-func StripAddresses(h http.Header) {
-	for name := range h {
-		if addressHeaders.has(name) {
+		folded := appendFolded(buffer[:0], name)
+		if i.identities.hasFolded(folded) || !byTrustedProxy && addressHeaders.hasFolded(folded) {
 			delete(h, name)
 		}
 	}

@@ -16,5 +16,5 @@ func StripUpgrade(h http.Header, webSocket bool) {
 		return
 	}
 	h.Del("Upgrade")
-	h.Del("HTTP2-Settings")
+	h.Del("Http2-Settings") // in the spelling that needs no other made of it
 }
