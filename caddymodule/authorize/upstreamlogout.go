@@ -9,14 +9,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-const (
-	// logoutTokenLeeway is how far a provider's clock may be off, as upstream has it.
-	logoutTokenLeeway = time.Minute
-
-	// maxUpstreamSession bounds a provider's sid, in bytes. No logout token has a
-	// longer one.
-	maxUpstreamSession = 255
-)
+// maxUpstreamSession bounds a provider's sid, in bytes. No logout token has a
+// longer one.
+const maxUpstreamSession = 255
 
 // signedOutThere is our back-channel logout endpoint for a provider (OpenID Connect
 // Back-Channel Logout 1.0 §2.5): the provider says that somebody signed out there, and
@@ -48,7 +43,7 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 		return err
 	}
 	key := storeKey("logout-token", p.Key+"\x00"+token.ID)
-	err = s.store.Add(ctx, key, nil, max(time.Until(token.Expiry)+logoutTokenLeeway, time.Second))
+	err = s.store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
 	if errors.Is(err, ErrExists) {
 		return invalidRequest("logout_token was used already")
 	}

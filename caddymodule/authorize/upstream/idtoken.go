@@ -14,8 +14,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// leeway is how far the provider's clock may be off in exp, iat and auth_time.
-const leeway = time.Minute
+// Leeway is how far the provider's clock may be off in exp, iat and auth_time
+// (OpenID Connect Core §2).
+const Leeway = time.Minute
 
 // maxSubject is the longest sub, in bytes (OpenID Connect Core §2).
 const maxSubject = 255
@@ -67,7 +68,7 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 	keys := &watchedKeySet{KeySet: p.keys}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
 		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
-		Now: func() time.Time { return time.Now().Add(-leeway) },
+		Now: func() time.Time { return time.Now().Add(-Leeway) },
 	})
 	token, err := verifier.Verify(ctx, raw)
 	switch {
@@ -124,14 +125,14 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 // provider that ignores max_age would otherwise pass an old session for a new
 // sign-in.
 func (c *idTokenClaims) checkTimes(now time.Time, r AuthenticationRequest) error {
-	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(leeway)) {
+	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
 		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
 	}
 	age, asked, err := r.maxAge()
 	switch {
 	case err != nil || !asked:
 		return err
-	case unixTime(c.AuthTime).Add(age + leeway).Before(now): // so is none
+	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // so is none
 		return fmt.Errorf("auth_time is missing or longer ago than max_age: %v", unixTime(c.AuthTime))
 	}
 	return nil

@@ -105,7 +105,7 @@ func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 		return fmt.Errorf("there is a nonce, as in ID tokens")
 	case c.ID == "":
 		return fmt.Errorf("jti is missing")
-	case c.IssuedAt == nil || unixTime(c.IssuedAt).After(time.Now().Add(leeway)):
+	case c.IssuedAt == nil || unixTime(c.IssuedAt).After(time.Now().Add(Leeway)):
 		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
 	}
 	if _, err := decodeObject(c.Events[logoutEvent]); err != nil {
