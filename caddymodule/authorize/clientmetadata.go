@@ -46,6 +46,16 @@ type registrationRequest struct {
 	clientMetadata
 }
 
+// readClient reads what is registered, and the client that it makes.
+func (r *registrar) readClient(w http.ResponseWriter, request *http.Request) (*registrationRequest, Client, error) {
+	m, err := readMetadata(w, request)
+	if err != nil {
+		return nil, Client{}, err
+	}
+	client, err := r.client(&m.clientMetadata)
+	return m, client, err
+}
+
 func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest, error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, badMetadata("the body must be application/json")

@@ -42,11 +42,7 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	m, err := readMetadata(w, r)
-	if err != nil {
-		return err
-	}
-	client, err := s.registrar.client(&m.clientMetadata)
+	m, client, err := s.registrar.readClient(w, r)
 	if err != nil {
 		return err
 	}

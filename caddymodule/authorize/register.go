@@ -62,11 +62,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) error {
 	if !sameDigest(digestOf(s.registrar.InitialAccessToken), registrationToken(r)) {
 		return errRegistrationToken
 	}
-	m, err := readMetadata(w, r)
-	if err != nil {
-		return err
-	}
-	client, err := s.registrar.client(&m.clientMetadata)
+	m, client, err := s.registrar.readClient(w, r)
 	if err != nil {
 		return err
 	}
