@@ -138,13 +138,13 @@ func TestInterfaceExpand(t *testing.T) {
 // The documents say which test shows what. Each test that they name exists.
 func TestDocumentsNameTests(t *testing.T) {
 	sources := testSources(t)
-	for _, name := range []string{"interface.md", "federation.md", "tokens.md", "authorization.md", "regressions.md", "cache.md"} {
+	for name, least := range map[string]int{"interface.md": 40, "federation.md": 40, "tokens.md": 40, "authorization.md": 40, "regressions.md": 40, "cache.md": 30} {
 		document, err := os.ReadFile("../docs/" + name)
 		if err != nil {
 			t.Fatal(err)
 		}
 		named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)(?:/([^`]+))?`").FindAllStringSubmatch(string(document), -1)
-		if len(named) < 10 {
+		if len(named) < least {
 			t.Errorf("%s names %d tests", name, len(named))
 		}
 		for _, n := range named {
