@@ -70,7 +70,7 @@ func duties(algorithm, system, refresh string) []duty {
 func authorizations(s settings, folder string) (err error) {
 	gateway, err := start(s.binary, folder, site{
 		name:    "authorize",
-		options: gatewayOptions + fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256") + "\n\t}",
+		options: gatewayOptions + "\n\t\tdurable_store " + s.durable + fmt.Sprintf(benchClient, "bench", "") + fmt.Sprintf(benchClient, "bench-es256", "\n\t\t\tid_token_alg ES256") + "\n\t}",
 		routes:  "\tfhir_authorize",
 	})
 	if err != nil {

@@ -17,6 +17,7 @@ type settings struct {
 	rounds       int
 	round        time.Duration
 	clients      int
+	durable      string // store of refresh tokens
 }
 
 func main() {
@@ -29,6 +30,7 @@ func main() {
 	flag.IntVar(&s.rounds, "rounds", 5, "rounds of each scenario")
 	flag.DurationVar(&s.round, "round", 2*time.Second, "length of a round")
 	flag.IntVar(&s.clients, "clients", 10, "clients at once")
+	flag.StringVar(&s.durable, "durable", "file", "where refresh tokens lie in authorize: file or memory")
 	flag.Parse()
 	for _, size := range strings.Split(sizes, ",") {
 		n, err := strconv.Atoi(size)
