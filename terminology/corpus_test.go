@@ -49,7 +49,7 @@ var randomWords = []string{
 	"ﬁbrosis", "fibrosis", "Ⅳ", "iv", "日本語", "日本", "本", "हिन्दी", "Ωmega", "ω", "İstanbul", "straße", "x-ray", "xray",
 	"E11.9", "e11", "E119", "9", "11", "type-2", "2", "(", ")", "%", "100%", "--", "+", "½", "Å", "\u0301", "b.c", "ba", "cab",
 	"ActivityDefinition", "activityDef", "DefinitionDeEvento", "HbA1c", "pH", "mRNA", "HIVTest", "étudeÉTUDE", "straßeÅngström", "日本Ωmega", "définieΔέλτα", "typeⅣ", "x2y",
-	"aBcDe", "é́A",
+	"aBcDe", "é́A", "œdème", "Oedeme", "BLØDŁO", "blodlo", "lŁđ", "øØ",
 	"appendicitis", "appendectomy", "apendicitis", "diabetse",
 }
 

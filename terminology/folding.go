@@ -78,17 +78,30 @@ func (f *folder) decompose(s []byte) {
 	}
 }
 
-// appendFolded appends a letter or digit in lower case, where that is one thing: ß and ẞ are ss, and a sigma
-// at the end of a word is a sigma (Unicode CaseFolding.txt).
+// appendFolded appends a letter or digit in lower case. Some letters become what is written for them where they
+// are not to be had.
 func appendFolded(dst []byte, r rune) []byte {
-	switch r {
-	case 'ß', 'ẞ':
-		return append(dst, "ss"...)
-	case 'ς':
-		r = 'σ'
+	r = foldCase(r)
+	if r < utf8.RuneSelf {
+		return append(dst, byte(r))
 	}
-	return utf8.AppendRune(dst, foldCase(r))
+	if r <= lastPlainLetter {
+		if plain, ok := plainLetters[r]; ok {
+			return append(dst, plain...)
+		}
+	}
+	return utf8.AppendRune(dst, r)
 }
+
+// plainLetters are the letters of Latin scripts that NFKD leaves as they are, though people type them as others, and a
+// sigma at the end of a word, which is a sigma (Unicode CaseFolding.txt).
+var plainLetters = map[rune]string{
+	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ħ': "h", 'ŧ': "t", 'ı': "i", 'ŋ': "n",
+	lastPlainLetter: "σ",
+}
+
+// lastPlainLetter is the last of them in Unicode, so that most scripts need no look at the table.
+const lastPlainLetter = 'ς'
 
 // ascii is folder.words for text of ASCII alone, which nearly all text is. It stops after so many bytes, and
 // fails where it comes upon something else before.

@@ -10,7 +10,7 @@ import (
 )
 
 // plainCase completes strings.ToLower.
-var plainCase = strings.NewReplacer("ß", "ss", "ς", "σ")
+var plainCase = strings.NewReplacer("ß", "ss", "ς", "σ", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ħ", "h", "ŧ", "t", "ı", "i", "ŋ", "n")
 
 // plainWords cuts a text into folded words, the long way round.
 func plainWords(text string) []string {
