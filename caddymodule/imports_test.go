@@ -16,11 +16,15 @@ const module = "github.com/caddy-fhir/caddy-fhir/"
 // cores are the packages that know nothing of Caddy, and which other packages
 // of this module each may import.
 var cores = map[string][]string{
-	module + "terminology":           {module + "caddymodule/smart"},
-	module + "caddymodule/authorize": {module + "caddymodule/smart"},
-	module + "caddymodule/guard":     {module + "caddymodule/smart"},
+	module + "terminology":           ground,
+	module + "caddymodule/authorize": ground,
+	module + "caddymodule/guard":     ground,
 	module + "caddymodule/smart":     nil,
+	module + "caddymodule/fairqueue": nil,
 }
+
+// ground is what all cores may stand on.
+var ground = []string{module + "caddymodule/smart", module + "caddymodule/fairqueue"}
 
 // goPackage is what go list says of a package.
 type goPackage struct {
@@ -29,9 +33,9 @@ type goPackage struct {
 }
 
 // TestImports keeps the cores apart: whatever they import, directly or not, is
-// neither Caddy nor, but for smart, one of ours outside of their own folder.
+// neither Caddy nor, but for those on the ground, one of ours outside of their own folder.
 func TestImports(t *testing.T) {
-	packages := listPackages(t, "../terminology/...", "./authorize/...", "./guard/...", "./smart/...")
+	packages := listPackages(t, "../terminology/...", "./authorize/...", "./guard/...", "./smart/...", "./fairqueue/...")
 	for core, allowed := range cores {
 		found := false
 		for _, p := range packages {

@@ -35,7 +35,7 @@
 //	         ▼
 //	      [Introspector.Verify]      without one → 401
 //	         ├─ [Memory]             this very token was asked about lately, or
-//	         ├─ queue.go             its turn, of which each network has a share
+//	         ├─ [fairqueue.Queue]    its turn, of which each network has a share
 //	         ├─ backoff.go           no turn while the server does not answer → 503
 //	         ├─ introspection.go     the request to the server, once for all who wait
 //	         └─ introspection.go     active, iss, aud, exp … each time, remembered or not

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/singleflight"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 // The [Introspector]'s settings where none are set.
@@ -94,7 +96,7 @@ type Introspector struct {
 	setUp    sync.Once
 	fault    error // what is required and not set
 	flights  singleflight.Group
-	queue    *queue
+	queue    *fairqueue.Queue
 	backOff  backOff
 	refusals *Memory
 }
@@ -102,7 +104,7 @@ type Introspector struct {
 // prepare makes what is not set from outside.
 func (i *Introspector) prepare() {
 	i.fault = i.check()
-	i.queue = newQueue(max(1, cmp.Or(i.Concurrency, DefaultConcurrency)))
+	i.queue = fairqueue.New(cmp.Or(i.Concurrency, DefaultConcurrency))
 	i.refusals = NewMemory(refusalsSize)
 }
 
@@ -190,7 +192,7 @@ func (i *Introspector) fly(ctx context.Context, network, id, raw string) (intros
 func (i *Introspector) enter(ctx context.Context, network string, most time.Duration) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
-	return i.queue.enter(ctx, network)
+	return i.queue.Enter(ctx, network)
 }
 
 // recall returns the response that is remembered.

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 // Many who hold one token make one request; one who leaves takes nothing from
@@ -72,7 +74,7 @@ func TestIntrospectorConcurrency(t *testing.T) {
 		i.Concurrency, i.Network = 2, networkOf
 		var group sync.WaitGroup
 		var passed, waited, crowded atomic.Int64
-		for n := range maxWaiting + 50 {
+		for n := range fairqueue.Places + 50 {
 			group.Go(func() {
 				switch _, err := i.Verify(from(t, fmt.Sprint(n)), fmt.Sprint(n)); {
 				case err == nil:
@@ -87,12 +89,12 @@ func TestIntrospectorConcurrency(t *testing.T) {
 		group.Wait()
 		// Two at a time: those that begin at 0 and 3, for at 6 half of the
 		// timeout is over.
-		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != maxWaiting-4 || crowded.Load() != 50 {
+		if most.Load() != 2 || passed.Load() != 4 || waited.Load() != fairqueue.Places-4 || crowded.Load() != 50 {
 			t.Errorf("%d at once, %d passed, %d waited, %d came too late",
 				most.Load(), passed.Load(), waited.Load(), crowded.Load())
 		}
-		if i.queue.places != 0 || len(i.queue.shares) != 0 {
-			t.Errorf("%d wait for ever, of %d networks", i.queue.places, len(i.queue.shares))
+		if got := i.queue.Taken(); got != 0 {
+			t.Errorf("%d wait for ever", got)
 		}
 	})
 }
@@ -117,15 +119,15 @@ func TestIntrospectorShares(t *testing.T) {
 		i.Network = networkOf
 		var group sync.WaitGroup
 		var crowded atomic.Int64
-		for n := range 2 * maxWaiting {
+		for n := range 2 * fairqueue.Places {
 			group.Go(func() {
-				if _, err := i.Verify(from(t, "flood"), fmt.Sprint("made up ", n)); errors.Is(err, errCrowded) {
+				if _, err := i.Verify(from(t, "flood"), fmt.Sprint("made up ", n)); errors.Is(err, fairqueue.ErrFull) {
 					crowded.Add(1)
 				}
 			})
 		}
 		synctest.Wait()
-		if got := crowded.Load(); got != 2*maxWaiting-maxWaiting/2 {
+		if got := crowded.Load(); got != 2*fairqueue.Places-fairqueue.Places/2 {
 			t.Errorf("%d of the flood are refused", got)
 		}
 		start := time.Now()

@@ -1,0 +1,99 @@
+package fairqueue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+)
+
+// TestShares fills a queue of four slots by one holder of each kind: others get the rest.
+func TestShares(t *testing.T) {
+	for _, test := range []struct {
+		name          string
+		flood, others []string
+		got           int // slots of the flood
+		passes        bool
+	}{
+		{"another network", []string{"network a"}, []string{"network b"}, 2, true},
+		{"the same network", []string{"network a"}, []string{"network a"}, 2, false},
+		{"another network and client", []string{"network a", "client a"}, []string{"network b", "client b"}, 2, true},
+		{"a client that is in several networks", []string{"network a", "client a"}, []string{"network b", "client a"}, 2, false},
+		{"another client in one network", []string{"network a", "client a"}, []string{"network a", "client b"}, 2, false},
+		{"nobody in particular", nil, nil, 4, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				q := New(4)
+				ctx, cancel := context.WithCancel(t.Context())
+				entered := make(chan func(), 10)
+				enter := func(holders []string) {
+					if leave, err := q.Enter(ctx, holders...); err == nil {
+						entered <- leave
+					}
+				}
+				for range 6 {
+					go enter(test.flood)
+				}
+				synctest.Wait()
+				if got := len(entered); got != test.got {
+					t.Errorf("the flood has %d slots", got)
+				}
+				go enter(test.others)
+				synctest.Wait()
+				if passes := len(entered) > test.got; passes != test.passes {
+					t.Errorf("the other passes: %v", passes)
+				}
+				leave := <-entered
+				leave()
+				synctest.Wait()
+				if len(entered) < test.got {
+					t.Error("a slot that was given back is not taken")
+				}
+				cancel()
+				synctest.Wait()
+				for len(entered) > 0 {
+					(<-entered)()
+				}
+				if q.Taken() != 0 || len(q.shares) != 0 {
+					t.Errorf("%d places are taken for ever, by %d holders", q.Taken(), len(q.shares))
+				}
+			})
+		})
+	}
+}
+
+// TestPlaces has one holder take all the places that it gets, and another some of the rest.
+func TestPlaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		q := New(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		full := map[string]int{}
+		enter := func(holder string) {
+			_, err := q.Enter(ctx, holder)
+			if errors.Is(err, ErrFull) {
+				full[holder]++
+			}
+		}
+		for range Places {
+			go enter("flood")
+			synctest.Wait()
+		}
+		if got := full["flood"]; got != Places/2 {
+			t.Errorf("%d of the flood are refused", got)
+		}
+		for n := range 10 {
+			go enter(fmt.Sprint("other ", n))
+			synctest.Wait()
+		}
+		if len(full) != 1 {
+			t.Errorf("others are refused: %v", full)
+		}
+		cancel()
+		synctest.Wait()
+		if got := q.Taken(); got != 1 { // the one that got the slot
+			t.Errorf("%d places are taken", got)
+		}
+	})
+}
