@@ -1,6 +1,12 @@
 package terminology
 
-import "slices"
+import (
+	"bytes"
+	"net/http"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
 
 // conceptMap is a ConceptMap, as $translate needs it.
 type conceptMap struct {
@@ -192,6 +198,22 @@ func (l *Library) addConceptMap(m *conceptMap) {
 		}
 	}
 	l.conceptMaps = append(l.conceptMaps, m)
+}
+
+// inlineConceptMap reads a concept map that a request holds. It needs no url.
+func inlineConceptMap(resource jsontext.Value) (*conceptMap, error) {
+	kind, err := resourceType(resource)
+	if err == nil && kind != "ConceptMap" {
+		return nil, badRequest("invalid", "the parameter conceptMap must be a ConceptMap, not %s", kind)
+	}
+	l := emptyLibrary()
+	if err == nil {
+		err = newResourceLoader(l).resource(newReader(bytes.NewReader(resource)))
+	}
+	if err != nil {
+		return nil, &Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the concept map cannot be read: " + err.Error()}
+	}
+	return l.conceptMaps[0], nil
 }
 
 // conceptMap finds a concept map by its canonical, of several the one that was loaded last.

@@ -5,12 +5,16 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
 )
 
 // translation are the parameters of $translate, with the names of R4 and of R5.
 type translation struct {
 	parameters
-	maps                   string // url of the concept map
+	maps                   string         // url of the concept map
+	inline                 jsontext.Value // the concept map, if the request holds it
+	depends                dependencies
 	mapVersion             string
 	codings                []coding // one, or those of a CodeableConcept
 	version                string   // of a code
@@ -80,6 +84,10 @@ func (t *translation) take(in *input) (isConcept bool, err error) {
 		t.codings = []coding{c}
 	case "codeableConcept", "sourceCodeableConcept", "targetCodeableConcept":
 		t.codings, err = parseConcept(in.complex)
+	case "conceptMap":
+		return false, t.takeMap(in)
+	case "dependency":
+		return false, t.depends.take(in)
 	default:
 		t.takeOther(in)
 		return false, nil
@@ -105,11 +113,19 @@ func (t *translation) takeOther(in *input) {
 		t.target = in.value
 	case "reverse":
 		t.reverse = t.reverse || in.value == "true"
-	case "conceptMap":
-		if in.resource != nil {
-			t.resources = append(t.resources, in.resource)
-		}
 	}
+}
+
+// takeMap takes over a concept map that the request holds.
+func (t *translation) takeMap(in *input) error {
+	switch {
+	case in.resource == nil:
+		return badRequest("invalid", "the parameter conceptMap must be a resource, which only a POST can give")
+	case t.inline != nil:
+		return badRequest("invalid", "the parameter conceptMap may be given only once")
+	}
+	t.inline = in.resource
+	return nil
 }
 
 // orient takes the systems for what they are: the code's own, and the one on the other side. With R5's names it is
@@ -140,8 +156,11 @@ func (t *translation) orient() {
 // translate returns the Parameters that say what a concept is in other code systems. Where they say nothing of it, it
 // returns too which concept maps may.
 func (l *Library) translate(t *translation) ([]byte, []Missing, error) {
-	maps := t.applicable(l)
-	if len(maps) == 0 && (t.maps != "" || t.id != "") {
+	maps, err := t.applicable(l)
+	if err != nil {
+		return nil, nil, err
+	}
+	if len(maps) == 0 && t.isNamed() {
 		name := canonical(t.maps, t.mapVersion)
 		if t.id != "" {
 			name = "with the id " + t.id
@@ -166,9 +185,16 @@ func (l *Library) translate(t *translation) ([]byte, []Missing, error) {
 	return x.out.end(), x.missing(), nil
 }
 
-// applicable returns the concept maps that are to be looked into.
-func (t *translation) applicable(l *Library) []*conceptMap {
-	var list []*conceptMap
+// isNamed reports whether the request names a concept map that is to be here.
+func (t *translation) isNamed() bool { return t.id != "" || t.inline == nil && t.maps != "" }
+
+// applicable returns the concept maps that are to be looked into: the one that the request holds, and no other, or
+// those of the library. With an id, it is that one.
+func (t *translation) applicable(l *Library) (list []*conceptMap, err error) {
+	if t.inline != nil && t.id == "" {
+		m, err := inlineConceptMap(t.inline)
+		return []*conceptMap{m}, err
+	}
 	for at := l; at != nil; at = at.base {
 		for _, m := range at.conceptMaps {
 			if t.applies(m) {
@@ -176,7 +202,7 @@ func (t *translation) applicable(l *Library) []*conceptMap {
 			}
 		}
 	}
-	return list
+	return list, nil
 }
 
 // applies reports whether a concept map is to be looked into.

@@ -139,6 +139,97 @@ func TestTranslateConcept(t *testing.T) {
 	}
 }
 
+// A concept map that the request holds is the one that is asked, whatever else is known (R4 ConceptMap/$translate,
+// parameter conceptMap). It may hand on to those that are here.
+func TestTranslateInline(t *testing.T) {
+	h := &Handler{Library: libraryOf(t, translations...)}
+	inline := func(resource string) string { return `{"name":"conceptMap","resource":` + resource + `}` }
+	one := `{"name":"code","valueCode":"1"}`
+	own := inline(`{"resourceType":"ConceptMap","group":[{"source":"http://x/a","target":"http://x/b","element":[{"code":"1","target":[{"code":"mine"}]}]}]}`)
+	tests := []struct {
+		name   string
+		sent   []string
+		status int
+		want   []string
+	}{
+		{"alone", []string{own, one}, 200, []string{"relatedto mine"}},
+		{"beside the url of another", []string{own, one, uri("url", "http://x/plain")}, 200, []string{"relatedto mine"}},
+		{"with others brought along", []string{own, one, `{"name":"tx-resource","resource":` + mapOf("brought", `{"code":"1","target":[{"code":"other"}]}`, "") + `}`}, 200, []string{"relatedto mine"}},
+		{"not mapped by it", []string{own, `{"name":"code","valueCode":"5"}`}, 200, nil},
+		{"hands on", []string{inline(mapOf("ours", "", handsOn("plain"))), `{"name":"code","valueCode":"5"}`}, 200, []string{"narrower five http://x/p=v ours|1 plain|1 sourceComment=from"}},
+		{"not a concept map", []string{inline(`{"resourceType":"ValueSet"}`), one}, 400, nil},
+		{"two", []string{own, own, one}, 400, nil},
+		{"no resource", []string{`{"name":"conceptMap","valueString":"x"}`, one}, 400, nil},
+		{"broken", []string{inline(`{"resourceType":"ConceptMap","group":1}`), one}, 400, nil},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			w, _ := call(t, h, "POST", "/ConceptMap/$translate", parametersOf(append(test.sent, uri("system", "http://x/a"))...))
+			if _, got := matches(t, w.Body.Bytes()); w.Code != test.status || !slices.Equal(got, test.want) {
+				t.Errorf("got %d %q\nwant %d %q\nin %s", w.Code, got, test.status, test.want, w.Body)
+			}
+		})
+	}
+	err := (&Handler{Library: h.Library, Others: true}).Translate(httptest.NewRecorder(), httptest.NewRequest("POST", "/ConceptMap/$translate",
+		strings.NewReader(parametersOf(own, `{"name":"code","valueCode":"5"}`))))
+	if err != nil {
+		t.Errorf("others are asked, who do not have the map: %v", err)
+	}
+}
+
+// A target that depends on another element holds where that has the value; where the request says nothing of the
+// element, the match tells what it depends on (R4 ConceptMap.group.element.target.dependsOn).
+func TestTranslateDependency(t *testing.T) {
+	on := func(code, value string) string {
+		return `{"code":"` + code + `","dependsOn":[{"property":"http://x/sex","system":"http://x/s|2","value":"` + value + `"}]}`
+	}
+	h := &Handler{Library: libraryOf(t, mapOf("sexes", `{"code":"1","target":[`+on("male-1", "m")+`,`+on("female-1", "f")+`,{"code":"both-1"}]},
+		{"code":"2","target":[`+on("male-2", "m")+`]},{"code":"3","target":[{"code":"old","dependsOn":[{"property":"http://x/age","value":"old"}]}]}`,
+		`,"unmapped":{"mode":"fixed","code":"rest"}`))}
+	dependency := func(element, value string) string {
+		return `{"name":"dependency","part":[{"name":"element","valueUri":"` + element + `"},` + value + `]}`
+	}
+	concept := func(codings, text string) string {
+		return `{"name":"concept","valueCodeableConcept":{"coding":[` + codings + `],"text":"` + text + `"}}`
+	}
+	male := concept(`{"system":"http://x/z","code":"f"},{"system":"http://x/s","code":"m"}`, "")
+	tests := []struct {
+		name, code, dependency string
+		want                   string
+	}{
+		{"not told", "1", "", "male-1 female-1 both-1"},
+		{"told", "1", dependency("http://x/sex", male), "male-1 both-1"},
+		{"another value", "1", dependency("http://x/sex", concept(`{"system":"http://x/s","code":"u"}`, "")), "both-1"},
+		{"another element", "1", dependency("http://x/age", male), "male-1 female-1 both-1"},
+		{"as R5 has it", "1", `{"name":"dependency","part":[{"name":"attribute","valueUri":"http://x/sex"},{"name":"value","valueCoding":{"system":"http://x/s","code":"f"}}]}`, "female-1 both-1"},
+		{"two values of one element", "1", dependency("http://x/sex", male) + `,` + dependency("http://x/sex", concept(`{"system":"http://x/s","code":"f"}`, "")), "male-1 female-1 both-1"},
+		{"none is left: unmapped", "2", dependency("http://x/sex", concept("", "?")), "rest"},
+		{"a text", "3", dependency("http://x/age", concept("", "old")), "old"},
+		{"a string", "3", dependency("http://x/age", `{"name":"value","valueString":"young"}`), "rest"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			sent := []string{uri("url", "http://x/sexes"), uri("system", "http://x/a"), `{"name":"code","valueCode":"` + test.code + `"}`}
+			if test.dependency != "" {
+				sent = append(sent, test.dependency)
+			}
+			w, _ := call(t, h, "POST", "/ConceptMap/$translate", parametersOf(sent...))
+			_, list := matches(t, w.Body.Bytes())
+			var codes []string
+			for _, match := range list {
+				codes = append(codes, strings.Fields(match)[1])
+			}
+			if got := strings.Join(codes, " "); got != test.want {
+				t.Errorf("got %q, want %q in %s", got, test.want, w.Body)
+			}
+		})
+	}
+	w, _ := call(t, h, "POST", "/ConceptMap/$translate", parametersOf(uri("system", "http://x/a"), `{"name":"code","valueCode":"1"}`, `{"name":"dependency","part":[]}`))
+	if w.Code != 400 {
+		t.Errorf("without an element: got %d", w.Code)
+	}
+}
+
 // Concept maps that hand on to each other end in an error, and so do those that branch without end.
 func TestTranslateInCircles(t *testing.T) {
 	h := &Handler{Library: libraryOf(t, translations...)}

@@ -27,7 +27,7 @@ func (x *translator) missing() []Missing {
 	switch {
 	case x.found:
 		return nil
-	case x.missed == nil && !x.said && x.maps == "" && x.id == "":
+	case x.missed == nil && !x.said && x.inline == nil && !x.isNamed():
 		return []Missing{{Kind: "ConceptMap"}}
 	}
 	return x.missed
@@ -72,7 +72,7 @@ func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said 
 			if x.reverse {
 				code = target.code
 			}
-			if code == c.code && code != "" {
+			if code == c.code && code != "" && (x.reverse || !x.depends.contradict(target)) {
 				said = true
 				if err := x.write(chain, g, e, target); err != nil {
 					return said, err
