@@ -14,7 +14,8 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Authorize))
-	registerHandler("fhir_authorize", httpcaddyfile.Before, "invoke", func() handlerDirective { return new(Authorize) })
+	// before fhir_bearer, which would ask for a token where tokens are to be had
+	registerHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() handlerDirective { return new(Authorize) })
 }
 
 // Authorize serves the authorization server of the fhir app: the endpoints below

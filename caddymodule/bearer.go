@@ -3,7 +3,9 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
+	"sync"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -17,7 +19,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Bearer))
-	registerHandler("fhir_bearer", httpcaddyfile.After, "forward_auth", func() handlerDirective { return new(Bearer) })
+	registerHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() handlerDirective { return new(Bearer) })
 }
 
 // Bearer lets only those requests pass that carry a valid access token of the
@@ -64,6 +66,9 @@ type Bearer struct {
 	guard   *guard.Guard
 	realm   string
 	pooled  []string // issuers whose keys are held in issuerKeys
+
+	logger    *slog.Logger
+	elsewhere sync.Once // a request outside the FHIR base was refused
 }
 
 // CaddyModule returns the Caddy module information.
@@ -84,6 +89,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if h.realm = h.FHIRBase; h.app != nil {
 		h.realm = h.app.fhirBaseURL()
 	}
+	h.logger = ctx.Slogger()
 	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders...)
 	if err := h.provisionCORS(); err != nil {
 		return err
@@ -106,6 +112,10 @@ func (h *Bearer) provisionCORS() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return answerError(w, r, h.FHIRBase, h.serve(w, r, next))
+}
+
+func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	w, answered := h.cors.answer(w, r, r.URL.Path == h.FHIRBase+"/metadata")
 	if answered {
 		metrics.decided(decisionPreflight)
@@ -119,6 +129,7 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	guard.StripCookies(r.Header, authorize.CookiePrefix)
 	guard.StripTrailers(r)
 	token, err := h.admit(r)
+	h.warnElsewhere(r, err)
 	// Nobody's, where there is none: a handler before may have set another's.
 	setIdentity(r, token)
 	if err != nil {
@@ -135,6 +146,17 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		r.Header.Del("Authorization")
 	}
 	return next.ServeHTTP(w, r)
+}
+
+// warnElsewhere says once that a request without a token was for another path than the
+// API's, because where that is not known, nobody gets in and nothing says why.
+func (h *Bearer) warnElsewhere(r *http.Request, err error) {
+	if !errors.Is(err, guard.ErrNoToken) || below(r.URL.Path, h.FHIRBase) {
+		return
+	}
+	h.elsewhere.Do(func() {
+		h.logger.Warn("fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base", "path", r.URL.Path, "fhir_base", h.FHIRBase)
+	})
 }
 
 // public names the one FHIR interaction that is open to all, by its exact
@@ -186,8 +208,7 @@ func setIdentity(r *http.Request, t guard.Token) {
 	repl.Set("http.auth.user.issuer", t.Issuer)
 }
 
-// refuse sets the challenge, which survives into handle_errors, and leaves the
-// body to fhir_outcome.
+// refuse sets the challenge, which survives into handle_errors.
 func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 	var refused *guard.Error
 	if !errors.As(err, &refused) {

@@ -1,10 +1,15 @@
 package caddymodule
 
 import (
+	"bytes"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
 // echo is a backend that tells what it was sent.
@@ -164,5 +169,18 @@ func TestPlaceholdersOfPublicRequest(t *testing.T) {
 	g := newGateway(t, exampleWith(t, "fhir_expand\n", "respond \"[{http.auth.user.id}]\"\n"))
 	if got := read(t, g.get("/fhir/R4/metadata", "")); got != "[]" {
 		t.Errorf("got %s", got)
+	}
+}
+
+// A guard that keeps everybody out, because the API is at another path than it thinks,
+// says so, once.
+func TestGuardElsewhereIsLogged(t *testing.T) {
+	var text bytes.Buffer
+	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
+	for _, path := range []string{"/fhir/R4/Patient", "/fhir/R4", "/fhir/metadata", "/fhir/Patient"} {
+		h.warnElsewhere(httptest.NewRequest(http.MethodGet, path, nil), fmt.Errorf("refused: %w", guard.ErrNoToken))
+	}
+	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "path=/fhir/metadata fhir_base=/fhir/R4") {
+		t.Errorf("logged %q", logged)
 	}
 }

@@ -19,7 +19,8 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Expand))
-	registerHandler("fhir_expand", httpcaddyfile.Before, "reverse_proxy", func() handlerDirective { return new(Expand) })
+	// before all that answers whatever is asked, as a respond after it in the Caddyfile
+	registerHandler("fhir_expand", httpcaddyfile.Before, "abort", func() handlerDirective { return new(Expand) })
 }
 
 // Expand answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`,
@@ -183,6 +184,10 @@ func (h *Expand) Cleanup() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	return answerError(w, r, h.FHIRBase, h.serveOperation(w, r, next))
+}
+
+func (h *Expand) serveOperation(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	h.kept.open()
 	answer := h.operations.find(h.asked(r), h.FHIRBase)
 	if answer == nil {

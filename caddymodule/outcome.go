@@ -17,13 +17,15 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Outcome))
-	registerHandler("fhir_outcome", httpcaddyfile.Before, "respond", func() handlerDirective { return new(Outcome) })
+	registerHandler("fhir_outcome", httpcaddyfile.Before, "invoke", func() handlerDirective { return new(Outcome) })
 }
 
 // Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4,
 // §3.1.0.4), the one representation of an error that FHIR clients read: in JSON,
 // or in XML for who asks for that. It stands in `handle_errors`. Errors elsewhere
-// go on to the next handler.
+// go on to the next handler. What fhir_bearer and fhir_expand refuse, or what fails
+// behind them, needs no fhir_outcome where there are no `handle_errors`, and is an
+// OperationOutcome by it below whichever base these have.
 type Outcome struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
@@ -59,9 +61,15 @@ func fhirBase(ctx caddy.Context, told string) (string, error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	err, failed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
-	if !failed || !below(originalPath(r), h.FHIRBase) {
+	toldBelow := caddyhttp.GetVar(r.Context(), failedBelow) != nil
+	if !failed || !toldBelow && !below(originalPath(r), h.FHIRBase) {
 		return next.ServeHTTP(w, r)
 	}
+	return writeOutcome(w, r, err)
+}
+
+// writeOutcome writes an error as an OperationOutcome.
+func writeOutcome(w http.ResponseWriter, r *http.Request, err error) error {
 	status, outcome, err := describe(err)
 	if err != nil {
 		return err

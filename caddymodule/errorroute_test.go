@@ -1,0 +1,72 @@
+package caddymodule
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// A refusal is an OperationOutcome whatever the site says, or leaves unsaid, of errors.
+func TestRefusalIsOutcome(t *testing.T) {
+	const here = "https://localhost:8443"
+	tests := []struct {
+		name, body, path string
+		status           int
+		want             string // of the body
+	}{
+		{"no handle_errors", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, `"code":"login"`},
+		{"no handle_errors, guard within handle", "handle /fhir/R4/* {\n\tfhir_bearer\n\trespond ok\n}", "/fhir/R4/Patient", 401, `"code":"login"`},
+		{"no handle_errors, failed expansion", "fhir_expand\nrespond ok", "/fhir/R4/ValueSet/$expand?count=-1", 400, "OperationOutcome"},
+		{"no handle_errors, API that is down", "fhir_expand\nreverse_proxy 127.0.0.1:1", "/fhir/R4/Patient", 502, `"code":"transient"`},
+		{"no handle_errors, elsewhere", "fhir_expand\nreverse_proxy 127.0.0.1:1", "/Patient", 502, ""},
+		{"the fhir_outcome of another base", "fhir_bearer {\n\tfhir_base /api\n}\nhandle_errors {\n\tfhir_outcome\n}", "/api/Patient", 401, `"code":"login"`},
+		{"a site's own errors", "fhir_bearer\nhandle_errors {\n\trespond \"own {err.status_code}\"\n}", "/fhir/R4/Patient", 401, "own 401"},
+		{"a site's own errors of another status", "fhir_bearer\nhandle_errors 404 {\n\trespond own\n}", "/fhir/R4/Patient", 401, `"code":"login"`},
+		{"another site's errors beside", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, `"code":"login"`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			caddyfile := siteWith(here, here, tt.body)
+			if strings.Contains(tt.name, "beside") {
+				caddyfile += "\nhttps://other.example:8443 {\n\thandle_errors {\n\t\trespond other\n\t}\n}\n"
+			}
+			g := newGateway(t, caddyfile)
+			response := g.get(tt.path, "")
+			body := read(t, response)
+			if response.StatusCode != tt.status || !strings.Contains(body, tt.want) || tt.want == "" && body != "" {
+				t.Errorf("%d %s", response.StatusCode, body)
+			}
+			if tt.status == http.StatusUnauthorized && response.Header.Get("WWW-Authenticate") == "" {
+				t.Error("no challenge")
+			}
+		})
+	}
+}
+
+// The order of directives in a block of the Caddyfile does not matter, as Caddy's users
+// expect.
+func TestDirectiveOrder(t *testing.T) {
+	const here = "https://localhost:8443"
+	tests := []struct {
+		name, body, path string
+		status           int
+	}{
+		{"fhir_expand before respond", "fhir_expand\nrespond 404", expandPath("http://hl7.org/fhir/ValueSet/administrative-gender"), 200},
+		{"fhir_expand before error", "error 404\nfhir_expand", expandPath("http://hl7.org/fhir/ValueSet/administrative-gender"), 200},
+		{"fhir_expand before abort", "abort\nfhir_expand", expandPath("http://hl7.org/fhir/ValueSet/administrative-gender"), 200},
+		{"fhir_bearer before fhir_expand", "fhir_expand\nfhir_bearer", expandPath("http://hl7.org/fhir/ValueSet/administrative-gender"), 401},
+		{"fhir_bearer before handle", "handle {\n\trespond ok\n}\nfhir_bearer", "/fhir/R4/Patient", 401},
+		{"fhir_authorize before fhir_bearer", "fhir_bearer\nfhir_authorize", "/.well-known/openid-configuration", 200},
+		{"SMART discovery before fhir_bearer", "fhir_bearer\nfhir_authorize", "/fhir/R4/.well-known/smart-configuration", 200},
+		{"what is behind fhir_authorize is guarded", "fhir_bearer\nfhir_authorize\nrespond ok", "/oauth2/authorize/", 401},
+		{"fhir_outcome before what answers errors", "fhir_bearer\nhandle_errors {\n\thandle {\n\t\trespond own\n\t}\n\tfhir_outcome\n}", "/fhir/R4/Patient", 401},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			response := newGateway(t, siteWith(here, here, tt.body)).get(tt.path, "")
+			if body := read(t, response); response.StatusCode != tt.status || body == "own" {
+				t.Errorf("%d %s", response.StatusCode, body)
+			}
+		})
+	}
+}
