@@ -122,14 +122,47 @@ func (q *question) askUpstream(r *http.Request, server *remote.Server, here erro
 	switch {
 	case err != nil:
 		q.h.kept.logger.Warn("a terminology server gave no answer", "server", server.Base(), "error", err)
-		return nil, unlessIncomplete(isStanding(here), here, err)
+		return nil, unavailable(unlessIncomplete(isStanding(here), here, err), err)
 	case answer.Negative() && !errors.Is(here, terminology.ErrUnknown):
 		return missingHere(r, here)
+	case !q.isAnsweredBy(r, answer):
+		return notToKeep(answer), nil
 	}
 	if wholes != nil && !answer.NotModified {
 		wholes.Asked(server, asked, answer)
 	}
 	return answerOf(answer), nil
+}
+
+// unavailable is the error for a server that failed, which all are given who ask the same in the next moment. cause is
+// what the server said; err may be another error that is of more use to the client. That the server does not let
+// somebody in is no failure that others need to hear of.
+func unavailable(err, cause error) error {
+	var failed *remote.Error
+	if errors.Is(cause, remote.ErrRefused) {
+		return err
+	}
+	if errors.As(cause, &failed) {
+		return &cache.Unavailable{RetryAfter: failed.RetryAfter, Err: err}
+	}
+	return &cache.Unavailable{Err: err}
+}
+
+// isAnsweredBy reports whether an expansion is that of the value set that was asked for.
+func (q *question) isAnsweredBy(r *http.Request, a *remote.Answer) bool {
+	if q.operation != "ValueSet/$expand" || a.Negative() || a.NotModified {
+		return true
+	}
+	return a.IsOf(remote.SubjectOf(r.URL.RawQuery, r.Header.Get("Content-Type"), q.body).ValueSet)
+}
+
+// notToKeep is an answer for the one who asked alone: who asks again is better served by another question than by a
+// mistake that stays.
+func notToKeep(a *remote.Answer) *cache.Answer {
+	answer := answerOf(a)
+	answer.Header = maps.Clone(answer.Header)
+	answer.Header["Cache-Control"] = []string{"no-store"}
+	return answer
 }
 
 // answerOf is an answer as the cache has it. What it was made of is not known for
@@ -165,8 +198,12 @@ func missingHere(r *http.Request, here error) (*cache.Answer, error) {
 	return &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}, nil
 }
 
-// askNext asks the next handler.
+// askNext asks the next handler, unless it said to be left alone.
 func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
+	incomplete := !errors.Is(here, terminology.ErrUnknown)
+	if err := q.h.kept.backoff.Err(""); err != nil {
+		return nil, unavailable(unlessIncomplete(incomplete, here, err), err)
+	}
 	defer func(start time.Time) { metrics.next.Observe(time.Since(start).Seconds()) }(time.Now())
 	ctx, cancel := context.WithTimeout(r.Context(), q.h.timeout())
 	defer cancel()
@@ -180,25 +217,34 @@ func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 		request.Header.Set("If-None-Match", condition)
 	}
 	err := record(recorder, func(w http.ResponseWriter) error { return q.next.ServeHTTP(w, request) })
-	incomplete := !errors.Is(here, terminology.ErrUnknown)
+	wait := q.h.kept.backoff.Note(recorder.Status(), recorder.Header(), false)
 	switch {
-	case recorder.Passed():
+	case recorder.Passed() && remote.Begins(q.operation, w.header, w.body.Bytes()):
 		return nil, &passOn{here}
+	case recorder.Passed():
+		_, err = recorder.Answer(q.operation) // that it is too large
 	case errors.Is(r.Context().Err(), context.DeadlineExceeded):
 		err = caddyhttp.Error(http.StatusGatewayTimeout, errors.Join(r.Context().Err(), err))
 	case err == nil && !recorder.Answered():
 		return nil, here
+	case err == nil:
+		return q.readNext(r, w, recorder, here)
 	}
-	if err != nil {
-		return nil, unlessIncomplete(incomplete, here, err)
-	}
-	if recorder.Status() == http.StatusNotModified && condition != "" {
+	return nil, &cache.Unavailable{RetryAfter: wait, Err: unlessIncomplete(incomplete, here, err)}
+}
+
+// readNext reads the next handler's answer.
+func (q *question) readNext(r *http.Request, w *heldAnswer, recorder *remote.Recorder, here error) (*cache.Answer, error) {
+	incomplete := !errors.Is(here, terminology.ErrUnknown)
+	if recorder.Status() == http.StatusNotModified && r.Header.Get("If-None-Match") != "" {
 		return &cache.Answer{Status: http.StatusNotModified, Header: recorder.Header()}, nil
 	}
 	answer, err := recorder.Answer(q.operation)
 	switch {
 	case err == nil && answer.Negative() && incomplete:
 		return missingHere(r, here)
+	case err == nil && !q.isAnsweredBy(r, answer):
+		return withCookies(notToKeep(answer), recorder.Header()["Set-Cookie"]), nil
 	case err == nil:
 		return withCookies(answerOf(answer), recorder.Header()["Set-Cookie"]), nil
 	case !incomplete && recorder.Status() >= http.StatusMultipleChoices:
@@ -206,7 +252,7 @@ func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 			return told, nil
 		}
 	}
-	return nil, unlessIncomplete(incomplete, here, err)
+	return nil, unavailable(unlessIncomplete(incomplete, here, err), err)
 }
 
 // record has the next handler answer. One that aborts because its answer is not

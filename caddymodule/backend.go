@@ -36,9 +36,9 @@ type behind struct {
 	host   string
 }
 
-func newBackend(h *Expand, logger *slog.Logger) *backend {
+func newBackend(h *Expand, backoff *remote.Backoff, logger *slog.Logger) *backend {
 	b := &backend{url: map[string]string{}}
-	b.asker.Asker = &remote.Handler{Base: h.FHIRBase, Serve: b.serve, Timeout: h.timeout(), MaxAnswer: h.MaxBody}
+	b.asker.Asker = &remote.Handler{Base: h.FHIRBase, Serve: b.serve, Timeout: h.timeout(), MaxAnswer: h.MaxBody, Backoff: backoff}
 	b.fetched = &terminology.Fetched{
 		Source: b, TTL: time.Duration(h.TTL), MissingTTL: time.Duration(h.NegativeTTL),
 		MaxStale: max(time.Duration(h.Stale), 1), Logger: logger, // 0 would be its default

@@ -29,6 +29,7 @@ import (
 //		stale <duration> [<while asking>]
 //		max_age <duration>
 //		negative_ttl <duration>
+//		failure_ttl <duration>|off
 //		vary_by user|client|none
 //		vary_header <names...>
 //		persist [<folder>]

@@ -208,8 +208,16 @@ func (h *Expand) serveOperation(w http.ResponseWriter, r *http.Request, next cad
 // 9110 §10.2.3).
 func tellWhen(w http.ResponseWriter, err error) error {
 	var unanswered *remote.Error
-	if errors.As(err, &unanswered) && unanswered.RetryAfter != "" {
-		w.Header().Set("Retry-After", unanswered.RetryAfter)
+	var unavailable *cache.Unavailable
+	wait := time.Duration(0)
+	switch {
+	case errors.As(err, &unavailable): // which knows what is left of the time
+		wait = unavailable.RetryAfter
+	case errors.As(err, &unanswered):
+		wait = unanswered.RetryAfter
+	}
+	if wait > 0 {
+		w.Header().Set("Retry-After", cache.Seconds(wait))
 	}
 	return err
 }

@@ -200,7 +200,8 @@ https://localhost:8443 {
 
 // The CapabilityStatement says how to be let in, where that is ours to say.
 func TestSecurityInMetadata(t *testing.T) {
-	g := newGateway(t, exampleWith(t, "fhir_expand\n\t\treverse_proxy {$FHIR_BACKEND:localhost:8080}\n", "fhir_expand {\n\t\t\toperations all\n\t\t}\n"))
+	g := newGateway(t, exampleWith(t, "fhir_expand\n\t\treverse_proxy {$FHIR_BACKEND:localhost:8080}",
+		"fhir_expand {\n\t\t\toperations all\n\t\t}\n\t\treverse_proxy /elsewhere localhost"))
 	if got := read(t, g.get("/fhir/R4/metadata", "")); !strings.Contains(got, `"security":{"service":[{"coding":[{`) || !strings.Contains(got, `"SMART-on-FHIR"`) {
 		t.Errorf("got %s", got)
 	}

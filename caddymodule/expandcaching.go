@@ -41,6 +41,15 @@ type ExpandCaching struct {
 	// How long it is remembered that there is no answer. Default: 10s.
 	NegativeTTL caddy.Duration `json:"negative_ttl,omitempty"`
 
+	// How long a failure of a server is told to all who ask the same, before the
+	// server is asked again. One that says when (`Retry-After`) is left alone until
+	// then, for five minutes at most. Default: 1s.
+	FailureTTL caddy.Duration `json:"failure_ttl,omitempty"`
+
+	// Tell nobody else of a failure but those who wait for the same answer. Default:
+	// others are told, as `failure_ttl` has it.
+	FailureTTLOff bool `json:"failure_ttl_off,omitempty"`
+
 	// Who shares the answers of the next handler, which may depend on who asks:
 	// `user`: nobody else gets them, nor the same person by another client or with
 	// another scope; `client`: the users of one client share them;
@@ -97,8 +106,13 @@ const defaultNextTimeout = 30 * time.Second
 
 // cacheOptions are those of the cache.
 func (c *ExpandCaching) cacheOptions() cache.Options {
+	failureTTL := time.Duration(c.FailureTTL)
+	if c.FailureTTLOff {
+		failureTTL = -1
+	}
 	return cache.Options{
-		MaxSize: c.MaxSize, TTL: time.Duration(c.TTL), NegativeTTL: time.Duration(c.NegativeTTL),
+		FailureTTL: failureTTL,
+		MaxSize:    c.MaxSize, TTL: time.Duration(c.TTL), NegativeTTL: time.Duration(c.NegativeTTL),
 		StaleIfError: time.Duration(c.Stale), StaleWhileRevalidate: time.Duration(c.StaleWhileRevalidate),
 		Timeout: c.longest(), MaxAge: time.Duration(c.MaxAge),
 	}
@@ -132,6 +146,7 @@ var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.Var
 //	stale <duration> [<while asking>]
 //	max_age <duration>
 //	negative_ttl <duration>
+//	failure_ttl <duration>|off
 //	vary_by user|client|none
 //	vary_header <names...>
 //	persist [<folder>]
@@ -147,6 +162,7 @@ func (c *ExpandCaching) subdirectives() subdirectives {
 		"stale":          c.parseStale,
 		"max_age":        duration(&c.MaxAge),
 		"negative_ttl":   duration(&c.NegativeTTL),
+		"failure_ttl":    orOff(&c.FailureTTLOff, duration(&c.FailureTTL)),
 		"vary_by":        word(&c.VaryBy, oneOf("user", "client", "none")),
 		"vary_header":    words(&c.VaryHeaders, nil),
 		"persist":        c.parsePersist,

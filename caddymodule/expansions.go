@@ -28,6 +28,7 @@ type expansions struct {
 	routes  *remote.Routes
 	wholes  *remote.Wholes // nil: none is fetched
 	backend *backend       // nil: no definitions are fetched
+	backoff remote.Backoff // of the next handler
 	file    string         // that answers are kept in over restarts, or ""
 	opened  sync.Once
 	logger  *slog.Logger
@@ -56,7 +57,7 @@ func newExpansions(ctx caddy.Context, h *Expand) (*expansions, error) {
 			}
 		}
 		if h.BackendDefinitions {
-			x.backend = newBackend(h, x.logger)
+			x.backend = newBackend(h, &x.backoff, x.logger)
 			x.backend.fetched.Changed = x.changed
 		}
 		return x, nil

@@ -167,6 +167,7 @@ func TestServerFails(t *testing.T) {
 						settings = "upstream " + terminologyServer(t, server) + " {\n\t" + settings + "\n}"
 						backend = http.NotFoundHandler()
 					}
+					settings += "\nfailure_ttl off"
 					if stale {
 						settings += "\nstale 24h"
 					}

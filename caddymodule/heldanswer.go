@@ -35,10 +35,11 @@ func (w *heldAnswer) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter.
+// Write implements http.ResponseWriter. Of what is too much, the first part is held.
 func (w *heldAnswer) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
-	if w.limit > 0 && int64(w.body.Len()+len(b)) > w.limit {
+	if room := w.limit - int64(w.body.Len()); w.limit > 0 && int64(len(b)) > room {
+		w.body.Write(b[:room])
 		return 0, errNotTaken
 	}
 	return w.body.Write(b)

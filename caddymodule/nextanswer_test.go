@@ -55,7 +55,7 @@ func TestValidationAsksOthers(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(who+" "+tt.name, func(t *testing.T) {
 				server := &validations{status: tt.status, body: tt.body}
-				settings, backend := "operations all\nnegative_ttl 1h", http.Handler(server)
+				settings, backend := "operations all\nnegative_ttl 1h\nfailure_ttl off", http.Handler(server)
 				if who == "upstream" {
 					settings, backend = settings+"\nupstream "+terminologyServer(t, server), http.NotFoundHandler()
 				}

@@ -26,6 +26,12 @@ type Options struct {
 	// Default: 10 seconds.
 	NegativeTTL time.Duration
 
+	// FailureTTL is for how long a failure of the origin (an answer with a status of 5xx or 429, an
+	// [Unavailable]) is given to all who ask the same, before the origin is asked again. Where the failure names a
+	// longer time (Retry-After), that counts, up to [MaxRetryAfter]. Default: 1 second. Negative: a failure without
+	// Retry-After is shared only by those who wait for the same answer.
+	FailureTTL time.Duration
+
 	// StaleWhileRevalidate is for how long after that an answer is still given at once, while a new one is
 	// made in the background (RFC 5861 §3). What the answer says itself counts if it is less. Default: 0, a
 	// new answer is waited for.
@@ -48,6 +54,7 @@ const (
 	defaultMaxSize     = 64 << 20
 	defaultTTL         = time.Hour
 	defaultNegativeTTL = 10 * time.Second
+	defaultFailureTTL  = time.Second
 	defaultTimeout     = 30 * time.Second
 )
 
@@ -61,6 +68,9 @@ func (o Options) withDefaults() *Options {
 	}
 	if o.NegativeTTL <= 0 {
 		o.NegativeTTL = defaultNegativeTTL
+	}
+	if o.FailureTTL == 0 {
+		o.FailureTTL = defaultFailureTTL
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout

@@ -127,7 +127,11 @@ func TestWhatIsKept(t *testing.T) {
 		"forbidden":                      {403, user, nil, 0},
 		"partial":                        {206, plain, nil, 0},
 		"redirect":                       {301, plain, nil, 0},
-		"failure":                        {503, plain, []string{"Cache-Control: max-age=30"}, 0},
+		"failure":                        {503, plain, []string{"Cache-Control: max-age=30"}, time.Second},
+		"too many requests":              {429, plain, nil, time.Second},
+		"failure with Retry-After":       {503, plain, []string{"Retry-After: 30"}, 30 * time.Second},
+		"failure, for one":               {503, plain, []string{"Retry-After: 30", "Set-Cookie: a=b"}, 0},
+		"failure, private":               {503, plain, []string{"Retry-After: 30", "Cache-Control: private"}, 0},
 		"other format":                   {200, plain, []string{"Content-Type: application/fhir+xml"}, 0},
 		"no FHIR":                        {200, plain, []string{"Content-Type: text/html"}, 0},
 	} {

@@ -33,8 +33,9 @@
 // What the answer says of its lifetime counts, in the order s-maxage, max-age, Expires, less its Age, but
 // [Options.TTL] at most; that is also the lifetime of answers that say nothing. No-store is not kept, nor is
 // what sets a cookie or varies by *; no-cache is asked about each time. That there is nothing is kept for
-// [Options.NegativeTTL]. Failures are not kept at all: they are the producer's errors, or answers with a
-// status of 5xx or 429, and the stale answer is used then, if there is one.
+// [Options.NegativeTTL]. Failures, which are the producer's errors or answers with a status of 5xx or 429, are not
+// kept, and the stale answer is used in their place, if there is one. But who asks the same within a moment
+// ([Options.FailureTTL]), or before the origin wants to be asked again (Retry-After), is told of the same failure.
 //
 // Of a request's Cache-Control, no-store, no-cache, max-age and only-if-cached count. Each answer tells by Age
 // and Cache-Status (RFC 9211) where it came from. Clients are told to ask each time (no-cache), and hear 304

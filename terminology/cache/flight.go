@@ -53,17 +53,22 @@ func (c *Cache) inquiry(r *http.Request, call *Call, q *question, old *entry) (*
 	return &inquiry{q, call.request(r, q.representation, old), call.Produce, old, c.store.currentEra()}, nil
 }
 
-// collapse asks the producer, once for all who ask the same at the time. An answer that may not be kept is only
-// for the one who asked first; the others ask for themselves. Who goes away stops waiting, and nothing else:
-// the answer is made to the end for those who are there, or come later.
+// collapse asks the producer, once for all who ask the same at the time, or shortly after it failed. An answer that may
+// not be kept and is no failure is only for the one who asked first; the others ask for themselves. Who goes away stops
+// waiting, and nothing else: the answer is made to the end for those who are there, or come later.
 func (c *Cache) collapse(ctx context.Context, i *inquiry) (res *result, collapsed bool, err error) {
 	led := false
 	done := i.era.flights.DoChan(string(i.question.key.sum[:]), func() (any, error) {
 		if e := c.store.now(i.question.key); e != nil && e != i.old {
 			return &result{answer: &Answer{Status: e.status}, entry: e, stored: true}, nil // it was made since we looked
 		}
+		if res, failed, err := i.era.failures.get(i.question.key, time.Now()); failed {
+			return res, err
+		}
 		led = true
-		return c.ask(context.WithoutCancel(ctx), i)
+		res, err := c.ask(context.WithoutCancel(ctx), i)
+		i.era.failures.note(i.question.key, res, err, c.options.FailureTTL)
+		return res, err
 	})
 	select {
 	case <-ctx.Done():
@@ -74,7 +79,7 @@ func (c *Cache) collapse(ctx context.Context, i *inquiry) (res *result, collapse
 		}
 		res = outcome.Val.(*result)
 	}
-	if led || res.entry != nil {
+	if led || res.entry != nil || res.isShared(i.question.key) {
 		return res, !led, nil
 	}
 	res, err = c.ask(ctx, i)

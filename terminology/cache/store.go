@@ -32,7 +32,10 @@ type store struct {
 
 // era is the time between two invalidations. What was asked in one era is not kept in another one, and is not
 // given to those who ask in it: it may come from what was true before.
-type era struct{ flights singleflight.Group }
+type era struct {
+	flights  singleflight.Group
+	failures failures
+}
 
 // counters counts what became of entries.
 type counters struct{ evicted, rejected, removed uint64 }

@@ -17,6 +17,9 @@ type Answer struct {
 	// Resource is the type of the resource in the body.
 	Resource string
 
+	// URL is the canonical that the resource says it has; empty where it says none.
+	URL string
+
 	// Body is the resource; nil where NotModified is true.
 	Body []byte
 

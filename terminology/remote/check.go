@@ -45,7 +45,7 @@ func check(operation string, status int, header http.Header, body []byte) (*Answ
 	if err != nil {
 		return nil, fmt.Errorf("%w: status %d: %w", ErrMalformed, status, err)
 	}
-	a.Resource = found.resource
+	a.Resource, a.URL = found.resource, found.url
 	if err := a.checkResource(operation, found); err != nil {
 		return nil, err
 	}
@@ -86,7 +86,8 @@ func (a *Answer) checkResource(operation string, found content) error {
 // content is what is known of a resource.
 type content struct {
 	resource string
-	expanded bool // it has a member expansion
+	url      string // its canonical
+	expanded bool   // it has a member expansion
 }
 
 // outline reads a resource through to its end.
@@ -127,12 +128,16 @@ func outlineJSON(body []byte) (found content, err error) {
 		switch kind := d.PeekKind(); {
 		case member == "expansion":
 			found.expanded = kind == '{'
-		case member == "resourceType" && kind == '"':
+		case (member == "resourceType" || member == "url") && kind == '"':
 			value, err := d.ReadToken()
 			if err != nil {
 				return found, err
 			}
-			found.resource = value.String()
+			if member == "url" {
+				found.url = value.String()
+			} else {
+				found.resource = value.String()
+			}
 			continue
 		}
 		if err := d.SkipValue(); err != nil {
@@ -174,10 +179,38 @@ func outlineXML(body []byte) (found content, err error) {
 				found.resource = t.Name.Local
 			case 1:
 				found.expanded = found.expanded || t.Name.Local == "expansion"
+				if t.Name.Local == "url" {
+					found.url = attribute(t, "value")
+				}
 			}
 			depth++
 		case xml.EndElement:
 			depth--
 		}
 	}
+}
+
+// attribute returns the value of an attribute without namespace, which is how FHIR has values (R4 §2.6.1).
+func attribute(of xml.StartElement, name string) string {
+	for _, a := range of.Attr {
+		if a.Name.Space == "" && a.Name.Local == name {
+			return a.Value
+		}
+	}
+	return ""
+}
+
+// Begins reports whether an answer, of which the first part is there, may be one to the operation with the given path: a
+// resource of a type that it returns.
+func Begins(operation string, header http.Header, part []byte) bool {
+	found, _ := outline(header.Get("Content-Type"), part) // it ends too early in any case
+	return slices.Contains(expected(operation), found.resource)
+}
+
+// IsOf reports whether an answer is about the canonical that was asked for, whatever version of it. One that names none
+// is believed.
+func (a *Answer) IsOf(canonical string) bool {
+	asked, _, _ := strings.Cut(canonical, "|")
+	told, _, _ := strings.Cut(a.URL, "|")
+	return asked == "" || told == "" || asked == told
 }

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"strconv"
+	"time"
 )
 
 // What an [Error] wraps, by what failed.
@@ -39,7 +39,8 @@ var (
 // Error is a question to which there is no answer. It is returned, never written, and nothing of it is to be
 // cached.
 type Error struct {
-	// Status is the HTTP status for the client: 502, 504, or 400 for a question that cannot be asked.
+	// Status is the HTTP status for the client: 502, 504, 503 for a server that wants to be left alone, or 400 for a
+	// question that cannot be asked.
 	Status int
 
 	// Code is the issue type, from http://hl7.org/fhir/issue-type.
@@ -48,9 +49,9 @@ type Error struct {
 	// Text says to the client what failed and what to do. It holds no address and nothing that the server sent.
 	Text string
 
-	// RetryAfter is the header Retry-After of the server's answer; empty if there was none, or one that is
-	// neither a number of seconds nor a date (RFC 9110 §10.2.3).
-	RetryAfter string
+	// RetryAfter is for how long the server wants to be left alone (RFC 9110 §10.2.3), at most
+	// [cache.MaxRetryAfter]. Default: 0, it did not say.
+	RetryAfter time.Duration
 
 	// Err is the cause, which wraps one of the errors of this package. It may name hosts, so it is for the log.
 	Err error
@@ -99,16 +100,6 @@ func fail(name string, cause error) *Error {
 		}
 	}
 	return fail(name, fmt.Errorf("%w: %w", ErrUnreachable, cause))
-}
-
-// retryAfter reads the header.
-func retryAfter(header http.Header) string {
-	value := header.Get("Retry-After")
-	_, notSeconds := strconv.ParseUint(value, 10, 32)
-	if _, notDate := http.ParseTime(value); notSeconds != nil && notDate != nil {
-		return ""
-	}
-	return value
 }
 
 // broken wraps an error of the network: what it means is a timeout, or otherwise as it is told.

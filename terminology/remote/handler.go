@@ -34,6 +34,9 @@ type Handler struct {
 
 	// MaxAnswer is how large an answer may be, in bytes. Default: 16 MiB.
 	MaxAnswer int64
+
+	// Backoff is when the server may be asked again that wants to be left alone. Default: it is asked at any time.
+	Backoff *Backoff
 }
 
 // nowhere takes what nobody is to be given.
@@ -59,8 +62,12 @@ func (h *Handler) Ask(ctx context.Context, q Question) (*Answer, error) {
 	if err != nil {
 		return nil, fail(name, err)
 	}
+	if err := h.Backoff.Err(name); err != nil {
+		return nil, err
+	}
 	r := NewRecorder(make(nowhere), limit)
 	err = r.Record(func(w http.ResponseWriter) error { return h.Serve(w, request) })
+	h.Backoff.Note(r.Status(), r.Header(), true)
 	if err == nil || r.Passed() {
 		var answer *Answer
 		if answer, err = r.check(q.Path); err == nil {

@@ -10,6 +10,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 // Recorder is the [http.ResponseWriter] for a next handler whose answer may be cached. It holds the answer
@@ -152,7 +155,7 @@ func (r *Recorder) Answer(operation string) (*Answer, error) {
 	answer, err := r.check(operation)
 	if err != nil {
 		e := fail(nextName, err)
-		e.RetryAfter = retryAfter(r.header)
+		e.RetryAfter = cache.RetryAfter(r.header, time.Now())
 		return nil, e
 	}
 	return answer, nil

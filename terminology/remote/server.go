@@ -60,6 +60,7 @@ type Server struct {
 	options Options
 	base    *url.URL
 	client  *http.Client
+	backoff Backoff
 }
 
 // NewServer returns a server. Nothing is sent to it yet. It fails on options that are wrong.
@@ -165,7 +166,8 @@ type Question struct {
 	IfNoneMatch string
 }
 
-// Ask asks the server. What it returns beside an answer is an [*Error].
+// Ask asks the server, unless it said to be left alone and the time for that is not over. What it returns beside an
+// answer is an [*Error].
 func (s *Server) Ask(ctx context.Context, q Question) (*Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout)
 	defer cancel()
@@ -173,15 +175,19 @@ func (s *Server) Ask(ctx context.Context, q Question) (*Answer, error) {
 	if err != nil {
 		return nil, fail(s.options.Name, err)
 	}
+	if err := s.backoff.Err(s.options.Name); err != nil {
+		return nil, err
+	}
 	response, err := s.client.Do(request)
 	if err != nil {
 		return nil, fail(s.options.Name, broken(ErrUnreachable, err))
 	}
 	defer func() { _ = response.Body.Close() }() // there is nothing more to be learnt from it
+	wait := s.backoff.Note(response.StatusCode, response.Header, true)
 	answer, err := s.read(q, response)
 	if err != nil {
 		e := fail(s.options.Name, err)
-		e.RetryAfter = retryAfter(response.Header)
+		e.RetryAfter = wait
 		return nil, e
 	}
 	return answer, nil

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 const (
@@ -419,21 +421,43 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// What a server says of when to ask again is told as it is, if it is a number of seconds or a date (RFC 9110
-// §10.2.3).
+// A server that has too much to do is left alone for as long as it says (RFC 9110 §10.2.3), and one that says something
+// else, or nothing that can be read, is not.
 func TestRetryAfter(t *testing.T) {
-	for said, want := range map[string]string{
-		"17": "17", "Fri, 31 Dec 1999 23:59:59 GMT": "Fri, 31 Dec 1999 23:59:59 GMT", "": "", "soon; see http://10.0.0.1/": "", "-1": "",
-	} {
-		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
-			w.Header().Set("Retry-After", said)
-			reply(503, fhirJSON, outcome)(w, r)
-		}, nil)
-		_, err := s.Ask(t.Context(), expandGender)
-		var failed *Error
-		if !errors.As(err, &failed) || failed.RetryAfter != want {
-			t.Errorf("%q: got %v", said, err)
-		}
+	tests := []struct {
+		name, said string
+		status     int
+		want       time.Duration
+		asked      int
+	}{
+		{"seconds", "17", 503, 17 * time.Second, 1},
+		{"too many requests", "17", 429, 17 * time.Second, 1},
+		{"a date to come", time.Now().Add(time.Hour).UTC().Format(http.TimeFormat), 503, cache.MaxRetryAfter, 1},
+		{"a date in the past", "Fri, 31 Dec 1999 23:59:59 GMT", 503, 0, 2},
+		{"a year", "31536000", 503, cache.MaxRetryAfter, 1},
+		{"another failure", "17", 500, 0, 2},
+		{"nothing", "", 503, 0, 2},
+		{"a text", "soon; see http://10.0.0.1/", 503, 0, 2},
+		{"a negative number", "-1", 503, 0, 2},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			asked := 0
+			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				asked++
+				w.Header().Set("Retry-After", tt.said)
+				reply(tt.status, fhirJSON, outcome)(w, r)
+			}, nil)
+			for range 2 {
+				var failed *Error
+				if _, err := s.Ask(t.Context(), expandGender); !errors.As(err, &failed) || !errors.Is(err, ErrFailed) || (failed.RetryAfter-tt.want).Abs() > 2*time.Second {
+					t.Errorf("got %v, again in %v", err, failed.RetryAfter)
+				}
+			}
+			if asked != tt.asked {
+				t.Errorf("asked %d times, want %d", asked, tt.asked)
+			}
+		})
 	}
 }
 

@@ -1,0 +1,142 @@
+package cache
+
+import (
+	"crypto/sha256"
+	"errors"
+	"math"
+	"net/http"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// Unavailable is the error of a [Producer] whose origin failed. Whoever asks the same in the next moment is given it
+// too, so that an origin in trouble is not asked by each of a crowd ([Options.FailureTTL]).
+type Unavailable struct {
+	// RetryAfter is for how long the origin wants to be left alone (RFC 9110 §10.2.3). Default: 0, it did not say.
+	RetryAfter time.Duration
+
+	// Err is the cause. Required.
+	Err error
+}
+
+// Error implements error.
+func (e *Unavailable) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Unavailable) Unwrap() error { return e.Err }
+
+// MaxRetryAfter is the longest Retry-After that is kept to, so that a mistake in one header does not end service.
+const MaxRetryAfter = 5 * time.Minute
+
+// RetryAfter reads the header of that name (RFC 9110 §10.2.3): how long the origin wants to be left alone from now on, at
+// most [MaxRetryAfter]. It is 0 where nothing is said that can be read.
+func RetryAfter(header http.Header, now time.Time) time.Duration {
+	value := header.Get("Retry-After")
+	wait := time.Duration(0)
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+		wait = time.Duration(seconds) * time.Second
+	} else if date, err := http.ParseTime(value); err == nil {
+		wait = date.Sub(now)
+	}
+	return min(max(0, wait), MaxRetryAfter)
+}
+
+// Seconds writes a time to wait as Retry-After has it: whole seconds, rounded up.
+func Seconds(wait time.Duration) string {
+	return strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10)
+}
+
+// maxFailures and maxFailureBody bound what is remembered of failures: how many questions, and how large the body of
+// an answer may be, in bytes.
+const (
+	maxFailures    = 1000
+	maxFailureBody = 16 << 10
+)
+
+// failure is what came of asking an origin that failed.
+type failure struct {
+	res   *result // nil where there is an error
+	err   error
+	said  bool // by Retry-After
+	until time.Time
+}
+
+// failures remembers, for a moment, which questions failed.
+type failures struct {
+	mu   sync.Mutex
+	list map[[sha256.Size]byte]failure
+}
+
+// get returns what a question failed with, if it is not to be asked again yet. An answer's Retry-After, or that of
+// an [Unavailable], is what is left of it.
+func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	last, ok := f.list[key.sum]
+	if !ok || !now.Before(last.until) {
+		delete(f.list, key.sum)
+		return nil, false, nil
+	}
+	left := last.until.Sub(now)
+	switch {
+	case !last.said:
+		return last.res, true, last.err
+	case last.err != nil:
+		return nil, true, &Unavailable{RetryAfter: left, Err: last.err}
+	}
+	answer := *last.res.answer
+	answer.Header = answer.Header.Clone()
+	answer.Header.Set("Retry-After", Seconds(left))
+	return &result{answer: &answer}, true, nil
+}
+
+// note remembers a failure, if what came of asking is one that others may be told.
+func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
+	now := time.Now()
+	wait := time.Duration(0)
+	switch unavailable := (*Unavailable)(nil); {
+	case errors.As(err, &unavailable):
+		wait = min(unavailable.RetryAfter, MaxRetryAfter)
+	case err != nil, !res.isShared(key), len(res.answer.Body) > maxFailureBody:
+		return
+	default:
+		wait = RetryAfter(res.answer.Header, now)
+	}
+	if until := max(wait, ttl); until > 0 {
+		f.add(key, failure{res: res, err: err, said: wait > 0, until: now.Add(until)}, now)
+	}
+}
+
+// add remembers a failure. Where there are too many, those that are over go, and else any.
+func (f *failures) add(key Key, last failure, now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.list == nil {
+		f.list = make(map[[sha256.Size]byte]failure)
+	}
+	if len(f.list) >= maxFailures {
+		for other, old := range f.list {
+			if !now.Before(old.until) {
+				delete(f.list, other)
+			}
+		}
+	}
+	for other := range f.list {
+		if len(f.list) < maxFailures {
+			break
+		}
+		delete(f.list, other)
+	}
+	f.list[key.sum] = last
+}
+
+// isShared reports whether an answer is a failure that is no more for one client than the key is.
+func (r *result) isShared(key Key) bool {
+	if !r.failed() {
+		return false
+	}
+	header := r.answer.Header
+	private := parseDirectives(header["Cache-Control"]).has("private") && !key.personal
+	return !private && len(header["Set-Cookie"]) == 0 && varyIsKept(header["Vary"], key)
+}

@@ -1,0 +1,103 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestFailuresAreShared has a crowd ask an origin that fails, at once and one after another: it is asked once in a moment.
+func TestFailuresAreShared(t *testing.T) {
+	down := errors.New("down")
+	tests := []struct {
+		name   string
+		answer func() (*Answer, error)
+		pause  time.Duration
+	}{
+		{"an answer", func() (*Answer, error) { return answerOf(500, "failed"), nil }, time.Second},
+		{"an error", func() (*Answer, error) { return nil, &Unavailable{Err: down} }, time.Second},
+		{"an error with Retry-After", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 20 * time.Second} }, 20 * time.Second},
+		{"a year", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 8760 * time.Hour} }, MaxRetryAfter},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				o := &origin{answer: func(*http.Request) (*Answer, error) {
+					time.Sleep(time.Millisecond)
+					return tt.answer()
+				}}
+				c := New(Options{})
+				ask := func() {
+					w := httptest.NewRecorder()
+					err := c.Serve(w, get(expandURL), &Call{Scheme: plain, Produce: o.produce})
+					if got := fmt.Sprint(err, w.Body); got != "down" && got != "<nil> failed" && got != "down " {
+						t.Errorf("got %q", got)
+					}
+				}
+				var all sync.WaitGroup
+				for range 200 {
+					all.Go(ask)
+				}
+				all.Wait()
+				asked(t, o, 1)
+				for range 10 {
+					ask()
+				}
+				asked(t, o, 1)
+				time.Sleep(tt.pause)
+				ask()
+				asked(t, o, 2)
+			})
+		})
+	}
+}
+
+// TestRetryAfterIsWhatIsLeft tells a client that comes later of the rest of the time alone.
+func TestRetryAfterIsWhatIsLeft(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(503, "busy", "Retry-After: 30"), nil }}
+		c := New(Options{})
+		call := &Call{Scheme: plain, Produce: o.produce}
+		serve(t, c, get(expandURL), call)
+		time.Sleep(12 * time.Second)
+		if got := serve(t, c, get(expandURL), call).Header().Get("Retry-After"); got != "18" {
+			t.Errorf("Retry-After = %q, want 18", got)
+		}
+	})
+}
+
+// TestInvalidationEndsFailures has a write end what is remembered of failures, too.
+func TestInvalidationEndsFailures(t *testing.T) {
+	o := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(503, "busy", "Retry-After: 30"), nil }}
+	c := New(Options{})
+	call := &Call{Scheme: plain, Produce: o.produce}
+	serve(t, c, get(expandURL), call)
+	c.InvalidateTag("http://example.org/vs")
+	serve(t, c, get(expandURL), call)
+	asked(t, o, 2)
+}
+
+// TestFailuresAreBounded has more questions fail than are remembered.
+func TestFailuresAreBounded(t *testing.T) {
+	o := &origin{answer: func(*http.Request) (*Answer, error) { return nil, &Unavailable{Err: errors.New("down")} }}
+	c := New(Options{FailureTTL: time.Hour})
+	for i := range maxFailures + 100 {
+		if err := c.Serve(httptest.NewRecorder(), get(fmt.Sprint(expandURL, i)), &Call{Scheme: plain, Produce: o.produce}); err == nil {
+			t.Fatal("no error")
+		}
+	}
+	if n := len(c.store.currentEra().failures.list); n != maxFailures {
+		t.Errorf("%d failures are remembered, want %d", n, maxFailures)
+	}
+	large := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(500, strings.Repeat("x", maxFailureBody+1)), nil }}
+	for range 2 {
+		serve(t, c, get(expandURL+"large"), &Call{Scheme: plain, Produce: large.produce})
+	}
+	asked(t, large, 2)
+}
