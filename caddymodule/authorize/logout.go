@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -13,6 +14,7 @@ import (
 type logoutRequest struct {
 	client      *Client // nil where the request names none
 	subject     string  // of the hint; "" without one
+	sid         string  // of the hint's session; "" without one
 	redirectURI string
 	state       string
 	query       string
@@ -30,9 +32,13 @@ func (l *logoutRequest) destination() string {
 	return l.redirectURI + separator + answerParameters{{"state", l.state}}.encode()
 }
 
-// logout is the end session endpoint. Who has an ID token of the person that is
+// logout is the end session endpoint. Whoever has an ID token of the person that is
 // signed in signs them out at once; from anybody else it is a link that any site
 // can set, so the person is asked.
+//
+// A request without a session cookie, such as a client's server sends, ends the
+// session that its hint names. A stolen ID token can do that too, and no more: it
+// ends that one session, and gives nothing.
 func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
 		s.logoutPosted(w, r)
@@ -97,8 +103,9 @@ func (s *Server) logoutRequest(r *http.Request, query string) (*logoutRequest, e
 	return l, nil
 }
 
-// readHint takes client and subject from an ID token of ours, expired or not
-// (RP-Initiated Logout §4). It names the client; the cookie says who is signed in.
+// readHint takes client, subject and session from an ID token of ours, expired or not
+// (RP-Initiated Logout §4). It names the client and the session that the client knows;
+// the cookie says who is signed in at this browser.
 func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error {
 	raw := p.get("id_token_hint")
 	if raw == "" {
@@ -114,18 +121,34 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error
 	}
 	l.subject = claims.Subject
 	l.client, err = s.client(r.Context(), claims.Audience)
+	if l.client != nil { // one that is gone signs nobody out
+		l.sid = claims.Session
+	}
 	return err
 }
 
-// signOut ends the session here and, where the provider that it began with has
-// an end_session endpoint, there.
+// hintedSession returns the session that the hint names, or nil.
+func (s *Server) hintedSession(ctx context.Context, l *logoutRequest) (*storedSession, error) {
+	if l.sid == "" {
+		return nil, nil
+	}
+	stored, err := s.readSession(ctx, l.sid)
+	if stored == nil || stored.User != l.subject {
+		return nil, err
+	}
+	return stored, nil
+}
+
+// signOut ends the browser's session, and that of the hint. Where the provider that
+// the browser's began with has an end_session endpoint, the browser goes there next;
+// nobody else does, because the way there shows the provider's ID token.
 func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	if req.client != nil {
 		trailOf(r.Context()).clientID = req.client.ID
 	}
 	stored, err := s.storedSession(r)
-	if err == nil && stored != nil {
-		err = s.endSession(r.Context(), stored)
+	if err == nil {
+		err = s.endBoth(r.Context(), stored, req)
 	}
 	if err != nil {
 		s.refuse(w, r, err)
@@ -138,6 +161,19 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequ
 		return
 	}
 	s.signedOut(w, r, req.destination())
+}
+
+// endBoth ends the browser's session and that of the hint: there may be both, one or
+// none, and the two may be the same.
+func (s *Server) endBoth(ctx context.Context, own *storedSession, req *logoutRequest) error {
+	hinted, err := s.hintedSession(ctx, req)
+	if err == nil && own != nil {
+		err = s.endSession(ctx, own)
+	}
+	if err != nil || hinted == nil || own != nil && own.sid == hinted.sid {
+		return err
+	}
+	return s.endSession(ctx, hinted)
 }
 
 // upstreamLogout is where to sign out at the provider, or "". That the provider

@@ -5,8 +5,11 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 const afterLogout = "https://app.example.org/bye"
@@ -134,6 +137,100 @@ func TestLogoutWithHintOfAnother(t *testing.T) {
 	bob.signIn(request(nil), "bob", "other")
 	if page := body(t, bob.get("/oauth2/logout?id_token_hint="+hint)); !strings.Contains(page, "Sign out?") || !bob.signedIn() {
 		t.Errorf("signed in: %t; %s", bob.signedIn(), page)
+	}
+}
+
+// OpenID Connect RP-Initiated Logout §2: a client's server has no cookie of ours, and
+// ends by its hint the one session that the hint names.
+func TestLogoutByHintAlone(t *testing.T) {
+	bobsBrowser := func(b *browser) { b.signIn(request(nil), "bob", "other") }
+	tests := []struct {
+		name  string
+		at    func(*browser) // the browser that comes with the hint
+		wait  time.Duration
+		ends  bool
+		after func(*browser)
+	}{
+		{"without a cookie", nil, 0, true, nil},
+		{"with a cookie that leads nowhere", func(b *browser) { b.cookies["__Host-fhir-session"] = "x.y" }, 0, true, nil},
+		{"an hour after the hint has expired", nil, 2 * time.Hour, true, nil},
+		{"at the browser of another person, who is asked first", bobsBrowser, 0, false, nil},
+		{"at the browser of another person, who agrees", bobsBrowser, 0, true, func(b *browser) {
+			field := hiddenField.FindStringSubmatch(body(b.t, b.get("/oauth2/logout?id_token_hint="+b.cookies["hint"])))
+			b.post("/oauth2/logout", url.Values{"request": {field[1]}})
+		}},
+		{"in another session of the same person", func(b *browser) { b.answer(request(nil)) }, 0, true, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				server := logoutServer(t)
+				b, same, by := newBrowser(t, server), newBrowser(t, server), newBrowser(t, server)
+				hint := b.tokens(nil).IDToken
+				same.answer(request(nil))
+				if tt.at != nil {
+					tt.at(by)
+				}
+				time.Sleep(tt.wait)
+				if r := by.get("/oauth2/logout?id_token_hint=" + hint); r.StatusCode != http.StatusOK {
+					t.Errorf("status %d", r.StatusCode)
+				}
+				if by.cookies["hint"] = hint; tt.after != nil {
+					tt.after(by)
+				}
+				if b.signedIn() == tt.ends || !same.signedIn() {
+					t.Errorf("ended %t, the person's other session %t", !b.signedIn(), !same.signedIn())
+				}
+			})
+		})
+	}
+}
+
+// Whom the hint's session is over for is told, as after each sign-out.
+func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
+	p := newParty(t)
+	s, tr := toldServer(t, p)
+	b := newBrowser(t, s)
+	id := b.tokens(nil).IDToken
+	newBrowser(t, s).post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // leads to GET
+	if !b.signedIn() {
+		t.Fatal("ended by what no browser has followed")
+	}
+	if newBrowser(t, s).get("/oauth2/logout?id_token_hint=" + id); b.signedIn() {
+		t.Fatal("not signed out, so that nobody is told")
+	}
+	if told := b.claims(<-p.tokens); told["sid"] != b.claims(id)["sid"] {
+		t.Errorf("told of %v", told)
+	}
+	if e := tr.toldOf("app"); e.Err != nil || e.User != "alice" {
+		t.Errorf("recorded %+v", e)
+	}
+}
+
+// A client that is gone signs nobody out by the ID tokens that it was given.
+func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	with := func(change func(*authorize.Config)) *authorize.Server {
+		return newServer(t, func(c *authorize.Config) { c.Store = store; change(c) })
+	}
+	b := newBrowser(t, with(func(*authorize.Config) {}))
+	hint := b.tokens(nil).IDToken
+	newBrowser(t, with(func(c *authorize.Config) { c.Clients[0].ID = "another" })).get("/oauth2/logout?id_token_hint=" + hint)
+	if !b.isSignedIn() {
+		t.Error("signed out")
+	}
+}
+
+// The way out at the provider shows the provider's ID token. It is for the browser
+// that signed in, and not for whoever comes with a hint.
+func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
+	p := authorizetest.Start(t)
+	s := federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
+	b := newBrowser(t, s)
+	hint := b.federatedTokens(nil).IDToken
+	r := newBrowser(t, s).get("/oauth2/logout?id_token_hint=" + hint)
+	if r.StatusCode != http.StatusOK || r.Header.Get("Location") != "" || b.isSignedIn() {
+		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 	}
 }
 
