@@ -13,8 +13,8 @@ type User struct {
 	// The name to sign in with, and the `sub` of tokens. Required.
 	Name string `json:"name,omitempty"`
 
-	// The password's hash as `caddy hash-password` prints it: bcrypt or
-	// argon2id. Required. Placeholders are supported.
+	// The password's hash as `caddy hash-password --algorithm argon2id` prints it, or
+	// one of bcrypt. Required. Placeholders are supported.
 	PasswordHash string `json:"password_hash,omitempty"`
 
 	// The key of the person's authenticator app (RFC 6238), as `caddy fhir-totp`
@@ -63,6 +63,9 @@ func (a *App) users() ([]authorize.User, error) {
 		}
 		if err != nil {
 			return nil, fmt.Errorf("user %q: password_hash: %w", u.Name, err)
+		}
+		if isCostly(hash) {
+			a.logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
 		}
 		totpSecret, err := resolveSecret(repl, u.TOTPSecret)
 		if err != nil {

@@ -113,9 +113,14 @@ type stripe struct {
 
 // flight is the tries of one counter that are under way.
 type flight struct {
-	tries  int
-	landed chan struct{} // closed when one of them is over
+	tries   int
+	waiting int           // at most, for one of them to be over
+	landed  chan struct{} // closed when one of them is
 }
+
+// maxWaiting is how many tries wait for one counter, each with a look at the store
+// whenever another try is over.
+const maxWaiting = 100
 
 // verdict is what a try came to.
 type verdict int
@@ -152,6 +157,8 @@ func (l *turnstile) try(ctx context.Context, counters []counter, check func() er
 // without a wait, and beyond that one: so tries at the same moment do not get
 // past the limit, and right ones never count.
 func (l *turnstile) begin(ctx context.Context, c counter) error {
+	ctx, cancel := context.WithTimeout(ctx, hashTime)
+	defer cancel()
 	s := &l.stripes[c.stripe()]
 	for {
 		landed, err := l.board(ctx, s, c)
@@ -161,7 +168,7 @@ func (l *turnstile) begin(ctx context.Context, c counter) error {
 		select {
 		case <-landed:
 		case <-ctx.Done():
-			return ctx.Err()
+			return unserved(ctx.Err())
 		}
 	}
 }
@@ -186,7 +193,10 @@ func (l *turnstile) board(ctx context.Context, s *stripe, c counter) (landed <-c
 		s.flights[c.key] = &flight{tries: 1, landed: make(chan struct{})}
 	case t.Failures+f.tries < c.limit:
 		f.tries++
+	case f.waiting >= maxWaiting:
+		return nil, busy(errors.New("too many tries for one account"))
 	default:
+		f.waiting++
 		return f.landed, nil
 	}
 	return nil, nil
@@ -206,7 +216,7 @@ func (l *turnstile) end(ctx context.Context, c counter, v verdict) {
 	}
 	f := s.flights[c.key]
 	close(f.landed)
-	f.landed = make(chan struct{})
+	f.landed, f.waiting = make(chan struct{}), 0
 	if f.tries--; f.tries == 0 {
 		delete(s.flights, c.key)
 	}

@@ -108,9 +108,13 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizati
 	page := signInPage{Request: p.get("request"), Username: p.get("username")}
 	var wait *waitError
 	switch {
+	case errors.As(err, new(busyError)):
+		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, Err: err})
+		page.Busy = retryAfter(w, busyTime)
+		s.showSignIn(w, r, http.StatusServiceUnavailable, req, page)
 	case errors.As(err, &wait):
 		s.recordWait(r, req, "", err)
-		page.Wait = retryAfter(w, wait)
+		page.Wait = retryAfter(w, wait.wait)
 		s.showSignIn(w, r, http.StatusTooManyRequests, req, page)
 	case errors.Is(err, errWrongPassword):
 		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, Err: err})
@@ -134,8 +138,9 @@ func (s *Server) checkPassword(r *http.Request, o offer, p parameters) (user *Us
 	if err != nil {
 		return nil, err
 	}
+	from := attempt{network: Network(addressOf(r.Context())), known: s.device(r).knows(canonicalName(name))}
 	err = s.turnstile.try(r.Context(), counters, func() error {
-		user, err = s.directory.signIn(r.Context(), name, p.get("password"))
+		user, err = s.directory.signIn(r.Context(), from, name, p.get("password"))
 		return err
 	})
 	return user, err
@@ -152,9 +157,16 @@ func (s *Server) recordWait(r *http.Request, req *authorizationRequest, user str
 
 // retryAfter tells the browser how long to wait (RFC 9110 §10.2.3), and returns
 // the words for the person.
-func retryAfter(w http.ResponseWriter, wait *waitError) string {
-	seconds := int(math.Ceil(wait.wait.Seconds()))
-	w.Header().Set("Retry-After", strconv.Itoa(seconds))
+func retryAfter(w http.ResponseWriter, wait time.Duration) string {
+	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
+	return inWords(wait)
+}
+
+func wholeSeconds(wait time.Duration) int { return int(math.Ceil(wait.Seconds())) }
+
+// inWords is how long a wait is, as people say it: never too short.
+func inWords(wait time.Duration) string {
+	seconds := wholeSeconds(wait)
 	switch minutes := (seconds + 59) / 60; {
 	case seconds == 1:
 		return "a second"

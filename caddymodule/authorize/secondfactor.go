@@ -135,7 +135,7 @@ func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSign
 	switch {
 	case errors.As(err, &wait):
 		s.recordWait(r, half.req, half.user.ID, err)
-		page.Wait = retryAfter(w, wait)
+		page.Wait = retryAfter(w, wait.wait)
 		s.showSecondFactor(w, r, http.StatusTooManyRequests, half.req, page)
 	case errors.Is(err, errWrongCode):
 		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: half.req.client.ID, User: half.user.ID, Err: err})

@@ -7,9 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"regexp"
-	"runtime"
-
-	"golang.org/x/sync/semaphore"
 )
 
 // User is a person whose password this server checks itself.
@@ -86,16 +83,14 @@ type directory struct {
 	// so that the time taken does not tell which names exist.
 	hashes []string
 
-	// turns bounds how many hashes are computed at once: each takes a core for
-	// tens of milliseconds, and a flood of them must not starve the rest.
-	turns *semaphore.Weighted
+	turns hashTurns
 }
 
 func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 	d := &directory{
 		users:   make(map[string]*User, len(users)),
 		compare: compare,
-		turns:   semaphore.NewWeighted(int64(runtime.GOMAXPROCS(0))),
+		turns:   newHashTurns(),
 	}
 	for i := range users {
 		u := &users[i]
@@ -131,14 +126,15 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 }
 
 // signIn returns the user whose password this is, or errWrongPassword.
-func (d *directory) signIn(ctx context.Context, id, password string) (*User, error) {
+func (d *directory) signIn(ctx context.Context, from attempt, id, password string) (*User, error) {
 	if len(d.users) == 0 {
 		return nil, errWrongPassword
 	}
-	if err := d.turns.Acquire(ctx, 1); err != nil {
-		return nil, fmt.Errorf("waiting for a turn to check a password: %w", err)
+	leave, err := d.turns.enter(ctx, from)
+	if err != nil {
+		return nil, err
 	}
-	defer d.turns.Release(1)
+	defer leave()
 	user, hash := d.users[id], d.decoy(id)
 	if user != nil {
 		hash = user.PasswordHash
