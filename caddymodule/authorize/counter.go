@@ -1,7 +1,9 @@
 package authorize
 
 import (
+	"cmp"
 	"context"
+	"encoding/base64"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -17,8 +19,8 @@ import (
 type counter struct {
 	key    string // in the store
 	bucket uint16
-	limit  int  // how many failures are free
-	resets bool // by a try that is right
+	limit  int    // how many failures are free
+	owner  string // whose success takes back their failures; empty: nobody's does
 }
 
 // counterBuckets is how many counters there are of a kind. Names and addresses
@@ -29,13 +31,18 @@ type counter struct {
 // choose one to have a hospital's wait.
 const counterBuckets = 1 << 14
 
-func (s *Server) newCounter(ctx context.Context, kind, name string, limit int, resets bool) (counter, error) {
+func (s *Server) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
 	sum, err := s.keys.mac(ctx, kind+"\x00"+name)
 	if err != nil {
 		return counter{}, err
 	}
 	bucket := binary.BigEndian.Uint16(sum) % counterBuckets
-	return counter{fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket, limit, resets}, nil
+	c := counter{key: fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket: bucket, limit: limit}
+	if owner != "" {
+		sum, err = s.keys.mac(ctx, "owner\x00"+owner)
+		c.owner = base64.RawURLEncoding.EncodeToString(sum[:min(len(sum), 9)])
+	}
+	return c, err
 }
 
 func (c counter) stripe() int { return int(c.bucket) % len(turnstile{}.stripes) }
@@ -48,16 +55,19 @@ const (
 
 // counters are those that a try counts under: the count of the person's own
 // browser, or else those of the account and of the address, which all
-// browsers share.
+// browsers share. A success takes back the failures of the very account: of those that
+// share its counter, or its name but for the spelling, one might be a guesser's own.
 func (s *Server) counters(r *http.Request, kind, name string) ([]counter, error) {
 	ctx := r.Context()
+	owner := s.directory.accountNamed(name)
 	name = canonicalName(name)
+	owner = cmp.Or(owner, name)
 	if d := s.device(r); d.knows(name) {
-		own, err := s.newCounter(ctx, kind+"-device", d.ID+"\x00"+name, s.turnstile.Failures, true)
+		own, err := s.newCounter(ctx, kind+"-device", d.ID+"\x00"+name, d.ID+"\x00"+owner, s.turnstile.Failures)
 		return []counter{own}, err
 	}
-	account, err1 := s.newCounter(ctx, kind, name, s.turnstile.Failures, true)
-	address, err2 := s.newCounter(ctx, "address", Network(addressOf(ctx)), s.turnstile.AddressFailures, false)
+	account, err1 := s.newCounter(ctx, kind, name, owner, s.turnstile.Failures)
+	address, err2 := s.newCounter(ctx, "address", Network(addressOf(ctx)), "", s.turnstile.AddressFailures)
 	return []counter{account, address}, errors.Join(err1, err2)
 }
 

@@ -179,7 +179,7 @@ func TestCountersCannotBeForeseen(t *testing.T) {
 		var found [3]counter
 		for j, s := range []*Server{ours, replica, others} {
 			var err error
-			if found[j], err = s.newCounter(t.Context(), "address", fmt.Sprintf("192.0.2.%d", i), 100, false); err != nil {
+			if found[j], err = s.newCounter(t.Context(), "address", fmt.Sprintf("192.0.2.%d", i), "", 100); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -69,23 +69,6 @@ func (l *Lockout) setDefaults() error {
 	return nil
 }
 
-// tally is how often a counter's tries failed, and until when it must wait.
-type tally struct {
-	Failures int       `json:"failures"`
-	Until    time.Time `json:"until"`
-}
-
-// wait is how long there is still to wait.
-func (t tally) wait() time.Duration { return max(0, time.Until(t.Until)) }
-
-// fail counts a failure, of which limit are free.
-func (t *tally) fail(limit int, most time.Duration) {
-	t.Failures++
-	if over := t.Failures - limit; over >= 0 {
-		t.Until = time.Now().Add(min(most, time.Second<<min(over, 20)))
-	}
-}
-
 // waitError refuses a try without a look at it.
 type waitError struct{ wait time.Duration }
 
@@ -223,7 +206,7 @@ func (l *turnstile) end(ctx context.Context, c counter, v verdict) {
 }
 
 func (l *turnstile) count(ctx context.Context, c counter, v verdict) error {
-	if v == undecided || v == right && !c.resets {
+	if v == undecided || v == right && c.owner == "" {
 		return nil
 	}
 	t, err := l.read(ctx, c)
@@ -231,12 +214,14 @@ func (l *turnstile) count(ctx context.Context, c counter, v verdict) error {
 	case err != nil:
 		return err
 	case v == wrong:
-		t.fail(c.limit, l.MaxWait)
-		return l.write(ctx, c, t)
-	case t.Failures > 0:
+		t.fail(c.owner, c.limit, l.MaxWait)
+	case !t.forgive(c.owner):
+		return nil
+	}
+	if t.Failures == 0 {
 		return l.store.Delete(ctx, c.key)
 	}
-	return nil
+	return l.write(ctx, c, t)
 }
 
 func (l *turnstile) read(ctx context.Context, c counter) (t tally, err error) {
@@ -270,5 +255,5 @@ func (l *turnstile) waitOfUncounted() time.Duration {
 func (l *turnstile) failUncounted() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.uncounted.fail(l.Failures, l.MaxWait)
+	l.uncounted.fail("", l.Failures, l.MaxWait)
 }

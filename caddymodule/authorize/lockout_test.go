@@ -180,6 +180,39 @@ func TestLockoutCountsInARow(t *testing.T) {
 	}
 }
 
+// Who has an account of nearly the same name cannot start the count of another anew.
+func TestLockoutIsNotResetByOthers(t *testing.T) {
+	s := newServer(t, func(c *authorize.Config) {
+		c.Lockout.Failures = 4
+		c.Users = append(c.Users, authorize.User{ID: "Alice", PasswordHash: "mine"})
+	})
+	for range 2 {
+		for range 2 {
+			guess(t, s, "alice", "wrong")
+		}
+		if status := guess(t, s, "Alice", "mine"); status == http.StatusForbidden {
+			t.Errorf("the guesser's own: %d", status)
+		}
+	}
+	if status := guess(t, s, "alice", "right"); status != http.StatusTooManyRequests {
+		t.Errorf("status %d", status)
+	}
+}
+
+// Failures by another spelling of one's name are taken back too, where it is nobody
+// else's: telephones write names with a capital.
+func TestLockoutForgivesSpellings(t *testing.T) {
+	s := newServer(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
+	for range 4 {
+		for range 2 {
+			guess(t, s, "Alice.Adams", "right")
+		}
+		if status := guess(t, s, "alice.Adams", "right"); status != http.StatusFound {
+			t.Errorf("status %d", status)
+		}
+	}
+}
+
 // An address has a count for all names together, which a right password of its
 // own does not reset.
 func TestLockoutOfAddresses(t *testing.T) {

@@ -77,6 +77,7 @@ var errWrongPassword = &Error{Code: "access_denied", Description: "unknown user 
 // directory holds the local users and checks their passwords.
 type directory struct {
 	users   map[string]*User
+	names   map[string][]string // IDs by canonicalName
 	compare PasswordComparer
 
 	// hashes are all users'. One of them is compared when the user is unknown,
@@ -89,6 +90,7 @@ type directory struct {
 func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 	d := &directory{
 		users:   make(map[string]*User, len(users)),
+		names:   make(map[string][]string, len(users)),
 		compare: compare,
 		turns:   newHashTurns(),
 	}
@@ -120,9 +122,23 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 		}
 		u.username = u.ID
 		d.users[u.ID] = u
+		d.names[canonicalName(u.ID)] = append(d.names[canonicalName(u.ID)], u.ID)
 		d.hashes = append(d.hashes, u.PasswordHash)
 	}
 	return d, nil
+}
+
+// accountNamed is the ID of the one account that somebody means who types a name: the
+// one of this name to the letter, or else the only one of any spelling. It is empty
+// where there is none.
+func (d *directory) accountNamed(typed string) string {
+	if d.users[typed] != nil {
+		return typed
+	}
+	if ids := d.names[canonicalName(typed)]; len(ids) == 1 {
+		return ids[0]
+	}
+	return ""
 }
 
 // signIn returns the user whose password this is, or errWrongPassword.
