@@ -109,17 +109,17 @@ func (a *answer) appendProperty(dst []byte, list *array, p property, member, val
 // statusOf returns why an entry's concept is not simply active; empty if nothing is said.
 func (l *Library) statusOf(e entry) string {
 	cs := l.codeSystems[e.codeSystem]
-	if value := cs.extensions.get(e.concept, extensionStandardsStatus); value != 0 {
-		if status := strings.Trim(afterColon(cs.texts.at(value)), `"`); status == "deprecated" || status == "withdrawn" {
-			return status
-		}
-	}
 	for i, p := range cs.properties {
 		var status string
 		if p.is("status") {
 			cs.eachValue(e.concept, uint16(i), func(value []byte) bool { status = string(value); return false })
 		}
 		if status != "" && !strings.EqualFold(status, "active") {
+			return status
+		}
+	}
+	if value := cs.extensions.get(e.concept, extensionStandardsStatus); value != 0 {
+		if status := strings.Trim(afterColon(cs.texts.at(value)), `"`); status == "deprecated" || status == "withdrawn" {
 			return status
 		}
 	}

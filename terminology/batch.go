@@ -51,7 +51,11 @@ func (h *Handler) validations(l *Library, r *http.Request, inputs []input) ([]by
 
 // one answers one validation.
 func (h *Handler) one(l *Library, r *http.Request, common []input, in *input) ([]byte, error) {
-	inputs, err := bodyInputs(nil, in.resource, "")
+	var inputs []input
+	err := badRequest("required", "the parameter validation must be a Parameters resource")
+	if in.resource != nil {
+		inputs, err = bodyInputs(nil, in.resource, "")
+	}
 	if err == nil {
 		merged := inputs
 		for _, c := range common {

@@ -29,6 +29,7 @@ func (v *validator) describe(c *coding, d *verdict) {
 			"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
 			c.code, code, cs.canonical()))
 	}
+	v.checkAbstract(c, d)
 	if v.memberOnly {
 		return
 	}
@@ -49,7 +50,20 @@ func (l *languages) preferredOrFirst(texts []shownText) int {
 	return firstDisplay(texts)
 }
 
-// standing notes that a concept is inactive, deprecated, or not to be chosen.
+// checkAbstract notes that a concept is not to be chosen, where the request does not allow that.
+func (v *validator) checkAbstract(c *coding, d *verdict) {
+	if !v.concrete || !d.member || v.library.flags(d.entry)&flagAbstract == 0 {
+		return
+	}
+	d.member = false
+	if !v.memberOnly {
+		v.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
+			fmt.Sprintf("Code '%s#%s' is abstract, and not allowed in this context", c.system, c.code))
+	}
+	v.notInValueSet(c)
+}
+
+// standing notes that a concept is inactive or deprecated.
 func (v *validator) standing(c *coding, d *verdict) {
 	flags := v.library.flags(d.entry)
 	if flags&flagStatus != 0 {
@@ -58,22 +72,25 @@ func (v *validator) standing(c *coding, d *verdict) {
 	switch {
 	case flags&flagInactive != 0:
 		d.inactive = true
-		status := "inactive"
-		if d.status != "" && d.status != status {
-			status = d.status + " and " + status
-		}
 		v.note("warning", "business-rule", "code-comment", "INACTIVE_CONCEPT_FOUND", c, "", true,
-			fmt.Sprintf("The concept '%s' has a status of %s and its use should be reviewed", c.code, status))
-	case d.status == "deprecated" && v.valueSet == nil:
+			fmt.Sprintf("The concept '%s' has a status of %s and its use should be reviewed", c.code, inactiveStatus(d.status)))
+	case d.status == "deprecated" && d.member:
 		d.deprecated = true
-		v.note("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "code", true,
+		v.note("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "", true,
 			fmt.Sprintf("The concept '%s' is deprecated and its use should be reviewed", c.code))
 	}
-	if flags&flagAbstract != 0 && v.concrete && v.valueSet != nil {
-		d.member = false
-		v.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
-			fmt.Sprintf("Code '%s#%s' is abstract, and not allowed in this context", c.system, c.code))
+}
+
+// inactiveStatus says why a concept is inactive: by a status, which mostly is not clear in itself (LOINC's
+// DISCOURAGED is).
+func inactiveStatus(status string) string {
+	switch status {
+	case "", "inactive":
+		return "inactive"
+	case "DISCOURAGED":
+		return status
 	}
+	return status + " and inactive"
 }
 
 // deprecatedIn reports whether a value set that lists a concept says that it should not be there any more.

@@ -132,7 +132,7 @@ func TestBatchValidate(t *testing.T) {
 	if got := strings.Count(w.Body.String(), `"name":"validation"`); got != 3 || strings.Count(w.Body.String(), `"name":"result"`) != 2 {
 		t.Errorf("got %s", w.Body)
 	}
-	wantText(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"required"`)
+	wantText(t, w.Body.String(), `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"invalid"`)
 }
 
 func TestBodyIsPutBack(t *testing.T) {

@@ -122,8 +122,11 @@ func (v *validation) choose(inValueSet bool) error {
 			given++
 		}
 	}
-	if given != 1 {
-		return badRequest("required", "there must be exactly one of the parameters code, coding and codeableConcept")
+	switch {
+	case given == 0: // in the words of the other servers
+		return badRequest("invalid", "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters)")
+	case given > 1:
+		return badRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
 	}
 	if !v.has("code") {
 		v.code = nil // system, display and the like say something of a code alone
@@ -138,7 +141,7 @@ func (v *validation) choose(inValueSet bool) error {
 	}
 	v.infer = v.infer || v.context != ""
 	if v.code.system == "" && !v.infer {
-		return badRequest("required", "the parameter code needs the parameter system beside it, or inferSystem, or context")
+		return badRequest("invalid", "the parameter code needs the parameter system beside it, or inferSystem, or context")
 	}
 	v.codings = []coding{*v.code}
 	return nil

@@ -35,8 +35,8 @@ func TestWhatIsValidated(t *testing.T) {
 		want       []string
 		not        string
 	}{
-		{"nothing", valueSet, []string{url}, 400, []string{"exactly one"}, ""},
-		{"a system alone", valueSet, []string{url, uri("system", "http://x/colours")}, 400, []string{"exactly one"}, ""},
+		{"nothing", valueSet, []string{url}, 400, []string{"Unable to find code to validate"}, ""},
+		{"a system alone", valueSet, []string{url, uri("system", "http://x/colours")}, 400, []string{"Unable to find code to validate"}, ""},
 		{"a code without a system", valueSet, []string{url, code}, 400, []string{"system"}, ""},
 		{"an empty code", valueSet, []string{url, `{"name":"code","valueCode":""}`, uri("system", "http://x/colours")}, 400, []string{"empty"}, ""},
 		{"a code and a Coding", valueSet, []string{url, code, uri("system", "http://x/colours"), coding(red)}, 400, []string{"exactly one"}, ""},

@@ -8,7 +8,7 @@ import (
 )
 
 // checkDisplay checks the display of a coding against those that a concept has, in the languages that were
-// asked for. Case and the width of spaces do not count (R4 §4.8.21, ValueSet/$validate-code).
+// asked for. Case does not count.
 func (v *validator) checkDisplay(c *coding, texts []shownText) {
 	if c.display == "" || len(texts) == 0 {
 		return
@@ -83,8 +83,12 @@ func (v *validator) wrongDisplay(c *coding, valid []*shownText) {
 	if language == "" {
 		language = "--"
 	}
-	v.note(v.displaySeverity(), "invalid", "invalid-display", "Display_Name_for__should_be_one_of__instead_of", c, "display", true,
-		fmt.Sprintf("Wrong Display Name '%s' for %s#%s. %s%s (for the language(s) '%s')", c.display, c.system, c.code, is, strings.Join(choices, ""), language))
+	id, wrong := "Display_Name_for__should_be_one_of__instead_of", "Display Name"
+	if slices.ContainsFunc(valid, func(t *shownText) bool { return equalButForSpaces(t.value, c.display) }) {
+		id, wrong = "Display_Name_WS_for__should_be_one_of__instead_of", "whitespace in Display Name"
+	}
+	v.note(v.displaySeverity(), "invalid", "invalid-display", id, c, "display", true,
+		fmt.Sprintf("Wrong %s '%s' for %s#%s. %s%s (for the language(s) '%s')", wrong, c.display, c.system, c.code, is, strings.Join(choices, ""), language))
 }
 
 // checkStanding notes that a display is one that should not be used any more.
@@ -103,7 +107,10 @@ func (v *validator) checkStanding(c *coding, t *shownText, valid []*shownText) {
 		c.display, c.code, strings.Join(correct, ", ")))
 }
 
-// equalDisplay compares displays without regard to case and to the width of spaces.
-func equalDisplay(have []byte, given string) bool {
+// equalDisplay compares displays without regard to case.
+func equalDisplay(have []byte, given string) bool { return strings.EqualFold(string(have), given) }
+
+// equalButForSpaces compares displays without regard to case, and to where and how wide spaces are between words.
+func equalButForSpaces(have []byte, given string) bool {
 	return strings.EqualFold(strings.Join(strings.Fields(string(have)), " "), strings.Join(strings.Fields(given), " "))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // note is an issue that validation finds.
@@ -228,8 +229,14 @@ func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *f
 	}
 }
 
-// unknownSystem notes that a code system is not here, and that the value set needs it, if it does.
+// unknownSystem notes that a code system is not here, and that the value set needs it, if it does. What is no name
+// of a code system at all is nothing that anybody could have.
 func (v *validator) unknownSystem(c *coding, needed bool) {
+	if _, ok := v.library.anyValueSet(c.system, ""); ok {
+		v.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
+			fmt.Sprintf("The Coding references a value set, not a code system ('%s')", c.system))
+		return
+	}
 	list := &v.missing
 	if needed {
 		list = &v.unknown
@@ -240,12 +247,22 @@ func (v *validator) unknownSystem(c *coding, needed bool) {
 	if v.memberOnly {
 		return
 	}
+	if !isAbsolute(c.system) {
+		v.note("error", "invalid", "invalid-data", "Terminology_TX_System_Relative", c, "system", true,
+			"Coding.system must be an absolute reference, not a local reference")
+	}
 	if c.version != "" {
 		v.place(c, unknownVersion(c, c.version, nil))
 		return
 	}
 	v.note("error", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
 		fmt.Sprintf("A definition for CodeSystem %s could not be found, so the code cannot be validated", c.system))
+}
+
+// isAbsolute reports whether a uri begins with a scheme (RFC 3986 §4.3), as Coding.system must (R4 §2.24.0.1, uri).
+func isAbsolute(uri string) bool {
+	scheme, _, ok := strings.Cut(uri, ":")
+	return ok && scheme != "" && !strings.ContainsAny(scheme, "/?#")
 }
 
 // inCodeSystem looks for a code in its code system, and reports whether to go on.
@@ -303,7 +320,7 @@ func (v *validator) notInValueSet(c *coding) {
 		severity, txCode = "information", "this-code-not-in-vs"
 	}
 	v.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !v.concept,
-		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.canonical()))
+		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.called()))
 }
 
 // missingValueSet turns the error for a value set that is imported and not here into a note; any other

@@ -1,6 +1,9 @@
 package terminology
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+)
 
 // valueSet is a ValueSet with its compose as it is needed for expansion.
 type valueSet struct {
@@ -17,6 +20,12 @@ type valueSet struct {
 	contained        []*valueSet
 	codeSystems      []uint32 // contained ones, as indexes in Library.codeSystems
 	rest             []member // all other members, and compose, as they are
+}
+
+// called returns what messages call the value set: its canonical, or, in the words of the other servers, that it has
+// none, as one may that a request holds.
+func (vs *valueSet) called() string {
+	return cmp.Or(vs.canonical(), "(unidentified)")
 }
 
 // conceptSet is one of ValueSet.compose.include or exclude.

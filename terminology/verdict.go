@@ -33,7 +33,7 @@ func (v *validator) answer(p *validation) ([]byte, error) {
 	if v.concept && v.valueSet != nil && !slices.ContainsFunc(verdicts, member) && !v.onlyVersions() && !noCodes(codings) {
 		v.notes = append(v.notes, note{told: true, Issue: Issue{
 			Severity: "error", Code: "code-invalid", TxCode: "not-in-vs", MessageID: "TX_GENERAL_CC_ERROR_MESSAGE",
-			Text: fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.canonical()),
+			Text: fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.called()),
 		}})
 	}
 	if v.valueSet != nil {
