@@ -96,10 +96,9 @@
 //
 // # Answers
 //
-// A GET of nothing that is known but url, filter, offset, count, _format, _pretty, _summary and _elements is a
-// plain question: the answer is a list, and has an offset. Any other has a tree where the codes are from one
-// hierarchy and all of them are shown, and an offset where there is paging, as R4 has it; excludeNested makes
-// it a list.
+// The answer to a GET is a list, and has an offset; with excludeNested=false it is a tree, where the codes are from
+// one hierarchy and all of them are shown. The answer to a POST is such a tree, unless excludeNested is true, and has
+// an offset where there is paging, as R4 has it. No other parameter decides on the form.
 //
 // With _summary or _elements, a part of the answer is left out, and it is tagged SUBSETTED: of the summary that
 // R4 has of a ValueSet, the expansion is no part; count leaves of the expansion its total.

@@ -83,7 +83,7 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	p.of(r)
-	p.plain = p.plain && r.Method != http.MethodPost
+	p.plain = r.Method != http.MethodPost
 	p.library = h.current()
 	defer runtime.KeepAlive(p.library) // its memory is given back when it is gone
 	a, err := h.answer(p, h.limit(r))
@@ -219,12 +219,13 @@ func (h *Handler) answer(p *parameters, limit int) (*answer, error) {
 	return a, nil
 }
 
-// chooseShape returns the tree that the answer is to be shown as, or nil. A part of an expansion is a list,
-// and what a text filter found is one as well, save where the value set is itself made by a filter: its
-// concepts keep their places then, unless they are paged.
+// chooseShape returns the tree that the answer is to be shown as, or nil. Who asks by GET is given one only where
+// excludeNested is false, since it mostly reads the codes at the top alone; no other parameter counts here, or a client
+// that adds one would lose codes. A part of an expansion is a list, and what a text filter found is one as well, save
+// where the value set is itself made by a filter: its concepts keep their places then, unless they are paged.
 func (a *answer) chooseShape() *tree {
 	p, x := a.parameters, a.expansion
-	if !x.tree || p.plain || p.excludeNested == yes || len(a.page) < a.total || p.offset != nil && *p.offset > 0 {
+	if !x.tree || !p.wantsTree() || len(a.page) < a.total || p.offset != nil && *p.offset > 0 {
 		return nil
 	}
 	if p.filter == nil {
@@ -234,6 +235,15 @@ func (a *answer) chooseShape() *tree {
 		return nil
 	}
 	return a.library.shape(a.page, true)
+}
+
+// wantsTree reports whether the answer may be a tree. By GET, that takes a request that says so; a value set's own
+// parameters are not enough.
+func (p *parameters) wantsTree() bool {
+	if p.plain {
+		return p.excludeNested == no && p.has("excludeNested")
+	}
+	return p.excludeNested != yes
 }
 
 // tooCostly is the error for an answer that would be too large.

@@ -54,7 +54,7 @@ type parameters struct {
 
 	subset subset
 	given  []input // as they were sent
-	plain  bool    // a GET of nothing but what every client knows
+	plain  bool    // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
 }
 
 // repeated are the parameters of $expand that may occur more than once; of the others that are known, two
@@ -64,14 +64,9 @@ var repeated = []string{
 	"check-system-version", "force-system-version", "default-valueset-version", "_elements",
 }
 
-// plainParameters are those that interface.md has. Who asks by GET with nothing else that is known gets a plain
-// answer as it is there: a list, and always an offset. Other requests are answered as R4 and the HL7 terminology
-// ecosystem have it: a tree where there is one, and an offset where there is paging.
-var plainParameters = []string{"url", "filter", "offset", "count", "_format", "_pretty", "_summary", "_elements"}
-
 // parseParameters makes parameters of inputs. Unknown ones are ignored, as R4 has it for operations.
 func parseParameters(inputs []input) (*parameters, error) {
-	p := &parameters{given: inputs, plain: true}
+	p := &parameters{given: inputs}
 	for i := range inputs {
 		in := &inputs[i]
 		if len(in.value) > maxParameterLength {
@@ -83,9 +78,6 @@ func parseParameters(inputs []input) (*parameters, error) {
 		known, err := p.set(in)
 		if err != nil {
 			return nil, err
-		}
-		if known && !slices.Contains(plainParameters, in.name) {
-			p.plain = false
 		}
 		if known && i > 0 && !slices.Contains(repeated, in.name) &&
 			slices.ContainsFunc(inputs[:i], func(other input) bool { return other.name == in.name }) {
