@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
-// Lockout slows down who guesses passwords or second factors: beyond the free
+// Lockout slows down who guesses passwords, second factors or clients' secrets: beyond the free
 // failures every other one doubles the wait, from a second on. Nobody is ever
 // locked out for good, and a browser that somebody signed in in before has a count
 // of its own for their account, so that strangers' failures do not keep them out.
@@ -20,11 +20,13 @@ type Lockout struct {
 	// Count nothing. Default: count.
 	Off bool `json:"off,omitempty"`
 
-	// After how many failures in a row an account must wait. Default: 10.
+	// After how many failures in a row an account must wait; and after how many wrong
+	// secrets a client, at one network. Default: 10.
 	Failures int `json:"failures,omitempty"`
 
 	// After how many failures, for whichever accounts, an IP address (IPv6: its
-	// /64) must wait. Default: 100.
+	// /64) must wait; and after how many wrong secrets, counted apart, for whichever
+	// clients. Default: 100.
 	AddressFailures int `json:"address_failures,omitempty"`
 
 	// How long the wait can get; at most 24h. Default: `15m`.

@@ -90,6 +90,7 @@ type Client struct {
 	RequirePKCE bool
 
 	secretDigest []byte // nil: it has no secret
+	guessable    bool   // the secret is
 	keys         *upstream.KeySet
 
 	// registered clients wrote their own description, and their secret is known
@@ -144,7 +145,7 @@ func (c *Client) Complete() error {
 		c.ResponseTypes = []string{"code"}
 	}
 	if c.Secret != "" {
-		c.secretDigest = digestOf(c.Secret)
+		c.secretDigest, c.guessable = digestOf(c.Secret), isGuessable(c.Secret)
 	}
 	for _, check := range []func() error{c.checkKeys, c.checkRedirectURIs, c.checkScopes, c.checkFlows} {
 		if err := check(); err != nil {

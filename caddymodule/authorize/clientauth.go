@@ -16,6 +16,7 @@ var (
 // with a secret, private_key_jwt with keys, none for public clients (RFC 6749
 // §2.3).
 func (s *Server) authenticateClient(r *http.Request, p parameters) (*Client, error) {
+	s.noteNamedClient(r, p)
 	client, err := s.clientOf(r, p)
 	if err == nil && !client.Public() {
 		noteProven(r.Context())
@@ -43,8 +44,27 @@ func (s *Server) clientOf(r *http.Request, p parameters) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	if client == nil || (secret != "" || !client.Public()) && !client.secretIs(secret) {
+	switch {
+	case secret != "":
+		if client != nil && !client.secretIs(secret) {
+			client = nil
+		}
+		return s.provenClient(r, p.get("client_id"), client)
+	case client == nil || !client.Public():
 		return nil, errUnknownClient
+	}
+	return client, nil
+}
+
+// provenClient is the client that a secret was right for, nil where it was wrong for
+// the one that was named.
+func (s *Server) provenClient(r *http.Request, named string, client *Client) (*Client, error) {
+	err := error(errUnknownClient)
+	if client != nil {
+		err = nil
+	}
+	if err := s.trySecret(r, named, err, client == nil || client.guessable); err != nil {
+		return nil, err
 	}
 	return client, nil
 }
@@ -58,6 +78,9 @@ func (s *Server) authenticateBasic(r *http.Request, p parameters) (*Client, erro
 		return nil, errTwoMethods
 	}
 	client, err := s.clientByBasic(r.Context(), id, secret)
+	if err == nil && secret != "" {
+		client, err = s.provenClient(r, unescaped(id), client)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -73,19 +96,20 @@ func (s *Server) authenticateBasic(r *http.Request, p parameters) (*Client, erro
 // clientByBasic tries the credentials form-decoded, as RFC 6749 §2.3.1 has
 // them, and then as they are, as many clients send them.
 func (s *Server) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
-	decodedID, err1 := url.QueryUnescape(id)
-	decodedSecret, err2 := url.QueryUnescape(secret)
-	if err1 == nil && err2 == nil {
-		if c, err := s.client(ctx, decodedID); err != nil || c != nil && c.secretIs(decodedSecret) {
-			return c, err
-		}
-	}
-	if decodedID == id && decodedSecret == secret {
-		return nil, nil
+	if c, err := s.client(ctx, unescaped(id)); err != nil || c != nil && c.secretIs(unescaped(secret)) {
+		return c, err
 	}
 	c, err := s.client(ctx, id)
 	if err != nil || c != nil && c.secretIs(secret) {
 		return c, err
 	}
 	return nil, nil
+}
+
+// unescaped is a text form-decoded, or as it is where it is not encoded.
+func unescaped(text string) string {
+	if decoded, err := url.QueryUnescape(text); err == nil {
+		return decoded
+	}
+	return text
 }

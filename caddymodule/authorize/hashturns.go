@@ -68,3 +68,16 @@ func busy(cause error) *Error {
 		Description: "too many sign in at this moment", Err: busyError{cause},
 	}
 }
+
+// waitOf is how long to wait after a refusal until the next try; 0 where there is
+// nothing to wait for.
+func waitOf(err error) time.Duration {
+	var wait *waitError
+	switch {
+	case errors.As(err, &wait):
+		return wait.wait
+	case errors.As(err, new(busyError)):
+		return busyTime
+	}
+	return 0
+}

@@ -33,6 +33,9 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if challenge := s.challenge(r, e); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
+	if wait := waitOf(err); wait > 0 {
+		retryAfter(w, wait)
+	}
 	s.writeJSON(w, e.status(), errorResponse{e.Code, e.Description})
 }
 

@@ -6,11 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 )
 
-// Lockout slows down who guesses passwords or second factors. Nobody is ever
+// Lockout slows down who guesses passwords, second factors or clients' secrets. Nobody is ever
 // locked out for good: each failure beyond the free ones only doubles the wait,
 // from a second up to MaxWait. At the defaults that leaves some hundred guesses
 // a day for an account, however many computers they come from.
@@ -23,13 +24,14 @@ type Lockout struct {
 	// Off counts nothing, for where something in front of this server does.
 	Off bool
 
-	// Failures is after how many failures in a row an account must wait.
-	// Default: [DefaultLockoutFailures].
+	// Failures is after how many failures in a row an account must wait; and
+	// after how many wrong secrets a client, at one network. Default: [DefaultLockoutFailures].
 	Failures int
 
 	// AddressFailures is after how many failures, for whichever accounts, an
 	// IP address (IPv6: its /64) must wait. A right password does not reset
-	// this count: who guesses may have an account. Default:
+	// this count: who guesses may have an account. As many wrong secrets it
+	// has for whichever clients, counted apart. Default:
 	// [DefaultLockoutAddressFailures].
 	AddressFailures int
 
@@ -73,7 +75,7 @@ func (l *Lockout) setDefaults() error {
 type waitError struct{ wait time.Duration }
 
 // Error implements error.
-func (e *waitError) Error() string { return fmt.Sprintf("too many wrong tries, wait %v", e.wait) }
+func (e *waitError) Error() string { return "wait " + inWords(e.wait) }
 
 // turnstile counts failures in a [Store] and lets tries through by the counts.
 type turnstile struct {
@@ -130,10 +132,16 @@ func (l *turnstile) try(ctx context.Context, counters []counter, check func() er
 	switch err = check(); {
 	case err == nil:
 		v = right
-	case errors.Is(err, errWrongPassword) || errors.Is(err, errWrongCode):
+	case isWrong(err):
 		v = wrong
 	}
 	return err
+}
+
+// isWrong reports whether a try failed because of what was tried.
+func isWrong(err error) bool {
+	return slices.ContainsFunc([]error{errWrongPassword, errWrongCode, errUnknownClient, errRegistrationToken},
+		func(wrong error) bool { return errors.Is(err, wrong) })
 }
 
 // begin waits for a turn. As many tries go ahead at once as could all fail

@@ -12,8 +12,12 @@ func (s *Server) managed(r *http.Request) (*registered, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c == nil || !sameDigest(c.AccessDigest, registrationToken(r)) {
-		return nil, errRegistrationToken
+	var digest []byte // of none that there is
+	if c != nil {
+		digest = c.AccessDigest
+	}
+	if err := s.tryRegistrationToken(r, p.get("client_id"), digest, false); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

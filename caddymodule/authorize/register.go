@@ -58,9 +58,24 @@ func registrationToken(r *http.Request) string {
 	return token
 }
 
-func (s *Server) register(w http.ResponseWriter, r *http.Request) error {
-	if !sameDigest(digestOf(s.registrar.InitialAccessToken), registrationToken(r)) {
+// tryRegistrationToken checks the token of a registration, or of all where whose is
+// empty. Without one nothing was tried.
+func (s *Server) tryRegistrationToken(r *http.Request, whose string, digest []byte, guessable bool) error {
+	token := registrationToken(r)
+	if token == "" {
 		return errRegistrationToken
+	}
+	err := error(errRegistrationToken)
+	if sameDigest(digest, token) {
+		err = nil
+	}
+	return s.trySecret(r, "registration "+whose, err, guessable)
+}
+
+func (s *Server) register(w http.ResponseWriter, r *http.Request) error {
+	initial := s.registrar.InitialAccessToken
+	if err := s.tryRegistrationToken(r, "", digestOf(initial), isGuessable(initial)); err != nil {
+		return err
 	}
 	m, client, err := s.registrar.readClient(w, r)
 	if err != nil {

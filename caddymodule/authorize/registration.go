@@ -106,6 +106,9 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 	if r.InitialAccessToken == "" || r.Storage == nil {
 		return nil, errors.New("registration needs an initial_access_token and a storage")
 	}
+	if isGuessable(r.InitialAccessToken) {
+		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + secretCommand)
+	}
 	for _, scope := range r.Scopes {
 		if err := CheckScope(scope); err != nil {
 			return nil, fmt.Errorf("registration: %w", err)

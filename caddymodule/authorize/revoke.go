@@ -14,7 +14,7 @@ var errForeignToken = &Error{Code: "unauthorized_client", Description: "the toke
 // one, because the token would go on working.
 func (s *Server) revocation(w http.ResponseWriter, r *http.Request) {
 	if err := s.revokeToken(w, r); err != nil {
-		s.record(r.Context(), Event{Kind: EventRevocation, Err: err})
+		s.recordRefusal(r, Event{Kind: EventRevocation, Err: err})
 		s.writeError(w, r, err)
 		return
 	}
@@ -27,7 +27,6 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.noteNamedClient(r, p)
 	client, err := s.authenticateClient(r, p)
 	switch {
 	case err != nil:

@@ -199,6 +199,9 @@ func (s *Server) setPeople(c Config) (err error) {
 				return fmt.Errorf("client %q: there is no idp %q", client.ID, key)
 			}
 		}
+		if client.guessable {
+			s.logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+secretCommand, "client_id", client.ID)
+		}
 		s.clients[client.ID] = &client
 	}
 	return nil

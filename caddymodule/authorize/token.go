@@ -23,14 +23,15 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	p, err := formParameters(w, r)
 	var response *tokenResponse
 	if err == nil {
-		s.noteNamedClient(r, p)
 		response, err = s.exchange(r, p)
 	}
-	s.record(r.Context(), Event{Kind: EventToken, Grant: p.get("grant_type"), Err: err})
+	event := Event{Kind: EventToken, Grant: p.get("grant_type"), Err: err}
 	if err != nil {
+		s.recordRefusal(r, event)
 		s.writeError(w, r, err)
 		return
 	}
+	s.record(r.Context(), event)
 	s.writeJSON(w, http.StatusOK, response)
 }
 

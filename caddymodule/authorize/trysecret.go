@@ -1,0 +1,42 @@
+package authorize
+
+import (
+	"context"
+	"errors"
+	"net/http"
+)
+
+// guessSecret are the secrets of clients, and the tokens of registrations.
+const guessSecret = "secret"
+
+// trySecret counts what a try of a secret came to, err, and has who failed too often
+// wait: for this client or registration, and for any, always by network, so that wrong
+// tries from elsewhere stop nobody. What nobody can guess passes even so, so that wrong
+// tries from the same network do not either. No success takes back failures: it may be
+// the client's, and they another's behind the same address.
+func (s *Server) trySecret(r *http.Request, whose string, err error, guessable bool) error {
+	if err == nil && !guessable {
+		return nil
+	}
+	counters, failed := s.secretCounters(r.Context(), whose)
+	if failed != nil {
+		return failed
+	}
+	err = s.turnstile.try(r.Context(), counters, func() error { return err })
+	var wait *waitError
+	if errors.As(err, &wait) {
+		err = &Error{
+			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
+			Description: "too many wrong secrets came from your network", Err: wait,
+		}
+		s.recordRefusal(r, Event{Kind: EventLockout, Err: err})
+	}
+	return err
+}
+
+func (s *Server) secretCounters(ctx context.Context, whose string) ([]counter, error) {
+	network := Network(addressOf(ctx))
+	pair, err1 := s.newCounter(ctx, guessSecret, whose+"\x00"+network, "", s.turnstile.Failures)
+	address, err2 := s.newCounter(ctx, guessSecret+"-address", network, "", s.turnstile.AddressFailures)
+	return []counter{pair, address}, errors.Join(err1, err2)
+}
