@@ -124,5 +124,6 @@ type Config struct {
 
 	// Logger gets what is no [Event]: failures (Error), and refusals (Info) of
 	// requests that change nothing. Never a token, code, password or secret.
+	// Default: nothing is logged.
 	Logger *slog.Logger
 }

@@ -95,6 +95,9 @@ func New(c Config) (*Server, error) {
 
 // setDefaults fills in what a Config may leave out.
 func (s *Server) setDefaults() {
+	if s.logger == nil {
+		s.logger = slog.New(slog.DiscardHandler)
+	}
 	if s.isHTTPS == nil {
 		s.isHTTPS = func(r *http.Request) bool { return r.TLS != nil }
 	}
