@@ -54,7 +54,7 @@ func TestAdminStatus(t *testing.T) {
 }
 
 func TestAdminWithoutApp(t *testing.T) {
-	ctx, err := caddy.ProvisionContext(&caddy.Config{})
+	ctx, err := provision(t, new(caddy.Config))
 	if err != nil {
 		t.Fatal(err)
 	}

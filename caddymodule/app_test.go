@@ -20,7 +20,7 @@ import (
 func provisionApp(t *testing.T, app *App) (*App, string, error) {
 	t.Helper()
 	root := t.TempDir()
-	ctx, err := caddy.ProvisionContext(&caddy.Config{
+	ctx, err := provision(t, &caddy.Config{
 		StorageRaw: caddyconfig.JSON(map[string]string{"module": "file_system", "root": root}, nil),
 		AppsRaw:    caddy.ModuleMap{"fhir": caddyconfig.JSON(app, nil)},
 	})
@@ -112,7 +112,7 @@ func TestProvisionWritesNothing(t *testing.T) {
 }
 
 func TestHandlersNeedTheApp(t *testing.T) {
-	ctx, err := caddy.ProvisionContext(&caddy.Config{})
+	ctx, err := provision(t, new(caddy.Config))
 	if err != nil {
 		t.Fatal(err)
 	}

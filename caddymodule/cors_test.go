@@ -138,7 +138,6 @@ func TestCORSSetting(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv("FHIR_BACKEND", "127.0.0.1:1")
 			g := newGateway(t, tt.caddyfile)
 			const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender"
 			if got := allowedOrigin(g.fromOrigin(tt.origin, http.MethodGet, path, "")); got != tt.allowed {

@@ -255,7 +255,7 @@ func TestExpandLeavesOthersAlone(t *testing.T) {
 }
 
 func TestDefinitionsArePooled(t *testing.T) {
-	ctx, err := caddy.ProvisionContext(&caddy.Config{})
+	ctx, err := provision(t, new(caddy.Config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,7 +307,7 @@ func TestChangedDefinitionsAreOthers(t *testing.T) {
 func TestBrokenDefinitions(t *testing.T) {
 	file := writeFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
 	config := adapted(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}\n"))
-	_, err := caddy.ProvisionContext(config)
+	_, err := provision(t, config)
 	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "EOF") {
 		t.Errorf("error %v", err)
 	}

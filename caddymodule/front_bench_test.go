@@ -22,7 +22,7 @@ func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
 func BenchmarkHit(b *testing.B) {
 	const site = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\t"
 	respond := newGateway(b, site+"respond "+strings.Repeat("x", 1900)+"\n}\n")
-	hit := newGateway(b, frontCaddyfile("ttl 1h", "127.0.0.1:1"))
+	hit := newGateway(b, frontCaddyfile("ttl 1h", noBackend))
 	guarded := exampleGateway(b, nil)
 	const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/languages&count=12"
 	token := guarded.token()

@@ -30,7 +30,7 @@ type gateway struct {
 // exampleGateway is the one of Caddyfile.example before a backend (none: "").
 func exampleGateway(t testing.TB, backend http.Handler) *gateway {
 	t.Helper()
-	address := "127.0.0.1:1" // nobody listens on tcpmux
+	address := noBackend
 	if backend != nil {
 		server := httptest.NewServer(backend)
 		t.Cleanup(server.Close)
@@ -63,7 +63,7 @@ func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
 	config := adapted(t, caddyfile)
 	config.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
-	ctx, err := caddy.ProvisionContext(config)
+	ctx, err := provision(t, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,6 @@ import (
 // A client registers, is in Caddy's storage, is known after a restart, and is gone
 // once it has deleted itself.
 func TestRegistrationInCaddysStorage(t *testing.T) {
-	t.Setenv("FHIR_BACKEND", "127.0.0.1:1")
 	t.Setenv("REGISTRATION_TOKEN", "sesame")
 	block := "fhir_base /fhir/R4\n\n\t\tregistration {\n\t\t\tinitial_access_token {env.REGISTRATION_TOKEN}\n\t\t\tscope demo.read\n\t\t\tprivate_jwks_uri\n\t\t}"
 	caddyfile, folder := exampleWith(t, "fhir_base /fhir/R4", block), t.TempDir()

@@ -155,7 +155,7 @@ func TestIntrospectionDown(t *testing.T) {
 func TestTrustedKeysOutliveReload(t *testing.T) {
 	k := startKeycloak(t)
 	load := func() *Bearer {
-		ctx, err := caddy.ProvisionContext(&caddy.Config{})
+		ctx, err := provision(t, new(caddy.Config))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -135,7 +135,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	server := newGuardedServer(t, first, first)
 	caddyfile := func(port string) string {
 		return frontCaddyfile("ttl 1h\nupstream https://127.0.0.1:"+port+"/r4 {\n\tbasic {env.TX_USER} {file."+file("password")+"}\n\ttls_ca "+file("ca.pem")+
-			"\n\ttls_client "+file("client.pem")+" "+file("client.key")+"\n}", "127.0.0.1:1")
+			"\n\ttls_client "+file("client.pem")+" "+file("client.key")+"\n}", noBackend)
 	}
 	portOf := func(s *guardedServer) string { return s.URL[strings.LastIndex(s.URL, ":")+1:] }
 	n := 0
