@@ -12,7 +12,10 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
-var update = flag.Bool("update", false, "write the golden files and docs/conformance.md anew")
+var (
+	slow   = flag.Bool("slow", false, "try every value set, not every tenth")
+	update = flag.Bool("update", false, "write the golden files and docs/conformance.md anew")
+)
 
 const separator = "\n----------\n"
 

@@ -158,6 +158,7 @@ func TestServerFails(t *testing.T) {
 		for mode, status := range statuses {
 			for _, stale := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%s %s stale %t", who, mode, stale), func(t *testing.T) {
+					t.Parallel() // those that hang wait for their time-outs
 					server := newScripted("good at once only")
 					settings, backend := "timeout 1m", http.Handler(server)
 					if mode == "hanging" { // long enough for the good answers on a machine that is busy

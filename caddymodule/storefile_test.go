@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -86,9 +87,11 @@ func TestDurableStoreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = app.durable.(*FileStore).Cleanup() })
-	if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "durable_store") {
-		t.Errorf("error %v", err)
-	}
+	synctest.Test(t, func(t *testing.T) { // it waits for the other one to let go
+		if err := app.Start(); err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "durable_store") {
+			t.Errorf("error %v", err)
+		}
+	})
 }
 
 // Two configurations share a file, and the last to go closes it.

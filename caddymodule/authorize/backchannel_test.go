@@ -10,6 +10,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -177,24 +178,36 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 
 // A client that fails is told again, and nobody waits for it.
 func TestClientIsToldAgain(t *testing.T) {
-	p := newParty(t)
-	p.answer.Store(http.StatusServiceUnavailable)
-	s, tr := toldServer(t, p)
-	b := newBrowser(t, s)
-	b.answer(request(nil))
-	before := time.Now()
-	if err := s.EndSessions(t.Context(), "alice"); err != nil || b.signedIn() {
-		t.Errorf("error %v", err)
-	}
-	first := <-p.tokens
-	p.answer.Store(http.StatusNoContent)
-	if second := <-p.tokens; second != first || time.Since(before) < time.Second {
-		t.Error("told again by another token, or at once")
-	}
-	if e := tr.toldOf("app"); e.Err != nil {
-		t.Errorf("recorded %+v", e)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s, tr := toldServer(t, &party{uri: "https://app.example/backchannel"})
+		var tokens []string
+		s.SetNoticeTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
+			tokens = append(tokens, r.PostFormValue("logout_token"))
+			status := http.StatusServiceUnavailable
+			if len(tokens) > 1 {
+				status = http.StatusNoContent
+			}
+			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+		}))
+		b := newBrowser(t, s)
+		b.answer(request(nil))
+		before := time.Now()
+		if err := s.EndSessions(t.Context(), "alice"); err != nil || b.signedIn() {
+			t.Errorf("error %v", err)
+		}
+		if e := tr.toldOf("app"); e.Err != nil {
+			t.Errorf("recorded %+v", e)
+		}
+		if len(tokens) != 2 || tokens[1] != tokens[0] || time.Since(before) < time.Second {
+			t.Errorf("told %d times, after %v, again by the same token: %t", len(tokens), time.Since(before), tokens[len(tokens)-1] == tokens[0])
+		}
+	})
 }
+
+// roundTripper is a transport that is a function.
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 	for _, uri := range []string{"http://app.example/", "https://app.example/#f", "https://u:p@app.example/", "/x", "javascript:alert(1)"} {
