@@ -165,29 +165,27 @@ func (a *App) loadStore(ctx caddy.Context, field string) (authorize.Store, error
 	return store, nil
 }
 
-func (a *App) serverConfig() (authorize.Config, error) {
+func (a *App) serverConfig() (_ authorize.Config, err error) {
 	a.keys = authorize.NewKeyring(a.ctx.Storage(), a.keysName(), a.logger)
-	users, err := a.users()
-	if err != nil {
-		return authorize.Config{}, err
+	c := a.settings()
+	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.store, a.durable
+	if c.Users, err = a.users(); err != nil {
+		return c, err
 	}
-	clients, err := a.clients()
-	if err != nil {
-		return authorize.Config{}, err
+	if c.Clients, err = a.clients(); err != nil {
+		return c, err
 	}
-	registration, err := a.registration()
-	if err != nil {
-		return authorize.Config{}, err
+	if c.Registration, err = a.registration(); err != nil {
+		return c, err
 	}
-	providers, err := a.identityProviders()
-	if err != nil {
-		return authorize.Config{}, err
-	}
+	c.IdentityProviders, err = a.identityProviders()
+	return c, err
+}
+
+// settings is the part of the server's configuration that has no secrets.
+func (a *App) settings() authorize.Config {
 	return authorize.Config{
-		Registration:      registration,
-		IdentityProviders: providers,
-		Issuer:            a.Issuer, FHIRBasePath: a.FHIRBase,
-		Clients: clients, Users: users, Passwords: passwords{}, Keys: a.keys, Store: a.store, Durable: a.durable,
+		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase,
 		AccessTokenLifetime: time.Duration(a.AccessTokenLifetime),
 		CodeLifetime:        time.Duration(a.CodeLifetime),
 		SessionLifetime:     time.Duration(a.SessionLifetime),
@@ -199,7 +197,7 @@ func (a *App) serverConfig() (authorize.Config, error) {
 		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: a.logger,
-	}, nil
+	}
 }
 
 // keysName is where the keys lie in Caddy's storage.
@@ -208,21 +206,10 @@ func (a *App) keysName() string {
 	return "fhir/keys/" + certmagic.StorageKeys.Safe(host) + ".json"
 }
 
-// resolveSecret replaces placeholders; one that is unknown or empty is an error,
-// so that a secret that was not mounted does not become the empty one, and its
-// client a public one. Line ends are those of the file it came from.
-func resolveSecret(repl *caddy.Replacer, secret string) (string, error) {
-	resolved, err := repl.ReplaceOrErr(secret, true, true)
-	resolved = strings.TrimRight(resolved, "\r\n")
-	if err == nil && secret != "" && resolved == "" {
-		err = errors.New("is empty")
-	}
-	return resolved, err
-}
-
 // warn tells the operator of what is allowed but not advisable.
 func (a *App) warn() {
 	for _, c := range a.Clients {
+		a.warnOfScopes(&c)
 		if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && !c.RequirePKCE {
 			a.logger.Warn("public client may leave out PKCE; consider 'pkce required' (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}

@@ -54,6 +54,8 @@ func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, nil)
 }
 
+func (*Authorize) checkApp() error { return errNoApp }
+
 var errNoApp = errors.New("the global option `fhir { … }` is missing: it says who the issuer is")
 
 // fhirApp returns the configured app, rather than an empty one made on the spot.
@@ -72,4 +74,5 @@ var (
 	_ caddy.Provisioner           = (*Authorize)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Authorize)(nil)
 	_ caddyfile.Unmarshaler       = (*Authorize)(nil)
+	_ appUser                     = (*Authorize)(nil)
 )

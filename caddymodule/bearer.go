@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"sync"
@@ -227,6 +228,21 @@ func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 	return caddyhttp.Error(refused.Status, err)
 }
 
+func (h *Bearer) checkApp() error {
+	if len(h.Trust) == 0 && h.Introspection == nil {
+		return errNoApp
+	}
+	for _, t := range h.Trust {
+		if t.Audience == "" {
+			return fmt.Errorf("trust %s: %w", t.Issuer, errNoAudience)
+		}
+	}
+	if i := h.Introspection; i != nil && i.Audience == "" {
+		return fmt.Errorf("introspect %s: %w", i.Endpoint, errNoAudience)
+	}
+	return checkClients(h.CORS)
+}
+
 // guardKeys lets guard verify with the authorization server's keys.
 type guardKeys struct{ ring *authorize.Keyring }
 
@@ -265,5 +281,6 @@ var (
 	_ caddy.CleanerUpper          = (*Bearer)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
+	_ appUser                     = (*Bearer)(nil)
 	_ guard.KeySet                = guardKeys{}
 )

@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/dustin/go-humanize"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 // handlerDirective is a handler that reads its own directive.
@@ -18,14 +21,41 @@ type handlerDirective interface {
 	caddyfile.Unmarshaler
 }
 
+// appUser is a handler that, as it is written, may need the fhir app.
+type appUser interface {
+	// checkApp says what the handler misses, where there is no app.
+	checkApp() error
+}
+
 // registerHandler registers a directive at its place beside a standard one.
 func registerHandler(name string, at httpcaddyfile.Positional, standard string, newHandler func() handlerDirective) {
 	httpcaddyfile.RegisterDirectiveOrder(name, at, standard)
 	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		handler := newHandler()
-		return handler, handler.UnmarshalCaddyfile(h.Dispenser)
+		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
+			return nil, err
+		}
+		if user, ok := handler.(appUser); ok && h.Option("fhir") == nil {
+			h.Reset()
+			h.Next() // so that the error names the line
+			if err := user.checkApp(); err != nil {
+				return nil, h.WrapErr(err)
+			}
+		}
+		return handler, nil
 	})
 }
+
+// position is a line of the Caddyfile, for an error that is found when more was read.
+type position struct {
+	file string
+	line int
+}
+
+func positionOf(d *caddyfile.Dispenser) position { return position{d.File(), d.Line()} }
+
+// wrap is [caddyfile.Dispenser.WrapErr] for the position.
+func (p position) wrap(err error) error { return fmt.Errorf("%w, at %s:%d", err, p.file, p.line) }
 
 // setter reads the arguments of one subdirective.
 type setter func(d *caddyfile.Dispenser) error
@@ -52,7 +82,7 @@ func (s subdirectives) parse(d *caddyfile.Dispenser, many ...string) error {
 		set, known := s[name]
 		switch {
 		case !known:
-			return d.Errf("unrecognized subdirective: %s", name)
+			return d.Errf("unrecognized subdirective: %s%s", name, didYouMeanKey(name, s))
 		case seen[name] && !slices.Contains(many, name):
 			return d.Errf("%s is there a second time", name)
 		}
@@ -166,17 +196,28 @@ func duration(to *caddy.Duration) setter {
 	}
 }
 
-// durationOrOff is duration, or -1 for the word off.
-func durationOrOff(to *caddy.Duration) setter {
+// lifetime reads a duration within the bounds of one in [authorize.Config].
+func lifetime(name string, to *caddy.Duration) setter {
 	return func(d *caddyfile.Dispenser) error {
-		if d.CountRemainingArgs() == 1 && d.NextArg() {
-			if d.Val() == "off" {
-				*to = -1
-				return nil
-			}
-			d.Prev()
+		if err := duration(to)(d); err != nil {
+			return err
 		}
-		return duration(to)(d)
+		if err := authorize.CheckLifetime(name, time.Duration(*to)); err != nil {
+			return d.WrapErr(err)
+		}
+		return nil
+	}
+}
+
+// lifetimeOrOff is lifetime, or -1 for the word off.
+func lifetimeOrOff(name string, to *caddy.Duration) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if d.CountRemainingArgs() == 1 && nextIs(d, "off") {
+			d.NextArg()
+			*to = -1
+			return nil
+		}
+		return lifetime(name, to)(d)
 	}
 }
 

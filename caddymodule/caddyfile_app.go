@@ -2,7 +2,10 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -58,23 +61,90 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"idp":                   a.parseIdentityProvider,
 		"client":                a.parseClient,
 		"registration":          a.parseRegistration,
-		"access_token_lifetime": duration(&a.AccessTokenLifetime),
-		"code_lifetime":         duration(&a.CodeLifetime),
-		"session_lifetime":      duration(&a.SessionLifetime),
+		"access_token_lifetime": lifetime("access_token_lifetime", &a.AccessTokenLifetime),
+		"code_lifetime":         lifetime("code_lifetime", &a.CodeLifetime),
+		"session_lifetime":      lifetime("session_lifetime", &a.SessionLifetime),
 		"authorize_post":        bareword(&a.AuthorizePOST),
 		"omit_issuer":           bareword(&a.OmitIssuer),
 		"lockout":               a.Lockout.parse,
 		"store":                 parseStore(&a.StoreRaw),
 		"durable_store":         parseStore(&a.DurableRaw),
 
-		"refresh_token_lifetime":      duration(&a.RefreshTokenLifetime),
-		"refresh_token_idle_lifetime": duration(&a.RefreshTokenIdleLifetime),
-		"refresh_token_grace":         durationOrOff(&a.RefreshTokenGrace),
+		"refresh_token_lifetime":      lifetime("refresh_token_lifetime", &a.RefreshTokenLifetime),
+		"refresh_token_idle_lifetime": lifetime("refresh_token_idle_lifetime", &a.RefreshTokenIdleLifetime),
+		"refresh_token_grace":         lifetimeOrOff("refresh_token_grace", &a.RefreshTokenGrace),
 	}.parse(d, "user", "idp", "client")
-	if err == nil && a.Issuer == "" {
+	switch {
+	case err != nil:
+		return err
+	case a.Issuer == "":
 		return d.Err("fhir needs an issuer")
 	}
-	return err
+	return a.checkParsed(d)
+}
+
+// checkParsed finds what one line of the block says against another.
+func (a *App) checkParsed(d *caddyfile.Dispenser) error {
+	for _, c := range a.Clients {
+		for _, key := range c.IdentityProviders {
+			if err := a.checkProviderNamed(key); err != nil {
+				return c.idps.wrap(fmt.Errorf("client %q: %w", c.ID, err))
+			}
+		}
+	}
+	if _, err := authorize.New(a.unresolved()); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+func (a *App) checkProviderNamed(key string) error {
+	known := []string{authorize.Local}
+	for _, p := range a.IdentityProviders {
+		known = append(known, p.Key)
+	}
+	if slices.Contains(known, key) {
+		return nil
+	}
+	return fmt.Errorf("there is no idp %q%s", key, didYouMean(key, known))
+}
+
+// unresolved is the configuration without what is not known before Provision.
+func (a *App) unresolved() authorize.Config {
+	c := a.settings()
+	for _, u := range a.Users {
+		c.Users = append(c.Users, u.withSecrets(u.PasswordHash, ""))
+	}
+	for _, client := range a.Clients {
+		c.Clients = append(c.Clients, client.withSecret(client.Secret))
+	}
+	for _, p := range a.IdentityProviders {
+		c.IdentityProviders = append(c.IdentityProviders, p.withCredentials(p.ClientID, p.ClientSecret))
+	}
+	return c
+}
+
+// checkName refuses a name that a user or a client has already, as it is the sub of
+// their tokens.
+func (a *App) checkName(kind, name string) error {
+	for _, u := range a.Users {
+		if u.Name == name {
+			return takenError(kind, "user", name)
+		}
+	}
+	for _, c := range a.Clients {
+		if c.ID == name {
+			return takenError(kind, "client", name)
+		}
+	}
+	return nil
+}
+
+func takenError(kind, by, name string) error {
+	if kind == by {
+		return fmt.Errorf("%s %s is there a second time", kind, name)
+	}
+	return fmt.Errorf("%s %s has the name of a %s, and must not: tokens could not tell the two apart", kind, name, by)
 }
 
 // parseUser reads a user. Syntax:
@@ -94,14 +164,12 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 	if err := word(&u.Name, nil)(d); err != nil {
 		return err
 	}
-	for _, other := range a.Users {
-		if other.Name == u.Name {
-			return d.Errf("user %s is there a second time", u.Name)
-		}
+	if err := a.checkName("user", u.Name); err != nil {
+		return d.WrapErr(err)
 	}
 	err := subdirectives{
-		"password_hash": word(&u.PasswordHash, nil),
-		"totp_secret":   word(&u.TOTPSecret, nil),
+		"password_hash": word(&u.PasswordHash, literal(checkPasswordHash)),
+		"totp_secret":   word(&u.TOTPSecret, literal(authorize.CheckTOTPSecret)),
 		"name":          word(&u.DisplayName, nil),
 		"email":         u.parseEmail,
 		"phone":         word(&u.Phone, nil),
@@ -156,22 +224,20 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	if err := word(&c.ID, nil)(d); err != nil {
 		return err
 	}
-	for _, other := range a.Clients {
-		if other.ID == c.ID {
-			return d.Errf("client %s is there a second time", c.ID)
-		}
+	if err := a.checkName("client", c.ID); err != nil {
+		return d.WrapErr(err)
 	}
 	err := subdirectives{
 		"name":          word(&c.Name, nil),
 		"secret":        word(&c.Secret, nil),
 		"redirect_uri":  words(&c.RedirectURIs, authorize.CheckRedirectURI),
-		"scope":         words(&c.Scopes, authorize.CheckScope),
+		"scope":         scopes(&c.Scopes, authorize.CheckScope),
 		"response_type": words(&c.ResponseTypes, oneOf(authorize.ResponseTypes...)),
 		"grant_type":    words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
 		"pkce":          only("required", &c.RequirePKCE),
 		"par":           only("required", &c.RequirePushed),
 		"consent":       word(&c.Consent, oneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
-		"idp":           words(&c.IdentityProviders, nil),
+		"idp":           c.parseProviders,
 		"introspect":    only("all", &c.IntrospectAll),
 		"jwks":          c.parseJWKS,
 		"jwks_uri":      word(&c.JWKSURI, nil),
@@ -190,6 +256,12 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	return nil
 }
 
+// parseProviders reads the names of providers, which may be told of further down.
+func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
+	c.idps = positionOf(d)
+	return words(&c.IdentityProviders, nil)(d)
+}
+
 // parseStore reads the name of a module in fhir.stores, and leaves the rest of
 // the block to it.
 func parseStore(to *json.RawMessage) setter {
@@ -198,13 +270,26 @@ func parseStore(to *json.RawMessage) setter {
 			return d.ArgErr()
 		}
 		name := d.Val()
-		module, err := caddyfile.UnmarshalModule(d, "fhir.stores."+name)
+		if _, err := caddy.GetModule(storeNamespace + "." + name); err != nil {
+			return d.Errf("there is no module %s.%s%s", storeNamespace, name, didYouMean(name, storeNames()))
+		}
+		module, err := caddyfile.UnmarshalModule(d, storeNamespace+"."+name)
 		if err != nil {
 			return err
 		}
 		*to = caddyconfig.JSONModuleObject(module, "store", name, nil)
 		return nil
 	}
+}
+
+// storeNamespace is that of the modules that are stores.
+const storeNamespace = "fhir.stores"
+
+func storeNames() (names []string) {
+	for _, module := range caddy.GetModules(storeNamespace) {
+		names = append(names, module.ID.Name())
+	}
+	return names
 }
 
 var _ caddyfile.Unmarshaler = (*App)(nil)

@@ -38,7 +38,7 @@ func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
 		"issuer":              word(&p.Issuer, upstream.CheckIssuer),
 		"client_id":           word(&p.ClientID, nil),
 		"client_secret":       word(&p.ClientSecret, nil),
-		"scopes":              words(&p.Scopes, authorize.CheckScope),
+		"scopes":              scopes(&p.Scopes, authorize.CheckScope),
 		"timeout":             duration(&p.Timeout),
 		"domains":             words(&p.Domains, authorize.CheckDomain),
 		"claim":               pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -89,7 +90,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"no duration", app("code_lifetime soon"), 4, "soon"},
 		{"flag with a word", app("authorize_post yes"), 4, "yes"},
 		{"user without a name", app("user {\n\t\t}"), 4, "user"},
-		{"user twice", app("user a {\n\t\t\tpassword_hash x\n\t\t}\n\t\tuser a {\n\t\t}"), 7, "user a"},
+		{"user twice", app("user a {\n\t\t\tpassword_hash " + bcryptOfX + "\n\t\t}\n\t\tuser a {\n\t\t}"), 7, "user a"},
 		{"user without a hash", app("user a {\n\t\t}"), 5, "password_hash"},
 		{"user with an unknown word", app("user a {\n\t\t\tpasswd x\n\t\t}"), 5, "passwd"},
 		{"e-mail that is none", app("user a {\n\t\t\temail alice\n\t\t}"), 5, "alice"},
@@ -97,6 +98,30 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"e-mail with two words", app("user a {\n\t\t\temail a@b.example verified twice\n\t\t}"), 5, "twice"},
 		{"e-mail with another word", app("user a {\n\t\t\temail a@b.example checked\n\t\t}"), 5, "checked"},
 		{"fhir_user of another type", app("user a {\n\t\t\tfhir_user Device/1\n\t\t}"), 5, "Device/1"},
+		{"client with the name of a user", app("user a {\n\t\t\tpassword_hash " + bcryptOfX + "\n\t\t}\n\t\tclient a {\n\t\t}"), 7, "name of a user"},
+		{"user with the name of a client", app("client a {\n\t\t}\n\t\tuser a {\n\t\t}"), 6, "name of a client"},
+		{"password that is no hash", app("user a {\n\t\t\tpassword_hash hunter2\n\t\t}"), 5, "password_hash is neither"},
+		{"second factor that is no base32", app("user a {\n\t\t\ttotp_secret 1189\n\t\t}"), 5, "totp_secret is not base32"},
+		{"second factor that is short", app("user a {\n\t\t\ttotp_secret GEZDGNBV\n\t\t}"), 5, "totp_secret has 5 bytes"},
+		{"lifetime that is too long", app("access_token_lifetime 48h"), 4, "access_token_lifetime 2d is out of bounds: at least 1s, at most 24h"},
+		{"lifetime that is too short", app("code_lifetime 10ms"), 4, "code_lifetime 10ms is out of bounds: at least 1s, at most 10m"},
+		{"grace that is too long", app("refresh_token_grace 90s"), 4, "refresh_token_grace 1m30s is out of bounds: at least 1s, at most 1m"},
+		{"idle for longer than valid", app("refresh_token_idle_lifetime 2d\n\t\trefresh_token_lifetime 36h"), 6, "refresh_token_idle_lifetime 2d is out of bounds: at least 1s, at most 36h"},
+		{"wait that is too long", app("lockout {\n\t\t\tmax_wait 3d\n\t\t}"), 5, "max_wait 3d is out of bounds: at least 1s, at most 24h"},
+		{"idp that is not there", client("redirect_uri https://x.example/cb\n\t\t\tidp hospitl\n\t\t}\n\t\tidp hospital {\n\t\t\tissuer https://i.example\n\t\t\tclient_id x"), 6, `client "c": there is no idp "hospitl": did you mean hospital?`},
+		{"two users with an address that is linked by", app("user a {\n\t\t\tpassword_hash " + bcryptOfX + "\n\t\t\temail a@b.example verified\n\t\t}\n\t\tuser b {\n\t\t\tpassword_hash " + bcryptOfX + "\n\t\t\temail a@b.example verified\n\t\t}\n\t\tidp i {\n\t\t\tissuer https://i.example\n\t\t\tclient_id x\n\t\t\tlink email\n\t\t}"), 17, "the same verified e-mail address"},
+		{"misspelt option", app("acess_token_lifetime 1h"), 4, "did you mean access_token_lifetime?"},
+		{"misspelt option of a client", client("redirect_uris https://x.example/cb"), 5, "did you mean redirect_uri?"},
+		{"misspelt scope", client("scope patient/*.sr"), 5, "did you mean patient/*.rs?"},
+		{"misspelt scope of a provider", app("idp i {\n\t\t\tscopes user/Patient.raed\n\t\t}"), 5, "did you mean user/Patient.read?"},
+		{"misspelt store", app("store memroy"), 4, "did you mean memory?"},
+		{"registration of a system scope", app("registration {\n\t\t\tscope system/*.rs\n\t\t}"), 5, "system/*.rs"},
+		{"issuer trusted twice", site("fhir_bearer {\n\t\ttrust https://x.example a\n\t\ttrust https://x.example b\n\t}"), 4, "https://x.example is there a second time"},
+		{"fhir_authorize without the app", site("fhir_authorize"), 2, "the global option `fhir { … }` is missing"},
+		{"fhir_bearer without the app", site("respond ok\n\tfhir_bearer {\n\t\tforward_token\n\t}"), 3, "the global option `fhir { … }` is missing"},
+		{"trust without the app or an audience", site("fhir_bearer {\n\t\ttrust https://x.example\n\t}"), 2, "name the audience"},
+		{"introspection without the app or an audience", site("fhir_bearer {\n\t\tintrospect https://x.example {\n\t\t\tclient_id x\n\t\t\tclient_secret x\n\t\t}\n\t}"), 2, "name the audience"},
+		{"cors of clients without the app", site("fhir_expand {\n\t\tcors clients\n\t}"), 2, "cors clients"},
 		{"client twice", app("client a {\n\t\t}\n\t\tclient a {\n\t\t}"), 6, "client a"},
 		{"redirect URI over http", client("redirect_uri http://x.example/cb"), 5, "http://x.example/cb"},
 		{"second redirect URI wrong", client("redirect_uri https://x.example/cb https://x.example/#f"), 5, "https://x.example/#f"},
@@ -187,7 +212,7 @@ func TestCaddyfileErrors(t *testing.T) {
 	}
 }
 
-func lineName(line int) string { return "Caddyfile:" + string(rune('0'+line)) }
+func lineName(line int) string { return "Caddyfile:" + strconv.Itoa(line) }
 
 // FuzzCaddyfile reads any text as the inside of each of our blocks.
 func FuzzCaddyfile(f *testing.F) {

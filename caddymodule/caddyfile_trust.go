@@ -21,6 +21,11 @@ func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
 	if err := upstream.CheckIssuer(t.Issuer); err != nil {
 		return d.WrapErr(err)
 	}
+	for _, other := range h.Trust {
+		if other.Issuer == t.Issuer {
+			return d.Errf("trust %s is there a second time", t.Issuer)
+		}
+	}
 	h.Trust = append(h.Trust, t)
 	return nil
 }

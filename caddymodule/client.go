@@ -85,6 +85,8 @@ type Client struct {
 	// Refuse authorization requests without a `code_challenge` (RFC 7636). Default:
 	// false.
 	RequirePKCE bool `json:"require_pkce,omitempty"`
+
+	idps position // in the Caddyfile
 }
 
 // clients are the clients as package authorize has them, with their secrets resolved.

@@ -48,8 +48,10 @@ func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
 		return &crossOrigin{all, all}, nil
 	}
 	clients := slices.Contains(words, corsClients)
-	if clients && app == nil {
-		return nil, errNoClients
+	if app == nil {
+		if err := checkClients(words); err != nil {
+			return nil, err
+		}
 	}
 	for _, word := range words {
 		if err := checkCORS(word); err != nil {
@@ -60,6 +62,14 @@ func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
 		return origin != corsClients && slices.Contains(words, origin) || clients && app.server.AllowsOrigin(origin)
 	}
 	return &crossOrigin{cors.New(options), all}, nil
+}
+
+// checkClients refuses to allow the clients' origins where nobody says who they are.
+func checkClients(words []string) error {
+	if slices.Contains(words, corsClients) {
+		return errNoClients
+	}
+	return nil
 }
 
 // checkCORS says why a word is no origin as browsers write it, nor one of the

@@ -91,7 +91,7 @@ func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Dur
 		watch, err := terminology.NewWatch(ctx, o, interval)
 		if err != nil {
 			stop()
-			return nil, fmt.Errorf("loading definitions: %w", err)
+			return nil, asDefinitions(err)
 		}
 		p.watch, p.stop, p.current = watch, stop, watch.Current()
 		state := watch.State()
@@ -109,9 +109,17 @@ func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Dur
 		return d, nil
 	}
 	if err := d.watch.Refresh(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("loading definitions: %w", err), d.release())
+		return nil, errors.Join(asDefinitions(err), d.release())
 	}
 	return d, nil
+}
+
+// asDefinitions has an error begin with what it is about, once.
+func asDefinitions(err error) error {
+	if strings.HasPrefix(err.Error(), "definitions ") {
+		return err
+	}
+	return fmt.Errorf("definitions %w", err)
 }
 
 func (d *definitions) release() error {

@@ -150,6 +150,8 @@ func (h *Expand) provisionKept(ctx caddy.Context) (err error) {
 		MaxRegexStates: h.MaxRegexStates, MaxCachedEntries: h.MaxCachedEntries,
 	}, time.Duration(h.WatchInterval))
 	if err != nil {
+		// Returned too, but behind a line of Caddy's own words of where in its JSON it is.
+		ctx.Slogger().Error("definitions cannot be loaded", "error", err)
 		return err
 	}
 	for _, name := range h.VaryHeaders {
@@ -160,6 +162,8 @@ func (h *Expand) provisionKept(ctx caddy.Context) (err error) {
 	h.kept, err = newExpansions(ctx, h)
 	return err
 }
+
+func (h *Expand) checkApp() error { return checkClients(h.CORS) }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	app, err := fhirApp(ctx)
@@ -299,4 +303,5 @@ var (
 	_ caddy.Provisioner           = (*Expand)(nil)
 	_ caddy.CleanerUpper          = (*Expand)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Expand)(nil)
+	_ appUser                     = (*Expand)(nil)
 )

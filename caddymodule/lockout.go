@@ -55,6 +55,16 @@ func (l *Lockout) parse(d *caddyfile.Dispenser) error {
 	return subdirectives{
 		"failures":         number(&l.Failures),
 		"address_failures": number(&l.AddressFailures),
-		"max_wait":         duration(&l.MaxWait),
+		"max_wait":         l.parseMaxWait,
 	}.parse(d)
+}
+
+func (l *Lockout) parseMaxWait(d *caddyfile.Dispenser) error {
+	if err := duration(&l.MaxWait)(d); err != nil {
+		return err
+	}
+	if err := l.settings().Check(); err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
 }

@@ -1,7 +1,9 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -9,6 +11,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // loggingGateway is the example, which here writes its log, access log included,
@@ -181,4 +185,34 @@ func FuzzHideParameters(f *testing.F) {
 			t.Errorf("%q", name)
 		}
 	})
+}
+
+// Definitions that cannot be loaded are named at the beginning of a line, and not only
+// at the end of Caddy's.
+func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
+	for name, tt := range map[string]struct{ definitions, want string }{
+		"missing": {"/nonesuch/*.json", `"error":"definitions /nonesuch/*.json: no such file`},
+		"broken":  {writeFile(t, "broken.json", `{"resourceType":`), `broken.json: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := filepath.Join(t.TempDir(), "text.log")
+			config := adapted(t, "{\n\tlog {\n\t\toutput file "+text+"\n\t}\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\tcore off\n\t\tdefinitions "+tt.definitions+"\n\t}\n}\n")
+			if _, err := caddy.ProvisionContext(config); err == nil {
+				t.Fatal("loaded")
+			}
+			if logged := fileText(t, text); !strings.Contains(logged, "definitions cannot be loaded") || !strings.Contains(logged, tt.want) {
+				t.Errorf("logged %s", logged)
+			}
+		})
+	}
+}
+
+// A scope that is spelt almost as one that is known loads, and a warning asks.
+func TestMisspeltScopeIsLogged(t *testing.T) {
+	var text bytes.Buffer
+	a := &App{logger: slog.New(slog.NewTextHandler(&text, nil))}
+	a.warnOfScopes(&Client{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}})
+	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "client_id=c scope=ofline_access did_you_mean=offline_access") {
+		t.Errorf("logged %q", logged)
+	}
 }

@@ -44,6 +44,15 @@ func checkHash(hash string) error {
 	return nil
 }
 
+// checkPasswordHash is checkHash for a line of the Caddyfile. It does not repeat the
+// text, which may be a password.
+func checkPasswordHash(hash string) error {
+	if err := checkHash(hash); err != nil {
+		return fmt.Errorf("password_hash %w", err)
+	}
+	return nil
+}
+
 // What a hash may cost before it is worth a warning: half a second of a core, or so.
 const (
 	maxBcryptCost   = 12

@@ -70,7 +70,7 @@ func (a *App) parseRegistration(d *caddyfile.Dispenser) error {
 	a.Registration = new(Registration)
 	err := subdirectives{
 		"initial_access_token": word(&a.Registration.InitialAccessToken, nil),
-		"scope":                words(&a.Registration.Scopes, authorize.CheckScope),
+		"scope":                scopes(&a.Registration.Scopes, authorize.CheckRegistrationScope),
 		"max_clients":          number(&a.Registration.MaxClients),
 		"private_jwks_uri":     bareword(&a.Registration.PrivateJWKSURI),
 	}.parse(d)

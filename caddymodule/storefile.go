@@ -52,7 +52,7 @@ func (*FileStore) CaddyModule() caddy.ModuleInfo {
 // use takes the file over from the configuration before, if that had it. The
 // default path is the app's to know, so this is not done in Provision.
 func (f *FileStore) use(defaultPath string) error {
-	path, err := caddy.NewReplacer().ReplaceOrErr(f.Path, true, true)
+	path, err := resolveSecret(caddy.NewReplacer(), f.Path)
 	if err != nil {
 		return fmt.Errorf("path of the durable store: %w", err)
 	}

@@ -45,7 +45,7 @@ type Introspection struct {
 
 const anyAudience = "any"
 
-var errNoAudience = errors.New("an audience is needed where there is no fhir app to take the FHIR base URL from")
+var errNoAudience = errors.New("name the audience (after the issuer of trust, or as an option of introspect): there is no global option fhir to take the FHIR base URL from")
 
 // newGuard puts together the verifiers of all the issuers that are configured.
 func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {

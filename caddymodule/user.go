@@ -71,11 +71,16 @@ func (a *App) users() ([]authorize.User, error) {
 		if err != nil {
 			return nil, fmt.Errorf("user %q: totp_secret: %w", u.Name, err)
 		}
-		users[i] = authorize.User{
-			ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
-			EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
-			Claims: u.Claims,
-		}
+		users[i] = u.withSecrets(hash, totpSecret)
 	}
 	return users, nil
+}
+
+// withSecrets is the user as package authorize has them.
+func (u *User) withSecrets(hash, totpSecret string) authorize.User {
+	return authorize.User{
+		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
+		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
+		Claims: u.Claims,
+	}
 }

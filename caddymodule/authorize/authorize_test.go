@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -201,6 +202,23 @@ func TestHTTPSRequired(t *testing.T) {
 	}
 	if r := b.post("/oauth2/token", codeForm("x", nil)); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("token: %d", r.StatusCode)
+	}
+}
+
+// Behind a proxy that is not trusted, the refusal says what is to be done.
+func TestHTTPSRequiredBehindProxy(t *testing.T) {
+	server := newServer(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } })
+	for _, tt := range []struct {
+		header, value string
+		told          bool
+	}{{"X-Forwarded-Proto", "https", true}, {"Forwarded", "proto=https", true}, {"X-Real-Ip", "192.0.2.1", false}} {
+		r := httptest.NewRequest(http.MethodGet, issuer+"/.well-known/openid-configuration", nil)
+		r.Header.Set(tt.header, tt.value)
+		w := httptest.NewRecorder()
+		server.ServeHTTP(w, r)
+		if told := strings.Contains(w.Body.String(), "trusted_proxies"); w.Code != http.StatusBadRequest || told != tt.told {
+			t.Errorf("%s: %d %s", tt.header, w.Code, w.Body)
+		}
 	}
 }
 

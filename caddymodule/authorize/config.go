@@ -2,8 +2,10 @@ package authorize
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -36,6 +38,44 @@ const (
 	// MaxCodeLifetime is what RFC 6749 §4.1.2 recommends at most.
 	MaxCodeLifetime = 10 * time.Minute
 )
+
+// maxLifetimes bound those lifetimes in [Config] that have a name in a configuration.
+var maxLifetimes = map[string]time.Duration{
+	"access_token_lifetime":       MaxAccessTokenLifetime,
+	"code_lifetime":               MaxCodeLifetime,
+	"session_lifetime":            MaxSessionLifetime,
+	"refresh_token_lifetime":      MaxRefreshTokenLifetime,
+	"refresh_token_idle_lifetime": MaxRefreshTokenLifetime,
+	"refresh_token_grace":         MaxRefreshTokenGrace,
+}
+
+// CheckLifetime says why a lifetime cannot be that of its name in a configuration, if
+// it cannot.
+func CheckLifetime(name string, lifetime time.Duration) error {
+	return checkLifetime(name, lifetime, maxLifetimes[name])
+}
+
+func checkLifetime(name string, lifetime, most time.Duration) error {
+	if lifetime < time.Second || lifetime > most {
+		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, asWritten(lifetime), asWritten(most))
+	}
+	return nil
+}
+
+// asWritten writes a duration as a configuration has it: 30d, 24h, 10m.
+func asWritten(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
 
 // Config is everything a [Server] needs to know.
 type Config struct {

@@ -51,6 +51,9 @@ const (
 	lockoutMemory = 24 * time.Hour
 )
 
+// Check says why the bounds cannot be such, if they cannot.
+func (l Lockout) Check() error { return l.setDefaults() }
+
 // setDefaults fills in what may be left out.
 func (l *Lockout) setDefaults() error {
 	if l.Failures == 0 {
@@ -65,10 +68,7 @@ func (l *Lockout) setDefaults() error {
 	if l.Failures < 0 || l.AddressFailures < 0 {
 		return errors.New("lockout: failures must be above 0")
 	}
-	if l.MaxWait < time.Second || l.MaxWait > MaxLockoutWait {
-		return fmt.Errorf("lockout: max_wait %v is out of bounds: at least 1s, at most %v", l.MaxWait, MaxLockoutWait)
-	}
-	return nil
+	return checkLifetime("lockout: max_wait", l.MaxWait, MaxLockoutWait)
 }
 
 // waitError refuses a try without a look at it.

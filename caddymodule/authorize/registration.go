@@ -91,6 +91,15 @@ const loadedTime = time.Minute
 
 var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
 
+// CheckRegistrationScope says why apps that register cannot have a scope, if they
+// cannot.
+func CheckRegistrationScope(scope string) error {
+	if isSystemScope(scope) {
+		return fmt.Errorf("scope %s is for clients that act for themselves, which must be configured", scope)
+	}
+	return CheckScope(scope)
+}
+
 func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 	if c == nil {
 		return nil, nil
@@ -110,11 +119,8 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + secretCommand)
 	}
 	for _, scope := range r.Scopes {
-		if err := CheckScope(scope); err != nil {
+		if err := CheckRegistrationScope(scope); err != nil {
 			return nil, fmt.Errorf("registration: %w", err)
-		}
-		if isSystemScope(scope) {
-			return nil, fmt.Errorf("registration: scope %s is for clients that act for themselves, which must be configured", scope)
 		}
 	}
 	return r, nil

@@ -137,13 +137,11 @@ func (s *Server) setLifetimes(c Config) error {
 		{"refresh_token_idle_lifetime", &s.refreshIdleLifetime, c.RefreshTokenIdleLifetime, refresh, refresh},
 		{"refresh_token_grace", &s.refreshGrace, max(c.RefreshTokenGrace, 0), DefaultRefreshTokenGrace, MaxRefreshTokenGrace},
 	} {
-		switch {
-		case l.value == 0:
-			*l.set = l.normal
-		case l.value < time.Second || l.value > l.most:
-			return fmt.Errorf("%s %v is out of bounds: at least 1s, at most %v", l.name, l.value, l.most)
-		default:
-			*l.set = l.value
+		if *l.set = cmp.Or(l.value, l.normal); l.value == 0 {
+			continue
+		}
+		if err := checkLifetime(l.name, l.value, l.most); err != nil {
+			return err
 		}
 	}
 	if c.RefreshTokenGrace < 0 {
@@ -264,6 +262,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// plainHTTP says why a request does not count as one over https. A header says nothing
+// that anybody might not have written, but who runs the proxy will want to know why it
+// was not believed.
+func plainHTTP(r *http.Request) string {
+	const refusal = "this endpoint is for https alone"
+	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {
+		return refusal
+	}
+	return refusal + "; a proxy in front says whether the browser used it by X-Forwarded-Proto, and is believed if the gateway's trusted_proxies name it"
+}
+
 // endpoint lets the named methods through, over HTTPS (RFC 6749 §3.1, §3.2).
 // Nothing that passes here is kept by caches unless the endpoint says so.
 func (s *Server) endpoint(serve http.HandlerFunc, methods ...string) http.Handler {
@@ -273,7 +282,7 @@ func (s *Server) endpoint(serve http.HandlerFunc, methods ...string) http.Handle
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		switch {
 		case !s.isHTTPS(r):
-			s.writeError(w, r, invalidRequest("this endpoint is for https alone"))
+			s.writeError(w, r, invalidRequest(plainHTTP(r)))
 		case !slices.Contains(methods, r.Method):
 			w.Header().Set("Allow", strings.Join(methods, ", "))
 			s.writeError(w, r, &Error{

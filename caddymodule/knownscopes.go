@@ -1,0 +1,108 @@
+package caddymodule
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// knownScopes are the scopes with a meaning of their own, beside those for resources
+// (OpenID Connect Core §5.4, SMART App Launch 2.2).
+var knownScopes = append([]string{
+	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
+}, authorize.ReservedScopes...)
+
+// resourceTypes are those of FHIR R4 that a scope can be about.
+var resourceTypes = strings.Fields(`
+Account ActivityDefinition AdverseEvent AllergyIntolerance Appointment AppointmentResponse AuditEvent Basic Binary
+BiologicallyDerivedProduct BodyStructure Bundle CapabilityStatement CarePlan CareTeam CatalogEntry ChargeItem
+ChargeItemDefinition Claim ClaimResponse ClinicalImpression CodeSystem Communication CommunicationRequest
+CompartmentDefinition Composition ConceptMap Condition Consent Contract Coverage CoverageEligibilityRequest
+CoverageEligibilityResponse DetectedIssue Device DeviceDefinition DeviceMetric DeviceRequest DeviceUseStatement
+DiagnosticReport DocumentManifest DocumentReference EffectEvidenceSynthesis Encounter Endpoint EnrollmentRequest
+EnrollmentResponse EpisodeOfCare EventDefinition Evidence EvidenceVariable ExampleScenario ExplanationOfBenefit
+FamilyMemberHistory Flag Goal GraphDefinition Group GuidanceResponse HealthcareService ImagingStudy Immunization
+ImmunizationEvaluation ImmunizationRecommendation ImplementationGuide InsurancePlan Invoice Library Linkage List Location
+Measure MeasureReport Media Medication MedicationAdministration MedicationDispense MedicationKnowledge MedicationRequest
+MedicationStatement MedicinalProduct MedicinalProductAuthorization MedicinalProductContraindication
+MedicinalProductIndication MedicinalProductIngredient MedicinalProductInteraction MedicinalProductManufactured
+MedicinalProductPackaged MedicinalProductPharmaceutical MedicinalProductUndesirableEffect MessageDefinition MessageHeader
+MolecularSequence NamingSystem NutritionOrder Observation ObservationDefinition OperationDefinition OperationOutcome
+Organization OrganizationAffiliation Parameters Patient PaymentNotice PaymentReconciliation Person PlanDefinition
+Practitioner PractitionerRole Procedure Provenance Questionnaire QuestionnaireResponse RelatedPerson RequestGroup
+ResearchDefinition ResearchElementDefinition ResearchStudy ResearchSubject RiskAssessment RiskEvidenceSynthesis Schedule
+SearchParameter ServiceRequest Slot Specimen SpecimenDefinition StructureDefinition StructureMap Subscription Substance
+SubstanceNucleicAcid SubstancePolymer SubstanceProtein SubstanceReferenceInformation SubstanceSourceMaterial
+SubstanceSpecification SupplyDelivery SupplyRequest Task TerminologyCapabilities TestReport TestScript ValueSet
+VerificationResult VisionPrescription`)
+
+// scopes reads scopes. What is none is an error, with the one that it was meant for.
+func scopes(to *[]string, check func(string) error) setter {
+	return func(d *caddyfile.Dispenser) error {
+		return words(to, func(scope string) error {
+			err := check(scope)
+			if meant := meantScope(scope); err != nil && meant != "" {
+				return fmt.Errorf("%w: did you mean %s?", err, meant)
+			}
+			return err
+		})(d)
+	}
+}
+
+// meantScope is the scope that a misspelt one was probably meant for, or nothing. A
+// scope of one's own may be spelt like a known one, so this alone is no reason to refuse.
+func meantScope(scope string) string {
+	level, rest, resource := strings.Cut(scope, "/")
+	if !resource || level == "launch" {
+		if slices.Contains(knownScopes, scope) {
+			return ""
+		}
+		return nearest(scope, knownScopes)
+	}
+	levels := []string{"patient", "system", "user"}
+	if !slices.Contains(levels, level) {
+		level = nearest(level, levels)
+	}
+	typ, permission, _ := strings.Cut(rest, ".")
+	if typ != smart.AnyType && !slices.Contains(resourceTypes, typ) {
+		if meant := nearest(typ, resourceTypes); meant != "" {
+			typ = meant
+		}
+	}
+	if _, ok := smart.ParseResourceScope("patient/*." + permission); !ok {
+		permission = meantPermission(permission)
+	}
+	meant := level + "/" + typ + "." + permission
+	if _, ok := smart.ParseResourceScope(meant); !ok || meant == scope {
+		return ""
+	}
+	return meant
+}
+
+// meantPermission is a word of SMART 1, or the letters of SMART 2 in their order.
+func meantPermission(permission string) string {
+	const letters = "cruds"
+	if strings.Trim(permission, letters) != "" {
+		return nearest(permission, []string{"read", "write"})
+	}
+	return strings.Map(func(letter rune) rune {
+		if strings.ContainsRune(permission, letter) {
+			return letter
+		}
+		return -1
+	}, letters)
+}
+
+// warnOfScopes says which of a client's scopes look like misspelt ones.
+func (a *App) warnOfScopes(c *Client) {
+	for _, scope := range c.Scopes {
+		if meant := meantScope(scope); meant != "" {
+			a.logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
+		}
+	}
+}
