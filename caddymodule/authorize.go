@@ -43,6 +43,7 @@ func (h *Authorize) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddy
 		return next.ServeHTTP(w, r)
 	}
 	defer metrics.served(r.URL.Path, time.Now())
+	defer formPace.limit(w, r)()
 	h.app.server.ServeHTTP(w, r)
 	return nil
 }

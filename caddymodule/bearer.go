@@ -113,6 +113,7 @@ func (h *Bearer) provisionCORS() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	defer fhirPace.limit(w, r)()
 	return answerError(w, r, h.FHIRBase, h.serve(w, r, next))
 }
 

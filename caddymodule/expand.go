@@ -188,6 +188,7 @@ func (h *Expand) Cleanup() (err error) {
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	defer fhirPace.limit(w, r)()
 	return answerError(w, r, h.FHIRBase, h.serveOperation(w, r, next))
 }
 

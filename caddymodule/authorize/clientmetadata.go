@@ -60,9 +60,13 @@ func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest,
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, badMetadata("the body must be application/json")
 	}
+	body, err := readBody(w, r)
+	if err != nil {
+		return nil, err
+	}
 	m := new(registrationRequest)
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxBody)).Decode(m); err != nil {
-		return nil, &Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata, or larger than 64 KiB", Err: err}
+	if err := json.Unmarshal(body, m); err != nil {
+		return nil, &Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata", Err: err}
 	}
 	if m.Method == "" {
 		m.Method = "client_secret_basic"

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 )
@@ -22,8 +23,8 @@ const (
 	maxBody = 64 << 10
 )
 
-// errLargeForm has the status of RFC 9126 §2.3 and RFC 9110 §15.5.14.
-var errLargeForm = &Error{Code: "invalid_request", Description: "the form is larger than 64 KiB", Status: http.StatusRequestEntityTooLarge}
+// errLargeBody has the status of RFC 9126 §2.3 and RFC 9110 §15.5.14.
+var errLargeBody = &Error{Code: "invalid_request", Description: "the body is larger than 64 KiB", Status: http.StatusRequestEntityTooLarge}
 
 // parameters are those of one request. RFC 6749 §3.1 and §3.2 let none appear
 // twice, and count one without a value as not sent.
@@ -90,18 +91,30 @@ func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
 	if !isForm(r) {
 		return nil, invalidRequest("the body must be application/x-www-form-urlencoded")
 	}
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
-	if errors.As(err, new(*http.MaxBytesError)) {
-		return nil, errLargeForm
+	body, err := readBody(w, r)
+	if err != nil {
+		return nil, err
 	}
-	var values url.Values
-	if err == nil {
-		values, err = parseForm(string(body))
-	}
+	values, err := parseForm(string(body))
 	if err != nil {
 		return nil, &Error{Code: "invalid_request", Description: "the form is malformed", Err: err}
 	}
 	return parameters(values), nil
+}
+
+// readBody reads a body up to the limit. The caller of our handler bounds how long it
+// may take.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	switch {
+	case errors.As(err, new(*http.MaxBytesError)):
+		return nil, errLargeBody
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, &Error{Code: "invalid_request", Description: "the body came too slowly", Status: http.StatusRequestTimeout, Err: err}
+	case err != nil:
+		return nil, &Error{Code: "invalid_request", Description: "the body could not be read whole", Err: err}
+	}
+	return body, nil
 }
 
 // isForm says whether a request's body is a form.
