@@ -224,7 +224,7 @@ func (a *App) Start() error {
 		case *MemoryStore:
 			store.start()
 		case *FileStore:
-			if err := store.start(); err != nil {
+			if err := store.start(a.logger); err != nil {
 				return err
 			}
 		}

@@ -2,8 +2,10 @@ package caddymodule
 
 import (
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -33,6 +35,11 @@ type FileStore struct {
 	// takes one for each app that has a refresh token, some 700 bytes. Default:
 	// 1000000.
 	MaxEntries int `json:"max_entries,omitempty"`
+
+	// How long a start waits for another process to let the file go, as the one
+	// before does when its requests have ended, at the latest after Caddy's
+	// `grace_period`. Default: `30s`.
+	LockTimeout caddy.Duration `json:"lock_timeout,omitempty"`
 
 	authorize.Store `json:"-"`
 	pooled          *boltstore.Store
@@ -73,10 +80,18 @@ func (f *FileStore) use(defaultPath string) error {
 	return nil
 }
 
+// lockNotice is how long a start waits for the file before it says so.
+const lockNotice = time.Second
+
 // start opens the file, so that one that cannot be had is an error of the
-// configuration and not of the first person who signs in; and sets the bound.
-func (f *FileStore) start() error {
+// configuration and not of the first person who signs in; and sets the bounds.
+func (f *FileStore) start(logger *slog.Logger) error {
 	f.pooled.SetMaxEntries(f.MaxEntries)
+	f.pooled.SetLockTimeout(time.Duration(f.LockTimeout))
+	notice := time.AfterFunc(lockNotice, func() {
+		logger.Info("waiting for the durable store, which another process may still hold", "path", f.key)
+	})
+	defer notice.Stop()
 	return f.pooled.Open()
 }
 
@@ -104,13 +119,16 @@ func defaultStorePath(storage certmagic.Storage, issuer string) string {
 //	durable_store file {
 //		path <file>
 //		max_entries <number>
+//		lock_timeout <duration>
 //	}
 func (f *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // consume the store's name
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return subdirectives{"path": word(&f.Path, nil), "max_entries": number(&f.MaxEntries)}.parse(d)
+	return subdirectives{
+		"path": word(&f.Path, nil), "max_entries": number(&f.MaxEntries), "lock_timeout": duration(&f.LockTimeout),
+	}.parse(d)
 }
 
 var (

@@ -82,7 +82,7 @@ func TestDurableStoreInUse(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = held.Close() })
-	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: caddyconfig.JSON(map[string]string{"store": "file", "path": path}, nil)})
+	app, _, err := provisionApp(t, &App{Issuer: "https://x.example", DurableRaw: caddyconfig.JSON(map[string]any{"store": "file", "path": path, "lock_timeout": time.Millisecond}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,17 +21,23 @@ import (
 // some 700 bytes on the disk.
 const DefaultMaxEntries = 1_000_000
 
-// lockTimeout is how long Open waits for another process to let the file go, as
-// the one before does while it ends.
-const lockTimeout = 5 * time.Second
+// DefaultLockTimeout is how long a [Store] waits, unless it is told otherwise, for
+// another process to let the file go, as the one before does when it has ended its
+// requests.
+const DefaultLockTimeout = 30 * time.Second
+
+// ErrClosed says that a store was closed.
+var ErrClosed = errors.New("the durable store is closed")
 
 // Store is an [authorize.Store] in one file. It is opened on first use, and held
 // by one process at a time.
 type Store struct {
-	path string
-	max  atomic.Int64
+	path        string
+	max         atomic.Int64
+	lockTimeout atomic.Int64 // a time.Duration
 
 	opening sync.Mutex
+	closed  bool // guarded by opening
 	db      atomic.Pointer[bbolt.DB]
 
 	queue  []*write // guarded by queued
@@ -44,6 +50,7 @@ type Store struct {
 func New(path string, maxEntries int) *Store {
 	s := &Store{path: path}
 	s.SetMaxEntries(maxEntries)
+	s.SetLockTimeout(0)
 	return s
 }
 
@@ -54,6 +61,15 @@ func (s *Store) SetMaxEntries(n int) {
 		n = DefaultMaxEntries
 	}
 	s.max.Store(int64(n))
+}
+
+// SetLockTimeout changes how long opening the file waits for another process to let
+// it go (0: [DefaultLockTimeout]).
+func (s *Store) SetLockTimeout(d time.Duration) {
+	if d <= 0 {
+		d = DefaultLockTimeout
+	}
+	s.lockTimeout.Store(int64(d))
 }
 
 // Open opens the file, and makes it and its folder where they are not there yet,
@@ -72,13 +88,16 @@ func (s *Store) open() (*bbolt.DB, error) {
 	if db := s.db.Load(); db != nil { // opened by another while we waited
 		return db, nil
 	}
+	if s.closed {
+		return nil, ErrClosed
+	}
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of the durable store: %w", err)
 	}
-	db, err := bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: lockTimeout, FreelistType: bbolt.FreelistMapType})
+	db, err := bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: time.Duration(s.lockTimeout.Load()), FreelistType: bbolt.FreelistMapType})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("the durable store %s is in use by another process: end that one, or give this one a file of its own (durable_store file { path … }): %w", s.path, err)
+		return nil, fmt.Errorf("the durable store %s is still in use by another process after %v: end that one, wait longer for it (lock_timeout), or give this one a file of its own (durable_store file { path … }): %w", s.path, time.Duration(s.lockTimeout.Load()), err)
 	case err != nil:
 		return nil, fmt.Errorf("opening the durable store %s (if it is damaged, move it away: people then sign in again): %w", s.path, err)
 	}
@@ -89,10 +108,13 @@ func (s *Store) open() (*bbolt.DB, error) {
 	return db, nil
 }
 
-// Close lets the file go. The next use opens it again.
+// Close lets the file go for good. What uses the store later gets [ErrClosed]: a
+// request that outlives its server must not take the file from the process that
+// follows.
 func (s *Store) Close() error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
+	s.closed = true
 	db := s.db.Swap(nil)
 	if db == nil {
 		return nil

@@ -139,14 +139,45 @@ func TestLocked(t *testing.T) {
 		s, path := newStore(t, 0)
 		put(t, s, "k", time.Minute)
 		other, began := openStore(t, path, 0), time.Now()
+		other.SetLockTimeout(time.Minute)
 		err := other.Open()
-		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "durable_store") {
+		if err == nil || !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "lock_timeout") {
 			t.Errorf("error %v", err)
 		}
-		if waited := time.Since(began); waited < 3*time.Second || waited > 10*time.Second {
+		if waited := time.Since(began).Round(time.Second); waited != time.Minute {
 			t.Errorf("waited %v", waited)
 		}
 	})
+}
+
+// A process that starts while the one before still ends its requests waits for it.
+func TestWaitsForPredecessor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, path := newStore(t, 0)
+		put(t, s, "k", time.Hour)
+		time.AfterFunc(20*time.Second, func() { _ = s.Close() })
+		successor := openStore(t, path, 0)
+		if _, err := successor.Get(t.Context(), "k"); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A request that goes on when its server has ended does not take the file back from
+// the process that follows.
+func TestClosed(t *testing.T) {
+	s, path := newStore(t, 0)
+	put(t, s, "k", time.Hour)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Get(t.Context(), "k"); !errors.Is(err, boltstore.ErrClosed) {
+		t.Errorf("get: %v", err)
+	}
+	if err := s.Put(t.Context(), "k", nil, time.Hour); !errors.Is(err, boltstore.ErrClosed) {
+		t.Errorf("put: %v", err)
+	}
+	put(t, openStore(t, path, 0), "k", time.Hour)
 }
 
 func TestDamagedFile(t *testing.T) {
