@@ -13,13 +13,20 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 		s.authorizePosted(w, r)
 		return
 	}
-	query, pushed, err := s.pulled(r.Context(), r.URL.RawQuery)
+	pushed, err := s.pulled(r.Context(), r.URL.RawQuery)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
+	query := r.URL.RawQuery
+	if pushed != nil {
+		query = pushed.query
+	}
 	req, err := s.authorizationRequest(r.Context(), query)
-	if err == nil && req.client.RequirePushed && !pushed {
+	switch {
+	case req != nil && pushed != nil:
+		req.spend = pushed.spend
+	case err == nil && req.client.RequirePushed:
 		err = errMustPush
 	}
 	if !s.failed(w, r, req, err) {
@@ -96,16 +103,12 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizati
 // give gives the client what it asked for.
 func (s *Server) give(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
 	g := newGrant(req, signedIn)
-	err := s.joinSession(r.Context(), g)
-	var a answerParameters
-	switch {
-	case err != nil:
-	case req.responds("code"):
-		a, err = s.codeAnswer(r.Context(), g)
-	case req.responds("token"):
-		a, err = s.tokenAnswer(r.Context(), req, g)
-	default:
-		a, err = s.idTokenAnswer(r.Context(), g)
+	a, err := s.makeAnswer(r.Context(), req, g)
+	if err == nil {
+		err = s.joinSession(r.Context(), g)
+	}
+	if err == nil {
+		err = req.spent(r.Context())
 	}
 	s.record(r.Context(), Event{
 		Kind: EventAuthorization, Grant: req.responseType, ClientID: g.ClientID, User: g.User, Scope: g.scope(), Err: err,
@@ -115,4 +118,14 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, req *authorization
 		return
 	}
 	s.send(w, r, req, req.mode, a)
+}
+
+func (s *Server) makeAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
+	switch {
+	case req.responds("code"):
+		return s.codeAnswer(ctx, g)
+	case req.responds("token"):
+		return s.tokenAnswer(ctx, req, g)
+	}
+	return s.idTokenAnswer(ctx, g)
 }

@@ -80,18 +80,16 @@ func CheckBackchannelLogoutURI(uri string) error {
 
 // tellClients tells every client that got an ID token in a session, and wants to
 // know, that it is over. It waits for none of them.
-func (s *Server) tellClients(ctx context.Context, stored *storedSession) error {
-	notes, err := s.clientsOf(ctx, stored.sid)
-	if err != nil {
-		return err
-	}
+func (s *Server) tellClients(ctx context.Context, stored *storedSession, notes []clientNote) {
 	for _, note := range notes {
-		err = errors.Join(err, s.store.Delete(ctx, clientKey(stored.sid, note.client.ID)))
+		if err := s.store.Delete(ctx, clientKey(stored.sid, note.client.ID)); err != nil {
+			// It means nothing without the session, and expires.
+			s.logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", note.client.ID, "error", err)
+		}
 		if note.idToken && note.client.BackchannelLogoutURI != "" {
 			s.tell(context.WithoutCancel(ctx), note.client, stored)
 		}
 	}
-	return err
 }
 
 // tell sends a logout token in the background.

@@ -163,5 +163,20 @@ func (s *Server) useAssertion(ctx context.Context, c *assertionClaims) error {
 	if errors.Is(err, ErrExists) {
 		return badAssertion("jti was used already")
 	}
+	if err == nil {
+		trailOf(ctx).assertion = key
+	}
 	return err
+}
+
+// releaseAssertion lets a request's assertion be used again, where the request failed
+// by our fault: the client may send the same once more.
+func (s *Server) releaseAssertion(ctx context.Context) {
+	key := trailOf(ctx).assertion
+	if key == "" {
+		return
+	}
+	if err := s.durable.Delete(context.WithoutCancel(ctx), key); err != nil {
+		s.logger.ErrorContext(ctx, "the client assertion of a request that failed stays used", "error", err)
+	}
 }

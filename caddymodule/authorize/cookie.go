@@ -85,17 +85,30 @@ func makeRoom(w http.ResponseWriter, r *http.Request, room int) {
 	}
 }
 
-// takePieces puts the value together again and removes the cookies.
-func takePieces(w http.ResponseWriter, r *http.Request, name string) string {
-	var value strings.Builder
+// pieces are the cookies that hold the parts of a value.
+func pieces(r *http.Request, name string) (found []*http.Cookie) {
 	for i := range maxPieces {
-		piece := name + "-" + strconv.Itoa(i)
-		c, err := r.Cookie(piece)
+		c, err := r.Cookie(name + "-" + strconv.Itoa(i))
 		if err != nil {
 			break
 		}
+		found = append(found, c)
+	}
+	return found
+}
+
+// readPieces puts the value together again.
+func readPieces(r *http.Request, name string) string {
+	var value strings.Builder
+	for _, c := range pieces(r, name) {
 		value.WriteString(c.Value)
-		removeCookie(w, piece)
 	}
 	return value.String()
+}
+
+// removePieces removes the cookies.
+func removePieces(w http.ResponseWriter, r *http.Request, name string) {
+	for _, c := range pieces(r, name) {
+		removeCookie(w, c.Name)
+	}
 }

@@ -50,8 +50,8 @@ func (s *Server) device(r *http.Request) (d device) {
 	return d
 }
 
-// rememberDevice makes the browser known to a person who just signed in.
-func (s *Server) rememberDevice(w http.ResponseWriter, r *http.Request, user *User) error {
+// deviceCookie makes the browser known to a person who just signed in.
+func (s *Server) deviceCookie(r *http.Request, user *User) (*http.Cookie, error) {
 	d := s.device(r)
 	if d.ID == "" {
 		d.ID = randomToken()
@@ -61,14 +61,13 @@ func (s *Server) rememberDevice(w http.ResponseWriter, r *http.Request, user *Us
 	d.Users = append([]string{name}, others[:min(len(others), maxDeviceUsers-1)]...)
 	text, err := json.Marshal(d)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	sealed, err := s.keys.seal(r.Context(), string(text), deviceCookie)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	cookie := newCookie(deviceCookie, sealed)
 	cookie.MaxAge = int(deviceTime.Seconds())
-	http.SetCookie(w, cookie)
-	return nil
+	return cookie, nil
 }

@@ -76,7 +76,7 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 		q, err := queryParameters(r.URL.RawQuery)
 		var a away
 		if err == nil {
-			a, err = s.takeAway(w, r, q.get("state"))
+			a, err = s.readAway(r, q.get("state"))
 		}
 		if err == nil && (a.Provider != p.Key || a.Issuer != p.Issuer) {
 			err = errNotAway // another provider's answer: mix-up (RFC 9700 §4.4.2)
@@ -85,18 +85,41 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 			s.refuse(w, r, err)
 			return
 		}
-		if req, err := s.authorizationRequest(r.Context(), a.Query); !s.failed(w, r, req, err) {
-			s.signInBy(w, r, p, req, a, q)
+		req, err := s.authorizationRequest(r.Context(), a.Query)
+		back := &homecoming{away: a, answer: q}
+		if req != nil {
+			req.spend = func(context.Context) error {
+				back.over = true
+				removePieces(w, r, awayCookie(a.Request.State))
+				return nil
+			}
+		}
+		if !s.failed(w, r, req, err) {
+			s.signInBy(w, r, p, req, back)
 		}
 	}
 }
 
-// signInBy signs the person in whom the provider's answer is about.
-func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) {
-	user, session, err := s.federatedSession(r, p, req, a, q)
+// homecoming is a browser that comes back from a provider.
+type homecoming struct {
+	away   away
+	answer parameters         // the provider's
+	from   *upstream.Identity // what it was exchanged for; nil while it was not
+	over   bool               // it came to an end, good or bad, and counts no more
+}
+
+// signInBy signs the person in whom the provider's answer is about. Where that fails
+// by our fault, the answer can be sent again, though the provider would not take it.
+func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, back *homecoming) {
+	user, session, err := s.federatedSession(r, p, req, back)
 	if left(r, err) {
 		return
 	}
+	defer func() {
+		if back.from != nil && !back.over {
+			s.identified.keep(back.away.Request.State, back.from)
+		}
+	}()
 	if err != nil {
 		err = p.explain(err)
 		s.record(r.Context(), Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: err})
@@ -119,14 +142,15 @@ func left(r *http.Request, err error) bool {
 
 // federatedSession is who a provider's answer is about, and the session that
 // they may have.
-func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizationRequest, a away, q parameters) (user *User, session storedSession, err error) {
+func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizationRequest, back *homecoming) (user *User, session storedSession, err error) {
 	if !s.offer(req.client).has(p.Key) {
 		return nil, session, errNotAllowed
 	}
-	from, err := s.identify(r.Context(), p, a, q)
+	from, err := s.identify(r.Context(), p, back.away, back.answer)
 	if err != nil {
 		return nil, session, err
 	}
+	back.from = from
 	noteProven(r.Context())
 	user, err = s.admit(r.Context(), p, p.identity(from))
 	if err != nil {
@@ -142,8 +166,12 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 	return user, session, nil
 }
 
-// identify makes an identity of a provider's answer, once for each state.
+// identify makes an identity of a provider's answer, once for each state; once more
+// where the sign-in failed here after that.
 func (s *Server) identify(ctx context.Context, p *provider, a away, q parameters) (*upstream.Identity, error) {
+	if from := s.identified.take(a.Request.State); from != nil {
+		return from, nil
+	}
 	// Before the provider is asked: it may take a code that comes twice for a
 	// stolen one, and revoke what it gave for the first. Where there is no room, it
 	// alone sees to that: a flood must not keep the others from signing in.
@@ -212,10 +240,10 @@ func ascii(query string) string {
 	return b.String()
 }
 
-// takeAway opens the cookie that belongs to an answer's state, and removes it:
-// the answer counts once.
-func (s *Server) takeAway(w http.ResponseWriter, r *http.Request, state string) (a away, err error) {
-	text, err := s.unsealHere(r, "idp", takePieces(w, r, awayCookie(state)), awayTime)
+// readAway opens the cookie that belongs to an answer's state. It is removed when the
+// sign-in is over: the answer counts once.
+func (s *Server) readAway(r *http.Request, state string) (a away, err error) {
+	text, err := s.unsealHere(r, "idp", readPieces(r, awayCookie(state)), awayTime)
 	if errors.Is(err, errUnsealed) {
 		return a, errNotAway
 	}

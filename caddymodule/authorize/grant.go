@@ -73,10 +73,10 @@ func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, er
 	}
 	code := randomToken()
 	key := storeKey("code", code)
-	if err := s.keepCode(ctx, g, key); err != nil {
+	if err := s.store.Add(ctx, key, value, s.codeLifetime); err != nil {
 		return nil, err
 	}
-	if err := s.store.Add(ctx, key, value, s.codeLifetime); err != nil {
+	if err := s.keepCode(ctx, g, key); err != nil {
 		return nil, err
 	}
 	var a answerParameters
@@ -110,16 +110,10 @@ func (s *Server) grantUser(ctx context.Context, g *grant) (*User, error) {
 
 var errSpentCode = invalidGrant("the code is unknown, expired or used already")
 
-// redeem turns a code into its grant, once. Everything that can be wrong with
-// the request is checked before the code counts as used, so that nobody without
-// the client's credentials and verifier can use up somebody's code.
-//
-// A code that comes a second time was stolen before or after the first: what
-// the first was given is revoked (RFC 6749 §4.1.2). That a code was used is an
-// entry of its own rather than the code's absence, so that of many at once all
-// but one see it, however they interleave; and it is the entry that becomes the
-// revocation, so that there is always room for that.
-func (s *Server) redeem(ctx context.Context, client *Client, p parameters) (*grant, error) {
+// redeemable is the grant of a code that was not used yet. Everything that can be
+// wrong with the request is checked before the code counts as used, so that nobody
+// without the client's credentials and verifier can use up somebody's code.
+func (s *Server) redeemable(ctx context.Context, client *Client, p parameters) (*grant, error) {
 	g, err := s.storedGrant(ctx, p.get("code"))
 	if err != nil {
 		return nil, err
@@ -127,16 +121,41 @@ func (s *Server) redeem(ctx context.Context, client *Client, p parameters) (*gra
 	if err := g.check(client, p); err != nil {
 		return nil, err
 	}
-	err = s.store.Add(ctx, tokenKey(g.Family), tokenUsed, s.codeLifetime)
-	if !errors.Is(err, ErrExists) {
-		return g, err
+	switch _, err = s.store.Get(ctx, tokenKey(g.Family)); {
+	case errors.Is(err, ErrNotFound):
+		return g, nil
+	case err != nil:
+		return nil, err
 	}
-	err = s.revokeFamily(ctx, g.Family)
-	s.record(ctx, Event{Kind: EventRevocation, ClientID: client.ID, User: g.User, Reason: "a code was used twice", Err: err})
+	return nil, s.endTwiceUsed(ctx, g)
+}
+
+// redeem uses a code up. Of several at once one succeeds, and none whose tokens could
+// not be made: where this fails, nobody has been given any.
+//
+// That a code was used is an entry of its own rather than the code's absence, so that
+// of many at once all but one see it, however they interleave; and it is the entry
+// that becomes the revocation, so that there is always room for that.
+func (s *Server) redeem(ctx context.Context, g *grant) error {
+	err := s.store.Add(ctx, tokenKey(g.Family), tokenUsed, s.codeLifetime)
+	switch {
+	case errors.Is(err, ErrExists):
+		return s.endTwiceUsed(ctx, g)
+	case err != nil && g.refreshes():
+		return errors.Join(err, s.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
+	}
+	return err
+}
+
+// endTwiceUsed revokes what a code gave that comes a second time: it was stolen
+// before or after the first (RFC 6749 §4.1.2).
+func (s *Server) endTwiceUsed(ctx context.Context, g *grant) error {
+	err := s.revokeFamily(ctx, g.Family)
+	s.record(ctx, Event{Kind: EventRevocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
 	if err != nil {
-		return nil, fmt.Errorf("revoking what a code gave that was used twice: %w", err)
+		return fmt.Errorf("revoking what a code gave that was used twice: %w", err)
 	}
-	return nil, errSpentCode
+	return errSpentCode
 }
 
 func (s *Server) storedGrant(ctx context.Context, code string) (*grant, error) {

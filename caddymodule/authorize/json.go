@@ -30,6 +30,9 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, body any) {
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	e := asError(err)
 	s.logRefusal(r, e)
+	if e.status() >= http.StatusInternalServerError {
+		s.releaseAssertion(r.Context())
+	}
 	if challenge := s.challenge(r, e); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}

@@ -48,6 +48,17 @@ type Keyring struct {
 	set atomic.Pointer[keySet]
 }
 
+// keySource is what a [Server] asks of its [Keyring].
+type keySource interface {
+	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
+	JWKS(ctx context.Context) ([]byte, error)
+	has(ctx context.Context, kid string) (bool, error)
+	signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error)
+	seal(ctx context.Context, text, binding string) (string, error)
+	unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
+	mac(ctx context.Context, text string) ([]byte, error)
+}
+
 // NewKeyring returns the keyring stored under name. It does not touch storage.
 func NewKeyring(storage KeyStorage, name string, logger *slog.Logger) *Keyring {
 	return &Keyring{storage: storage, name: name, logger: logger}

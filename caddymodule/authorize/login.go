@@ -32,6 +32,10 @@ func (s *Server) askToSignIn(w http.ResponseWriter, r *http.Request, req *author
 		s.redirectError(w, r, req, err)
 		return
 	}
+	if err := req.spent(r.Context()); err != nil {
+		s.redirectError(w, r, req, err)
+		return
+	}
 	path := pathLogin
 	if by != nil {
 		path += "/" + by.Key

@@ -147,6 +147,10 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequ
 		trailOf(r.Context()).clientID = req.client.ID
 	}
 	stored, err := s.storedSession(r)
+	var target string
+	if err == nil && stored != nil {
+		target, err = s.upstreamLogout(w, r, stored, req.destination())
+	}
 	if err == nil {
 		err = s.endBoth(r.Context(), stored, req)
 	}
@@ -155,7 +159,7 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequ
 		return
 	}
 	removeCookie(w, sessionCookie)
-	if target := s.upstreamLogout(w, r, stored, req.destination()); target != "" {
+	if target != "" {
 		w.Header().Set("Location", target)
 		w.WriteHeader(http.StatusFound)
 		return
@@ -164,38 +168,38 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequ
 }
 
 // endBoth ends the browser's session and that of the hint: there may be both, one or
-// none, and the two may be the same.
+// none, and the two may be the same. The browser's is last: while it is there, the
+// browser can try again.
 func (s *Server) endBoth(ctx context.Context, own *storedSession, req *logoutRequest) error {
 	hinted, err := s.hintedSession(ctx, req)
-	if err == nil && own != nil {
-		err = s.endSession(ctx, own)
+	if err == nil && hinted != nil && (own == nil || own.sid != hinted.sid) {
+		err = s.endSession(ctx, hinted)
 	}
-	if err != nil || hinted == nil || own != nil && own.sid == hinted.sid {
+	if err != nil || own == nil {
 		return err
 	}
-	return s.endSession(ctx, hinted)
+	return s.endSession(ctx, own)
 }
 
 // upstreamLogout is where to sign out at the provider, or "". That the provider
 // cannot be asked keeps nobody signed in here.
-func (s *Server) upstreamLogout(w http.ResponseWriter, r *http.Request, stored *storedSession, destination string) string {
-	if stored == nil || s.providers[stored.Provider] == nil {
-		return ""
-	}
+func (s *Server) upstreamLogout(w http.ResponseWriter, r *http.Request, stored *storedSession, destination string) (string, error) {
 	p := s.providers[stored.Provider]
-	state, err := s.keys.seal(r.Context(), destination, "signed out "+s.browser(w, r))
-	var target string
-	var ok bool
-	if err == nil {
-		target, ok, err = p.client.EndSessionURL(r.Context(), stored.UpstreamIDToken, s.issuer+pathLogout+"/"+p.Key, state)
+	if p == nil {
+		return "", nil
 	}
+	state, err := s.keys.seal(r.Context(), destination, "signed out "+s.browser(w, r))
+	if err != nil {
+		return "", err
+	}
+	target, ok, err := p.client.EndSessionURL(r.Context(), stored.UpstreamIDToken, s.issuer+pathLogout+"/"+p.Key, state)
 	if err != nil {
 		s.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
 	}
 	if !ok {
-		return ""
+		return "", nil
 	}
-	return target
+	return target, nil
 }
 
 // signedOutUpstream is where a provider sends the browser after signing out.

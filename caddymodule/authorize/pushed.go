@@ -95,7 +95,9 @@ func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (
 		err = &Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
 	}
 	if err == nil {
-		err = s.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime)
+		if err = s.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
+			_ = s.pushed.Delete(ctx, key) // in memory: never fails
+		}
 	}
 	if err != nil {
 		return nil, err
@@ -103,43 +105,55 @@ func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (
 	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
 }
 
-// pulled replaces a query that names a pushed request by that request, once. Of
+// pushedRequest is one that was pushed.
+type pushedRequest struct {
+	query string
+	spend func(context.Context) error // once: then it is errSpentPush
+}
+
+// pulled finds the pushed request that a query names, or nil where it names none. Of
 // the query only client_id counts beside it (RFC 9126 §4), so that nobody on the
 // way through the browser can add to what the client pushed.
-func (s *Server) pulled(ctx context.Context, query string) (pushed string, ok bool, err error) {
+func (s *Server) pulled(ctx context.Context, query string) (*pushedRequest, error) {
 	p, malformed := readQuery(query)
 	reference, ok := strings.CutPrefix(p.get("request_uri"), pushedPrefix)
 	switch {
 	case !ok:
-		return query, false, nil // whatever is wrong with it is found later
+		return nil, nil // whatever is wrong with it is found later
 	case malformed != nil:
-		return "", false, malformed
+		return nil, malformed
 	}
 	if err := p.check("request_uri"); err != nil {
-		return "", false, err
+		return nil, err
 	}
-	take := s.takePushed
 	if isSealed(reference) {
-		take = s.openPushed
+		return s.openPushed(ctx, p.get("client_id"), reference)
 	}
-	pushed, err = take(ctx, p.get("client_id"), reference)
-	return pushed, err == nil, err
+	return s.storedPush(ctx, p.get("client_id"), reference)
 }
 
-// takePushed takes a client's request out of the store.
-func (s *Server) takePushed(ctx context.Context, clientID, id string) (string, error) {
+// storedPush reads a client's request from the store.
+func (s *Server) storedPush(ctx context.Context, clientID, id string) (*pushedRequest, error) {
 	key := storeKey("pushed", id)
-	value, err := s.store.Take(ctx, key)
+	value, err := s.store.Get(ctx, key)
 	if errors.Is(err, ErrNotFound) {
-		return "", errSpentPush
+		return nil, errSpentPush
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	_ = s.pushed.Delete(ctx, key) // room for another; it would have come anyway
-	client, pushed, _ := strings.Cut(string(value), "\n")
+	client, query, _ := strings.Cut(string(value), "\n")
 	if client != clientID {
-		return "", errSpentPush
+		return nil, errSpentPush
 	}
-	return pushed, nil
+	return &pushedRequest{query, func(ctx context.Context) error {
+		_, err := s.store.Take(ctx, key)
+		if errors.Is(err, ErrNotFound) {
+			return errSpentPush
+		}
+		if err == nil {
+			_ = s.pushed.Delete(ctx, key) // room for another; it would have come anyway
+		}
+		return err
+	}}, nil
 }

@@ -21,6 +21,10 @@ func (s *Server) ask(w http.ResponseWriter, r *http.Request, page string, req *a
 		s.redirectError(w, r, req, err)
 		return
 	}
+	if err := req.spent(r.Context()); err != nil {
+		s.redirectError(w, r, req, err)
+		return
+	}
 	w.Header().Set("Location", page+"?request="+url.QueryEscape(sealed))
 	w.WriteHeader(http.StatusFound)
 }

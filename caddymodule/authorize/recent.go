@@ -82,14 +82,17 @@ func (l recentList) fit(list []byte, size int) (items []byte, dropped []string, 
 	return items[over:], dropped, nil
 }
 
-// keepSession makes room for a person's new session.
-func (s *Server) keepSession(ctx context.Context, user *User, sid string) error {
-	list := recentList{store: s.store, key: storeKey("sessions", user.ID), most: maxSessions, ttl: s.sessionLifetime}
-	dropped, err := list.keep(ctx, sid)
+// keepSession makes room for a person's new session. They are signed in by then, so
+// that there is no room made keeps nobody out.
+func (s *Server) keepSession(ctx context.Context, session *storedSession) {
+	list := recentList{store: s.store, key: storeKey("sessions", session.User), most: maxSessions, ttl: s.sessionLifetime}
+	dropped, err := list.keep(ctx, session.sid)
 	for _, sid := range dropped {
 		err = errors.Join(err, s.EndSession(ctx, sid))
 	}
-	return err
+	if err != nil {
+		s.logger.ErrorContext(ctx, "sessions of a person not counted", "user", session.User, "error", err)
+	}
 }
 
 // keepCode makes room for a person's new code.
@@ -107,8 +110,17 @@ func (s *Server) keepCode(ctx context.Context, g *grant, key string) error {
 }
 
 // keepFamily makes room for a person's new family at a client. It must be stored: as
-// one that is not, it would have ended.
-func (s *Server) keepFamily(ctx context.Context, g *grant) error {
+// one that is not, it would have ended. The client has it by then, so that there is no
+// room made is no failure of its request.
+func (s *Server) keepFamily(ctx context.Context, g *grant) {
+	if err := s.dropFamilies(ctx, g); err != nil {
+		s.logger.ErrorContext(ctx, "refresh tokens of a person and a client not counted", "client_id", g.ClientID, "error", err)
+	}
+}
+
+// dropFamilies adds a family to those of its person and client, and removes those that
+// are too many.
+func (s *Server) dropFamilies(ctx context.Context, g *grant) error {
 	list := recentList{
 		store: s.durable, key: storeKey("families", g.User+"\x00"+g.ClientID), most: maxFamilies, ttl: s.refreshLifetime,
 		ended: func(id string) (bool, error) {

@@ -26,15 +26,19 @@ func (c *Client) mayRefresh() bool {
 	return c.mayRespond("code") && (slices.Contains(c.Scopes, offlineAccess) || slices.Contains(c.Scopes, onlineAccess))
 }
 
+// refreshes says whether a grant asks for a refresh token.
+func (g *grant) refreshes() bool { return g.has(offlineAccess) || g.has(onlineAccess) }
+
 // online says whether a grant's refresh token ends with the session.
 func (g *grant) online() bool { return !g.has(offlineAccess) }
 
-// startFamily makes the first refresh token of a grant that asks for one, or "".
-// That the code was used twice may come to light while it does: whoever finds
-// that revokes first and removes the family then, and this looks for the
-// revocation when the family is stored, so that one of the two ends it.
+// startFamily makes the first refresh token of a grant that asks for one, or "". It
+// comes before the code is used up, and after a try that failed the family may be
+// there already, with a token that nobody was given: this one takes its place. Who
+// uses the code up too removes the family after that, so one that is stored here and
+// loses ends as well.
 func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
-	if !g.has(offlineAccess) && !g.has(onlineAccess) {
+	if !g.refreshes() {
 		return "", nil
 	}
 	now, lifetime := time.Now(), s.refreshLifetime
@@ -47,20 +51,13 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := s.durable.Add(ctx, familyKey(g.Family), value, time.Until(f.end(s.refreshIdleLifetime))); err != nil {
+	if err := s.keepAccount(ctx, g, lifetime); err != nil {
+		return "", err
+	}
+	if err := s.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.end(s.refreshIdleLifetime))); err != nil {
 		return "", fmt.Errorf("storing a refresh token: %w", err)
 	}
-	revoked, err := s.Revoked(ctx, g.Family)
-	if err == nil && revoked {
-		err = errSpentCode
-	}
-	if err == nil {
-		err = s.keepFamily(ctx, g)
-	}
-	if err != nil {
-		return "", errors.Join(err, s.durable.Delete(ctx, familyKey(g.Family)))
-	}
-	return token, s.keepAccount(ctx, g, lifetime)
+	return token, nil
 }
 
 // exchangeRefreshToken is the refresh token grant (RFC 6749 §6). The token is
@@ -75,7 +72,25 @@ func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p par
 	if token == "" {
 		return nil, invalidRequest("refresh_token is missing")
 	}
-	g, next, err := s.useRefreshToken(ctx, client, token, p.get("scope"))
+	for ctx.Err() == nil {
+		response, err := s.useRefreshToken(ctx, client, token, p.get("scope"))
+		if !errors.Is(err, ErrChanged) {
+			return response, err
+		}
+	}
+	return nil, ctx.Err()
+}
+
+// useRefreshToken gives what a refresh token is good for. The token that follows it
+// is stored last: whatever fails before, the client can try again. Where another
+// request uses the token at the same time, the error is [ErrChanged], and the token is
+// to be looked at once more, as one that was followed.
+func (s *Server) useRefreshToken(ctx context.Context, client *Client, token, asked string) (*tokenResponse, error) {
+	f, stored, err := s.family(ctx, token)
+	if err != nil {
+		return nil, err
+	}
+	g, err := s.checkRefresh(ctx, f, client, token, asked)
 	if err != nil {
 		return nil, err
 	}
@@ -83,28 +98,10 @@ func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p par
 	if err != nil {
 		return nil, err
 	}
-	t.refresh = next
-	return t.response(g.scope()), nil
-}
-
-// useRefreshToken turns a refresh token into what it gives and the token that
-// follows it. Where another request uses the token at the same time, it is looked
-// at once more, as one that was followed.
-func (s *Server) useRefreshToken(ctx context.Context, client *Client, token, asked string) (*grant, string, error) {
-	for {
-		f, stored, err := s.family(ctx, token)
-		if err != nil {
-			return nil, "", err
-		}
-		g, err := s.checkRefresh(ctx, f, client, token, asked)
-		if err != nil {
-			return nil, "", err
-		}
-		next, err := s.rotate(ctx, f, stored, token)
-		if !errors.Is(err, ErrChanged) {
-			return g, next, err
-		}
+	if t.refresh, err = s.rotate(ctx, f, stored, token); err != nil {
+		return nil, err
 	}
+	return t.response(g.scope()), nil
 }
 
 // family reads the family that a token names, and the form in which it is stored.

@@ -34,6 +34,19 @@ type authorizationRequest struct {
 	identityProvider, loginHint, prompt, maxAge, uiLocales, acrValues string
 
 	query string // as it came, to be checked again after the sign-in
+
+	// spend uses up what brought the request here and counts once, as the reference of
+	// a pushed request does. It comes last, when the answer is ready: what fails before
+	// can be tried again. Nil where there is nothing to use up.
+	spend func(context.Context) error
+}
+
+// spent uses up what the request came by.
+func (req *authorizationRequest) spent(ctx context.Context) error {
+	if req.spend == nil {
+		return nil
+	}
+	return req.spend(ctx)
 }
 
 // destination finds where the answer may be sent. Until that is known, nothing

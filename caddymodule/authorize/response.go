@@ -69,8 +69,18 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, req *authorizati
 // decides otherwise (see chooseModes). The interface has them without an
 // error_description, but for those of identity providers; the reason of the others
 // is in the audit trail.
+//
+// What the request came by is used up, unless the failure is ours. Who used it a
+// second time is not sent back with it, as the one before has been.
 func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := asError(err)
+	switch {
+	case errors.Is(err, errSpentPush):
+		s.refuse(w, r, err)
+		return
+	case e.status() < http.StatusInternalServerError:
+		_ = req.spent(r.Context()) // refused, whether it was the first or not
+	}
 	s.recordRefusal(r, Event{Kind: EventAuthorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
 	var a answerParameters
 	a.add("error", e.Code)

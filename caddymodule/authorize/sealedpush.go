@@ -22,20 +22,25 @@ func (s *Server) sealPushed(ctx context.Context, client *Client, query string) (
 	return &pushedResponse{pushedPrefix + sealed, int64(pushedLifetime.Seconds())}, nil
 }
 
-// openPushed opens a reference once.
-func (s *Server) openPushed(ctx context.Context, clientID, sealed string) (string, error) {
+// openPushed opens a reference that was not used yet.
+func (s *Server) openPushed(ctx context.Context, clientID, sealed string) (*pushedRequest, error) {
 	text, err := s.keys.unseal(ctx, sealed, pushBinding(clientID), pushedLifetime)
 	if errors.Is(err, errUnsealed) {
-		return "", errSpentPush
+		return nil, errSpentPush
 	}
 	if err != nil {
-		return "", err
+		return nil, err
 	}
 	id := pushID([]byte(text[:len(pushID{})]))
-	if !s.spentPushes.spend(id) {
-		return "", errSpentPush
+	if s.spentPushes.has(id) {
+		return nil, errSpentPush
 	}
-	return text[len(id):], nil
+	return &pushedRequest{text[len(id):], func(context.Context) error {
+		if !s.spentPushes.spend(id) {
+			return errSpentPush
+		}
+		return nil
+	}}, nil
 }
 
 // isSealed tells references apart: of the two kinds, one alone has a dot.
@@ -72,11 +77,23 @@ func (s *spentPushes) spend(id pushID) bool {
 	if len(s.younger) >= maxSpentPushes || time.Since(s.since) > pushedLifetime {
 		s.older, s.younger, s.since = s.younger, map[pushID]struct{}{}, time.Now()
 	}
-	_, spent := s.younger[id]
-	_, before := s.older[id]
-	if spent || before {
+	if s.holds(id) {
 		return false
 	}
 	s.younger[id] = struct{}{}
 	return true
+}
+
+// has says whether a request was used before.
+func (s *spentPushes) has(id pushID) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.holds(id)
+}
+
+// holds is has with the lock held.
+func (s *spentPushes) holds(id pushID) bool {
+	_, spent := s.younger[id]
+	_, before := s.older[id]
+	return spent || before
 }

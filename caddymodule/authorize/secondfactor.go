@@ -50,6 +50,9 @@ func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authoriza
 	}
 	session.User, session.Credential = user.ID, user.credential()
 	id, err := s.keepHalf(r.Context(), halfSignIn{Session: session, Query: ascii(req.query), Browser: s.browser(w, r)})
+	if err == nil {
+		err = req.spent(r.Context())
+	}
 	if err != nil {
 		s.redirectError(w, r, req, err)
 		return
@@ -61,9 +64,6 @@ func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authoriza
 // complete makes the session and answers the client.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
 	signedIn, err := s.startSession(w, r, user, session)
-	if err == nil {
-		err = s.rememberDevice(w, r, user)
-	}
 	event := Event{Kind: EventSignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err}
 	s.record(r.Context(), event)
 	if err != nil {
@@ -122,13 +122,12 @@ func (s *Server) secondFactor(w http.ResponseWriter, r *http.Request, p paramete
 
 func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSignIn, p parameters) {
 	counters, err := s.counters(r, guessCode, half.user.ID)
+	var used *usedStep
 	if err == nil {
-		err = s.turnstile.try(r.Context(), counters, func() error {
-			return s.useCode(r.Context(), half.user, p.get("code"))
+		err = s.turnstile.try(r.Context(), counters, func() (err error) {
+			used, err = s.useCode(r.Context(), half.user, p.get("code"))
+			return err
 		})
-	}
-	if err == nil {
-		_, err = s.store.Take(r.Context(), storeKey("factor", p.get("factor")))
 	}
 	page := secondFactorPage{Factor: p.get("factor")}
 	var wait *waitError
@@ -141,32 +140,79 @@ func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSign
 		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: half.req.client.ID, User: half.user.ID, Err: err})
 		page.Wrong = true
 		s.showSecondFactor(w, r, http.StatusForbidden, half.req, page)
-	case errors.Is(err, ErrNotFound):
-		s.refuse(w, r, errCodeTooLate)
 	case errors.Is(err, context.Canceled): // nobody is there any more
 	case err != nil:
 		s.redirectError(w, r, half.req, err)
 	default:
 		half.Session.AMR = slices.Concat(half.Session.AMR, []string{"otp", "mfa"})
-		s.complete(w, r, half.req, half.user, half.Session)
+		over := false
+		half.req.spend = func(ctx context.Context) error {
+			err := s.store.Delete(ctx, storeKey("factor", p.get("factor")))
+			over = err == nil
+			return err
+		}
+		if s.complete(w, r, half.req, half.user, half.Session); !over {
+			s.releaseCode(r.Context(), half.user, used)
+		}
 	}
 }
 
-// useCode takes a code of the person's authenticator app, each once: of several
-// that come with the same at one moment, one gets in (RFC 6238 §5.2).
-func (s *Server) useCode(ctx context.Context, user *User, code string) error {
-	key, err := decodeTOTPSecret(user.TOTPSecret)
+// usedStep is that a code was used: its time step, in place of the one before.
+type usedStep struct {
+	key          string // in the durable store
+	step, before []byte
+}
+
+// usedStepTime is how long after its use a code, or one that came before it, could
+// still be right.
+const usedStepTime = (2*totpSkew + 2) * totpStep
+
+// useCode takes a code of the person's authenticator app. None counts twice, nor does
+// one from before the last that counted; of several that come with the same at one
+// moment, one gets in (RFC 6238 §5.2).
+func (s *Server) useCode(ctx context.Context, user *User, code string) (*usedStep, error) {
+	secret, err := decodeTOTPSecret(user.TOTPSecret)
 	if err != nil {
-		return err // checked in newDirectory
+		return nil, err // checked in newDirectory
 	}
-	step, ok := totpStepOf(key, strings.ReplaceAll(code, " ", ""), time.Now())
+	step, ok := totpStepOf(secret, strings.ReplaceAll(code, " ", ""), time.Now())
 	if !ok {
-		return errWrongCode
+		return nil, errWrongCode
 	}
-	used := storeKey("otp", user.ID+" "+strconv.FormatInt(step, 10))
-	err = s.durable.Add(ctx, used, nil, (2*totpSkew+2)*totpStep)
-	if errors.Is(err, ErrExists) {
-		return errWrongCode
+	used := &usedStep{key: storeKey("otp", user.ID), step: strconv.AppendInt(nil, step, 10)}
+	used.before, err = s.durable.Get(ctx, used.key)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		err = s.durable.Add(ctx, used.key, used.step, usedStepTime)
+	case err != nil:
+		return nil, err
+	case !used.follows():
+		return nil, errWrongCode
+	default:
+		err = s.durable.Swap(ctx, used.key, used.before, used.step, usedStepTime)
 	}
-	return err
+	if errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) {
+		return nil, errWrongCode
+	}
+	return used, err
+}
+
+// follows reports whether the step is later than the one that was used before it.
+func (u *usedStep) follows() bool {
+	step, err1 := strconv.ParseInt(string(u.step), 10, 64)
+	before, err2 := strconv.ParseInt(string(u.before), 10, 64)
+	return err1 == nil && err2 == nil && step > before
+}
+
+// releaseCode lets a code be used again whose sign-in failed by our fault, and gave
+// nobody anything.
+func (s *Server) releaseCode(ctx context.Context, user *User, used *usedStep) {
+	before := used.before
+	if before == nil {
+		before = []byte("0")
+	}
+	err := s.durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepTime)
+	if err != nil && !errors.Is(err, ErrChanged) { // by another code
+		s.logger.ErrorContext(ctx, "the code of a sign-in that failed stays used", "user", user.ID, "error", err)
+	}
 }

@@ -47,12 +47,13 @@ type Server struct {
 	providers    map[string]*provider
 	providerKeys []string
 	directory    *directory
-	keys         *Keyring
+	keys         keySource
 	store        Store
 	durable      Store
 	revocations  revocations
 	remembered   tokenMemory
 	returned     *MemoryStore // states that came back from providers
+	identified   *identities  // of those whose sign-in failed here after that
 	pushed       *MemoryStore // what this process keeps in store for pushed requests
 	spentPushes  spentPushes
 	codes        *recentCodes
@@ -80,8 +81,9 @@ func New(c Config) (*Server, error) {
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
 		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
 		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0),
-		pushed:  NewMemoryStore(maxPushed, 0),
-		durable: c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
+		identified: newIdentities(),
+		pushed:     NewMemoryStore(maxPushed, 0),
+		durable:    c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
 		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
 	s.setDefaults()

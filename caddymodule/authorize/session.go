@@ -150,38 +150,61 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User
 		session.At = now
 	}
 	session.sid, session.Began = randomToken(), now
-	switch {
-	case earlier == nil:
-		err = s.keepSession(r.Context(), user, session.sid)
-	case earlier.User == user.ID && earlier.Credential == session.Credential:
+	device, err := s.deviceCookie(r, user)
+	if err != nil {
+		return nil, err
+	}
+	var cookie *http.Cookie
+	if earlier != nil && earlier.User == user.ID && earlier.Credential == session.Credential {
 		session.sid, session.Began = earlier.sid, earlier.Began
-		err = s.keepClients(r.Context(), session.sid)
-	default:
-		err = errors.Join(s.endSession(r.Context(), earlier), s.keepSession(r.Context(), user, session.sid))
+		cookie, err = s.renewSession(r.Context(), &session)
+	} else {
+		cookie, err = s.addSession(r.Context(), &session, earlier)
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := s.putSession(w, r, &session); err != nil {
+	http.SetCookie(w, cookie)
+	http.SetCookie(w, device)
+	return session.signedIn(user), nil
+}
+
+// renewSession stores a session that goes on.
+func (s *Server) renewSession(ctx context.Context, session *storedSession) (*http.Cookie, error) {
+	if err := s.keepClients(ctx, session.sid); err != nil {
 		return nil, err
 	}
-	return session.signedIn(user), nil
+	return s.putSession(ctx, session)
+}
+
+// addSession stores a new session, and ends the one that it takes the place of.
+func (s *Server) addSession(ctx context.Context, session, earlier *storedSession) (*http.Cookie, error) {
+	cookie, err := s.putSession(ctx, session)
+	if err != nil {
+		return nil, err
+	}
+	if earlier != nil {
+		if err := s.endSession(ctx, earlier); err != nil {
+			return nil, errors.Join(err, s.store.Delete(context.WithoutCancel(ctx), sessionKey(session.sid)))
+		}
+	}
+	s.keepSession(ctx, session)
+	return cookie, nil
 }
 
 // maxUserAgent bounds what is kept of a User-Agent header, in bytes.
 const maxUserAgent = 200
 
-// putSession stores a session and gives the browser its new cookie.
-func (s *Server) putSession(w http.ResponseWriter, r *http.Request, session *storedSession) error {
+// putSession stores a session under a new secret, and returns the cookie that holds it.
+func (s *Server) putSession(ctx context.Context, session *storedSession) (*http.Cookie, error) {
 	secret := randomToken()
 	session.Secret = sha256.Sum256([]byte(secret))
 	value, err := json.Marshal(session)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if err := s.store.Put(r.Context(), sessionKey(session.sid), value, s.sessionLifetime); err != nil {
-		return err
+	if err := s.store.Put(ctx, sessionKey(session.sid), value, s.sessionLifetime); err != nil {
+		return nil, err
 	}
-	http.SetCookie(w, newCookie(sessionCookie, session.sid+"."+secret))
-	return nil
+	return newCookie(sessionCookie, session.sid+"."+secret), nil
 }

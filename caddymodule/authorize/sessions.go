@@ -111,13 +111,19 @@ func (s *Server) endSessions(ctx context.Context, meant func(*storedSession) boo
 	return errors.Join(errs...)
 }
 
-// endSession forgets a session, and with it all that hangs on it.
+// endSession forgets a session, and with it all that hangs on it. Who is to be told is
+// read first: once the session is gone, nobody could try again.
 func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
+	notes, err := s.clientsOf(ctx, stored.sid)
+	if err != nil {
+		return err
+	}
 	if err := s.store.Delete(ctx, sessionKey(stored.sid)); err != nil {
 		return err
 	}
 	s.record(ctx, Event{Kind: EventSignOut, User: stored.User, Provider: stored.Provider})
-	return s.tellClients(ctx, stored)
+	s.tellClients(ctx, stored, notes)
+	return nil
 }
 
 // clientNote says that a client got something in a session.

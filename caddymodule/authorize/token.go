@@ -62,9 +62,10 @@ func (s *Server) exchange(r *http.Request, p parameters) (*tokenResponse, error)
 	return exchange(r.Context(), client, p)
 }
 
-// exchangeCode is the authorization code grant (RFC 6749 §4.1.3).
+// exchangeCode is the authorization code grant (RFC 6749 §4.1.3). That the code was
+// used is stored last: whatever fails before, the client can try again.
 func (s *Server) exchangeCode(ctx context.Context, client *Client, p parameters) (*tokenResponse, error) {
-	g, err := s.redeem(ctx, client, p)
+	g, err := s.redeemable(ctx, client, p)
 	if err != nil {
 		return nil, err
 	}
@@ -74,6 +75,12 @@ func (s *Server) exchangeCode(ctx context.Context, client *Client, p parameters)
 	}
 	if t.refresh, err = s.startFamily(ctx, g); err != nil {
 		return nil, err
+	}
+	if err := s.redeem(ctx, g); err != nil {
+		return nil, err
+	}
+	if t.refresh != "" {
+		s.keepFamily(ctx, g)
 	}
 	return t.response(g.scope()), nil
 }

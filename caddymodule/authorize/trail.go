@@ -15,6 +15,10 @@ type trail struct {
 	user, clientID, scope string
 	refused               bool // a refusal is recorded already
 	proven                bool // who sent it is known by a secret, a key, a session or a provider's word
+
+	// assertion is where the store remembers that the request's client assertion was
+	// used; empty where it came with none.
+	assertion string
 }
 
 type trailKey struct{}

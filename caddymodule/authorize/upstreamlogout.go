@@ -53,7 +53,7 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 		err = s.endUpstreamSessions(ctx, p, token)
 	}
 	if err != nil {
-		return errors.Join(err, s.store.Delete(ctx, key))
+		return errors.Join(err, s.store.Delete(context.WithoutCancel(ctx), key))
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil

@@ -1,0 +1,492 @@
+package authorize_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// faults let one call fail, of all to the stores and the keys while they are armed.
+type faults struct {
+	armed bool
+	at    int // which call
+	calls int
+	hit   string // the call that failed
+}
+
+func (f *faults) next(call string) error {
+	if !f.armed {
+		return nil
+	}
+	if f.calls++; f.calls != f.at {
+		return nil
+	}
+	f.hit = call
+	return errBroken
+}
+
+// faultyStore is a store of which a call fails.
+type faultyStore struct {
+	*authorize.MemoryStore
+	name string
+	*faults
+}
+
+func (s *faultyStore) fails(method, key string) error {
+	kind, _, _ := strings.Cut(key, ":")
+	return s.next(s.name + "." + method + " " + kind)
+}
+
+func (s *faultyStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if err := s.fails("Put", key); err != nil {
+		return err
+	}
+	return s.MemoryStore.Put(ctx, key, value, ttl)
+}
+
+func (s *faultyStore) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if err := s.fails("Add", key); err != nil {
+		return err
+	}
+	return s.MemoryStore.Add(ctx, key, value, ttl)
+}
+
+func (s *faultyStore) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.fails("Get", key); err != nil {
+		return nil, err
+	}
+	return s.MemoryStore.Get(ctx, key)
+}
+
+func (s *faultyStore) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	if err := s.fails("Swap", key); err != nil {
+		return err
+	}
+	return s.MemoryStore.Swap(ctx, key, old, value, ttl)
+}
+
+func (s *faultyStore) Take(ctx context.Context, key string) ([]byte, error) {
+	if err := s.fails("Take", key); err != nil {
+		return nil, err
+	}
+	return s.MemoryStore.Take(ctx, key)
+}
+
+func (s *faultyStore) Delete(ctx context.Context, key string) error {
+	if err := s.fails("Delete", key); err != nil {
+		return err
+	}
+	return s.MemoryStore.Delete(ctx, key)
+}
+
+func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error) {
+	if err := s.fails("List", prefix); err != nil {
+		return nil, err
+	}
+	return s.MemoryStore.List(ctx, prefix)
+}
+
+// faultyClients is a storage of registered clients of which a call fails.
+type faultyClients struct {
+	clientStorage
+	*faults
+}
+
+func (s *faultyClients) Load(ctx context.Context, key string) ([]byte, error) {
+	if err := s.next("clients.Load"); err != nil {
+		return nil, err
+	}
+	return s.clientStorage.Load(ctx, key)
+}
+
+func (s *faultyClients) Store(ctx context.Context, key string, value []byte) error {
+	if err := s.next("clients.Store"); err != nil {
+		return err
+	}
+	return s.clientStorage.Store(ctx, key, value)
+}
+
+func (s *faultyClients) Delete(ctx context.Context, key string) error {
+	if err := s.next("clients.Delete"); err != nil {
+		return err
+	}
+	return s.clientStorage.Delete(ctx, key)
+}
+
+func (s *faultyClients) List(ctx context.Context, path string, recursive bool) ([]string, error) {
+	if err := s.next("clients.List"); err != nil {
+		return nil, err
+	}
+	return s.clientStorage.List(ctx, path, recursive)
+}
+
+// stores are what a server keeps, and the storage of its clients.
+type stores struct {
+	store, durable *faultyStore
+	clients        *faultyClients
+}
+
+// state is all that is stored, but for the counts of failures, for codes, which nobody
+// has where the answer failed, and for a second factor that was taken back.
+func (s *stores) state(t *testing.T) map[string]string {
+	state := map[string]string{}
+	for _, store := range []*faultyStore{s.store, s.durable} {
+		keys, err := store.MemoryStore.List(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, key := range keys {
+			if value, err := store.MemoryStore.Get(t.Context(), key); err == nil && !strings.HasPrefix(key, "lockout:") && !strings.HasPrefix(key, "code:") && string(value) != "0" {
+				state[store.name+" "+key] = string(value)
+			}
+		}
+	}
+	for key, value := range s.clients.files {
+		state[key] = string(bytes.Clone(value))
+	}
+	return state
+}
+
+// faultConfig is that of a server with everything on that keeps state.
+func faultConfig(p *authorizetest.Provider, kept *stores) func(*authorize.Config) {
+	return func(c *authorize.Config) {
+		everyFlow(c)
+		refreshing(c)
+		resourceServer(c)
+		c.Store, c.Durable = kept.store, kept.durable
+		c.Registration = &authorize.Registration{
+			InitialAccessToken: initialAccess, Scopes: []string{"user/*.rs", "demo.read"}, Storage: kept.clients, Folder: "clients",
+		}
+		c.Users = append(c.Users, authorize.User{ID: "carol", PasswordHash: "third", TOTPSecret: totpSecret})
+		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
+		c.Clients = append(c.Clients, authorize.Client{
+			ID: "careful", RedirectURIs: []string{callback}, Consent: authorize.ConsentRequired,
+		}, authorize.Client{
+			ID: "backend", RedirectURIs: []string{callback}, Scopes: []string{"system/*.rs", "offline_access"},
+			GrantTypes: []string{"client_credentials", "authorization_code"}, JWKS: publicKeys(jose.ES256),
+		})
+		c.IdentityProviders = []authorize.IdentityProvider{hospital(p)}
+	}
+}
+
+// posting is the request that posts a form, each time anew.
+func posting(path string, form url.Values) func() *http.Request {
+	return func() *http.Request { return postRequest(path, form) }
+}
+
+func getting(target string) func() *http.Request {
+	return func() *http.Request { return httptest.NewRequest(http.MethodGet, target, nil) }
+}
+
+func authorizing(q url.Values) func() *http.Request {
+	return getting("/oauth2/authorize?" + q.Encode())
+}
+
+// asserted adds the authentication of the client that has keys.
+func asserted(t *testing.T, form url.Values) url.Values {
+	maps.Copy(form, assertionForm(assertion(t, jose.ES256, nil, nil), url.Values{"grant_type": {form.Get("grant_type")}, "scope": {form.Get("scope")}}))
+	form.Del("client_id")
+	return form
+}
+
+func hasStatus(status int) func(*http.Response) bool {
+	return func(r *http.Response) bool { return r.StatusCode == status }
+}
+
+// leadsTo says whether a response is a redirect to an address that holds a text.
+func leadsTo(text string) func(*http.Response) bool {
+	return func(r *http.Response) bool { return strings.Contains(r.Header.Get("Location"), text) }
+}
+
+// isFailure says whether a response says that something failed here.
+func isFailure(path string, r *http.Response) bool {
+	return r.StatusCode == http.StatusServiceUnavailable || leadsTo("error=server_error")(r) ||
+		r.StatusCode == http.StatusBadRequest && strings.HasPrefix(path, "/oauth2/backchannel_logout/")
+}
+
+// Whatever call to a store or to the keys fails, the same request succeeds when it is
+// sent again, and what is stored is as before, but for what was done as a whole by then:
+// somebody signed in, or consented, and no code could be given; and a revocation is
+// better half than not at all.
+func TestFailureChangesNothing(t *testing.T) {
+	t.Parallel()
+	ok, toApp := hasStatus(http.StatusOK), leadsTo(callback+"?code=")
+	tests := []struct {
+		name    string
+		request func(t *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request
+		good    func(*http.Response) bool
+		stays   string // kinds of entries that may change
+	}{
+		{"token: a code for all tokens", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", codeForm(b.code(offline(nil)), nil))
+		}, ok, ""},
+		{"token: a code for tokens that end with the session", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", codeForm(b.code(url.Values{"scope": {"openid online_access"}}), nil))
+		}, ok, ""},
+		{"token: a code of somebody who came by a provider", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", codeForm(b.federate(offline(nil)).Query().Get("code"), nil))
+		}, ok, "session sessions session-client account kept-account"},
+		{"token: a code, by an assertion", func(t *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			code := b.code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
+			return posting("/oauth2/token", asserted(t, codeForm(code, nil)))
+		}, ok, ""},
+		{"token: a refresh token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", refreshForm(b.tokens(offline(nil)).Refresh, nil))
+		}, ok, ""},
+		{"token: a refresh token that ends with the session, without client_id", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			refresh := b.tokens(url.Values{"scope": {"openid online_access"}}).Refresh
+			return posting("/oauth2/token", refreshForm(refresh, url.Values{"client_id": {""}}))
+		}, ok, ""},
+		{"token: client credentials", func(*testing.T, *browser, *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
+		}, ok, ""},
+		{"token: client credentials, by an assertion", func(t *testing.T, _ *browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", assertionForm(assertion(t, jose.ES256, nil, nil), nil))
+		}, ok, ""},
+
+		{"authorize: code", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			return authorizing(request(nil))
+		}, toApp, "session-client"},
+		{"authorize: code, without openid", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			return authorizing(request(url.Values{"scope": {"demo.read"}}))
+		}, toApp, "session-client"},
+		{"authorize: token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			return authorizing(request(url.Values{"response_type": {"token"}}))
+		}, leadsTo("access_token="), "session-client"},
+		{"authorize: id_token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			return authorizing(request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}}))
+		}, leadsTo("id_token="), "session-client"},
+		{"authorize: to the sign-in page", func(*testing.T, *browser, *authorizetest.Provider) func() *http.Request {
+			return authorizing(request(nil))
+		}, leadsTo("/oauth2/login?request="), ""},
+		{"authorize: to the consent page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			return authorizing(request(url.Values{"client_id": {"careful"}}))
+		}, leadsTo("/oauth2/consent?request="), ""},
+		{"authorize: pushed by a public client", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			_, answer := b.push(request(nil))
+			return authorizing(pushed(answer.RequestURI))
+		}, toApp, "session-client"},
+		{"authorize: pushed by a confidential client", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			_, answer := b.push(known(nil))
+			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
+		}, leadsTo("code="), "session-client"},
+		{"authorize: pushed, to the sign-in page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			_, answer := b.push(known(nil))
+			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
+		}, leadsTo("/oauth2/login?request="), "session-client"},
+		{"authorize: pushed, to the account page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			_, answer := b.push(known(selectAccount))
+			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
+		}, leadsTo("/oauth2/select_account?request="), "session-client"},
+
+		{"login: a password", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			_, sealed := b.open(b.authorize(request(nil)))
+			return posting("/oauth2/login", typed(sealed, "alice", "right"))
+		}, toApp, "session sessions session-client"},
+		{"login: a password again", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			_, sealed := b.open(b.authorize(request(url.Values{"prompt": {"login"}})))
+			return posting("/oauth2/login", typed(sealed, "alice", "right"))
+		}, toApp, "session sessions session-client"},
+		{"login: another person's password", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			_, sealed := b.open(b.authorize(request(url.Values{"prompt": {"login"}})))
+			return posting("/oauth2/login", typed(sealed, "bob", "other"))
+		}, toApp, "session sessions session-client"},
+		{"login: the first of two factors", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			_, sealed := b.open(b.authorize(request(nil)))
+			return posting("/oauth2/login", typed(sealed, "carol", "third"))
+		}, leadsTo("/oauth2/login?factor="), "session sessions session-client"},
+		{"login: the second factor", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			factor := b.factor(b.signIn(request(nil), "carol", "third"))
+			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
+		}, toApp, "session sessions session-client"},
+		{"login: the second factor, after an earlier code", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.sendCode(b.factor(b.signIn(request(nil), "carol", "third")), authorize.TOTPForTest(totpSecret, time.Now().Add(-30*time.Second)))
+			factor := b.factor(b.signIn(request(url.Values{"prompt": {"login"}}), "carol", "third"))
+			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
+		}, toApp, "session sessions session-client"},
+		{"login: away to a provider", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			return getting(location(b.t, b.authorize(request(by("hospital")))).String())
+		}, leadsTo("state="), "session sessions session-client"},
+		{"callback", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
+			return getting("/oauth2/callback/hospital?" + b.atProvider(p, nil).Encode())
+		}, toApp, "session sessions session-client account kept-account"},
+		{"callback, to the consent page", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
+			return getting("/oauth2/callback/hospital?" + b.atProvider(p, url.Values{"client_id": {"careful"}}).Encode())
+		}, leadsTo("/oauth2/consent?request="), "session sessions session-client account kept-account"},
+
+		{"consent", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			_, sealed := b.open(b.signIn(request(url.Values{"client_id": {"careful"}}), "alice", "right"))
+			return posting("/oauth2/consent", decide(sealed, "allow"))
+		}, toApp, "consent session-client"},
+		{"select account", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			_, sealed := b.open(b.authorize(request(selectAccount)))
+			return posting("/oauth2/select_account", decide(sealed, "continue"))
+		}, toApp, "session-client"},
+
+		{"pushed request of a public client", func(*testing.T, *browser, *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/par", request(nil))
+		}, hasStatus(http.StatusCreated), ""},
+		{"pushed request of a confidential client", func(*testing.T, *browser, *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/par", known(nil))
+		}, hasStatus(http.StatusCreated), ""},
+		{"pushed request, by an assertion", func(t *testing.T, _ *browser, _ *authorizetest.Provider) func() *http.Request {
+			form := asserted(t, request(nil))
+			form.Del("grant_type")
+			return posting("/oauth2/par", form)
+		}, hasStatus(http.StatusCreated), ""},
+
+		{"revoke: an access token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.tokens(nil).AccessToken}})
+		}, ok, "token revoked refresh"},
+		{"revoke: a refresh token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.tokens(offline(nil)).Refresh}})
+		}, ok, "token revoked refresh"},
+		{"introspect, by an assertion", func(t *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/introspect", asserted(t, url.Values{"token": {b.tokens(nil).AccessToken}}))
+		}, ok, ""},
+
+		{"logout, by a hint", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			q := url.Values{"id_token_hint": {b.tokens(nil).IDToken}, "post_logout_redirect_uri": {afterLogout}}
+			return getting("/oauth2/logout?" + q.Encode())
+		}, leadsTo(afterLogout), ""},
+		{"logout, by a hint without a cookie", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			hint := b.tokens(nil).IDToken
+			clear(b.cookies)
+			return getting("/oauth2/logout?" + url.Values{"id_token_hint": {hint}}.Encode())
+		}, ok, ""},
+		{"logout, by the page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			b.answer(request(nil))
+			field := hiddenField.FindStringSubmatch(body(b.t, b.get("/oauth2/logout")))
+			return posting("/oauth2/logout", url.Values{"request": {field[1]}})
+		}, ok, ""},
+		{"logout, at the provider too", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
+			q := url.Values{"id_token_hint": {b.federatedTokens(nil).IDToken}}
+			return getting("/oauth2/logout?" + q.Encode())
+		}, leadsTo("post_logout_redirect_uri="), ""},
+		{"logout, by the provider", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
+			b.federate(nil)
+			return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
+		}, ok, ""},
+
+		{"register", func(t *testing.T, _ *browser, _ *authorizetest.Provider) func() *http.Request {
+			return registrationRequest(t, http.MethodPost, issuer+"/oauth2/register", initialAccess, metadata(nil))
+		}, hasStatus(http.StatusCreated), ""},
+		{"registration, changed", func(t *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			_, made := b.register(metadata(nil), initialAccess)
+			changed := metadata(map[string]any{"client_id": made.ID, "client_name": "New"})
+			return registrationRequest(t, http.MethodPut, made.URI, made.AccessToken, changed)
+		}, ok, ""},
+		{"registration, deleted", func(t *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
+			_, made := b.register(metadata(nil), initialAccess)
+			return registrationRequest(t, http.MethodDelete, made.URI, made.AccessToken, nil)
+		}, hasStatus(http.StatusNoContent), ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := authorizetest.Start(t)
+			for at := 1; ; at++ {
+				f := &faults{at: at}
+				kept := &stores{
+					&faultyStore{authorize.NewMemoryStore(0, 0), "store", f}, &faultyStore{authorize.NewMemoryStore(0, 0), "durable", f},
+					&faultyClients{faults: f},
+				}
+				server := newServer(t, faultConfig(p, kept))
+				server.FailKeysForTest(f.next)
+				b := newBrowser(t, server)
+				request := tt.request(t, b, p)
+				before := kept.state(t)
+				f.armed = true
+				r := b.send(request())
+				f.armed = false
+				if f.hit == "" {
+					if !tt.good(r) || at == 1 && !strings.Contains(tt.name, "register") {
+						t.Fatalf("after %d calls: %d to %q: %s", at-1, r.StatusCode, r.Header.Get("Location"), body(t, r))
+					}
+					return
+				}
+				if tt.good(r) {
+					continue
+				}
+				if !isFailure(request().URL.Path, r) {
+					t.Errorf("%s fails: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), body(t, r))
+				}
+				if changed := changes(before, kept.state(t), tt.stays); len(changed) > 0 {
+					t.Errorf("%s fails, and what is stored changes: %q", f.hit, changed)
+				}
+				if r := b.send(request()); !tt.good(r) {
+					t.Errorf("%s fails, and the next time: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), body(t, r))
+				}
+			}
+		})
+	}
+}
+
+// changes are the keys whose values differ, but for those of the kinds that may.
+func changes(before, after map[string]string, may string) (keys []string) {
+	allowed := func(key string) bool {
+		kind, _, _ := strings.Cut(key[strings.LastIndex(key, " ")+1:], ":")
+		return slices.Contains(strings.Fields(may), kind)
+	}
+	for key, value := range after {
+		if old, ok := before[key]; !ok || old != value {
+			keys = append(keys, key)
+		}
+	}
+	for key := range before {
+		if _, ok := after[key]; !ok {
+			keys = append(keys, "no "+key)
+		}
+	}
+	slices.Sort(keys)
+	return slices.DeleteFunc(keys, allowed)
+}
+
+func typed(sealed, user, password string) url.Values {
+	return url.Values{"request": {sealed}, "username": {user}, "password": {password}}
+}
+
+// atProvider is the answer of a provider to a person who was sent there.
+func (b *browser) atProvider(p *authorizetest.Provider, change url.Values) url.Values {
+	q := request(change)
+	q.Set("identity_provider", "hospital")
+	there := location(b.t, b.get(location(b.t, b.authorize(q)).String()))
+	return p.Authorize(b.t, there.String())
+}
+
+func registrationRequest(t *testing.T, method, uri, token string, m any) func() *http.Request {
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() *http.Request {
+		r := httptest.NewRequest(method, strings.TrimPrefix(uri, issuer), bytes.NewReader(text))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+token)
+		return r
+	}
+}
