@@ -41,7 +41,7 @@ func randomInclude(r *rand.Rand, versions, valueSets int) string {
 	if len(set) == 0 || r.IntN(2) == 0 {
 		set["system"] = fmt.Sprintf("http://x/s%d", r.IntN(2))
 		if versions > 1 && r.IntN(2) == 0 {
-			set["version"] = fmt.Sprintf("%d.0", 1+r.IntN(versions))
+			set["version"] = []string{"1.0", "2.0", "*"}[r.IntN(versions+1)]
 		}
 		ops := []string{"is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes"}
 		switch r.IntN(4) {

@@ -144,19 +144,18 @@ func circular(path []*valueSet) error {
 
 // compose evaluates ValueSet.compose.
 func (c *composer) compose(vs *valueSet) ([]entry, error) {
-	c.chooseIdentity(vs)
-	c.used.tree = canBeTree(vs)
-	c.used.filtered = slices.ContainsFunc(vs.include, func(set conceptSet) bool { return len(set.filters) > 0 })
-	include := vs.include
-	if c.used.versioned {
-		include = newestFirst(include)
+	include, exclude, err := c.sets(vs)
+	if err != nil {
+		return nil, err
 	}
+	c.used.tree = canBeTree(vs)
+	c.used.filtered = slices.ContainsFunc(include, func(set conceptSet) bool { return len(set.filters) > 0 })
 	entries, err := c.union(include, "include")
 	if err != nil {
 		return nil, err
 	}
-	if len(vs.exclude) > 0 {
-		excluded, err := c.union(vs.exclude, "exclude")
+	if len(exclude) > 0 {
+		excluded, err := c.union(exclude, "exclude")
 		if err != nil {
 			return nil, err
 		}
@@ -169,32 +168,47 @@ func (c *composer) compose(vs *valueSet) ([]entry, error) {
 	return entries, nil
 }
 
+// sets returns the includes and excludes of a value set, in the order in which they count.
+func (c *composer) sets(vs *valueSet) (include, exclude []conceptSet, err error) {
+	if include, err = c.inAllVersions(vs.include); err != nil {
+		return nil, nil, err
+	}
+	if exclude, err = c.inAllVersions(vs.exclude); err != nil {
+		return nil, nil, err
+	}
+	c.chooseIdentity(include, exclude)
+	if c.used.versioned {
+		include = newestFirst(include)
+	}
+	return include, exclude, nil
+}
+
 // chooseIdentity decides whether a code is another one in each version of its code system. It is where a
 // value set names several versions of one, unless they are to match, by a parameter or because the
 // value set is what one version has and another does not.
-func (c *composer) chooseIdentity(vs *valueSet) {
+func (c *composer) chooseIdentity(include, exclude []conceptSet) {
 	versions := make(map[string]string)
-	for _, set := range slices.Concat(vs.include, vs.exclude) {
+	for _, set := range slices.Concat(include, exclude) {
 		if version, ok := versions[set.system]; ok && version != set.version && set.system != "" {
 			c.used.versioned = true
 		}
 		versions[set.system] = set.version
 	}
 	match := c.options.rules.versionsMatch
-	c.used.merged = c.used.versioned && (match == yes || match == unset && isDifference(vs))
+	c.used.merged = c.used.versioned && (match == yes || match == unset && isDifference(include, exclude))
 	c.used.byVersion = c.used.versioned && !c.used.merged
 }
 
 // isDifference reports whether a value set includes some versions of a code system and excludes others.
-func isDifference(vs *valueSet) bool {
-	if len(vs.include) == 0 || len(vs.exclude) == 0 {
+func isDifference(include, exclude []conceptSet) bool {
+	if len(include) == 0 || len(exclude) == 0 {
 		return false
 	}
-	system := vs.include[0].system
+	system := include[0].system
 	other := func(set conceptSet) bool { return set.system != system || set.version == "" }
-	return !slices.ContainsFunc(vs.include, other) && !slices.ContainsFunc(vs.exclude, other) &&
-		!slices.ContainsFunc(vs.include, func(in conceptSet) bool {
-			return slices.ContainsFunc(vs.exclude, func(out conceptSet) bool { return in.version == out.version })
+	return !slices.ContainsFunc(include, other) && !slices.ContainsFunc(exclude, other) &&
+		!slices.ContainsFunc(include, func(in conceptSet) bool {
+			return slices.ContainsFunc(exclude, func(out conceptSet) bool { return in.version == out.version })
 		})
 }
 

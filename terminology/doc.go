@@ -34,7 +34,8 @@
 // first. Several versions stand side by side; a reference without a version means the latest of them, in the
 // order of semantic versioning, and a code system with concepts goes before one without. Where one of two has
 // no version, or one version is a date and the other is not, the one that was loaded later counts. A version
-// may have wildcards: 1.x, 1.0.x.
+// may have wildcards: 1.x, 1.0.x; they mean the latest that matches, but the version * of an include means all that are
+// here.
 //
 // A code system's concepts are flat arrays without pointers, filled from a stream of tokens. The hierarchy
 // comes from nesting and from the properties parent and child. A supplement that is a language pack is made

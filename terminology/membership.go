@@ -43,17 +43,16 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 	outer := m.used
 	m.used = &expansion{}
 	defer func() { m.used, m.path = outer, m.path[:len(m.path)-1] }()
-	m.chooseIdentity(vs)
-	include := vs.include
-	if m.used.versioned {
-		include = newestFirst(include)
+	include, exclude, err := m.sets(vs)
+	if err != nil {
+		return nil, err
 	}
 	in, err := m.inAny(include)
 	if err != nil || len(in) == 0 {
 		return nil, err
 	}
 	byVersion := m.used.byVersion
-	out, err := m.inAny(vs.exclude)
+	out, err := m.inAny(exclude)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,51 @@
+package terminology
+
+import (
+	"cmp"
+	"slices"
+)
+
+// allVersions is the version of an include that means every version of its code system (R4
+// ValueSet.compose.include.version).
+const allVersions = "*"
+
+// inAllVersions returns includes or excludes in which one of all versions of a code system is one of each that is here.
+func (c *composer) inAllVersions(sets []conceptSet) ([]conceptSet, error) {
+	if !slices.ContainsFunc(sets, func(set conceptSet) bool { return set.version == allVersions }) {
+		return sets, nil
+	}
+	var list []conceptSet
+	for _, set := range sets {
+		if set.version != allVersions || c.library.containedCodeSystem(c.path[len(c.path)-1], set.system, set.version) != none {
+			list = append(list, set)
+			continue
+		}
+		versions := c.versionsHere(set.system)
+		if err := c.spend(len(versions)); err != nil {
+			return nil, err
+		}
+		for _, version := range versions {
+			set.version = version
+			list = append(list, set)
+		}
+	}
+	return list, nil
+}
+
+// versionsHere returns the versions of a code system that are here with their concepts, those of a later date than the
+// one that counts left out; where there are none, the one that a reference without a version means.
+func (c *composer) versionsHere(url string) []string {
+	var versions []string
+	if id, ok := c.library.systemID(url); ok {
+		date := cmp.Or(c.path[len(c.path)-1].lockedDate, c.options.date)
+		for _, index := range c.library.systems[id].versions {
+			if cs := c.library.codeSystems[index]; cs.content.hasConcepts() && (date == "" || isBy(cs.date, date)) {
+				versions = append(versions, cs.version)
+			}
+		}
+	}
+	if len(versions) == 0 {
+		return []string{""}
+	}
+	return versions
+}
