@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
@@ -94,6 +93,7 @@ type App struct {
 	store   authorize.Store
 	durable authorize.Store
 	keys    *authorize.Keyring
+	pooled  string // the keys in keysInUse
 	server  *authorize.Server
 	events  *authorize.EventLog
 	logger  *slog.Logger
@@ -166,7 +166,9 @@ func (a *App) loadStore(ctx caddy.Context, field string) (authorize.Store, error
 }
 
 func (a *App) serverConfig() (_ authorize.Config, err error) {
-	a.keys = authorize.NewKeyring(a.ctx.Storage(), a.keysName(), a.logger)
+	if err := a.loadKeys(); err != nil {
+		return authorize.Config{}, err
+	}
 	c := a.settings()
 	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.store, a.durable
 	if c.Users, err = a.users(); err != nil {
@@ -200,12 +202,6 @@ func (a *App) settings() authorize.Config {
 	}
 }
 
-// keysName is where the keys lie in Caddy's storage.
-func (a *App) keysName() string {
-	host := strings.TrimPrefix(a.Issuer, "https://")
-	return "fhir/keys/" + certmagic.StorageKeys.Safe(host) + ".json"
-}
-
 // warn tells the operator of what is allowed but not advisable.
 func (a *App) warn() {
 	for _, c := range a.Clients {
@@ -231,7 +227,7 @@ func (a *App) Start() error {
 	}
 	a.warnOfSites()
 	go func() {
-		if _, err := a.keys.JWKS(a.ctx); err != nil && !errors.Is(err, context.Canceled) {
+		if err := a.keys.Refresh(a.ctx); err != nil && !errors.Is(err, context.Canceled) {
 			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
 		}
 	}()

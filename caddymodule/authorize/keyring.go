@@ -43,7 +43,11 @@ type Keyring struct {
 	storage KeyStorage
 	name    string
 	logger  *slog.Logger
+	*KeysInUse
+}
 
+// KeysInUse are the keys of a [Keyring] as they are in memory.
+type KeysInUse struct {
 	mu  sync.Mutex // held by whoever reads the storage
 	set atomic.Pointer[keySet]
 }
@@ -61,8 +65,12 @@ type keySource interface {
 
 // NewKeyring returns the keyring stored under name. It does not touch storage.
 func NewKeyring(storage KeyStorage, name string, logger *slog.Logger) *Keyring {
-	return &Keyring{storage: storage, name: name, logger: logger}
+	return &Keyring{storage: storage, name: name, logger: logger, KeysInUse: new(KeysInUse)}
 }
+
+// TakeOver makes the keyring go on with the keys of the one before. It is to be
+// called before the keyring is used.
+func (k *Keyring) TakeOver(keys *KeysInUse) { k.KeysInUse = keys }
 
 // Key returns the public key with the given id, for verifying a signature. Its
 // error is [ErrUnknownKey] where there is no such key.
@@ -110,23 +118,36 @@ func (k *Keyring) signer(ctx context.Context, alg jose.SignatureAlgorithm, typ s
 	return set.signers[signerID{key.JWK.KeyID, typ}], nil
 }
 
-// current returns the keys, from memory where that copy is fresh enough. When
-// the storage fails, a stale copy is better than no sign-in.
+// current returns the keys, from memory where that copy is fresh enough.
 func (k *Keyring) current(ctx context.Context) (*keySet, error) {
 	if set := k.set.Load(); set.fresh() {
 		return set, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	old := k.set.Load()
-	if old.fresh() { // read by another while we waited
-		return old, nil
+	if set := k.set.Load(); set.fresh() { // read by another while we waited
+		return set, nil
 	}
+	return k.refresh(ctx)
+}
+
+// Refresh reads the keys again, however fresh those in memory are. Its error is that
+// there are none.
+func (k *Keyring) Refresh(ctx context.Context) error {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	_, err := k.refresh(ctx)
+	return err
+}
+
+// refresh reads the keys, with mu held. When the storage fails, a stale copy is better
+// than no sign-in, and than new keys, which would end all tokens.
+func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keyTimeout)
 	defer cancel()
 	set, err := k.read(ctx)
-	if err != nil && old != nil {
-		k.logger.Warn("signing keys could not be read again, going on with the ones in memory", "error", err)
+	if old := k.set.Load(); err != nil && old != nil {
+		k.logger.Error("the signing keys could not be read again: going on with those in memory; put the stored ones back before a restart, which would end all tokens", "error", err)
 		set, err = old.again(), nil
 	}
 	if err != nil {
@@ -154,22 +175,41 @@ func (k *Keyring) read(ctx context.Context) (*keySet, error) {
 	return k.renew(ctx)
 }
 
+// errKeysGone says that keys which are in use are not in storage any more.
+var errKeysGone = errors.New("the keys in use are gone from there")
+
+// load reads the keys. That there are none yet is no error, unless some are in use.
 func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 	document, err := k.storage.Load(ctx, k.name)
 	if errors.Is(err, fs.ErrNotExist) {
 		document, err = []byte("[]"), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("loading %s from storage: %w", k.name, err)
+		return nil, fmt.Errorf("loading %s: %w", k.place(), err)
 	}
-	return parseKeySet(document, time.Now())
+	set, err := parseKeySet(document, time.Now())
+	if err == nil && len(set.keys) == 0 && k.set.Load() != nil {
+		err = errKeysGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", k.place(), err)
+	}
+	return set, nil
+}
+
+// place names where the keys are, for who has to look: the file, where it is one.
+func (k *Keyring) place() string {
+	if files, ok := k.storage.(interface{ Filename(key string) string }); ok {
+		return files.Filename(k.name)
+	}
+	return k.name + " in storage"
 }
 
 // renew adds the keys that are due, under the storage's lock, after looking
 // again whether another gateway has just done so.
 func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 	if err := k.storage.Lock(ctx, k.name); err != nil {
-		return nil, fmt.Errorf("locking %s in storage: %w", k.name, err)
+		return nil, fmt.Errorf("locking %s: %w", k.place(), err)
 	}
 	defer func() { err = errors.Join(err, k.storage.Unlock(context.WithoutCancel(ctx), k.name)) }()
 	if set, err = k.load(ctx); err != nil || !set.due() {
@@ -184,7 +224,7 @@ func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 		return nil, fmt.Errorf("writing the signing keys: %w", err)
 	}
 	if err := k.storage.Store(ctx, k.name, document); err != nil {
-		return nil, fmt.Errorf("storing %s: %w", k.name, err)
+		return nil, fmt.Errorf("storing %s: %w", k.place(), err)
 	}
 	return parseKeySet(document, time.Now())
 }

@@ -1,11 +1,13 @@
 package authorize
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -153,10 +155,70 @@ func TestKeysWhenStorageFails(t *testing.T) {
 func TestKeysOfBrokenFile(t *testing.T) {
 	for _, file := range []string{"", "{", `[{"created":"x"}]`, `[{"jwk":{"kty":"oct","k":"AA","alg":"ES256","kid":"a"}}]`} {
 		storage := &sharedStorage{file: []byte(file)}
-		if _, err := testKeyring(storage).JWKS(t.Context()); err == nil || storage.writes > 0 {
+		if _, err := testKeyring(storage).JWKS(t.Context()); err == nil || !strings.Contains(err.Error(), "keys in storage") || storage.writes > 0 {
 			t.Errorf("file %q: %v, written %d times", file, err, storage.writes)
 		}
 	}
+}
+
+// keyFile is a storage of files.
+type keyFile struct{ sharedStorage }
+
+func (*keyFile) Filename(key string) string { return "/srv/" + key + ".json" }
+
+// Keys in use go on when what is stored of them is damaged, gone or cannot be read, by
+// the same keyring and by the one of the next configuration. Nothing is written, and
+// an error names the file.
+func TestKeysInUseGoOn(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		file []byte
+		fail error
+	}{
+		{"missing", nil, nil},
+		{"empty", []byte{}, nil},
+		{"cut", []byte(`[{"created":"2026-01-0`), nil},
+		{"without keys", []byte("[]"), nil},
+		{"not to be read", []byte("[]"), fs.ErrPermission},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			var log bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			storage := new(keyFile)
+			before := NewKeyring(storage, "keys", logger)
+			kid := signedBy(t, before, accessTokenAlgorithm)
+			storage.file, storage.fail, storage.writes = test.file, test.fail, 0
+			after := NewKeyring(storage, "keys", logger)
+			after.TakeOver(before.KeysInUse)
+			if err := after.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if got := signedBy(t, after, accessTokenAlgorithm); got != kid {
+				t.Errorf("signed by %q, want %q", got, kid)
+			}
+			if storage.writes > 0 || !bytes.Equal(storage.file, test.file) {
+				t.Errorf("written %d times: %q", storage.writes, storage.file)
+			}
+			if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "/srv/keys.json") {
+				t.Errorf("log: %s", log.String())
+			}
+		})
+	}
+}
+
+// A key that is due is not made when the ones in use are gone: with them would go
+// their tokens.
+func TestKeysGoneWhenDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := new(sharedStorage)
+		k := testKeyring(storage)
+		kid := signedBy(t, k, accessTokenAlgorithm)
+		storage.file, storage.writes = nil, 0
+		time.Sleep(keyLifetime + time.Hour)
+		if got := signedBy(t, k, accessTokenAlgorithm); got != kid || storage.writes > 0 {
+			t.Errorf("signed by %q, want %q; written %d times", got, kid, storage.writes)
+		}
+	})
 }
 
 func TestSealedKeyIsNoVerificationKey(t *testing.T) {

@@ -1,0 +1,61 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/certmagic"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// keysInUse keeps signing keys over reloads, by where they are stored: a file that
+// was damaged or lost must not end at such a moment what people were given.
+var keysInUse = caddy.NewUsagePool()
+
+type pooledKeys struct{ *authorize.KeysInUse }
+
+// Destruct implements caddy.Destructor.
+func (pooledKeys) Destruct() error { return nil }
+
+// loadKeys makes the keyring, and has it take over the keys of the configuration
+// before. Nothing is read yet.
+func (a *App) loadKeys() error {
+	storage, name := a.ctx.Storage(), a.keysName()
+	a.keys = authorize.NewKeyring(storage, name, a.logger)
+	key := fmt.Sprintf("%p %s", storage, name)
+	if settings, err := json.Marshal(storage); err == nil {
+		key = fmt.Sprintf("%T %s %s", storage, settings, name)
+	}
+	keys, _, err := keysInUse.LoadOrNew(key, func() (caddy.Destructor, error) {
+		return pooledKeys{a.keys.KeysInUse}, nil
+	})
+	if err != nil {
+		return err
+	}
+	a.pooled = key
+	a.keys.TakeOver(keys.(pooledKeys).KeysInUse)
+	return nil
+}
+
+// keysName is where the keys lie in Caddy's storage.
+func (a *App) keysName() string {
+	host := strings.TrimPrefix(a.Issuer, "https://")
+	return "fhir/keys/" + certmagic.StorageKeys.Safe(host) + ".json"
+}
+
+// Cleanup lets the keys go, if Provision got as far as taking them.
+func (a *App) Cleanup() error {
+	if a.pooled == "" {
+		return nil
+	}
+	_, err := keysInUse.Delete(a.pooled)
+	return err
+}
+
+var (
+	_ caddy.CleanerUpper = (*App)(nil)
+	_ caddy.Destructor   = pooledKeys{}
+)

@@ -1,0 +1,42 @@
+package caddymodule
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// A reload goes on with the keys in use, and so with the tokens, whatever became of
+// their file; and it leaves the file as it is.
+func TestReloadKeepsKeys(t *testing.T) {
+	for _, test := range []struct{ name, content string }{{"damaged", "[{"}, {"missing", ""}} {
+		t.Run(test.name, func(t *testing.T) {
+			folder := t.TempDir()
+			before := newGatewayAt(t, exampleWith(t, "", ""), folder)
+			token := before.token()
+			file := filepath.Join(folder, "fhir", "keys", "localhost-8443.json")
+			err := os.Remove(file)
+			if test.content != "" {
+				err = os.WriteFile(file, []byte(test.content), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := newGatewayAt(t, exampleWith(t, "", ""), folder)
+			app, err := fhirApp(after.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := app.keys.Refresh(t.Context()); err != nil {
+				t.Error(err)
+			}
+			if r := after.get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token); r.StatusCode != http.StatusOK {
+				t.Errorf("the token of before: %d", r.StatusCode)
+			}
+			if content, _ := os.ReadFile(file); string(content) != test.content {
+				t.Errorf("the file is %q", content)
+			}
+		})
+	}
+}
