@@ -27,6 +27,8 @@ type question struct {
 	operation string // below the FHIR base: ValueSet/$expand
 	body      []byte // of a POST
 
+	asker asker
+
 	// Of the request, as they were: what others do with them meanwhile is not seen.
 	identity map[string]any
 	vars     map[string]any
@@ -71,7 +73,7 @@ func (q *question) forOne(r *http.Request) (*cache.Answer, error) {
 func (q *question) make(r *http.Request, otherwise func(here error) (*cache.Answer, error)) (*cache.Answer, error) {
 	w := newHeldAnswer()
 	w.limit = maxLocal
-	here := q.local(w, r)
+	here := q.local(w, q.asker.on(r))
 	q.rewind(r)
 	switch {
 	case here == nil:

@@ -80,9 +80,10 @@ type Expand struct {
 	// How deep value sets may import each other. Default: 32.
 	MaxImportDepth int `json:"max_import_depth,omitempty"`
 
-	// How many codes the includes of a value set, and of those that it imports,
-	// may have in all before it is whole. Those that its filters look at count too,
-	// with a regex once for each of its states. Default: 20000000.
+	// How much one request may cost, in codes that are gathered or looked at in all
+	// of its value sets, codings and validations. What filters look at counts too,
+	// with a regex each of its states for every two bytes. Default: 20000000, which
+	// takes about a second.
 	MaxGathered int `json:"max_gathered,omitempty"`
 
 	// How many states the automaton of a regex in a filter may have: about one for
@@ -130,7 +131,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	h.handler = &terminology.Handler{
 		Current: h.loaded.watch.Current, Fetched: h.kept.backend.definitions(), Others: true, MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
 		MaxFilterLength: h.MaxFilterLength, MaxFilterWords: h.MaxFilterWords,
-		MaxRemembered: h.MaxRemembered,
+		MaxRemembered: h.MaxRemembered, Turn: takeTurn,
 	}
 	h.handler.Version, h.handler.Released = software()
 	if _, err := fhirApp(ctx); err == nil {
@@ -223,6 +224,9 @@ func tellWhen(w http.ResponseWriter, err error) error {
 	}
 	if wait > 0 {
 		w.Header().Set("Retry-After", cache.Seconds(wait))
+	}
+	if isBusy(err) {
+		w.Header().Set("Retry-After", busyRetryAfter)
 	}
 	return err
 }

@@ -30,7 +30,7 @@ func (h *Expand) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 		number = h.sightings.of(r, e.seed)
 		known = h.sightings.look(number)
 	}
-	q := &question{h: h, local: local, next: next, operation: strings.TrimPrefix(r.URL.Path, h.FHIRBase+"/")}
+	q := &question{h: h, local: local, next: next, asker: askerOf(r.Context()), operation: strings.TrimPrefix(r.URL.Path, h.FHIRBase+"/")}
 	if known == unseen {
 		here := h.serveHere(w, r, local)
 		if here == nil || !elsewhere(here) && !isFetchFailure(here) {
@@ -87,7 +87,7 @@ func (q *question) read(r *http.Request) (personal bool, err error) {
 // answer is the best there is.
 func isFetchFailure(err error) bool {
 	var failed *terminology.Error
-	return errors.As(err, &failed) && failed.Status > http.StatusInternalServerError
+	return errors.As(err, &failed) && failed.Status > http.StatusInternalServerError && !isBusy(err)
 }
 
 // serveKept answers a request by way of the cache.

@@ -21,7 +21,7 @@ func (c *composer) inAllVersions(sets []conceptSet) ([]conceptSet, error) {
 			continue
 		}
 		versions := c.versionsHere(set.system)
-		if err := c.spend(len(versions)); err != nil {
+		if err := c.spend(8 * len(versions)); err != nil { // for what is held of each
 			return nil, err
 		}
 		for _, version := range versions {

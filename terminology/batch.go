@@ -11,16 +11,16 @@ const maxValidations = 1000
 
 // maxReread bounds what is read of the resources that a request brings along for all of its validations, in
 // bytes: each of these reads them anew.
-const maxReread = 1 << 30
+const maxReread = 256 << 20
 
 // BatchValidateCode answers [base]/ValueSet/$batch-validate-code: each parameter validation is the
 // Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
 // OperationOutcome in its place. See [Handler.Expand] for what is written and returned.
 func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validations(l, r, inputs) })
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return h.validations(l, q, inputs) })
 }
 
-func (h *Handler) validations(l *Library, r *http.Request, inputs []input) ([]byte, error) {
+func (h *Handler) validations(l *Library, q *asking, inputs []input) ([]byte, error) {
 	var common, single []input
 	size := 0 // of the resources for all
 	for _, in := range inputs {
@@ -40,17 +40,20 @@ func (h *Handler) validations(l *Library, r *http.Request, inputs []input) ([]by
 	}
 	out := newParametersWriter()
 	for _, in := range single {
-		result, err := h.one(l, r, common, &in)
+		result, err := h.one(l, q, common, &in)
 		if err != nil {
 			return nil, err
 		}
 		out.raw("validation", "resource", result)
+		if len(out.dst) > maxWritten {
+			return nil, tooLong()
+		}
 	}
 	return out.end(), nil
 }
 
 // one answers one validation.
-func (h *Handler) one(l *Library, r *http.Request, common []input, in *input) ([]byte, error) {
+func (h *Handler) one(l *Library, q *asking, common []input, in *input) ([]byte, error) {
 	var inputs []input
 	err := badRequest("required", "the parameter validation must be a Parameters resource")
 	if in.resource != nil {
@@ -58,6 +61,9 @@ func (h *Handler) one(l *Library, r *http.Request, common []input, in *input) ([
 	}
 	if err == nil {
 		merged := inputs
+		if err := q.budget.spend(1 + len(inputs)*len(common)/plainBytes); err != nil {
+			return nil, err
+		}
 		for _, c := range common {
 			if _, given := find(inputs, c.name); !given || c.name == "tx-resource" {
 				merged = append(merged, c)
@@ -66,12 +72,12 @@ func (h *Handler) one(l *Library, r *http.Request, common []input, in *input) ([
 		_, hasValueSet := find(merged, "url")
 		_, hasResource := find(merged, "valueSet")
 		var result []byte
-		if result, _, err = h.validation(l, r, merged, hasValueSet || hasResource); err == nil {
+		if result, _, err = h.validation(l, q, merged, hasValueSet || hasResource); err == nil {
 			return result, nil
 		}
 	}
 	var failed *Error
-	if errors.As(err, &failed) {
+	if errors.As(err, &failed) && !isOwn(err) {
 		return failed.OperationOutcome(), nil
 	}
 	return nil, err

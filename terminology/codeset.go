@@ -7,6 +7,7 @@ type codeSet struct {
 	byVersion bool
 	concepts  map[uint32]bitset // by code system
 	loose     map[looseCode]struct{}
+	elsewhere int // how many other versions of code systems were looked into
 }
 
 // looseCode is a code of which no concept is here.
@@ -62,7 +63,9 @@ func (s *codeSet) has(e entry) bool {
 
 // hasInOtherVersion looks for an entry's code in the other versions of its code system.
 func (s *codeSet) hasInOtherVersion(e entry) bool {
-	for _, version := range s.library.systems[s.library.systemOf(e)].versions {
+	versions := s.library.systems[s.library.systemOf(e)].versions
+	s.elsewhere += len(versions) - 1
+	for _, version := range versions {
 		concepts, ok := s.concepts[version]
 		if !ok || e.concept != none && version == e.codeSystem {
 			continue

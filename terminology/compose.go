@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -15,6 +16,8 @@ type expansionOptions struct {
 	date        string   // definitions of a later date do not count
 	activeOnly  bool
 	notForUI    bool // without the concepts that are abstract
+
+	budget *budget // what finding them may cost
 }
 
 // key tells options from others, for the cache.
@@ -39,11 +42,11 @@ type composer struct {
 	path    []*valueSet // being expanded: each imports the next
 	done    map[*valueSet]*expansion
 	used    *expansion // of the value set at the end of path
-	work    int        // codes gathered and looked at so far, in all includes
 }
 
 // expansion returns a value set's expansion: a remembered one, or else a new one, which is then
-// remembered. Several requests for the same one wait for one computation.
+// remembered. Several requests for the same one wait for one computation; one that was costly already does not,
+// as it may hold the turn that the computation needs.
 func (l *Library) expansion(vs *valueSet, options *expansionOptions) (*expansion, error) {
 	if l.base != nil && !l.beside || vs.key == "" || vs.transient {
 		return l.expand(vs, options)
@@ -55,18 +58,32 @@ func (l *Library) expansion(vs *valueSet, options *expansionOptions) (*expansion
 	if x, ok := l.expansions.get(key); ok {
 		return x, nil
 	}
-	x, err, _ := l.inProgress.Do(key, func() (any, error) {
-		x, err := l.expand(vs, options)
-		if err != nil {
+	if options.budget.isCostly() {
+		return l.expandAs(key, vs, options)
+	}
+	for {
+		own := false
+		x, err, _ := l.inProgress.Do(key, func() (any, error) {
+			own = true
+			return l.expandAs(key, vs, options)
+		})
+		if err == nil {
+			return x.(*expansion), nil
+		}
+		if own || !isOwn(err) {
 			return nil, err
 		}
-		l.expansions.put(key, x)
-		return x, nil
-	})
+	}
+}
+
+// expandAs makes a value set's expansion, and remembers it by a key.
+func (l *Library) expandAs(key string, vs *valueSet, options *expansionOptions) (*expansion, error) {
+	x, err := l.expand(vs, options)
 	if err != nil {
 		return nil, err
 	}
-	return x.(*expansion), nil
+	l.expansions.put(key, x)
+	return x, nil
 }
 
 // expand makes a value set's expansion.
@@ -83,12 +100,15 @@ func (l *Library) expand(vs *valueSet, options *expansionOptions) (*expansion, e
 		}
 		x.entries = slices.DeleteFunc(x.entries, unwanted)
 	}
-	x.supplements, err = l.requiredSupplements(x, slices.Concat(vs.supplements, options.supplements))
+	named := slices.Concat(vs.supplements, options.supplements)
+	if err := options.budget.spend(len(x.codeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
+		return nil, err
+	}
+	x.supplements, err = l.requiredSupplements(x, named)
 	if err != nil {
 		return nil, err
 	}
-	l.seal(x)
-	return x, nil
+	return x, l.seal(x, options.budget)
 }
 
 // valueSet expands a value set: its includes united, without its excludes (R4 §4.9.5).
@@ -128,7 +148,7 @@ func (c *composer) enter(vs *valueSet) error {
 		return err
 	}
 	c.path = append(c.path, vs)
-	return nil
+	return c.spend(len(vs.include) + len(vs.exclude))
 }
 
 // circular is the error for value sets that import each other.
@@ -160,7 +180,13 @@ func (c *composer) compose(vs *valueSet) ([]entry, error) {
 			return nil, err
 		}
 		without := c.setOf(excluded)
+		if err := c.spend(len(entries)); err != nil {
+			return nil, err
+		}
 		entries = slices.DeleteFunc(entries, without.has)
+		if err := c.spend(without.elsewhere); err != nil {
+			return nil, err
+		}
 	}
 	if vs.activeOnly {
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return c.library.flags(e)&flagInactive != 0 })
@@ -270,17 +296,24 @@ func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 			seen.add(e)
 			entries = append(entries, e)
 		}
+		if err := c.spend(seen.elsewhere); err != nil {
+			return nil, err
+		}
+		seen.elsewhere = 0
 	}
 	return entries, nil
 }
 
-// spend counts codes that are gathered, or looked at to find some. A value set that a
+// spend pays for codes that are gathered, or looked at to find some. A value set that a
 // request brings along may be made to take for ever: the same work in each of a hundred
 // thousand includes.
 func (c *composer) spend(n int) error {
-	if c.work += n; c.work <= c.library.maxGathered {
-		return nil
+	err := c.options.budget.spend(n)
+	if err == nil || !errors.Is(err, errSpent) {
+		return err
 	}
-	return issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
-		fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.path[0].canonical(), c.library.maxGathered))
+	return &Error{
+		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: errSpent,
+		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.path[0].canonical(), c.library.maxGathered),
+	}
 }

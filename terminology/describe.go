@@ -9,8 +9,11 @@ import (
 
 // describe notes what else there is to say of a concept that was found: its display, its standing in the
 // code system and in the value set.
-func (v *validator) describe(c *coding, d *verdict) {
+func (v *validator) describe(c *coding, d *verdict) error {
 	cs, l := d.codeSystem, v.library
+	if err := v.options.budget.spend(len(v.named) * (1 + len(l.supplements[cs.url]))); err != nil {
+		return err
+	}
 	var supplements []supplement
 	language := ""
 	for _, s := range l.supplementsTo(cs, v.named) {
@@ -20,6 +23,9 @@ func (v *validator) describe(c *coding, d *verdict) {
 		language = v.valueSet.language
 	}
 	texts := l.shownTexts(nil, d.entry, language, supplements)
+	if err := v.compared(texts); err != nil {
+		return err
+	}
 	if i := v.languages.preferredOrFirst(texts); i >= 0 {
 		d.display = texts[i].value
 	}
@@ -31,7 +37,7 @@ func (v *validator) describe(c *coding, d *verdict) {
 	}
 	v.checkAbstract(c, d)
 	if v.memberOnly {
-		return
+		return nil
 	}
 	v.checkDisplay(c, texts)
 	v.standing(c, d)
@@ -40,6 +46,7 @@ func (v *validator) describe(c *coding, d *verdict) {
 			"The presence of the concept '%s' in the system '%s' in the value set %s is marked with a status of deprecated and its use should be reviewed",
 			c.code, cs.url, v.valueSet.canonical()))
 	}
+	return nil
 }
 
 // preferredOrFirst is preferred, but takes the default display rather than none.

@@ -85,18 +85,22 @@ func (l *Library) systemOf(e entry) uint32 {
 }
 
 // seal works out what the answer says of the expansion as a whole.
-func (l *Library) seal(x *expansion) {
+func (l *Library) seal(x *expansion, b *budget) (err error) {
 	x.entries = slices.Clip(x.entries)
 	if x.tree {
+		if err := b.spend(len(x.entries)); err != nil {
+			return err
+		}
 		x.shape = l.shape(x.entries, x.filtered)
 	}
-	x.digest = l.digest(x)
+	x.digest, err = l.digest(x, b)
 	x.searcher = new(searcher)
+	return err
 }
 
 // digest is a hash over all that the entries say, so that two expansions have the same one exactly if
 // they have the same content.
-func (l *Library) digest(x *expansion) (sum [sha256.Size]byte) {
+func (l *Library) digest(x *expansion, b *budget) (sum [sha256.Size]byte, err error) {
 	hash := sha256.New()
 	var line []byte
 	field := func(s []byte) { line = append(append(line, s...), 0xff) } // 0xff is in no UTF-8 text
@@ -120,7 +124,10 @@ func (l *Library) digest(x *expansion) (sum [sha256.Size]byte) {
 		}
 		line = append(line, byte(l.flags(e)))
 		hash.Write(line)
+		if err := b.spend(1 + len(line)/plainBytes); err != nil {
+			return sum, err
+		}
 	}
 	hash.Sum(sum[:0])
-	return sum
+	return sum, nil
 }

@@ -99,13 +99,13 @@ func (h *Handler) current() *Library {
 }
 
 // completed tries an operation again as long as what it is missing can be fetched.
-func completed[T any](ctx context.Context, f *Fetched, l *Library, err error, again func(*Library) (T, error)) (result T, _ error) {
+func completed[T any](q *asking, f *Fetched, l *Library, err error, again func(*Library) (T, error)) (result T, _ error) {
 	for range maxFetches {
 		list := missingIn(err)
 		if f == nil || len(list) == 0 {
 			return result, err
 		}
-		more, failure := f.complete(ctx, l, list)
+		more, failure := q.complete(f, l, list)
 		if failure != nil {
 			return result, failure
 		}
@@ -126,6 +126,12 @@ func missingIn(err error) []Missing {
 		return nil
 	}
 	return failed.Missing
+}
+
+// complete fetches what is missing for a request, which has no turn while it waits.
+func (q *asking) complete(f *Fetched, l *Library, list []Missing) (*Library, error) {
+	q.budget.rest()
+	return f.complete(q.Context(), l, list)
 }
 
 // complete fetches what is missing, and returns the library with it, or l if there is nothing new.

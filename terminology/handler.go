@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -64,7 +65,25 @@ type Handler struct {
 	// http://terminology.hl7.org/CodeSystem/restful-security-service. Default: nothing.
 	Security []string
 
+	// Turn waits until there is room for a costly request, and returns what gives the room back. It is asked for a
+	// request that takes more than a few milliseconds, with its context; one that it refuses fails with the status
+	// 503 and an error that wraps [ErrBusy]. Default: there is always room.
+	Turn func(ctx context.Context) (leave func(), err error)
+
 	remembered resourceCache
+}
+
+// asking is a request for an operation, with what it may cost.
+type asking struct {
+	*http.Request
+	library *Library // that it is answered from
+	budget  budget
+}
+
+// ask begins to answer a request.
+func (h *Handler) ask(r *http.Request) *asking {
+	l := h.current()
+	return &asking{Request: r, library: l, budget: budget{ctx: r.Context(), limit: l.maxGathered, turn: h.Turn}}
 }
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
@@ -74,7 +93,9 @@ type Handler struct {
 //
 // The body of a POST is read and put back, so that another server can be asked the same.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
-	inputs, err := h.operation(w, r, "valueSet")
+	q := h.ask(r)
+	defer q.budget.rest()
+	inputs, err := h.operation(w, q, "valueSet")
 	if err != nil {
 		return err
 	}
@@ -82,13 +103,13 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p.of(r)
+	p.of(q)
 	p.plain = r.Method != http.MethodPost
-	p.library = h.current()
+	p.library = q.library
 	defer runtime.KeepAlive(p.library) // its memory is given back when it is gone
 	a, err := h.answer(p, h.limit(r))
 	if err != nil {
-		a, err = completed(r.Context(), h.Fetched, p.library, err, func(l *Library) (*answer, error) {
+		a, err = completed(q, h.Fetched, p.library, err, func(l *Library) (*answer, error) {
 			again := *p
 			again.library = l
 			return h.answer(&again, h.limit(r))
@@ -98,11 +119,14 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer runtime.KeepAlive(a.library)
+	q.budget.rest()
 	return a.write(w, r, inputs)
 }
 
 // of takes over what a request says beside its parameters.
-func (p *parameters) of(r *http.Request) {
+func (p *parameters) of(q *asking) {
+	r := q.Request
+	p.budget = &q.budget
 	p.id = instance(r.URL.Path)
 	if header := r.Header.Get("Accept-Language"); header != "*" {
 		p.languageHeader = header
@@ -112,8 +136,10 @@ func (p *parameters) of(r *http.Request) {
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
 // it is made, and nothing is written where it cannot be.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(l *Library, inputs []input) ([]byte, error)) error {
-	inputs, err := h.operation(w, r, "")
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(q *asking, l *Library, inputs []input) ([]byte, error)) error {
+	q := h.ask(r)
+	defer q.budget.rest()
+	inputs, err := h.operation(w, q, "")
 	if err != nil {
 		return err
 	}
@@ -121,15 +147,16 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(l *L
 	if err != nil {
 		return err
 	}
-	l := h.current()
+	l := q.library
 	defer runtime.KeepAlive(l)
-	body, err := answer(l, inputs)
+	body, err := answer(q, l, inputs)
 	if err != nil {
-		body, err = completed(r.Context(), h.Fetched, l, err, func(l *Library) ([]byte, error) { return answer(l, inputs) })
+		body, err = completed(q, h.Fetched, l, err, func(l *Library) ([]byte, error) { return answer(q, l, inputs) })
 	}
 	if err != nil {
 		return withAnswer(err, f)
 	}
+	q.budget.rest()
 	return f.write(w, r, http.StatusOK, body)
 }
 
@@ -154,10 +181,10 @@ func withAnswer(err error, f format) error {
 }
 
 // operation reads the parameters of a request for an operation.
-func (h *Handler) operation(w http.ResponseWriter, r *http.Request, bare string) ([]input, error) {
-	switch r.Method {
+func (h *Handler) operation(w http.ResponseWriter, q *asking, bare string) ([]input, error) {
+	switch q.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
-		return h.readInputs(w, r, bare)
+		return h.readInputs(w, q, bare)
 	}
 	return nil, &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
 }
@@ -210,7 +237,9 @@ func (h *Handler) answer(p *parameters, limit int) (*answer, error) {
 	if languages := p.language(vs); languages != "" {
 		a.languages = parseLanguages(languages)
 	}
-	a.page, a.total = l.page(x, p, a.languages.list())
+	if a.page, a.total, err = l.page(x, p, a.languages.list()); err != nil {
+		return nil, err
+	}
 	if len(a.page) > limit && p.subset.hasCodes() {
 		return nil, tooCostly(vs, limit)
 	}
@@ -256,7 +285,7 @@ func tooCostly(vs *valueSet, limit int) error {
 func (p *parameters) options() expansionOptions {
 	return expansionOptions{
 		rules: p.rules, supplements: p.supplements, date: p.date,
-		activeOnly: p.activeOnly == yes, notForUI: p.excludeNotForUI == yes,
+		activeOnly: p.activeOnly == yes, notForUI: p.excludeNotForUI == yes, budget: p.budget,
 	}
 }
 

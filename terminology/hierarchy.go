@@ -75,9 +75,12 @@ func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, valu
 	return from, values
 }
 
-// closure returns the concepts that can be reached from one by a relation in one step or more. It needs
-// no recursion, so neither depth nor a cycle in the data does harm.
-func (r relation) closure(n int, start uint32) bitset {
+// closure returns the concepts that can be reached from one by a relation in one step or more, unless that is
+// more than can be paid for. It needs no recursion, so neither depth nor a cycle in the data does harm.
+func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset, error) {
+	if err := spend(n / 64); err != nil {
+		return nil, err
+	}
 	reached := newBitset(n)
 	pending := append([]uint32(nil), r.of(start)...)
 	for len(pending) > 0 {
@@ -87,9 +90,13 @@ func (r relation) closure(n int, start uint32) bitset {
 			continue
 		}
 		reached.add(concept)
-		pending = append(pending, r.of(concept)...)
+		next := r.of(concept)
+		if err := spend(1 + len(next)); err != nil {
+			return nil, err
+		}
+		pending = append(pending, next...)
 	}
-	return reached
+	return reached, nil
 }
 
 // bitset is a set of concepts of one code system.

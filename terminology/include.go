@@ -25,6 +25,9 @@ func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
+		if err := c.spend(len(imported.entries) + len(entries)); err != nil {
+			return nil, err
+		}
 		if i == 0 && set.system == "" {
 			entries = slices.Clone(imported.entries)
 			c.used.versioned = c.used.versioned || imported.versioned
@@ -39,8 +42,9 @@ func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 // validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
 func (c *composer) validate(set *conceptSet) error {
 	vs := c.path[len(c.path)-1]
-	if err := c.spend(vs.sumOfContainers(func(vs *valueSet) int { return len(vs.codeSystems) })); err != nil {
-		return err // for the search among them
+	among := c.options.rules.cost() + c.library.countVersions(set.system) + vs.sumOfContainers(func(vs *valueSet) int { return len(vs.codeSystems) })
+	if err := c.spend(1 + among); err != nil {
+		return err
 	}
 	name := vs.canonical()
 	switch {
@@ -67,15 +71,16 @@ func (c *composer) imported(reference string) (*expansion, error) {
 		return nil, err
 	}
 	c.use(x, vs)
-	return x, nil
+	return x, c.spend((1 + len(x.valueSets)) * len(c.used.valueSets) / plainBytes)
 }
 
 // importedValueSet finds a value set that is named in an include: one that is contained, or one of the
 // library, in the version that a parameter says where the reference has none.
 func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 	importing := c.path[len(c.path)-1]
-	if err := c.spend(1 + importing.sumOfContainers(func(vs *valueSet) int { return len(vs.contained) })); err != nil {
-		return nil, err // for the search among them
+	among := c.options.rules.cost() + importing.sumOfContainers(func(vs *valueSet) int { return len(vs.contained) })
+	if err := c.spend(1 + among); err != nil {
+		return nil, err
 	}
 	if vs, ok := importing.containedValueSet(reference); ok {
 		return vs, nil
@@ -86,6 +91,11 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 		if version, rule = versionFor(c.options.rules.valueSets, url); version != "" {
 			reference = canonical(url, version)
 			c.used.apply("default-valueset-version", rule)
+		}
+	}
+	if isWildcard(version) || c.options.date != "" {
+		if err := c.spend(len(c.library.valueSets)); err != nil {
+			return nil, err
 		}
 	}
 	if vs, ok := c.library.anyValueSet(reference, c.options.date); ok {
@@ -143,6 +153,9 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 			return nil, err
 		}
 		c.useCodeSystem(index)
+	}
+	if err := c.spend(len(c.used.codeSystems) / plainBytes); err != nil {
+		return nil, err
 	}
 	switch {
 	case set.enumerated && here:

@@ -34,7 +34,8 @@ const maxPartDepth = 4
 // readInputs reads the parameters of a request: those of the query string, and in a POST those of the
 // body, which is a Parameters resource in JSON or XML, or a resource that counts as the parameter of the given
 // name.
-func (h *Handler) readInputs(w http.ResponseWriter, r *http.Request, bare string) ([]input, error) {
+func (h *Handler) readInputs(w http.ResponseWriter, q *asking, bare string) ([]input, error) {
+	r := q.Request
 	inputs, err := queryInputs(r.URL.RawQuery)
 	if err != nil || r.Method != http.MethodPost {
 		return inputs, err
@@ -42,6 +43,9 @@ func (h *Handler) readInputs(w http.ResponseWriter, r *http.Request, bare string
 	body, err := h.readBody(w, r)
 	if err != nil || len(body) == 0 {
 		return inputs, err
+	}
+	if err := q.budget.read(len(body)); err != nil {
+		return nil, err
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if kind == "application/x-www-form-urlencoded" && err == nil {

@@ -248,6 +248,15 @@ func (l *Library) codeSystem(url, version string) uint32 {
 	return found
 }
 
+// countVersions returns how many versions of a code system are here.
+func (l *Library) countVersions(url string) int {
+	id, ok := l.systemID(url)
+	if !ok {
+		return 0
+	}
+	return len(l.systems[id].versions)
+}
+
 // codeSystemByID finds a code system by its id, of those with the same id the one that was loaded last.
 func (l *Library) codeSystemByID(id string) (*codeSystem, bool) {
 	for _, cs := range slices.Backward(l.codeSystems) {

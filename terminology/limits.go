@@ -1,6 +1,8 @@
 package terminology
 
-import "fmt"
+import (
+	"fmt"
+)
 
 // Defaults of the limits of a [Handler].
 const (
@@ -11,6 +13,14 @@ const (
 	defaultMaxFilterWords  = 20
 	defaultMaxRemembered   = 16 << 20
 )
+
+// maxWritten bounds how large an answer may get that is made of many parts, in bytes.
+const maxWritten = 64 << 20
+
+// tooLong is the error for an answer that would be larger.
+func tooLong() error {
+	return unprocessable("too-costly", "the answer would be larger than %s; ask for less at once", sizeText(maxWritten))
+}
 
 // sizeText writes a number of bytes.
 func sizeText(n int64) string {

@@ -42,7 +42,7 @@ func TestLimits(t *testing.T) {
 		{name: "resources", handler: &Handler{MaxResources: 2}, method: "POST", path: "/ValueSet/$expand", allowed: resources(2), tooMuch: resources(3), status: 413, code: "too-costly", text: "2 tx-resource"},
 		{name: "import depth", options: Options{MaxImportDepth: 3}, path: "/ValueSet/$expand?url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},
 		{name: "import depth of a validation", options: Options{MaxImportDepth: 3}, path: "/ValueSet/$validate-code?system=http://x/colours&code=red&url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},
-		{name: "gathered", options: Options{MaxGathered: 9}, path: "/ValueSet/$expand?url=http://x/", allowed: "1", tooMuch: "2", status: 422, code: "too-costly", text: "more than 9 codes"},
+		{name: "gathered", options: Options{MaxGathered: 30}, path: "/ValueSet/$expand?url=http://x/", allowed: "1", tooMuch: "2", status: 422, code: "too-costly", text: "more than 30 codes"},
 		{name: "regex", options: Options{MaxRegexStates: 10}, path: "/ValueSet/$expand?url=http://x/regex", allowedSet: filtered("(a|r)[a-z]+"), tooLargeSet: filtered("(a{3}){5}"), status: 422, code: "too-costly", text: "more than 10"},
 		{name: "regex of a validation", options: Options{MaxRegexStates: 10}, path: "/ValueSet/$validate-code?url=http://x/regex&system=http://x/colours&code=red", allowedSet: filtered("red"), tooLargeSet: filtered("red|brown|black"), status: 422, code: "too-costly", text: "more than 10"},
 	} {

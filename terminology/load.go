@@ -26,9 +26,11 @@ type Options struct {
 	// MaxImportDepth is how deep value sets may import each other. Default: 32.
 	MaxImportDepth int
 
-	// MaxGathered is how many codes the includes of a value set, and of those that it imports, may have in
-	// all before its expansion is whole; more is too costly. What is looked at to find them counts too: the
-	// codes that filters look at, for a regex once for each of its states, and imports. Default: 20,000,000.
+	// MaxGathered is how much one request may cost, in codes that are gathered or looked at; more is too costly.
+	// Whatever takes time counts, in all value sets, codings and validations of the request: the codes of
+	// includes and of imported value sets, the values that filters look at, for a regex each of its states for
+	// every two bytes, and the texts that are compared or searched. Default: 20,000,000, which takes about
+	// a second.
 	MaxGathered int
 
 	// MaxRegexStates is how large a regex in a filter may be: how many states the automaton has that looks

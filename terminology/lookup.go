@@ -120,11 +120,11 @@ func (l *Library) instance(id string, codings ...*coding) error {
 // Lookup answers [base]/CodeSystem/$lookup, and the same of [base]/CodeSystem/{id}. See [Handler.Expand] for
 // what is written and returned.
 func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.lookup(l, r, inputs) })
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return h.lookup(l, q, inputs) })
 }
 
-func (h *Handler) lookup(base *Library, r *http.Request, inputs []input) ([]byte, error) {
-	p, l, err := h.concepts(base, r, inputs)
+func (h *Handler) lookup(base *Library, q *asking, inputs []input) ([]byte, error) {
+	p, l, err := h.concepts(base, q, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -143,13 +143,13 @@ func (h *Handler) lookup(base *Library, r *http.Request, inputs []input) ([]byte
 }
 
 // concepts reads the parameters of $lookup and $subsumes, and what they bring along.
-func (h *Handler) concepts(base *Library, r *http.Request, inputs []input) (*concepts, *Library, error) {
+func (h *Handler) concepts(base *Library, q *asking, inputs []input) (*concepts, *Library, error) {
 	p, err := parseConcepts(inputs)
 	if err != nil {
 		return nil, nil, err
 	}
 	p.library = base
-	p.of(r)
+	p.of(q)
 	l, err := h.library(&p.parameters)
 	if err == nil && p.id != "" {
 		err = l.instance(p.id, &p.a, &p.b)
@@ -252,11 +252,11 @@ func wants(wanted []string, code string) bool {
 // Subsumes answers [base]/CodeSystem/$subsumes and [base]/CodeSystem/{id}/$subsumes. See [Handler.Expand] for
 // what is written and returned.
 func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.subsumes(l, r, inputs) })
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return h.subsumes(l, q, inputs) })
 }
 
-func (h *Handler) subsumes(base *Library, r *http.Request, inputs []input) ([]byte, error) {
-	p, l, err := h.concepts(base, r, inputs)
+func (h *Handler) subsumes(base *Library, q *asking, inputs []input) ([]byte, error) {
+	p, l, err := h.concepts(base, q, inputs)
 	if err != nil {
 		return nil, err
 	}
@@ -274,23 +274,33 @@ func (h *Handler) subsumes(base *Library, r *http.Request, inputs []input) ([]by
 	if cs != other {
 		return nil, badRequest("invalid", "the two codes must be of the same version of one code system")
 	}
+	outcome, err := cs.subsumption(a, b, p.budget.spend)
+	if err != nil {
+		return nil, err
+	}
 	out := newParametersWriter()
-	out.text("outcome", "valueCode", cs.subsumption(a, b))
+	out.text("outcome", "valueCode", outcome)
 	return out.end(), nil
 }
 
 // subsumption returns how two concepts are related (http://hl7.org/fhir/concept-subsumption-outcome), given what
 // the code system says that its hierarchy means.
-func (cs *codeSystem) subsumption(a, b uint32) string {
+func (cs *codeSystem) subsumption(a, b uint32, spend func(n int) error) (string, error) {
 	switch {
 	case a == b:
-		return "equivalent"
+		return "equivalent", nil
 	case cs.notSubsuming:
-		return "not-subsumed"
-	case cs.children.closure(cs.len(), a).has(b):
-		return "subsumes"
-	case cs.children.closure(cs.len(), b).has(a):
-		return "subsumed-by"
+		return "not-subsumed", nil
 	}
-	return "not-subsumed"
+	above, err := cs.parents.closure(cs.len(), b, spend)
+	if err == nil && above.has(a) {
+		return "subsumes", nil
+	}
+	if err == nil {
+		above, err = cs.parents.closure(cs.len(), a, spend)
+	}
+	if err == nil && above.has(b) {
+		return "subsumed-by", nil
+	}
+	return "not-subsumed", err
 }

@@ -20,13 +20,16 @@ type membership struct {
 	imported []*valueSet                                    // the value sets that were looked into
 	places   map[*valueSet][]found                          // where they have the code
 	seen     map[*valueSet]bool                             // by checkImports
+
+	relatives map[relatives]bitset // of the code's concept
+	chosen    int                  // how many versions of code systems choose has returned
 }
 
 // find returns the places in which a value set has the code, in the order of its includes. A value set is
 // looked into once, however many import it: else each that two import would double the work, and theirs as well.
 func (m *membership) find(vs *valueSet) ([]found, error) {
 	if in, ok := m.places[vs]; ok {
-		return slices.Clone(in), nil
+		return slices.Clone(in), m.spend(len(in))
 	}
 	in, err := m.search(vs)
 	if err == nil {
@@ -53,6 +56,9 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 	}
 	byVersion := m.used.byVersion
 	out, err := m.inAny(exclude)
+	if err == nil {
+		err = m.spend(len(in) * len(out) / plainBytes)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -123,6 +129,9 @@ func (m *membership) in(set *conceptSet) (f found, ok bool, err error) {
 		if !slices.Contains(m.imported, vs) {
 			m.imported = append(m.imported, vs)
 		}
+		if err := m.spend(len(m.imported) / plainBytes); err != nil {
+			return f, false, err
+		}
 		in, err := m.find(vs)
 		in = slices.DeleteFunc(in, func(f found) bool { return f.excluded })
 		if err != nil || len(in) == 0 {
@@ -139,6 +148,11 @@ func (m *membership) in(set *conceptSet) (f found, ok bool, err error) {
 // looked at even where the include is of another system, since a broken one makes the value set invalid.
 func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	index, use := m.choose(set)
+	if use {
+		if err := m.spend(8*(1+m.library.countVersions(set.system)) + m.chosen/plainBytes); err != nil {
+			return f, false, err
+		}
+	}
 	f = found{entry: entry{codeSystem: none, concept: none}, index: index}
 	if !use {
 		return f, false, nil
@@ -161,23 +175,79 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 		return f, false, m.checkFilters(set, cs)
 	}
 	for i, filter := range set.filters {
-		matching, err := m.filter(cs, filter)
-		if err != nil {
+		holds, err := m.holds(cs, f.concept, filter)
+		if err != nil || !holds {
 			return f, false, inFilter(err, i)
-		}
-		if !matching.has(f.concept) {
-			return f, false, nil
 		}
 	}
 	return f, true, nil
+}
+
+// holds reports whether a filter holds for the code's concept, without looking for all those for which it does.
+func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, error) {
+	if !f.isHierarchical() {
+		test, err := m.test(cs, f)
+		if err != nil {
+			return false, err
+		}
+		return test.holds(concept)
+	}
+	other, err := cs.related(f)
+	if err != nil {
+		return false, err
+	}
+	if f.op == "child-of" {
+		parents := cs.parents.of(concept)
+		return slices.Contains(parents, other), m.spend(len(parents))
+	}
+	relatives, err := m.relativesOf(cs, concept, f.op == "generalizes")
+	if err != nil {
+		return false, err
+	}
+	related := relatives.has(other)
+	switch f.op {
+	case "descendent-of":
+		return related && concept != other, nil
+	case "descendent-leaf":
+		return related && concept != other && len(cs.children.of(concept)) == 0, nil
+	case "is-not-a":
+		return !related && concept != other, nil
+	}
+	return related || concept == other, nil
+}
+
+// relatives are the concepts above the code's concept in a code system, or those below it.
+type relatives struct {
+	codeSystem *codeSystem
+	below      bool
+}
+
+// relativesOf returns the relatives of the code's concept. They are found once, and there are few, while what a
+// filter holds for may be half of a code system.
+func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bitset, error) {
+	key := relatives{codeSystem: cs, below: below}
+	if found, ok := m.relatives[key]; ok {
+		return found, nil
+	}
+	relation := cs.parents
+	if below {
+		relation = cs.children
+	}
+	found, err := relation.closure(cs.len(), concept, m.spend)
+	if err == nil {
+		if m.relatives == nil {
+			m.relatives = make(map[relatives]bitset)
+		}
+		m.relatives[key] = found
+	}
+	return found, err
 }
 
 // checkFilters reports what is wrong with the filters of an include.
 func (m *membership) checkFilters(set *conceptSet, cs *codeSystem) error {
 	for i, filter := range set.filters {
 		if filter.value == "" && cs != nil {
-			_, err := cs.filter(filter)
-			return inFilter(err, i)
+			return inFilter(cs.noValue(filter), i)
 		}
 	}
 	return nil
@@ -185,6 +255,9 @@ func (m *membership) checkFilters(set *conceptSet, cs *codeSystem) error {
 
 // inList looks for the code in the list of an include.
 func (m *membership) inList(set *conceptSet, cs *codeSystem, f found) (found, bool, error) {
+	if err := m.spend(int(set.last-set.first)/2 + int(set.last-set.first)*len(m.code)/plainBytes); err != nil {
+		return f, false, err
+	}
 	for row := set.first; row < set.last; row++ {
 		table, at := m.library.row(row)
 		code := table.texts.at(table.code[at])

@@ -412,7 +412,7 @@ func TestRememberedIsBounded(t *testing.T) {
 	base := libraryOf(t, codeSystemWith("http://x/base", "1", "a"))
 	resource := jsontext.Value(codeSystemWith("http://x/cs", "1", "a"))
 	for i := range maxCacheIDs + 50 {
-		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, int64(100*len(resource))); err != nil {
+		if _, err := c.library(base, [32]byte{byte(i), byte(i >> 8)}, []jsontext.Value{resource}, int64(100*len(resource)), nil); err != nil {
 			t.Fatal(err)
 		}
 	}

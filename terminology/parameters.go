@@ -52,6 +52,7 @@ type parameters struct {
 	cacheKey  [sha256.Size]byte
 	cached    bool // there is a cacheKey
 
+	budget *budget
 	subset subset
 	given  []input // as they were sent
 	plain  bool    // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
@@ -252,6 +253,19 @@ func (v *versionRules) set(in *input) (known bool, err error) {
 // none reports whether there are no rules.
 func (v *versionRules) none() bool {
 	return v.preferred == nil && v.required == nil && v.forced == nil && v.valueSets == nil && v.excluded == nil && v.versionsMatch == unset
+}
+
+// cost is how many steps it takes to look for a code system or value set among the rules.
+func (v *versionRules) cost() (steps int) {
+	if v.none() {
+		return 0
+	}
+	for _, list := range [][]string{v.preferred, v.required, v.forced, v.valueSets, v.excluded} {
+		for _, rule := range list {
+			steps += 1 + len(rule)/plainBytes
+		}
+	}
+	return steps
 }
 
 // key tells rules from others, for a cache.

@@ -38,6 +38,8 @@ type corpus interface {
 type judge struct {
 	corpus corpus
 	filter *textFilter
+	budget *budget
+	err    error // of the budget
 
 	folder folder
 	line   []byte // words of the display, but those that begin inside others

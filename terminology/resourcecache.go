@@ -43,41 +43,73 @@ func cacheKey(r *http.Request, id string) (key [sha256.Size]byte, ok bool) {
 }
 
 // library returns a library with all that was sent under a key, up to now and now.
-func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jsontext.Value, limit int64) (*Library, error) {
+func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jsontext.Value, limit int64, b *budget) (*Library, error) {
+	for {
+		item, known, fresh := c.look(key, sent)
+		if len(fresh) == 0 && known != nil && known.base == base {
+			return known, nil
+		}
+		resources := append(item.resources[:len(item.resources):len(item.resources)], fresh...)
+		if err := b.read(sizeOf(resources)); err != nil {
+			return nil, err
+		}
+		library, err := base.with(resources) // while others go on
+		if err != nil || c.add(key, item, known, library, fresh, limit) {
+			return library, err
+		}
+	}
+}
+
+// look returns what is remembered under a key, its library as it is now, and those of the resources that are
+// not among it.
+func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, library *Library, fresh []jsontext.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.turn++
-	item := c.items[key]
-	if item == nil {
+	if item = c.items[key]; item == nil {
 		item = &remembered{known: make(map[[sha256.Size]byte]bool)}
 	}
-	fresh, size := item.fresh(sent)
 	item.used = c.turn
-	if len(fresh) == 0 && item.library != nil && item.library.base == base {
-		return item.library, nil
+	return item, item.library, item.fresh(sent)
+}
+
+// add adds resources to an item, with the library that holds them, unless another request has added some
+// meanwhile; then it reports false. Too much is not remembered.
+func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, library *Library, fresh []jsontext.Value, limit int64) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if held := c.items[key]; item.library != known || held != nil && held != item {
+		return false
 	}
-	resources := append(item.resources[:len(item.resources):len(item.resources)], fresh...)
-	library, err := base.with(resources)
-	if err != nil || item.size+size > limit {
-		return library, err // too much to be remembered, but not to be answered
+	size := int64(sizeOf(fresh))
+	if item.size+size > limit {
+		return true
 	}
 	for _, resource := range fresh {
 		item.known[sha256.Sum256(resource)] = true
 	}
-	item.resources, item.library, item.size = resources, library, item.size+size
+	item.resources = append(item.resources[:len(item.resources):len(item.resources)], fresh...)
+	item.library, item.size = library, item.size+size
 	c.keep(key, item, size, limit)
-	return library, nil
+	return true
 }
 
-// fresh returns those of the resources that are not remembered yet, and their size.
-func (m *remembered) fresh(sent []jsontext.Value) (fresh []jsontext.Value, size int64) {
+// sizeOf returns how large resources are in all.
+func sizeOf(resources []jsontext.Value) (size int) {
+	for _, resource := range resources {
+		size += len(resource)
+	}
+	return size
+}
+
+// fresh returns those of the resources that are not remembered yet.
+func (m *remembered) fresh(sent []jsontext.Value) (fresh []jsontext.Value) {
 	for _, resource := range sent {
 		if !m.known[sha256.Sum256(resource)] {
 			fresh = append(fresh, resource)
-			size += int64(len(resource))
 		}
 	}
-	return fresh, size
+	return fresh
 }
 
 // keep remembers an item that has grown, and forgets others to make room for it.

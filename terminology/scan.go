@@ -6,24 +6,33 @@ import (
 )
 
 // searchScan looks for a filter in all documents, one by one. It is what an index is a short cut for.
-func searchScan(c corpus, f *textFilter, how leniency, from, to int) ([]hit, int) {
-	j := judge{corpus: c, filter: f}
+func searchScan(c corpus, f *textFilter, how leniency, from, to int, b *budget) ([]hit, int, error) {
+	j := judge{corpus: c, filter: f, budget: b}
 	matches := j.lenient(how)
 	var hits []hit
 	for doc := range uint32(c.len()) {
 		t := tierNone
 		if how == strictly {
 			t = j.tier(doc)
+			j.spend(len(f.words))
 		} else if matches(doc) {
 			t = tierLenient
 		}
 		if t != tierNone {
 			hits = append(hits, hit{doc: doc, tier: t})
 		}
+		if j.err != nil {
+			return nil, 0, j.err
+		}
 	}
 	slices.SortStableFunc(hits, func(a, b hit) int { return compareHits(c, a, c, b) })
 	total := len(hits)
-	return hits[min(from, total):min(to, total)], total
+	return hits[min(from, total):min(to, total)], total, nil
+}
+
+// spend pays for looking at the words of a document so many times.
+func (j *judge) spend(times int) {
+	j.err = j.budget.spend(1 + len(j.all)*(1+times)/plainBytes)
 }
 
 // compareHits compares what decides the order, but for the place in the expansion.
@@ -60,12 +69,16 @@ func (j *judge) lenient(how leniency) func(doc uint32) bool {
 // contains reports whether each word of the filter is within a word of a document.
 func (j *judge) contains(doc uint32) bool {
 	j.read(doc)
+	j.spend(len(j.filter.words))
 	return !slices.ContainsFunc(j.filter.words, func(word []byte) bool { return !bytes.Contains(j.all, word[1:]) })
 }
 
 // meant reports whether a document matches when typos are forgiven.
 func (j *judge) meant(doc uint32, typists map[string]*typist) bool {
 	j.read(doc)
+	if j.spend(len(j.filter.line)); j.err != nil {
+		return false
+	}
 	for i := range j.filter.terms {
 		t := &j.filter.terms[i]
 		if t.in(j.all) {

@@ -3,6 +3,7 @@ package terminology
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // scanned is how many entries of an expansion are rather looked at one by one than found by an index.
@@ -19,7 +20,7 @@ const maxLanguages = 16
 // is first asked in a language.
 type searcher struct {
 	mu    sync.Mutex
-	parts map[string][]part // by list of languages
+	parts map[string]*madeParts // by list of languages
 }
 
 // part is some of the entries of an expansion, in a corpus: a run of concepts in the order of their code
@@ -36,28 +37,31 @@ type part struct {
 // search returns the entries that match a filter, as [TextFilterRule] has it, from the position from up
 // to to, and how many there are in all. Displays are those of the given list of languages, or the code systems'
 // own where it is empty.
-func (l *Library) search(x *expansion, f *textFilter, list string, from, to int) ([]entry, int) {
-	parts := l.parts(x, list)
+func (l *Library) search(x *expansion, f *textFilter, list string, from, to int, b *budget) ([]entry, int, error) {
+	parts, err := l.parts(x, list, b)
+	if err != nil {
+		return nil, 0, err
+	}
 	for _, how := range []leniency{strictly, withinWords, withTypos} {
 		if !f.allows(how) {
 			continue
 		}
-		if page, total := searchParts(x, parts, f, how, from, to); total > 0 {
-			return page, total
+		if page, total, err := searchParts(x, parts, f, how, from, to, b); total > 0 || err != nil {
+			return page, total, err
 		}
 	}
-	return nil, 0
+	return nil, 0, nil
 }
 
 // searchParts is search, in one way.
-func searchParts(x *expansion, parts []part, f *textFilter, how leniency, from, to int) ([]entry, int) {
+func searchParts(x *expansion, parts []part, f *textFilter, how leniency, from, to int, b *budget) ([]entry, int, error) {
 	if len(parts) == 1 {
-		hits, total := parts[0].search(f, how, from, to)
+		hits, total, err := parts[0].search(f, how, from, to, b)
 		entries := make([]entry, len(hits))
 		for i, h := range hits {
 			entries[i] = parts[0].entry(x, h.doc)
 		}
-		return entries, total
+		return entries, total, err
 	}
 	type placed struct {
 		hit
@@ -66,7 +70,10 @@ func searchParts(x *expansion, parts []part, f *textFilter, how leniency, from, 
 	var all []placed
 	total := 0
 	for i := range parts {
-		hits, n := parts[i].search(f, how, 0, to)
+		hits, n, err := parts[i].search(f, how, 0, to, b)
+		if err != nil {
+			return nil, 0, err
+		}
 		total += n
 		for _, h := range hits {
 			all = append(all, placed{hit: h, part: &parts[i]})
@@ -83,15 +90,21 @@ func searchParts(x *expansion, parts []part, f *textFilter, how leniency, from, 
 	for i, h := range all {
 		entries[i] = h.part.entry(x, h.doc)
 	}
-	return entries, total
+	return entries, total, nil
 }
 
 // search returns the hits of one part.
-func (p *part) search(f *textFilter, how leniency, from, to int) ([]hit, int) {
-	if p.index != nil {
-		return searchIndex(p.index, p.within, f, how, from, to)
+func (p *part) search(f *textFilter, how leniency, from, to int, b *budget) ([]hit, int, error) {
+	if p.index == nil {
+		return searchScan(p.corpus, f, how, from, to, b)
 	}
-	return searchScan(p.corpus, f, how, from, to)
+	if how != strictly { // goes through all words
+		if err := b.spend(p.index.words.len() / plainBytes); err != nil {
+			return nil, 0, err
+		}
+	}
+	hits, total := searchIndex(p.index, p.within, f, how, from, to)
+	return hits, total, nil
 }
 
 // entry returns the entry that a document stands for.
@@ -111,23 +124,55 @@ func (p *part) place(doc uint32) uint32 {
 	return p.rows[doc]
 }
 
-// parts returns the parts of an expansion in a list of languages.
-func (l *Library) parts(x *expansion, list string) []part {
-	s := x.searcher
-	if s == nil {
-		return l.divide(x, list) // not kept by anyone
+// parts returns the parts of an expansion in a list of languages. Making them may take an index, which is costly
+// but for a small expansion.
+func (l *Library) parts(x *expansion, list string, b *budget) ([]part, error) {
+	if parts, ok := x.searcher.look(list); ok {
+		return parts, nil
 	}
+	if len(x.entries) > scanned {
+		if err := b.enter(); err != nil {
+			return nil, err
+		}
+	}
+	if err := b.spend(len(x.entries)); err != nil {
+		return nil, err
+	}
+	return x.searcher.get(list, func() []part { return l.divide(x, list) }), nil
+}
+
+// look returns the parts for a list of languages, if they have been made.
+func (s *searcher) look(list string) ([]part, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	parts, ok := s.parts[list]
-	if !ok {
-		parts = l.divide(x, list)
-		if s.parts == nil || len(s.parts) >= maxLanguages {
-			s.parts = make(map[string][]part)
-		}
-		s.parts[list] = parts
+	made, ok := s.parts[list]
+	if !ok || !made.ready.Load() {
+		return nil, false
 	}
-	return parts
+	return made.parts(), true
+}
+
+// get returns the parts for a list of languages, which are made once. Nobody waits for those that somebody else
+// needs.
+func (s *searcher) get(list string, divide func() []part) []part {
+	s.mu.Lock()
+	made, ok := s.parts[list]
+	if !ok {
+		if s.parts == nil || len(s.parts) >= maxLanguages {
+			s.parts = make(map[string]*madeParts)
+		}
+		made = &madeParts{parts: sync.OnceValue(divide)}
+		s.parts[list] = made
+	}
+	s.mu.Unlock()
+	defer made.ready.Store(true)
+	return made.parts()
+}
+
+// madeParts are parts that are made when they are first needed.
+type madeParts struct {
+	parts func() []part
+	ready atomic.Bool
 }
 
 // divide divides an expansion into parts.

@@ -27,7 +27,7 @@ func searchBoth(p part, filter string, from, to int) ([]hit, int) {
 	f := newTextFilter(filter)
 	for _, how := range []leniency{strictly, withinWords, withTypos} {
 		if f.allows(how) {
-			if hits, total := p.search(f, how, from, to); total > 0 {
+			if hits, total, _ := p.search(f, how, from, to, nil); total > 0 {
 				return hits, total
 			}
 		}
@@ -136,7 +136,7 @@ func TestSearchInCodeSystem(t *testing.T) {
 		}
 		filter := strings.Join(typed, " ")
 		want := plainSearch(d, filter)
-		got, total := l.search(x, newTextFilter(filter), "", 0, math.MaxInt)
+		got, total, _ := l.search(x, newTextFilter(filter), "", 0, math.MaxInt, nil)
 		if total != len(want) || len(got) != len(want) {
 			t.Fatalf("filter %q: got %d of %d, want %d", filter, len(got), total, len(want))
 		}

@@ -51,7 +51,7 @@ func TestSearchInLanguage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, test := range tests {
-			page, _ := l.search(x, newTextFilter(test.filter), test.language, 0, math.MaxInt)
+			page, _, _ := l.search(x, newTextFilter(test.filter), test.language, 0, math.MaxInt, nil)
 			var got []string
 			for _, e := range page {
 				got = append(got, string(l.code(e)))
@@ -61,7 +61,7 @@ func TestSearchInLanguage(t *testing.T) {
 			}
 		}
 		for i := range 40 {
-			l.search(x, newTextFilter("leg"), fmt.Sprintf("x%d", i), 0, 1)
+			l.search(x, newTextFilter("leg"), fmt.Sprintf("x%d", i), 0, 1, nil)
 		}
 		if n := len(x.searcher.parts); n > maxLanguages {
 			t.Errorf("parts for %d languages are kept", n)
@@ -93,18 +93,18 @@ func TestSearchInParts(t *testing.T) {
 			rows[i] = uint32(i)
 		}
 		plain := []part{{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows}, rows: rows}}
-		if parts := l.parts(x, ""); size > scanned && len(parts) != 3 {
+		if parts, _ := l.parts(x, "", nil); size > scanned && len(parts) != 3 {
 			t.Errorf("%d parts, want two runs and the rest", len(parts))
 		}
 		for _, filter := range []string{"i", "it", "item", "item 5", "zero", "0", "5 item", "itme", "55"} {
 			for _, window := range [][2]int{{0, math.MaxInt}, {0, 20}, {3, 9}, {1000, 1300}} {
 				f := newTextFilter(filter)
-				got, total := l.search(x, f, "", window[0], window[1])
+				got, total, _ := l.search(x, f, "", window[0], window[1], nil)
 				how := strictly
 				if filter == "itme" {
 					how = withTypos
 				}
-				want, n := searchParts(x, plain, f, how, window[0], window[1])
+				want, n, _ := searchParts(x, plain, f, how, window[0], window[1], nil)
 				if fmt.Sprint(got) != fmt.Sprint(want) || total != n {
 					t.Errorf("size %d, filter %q, window %v: got %d of %d, want %d of %d", size, filter, window, len(got), total, len(want), n)
 				}

@@ -38,6 +38,9 @@ func (h *Handler) library(p *parameters) (*Library, error) {
 	if len(p.resources) == 0 && p.valueSet == nil && !p.cached {
 		return p.library, nil
 	}
+	if err := p.budget.read(len(p.valueSet) + sizeOf(p.resources)); err != nil {
+		return nil, err
+	}
 	if limit := cmp.Or(h.MaxResources, defaultMaxResources); len(p.resources) > limit {
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
 	}
@@ -45,7 +48,7 @@ func (h *Handler) library(p *parameters) (*Library, error) {
 	if !p.cached || limit < 0 {
 		return p.library.with(p.resources)
 	}
-	l, err := h.remembered.library(p.library, p.cacheKey, p.resources, limit)
+	l, err := h.remembered.library(p.library, p.cacheKey, p.resources, limit, p.budget)
 	if err == nil && p.valueSet != nil {
 		return l.overlay(), nil // to which the value set can be added, for this request alone
 	}

@@ -28,13 +28,13 @@ type translation struct {
 // Translate answers [base]/ConceptMap/$translate and [base]/ConceptMap/{id}/$translate. See [Handler.Expand]
 // for what is written and returned.
 func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(base *Library, inputs []input) ([]byte, error) {
+	return h.serve(w, r, func(q *asking, base *Library, inputs []input) ([]byte, error) {
 		p, err := parseTranslation(inputs)
 		if err != nil {
 			return nil, err
 		}
 		p.library = base
-		p.of(r)
+		p.of(q)
 		p.limit = h.limit(r)
 		l, err := h.library(&p.parameters)
 		if err != nil {

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -13,7 +14,6 @@ type translator struct {
 	library  *Library
 	out      *parametersWriter
 	found    bool // something that the concept is
-	looked   int  // at so many elements and targets
 	matches  int  // that were written
 	handed   int  // how often a concept map handed on to another
 	messages []string
@@ -37,6 +37,9 @@ func (x *translator) missing() []Missing {
 // next.
 func (x *translator) inMap(c *coding, chain []*conceptMap) error {
 	m := chain[len(chain)-1]
+	if err := x.spend(len(m.groups)); err != nil {
+		return err
+	}
 	mapped := map[string]bool{} // the systems for which it says something
 	for i := range m.groups {
 		g := &m.groups[i]
@@ -63,8 +66,8 @@ func (x *translator) inMap(c *coding, chain []*conceptMap) error {
 func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said bool, err error) {
 	for i := range g.elements {
 		e := &g.elements[i]
-		if x.looked += 1 + len(e.targets); x.looked > x.library.maxGathered {
-			return said, unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.maxGathered)
+		if err := x.spend(1 + len(e.targets)); err != nil {
+			return said, err
 		}
 		for k := range e.targets {
 			target := &e.targets[k]
@@ -81,6 +84,15 @@ func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said 
 		}
 	}
 	return said, nil
+}
+
+// spend pays for elements and targets that are looked at.
+func (x *translator) spend(n int) error {
+	err := x.budget.spend(n)
+	if errors.Is(err, errSpent) {
+		return unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.maxGathered)
+	}
+	return err
 }
 
 // unmapped writes what a group has for codes that no element is for (R4 ConceptMap.group.unmapped).
@@ -153,6 +165,9 @@ func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, targ
 		parts = append(parts, textPart("used-conceptmap", "valueCanonical", m.canonical()))
 	}
 	x.out.parts("match", append(parts, textPart("sourceComment", "valueString", e.comment), textPart("targetComment", "valueString", target.comment))...)
+	if len(x.out.dst) > maxWritten {
+		return tooLong()
+	}
 	return nil
 }
 

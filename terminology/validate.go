@@ -28,18 +28,18 @@ type validation struct {
 // ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validate(l, r, inputs, true) })
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return h.validate(l, q, inputs, true) })
 }
 
 // ValidateCodeInSystem answers [base]/CodeSystem/$validate-code and [base]/CodeSystem/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(l *Library, inputs []input) ([]byte, error) { return h.validate(l, r, inputs, false) })
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return h.validate(l, q, inputs, false) })
 }
 
 // validate validates, and returns the Parameters of the answer, unless others may have a better one.
-func (h *Handler) validate(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, error) {
-	answer, missed, err := h.validation(l, r, inputs, inValueSet)
+func (h *Handler) validate(l *Library, q *asking, inputs []input, inValueSet bool) ([]byte, error) {
+	answer, missed, err := h.validation(l, q, inputs, inValueSet)
 	if err != nil {
 		return nil, err
 	}
@@ -48,10 +48,10 @@ func (h *Handler) validate(l *Library, r *http.Request, inputs []input, inValueS
 
 // validation validates, and returns the Parameters of the answer, and what it missed. That is fetched, if it can be:
 // the answer without it would be a poor one.
-func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
-	answer, missed, err := h.validateIn(l, r, inputs, inValueSet)
+func (h *Handler) validation(l *Library, q *asking, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
+	answer, missed, err := h.validateIn(l, q, inputs, inValueSet)
 	for round := 0; h.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
-		more, failure := h.Fetched.complete(r.Context(), l, missed)
+		more, failure := q.complete(h.Fetched, l, missed)
 		if failure != nil {
 			return nil, nil, failure
 		}
@@ -59,19 +59,19 @@ func (h *Handler) validation(l *Library, r *http.Request, inputs []input, inValu
 			break
 		}
 		l = more
-		answer, missed, err = h.validateIn(l, r, inputs, inValueSet)
+		answer, missed, err = h.validateIn(l, q, inputs, inValueSet)
 		runtime.KeepAlive(l)
 	}
 	return answer, missed, err
 }
 
 // validateIn validates in a library, and says what it missed there for a better answer.
-func (h *Handler) validateIn(l *Library, r *http.Request, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
+func (h *Handler) validateIn(l *Library, q *asking, inputs []input, inValueSet bool) ([]byte, []Missing, error) {
 	p, err := parseValidation(inputs)
 	if err != nil {
 		return nil, nil, err
 	}
-	p.of(r)
+	p.of(q)
 	if err := p.choose(inValueSet); err != nil {
 		return nil, nil, err
 	}

@@ -65,12 +65,14 @@ func (v *validator) displaySeverity() string {
 // wrongDisplay notes that a display is none of those that are valid.
 func (v *validator) wrongDisplay(c *coding, valid []*shownText) {
 	var choices []string
+	told := make(map[string]bool)
 	for _, t := range valid {
 		choice := "'" + string(t.value) + "'"
 		if t.language != "" {
 			choice += " (" + t.language + ")"
 		}
-		if !slices.Contains(choices, choice) {
+		if !told[choice] {
+			told[choice] = true
 			choices = append(choices, choice)
 		}
 	}

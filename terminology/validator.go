@@ -34,6 +34,7 @@ type validator struct {
 	imported []*valueSet
 	missed   []Missing // value sets that are imported and not here
 	valid    bool      // what was answered
+	noted    int       // bytes of text in notes
 }
 
 // verdict is what is found of one coding.
@@ -60,6 +61,7 @@ func (v *validator) place(c *coding, n note) {
 		n.Expression = []string{c.place(n.part)}
 	}
 	v.notes = append(v.notes, n)
+	v.noted += len(n.Text)
 }
 
 // validate validates a coding. An error means that the value set itself is at fault.
@@ -73,7 +75,10 @@ func (v *validator) validate(c *coding) (verdict, error) {
 	if err != nil {
 		return d, err
 	}
-	choice, member := v.best(c, candidates)
+	choice, member, err := v.best(c, candidates)
+	if err != nil {
+		return d, err
+	}
 	for _, n := range choice.notes {
 		v.place(c, n)
 	}
@@ -86,9 +91,18 @@ func (v *validator) validate(c *coding) (verdict, error) {
 	if member != nil {
 		d.member, d.entry = !choice.unsure, member.entry
 	}
-	v.judge(c, &d, choice, member)
+	if err := v.judge(c, &d, choice, member); err != nil {
+		return d, err
+	}
+	if v.noted > maxNoted {
+		return d, tooLong()
+	}
 	return d, nil
 }
+
+// maxNoted bounds how long the texts of all notes may get, in bytes: each may list what a code system that the
+// request brings along has a hundred thousand of.
+const maxNoted = 4 << 20
 
 // incomplete notes that a coding has no system, no code, or neither. Whether it may be so where it comes from,
 // only the client knows; valid it is not.
@@ -140,6 +154,7 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 		if !slices.ContainsFunc(list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
 			list = append(list, candidate{versionChoice: choice})
 		}
+		m.chosen = len(list)
 		return choice.index, true
 	}
 	m.used, m.seen = &expansion{}, make(map[*valueSet]bool)
@@ -151,6 +166,9 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 		return nil, err
 	}
 	v.imported = m.imported
+	if err := m.options.budget.spend(len(members) * len(list) / plainBytes); err != nil {
+		return nil, err
+	}
 	for i := range members {
 		at := slices.IndexFunc(list, func(o candidate) bool { return o.index == members[i].index && o.member == nil })
 		if at >= 0 {
@@ -163,28 +181,15 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 // best chooses among the includes that may have a coding: one that has it in a version that fits, active where
 // only active ones are left in, with the display that is given, if there is one; else one of a version that fits,
 // else the first.
-func (v *validator) best(c *coding, list []candidate) (versionChoice, *found) {
-	rank := func(o *candidate) int {
-		n := 0
-		if o.matches && !o.failed() {
-			n += 8
-		}
-		if o.member != nil && !o.member.excluded {
-			n += 4
-		}
-		if o.member != nil {
-			n += 2
-			texts := v.library.shownTexts(nil, o.member.entry, v.valueSet.language, nil)
-			if slices.ContainsFunc(texts, func(t shownText) bool { return equalDisplay(t.value, c.display) }) {
-				n++
-			}
-		}
-		return n
-	}
-	best := -1
+func (v *validator) best(c *coding, list []candidate) (versionChoice, *found, error) {
+	best, most := -1, -1
 	for i := range list {
-		if best < 0 || rank(&list[i]) > rank(&list[best]) {
-			best = i
+		n, err := v.rank(c, &list[i])
+		if err != nil {
+			return versionChoice{}, nil, err
+		}
+		if n > most {
+			best, most = i, n
 		}
 	}
 	if best < 0 {
@@ -194,13 +199,40 @@ func (v *validator) best(c *coding, list []candidate) (versionChoice, *found) {
 			choice.unknown = canonical(c.system, c.version)
 			choice.index = v.codeSystem(c.system, "")
 		}
-		return choice, nil
+		return choice, nil, nil
 	}
-	return list[best].versionChoice, list[best].member
+	return list[best].versionChoice, list[best].member, nil
+}
+
+// rank says how good a candidate is.
+func (v *validator) rank(c *coding, o *candidate) (n int, err error) {
+	if o.matches && !o.failed() {
+		n += 8
+	}
+	if o.member == nil {
+		return n, nil
+	}
+	if n += 2; !o.member.excluded {
+		n += 4
+	}
+	texts := v.library.shownTexts(nil, o.member.entry, v.valueSet.language, nil)
+	if slices.ContainsFunc(texts, func(t shownText) bool { return equalDisplay(t.value, c.display) }) {
+		n++
+	}
+	return n, v.compared(texts)
+}
+
+// compared pays for texts that were compared with a display.
+func (v *validator) compared(texts []shownText) error {
+	cost := 0
+	for i := range texts {
+		cost += 4 + len(texts[i].value)/4
+	}
+	return v.options.budget.spend(cost)
 }
 
 // judge notes what is wrong with a coding that was looked for.
-func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *found) {
+func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *found) error {
 	cs := d.codeSystem
 	switch {
 	case cs == nil:
@@ -209,10 +241,10 @@ func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *f
 		v.note("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
 			fmt.Sprintf("CodeSystem %s is a supplement, so can't be used as a value in Coding.system", cs.canonical()))
 		d.codeSystem = nil
-		return
+		return nil
 	default:
 		if !v.inCodeSystem(c, d) {
-			return
+			return nil
 		}
 	}
 	if member != nil && member.excluded {
@@ -225,8 +257,9 @@ func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *f
 		v.notInValueSet(c)
 	}
 	if d.codeSystem != nil && d.entry.concept != none {
-		v.describe(c, d)
+		return v.describe(c, d)
 	}
+	return nil
 }
 
 // unknownSystem notes that a code system is not here, and that the value set needs it, if it does. What is no name

@@ -62,6 +62,9 @@ func (v *validator) infer(c *coding) error {
 	if err != nil {
 		return v.missingValueSet(err)
 	}
+	if err := v.options.budget.spend(len(x.entries) / 8); err != nil {
+		return err
+	}
 	var systems []string
 	for _, e := range x.entries {
 		if url := v.library.systems[v.library.systemOf(e)].url; v.library.isCode(e, []byte(c.code)) && !slices.Contains(systems, url) {

@@ -108,7 +108,8 @@ func (w *Whole) search(f *textFilter, how leniency, from, to int) ([]hit, int) {
 	if w.index != nil {
 		return searchIndex(w.index, nil, f, how, from, to)
 	}
-	return searchScan((*wholeCorpus)(w), f, how, from, to)
+	hits, total, _ := searchScan((*wholeCorpus)(w), f, how, from, to, nil) // without a budget nothing fails
+	return hits, total
 }
 
 // definition is what an error says of the value set.

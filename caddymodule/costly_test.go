@@ -1,0 +1,75 @@
+package caddymodule
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
+)
+
+// TestHolders checks whose share a costly request takes of.
+func TestHolders(t *testing.T) {
+	replacer := caddy.NewReplacer()
+	replacer.Set("http.auth.user.client_id", "app")
+	vars := map[string]any{caddyhttp.ClientIPVarKey: "2001:db8:1:2:3:4::5"}
+	ctx := context.WithValue(t.Context(), caddyhttp.VarsCtxKey, vars)
+	known := context.WithValue(ctx, caddy.ReplacerCtxKey, replacer)
+	later := askerOf(known).on(httptest.NewRequest(http.MethodGet, "/", nil)).Context()
+	replacer.Set("http.auth.user.client_id", "other")
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		want []string
+	}{
+		{"without a guard", ctx, []string{"network 2001:db8:1:2::/64"}},
+		{"with a client", known, []string{"network 2001:db8:1:2::/64", "client other"}},
+		{"of a request that may be over", later, []string{"network 2001:db8:1:2::/64", "client app"}},
+		{"without Caddy", t.Context(), []string{"network "}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if got := askerOf(test.ctx).holders(); !slices.Equal(got, test.want) {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
+		})
+	}
+}
+
+// TestBusy has no room for costly requests: they are told when to come again, and the next handler is not asked in
+// our place; others are answered as ever.
+func TestBusy(t *testing.T) {
+	ctx, err := caddy.ProvisionContext(&caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Expand{}
+	if err := h.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Cleanup() })
+	h.handler.Turn = func(context.Context) (func(), error) { return nil, fairqueue.ErrFull }
+	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
+		t.Error("the next handler is asked")
+		return nil
+	})
+	const gender = `{"name":"url","valueUri":"http://hl7.org/fhir/ValueSet/administrative-gender"}`
+	large := `,{"name":"tx-resource","resource":{"resourceType":"ValueSet","description":"` + strings.Repeat("x", 1<<20) + `"}}`
+	for more, want := range map[string]int{"": http.StatusOK, large: http.StatusServiceUnavailable} {
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[`+gender+more+`]}`))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		w := httptest.NewRecorder()
+		err := h.ServeHTTP(w, r, next)
+		if err != nil || w.Code != want {
+			t.Errorf("got %d, %v", w.Code, err)
+		}
+		if got := w.Header().Get("Retry-After"); (got == busyRetryAfter) != (want != http.StatusOK) {
+			t.Errorf("Retry-After is %q", got)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package terminology
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// budget is what one request may cost, in steps: codes that are gathered or looked at, and whatever else takes
+// about as long, some fifty nanoseconds. All that is done for the request spends of the same one, however many
+// codings, includes or validations it has. Nil is one without bounds.
+//
+// It holds the request's context, against the rule: whoever spends looks at it, now and then, so that no loop
+// that is paid for goes on for a client that is gone.
+type budget struct {
+	ctx   context.Context
+	limit int
+	turn  func(ctx context.Context) (leave func(), err error) // waits until there is room for costly work; nil: there is
+	leave func()                                              // gives the turn back; nil: none is held
+
+	spent int
+	next  int // when so much is spent, ctx is looked at again
+}
+
+// stretch is how many steps are taken between two looks at the context, and how many a request may take without
+// a turn: a few milliseconds.
+const stretch = 50_000
+
+// errSpent is wrapped in the error for a budget that is spent.
+var errSpent = errors.New("too costly")
+
+// ErrBusy is wrapped in the error, with status 503, for a costly request for which there is no room now.
+var ErrBusy = errors.New("too many costly requests")
+
+// spend pays for n steps before they are taken. It fails where there are not so many left, where there is no
+// room for costly work, and with the context's error when that is done.
+func (b *budget) spend(n int) error {
+	if b == nil {
+		return nil
+	}
+	if b.spent += n; b.spent < b.next {
+		return nil
+	}
+	if b.spent > b.limit {
+		return &Error{Status: http.StatusUnprocessableEntity, Code: "too-costly", Err: errSpent,
+			Text: fmt.Sprintf("the operation gathers or looks at more than %d codes or texts; ask for less at once", b.limit)}
+	}
+	if err := b.ctx.Err(); err != nil {
+		return err
+	}
+	if b.spent > stretch {
+		if err := b.enter(); err != nil {
+			return err
+		}
+	}
+	b.next = min(b.spent+stretch, b.limit+1)
+	return nil
+}
+
+// enter waits for a turn, unless one is held.
+func (b *budget) enter() (err error) {
+	if b == nil || b.turn == nil || b.leave != nil {
+		return nil
+	}
+	if b.leave, err = b.turn(b.ctx); err == nil || b.ctx.Err() != nil {
+		return err
+	}
+	return &Error{Status: http.StatusServiceUnavailable, Code: "throttled", Err: errors.Join(ErrBusy, err),
+		Text: "there is no room for a costly request now; try again in a few seconds"}
+}
+
+// rest gives the turn back while something else is waited for: a definition that is fetched, or a client that
+// reads its answer. The next steps take one anew.
+func (b *budget) rest() {
+	if b == nil || b.leave == nil {
+		return
+	}
+	b.leave()
+	b.leave, b.next = nil, 0
+}
+
+// read pays for the reading of a number of bytes of a resource.
+func (b *budget) read(n int) error { return b.spend(n / readBytes) }
+
+// readBytes is how many bytes of a resource are read in one step.
+const readBytes = 16
+
+// isCostly reports whether the request has taken so many steps that it holds a turn, or will need one.
+func (b *budget) isCostly() bool { return b != nil && b.spent > stretch }
+
+// isOwn reports whether an error is about one request, and so says nothing to others who ask for the same.
+func isOwn(err error) bool {
+	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
+}
