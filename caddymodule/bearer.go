@@ -66,7 +66,7 @@ type Bearer struct {
 	headers *guard.IdentityHeaders
 	guard   *guard.Guard
 	realm   string
-	pooled  []string // issuers whose keys are held in issuerKeys
+	pooled  []string // the entries of issuerKeys that are held
 
 	logger    *slog.Logger
 	elsewhere sync.Once // a request outside the FHIR base was refused

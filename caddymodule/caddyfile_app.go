@@ -216,7 +216,7 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		backchannel_logout_uri <uri>
 //		introspect all
 //		jwks <file|JSON>
-//		jwks_uri <url>
+//		jwks_uri <url> [{ … }]
 //		id_token_alg RS256|ES256
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
@@ -240,7 +240,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"idp":           c.parseProviders,
 		"introspect":    only("all", &c.IntrospectAll),
 		"jwks":          c.parseJWKS,
-		"jwks_uri":      word(&c.JWKSURI, nil),
+		"jwks_uri":      c.parseJWKSURI,
 		"id_token_alg":  word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckRedirectURI),

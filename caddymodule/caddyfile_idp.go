@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"maps"
+
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
@@ -16,6 +18,8 @@ import (
 //		client_secret <secret>
 //		scopes <scope...>
 //		timeout <duration>
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
 //		domains <domain...>
 //		claim <ours> <theirs>
 //		fhir_user <subject> <Type/id>
@@ -33,7 +37,7 @@ func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
 			return d.Errf("idp %s is there a second time", p.Key)
 		}
 	}
-	err = subdirectives{
+	fields := subdirectives{
 		"name":                word(&p.Name, nil),
 		"issuer":              word(&p.Issuer, upstream.CheckIssuer),
 		"client_id":           word(&p.ClientID, nil),
@@ -46,7 +50,9 @@ func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
 		"allow":               p.parseAllow,
 		"link":                only("email", &p.LinkEmail),
 		"keep_upstream_token": bareword(&p.KeepUpstreamToken),
-	}.parse(d, "claim", "fhir_user", "allow")
+	}
+	maps.Copy(fields, p.TLS.subdirectives())
+	err = fields.parse(d, "claim", "fhir_user", "allow")
 	switch {
 	case err != nil:
 		return err

@@ -1,6 +1,8 @@
 package caddymodule
 
 import (
+	"maps"
+
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -8,7 +10,10 @@ import (
 
 // parseTrust reads an issuer. Syntax:
 //
-//	trust <issuer> [<audience>]
+//	trust <issuer> [<audience>] [{
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
+//	}]
 func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
 	args := d.RemainingArgs()
 	if len(args) == 0 || len(args) > 2 {
@@ -26,8 +31,9 @@ func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
 			return d.Errf("trust %s is there a second time", t.Issuer)
 		}
 	}
+	err := t.TLS.subdirectives().parse(d)
 	h.Trust = append(h.Trust, t)
-	return nil
+	return err
 }
 
 // parseIntrospect reads the introspection endpoint. Syntax:
@@ -37,18 +43,22 @@ func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
 //		client_secret <secret>
 //		issuer <issuer>
 //		audience <audience>|any
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
 //	}
 func (h *Bearer) parseIntrospect(d *caddyfile.Dispenser) error {
 	i := new(Introspection)
 	if err := word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {
 		return err
 	}
-	err := subdirectives{
+	fields := subdirectives{
 		"client_id":     word(&i.ClientID, nil),
 		"client_secret": word(&i.ClientSecret, nil),
 		"issuer":        word(&i.Issuer, nil),
 		"audience":      word(&i.Audience, nil),
-	}.parse(d)
+	}
+	maps.Copy(fields, i.TLS.subdirectives())
+	err := fields.parse(d)
 	if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
 		return d.Err("introspect needs a client_id and a client_secret")
 	}

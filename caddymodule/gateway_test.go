@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -193,3 +194,6 @@ func writeFile(t testing.TB, name, content string) string {
 	}
 	return path
 }
+
+// formatted is a Caddyfile as caddy fmt writes it.
+func formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }

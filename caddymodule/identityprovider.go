@@ -40,6 +40,8 @@ type IdentityProvider struct {
 	// `profile email`.
 	Scopes []string `json:"scopes,omitempty"`
 
+	TLS
+
 	// How long each request to the provider may take. Default: `10s`.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
@@ -108,6 +110,9 @@ func (a *App) identityProviders() ([]authorize.IdentityProvider, error) {
 			return nil, fmt.Errorf("idp %q: client_secret: %w", p.Key, err)
 		}
 		providers[i] = p.withCredentials(id, secret)
+		if providers[i].Transport, err = p.TLS.transport(); err != nil {
+			return nil, fmt.Errorf("idp %q: %w", p.Key, err)
+		}
 	}
 	return providers, nil
 }

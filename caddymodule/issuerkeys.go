@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/go-jose/go-jose/v4"
@@ -11,7 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// issuerKeys keeps the keys of trusted issuers over reloads, by issuer: one that
+// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and by how it
+// proves who it is: one that
 // is down at such a moment must not end what its tokens give, and need not be asked
 // again by each configuration.
 var issuerKeys = caddy.NewUsagePool()
@@ -32,23 +34,32 @@ func (k trustedKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, erro
 func (trustedKeys) Destruct() error { return nil }
 
 // keysOf takes the keys of an issuer from the pool, until Cleanup.
-func (h *Bearer) keysOf(ctx caddy.Context, issuer string) (guard.KeySet, error) {
-	keys, _, err := issuerKeys.LoadOrNew(issuer, func() (caddy.Destructor, error) {
-		set, err := upstream.NewKeySet(upstream.KeySetConfig{Issuer: issuer, Logger: ctx.Slogger()})
+func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (guard.KeySet, error) {
+	authorities, err := t.authorities()
+	if err != nil {
+		return nil, err
+	}
+	transport, err := t.TLS.transport()
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%q %q %q", t.Issuer, t.TLS, authorities)
+	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
+		set, err := upstream.NewKeySet(upstream.KeySetConfig{Issuer: t.Issuer, Transport: transport, Logger: ctx.Slogger()})
 		return trustedKeys{set}, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	h.pooled = append(h.pooled, issuer)
+	h.pooled = append(h.pooled, key)
 	return keys.(trustedKeys), nil
 }
 
 // Cleanup lets the issuers' keys go, as many of them as Provision took.
 func (h *Bearer) Cleanup() error {
 	var errs []error
-	for _, issuer := range h.pooled {
-		_, err := issuerKeys.Delete(issuer)
+	for _, key := range h.pooled {
+		_, err := issuerKeys.Delete(key)
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)

@@ -21,6 +21,8 @@ type TrustedIssuer struct {
 	// What `aud` must hold. Default: the FHIR base URL; without the fhir app it
 	// is required.
 	Audience string `json:"audience,omitempty"`
+
+	TLS
 }
 
 // Introspection is how tokens are verified that are no JWTs: by asking the server
@@ -41,6 +43,8 @@ type Introspection struct {
 	// What `aud` must hold, or `any` for servers that do not say. Default: the
 	// FHIR base URL; without the fhir app it is required.
 	Audience string `json:"audience,omitempty"`
+
+	TLS
 }
 
 const anyAudience = "any"
@@ -77,7 +81,7 @@ func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Me
 	if err != nil {
 		return nil, err
 	}
-	keys, err := h.keysOf(ctx, t.Issuer)
+	keys, err := h.keysOf(ctx, &t)
 	if err != nil {
 		return nil, err
 	}
@@ -98,9 +102,13 @@ func (h *Bearer) newIntrospector(memory *guard.Memory) (*guard.Introspector, err
 	if err != nil {
 		return nil, fmt.Errorf("client_secret: %w", err)
 	}
+	transport, err := i.TLS.transport()
+	if err != nil {
+		return nil, err
+	}
 	asker := &guard.Introspector{
 		Endpoint: i.Endpoint, ClientID: id, ClientSecret: secret, Issuer: i.Issuer,
-		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: clientNetwork,
+		AnyAudience: i.Audience == anyAudience, Memory: memory, Network: clientNetwork, Transport: transport,
 	}
 	if !asker.AnyAudience {
 		asker.Audience, err = h.audience(i.Audience)

@@ -29,11 +29,19 @@ type keycloak struct {
 
 func startKeycloak(t *testing.T) *keycloak {
 	t.Helper()
+	return serveKeycloak(t, func(handler http.Handler) *httptest.Server {
+		server := httptest.NewServer(handler)
+		t.Cleanup(server.Close)
+		return server
+	})
+}
+
+func serveKeycloak(t *testing.T, serve func(http.Handler) *httptest.Server) *keycloak {
+	t.Helper()
 	key, public := signingKey(t)
 	k := &keycloak{signer: key}
 	mux := http.NewServeMux()
-	k.Server = httptest.NewServer(mux)
-	t.Cleanup(k.Close)
+	k.Server = serve(mux)
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(map[string]any{
 			"issuer": k.URL, "jwks_uri": k.URL + "/keys", "authorization_endpoint": k.URL + "/auth", "token_endpoint": k.URL + "/token",

@@ -1,11 +1,8 @@
 package caddymodule
 
 import (
-	"crypto/tls"
-	"crypto/x509"
-	"errors"
 	"fmt"
-	"os"
+	"maps"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -43,16 +40,7 @@ type Upstream struct {
 	// The password for it. Placeholders are supported. Default: none.
 	Password string `json:"password,omitempty"`
 
-	// A file with the certificates, in PEM, of the authorities that the server's
-	// certificate may be from. Default: those that the system trusts.
-	CA string `json:"ca,omitempty"`
-
-	// A file with a client certificate, in PEM, that the server asks for; it is
-	// read anew with each connection. Default: none.
-	ClientCertificate string `json:"client_certificate,omitempty"`
-
-	// The file with its key, in PEM. Required with the certificate.
-	ClientKey string `json:"client_key,omitempty"`
+	TLS
 }
 
 // UpstreamRoute says which upstream is asked about some code systems.
@@ -64,8 +52,6 @@ type UpstreamRoute struct {
 	// The server that is asked.
 	Upstream
 }
-
-var errNoCertificates = errors.New("there is no certificate in it")
 
 // server makes the server, and returns what its secrets were resolved to as well, and
 // the authorities it may be from, so that a change of them makes another one.
@@ -87,7 +73,7 @@ func (u *Upstream) server(repl *caddy.Replacer) (_ *remote.Server, secrets strin
 	}
 	authorities, err := u.authorities()
 	if err == nil {
-		o.TLS, err = u.tls(authorities)
+		o.TLS, err = u.TLS.config(authorities)
 	}
 	if err != nil {
 		return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
@@ -96,42 +82,11 @@ func (u *Upstream) server(repl *caddy.Replacer) (_ *remote.Server, secrets strin
 	return server, secrets + fmt.Sprintf("%q", authorities), err
 }
 
-// authorities are the certificates in PEM, or nil.
-func (u *Upstream) authorities() ([]byte, error) {
-	if u.CA == "" {
-		return nil, nil
-	}
-	return os.ReadFile(u.CA)
-}
-
 func (u *Upstream) timeout() time.Duration {
 	if u.Timeout == 0 {
 		return remote.DefaultTimeout
 	}
 	return time.Duration(u.Timeout)
-}
-
-func (u *Upstream) tls(authorities []byte) (*tls.Config, error) {
-	if u.CA == "" && u.ClientCertificate == "" {
-		return nil, nil
-	}
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if u.CA != "" {
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(authorities) {
-			return nil, fmt.Errorf("%s: %w", u.CA, errNoCertificates)
-		}
-	}
-	if u.ClientCertificate != "" {
-		if _, err := tls.LoadX509KeyPair(u.ClientCertificate, u.ClientKey); err != nil {
-			return nil, err
-		}
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			certificate, err := tls.LoadX509KeyPair(u.ClientCertificate, u.ClientKey)
-			return &certificate, err
-		}
-	}
-	return config, nil
 }
 
 // parse reads what follows an upstream's URL. Syntax:
@@ -149,15 +104,15 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	err := subdirectives{
+	fields := subdirectives{
 		"timeout":    duration(&u.Timeout),
 		"max_answer": size(&u.MaxAnswer),
 		"bearer":     word(&u.Bearer, nil),
 		"basic":      two(&u.Username, &u.Password),
-		"tls_ca":     word(&u.CA, nil),
-		"tls_client": two(&u.ClientCertificate, &u.ClientKey),
 		"allow_http": bareword(&u.AllowHTTP),
-	}.parse(d)
+	}
+	maps.Copy(fields, u.TLS.subdirectives())
+	err := fields.parse(d)
 	if err != nil {
 		return err
 	}

@@ -93,7 +93,7 @@ func newGuardedServer(t *testing.T, own, clients *authority) *guardedServer {
 	s := new(guardedServer)
 	s.password.Store("p1")
 	s.clientName.Store("")
-	s.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.Server = serveTLS(t, own, clients, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.clientName.Store(r.TLS.PeerCertificates[0].Subject.CommonName)
 		if user, password, _ := r.BasicAuth(); user != "gateway" || password != s.password.Load() {
 			w.Header().Set("WWW-Authenticate", `Basic realm="tx"`)
@@ -103,6 +103,14 @@ func newGuardedServer(t *testing.T, own, clients *authority) *guardedServer {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, expansionOf(r.URL.Query().Get("url"), "theirs"))
 	}))
+	return s
+}
+
+// serveTLS starts a server with a certificate of one authority, which asks for client
+// certificates of another.
+func serveTLS(t *testing.T, own, clients *authority, handler http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
 	folder := t.TempDir()
 	certificate, key := filepath.Join(folder, "server.pem"), filepath.Join(folder, "server.key")
 	own.issue("server", certificate, key)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -33,6 +34,10 @@ type Client struct {
 
 	// JWKSURI is where such a JWK Set is: https, or http on loopback.
 	JWKSURI string
+
+	// Transport fetches what is at JWKSURI. Default: that of
+	// [upstream.KeySetConfig].
+	Transport http.RoundTripper
 
 	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect
 	// Dynamic Client Registration §2): the one algorithm by which the client

@@ -3,6 +3,7 @@ package authorize
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,6 +41,10 @@ type IdentityProvider struct {
 
 	// Timeout bounds each request to the provider. Default: 10s.
 	Timeout time.Duration
+
+	// Transport makes the requests to the provider. Default: that of
+	// [upstream.Config].
+	Transport http.RoundTripper
 
 	// Domains are those of e-mail addresses whose owners sign in here.
 	Domains []string
@@ -145,7 +150,7 @@ func (s *Server) newProvider(c IdentityProvider) (*provider, error) {
 	}
 	client, err := upstream.New(upstream.Config{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
-		RedirectURI: s.issuer + pathCallback + c.Key, Timeout: c.Timeout, Logger: s.logger,
+		RedirectURI: s.issuer + pathCallback + c.Key, Timeout: c.Timeout, Transport: c.Transport, Logger: s.logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idp %q: %w", c.Key, err)

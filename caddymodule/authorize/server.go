@@ -196,7 +196,7 @@ func (s *Server) setPeople(c Config) (err error) {
 		if err := client.Complete(); err != nil {
 			return err
 		}
-		client.keys, _ = client.newKeys(s.logger, nil) // as Complete made them, and with a logger
+		client.keys, _ = client.newKeys(s.logger, client.Transport) // as Complete made them, and with a logger
 		for _, key := range client.IdentityProviders {
 			if key != Local && s.providers[key] == nil {
 				return fmt.Errorf("client %q: there is no idp %q", client.ID, key)

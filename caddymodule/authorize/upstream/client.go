@@ -3,6 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
@@ -54,6 +55,13 @@ func defaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.IdleConnTimeout = 4 * time.Second
 	t.MaxResponseHeaderBytes = 64 << 10
+	return t
+}
+
+// Transport makes requests as the default of [Config] does, with settings for TLS.
+func Transport(config *tls.Config) http.RoundTripper {
+	t := defaultTransport()
+	t.TLSClientConfig = config
 	return t
 }
 

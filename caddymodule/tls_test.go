@@ -1,0 +1,125 @@
+package caddymodule
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+)
+
+// Other OAuth servers may have certificates of a private authority and ask for one of
+// ours, wherever we meet them; without both they are not spoken to.
+func TestPrivateAuthority(t *testing.T) {
+	own, clients := newAuthority(t, "hospital"), newAuthority(t, "clients")
+	folder := t.TempDir()
+	file := func(name string) string { return filepath.Join(folder, name) }
+	own.write(file("ca.pem"), "CERTIFICATE", own.certificate.Raw)
+	clients.issue("gateway", file("client.pem"), file("client.key"))
+	k := serveKeycloak(t, func(handler http.Handler) *httptest.Server { return serveTLS(t, own, clients, handler) })
+	ca := "\ntls_ca " + file("ca.pem")
+	both := ca + "\ntls_client " + file("client.pem") + " " + file("client.key")
+	for _, tt := range []struct {
+		name, options string
+		reached       bool
+	}{
+		{"authority and client certificate", both, true},
+		{"authority alone", ca, false},
+		{"neither", "", false},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Run("trust", func(t *testing.T) {
+				g := newGateway(t, tlsSite("fhir_bearer {\ntrust "+k.URL+" api://fhir {"+tt.options+"\n}\n}\nrespond ok"))
+				wantReached(t, g.get("/fhir/R4/Patient", k.token(t, "api://fhir")), tt.reached, http.StatusServiceUnavailable)
+			})
+			t.Run("introspect", func(t *testing.T) {
+				g := newGateway(t, tlsSite("fhir_bearer {\nintrospect "+k.URL+"/introspect {\nclient_id gateway\nclient_secret s3cret\naudience any"+tt.options+"\n}\n}\nrespond ok"))
+				wantReached(t, g.get("/fhir/R4/Patient", "opaque"), tt.reached, http.StatusServiceUnavailable)
+			})
+			t.Run("idp", func(t *testing.T) {
+				g := newGateway(t, tlsApp("idp hospital {\nissuer "+k.URL+"\nclient_id x"+tt.options+"\n}\nclient c {\nredirect_uri https://c.example/cb\n}"))
+				request := url.Values{"client_id": {"c"}, "redirect_uri": {"https://c.example/cb"}, "response_type": {"code"}, "state": {"s"}, "scope": {"openid"}}
+				r := g.get("/oauth2/authorize?"+request.Encode(), "")
+				for range 2 { // to the provider, by way of its own page
+					if to := r.Header.Get("Location"); strings.HasPrefix(to, "/") {
+						r = g.get(to, "")
+					}
+				}
+				if to := r.Header.Get("Location"); strings.HasPrefix(to, k.URL+"/auth?") != tt.reached {
+					t.Errorf("%d to %q", r.StatusCode, to)
+				}
+			})
+			t.Run("jwks_uri", func(t *testing.T) {
+				g := newGateway(t, tlsApp("client c {\njwks_uri "+k.URL+"/keys {"+tt.options+"\n}\ngrant_type client_credentials\nscope system/*.rs\n}"))
+				wantReached(t, g.post("/oauth2/token", assertionForm(t, k, "c")), tt.reached, http.StatusUnauthorized)
+			})
+		})
+	}
+}
+
+// tlsSite is a Caddyfile with a site alone, tlsApp one with the global option fhir.
+func tlsSite(body string) string {
+	return formatted("{\nauto_https disable_redirects\nskip_install_trust\n}\n\nhttps://localhost:8443 {\n" + body + "\n}\n")
+}
+
+func tlsApp(body string) string {
+	return formatted("{\nauto_https disable_redirects\nskip_install_trust\nfhir {\nissuer https://localhost:8443\n" + body + "\n}\n}\n\nhttps://localhost:8443 {\nfhir_authorize\n}\n")
+}
+
+func wantReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
+	t.Helper()
+	want := otherwise
+	if reached {
+		want = http.StatusOK
+	}
+	if r.StatusCode != want {
+		t.Errorf("%d %s, want %d", r.StatusCode, read(t, r), want)
+	}
+}
+
+// assertionForm asks for a token as a client with the issuer's key.
+func assertionForm(t *testing.T, k *keycloak, client string) url.Values {
+	t.Helper()
+	assertion, err := jwt.Signed(k.signer).Claims(map[string]any{
+		"iss": client, "sub": client, "aud": "https://localhost:8443/oauth2/token", "jti": "1", "exp": time.Now().Add(time.Minute).Unix(),
+	}).Serialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return url.Values{
+		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_assertion": {assertion},
+		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},
+	}
+}
+
+// What is wrong with the files is an error that names them, and the option.
+func TestTLSFaults(t *testing.T) {
+	own := newAuthority(t, "own")
+	folder := t.TempDir()
+	file := func(name string) string { return filepath.Join(folder, name) }
+	own.issue("gateway", file("client.pem"), file("client.key"))
+	junk := writeFile(t, "junk.pem", "no certificate")
+	for name, tt := range map[string]struct {
+		tls  TLS
+		want string
+	}{
+		"no such authority":           {TLS{CA: file("nonesuch.pem")}, "tls_ca: open " + file("nonesuch.pem")},
+		"authority that is none":      {TLS{CA: junk}, "tls_ca: " + junk + ": there is no certificate in it"},
+		"no such client certificate":  {TLS{ClientCertificate: file("nonesuch.pem"), ClientKey: file("client.key")}, "tls_client: open " + file("nonesuch.pem")},
+		"certificate without its key": {TLS{ClientCertificate: file("client.pem")}, "tls_client: a certificate and its key are needed both"},
+		"key without its certificate": {TLS{ClientKey: file("client.key")}, "tls_client: a certificate and its key are needed both"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, err := tt.tls.transport(); err == nil || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+	if transport, err := new(TLS).transport(); transport != nil || err != nil {
+		t.Errorf("nothing set: %v, %v", transport, err)
+	}
+}
