@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -65,8 +66,8 @@ type App struct {
 	// refresh token lifetime.
 	RefreshTokenIdleLifetime caddy.Duration `json:"refresh_token_idle_lifetime,omitempty"`
 
-	// How long after its use a refresh token gives the same successor once more,
-	// for apps that did not get the answer; later, its use ends all that the
+	// How long after its use, or after a restart, a refresh token gives the same
+	// successor once more, for apps that did not get the answer; later, its use ends all that the
 	// grant gave (RFC 9700 §4.14.2). At most 1m; below 0: not at all. Default:
 	// `10s`.
 	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`
@@ -195,6 +196,7 @@ func (a *App) settings() authorize.Config {
 		RefreshTokenLifetime:     time.Duration(a.RefreshTokenLifetime),
 		RefreshTokenIdleLifetime: time.Duration(a.RefreshTokenIdleLifetime),
 		RefreshTokenGrace:        time.Duration(a.RefreshTokenGrace),
+		Started:                  processStart,
 
 		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
@@ -212,9 +214,13 @@ func (a *App) warn() {
 	}
 }
 
+// processStart is when this process began to serve: when its first configuration started.
+var processStart = sync.OnceValue(time.Now)
+
 // Start opens the durable store, and makes the signing keys ready in the
 // background, so that the first person to sign in does not wait for them.
 func (a *App) Start() error {
+	processStart()
 	for _, store := range []authorize.Store{a.store, a.durable} {
 		switch store := store.(type) {
 		case *MemoryStore:

@@ -146,9 +146,13 @@ type Config struct {
 	RefreshTokenIdleLifetime time.Duration
 
 	// RefreshTokenGrace is how long after its use a refresh token gives the same
-	// successor once more, for clients that did not get the answer. Default:
-	// [DefaultRefreshTokenGrace]; at most [MaxRefreshTokenGrace]; below 0: none.
+	// successor once more, for clients that did not get the answer; see Started.
+	// Default: [DefaultRefreshTokenGrace]; at most [MaxRefreshTokenGrace]; below 0: none.
 	RefreshTokenGrace time.Duration
+
+	// Started is when this process began to serve: RefreshTokenGrace counts from then
+	// for what an earlier process stored. Default: at no time.
+	Started func() time.Time
 
 	// AuthorizePOST also takes authorization requests by POST (OpenID Connect
 	// Core §3.1.2.1, SMART's capability authorize-post).

@@ -128,7 +128,7 @@ func (s *Server) checkRefresh(ctx context.Context, f *refreshFamily, client *Cli
 	if f.Grant.ClientID != client.ID {
 		return nil, invalidGrant("the refresh token was given to another client")
 	}
-	switch f.standing(token, s.refreshGrace) {
+	switch s.standing(f, token) {
 	case stranger:
 		return nil, errBadRefreshToken
 	case spent:
@@ -142,6 +142,17 @@ func (s *Server) checkRefresh(ctx context.Context, f *refreshFamily, client *Cli
 	var err error
 	g.Scope, err = narrowScope(g.Scope, asked)
 	return &g, err
+}
+
+// standing says how a token stands to its family. Where the current token was made by
+// the process before this one, and the answer with it may have been lost as that ended,
+// the grace counts from when this one began to serve.
+func (s *Server) standing(f *refreshFamily, token string) standing {
+	rotated := f.IssuedAt
+	if start := s.started(); rotated.Before(start) {
+		rotated = start
+	}
+	return f.standing(token, time.Since(rotated) < s.refreshGrace)
 }
 
 // endStolenFamily revokes what a family has given.

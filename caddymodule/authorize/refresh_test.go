@@ -630,3 +630,41 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 	b.server = restart(func(idp *authorize.IdentityProvider) { idp.Key = "another" })
 	b.dead(next.Refresh, next.AccessToken)
 }
+
+// A crash may lose the answer that held the new token. Who comes with the old one when
+// the process is back is no thief for as long as the grace; what was rotated since is
+// held to its own time.
+func TestGraceAfterRestart(t *testing.T) {
+	tests := []struct {
+		name  string
+		down  time.Duration // from the rotation to the start
+		later time.Duration // from the start to the next try
+		grace time.Duration
+		again bool // the same token is given
+	}{
+		{"at once", time.Minute, 0, 0, true},
+		{"within the grace", time.Hour, 9 * time.Second, 0, true},
+		{"after the grace", time.Minute, 11 * time.Second, 0, false},
+		{"without a grace", time.Minute, 0, -1, false},
+		{"rotated after the start", -time.Second, 11 * time.Second, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var start time.Time
+				b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+					refreshing(c)
+					c.RefreshTokenGrace = tt.grace
+					c.Started = func() time.Time { return start }
+				}))
+				first := b.tokens(offline(nil)).Refresh
+				lost := b.refresh(first, nil).Refresh
+				start = time.Now().Add(tt.down)
+				time.Sleep(tt.down + tt.later)
+				if again := b.refresh(first, nil).Refresh; (again == lost) != tt.again {
+					t.Errorf("given %q, and before %q", again, lost)
+				}
+			})
+		})
+	}
+}

@@ -53,7 +53,9 @@ const (
 	current
 )
 
-func (f *refreshFamily) standing(token string, grace time.Duration) standing {
+// standing says how a token stands to the family; lately, whether the current token is
+// so new that who has the one before may not have got it.
+func (f *refreshFamily) standing(token string, lately bool) standing {
 	raw := refreshTokenBytes(token)
 	switch {
 	case raw == nil:
@@ -62,7 +64,7 @@ func (f *refreshFamily) standing(token string, grace time.Duration) standing {
 		return current
 	case subtle.ConstantTimeCompare(f.tag(raw[:2*familyIDSize]), raw[2*familyIDSize:]) != 1:
 		return stranger
-	case time.Since(f.IssuedAt) < grace && f.isCurrent(f.successor(token)):
+	case lately && f.isCurrent(f.successor(token)):
 		return predecessor
 	}
 	return spent

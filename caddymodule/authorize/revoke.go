@@ -94,7 +94,7 @@ func (s *Server) ownToken(ctx context.Context, raw string) (*ownToken, error) {
 	if err != nil {
 		return nil, err
 	}
-	standing := f.standing(raw, s.refreshGrace)
+	standing := s.standing(f, raw)
 	if standing == stranger {
 		return nil, errInvalidToken
 	}

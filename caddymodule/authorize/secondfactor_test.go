@@ -191,6 +191,38 @@ func TestCodeCountsOnce(t *testing.T) {
 	})
 }
 
+// Nor does a code of a step before that of the last that counted: who looked over a
+// shoulder has no use for one that was passed over (RFC 6238 §5.2).
+func TestEarlierCodeDoesNotCount(t *testing.T) {
+	steps := func(n time.Duration) string {
+		return authorize.TOTPForTest(totpSecret, time.Now().Add(n*30*time.Second))
+	}
+	tests := []struct {
+		name        string
+		first, then time.Duration // steps from now
+		want        int
+	}{
+		{"the step before", 0, -1, http.StatusForbidden},
+		{"two steps before", 1, -1, http.StatusForbidden},
+		{"the same step", 1, 1, http.StatusForbidden},
+		{"the step after", 0, 1, http.StatusFound},
+		{"two steps after", -1, 1, http.StatusFound},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newServer(t, withTOTP)
+				for i, code := range []string{steps(tt.first), steps(tt.then)} {
+					b, want := newBrowser(t, s), []int{http.StatusFound, tt.want}[i]
+					if r := b.sendCode(b.factor(b.signIn(request(nil), "alice", "right")), code); r.StatusCode != want {
+						t.Errorf("code %d: status %d, want %d", i, r.StatusCode, want)
+					}
+				}
+			})
+		})
+	}
+}
+
 // Codes cannot be tried without end, not by beginning anew either, and a right
 // password in between is no help.
 func TestCodesAreCounted(t *testing.T) {

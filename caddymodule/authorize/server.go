@@ -70,6 +70,8 @@ type Server struct {
 	accessTokenLifetime, codeLifetime, sessionLifetime time.Duration
 	refreshLifetime, refreshIdleLifetime, refreshGrace time.Duration
 	authorizePOST, omitIssuer                          bool
+
+	started func() time.Time // when this process began to serve
 }
 
 // New checks the configuration and returns its Server. It does no I/O.
@@ -84,7 +86,7 @@ func New(c Config) (*Server, error) {
 		identified: newIdentities(),
 		pushed:     NewMemoryStore(maxPushed, 0),
 		durable:    c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
-		isHTTPS: c.IsHTTPS, logger: c.Logger, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
+		isHTTPS: c.IsHTTPS, logger: c.Logger, started: c.Started, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}
 	s.setDefaults()
 	for _, step := range []func(Config) error{s.setLifetimes, s.setLockout, s.setProviders, s.setPeople, s.setRoutes, s.setOrigins} {
@@ -109,6 +111,9 @@ func (s *Server) setDefaults() {
 	s.revocations.loaded.Store(s.durable == s.store) // then they need no second place
 	if s.audit == nil {
 		s.audit = NewEventLog(s.logger).Record
+	}
+	if s.started == nil {
+		s.started = func() time.Time { return time.Time{} }
 	}
 	if s.clientAddress == nil {
 		s.clientAddress = remoteAddress
