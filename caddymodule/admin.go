@@ -18,6 +18,7 @@ func init() { caddy.RegisterModule(new(adminAPI)) }
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
 //	GET    /fhir/sessions     those of ?user=, or all
 //	DELETE /fhir/sessions     all of ?user=; /fhir/sessions/{sid}: one
+//	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
 //	DELETE /fhir/expansions   forget cached expansions: all, or those of ?url= or ?system=
 type adminAPI struct {
 	// running is the configuration in force, which is not the one that this router
@@ -37,6 +38,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
 		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.sessions, http.MethodDelete: a.endSessions}},
 		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.endSession}},
+		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.endGrants}},
 		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
 	}
 }

@@ -39,13 +39,26 @@ func (a *adminAPI) sessions(r *http.Request) (any, error) {
 	return shown, err
 }
 
+// endedSessions is the answer to DELETE /fhir/sessions.
+type endedSessions struct {
+	Sessions int `json:"sessions"`
+
+	// NotEnded says what goes on without a session.
+	NotEnded string `json:"not_ended"`
+}
+
+func sessionsEnded(n int) endedSessions {
+	return endedSessions{n, "refresh tokens with offline_access, and their access tokens; DELETE " + adminGrants + " ends these too"}
+}
+
 // endSession ends the one that the path names. That it ended before is no error.
 func (a *adminAPI) endSession(r *http.Request) (any, error) {
 	server, err := a.server()
 	if err != nil {
 		return nil, err
 	}
-	return struct{}{}, server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, adminSessions+"/"))
+	ended, err := server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, adminSessions+"/"))
+	return sessionsEnded(ended), err
 }
 
 // endSessions ends all of a user, who must be named: nobody means everybody by
@@ -57,9 +70,10 @@ func (a *adminAPI) endSessions(r *http.Request) (any, error) {
 	}
 	user := r.URL.Query().Get("user")
 	if user == "" {
-		return nil, caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: errors.New("say whose sessions to end: ?user=")}
+		return nil, badAdminRequest(errors.New("say whose sessions to end: ?user="))
 	}
-	return struct{}{}, server.EndSessions(r.Context(), user)
+	ended, err := server.EndSessions(r.Context(), user)
+	return sessionsEnded(ended), err
 }
 
 // server is the authorization server in force, or 404.

@@ -186,10 +186,13 @@ func (h *Bearer) admit(r *http.Request) (guard.Token, error) {
 	return token, nil
 }
 
-// complete looks up whom a token of ours stands for: those who were removed or
-// disabled since are let in no more.
+// complete looks up whom a token of ours stands for. One that has ended with what it
+// rests on is let in no more.
 func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
-	holder, err := h.app.server.Holder(ctx, token.Subject, token.ClientID)
+	holder, err := h.app.server.Holder(ctx, authorize.AccessToken{
+		ID: token.ID, Subject: token.Subject, ClientID: token.ClientID, Scope: token.Scope,
+		Session: token.Session, CredentialHash: token.CredentialHash,
+	})
 	switch {
 	case err != nil:
 		return guard.Unavailable(err)

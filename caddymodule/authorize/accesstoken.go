@@ -28,6 +28,13 @@ type accessTokenClaims struct {
 
 	// UserinfoClaims are what userinfo tells beside the scope's claims.
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
+
+	// Session is the session that the token ends with; "" where it lives on.
+	Session string `json:"sid,omitempty"`
+
+	// CredentialHash ties the token to the person's password and second factor of
+	// the time; see [User].credentialHash.
+	CredentialHash string `json:"credential_hash,omitempty"`
 }
 
 // idTokenClaims are those of OpenID Connect Core §2. What the person is called
@@ -61,13 +68,20 @@ func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
 	if err != nil {
 		return nil, err
 	}
+	cutoff, err := s.latestCutoff(ctx, g.given())
+	if err != nil {
+		return nil, err
+	}
+	if isCutOff(g.At, cutoff) {
+		return nil, invalidGrant("what was granted was ended")
+	}
 	now := time.Now()
 	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{
 		Issuer: s.issuer, Subject: user.ID, Audience: s.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: newTokenID(g.Family), ClientID: g.ClientID, Scope: g.scope(),
+		ID: newTokenID(g.Family, dateAfter(cutoff)), ClientID: g.ClientID, Scope: g.scope(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.grantedFHIRUser(g, user),
-		UserinfoClaims: g.UserinfoClaims,
+		UserinfoClaims: g.UserinfoClaims, Session: g.endsWith(), CredentialHash: user.tokensBoundTo,
 	})
 	t := &tokens{access: access, lifetime: s.accessTokenLifetime}
 	if err == nil && g.has("openid") {
@@ -123,10 +137,14 @@ func merged(claims any, more map[string]any) (any, error) {
 func (s *Server) issueToClient(ctx context.Context, client *Client, scope []string) (*tokens, error) {
 	noteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(s.accessTokenLifetime, clientTokenLifetime)
+	cutoff, err := s.latestCutoff(ctx, given{user: client.ID, clientID: client.ID})
+	if err != nil {
+		return nil, err
+	}
 	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{
 		Issuer: s.issuer, Subject: client.ID, Audience: s.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: randomID(), ClientID: client.ID, Scope: strings.Join(scope, " "),
+		ID: datedID(dateAfter(cutoff)), ClientID: client.ID, Scope: strings.Join(scope, " "),
 	})
 	return &tokens{access: access, lifetime: lifetime}, err
 }
@@ -177,33 +195,4 @@ func accessTokenHash(access string) string {
 	}
 	sum := sha256.Sum256([]byte(access))
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
-}
-
-// Holder is whom an access token of ours stands for.
-type Holder struct {
-	// FHIRUser is the URL of the person's FHIR resource; empty where there is
-	// none, and where a client acts for itself.
-	FHIRUser string
-}
-
-// Holder returns whom a token with this sub and client_id stands for, or nil if
-// they are no longer: a person who was removed or disabled, a client that is gone.
-func (s *Server) Holder(ctx context.Context, subject, clientID string) (*Holder, error) {
-	client, err := s.client(ctx, clientID)
-	switch {
-	case err != nil:
-		return nil, err
-	case client == nil:
-		return nil, nil
-	case subject == clientID:
-		if !client.mayGrant("client_credentials") {
-			return nil, nil
-		}
-		return new(Holder), nil
-	}
-	user, err := s.account(ctx, subject)
-	if user == nil || err != nil {
-		return nil, err
-	}
-	return &Holder{FHIRUser: s.fhirUser(user)}, nil
 }

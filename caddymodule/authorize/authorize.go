@@ -102,8 +102,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizati
 
 // give gives the client what it asked for.
 func (s *Server) give(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
-	g := newGrant(req, signedIn)
-	a, err := s.makeAnswer(r.Context(), req, g)
+	g, err := s.newGrant(r.Context(), req, signedIn)
+	var a answerParameters
+	if err == nil {
+		a, err = s.makeAnswer(r.Context(), req, g)
+	}
 	if err == nil {
 		err = s.joinSession(r.Context(), g)
 	}

@@ -78,7 +78,7 @@ func TestClientsAreTold(t *testing.T) {
 		told bool
 	}{
 		{"by the server", nil, func(t *testing.T, s *authorize.Server, _ *browser) {
-			if err := s.EndSessions(t.Context(), "alice"); err != nil {
+			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
 		}, true},
@@ -90,12 +90,12 @@ func TestClientsAreTold(t *testing.T) {
 		}, false},
 		{"after the same person signed in again", nil, func(t *testing.T, s *authorize.Server, b *browser) {
 			b.answer(request(url.Values{"prompt": {"login"}}))
-			if err := s.EndSessions(t.Context(), "alice"); err != nil {
+			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
 		}, true},
 		{"not without an ID token", url.Values{"scope": {"demo.read"}}, func(t *testing.T, s *authorize.Server, _ *browser) {
-			if err := s.EndSessions(t.Context(), "alice"); err != nil {
+			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
 		}, false},
@@ -115,7 +115,7 @@ func TestClientsAreTold(t *testing.T) {
 					t.Errorf("told of %v", sub)
 				}
 			}
-			if err := s.EndSessions(t.Context(), "bob"); err != nil {
+			if _, err := s.EndSessions(t.Context(), "bob"); err != nil {
 				t.Error(err)
 			}
 			if sub := b.claims(<-p.tokens)["sub"]; sub != "bob" {
@@ -144,7 +144,7 @@ func TestAllClientsAreTold(t *testing.T) {
 		wg.Go(func() { same.authorize(request(url.Values{"client_id": {name}})) })
 	}
 	wg.Wait()
-	if err := s.EndSessions(t.Context(), "alice"); err != nil {
+	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
 	told := map[any]bool{}
@@ -163,7 +163,7 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 		p.answer.Store(int32(status))
 		s, tr := toldServer(t, p)
 		newBrowser(t, s).answer(request(nil))
-		if err := s.EndSessions(t.Context(), "alice"); err != nil {
+		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 			t.Fatal(err)
 		}
 		var refusal *authorize.Error
@@ -192,7 +192,7 @@ func TestClientIsToldAgain(t *testing.T) {
 		b := newBrowser(t, s)
 		b.answer(request(nil))
 		before := time.Now()
-		if err := s.EndSessions(t.Context(), "alice"); err != nil || b.signedIn() {
+		if _, err := s.EndSessions(t.Context(), "alice"); err != nil || b.signedIn() {
 			t.Errorf("error %v", err)
 		}
 		if e := tr.toldOf("app"); e.Err != nil {

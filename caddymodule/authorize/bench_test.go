@@ -49,10 +49,15 @@ func BenchmarkUserinfo(b *testing.B) {
 func BenchmarkRevokedAndHolder(b *testing.B) {
 	server := newServer(b, func(c *authorize.Config) { refreshing(c); c.Durable = inFile(b) })
 	browser := newBrowser(b, server)
-	jti, _ := browser.claims(browser.tokens(offline(nil)).AccessToken)["jti"].(string)
+	claims := browser.claims(browser.tokens(url.Values{"scope": {"openid user/*.rs online_access"}}).AccessToken)
+	text := func(name string) string { value, _ := claims[name].(string); return value }
+	token := authorize.AccessToken{
+		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"),
+		Session: text("sid"), CredentialHash: text("credential_hash"),
+	}
 	for b.Loop() {
-		revoked, err1 := server.Revoked(b.Context(), jti)
-		holder, err2 := server.Holder(b.Context(), "alice", "app")
+		revoked, err1 := server.Revoked(b.Context(), token.ID)
+		holder, err2 := server.Holder(b.Context(), token)
 		if revoked || holder == nil || err1 != nil || err2 != nil {
 			b.Fatal(revoked, holder, err1, err2)
 		}

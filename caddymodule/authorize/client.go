@@ -97,6 +97,7 @@ type Client struct {
 	secretDigest []byte // nil: it has no secret
 	guessable    bool   // the secret is
 	keys         *upstream.KeySet
+	granted      *grantedScopes // nil: nothing is remembered
 
 	// registered clients wrote their own description, and their secret is known
 	// by its digest alone.

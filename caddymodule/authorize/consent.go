@@ -149,6 +149,24 @@ func (s *Server) rememberConsent(ctx context.Context, user, clientID string, ite
 	return s.durable.Put(ctx, consentKey(user, clientID), value, consentLifetime)
 }
 
+// takeBack reports whether a person now refuses what they allowed before, and ends the
+// client's access tokens if they do. Its codes and refresh tokens end where they go
+// beyond what is still allowed (see stillConsented).
+func (s *Server) takeBack(ctx context.Context, client *Client, user string, items, granted []string) (bool, error) {
+	if client.Consent != ConsentRequired {
+		return false, nil
+	}
+	earlier, err := s.loadConsent(ctx, user, client.ID)
+	if earlier == nil || err != nil {
+		return false, err
+	}
+	refused := func(item string) bool { return slices.Contains(items, item) && !slices.Contains(granted, item) }
+	if !slices.ContainsFunc(earlier.Granted, refused) {
+		return false, nil
+	}
+	return true, s.cutOff(ctx, consentCutoff(user, client.ID))
+}
+
 // consentPage is what pages/consent.html shows.
 type consentPage struct {
 	Request  string // sealed, see question.go
@@ -207,8 +225,15 @@ func (s *Server) allow(w http.ResponseWriter, r *http.Request, req *authorizatio
 		s.redirectError(w, r, req, err)
 		return
 	}
-	// That it cannot be remembered means that the person is asked again.
-	if err := s.rememberConsent(r.Context(), signedIn.user.ID, req.client.ID, items, granted); err != nil {
+	takenBack, err := s.takeBack(r.Context(), req.client, signedIn.user.ID, items, granted)
+	if err == nil {
+		err = s.rememberConsent(r.Context(), signedIn.user.ID, req.client.ID, items, granted)
+	}
+	switch {
+	case err != nil && takenBack: // the person must not believe that it is
+		s.redirectError(w, r, req, err)
+		return
+	case err != nil: // the person is asked again
 		s.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
 	}
 	s.give(w, r, req, signedIn)

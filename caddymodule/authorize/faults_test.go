@@ -313,7 +313,7 @@ func TestFailureChangesNothing(t *testing.T) {
 			b.answer(request(nil))
 			_, sealed := b.open(b.authorize(request(url.Values{"prompt": {"login"}})))
 			return posting("/oauth2/login", typed(sealed, "bob", "other"))
-		}, toApp, "session sessions session-client"},
+		}, toApp, "session sessions session-client cutoff"},
 		{"login: the first of two factors", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
 			_, sealed := b.open(b.authorize(request(nil)))
 			return posting("/oauth2/login", typed(sealed, "carol", "third"))
@@ -372,25 +372,25 @@ func TestFailureChangesNothing(t *testing.T) {
 		{"logout, by a hint", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
 			q := url.Values{"id_token_hint": {b.tokens(nil).IDToken}, "post_logout_redirect_uri": {afterLogout}}
 			return getting("/oauth2/logout?" + q.Encode())
-		}, leadsTo(afterLogout), ""},
+		}, leadsTo(afterLogout), "cutoff"},
 		{"logout, by a hint without a cookie", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
 			hint := b.tokens(nil).IDToken
 			clear(b.cookies)
 			return getting("/oauth2/logout?" + url.Values{"id_token_hint": {hint}}.Encode())
-		}, ok, ""},
+		}, ok, "cutoff"},
 		{"logout, by the page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
 			b.answer(request(nil))
 			field := hiddenField.FindStringSubmatch(body(b.t, b.get("/oauth2/logout")))
 			return posting("/oauth2/logout", url.Values{"request": {field[1]}})
-		}, ok, ""},
+		}, ok, "cutoff"},
 		{"logout, at the provider too", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
 			q := url.Values{"id_token_hint": {b.federatedTokens(nil).IDToken}}
 			return getting("/oauth2/logout?" + q.Encode())
-		}, leadsTo("post_logout_redirect_uri="), ""},
+		}, leadsTo("post_logout_redirect_uri="), "cutoff"},
 		{"logout, by the provider", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
 			b.federate(nil)
 			return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
-		}, ok, ""},
+		}, ok, "cutoff"},
 
 		{"register", func(t *testing.T, _ *browser, _ *authorizetest.Provider) func() *http.Request {
 			return registrationRequest(t, http.MethodPost, issuer+"/oauth2/register", initialAccess, metadata(nil))

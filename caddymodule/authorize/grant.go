@@ -25,6 +25,7 @@ type grant struct {
 	Scope         []string  `json:"scope"`
 	User          string    `json:"user"`
 	SignedInAt    time.Time `json:"signed_in_at"`
+	At            time.Time `json:"at"`                // when it was given
 	Session       string    `json:"session,omitempty"` // the sid of the sign-in
 	AMR           []string  `json:"amr,omitempty"`     // how it was made (RFC 8176)
 	Provider      string    `json:"provider,omitempty"`
@@ -38,9 +39,10 @@ type grant struct {
 	IDTokenClaims  []string `json:"id_token_claims,omitempty"`
 }
 
-func newGrant(req *authorizationRequest, by *signedIn) *grant {
+// newGrant is what a person who is signed in lets a client have from now on.
+func (s *Server) newGrant(ctx context.Context, req *authorizationRequest, by *signedIn) (*grant, error) {
 	credential := by.user.credential()
-	return &grant{
+	g := &grant{
 		Family:        randomID(),
 		ClientID:      req.client.ID,
 		RedirectURI:   req.redirectURI,
@@ -59,6 +61,9 @@ func newGrant(req *authorizationRequest, by *signedIn) *grant {
 		UserinfoClaims: req.userinfoClaims,
 		IDTokenClaims:  req.idTokenClaims,
 	}
+	cutoff, err := s.latestCutoff(ctx, g.code())
+	g.At = dateAfter(cutoff)
+	return g, err
 }
 
 func (g *grant) scope() string { return strings.Join(g.Scope, " ") }
@@ -123,7 +128,7 @@ func (s *Server) redeemable(ctx context.Context, client *Client, p parameters) (
 	}
 	switch _, err = s.store.Get(ctx, tokenKey(g.Family)); {
 	case errors.Is(err, ErrNotFound):
-		return g, nil
+		return g, s.codeStands(ctx, g, client)
 	case err != nil:
 		return nil, err
 	}
@@ -156,6 +161,18 @@ func (s *Server) endTwiceUsed(ctx context.Context, g *grant) error {
 		return fmt.Errorf("revoking what a code gave that was used twice: %w", err)
 	}
 	return errSpentCode
+}
+
+// codeStands refuses a code that ended before it was exchanged.
+func (s *Server) codeStands(ctx context.Context, g *grant, client *Client) error {
+	cutoff, err := s.latestCutoff(ctx, g.code())
+	switch {
+	case err != nil:
+		return err
+	case isCutOff(g.At, cutoff):
+		return invalidGrant("the person has signed out since, or what was granted was ended")
+	}
+	return s.stillAllowed(ctx, g, client)
 }
 
 func (s *Server) storedGrant(ctx context.Context, code string) (*grant, error) {

@@ -88,7 +88,8 @@ func (s *Server) keepSession(ctx context.Context, session *storedSession) {
 	list := recentList{store: s.store, key: storeKey("sessions", session.User), most: maxSessions, ttl: s.sessionLifetime}
 	dropped, err := list.keep(ctx, session.sid)
 	for _, sid := range dropped {
-		err = errors.Join(err, s.EndSession(ctx, sid))
+		_, endErr := s.EndSession(ctx, sid)
+		err = errors.Join(err, endErr)
 	}
 	if err != nil {
 		s.logger.ErrorContext(ctx, "sessions of a person not counted", "user", session.User, "error", err)

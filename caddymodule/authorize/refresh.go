@@ -32,6 +32,14 @@ func (g *grant) refreshes() bool { return g.has(offlineAccess) || g.has(onlineAc
 // online says whether a grant's refresh token ends with the session.
 func (g *grant) online() bool { return !g.has(offlineAccess) }
 
+// endsWith is the sid of the session that a grant's access tokens end with, or "".
+func (g *grant) endsWith() string {
+	if g.online() {
+		return g.Session
+	}
+	return ""
+}
+
 // startFamily makes the first refresh token of a grant that asks for one, or "". It
 // comes before the code is used up, and after a try that failed the family may be
 // there already, with a token that nobody was given: this one takes its place. Who
@@ -56,6 +64,15 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 	}
 	if err := s.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.end(s.refreshIdleLifetime))); err != nil {
 		return "", fmt.Errorf("storing a refresh token: %w", err)
+	}
+	// Whoever ends everything looks for families after setting the cutoff, and this for
+	// the cutoff after storing the family: so one of the two ends it.
+	void, err := s.grantVoid(ctx, g)
+	if err == nil && void {
+		err = errSpentCode
+	}
+	if err != nil {
+		return "", errors.Join(err, s.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
 	}
 	return token, nil
 }
@@ -176,13 +193,25 @@ func (s *Server) revokeFamily(ctx context.Context, id string) error {
 // may no longer have what it was granted.
 func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Client) error {
 	g := f.Grant
-	revoked, err := s.Revoked(ctx, g.Family)
+	void, err := s.grantVoid(ctx, g)
 	switch {
 	case err != nil:
 		return err
-	case revoked || !time.Now().Before(f.end(s.refreshIdleLifetime)):
+	case void || !time.Now().Before(f.end(s.refreshIdleLifetime)):
 		return errBadRefreshToken
 	}
+	if err := s.stillAllowed(ctx, g, client); err != nil || !g.online() {
+		return err
+	}
+	_, err = s.store.Get(ctx, sessionKey(g.Session))
+	if errors.Is(err, ErrNotFound) {
+		return invalidGrant("the person has signed out")
+	}
+	return err
+}
+
+// stillAllowed refuses a code or refresh token whose grant could not be given again.
+func (s *Server) stillAllowed(ctx context.Context, g *grant, client *Client) error {
 	if again, err := grantScope(client, g.scope()); err != nil || !slices.Equal(again, g.Scope) {
 		return invalidGrant("the client may no longer have what it was granted")
 	}
@@ -192,13 +221,7 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 	if err := s.stillConsented(ctx, g, client); err != nil {
 		return err
 	}
-	if _, err := s.grantUser(ctx, g); err != nil || !g.online() {
-		return err
-	}
-	_, err = s.store.Get(ctx, sessionKey(g.Session))
-	if errors.Is(err, ErrNotFound) {
-		return invalidGrant("the person has signed out")
-	}
+	_, err := s.grantUser(ctx, g)
 	return err
 }
 

@@ -3,6 +3,8 @@ package authorize
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
@@ -24,7 +26,26 @@ func tokenKey(id string) string { return "token:" + id }
 // family's id, so that one entry revokes all that a grant gave, those tokens
 // included that are being made at that very moment, and nobody needs to keep a
 // list of them.
-func newTokenID(family string) string { return family + "." + randomID() }
+//
+// The rest of it begins with the nanosecond: iat tells seconds, and a token of the second
+// in which everything was ended may be from before that or after.
+func newTokenID(family string, at time.Time) string { return family + "." + datedID(at) }
+
+// datedID is a random id that begins with a time.
+func datedID(at time.Time) string {
+	dated := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
+	return base64.RawURLEncoding.EncodeToString(append(dated, randomBytes(familyIDSize)...))
+}
+
+// issuedAt is when the access token with a jti was issued; the zero time where the jti
+// is of a version that did not tell.
+func issuedAt(tokenID string) time.Time {
+	dated, err := base64.RawURLEncoding.DecodeString(tokenID[strings.LastIndexByte(tokenID, '.')+1:])
+	if err != nil || len(dated) != 8+familyIDSize {
+		return time.Time{}
+	}
+	return time.Unix(0, int64(binary.BigEndian.Uint64(dated)))
+}
 
 // revocations are in the store, where each check of an access token looks, and
 // a second time in the durable store, from where they come back after a restart.
@@ -88,6 +109,9 @@ func (s *Server) loadRevocations(ctx context.Context) error {
 		if err := s.loadRevocation(ctx, key); err != nil {
 			return fmt.Errorf("reading a revocation: %w", err)
 		}
+	}
+	if err := s.loadCutoffs(ctx); err != nil {
+		return err
 	}
 	s.revocations.loaded.Store(true)
 	return nil

@@ -210,6 +210,7 @@ func (s *Server) setPeople(c Config) (err error) {
 		if client.guessable {
 			s.logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+secretCommand, "client_id", client.ID)
 		}
+		client.granted = new(grantedScopes)
 		s.clients[client.ID] = &client
 	}
 	return nil

@@ -83,32 +83,42 @@ func (s *Server) sessionInfo(ctx context.Context, stored *storedSession) (*Sessi
 }
 
 // EndSession ends a session by its sid, and tells the clients that asked to be
-// told (OpenID Connect Back-Channel Logout 1.0). That it ended before is no error.
-func (s *Server) EndSession(ctx context.Context, sid string) error {
+// told (OpenID Connect Back-Channel Logout 1.0). It returns how many sessions it ended:
+// that it ended before is no error.
+func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	stored, err := s.readSession(ctx, sid)
 	if stored == nil || err != nil {
-		return err
+		return 0, err
 	}
-	return s.endSession(ctx, stored)
+	return 1, s.endSession(ctx, stored)
 }
 
-// EndSessions ends all sessions of a user, as [Server.EndSession] does.
-func (s *Server) EndSessions(ctx context.Context, user string) error {
+// EndSessions ends all sessions of a user, as [Server.EndSession] does, and returns how
+// many there were.
+func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 	return s.endSessions(ctx, func(stored *storedSession) bool { return stored.User == user })
 }
 
 // endSessions ends as many as it can of the sessions that are meant.
-func (s *Server) endSessions(ctx context.Context, meant func(*storedSession) bool) error {
+func (s *Server) endSessions(ctx context.Context, meant func(*storedSession) bool) (int, error) {
+	return s.eachSession(ctx, meant, func(stored *storedSession) error { return s.endSession(ctx, stored) })
+}
+
+// eachSession does something with as many as it can of the sessions that are meant, and
+// returns with how many.
+func (s *Server) eachSession(ctx context.Context, meant func(*storedSession) bool, do func(*storedSession) error) (done int, err error) {
 	keys, err := s.store.List(ctx, sessionKey(""))
 	errs := []error{err}
 	for _, key := range keys {
 		stored, err := s.readSession(ctx, strings.TrimPrefix(key, sessionKey("")))
 		if err == nil && stored != nil && meant(stored) {
-			err = s.endSession(ctx, stored)
+			if err = do(stored); err == nil {
+				done++
+			}
 		}
 		errs = append(errs, err)
 	}
-	return errors.Join(errs...)
+	return done, errors.Join(errs...)
 }
 
 // endSession forgets a session, and with it all that hangs on it. Who is to be told is
@@ -118,12 +128,26 @@ func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
 	if err != nil {
 		return err
 	}
-	if err := s.store.Delete(ctx, sessionKey(stored.sid)); err != nil {
+	if err := s.forgetSession(ctx, stored.sid); err != nil {
 		return err
 	}
 	s.record(ctx, Event{Kind: EventSignOut, User: stored.User, Provider: stored.Provider})
 	s.tellClients(ctx, stored, notes)
 	return nil
+}
+
+// forgetSession voids what a session gave, and removes it. In a full store the session
+// makes room for that, so that nobody must stay signed in.
+func (s *Server) forgetSession(ctx context.Context, sid string) error {
+	err := s.cutOff(ctx, sessionCutoff(sid))
+	full := errors.Is(err, ErrStoreFull)
+	if err == nil || full {
+		err = s.store.Delete(ctx, sessionKey(sid))
+	}
+	if err == nil && full {
+		err = s.cutOff(ctx, sessionCutoff(sid))
+	}
+	return err
 }
 
 // clientNote says that a client got something in a session.
@@ -157,16 +181,25 @@ func (s *Server) joinSession(ctx context.Context, g *grant) error {
 func (s *Server) clientsOf(ctx context.Context, sid string) ([]clientNote, error) {
 	var notes []clientNote
 	for _, client := range s.clients {
-		value, err := s.store.Get(ctx, clientKey(sid, client.ID))
-		switch {
-		case errors.Is(err, ErrNotFound):
-		case err != nil:
+		note, err := s.noteOf(ctx, sid, client)
+		if err != nil {
 			return nil, err
-		default:
-			notes = append(notes, clientNote{client, bytes.Equal(value, noteIDToken)})
 		}
+		notes = append(notes, note...)
 	}
 	return notes, nil
+}
+
+// noteOf returns the note of a client in a session, if there is one.
+func (s *Server) noteOf(ctx context.Context, sid string, client *Client) ([]clientNote, error) {
+	value, err := s.store.Get(ctx, clientKey(sid, client.ID))
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return []clientNote{{client, bytes.Equal(value, noteIDToken)}}, nil
 }
 
 // keepClients lets the notes of a session last as long as the session, which a

@@ -63,7 +63,8 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 // takes time in proportion to all that the store holds, which nobody but the provider
 // can cause.
 func (s *Server) endUpstreamSessions(ctx context.Context, p *provider, token *upstream.LogoutToken) error {
-	return s.endSessions(ctx, func(stored *storedSession) bool { return stored.beganWith(p, token) })
+	_, err := s.endSessions(ctx, func(stored *storedSession) bool { return stored.beganWith(p, token) })
+	return err
 }
 
 // beganWith says whether a logout token is about the sign-in that a session began

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
 	"encoding/binary"
 	"fmt"
 	"net/http"
@@ -50,6 +51,9 @@ type User struct {
 	// username is preferred_username: the ID of a local user, what the provider
 	// says of a federated one.
 	username string
+
+	// tokensBoundTo is the credentialHash of a local user.
+	tokensBoundTo string
 }
 
 // PasswordComparer checks a password against a hash. Its method is that of the
@@ -120,7 +124,7 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 				return nil, fmt.Errorf("user %q: %w", u.ID, err)
 			}
 		}
-		u.username = u.ID
+		u.username, u.tokensBoundTo = u.ID, u.credentialHash()
 		d.users[u.ID] = u
 		d.names[canonicalName(u.ID)] = append(d.names[canonicalName(u.ID)], u.ID)
 		d.hashes = append(d.hashes, u.PasswordHash)
@@ -178,4 +182,12 @@ func (d *directory) decoy(id string) string {
 // carry it, so that such a change ends them.
 func (u *User) credential() [sha256.Size]byte {
 	return sha256.Sum256([]byte(u.PasswordHash + "\x00" + u.TOTPSecret))
+}
+
+// credentialHash ties access tokens to the user's credential, as at_hash does an ID
+// token: the half of its digest. Clients can read it. It says nothing of the password,
+// whose hash has a salt, and which is at most guessed by who knows that.
+func (u *User) credentialHash() string {
+	sum := u.credential()
+	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
 }

@@ -25,7 +25,7 @@ func (s *Server) verify(ctx context.Context, raw string) (*accessTokenClaims, er
 	if err != nil {
 		return nil, err
 	}
-	holder, err := s.Holder(ctx, v.claims.Subject, v.claims.ClientID)
+	holder, err := s.Holder(ctx, v.claims.token())
 	if err == nil && (revoked || holder == nil) {
 		err = errInvalidToken
 	}

@@ -16,6 +16,10 @@ type claims struct {
 	Scope    string `json:"scope"`
 	Patient  string `json:"patient"`
 	FHIRUser string `json:"fhirUser"`
+
+	// What our own server gives its tokens, to know them by when they have ended.
+	Session        string `json:"sid"`
+	CredentialHash string `json:"credential_hash"`
 }
 
 // checkClaims checks what the claims of a token with a good signature say:
@@ -46,6 +50,7 @@ func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 		Scope:    c.Scope,
 		Patient:  c.Patient,
 		FHIRUser: c.FHIRUser,
+		Session:  c.Session, CredentialHash: c.CredentialHash,
 		IssuedAt: c.IssuedAt.Time(),
 		Expires:  c.Expiry.Time(),
 	}, nil

@@ -29,6 +29,12 @@ type Token struct {
 	// FHIRUser is the fhirUser claim: the FHIR resource of the user (SMART
 	// App Launch). Empty when there is none.
 	FHIRUser string
+	// Session is the sid claim of our own tokens: the session that the token ends
+	// with. Empty where it ends with none, and with other issuers.
+	Session string
+	// CredentialHash is the credential_hash claim of our own tokens. Empty where
+	// there is none, and with other issuers.
+	CredentialHash string
 	// IssuedAt is the iat claim. Zero where another issuer leaves it out.
 	IssuedAt time.Time
 	// Expires is the exp claim. The token may still pass for the leeway. Zero

@@ -1,0 +1,48 @@
+package caddymodule
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+const adminGrants = "/fhir/grants"
+
+// endedGrants is the answer to DELETE /fhir/grants.
+type endedGrants struct {
+	authorize.EndedGrants
+
+	// Void says what there is no number for.
+	Void string `json:"void"`
+}
+
+// endGrants ends everything of ?user=, of ?client_id=, or of the pair. One of them
+// must be named: nobody means everything by leaving a word out.
+func (a *adminAPI) endGrants(r *http.Request) (any, error) {
+	server, err := a.server()
+	if err != nil {
+		return nil, err
+	}
+	query := r.URL.Query()
+	for name, values := range query {
+		if name != "user" && name != "client_id" || len(values) != 1 || values[0] == "" {
+			return nil, badAdminRequest(fmt.Errorf("%q: only user and client_id say whose grants to end, once each, and neither may be empty", name))
+		}
+	}
+	if len(query) == 0 {
+		return nil, badAdminRequest(errors.New("say whose grants to end: ?user=, ?client_id= or both"))
+	}
+	ended, err := server.EndGrants(r.Context(), query.Get("user"), query.Get("client_id"))
+	if errors.Is(err, authorize.ErrNobody) {
+		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+	}
+	return endedGrants{EndedGrants: ended, Void: "every code and access token that was given until now"}, err
+}
+
+func badAdminRequest(err error) error {
+	return caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: err}
+}

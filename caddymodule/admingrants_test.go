@@ -1,0 +1,89 @@
+package caddymodule
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// The guard refuses what was ended, also a token that it has just let in, and lets in
+// what was given since.
+func TestGrantsAreEnded(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	passes := func(token string) bool { return g.get("/fhir/R4/Patient/1", token).StatusCode == http.StatusOK }
+	for _, query := range []string{"user=alice", "client_id=demo-app", "user=alice&client_id=demo-app"} {
+		g.jar = map[string]string{}
+		token := g.token()
+		if !passes(token) {
+			t.Fatal("the token is not let in to begin with")
+		}
+		w, err := admin(t, g.ctx, http.MethodDelete, "/fhir/grants?"+query)
+		var ended endedGrants
+		if err == nil {
+			err = json.Unmarshal(w.Body.Bytes(), &ended)
+		}
+		if err != nil || ended.Void == "" || (ended.Sessions > 0) != (query == "user=alice") {
+			t.Errorf("%s: %v, %+v", query, err, ended)
+		}
+		if g.jar = map[string]string{}; passes(token) || !passes(g.token()) {
+			t.Errorf("%s: the token is let in, or a later one is not", query)
+		}
+	}
+}
+
+func TestGrantsAreNotEnded(t *testing.T) {
+	g := exampleGateway(t, nil)
+	for _, tt := range []struct {
+		ctx            caddy.Context
+		method, target string
+		want           int
+	}{
+		{g.ctx, http.MethodDelete, "", http.StatusBadRequest},
+		{g.ctx, http.MethodDelete, "?user=", http.StatusBadRequest},
+		{g.ctx, http.MethodDelete, "?user=alice&client=demo-app", http.StatusBadRequest},
+		{g.ctx, http.MethodDelete, "?user=alice&user=bob", http.StatusBadRequest},
+		{g.ctx, http.MethodDelete, "?user=alcie", http.StatusNotFound},
+		{g.ctx, http.MethodGet, "?user=alice", http.StatusMethodNotAllowed},
+		{caddy.Context{}, http.MethodDelete, "?user=alice", http.StatusNotFound},
+	} {
+		_, err := admin(t, tt.ctx, tt.method, "/fhir/grants"+tt.target)
+		var refused caddy.APIError
+		if !errors.As(err, &refused) || refused.HTTPStatus != tt.want {
+			t.Errorf("%s %s: %v", tt.method, tt.target, err)
+		}
+	}
+}
+
+// Whoever ends sessions learns what does not end with them.
+func TestAdminSessionsSayWhatGoesOn(t *testing.T) {
+	g := exampleGateway(t, nil)
+	g.code()
+	for _, target := range []string{"?user=alice", "/no-such-session"} {
+		w, err := admin(t, g.ctx, http.MethodDelete, "/fhir/sessions"+target)
+		if err != nil || !strings.Contains(w.Body.String(), "offline_access") || !strings.Contains(w.Body.String(), "/fhir/grants") {
+			t.Errorf("%s: %v %s", target, err, w.Body)
+		}
+	}
+}
+
+func TestRevokeCommand(t *testing.T) {
+	g := exampleGateway(t, nil)
+	g.code()
+	ask := func(target string) (*http.Response, error) {
+		w, err := admin(t, g.ctx, http.MethodDelete, target)
+		return w.Result(), err
+	}
+	var out strings.Builder
+	if code, err := revokeBy(&out, "alice", "", ask); code != 0 || err != nil || !strings.HasPrefix(out.String(), "Ended: sessions ") {
+		t.Errorf("exit code %d, error %v: %s", code, err, &out)
+	}
+	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "nobody"}} {
+		if code, err := revokeBy(&out, tt.user, tt.client, ask); code == 0 || err == nil {
+			t.Errorf("%+v: exit code %d, error %v", tt, code, err)
+		}
+	}
+}

@@ -1,0 +1,176 @@
+package authorize
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+)
+
+// A cutoff is a moment in the store: what a person, client, session or pair of person
+// and client was given until then is void. It needs one entry, however much was given,
+// and nobody needs to keep a list of that. Like a revocation it is in the store, where
+// each check of an access token looks, and comes back from the durable store after a
+// restart.
+
+const (
+	cutoffPrefix = "cutoff:"
+
+	// byOperator is there as long as a cutoff of a user, a client or a pair is. These
+	// are rare, and each check of an access token would look for three.
+	byOperator = cutoffPrefix + "by-operator"
+
+	// cutoffLifetime is longer than anything lives that a cutoff must reach: access
+	// tokens and codes. Refresh tokens are deleted.
+	cutoffLifetime = MaxAccessTokenLifetime + time.Minute
+)
+
+func userCutoff(user string) string       { return cutoffPrefix + "user:" + user }
+func clientCutoff(clientID string) string { return cutoffPrefix + "client:" + clientID }
+func sessionCutoff(sid string) string     { return cutoffPrefix + "session:" + sid }
+
+func pairCutoff(user, clientID string) string { return cutoffPrefix + "pair:" + pair(user, clientID) }
+
+// consentCutoff is for access tokens alone: whether a code or refresh token goes
+// beyond the person's consent, its grant says.
+func consentCutoff(user, clientID string) string {
+	return cutoffPrefix + "consent:" + pair(user, clientID)
+}
+
+// pair is one name for two: the length keeps them apart.
+func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
+
+// cutOff makes void what was given until now.
+func (s *Server) cutOff(ctx context.Context, keys ...string) error {
+	if err := s.loadRevocations(ctx); err != nil { // which would put an earlier one in its place
+		return err
+	}
+	at, err := time.Now().MarshalText()
+	for _, key := range keys {
+		if err == nil {
+			err = s.store.Put(ctx, key, at, cutoffLifetime)
+		}
+		if s.durable != s.store {
+			err = errors.Join(err, s.durable.Put(ctx, key, at, cutoffLifetime))
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("storing that tokens are void: %w", err)
+	}
+	return nil
+}
+
+// given is to whom and how something was given: what decides which cutoffs reach it.
+type given struct {
+	user, clientID string
+	session        string // "": what it gives lives on when that is over
+	byConsent      bool   // of access tokens
+}
+
+// latestCutoff returns the latest cutoff that reaches what was given; the zero time
+// where there is none.
+func (s *Server) latestCutoff(ctx context.Context, g given) (latest time.Time, err error) {
+	if err := s.loadRevocations(ctx); err != nil {
+		return time.Time{}, err
+	}
+	keys, err := s.reachedBy(ctx, g)
+	for _, key := range keys {
+		var at time.Time
+		if err == nil {
+			at, err = readCutoff(ctx, s.store, key)
+		}
+		if at.After(latest) {
+			latest = at
+		}
+	}
+	return latest, err
+}
+
+func (s *Server) reachedBy(ctx context.Context, g given) (keys []string, err error) {
+	if g.session != "" {
+		keys = append(keys, sessionCutoff(g.session))
+	}
+	if g.byConsent {
+		keys = append(keys, consentCutoff(g.user, g.clientID))
+	}
+	operated, err := readCutoff(ctx, s.store, byOperator)
+	if !operated.IsZero() {
+		keys = append(keys, userCutoff(g.user), clientCutoff(g.clientID), pairCutoff(g.user, g.clientID))
+	}
+	return keys, err
+}
+
+func readCutoff(ctx context.Context, store Store, key string) (at time.Time, err error) {
+	text, err := store.Get(ctx, key)
+	if errors.Is(err, ErrNotFound) {
+		return time.Time{}, nil
+	}
+	if err == nil {
+		err = at.UnmarshalText(text)
+	}
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading until when tokens are void: %w", err)
+	}
+	return at, nil
+}
+
+// loadCutoffs takes into the store what the durable one knows.
+func (s *Server) loadCutoffs(ctx context.Context) error {
+	keys, err := s.durable.List(ctx, cutoffPrefix)
+	for _, key := range keys {
+		var at time.Time
+		if err == nil {
+			at, err = readCutoff(ctx, s.durable, key)
+		}
+		if left := time.Until(at.Add(cutoffLifetime)); err == nil && left > 0 {
+			err = s.store.Put(ctx, key, []byte(at.Format(time.RFC3339Nano)), left)
+		}
+	}
+	return err
+}
+
+// isCutOff reports whether what was given at a time is void. What has no time was
+// given by a version that knew no cutoffs, and ends with the first.
+func isCutOff(given, cutoff time.Time) bool {
+	return !cutoff.IsZero() && !given.After(cutoff)
+}
+
+// dateAfter is the time to give to what is given now: the present, or just after a
+// cutoff, which a clock that is coarse or was set back may not have reached.
+func dateAfter(cutoff time.Time) time.Time {
+	now := time.Now()
+	if isCutOff(now, cutoff) {
+		return cutoff.Add(time.Nanosecond)
+	}
+	return now
+}
+
+// given is what the refresh and access tokens of a grant are.
+func (g *grant) given() given {
+	return given{user: g.User, clientID: g.ClientID, session: g.endsWith()}
+}
+
+// code is what the code of a grant is. When the session is over, nobody is there any
+// more to bring it to the client, whatever it would give.
+func (g *grant) code() given {
+	return given{user: g.User, clientID: g.ClientID, session: g.Session}
+}
+
+// grantVoid reports whether a grant was revoked, or given until a cutoff.
+func (s *Server) grantVoid(ctx context.Context, g *grant) (bool, error) {
+	revoked, err := s.Revoked(ctx, g.Family)
+	if revoked || err != nil {
+		return revoked, err
+	}
+	cutoff, err := s.latestCutoff(ctx, g.given())
+	return isCutOff(g.At, cutoff), err
+}
+
+// cutOffToken reports whether an access token was issued until a cutoff.
+func (s *Server) cutOffToken(ctx context.Context, t AccessToken, client *Client) (bool, error) {
+	cutoff, err := s.latestCutoff(ctx, given{
+		user: t.Subject, clientID: t.ClientID, session: t.Session, byConsent: client.Consent == ConsentRequired,
+	})
+	return isCutOff(issuedAt(t.ID), cutoff), err
+}

@@ -1,0 +1,154 @@
+package authorize_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// A JWT tells whole seconds. What was given in the second of the ending, but before it,
+// has ended; what is given after it is good, until it ends in the same second too.
+func TestEndingWithinOneSecond(t *testing.T) {
+	for name, end := range map[string]func(*authorize.Server) error{
+		"of a session": func(s *authorize.Server) error { _, err := s.EndSessions(context.Background(), "alice"); return err },
+		"of a person":  func(s *authorize.Server) error { _, err := s.EndGrants(context.Background(), "alice", ""); return err },
+		"of a client":  func(s *authorize.Server) error { _, err := s.EndGrants(context.Background(), "", "app"); return err },
+		"of a pair": func(s *authorize.Server) error {
+			_, err := s.EndGrants(context.Background(), "alice", "app")
+			return err
+		},
+	} {
+		for _, into := range []time.Duration{0, 300 * time.Millisecond, time.Second - 1} {
+			t.Run(name+" after "+into.String(), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					s := newServer(t, refreshing)
+					b := newBrowser(t, s)
+					before := b.tokens(nil).AccessToken
+					time.Sleep(into)
+					if err := end(s); err != nil || b.works(before) {
+						t.Fatalf("error %v, or the earlier token works", err)
+					}
+					if after := newBrowser(t, s).tokens(offline(nil)); !b.works(after.AccessToken) || !b.works(b.refresh(after.Refresh, nil).AccessToken) {
+						t.Error("a later token does not work")
+					}
+					last := newBrowser(t, s).tokens(nil).AccessToken
+					time.Sleep(time.Millisecond)
+					if err := end(s); err != nil || b.works(last) {
+						t.Errorf("error %v, or the second ending did not count", err)
+					}
+				})
+			})
+		}
+	}
+}
+
+func TestClientCredentialsEnd(t *testing.T) {
+	b := newBrowser(t, newServer(t, resourceServer))
+	s := b.server.(*authorize.Server)
+	get := func() string {
+		r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		r.SetBasicAuth("service", "hush")
+		return decode[tokenAnswer](t, b.send(r)).AccessToken
+	}
+	active := func(token string) bool {
+		return decode[map[string]any](t, b.ask("/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
+	}
+	before := get()
+	if !active(before) {
+		t.Fatal("no token to begin with")
+	}
+	if _, err := s.EndGrants(t.Context(), "", "service"); err != nil || active(before) || !active(get()) {
+		t.Errorf("error %v, earlier token %t", err, active(before))
+	}
+}
+
+// Of others nothing ends, whatever their names are made of.
+func TestEndGrantsOfOthersStay(t *testing.T) {
+	s := newServer(t, func(c *authorize.Config) {
+		refreshing(c)
+		c.Users = append(c.Users, authorize.User{ID: "alicea", PasswordHash: "x"})
+		c.Clients = append(c.Clients, authorize.Client{ID: "aapp", RedirectURIs: []string{callback}, Scopes: c.Clients[0].Scopes})
+	})
+	b := newBrowser(t, s)
+	q := request(offline(nil))
+	b.signIn(q, "alicea", "x")
+	other := b.moreTokens(t)
+	b.cookies = map[string]string{}
+	b.answer(request(offline(url.Values{"client_id": {"aapp"}})))
+	code := location(t, b.authorize(request(offline(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
+	same := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, url.Values{"client_id": {"aapp"}})))
+	if got, err := s.EndGrants(t.Context(), "alice", "aapp"); err != nil || got.RefreshTokens != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if !b.works(other.AccessToken) || b.works(same.AccessToken) {
+		t.Error("another pair's token has ended, or not this one's")
+	}
+}
+
+// Misspelt names are found out.
+func TestEndGrantsOfNobody(t *testing.T) {
+	s := newServer(t, nil)
+	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "ap"}, {"alice", "ap"}, {"alcie", "app"}} {
+		if _, err := s.EndGrants(t.Context(), tt.user, tt.client); err == nil {
+			t.Errorf("%+v", tt)
+		}
+	}
+	if _, err := s.EndGrants(t.Context(), "bob", "app"); err != nil {
+		t.Errorf("of who has nothing: %v", err)
+	}
+}
+
+// A client that is taken from a person, who stays signed in, is told like one whose
+// session is over.
+func TestClientIsToldOfEndedGrants(t *testing.T) {
+	p := newParty(t)
+	s, _ := toldServer(t, p)
+	b := newBrowser(t, s)
+	id := b.claims(b.tokens(nil).IDToken)
+	if _, err := s.EndGrants(t.Context(), "alice", "app"); err != nil || !b.isSignedIn() {
+		t.Fatalf("%v", err)
+	}
+	if told := b.claims(<-p.tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
+		t.Errorf("told %v", told)
+	}
+}
+
+// Where the ending cannot be stored, nothing has ended, and nobody is told that it has.
+func TestEndingThatFails(t *testing.T) {
+	durable := &failing{Store: authorize.NewMemoryStore(0, 0)}
+	s := newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
+	b := newBrowser(t, s)
+	tokens := b.tokens(offline(nil))
+	durable.broken = true
+	_, err := s.EndGrants(t.Context(), "alice", "")
+	_, err2 := s.EndSessions(t.Context(), "alice")
+	if !errors.Is(err, errBroken) || !errors.Is(err2, errBroken) {
+		t.Errorf("%v, %v", err, err2)
+	}
+	if r := b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("signing out: %d", r.StatusCode)
+	}
+	durable.broken = false
+	if b.refresh(tokens.Refresh, nil).AccessToken == "" || !b.isSignedIn() {
+		t.Error("ended all the same")
+	}
+}
+
+// A full store keeps nobody signed in.
+func TestSignOutWithFullStore(t *testing.T) {
+	store := authorize.NewMemoryStore(0, 0)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
+	tokens := b.tokens(nil)
+	entries, _ := store.Size()
+	store.SetMaxEntries(entries)
+	r := b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken)
+	if r.StatusCode != http.StatusOK || b.works(tokens.AccessToken) {
+		t.Errorf("status %d", r.StatusCode)
+	}
+}

@@ -1,0 +1,276 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// endings is a person at a browser, with all that can be ended.
+type endings struct {
+	*browser
+	t        *testing.T
+	config   func(*authorize.Config) // of all servers of the test
+	change   func(*authorize.Config) // by a reload
+	store    authorize.Store
+	provider *authorizetest.Provider // nil where the password was checked here
+
+	sid             string
+	code            string
+	online, offline tokenAnswer
+}
+
+// Columns of the table.
+const (
+	onlineToken  = 2
+	offlineToken = 5
+)
+
+const (
+	onlineScope  = "openid user/*.rs demo.read online_access"
+	offlineScope = "openid user/*.rs demo.read offline_access"
+)
+
+func newEndings(t *testing.T, p *authorizetest.Provider) *endings {
+	e := &endings{t: t, provider: p, store: authorize.NewMemoryStore(0, 0), change: func(*authorize.Config) {}}
+	durable := authorize.NewMemoryStore(0, 0)
+	e.config = func(c *authorize.Config) {
+		refreshing(c)
+		resourceServer(c)
+		c.Store, c.Durable = e.store, durable
+		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
+		if p != nil {
+			c.IdentityProviders = []authorize.IdentityProvider{hospital(p)}
+		} else {
+			c.Clients[0].Consent = authorize.ConsentRequired
+		}
+		e.change(c)
+	}
+	e.browser = newBrowser(t, newServer(t, e.config))
+	return e
+}
+
+// reload has another configuration in force.
+func (e *endings) reload(change func(*authorize.Config)) {
+	e.change = change
+	e.server = newServer(e.t, e.config)
+}
+
+// restart empties the store in memory.
+func (e *endings) restart() {
+	e.store = authorize.NewMemoryStore(0, 0)
+	e.server = newServer(e.t, e.config)
+}
+
+func (e *endings) run() *authorize.Server { return e.server.(*authorize.Server) }
+
+// begin signs in and, after some time, gets all there is.
+func (e *endings) begin(wait time.Duration) {
+	e.t.Helper()
+	if e.provider == nil {
+		e.allow(e.signIn(request(url.Values{"scope": {onlineScope + " offline_access"}}), "alice", "right"), "*")
+	} else {
+		e.federate(url.Values{"scope": {onlineScope}})
+	}
+	time.Sleep(wait)
+	get := func(scope string) string {
+		return location(e.t, e.authorize(request(url.Values{"scope": {scope}}))).Query().Get("code")
+	}
+	exchange := func(scope string) tokenAnswer {
+		return decode[tokenAnswer](e.t, e.post("/oauth2/token", codeForm(get(scope), nil)))
+	}
+	e.online, e.offline, e.code = exchange(onlineScope), exchange(offlineScope), get(onlineScope)
+	e.sid, _ = e.claims(e.online.IDToken)["sid"].(string)
+	if got := e.state(); slices.Contains(got, "ends") {
+		e.t.Fatalf("to begin with: %v", got)
+	}
+	e.code = get(onlineScope) // that one was used
+}
+
+// state says what has ended, in the order of the table's columns. It uses up the code,
+// and takes nothing else.
+func (e *endings) state() []string {
+	e.t.Helper()
+	refresh := func(of *tokenAnswer) bool {
+		if next := e.refresh(of.Refresh, nil); next.AccessToken != "" {
+			of.Refresh = next.Refresh
+			return true
+		}
+		return false
+	}
+	// Those that might change others' state come last.
+	state := []bool{
+		location(e.t, e.authorize(request(url.Values{"client_id": {"implicit"}, "response_type": {"token"}, "prompt": {"none"}}))).Query().Get("error") != "login_required",
+		decode[tokenAnswer](e.t, e.post("/oauth2/token", codeForm(e.code, nil))).AccessToken != "",
+		e.good(e.online.AccessToken), refresh(&e.online), refresh(&e.offline), e.good(e.offline.AccessToken),
+	}
+	words := make([]string, len(state))
+	for i, alive := range state {
+		if words[i] = "ends"; alive {
+			words[i] = "stays"
+		}
+	}
+	return words
+}
+
+// good reports whether an access token is good, by all that decide so, which must agree.
+func (e *endings) good(token string) bool {
+	e.t.Helper()
+	claims := e.claims(token)
+	text := func(name string) string { value, _ := claims[name].(string); return value }
+	revoked, err := e.run().Revoked(e.t.Context(), text("jti"))
+	holder, err2 := e.run().Holder(e.t.Context(), authorize.AccessToken{
+		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
+		CredentialHash: text("credential_hash"),
+	})
+	guarded := !revoked && holder != nil
+	asked := e.ask("/oauth2/introspect", token, "fhir-server", "rs")
+	introspected := decode[map[string]any](e.t, asked)["active"] == true
+	if told := e.works(token); err != nil || err2 != nil || told != guarded || introspected != guarded {
+		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, told, introspected, asked.StatusCode)
+	}
+	return guarded
+}
+
+// must fails the test where an event could not take place.
+func (e *endings) must(err error) {
+	e.t.Helper()
+	if err != nil {
+		e.t.Fatal(err)
+	}
+}
+
+// events are the rows of the table in docs/tokens.md.
+var events = []struct {
+	name      string
+	federated bool
+	bubble    bool // the clock is moved to just before the session's end
+	happen    func(*endings)
+}{
+	{"the person signs out", false, false, func(e *endings) {
+		e.get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
+	}},
+	{"an app's server signs them out by `id_token_hint`", false, false, func(e *endings) {
+		newBrowser(e.t, e.server).get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
+	}},
+	{"somebody else signs in at that browser", false, false, func(e *endings) {
+		alices := e.cookies["__Host-fhir-session"]
+		e.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
+		e.cookies["__Host-fhir-session"] = alices
+	}},
+	{"they sign out at their identity provider (back-channel logout)", true, false, func(e *endings) {
+		if r := signedOutThere(e.t, e.server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
+			e.t.Fatal(r.StatusCode)
+		}
+	}},
+	{"the session's time is over", false, true, func(e *endings) { time.Sleep(2 * time.Minute) }},
+	{"`DELETE /fhir/sessions/{sid}`", false, false, func(e *endings) {
+		n, err := e.run().EndSession(e.t.Context(), e.sid)
+		if e.must(err); n != 1 {
+			e.t.Errorf("%d sessions", n)
+		}
+	}},
+	{"`DELETE /fhir/sessions?user=…`", false, false, func(e *endings) {
+		n, err := e.run().EndSessions(e.t.Context(), "alice")
+		if e.must(err); n != 1 {
+			e.t.Errorf("%d sessions", n)
+		}
+	}},
+	{"`DELETE /fhir/grants?user=…`", false, false, func(e *endings) {
+		e.ended(authorize.EndedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
+	}},
+	{"`DELETE /fhir/grants?client_id=…`", false, false, func(e *endings) {
+		e.ended(authorize.EndedGrants{RefreshTokens: 3, Consents: 1}, "", "app")
+	}},
+	{"`DELETE /fhir/grants?user=…&client_id=…`", false, false, func(e *endings) {
+		e.ended(authorize.EndedGrants{RefreshTokens: 3, Consents: 1}, "alice", "app")
+	}},
+	{"another password", false, false, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
+	}},
+	{"another second factor, or one more", false, false, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Users[0].TOTPSecret = authorize.NewTOTPSecret() })
+	}},
+	{"the user is disabled", false, false, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Users[0].Disabled = true })
+	}},
+	{"the user is removed", false, false, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Users = c.Users[1:] })
+	}},
+	{"their identity provider is removed, or lets them in no more", true, false, func(e *endings) {
+		e.reload(func(c *authorize.Config) {
+			c.IdentityProviders[0].Allow = []authorize.AllowRule{{Claim: "email", Value: "*@elsewhere.example"}}
+		})
+	}},
+	{"the client loses a scope that was granted", false, false, func(e *endings) {
+		e.reload(func(c *authorize.Config) {
+			c.Clients[0].Scopes = slices.DeleteFunc(c.Clients[0].Scopes, func(scope string) bool { return scope == "demo.read" })
+		})
+	}},
+	{"the client is removed", false, false, func(e *endings) {
+		e.reload(func(c *authorize.Config) {
+			c.Clients[0].ID = "another"
+		})
+	}},
+	{"the person takes back a scope (client with `consent required`)", false, false, func(e *endings) {
+		e.allow(e.authorize(request(url.Values{"scope": {onlineScope + " offline_access"}, "prompt": {"consent"}})),
+			"user/*.rs", "online_access", "offline_access")
+	}},
+}
+
+func (e *endings) ended(want authorize.EndedGrants, user, clientID string) {
+	e.t.Helper()
+	if got, err := e.run().EndGrants(e.t.Context(), user, clientID); err != nil || got != want {
+		e.t.Errorf("%+v, %v", got, err)
+	}
+}
+
+// What each event ends is what docs/tokens.md says, cell by cell: at once, for all who
+// ask whether a token is good, and over a restart.
+func TestWhatEnds(t *testing.T) {
+	page, err := os.ReadFile("../../docs/tokens.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, event := range events {
+		t.Run(event.name, func(t *testing.T) {
+			happens := func(t *testing.T) {
+				var p *authorizetest.Provider
+				if event.federated {
+					p = authorizetest.Start(t)
+				}
+				e := newEndings(t, p)
+				var wait time.Duration
+				if event.bubble {
+					wait = authorize.DefaultSessionLifetime - time.Minute
+				}
+				e.begin(wait)
+				event.happen(e)
+				got := e.state()
+				if row := "| " + event.name + " | " + strings.Join(got, " | ") + " |\n"; !strings.Contains(string(page), row) {
+					t.Errorf("not in docs/tokens.md:\n%s", row)
+				}
+				e.restart()
+				for i, after := range e.state() {
+					if after != got[i] && (got[i] == "ends" || i == onlineToken || i == offlineToken) {
+						t.Errorf("after a restart: %v", after)
+					}
+				}
+			}
+			if event.bubble {
+				synctest.Test(t, happens)
+				return
+			}
+			t.Parallel()
+			happens(t)
+		})
+	}
+}
