@@ -82,6 +82,9 @@ func (a *storedAccount) identity() identity { return identity{user: a.User, grou
 // both, so that they can be held to the rules of later on.
 func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, error) {
 	local := s.linked(p, id)
+	if local != nil {
+		trailOf(ctx).user = local.ID
+	}
 	if !p.allows(id) || local != nil && local.Disabled {
 		return nil, s.turnAway(ctx, p, id)
 	}

@@ -49,7 +49,9 @@ func TestAudit(t *testing.T) {
 		{"tokens in the fragment", func(b *browser) { b.answer(request(url.Values{"response_type": {"token"}})) },
 			"sign-in success user=alice client=app scope=\nauthorization success token" + alice},
 		{"signed in already", func(b *browser) { b.code(nil); trail.take(); b.authorize(request(nil)) }, "authorization success code" + alice},
-		{"a wrong password", func(b *browser) { b.signIn(request(nil), "alice", "wrong") }, "sign-in access_denied user= client=app scope="},
+		{"a wrong password", func(b *browser) { b.signIn(request(nil), "alice", "wrong") }, "sign-in access_denied user=alice client=app scope="},
+		{"a wrong password for another spelling", func(b *browser) { b.signIn(request(nil), "Alice ", "right") }, "sign-in access_denied user=alice client=app scope="},
+		{"a password in the wrong field", func(b *browser) { b.signIn(request(nil), "right", "alice") }, "sign-in access_denied user= client=app scope="},
 		{"an unknown client", func(b *browser) { b.authorize(request(url.Values{"client_id": {"x"}})) }, "authorization invalid_request user= client= scope="},
 		{"a refused scope", func(b *browser) { b.authorize(request(url.Values{"scope": {"other"}})) }, "authorization invalid_scope code user= client=app scope="},
 		{"a page of another browser", func(b *browser) { b.get("/oauth2/login?request=x") }, "sign-in invalid_request user= client= scope="},
@@ -97,7 +99,8 @@ func TestAudit(t *testing.T) {
 		}, "sign-out success user=alice client=app scope="},
 		{"signed out without a session", func(b *browser) { b.get("/oauth2/logout") }, ""},
 		{"a wrong hint", func(b *browser) { b.get("/oauth2/logout?id_token_hint=x") }, "sign-out invalid_request user= client= scope="},
-		{"a provider's answer of another browser", func(b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, "sign-in invalid_request user= client= scope="},
+		{"a provider's answer of another browser", func(b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, "sign-in invalid_request hospital user= client= scope="},
+		{"away to a provider by another browser's page", func(b *browser) { b.get("/oauth2/login/hospital?request=x") }, "sign-in invalid_request hospital user= client= scope="},
 		{"not let in from a provider", func(b *browser) { b.federate(nil) }, "sign-in access_denied hospital user= client=app scope="},
 		{"userinfo and introspection refused", func(b *browser) {
 			b.get("/oauth2/userinfo")

@@ -115,7 +115,7 @@ func (s *Server) told(ctx context.Context, client *Client, stored *storedSession
 		s.logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
 		err = &Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
 	}
-	s.record(ctx, Event{Kind: EventSignOut, ClientID: client.ID, User: stored.User, Err: err})
+	s.record(ctx, Event{Kind: EventSignOut, ClientID: client.ID, User: stored.User, Reason: "the client was told", Err: err})
 }
 
 // logoutToken is signed as ID tokens are, and says in its header that it is none.

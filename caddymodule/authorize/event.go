@@ -20,7 +20,8 @@ type Event struct {
 	// Kind is one of the constants that begin with Event.
 	Kind string
 
-	// User is the sub of the person; empty where nobody is known.
+	// User is the sub of the person; empty where nobody is known. Of a sign-in that
+	// was refused it is the account that was named, where there is such a one.
 	User string
 
 	// ClientID is the client that asked; empty where none is known.
@@ -32,14 +33,15 @@ type Event struct {
 	// Grant is the grant_type or response_type.
 	Grant string
 
-	// Provider is the key of the identity provider, for sign-ins by one.
+	// Provider is the key of the identity provider, for sign-ins by one, and for
+	// sign-outs of what began with one.
 	Provider string
 
 	// Address is where the request came from.
 	Address string
 
-	// Reason is why something was done that nobody asked for, such as revoking
-	// what a stolen code gave. Why something was refused is Err.
+	// Reason is how a session ended, and why something was done that nobody asked
+	// for, such as revoking what a stolen code gave. Why something was refused is Err.
 	Reason string
 
 	// Err is why the request was refused or failed; nil where it succeeded.

@@ -35,6 +35,7 @@ var (
 // sign-in page's link, or from askToSignIn.
 func (s *Server) leave(p *provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		trailOf(r.Context()).provider = p.Key
 		sealed := r.URL.Query().Get("request")
 		req, err := s.pending(r, sealed)
 		switch {
@@ -73,6 +74,7 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 // comeBack takes a provider's answer (OpenID Connect Core §3.1.2.5).
 func (s *Server) comeBack(p *provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		trailOf(r.Context()).provider = p.Key
 		q, err := queryParameters(r.URL.RawQuery)
 		var a away
 		if err == nil {
@@ -122,7 +124,7 @@ func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, r
 	}()
 	if err != nil {
 		err = p.explain(err)
-		s.record(r.Context(), Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: err})
+		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, Err: err})
 	}
 	switch {
 	case errors.Is(err, errDoubleSignIn):

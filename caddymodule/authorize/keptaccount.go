@@ -40,6 +40,9 @@ func (s *Server) keepAccount(ctx context.Context, g *grant, lifetime time.Durati
 // issuer let in last is that one's to end.
 func (s *Server) turnAway(ctx context.Context, p *provider, id identity) error {
 	stored, err := s.storedAccount(ctx, id.user.ID)
+	if stored != nil && trailOf(ctx).user == "" {
+		trailOf(ctx).user = id.user.ID
+	}
 	if err == nil && stored != nil && stored.Provider == p.Key {
 		// That which brings the other back goes first.
 		err = errors.Join(s.durable.Delete(ctx, keptAccountPrefix+id.user.ID), s.store.Delete(ctx, accountKey(id.user.ID)))

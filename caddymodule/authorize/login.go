@@ -110,18 +110,22 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizati
 	}
 	user, err := s.checkPassword(r, offer, p)
 	page := signInPage{Request: p.get("request"), Username: p.get("username")}
+	event := Event{
+		Kind: EventSignIn, ClientID: req.client.ID, User: s.directory.accountNamed(p.get("username")),
+		Err: err, Anonymous: true, // to name an account proves nothing
+	}
 	var wait *waitError
 	switch {
 	case errors.As(err, new(busyError)):
-		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, Err: err})
+		s.record(r.Context(), event)
 		page.Busy = retryAfter(w, busyTime)
 		s.showSignIn(w, r, http.StatusServiceUnavailable, req, page)
 	case errors.As(err, &wait):
-		s.recordWait(r, req, "", err)
+		s.recordWait(r.Context(), event)
 		page.Wait = retryAfter(w, wait.wait)
 		s.showSignIn(w, r, http.StatusTooManyRequests, req, page)
 	case errors.Is(err, errWrongPassword):
-		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, Err: err})
+		s.record(r.Context(), event)
 		page.Wrong = true
 		s.showSignIn(w, r, http.StatusForbidden, req, page)
 	case errors.Is(err, context.Canceled): // nobody is there any more
@@ -150,13 +154,10 @@ func (s *Server) checkPassword(r *http.Request, o offer, p parameters) (user *Us
 	return user, err
 }
 
-// recordWait puts a try that was refused unseen on the audit trail. Whose it
-// was is only told where that is known: what was typed may be a password.
-func (s *Server) recordWait(r *http.Request, req *authorizationRequest, user string, err error) {
-	s.record(r.Context(), Event{
-		Kind: EventLockout, ClientID: req.client.ID, User: user,
-		Err: &Error{Code: "access_denied", Description: "too many wrong tries", Err: err},
-	})
+// recordWait puts a try that was refused unseen on the audit trail.
+func (s *Server) recordWait(ctx context.Context, e Event) {
+	e.Kind, e.Err = EventLockout, &Error{Code: "access_denied", Description: "too many wrong tries", Err: e.Err}
+	s.record(ctx, e)
 }
 
 // retryAfter tells the browser how long to wait (RFC 9110 §10.2.3), and returns

@@ -173,11 +173,13 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequ
 func (s *Server) endBoth(ctx context.Context, own *storedSession, req *logoutRequest) error {
 	hinted, err := s.hintedSession(ctx, req)
 	if err == nil && hinted != nil && (own == nil || own.sid != hinted.sid) {
+		noteEnding(ctx, "signed out by an ID token of it, from elsewhere")
 		err = s.endSession(ctx, hinted)
 	}
 	if err != nil || own == nil {
 		return err
 	}
+	noteEnding(ctx, "signed out in its browser")
 	return s.endSession(ctx, own)
 }
 

@@ -87,6 +87,7 @@ func (l recentList) fit(list []byte, size int) (items []byte, dropped []string, 
 func (s *Server) keepSession(ctx context.Context, session *storedSession) {
 	list := recentList{store: s.store, key: storeKey("sessions", session.User), most: maxSessions, ttl: s.sessionLifetime}
 	dropped, err := list.keep(ctx, session.sid)
+	noteEnding(ctx, "the person has too many newer ones")
 	for _, sid := range dropped {
 		_, endErr := s.EndSession(ctx, sid)
 		err = errors.Join(err, endErr)

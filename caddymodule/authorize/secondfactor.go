@@ -130,14 +130,15 @@ func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSign
 		})
 	}
 	page := secondFactorPage{Factor: p.get("factor")}
+	event := Event{Kind: EventSignIn, ClientID: half.req.client.ID, User: half.user.ID, Provider: half.Session.Provider, Err: err}
 	var wait *waitError
 	switch {
 	case errors.As(err, &wait):
-		s.recordWait(r, half.req, half.user.ID, err)
+		s.recordWait(r.Context(), event)
 		page.Wait = retryAfter(w, wait.wait)
 		s.showSecondFactor(w, r, http.StatusTooManyRequests, half.req, page)
 	case errors.Is(err, errWrongCode):
-		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: half.req.client.ID, User: half.user.ID, Err: err})
+		s.record(r.Context(), event)
 		page.Wrong = true
 		s.showSecondFactor(w, r, http.StatusForbidden, half.req, page)
 	case errors.Is(err, context.Canceled): // nobody is there any more

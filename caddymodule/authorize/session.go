@@ -184,6 +184,7 @@ func (s *Server) addSession(ctx context.Context, session, earlier *storedSession
 		return nil, err
 	}
 	if earlier != nil {
+		noteEnding(ctx, "somebody signed in in its place in the same browser")
 		if err := s.endSession(ctx, earlier); err != nil {
 			return nil, errors.Join(err, s.store.Delete(context.WithoutCancel(ctx), sessionKey(session.sid)))
 		}

@@ -131,7 +131,7 @@ func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
 	if err := s.forgetSession(ctx, stored.sid); err != nil {
 		return err
 	}
-	s.record(ctx, Event{Kind: EventSignOut, User: stored.User, Provider: stored.Provider})
+	s.record(ctx, Event{Kind: EventSignOut, User: stored.User, Provider: stored.Provider, Reason: endingOf(ctx)})
 	s.tellClients(ctx, stored, notes)
 	return nil
 }

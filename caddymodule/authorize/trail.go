@@ -13,8 +13,10 @@ import (
 type trail struct {
 	address               string
 	user, clientID, scope string
-	refused               bool // a refusal is recorded already
-	proven                bool // who sent it is known by a secret, a key, a session or a provider's word
+	provider              string // that the request is about, for refusals
+	ending                string // why sessions end, if they do
+	refused               bool   // a refusal is recorded already
+	proven                bool   // who sent it is known by a secret, a key, a session or a provider's word
 
 	// assertion is where the store remembers that the request's client assertion was
 	// used; empty where it came with none.
@@ -54,6 +56,17 @@ func (s *Server) noteNamedClient(r *http.Request, p parameters) {
 // noteProven remembers that whoever sent the request has proved who they are.
 func noteProven(ctx context.Context) { trailOf(ctx).proven = true }
 
+// noteEnding remembers why the sessions end that the request ends.
+func noteEnding(ctx context.Context, why string) { trailOf(ctx).ending = why }
+
+// endingOf is why a session ends: by a request, or else by those who run the server.
+func endingOf(ctx context.Context) string {
+	if ctx.Value(trailKey{}) == nil {
+		return "ended by an administrator"
+	}
+	return trailOf(ctx).ending
+}
+
 // noteGrant remembers whom a grant is about and what it allows.
 func noteGrant(ctx context.Context, clientID, user string, scope []string) {
 	t := trailOf(ctx)
@@ -66,9 +79,10 @@ func (s *Server) record(ctx context.Context, e Event) {
 	t := trailOf(ctx)
 	e.Address = addressOf(ctx)
 	e.User, e.ClientID = cmp.Or(e.User, t.user), cmp.Or(e.ClientID, t.clientID)
-	e.Anonymous = e.Err != nil && e.User == "" && !t.proven
+	e.Anonymous = e.Err != nil && (e.Anonymous || e.User == "" && !t.proven)
 	if e.Err != nil {
 		t.refused, e.Scope = true, ""
+		e.Provider = cmp.Or(e.Provider, t.provider)
 	} else {
 		e.Scope = cmp.Or(e.Scope, t.scope)
 	}

@@ -18,10 +18,11 @@ const maxUpstreamSession = 255
 // so they are signed out here.
 func (s *Server) signedOutThere(p *provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
+		trailOf(r.Context()).provider = p.Key
 		if err := s.takeLogoutToken(w, r, p); err != nil {
 			e := *asError(err)
 			e.Status = http.StatusBadRequest // whatever failed (§2.8)
-			s.record(r.Context(), Event{Kind: EventSignOut, Provider: p.Key, Err: &e})
+			s.record(r.Context(), Event{Kind: EventSignOut, Err: &e})
 			s.writeError(w, r, &e)
 		}
 	}
@@ -35,6 +36,7 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 		return err
 	}
 	ctx := r.Context()
+	noteEnding(ctx, "signed out at the identity provider")
 	token, err := p.client.VerifyLogoutToken(ctx, form.get("logout_token"))
 	switch {
 	case errors.Is(err, upstream.ErrLogoutToken):

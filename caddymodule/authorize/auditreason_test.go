@@ -1,0 +1,138 @@
+package authorize_test
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"testing"
+	"testing/synctest"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// Whoever must wait is told of by their account, where there is one, and the wait in
+// words, once.
+func TestAuditOfWaits(t *testing.T) {
+	for _, tt := range []struct {
+		name, typed, user string
+		anonymous         bool
+		do                func(b *browser)
+	}{
+		{"a password", "alice", "alice", true, func(b *browser) { b.signIn(request(nil), "alice", "wrong") }},
+		{"of nobody", "hunter2", "", true, func(b *browser) { b.signIn(request(nil), "hunter2", "wrong") }},
+		{"a second factor", "bob", "bob", false, func(b *browser) {
+			b.sendCode(b.factor(b.signIn(request(nil), "bob", "other")), "000000")
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var last authorize.Event
+				s := newServer(t, func(c *authorize.Config) {
+					c.Audit = func(_ context.Context, e authorize.Event) { last = e }
+					c.Users[1].TOTPSecret, c.Lockout.Failures = totpSecret, 1
+				})
+				tt.do(newBrowser(t, s))
+				if last.Kind != authorize.EventSignIn || last.User != tt.user || last.Anonymous != tt.anonymous {
+					t.Errorf("refused: %+v", last)
+				}
+				tt.do(newBrowser(t, s))
+				if last.Kind != authorize.EventLockout || last.User != tt.user || last.Anonymous != tt.anonymous {
+					t.Errorf("delayed: %+v", last)
+				}
+				if reason := last.Err.Error(); reason != "access_denied: too many wrong tries: wait a second" {
+					t.Errorf("reason %q", reason)
+				}
+			})
+		})
+	}
+}
+
+// A refusal on the way to a provider and back names it, and the account where it is known.
+func TestAuditOfFailedFederation(t *testing.T) {
+	clinic := []authorize.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
+	for _, tt := range []struct {
+		name   string
+		change func(*authorize.IdentityProvider, *authorize.Config)
+		do     func(p *authorizetest.Provider, b *browser)
+		user   string
+	}{
+		{"it cannot be reached", nil, func(p *authorizetest.Provider, b *browser) {
+			p.Fail(authorizetest.Discovery, authorizetest.ErrorResponse(http.StatusBadGateway, "x"))
+			b.get(location(b.t, b.authorize(request(url.Values{"identity_provider": {"hospital"}}))).String())
+		}, ""},
+		{"another browser's answer", nil, func(_ *authorizetest.Provider, b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, ""},
+		{"whom it says is a disabled user here", func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			idp.LinkEmail = true
+			c.Users[0].Email, c.Users[0].Disabled = "alice@hospital.example", true
+		}, func(_ *authorizetest.Provider, b *browser) { b.federate(nil) }, "alice"},
+		{"whom it says has no account", func(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
+			func(_ *authorizetest.Provider, b *browser) { b.federate(nil) }, ""},
+		{"a wrong second factor", func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			idp.LinkEmail = true
+			c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", totpSecret
+		}, func(_ *authorizetest.Provider, b *browser) {
+			page := body(b.t, b.follow(b.authorize(request(by("hospital")))))
+			b.sendCode(factorField.FindStringSubmatch(page)[1], "000000")
+		}, "alice"},
+		{"a logout token that is none", nil, func(_ *authorizetest.Provider, b *browser) {
+			b.post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {"x"}})
+		}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			p := authorizetest.Start(t)
+			var last authorize.Event
+			s := federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+				c.Audit = func(_ context.Context, e authorize.Event) { last = e }
+				if tt.change != nil {
+					tt.change(idp, c)
+				}
+			})
+			tt.do(p, newBrowser(t, s))
+			if last.Err == nil || last.Provider != "hospital" || last.User != tt.user {
+				t.Errorf("%+v", last)
+			}
+		})
+	}
+}
+
+// Each session that is ended is one record that says how.
+func TestAuditOfEndedSessions(t *testing.T) {
+	p := authorizetest.Start(t)
+	for _, tt := range []struct {
+		name string
+		do   func(s *authorize.Server, b *browser)
+		want string
+	}{
+		{"signed out", func(_ *authorize.Server, b *browser) {
+			b.get("/oauth2/logout?id_token_hint=" + b.moreTokens(t).IDToken)
+		}, "signed out in its browser"},
+		{"by an app, without the browser", func(s *authorize.Server, b *browser) {
+			newBrowser(t, s).get("/oauth2/logout?id_token_hint=" + b.moreTokens(t).IDToken)
+		}, "signed out by an ID token of it, from elsewhere"},
+		{"somebody else signs in", func(_ *authorize.Server, b *browser) {
+			b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
+		}, "somebody signed in in its place in the same browser"},
+		{"an administrator", func(s *authorize.Server, _ *browser) {
+			s.EndSessions(t.Context(), sessions(t, s, "")[0].User)
+		}, "ended by an administrator"},
+		{"at the provider", func(s *authorize.Server, _ *browser) { signedOutThere(t, s, p.LogoutToken()) }, "signed out at the identity provider"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			var reasons []string
+			s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+				c.Audit = func(_ context.Context, e authorize.Event) {
+					if e.Kind == authorize.EventSignOut && e.Provider == "hospital" {
+						reasons = append(reasons, e.Reason)
+					}
+				}
+			})
+			b := newBrowser(t, s)
+			b.federate(nil)
+			tt.do(s, b)
+			if len(reasons) != 1 || reasons[0] != tt.want {
+				t.Errorf("reasons %q, want %q", reasons, tt.want)
+			}
+		})
+	}
+}
