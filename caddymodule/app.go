@@ -200,7 +200,7 @@ func (a *App) settings() authorize.Config {
 
 		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
-		IsHTTPS: isHTTPS, Logger: a.logger,
+		IsHTTPS: isHTTPS, Logger: limitFailures(a.logger),
 	}
 }
 

@@ -123,7 +123,7 @@ func (q *question) askUpstream(r *http.Request, server *remote.Server, here erro
 	metrics.upstream.Observe(time.Since(start).Seconds())
 	switch {
 	case err != nil:
-		q.h.kept.logger.Warn("a terminology server gave no answer", "server", server.Base(), "error", err)
+		err = q.h.failures.server(server.Base(), err)
 		return nil, unavailable(unlessIncomplete(isStanding(here), here, err), err)
 	case answer.Negative() && !errors.Is(here, terminology.ErrUnknown):
 		return missingHere(r, here)
@@ -200,6 +200,9 @@ func missingHere(r *http.Request, here error) (*cache.Answer, error) {
 	return &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}, nil
 }
 
+// nextHandler is what the next handler is called in the log.
+const nextHandler = "next handler"
+
 // askNext asks the next handler, unless it said to be left alone.
 func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 	incomplete := !errors.Is(here, terminology.ErrUnknown)
@@ -232,6 +235,7 @@ func (q *question) askNext(r *http.Request, here error) (*cache.Answer, error) {
 	case err == nil:
 		return q.readNext(r, w, recorder, here)
 	}
+	err = q.h.failures.server(nextHandler, err)
 	return nil, &cache.Unavailable{RetryAfter: wait, Err: unlessIncomplete(incomplete, here, err)}
 }
 
@@ -253,6 +257,9 @@ func (q *question) readNext(r *http.Request, w *heldAnswer, recorder *remote.Rec
 		if told, failed := w.of(recorder); failed == nil && isTold(told) {
 			return told, nil
 		}
+	}
+	if !errors.Is(err, remote.ErrRefused) { // that is between it and whoever asks
+		err = q.h.failures.server(nextHandler, err)
 	}
 	return nil, unavailable(unlessIncomplete(incomplete, here, err), err)
 }

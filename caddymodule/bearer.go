@@ -69,6 +69,7 @@ type Bearer struct {
 	pooled  []string // the entries of issuerKeys that are held
 
 	logger    *slog.Logger
+	failures  *failureLog
 	elsewhere sync.Once // a request outside the FHIR base was refused
 }
 
@@ -91,6 +92,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 		h.realm = h.app.fhirBaseURL()
 	}
 	h.logger = ctx.Slogger()
+	h.failures = newFailureLog(h.logger)
 	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders...)
 	if err := h.provisionCORS(); err != nil {
 		return err
@@ -114,7 +116,7 @@ func (h *Bearer) provisionCORS() (err error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	defer fhirPace.limit(w, r)()
-	return answerError(w, r, h.FHIRBase, h.serve(w, r, next))
+	return answerError(w, r, h.FHIRBase, h.failures, h.serve(w, r, next))
 }
 
 func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {

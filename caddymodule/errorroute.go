@@ -13,9 +13,16 @@ const failedBelow = "fhir.failed_below"
 
 // answerError answers an error below a FHIR base with an OperationOutcome, unless the
 // site has an error route for it: without one, Caddy would send an empty body. An
-// error that is to have its error route is returned.
-func answerError(w http.ResponseWriter, r *http.Request, base string, err error) error {
-	if err == nil || !below(originalPath(r), base) {
+// error that is to have its error route is returned. What Caddy will not log is.
+func answerError(w http.ResponseWriter, r *http.Request, base string, failures *failureLog, err error) error {
+	if err == nil {
+		return nil
+	}
+	ofAPI := below(originalPath(r), base)
+	if ofAPI || hasErrorRoutes(r) {
+		failures.request(r, err)
+	}
+	if !ofAPI {
 		return err
 	}
 	caddyhttp.SetVar(r.Context(), failedBelow, base)
@@ -23,6 +30,13 @@ func answerError(w http.ResponseWriter, r *http.Request, base string, err error)
 		return err
 	}
 	return writeOutcome(w, r, err)
+}
+
+// hasErrorRoutes reports whether the server has any error route. Where it has none,
+// Caddy logs failures itself.
+func hasErrorRoutes(r *http.Request) bool {
+	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return ok && server.Errors != nil && len(server.Errors.Routes) > 0
 }
 
 // hasErrorRoute reports whether one of the server's error routes (`handle_errors`) is

@@ -106,6 +106,7 @@ type Expand struct {
 	public     []string // Cache-Control of what is made here
 	private    []string // the same for who is let in by a guard
 	operations operations
+	failures   *failureLog // not of kept, whose logger is of the configuration that made it
 }
 
 // CaddyModule returns the Caddy module information.
@@ -116,6 +117,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 // Provision loads the definitions, or takes them over from the configuration
 // before, as it does with the answers that are kept.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
+	h.failures = newFailureLog(ctx.Slogger())
 	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
 		return err
 	}
@@ -190,7 +192,7 @@ func (h *Expand) Cleanup() (err error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	defer fhirPace.limit(w, r)()
-	return answerError(w, r, h.FHIRBase, h.serveOperation(w, r, next))
+	return answerError(w, r, h.FHIRBase, h.failures, h.serveOperation(w, r, next))
 }
 
 func (h *Expand) serveOperation(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {

@@ -29,6 +29,8 @@ func init() {
 type Outcome struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
+
+	failures *failureLog
 }
 
 // CaddyModule returns the Caddy module information.
@@ -38,6 +40,7 @@ func (*Outcome) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the FHIR base.
 func (h *Outcome) Provision(ctx caddy.Context) (err error) {
+	h.failures = newFailureLog(ctx.Slogger())
 	h.FHIRBase, err = fhirBase(ctx, h.FHIRBase)
 	return err
 }
@@ -61,6 +64,9 @@ func fhirBase(ctx caddy.Context, told string) (string, error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Outcome) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	err, failed := r.Context().Value(caddyhttp.ErrorCtxKey).(error)
+	if failed {
+		h.failures.request(r, err)
+	}
 	toldBelow := caddyhttp.GetVar(r.Context(), failedBelow) != nil
 	if !failed || !toldBelow && !below(originalPath(r), h.FHIRBase) {
 		return next.ServeHTTP(w, r)
