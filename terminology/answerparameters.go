@@ -53,6 +53,9 @@ func (a *answer) appendUsed(list *parameterList) {
 		}
 		list.warning(&cs.definition, a.valueSet)
 	}
+	for _, unchecked := range a.expansion.unchecked {
+		list.text("warning-unknown-system", "valueUri", unchecked)
+	}
 	for _, vs := range a.expansion.valueSets {
 		list.text("used-valueset", "valueUri", vs.canonical())
 		list.warning(&vs.definition, a.valueSet)

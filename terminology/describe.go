@@ -8,16 +8,19 @@ import (
 )
 
 // describe notes what else there is to say of a concept that was found: its display, its standing in the
-// code system and in the value set.
+// code system and in the value set. What only a value set lists has but what that says of it.
 func (v *validator) describe(c *coding, d *verdict) error {
 	cs, l := d.codeSystem, v.library
-	if err := v.options.budget.spend(len(v.named) * (1 + len(l.supplements[cs.url]))); err != nil {
-		return err
-	}
+	known := cs != nil && d.entry.concept != none
 	var supplements []supplement
 	language := ""
-	for _, s := range l.supplementsTo(cs, v.named) {
-		supplements = append(supplements, supplement{of: d.entry.codeSystem, by: s})
+	if known {
+		if err := v.options.budget.spend(len(v.named) * (1 + len(l.supplements[cs.url]))); err != nil {
+			return err
+		}
+		for _, s := range l.supplementsTo(cs, v.named) {
+			supplements = append(supplements, supplement{of: d.entry.codeSystem, by: s})
+		}
 	}
 	if v.valueSet != nil {
 		language = v.valueSet.language
@@ -29,7 +32,7 @@ func (v *validator) describe(c *coding, d *verdict) error {
 	if i := v.languages.preferredOrFirst(texts); i >= 0 {
 		d.display = texts[i].value
 	}
-	if code := cs.codeOf(d.entry.concept); !bytes.Equal(code, []byte(c.code)) {
+	if code := l.code(d.entry); known && !bytes.Equal(code, []byte(c.code)) {
 		d.normalized = code
 		v.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false, fmt.Sprintf(
 			"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
@@ -40,11 +43,13 @@ func (v *validator) describe(c *coding, d *verdict) error {
 		return nil
 	}
 	v.checkDisplay(c, texts)
-	v.standing(c, d)
+	if known {
+		v.standing(c, d)
+	}
 	if v.valueSet != nil && d.member && l.deprecatedIn(d.entry) {
 		v.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false, fmt.Sprintf(
 			"The presence of the concept '%s' in the system '%s' in the value set %s is marked with a status of deprecated and its use should be reviewed",
-			c.code, cs.url, v.valueSet.canonical()))
+			c.code, c.system, v.valueSet.canonical()))
 	}
 	return nil
 }

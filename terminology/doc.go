@@ -61,7 +61,9 @@
 //     the part that is there, and says so: extension valueset-unclosed, and parameter used-fragment or
 //     used-example.
 //   - Listed concepts need no code system. Where it is here and complete, a code that it does not have is
-//     no code, and is left out; its display is the value set's own, if that gives one.
+//     no code, and is left out; its display is the value set's own, if that gives one. Where it is not here, or not
+//     in the version that is named, the codes are taken as they are: parameter warning-unknown-system says so, and
+//     $validate-code calls them valid, with a warning.
 //   - A filter needs an operator of R4, or child-of or descendent-leaf of R5, on a property that the code
 //     system has: concept, code, display, parent, child, one that it declares, or one that a concept in it has. The concept that
 //     a hierarchical filter names must exist. A regex is one of Go's, and must match the whole value.

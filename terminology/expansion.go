@@ -17,6 +17,7 @@ type expansion struct {
 	valueSets   []*valueSet // the value sets imported, directly or not
 	supplements []supplement
 	wanted      []string // canonicals of the supplements that imported value sets name
+	unchecked   []string // canonicals of the code systems that are not here and of which codes are listed
 	applied     []applied
 	versioned   bool // the version of each code is to be told
 	merged      bool // names versions of a code system, whose codes are the same nevertheless
@@ -33,6 +34,13 @@ type supplement struct{ of, by uint32 }
 
 // applied is a parameter of the request that had an effect.
 type applied struct{ name, value string }
+
+// leaveUnchecked notes that codes are listed of a code system that is not here.
+func (x *expansion) leaveUnchecked(canonical string) {
+	if !slices.Contains(x.unchecked, canonical) {
+		x.unchecked = append(x.unchecked, canonical)
+	}
+}
 
 // apply notes that a parameter had an effect.
 func (x *expansion) apply(name, value string) {

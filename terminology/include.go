@@ -121,6 +121,9 @@ func (c *composer) use(x *expansion, vs *valueSet) {
 	for _, index := range x.codeSystems {
 		c.useCodeSystem(index)
 	}
+	for _, unchecked := range x.unchecked {
+		c.used.leaveUnchecked(unchecked)
+	}
 	for _, a := range x.applied {
 		c.used.apply(a.name, a.value)
 	}
@@ -161,6 +164,7 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 	case set.enumerated && here:
 		return c.listedIn(set, index), nil
 	case set.enumerated:
+		c.used.leaveUnchecked(canonical(set.system, version))
 		return c.listedOnly(set), nil
 	case !here:
 		return nil, c.library.missingCodeSystem(set.system, version)

@@ -12,6 +12,9 @@ type found struct {
 	excluded bool   // it is there, but inactive, and inactive ones are left out
 }
 
+// isLoose reports whether a code is merely listed, so that it counts for any version of its code system.
+func (f *found) isLoose() bool { return f.concept == none && f.listed != 0 }
+
 // membership looks for a code in value sets without expanding them.
 type membership struct {
 	composer
@@ -63,7 +66,7 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 		return nil, err
 	}
 	in = slices.DeleteFunc(in, func(f found) bool {
-		return slices.ContainsFunc(out, func(x found) bool { return !byVersion || x.index == f.index })
+		return slices.ContainsFunc(out, func(x found) bool { return !byVersion || x.index == f.index || x.isLoose() })
 	})
 	if outermost := len(m.path) == 1; vs.activeOnly || outermost && m.options.activeOnly { // the parameter is about what comes of it all
 		for i := range in {
@@ -171,6 +174,8 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	switch {
 	case set.enumerated:
 		return m.inList(set, cs, f)
+	case cs != nil && f.concept == none && cs.content == contentFragment && len(set.filters) == 0:
+		return f, true, nil // it may be in another fragment
 	case cs == nil || f.concept == none:
 		return f, false, m.checkFilters(set, cs)
 	}

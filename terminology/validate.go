@@ -81,7 +81,7 @@ func (h *Handler) validateIn(l *Library, q *asking, inputs []input, inValueSet b
 		return nil, missingIn(err), err
 	}
 	answer, err := v.answer(p)
-	if v.valid {
+	if v.valid && len(v.unchecked) == 0 {
 		return answer, nil, err
 	}
 	return answer, append(missingIn(err), v.lacking(p.codings)...), err
@@ -90,7 +90,7 @@ func (h *Handler) validateIn(l *Library, q *asking, inputs []input, inValueSet b
 // lacking returns the definitions for lack of which codings were not found.
 func (v *validator) lacking(codings []coding) []Missing {
 	list := append(v.missed, v.library.missingSystems(codings)...)
-	for _, reference := range v.unknown {
+	for _, reference := range slices.Concat(v.unknown, v.unchecked) {
 		if m := (Missing{Kind: "CodeSystem", Canonical: reference}); !slices.Contains(list, m) {
 			list = append(list, m)
 		}

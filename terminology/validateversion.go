@@ -1,6 +1,9 @@
 package terminology
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // versionChoice is the version of a code system that an include means for a coding, and what is to be said
 // about it.
@@ -11,7 +14,26 @@ type versionChoice struct {
 	unknown string // canonical of the version that is not here
 	open    bool   // the code system is not here at all, and the include would have all of it, or what filters find
 	unsure  bool   // the version that the include means is not here; index is another one
+
+	unchecked string // the version that is not here, of a code that the include lists
 }
+
+// takeListed makes of a choice one for an include that lists its codes: these need no code system, nor the version of it
+// that is meant. Where it is not here, that is no fault, and no other version stands for it.
+func (c *versionChoice) takeListed() {
+	if !c.unsure {
+		return
+	}
+	_, c.unchecked = splitCanonical(c.unknown)
+	c.notes = slices.DeleteFunc(c.notes, func(n note) bool { return n.MessageID == unknownVersionID || n.MessageID == unknownVersionNoneID })
+	c.index, c.unknown, c.matches, c.unsure = none, "", !c.failed(), false
+}
+
+// Message ids of unknownVersion.
+const (
+	unknownVersionID     = "UNKNOWN_CODESYSTEM_VERSION"
+	unknownVersionNoneID = "UNKNOWN_CODESYSTEM_VERSION_NONE"
+)
 
 // chooseVersion finds the version of a code system in which a coding is to be looked for: the one that the
 // include and the parameters say, or the coding's own where these allow it. Where none of them says a version, it
@@ -134,9 +156,9 @@ func mismatch(severity, id, text string) note {
 
 // unknownVersion is the note for a version of a code system that is not here.
 func unknownVersion(c *coding, version string, versions []string) note {
-	id := "UNKNOWN_CODESYSTEM_VERSION"
+	id := unknownVersionID
 	if len(versions) == 0 {
-		id = "UNKNOWN_CODESYSTEM_VERSION_NONE"
+		id = unknownVersionNoneID
 	}
 	return note{part: "system", told: true, Issue: Issue{
 		Severity: "error", Code: "not-found", TxCode: "not-found", MessageID: id,

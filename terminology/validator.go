@@ -28,13 +28,14 @@ type validator struct {
 	concrete   bool   // abstract codes are not allowed
 	concept    bool   // a CodeableConcept: each coding is one of several
 
-	notes    []note
-	unknown  []string // canonicals of code system versions that are not here
-	missing  []string // urls of code systems that are not here at all
-	imported []*valueSet
-	missed   []Missing // value sets that are imported and not here
-	valid    bool      // what was answered
-	noted    int       // bytes of text in notes
+	notes     []note
+	unknown   []string // canonicals of code system versions that are not here
+	missing   []string // urls of code systems that are not here at all
+	unchecked []string // canonicals of code systems that are not here and of which the value set lists a code
+	imported  []*valueSet
+	missed    []Missing // value sets that are imported and not here
+	valid     bool      // what was answered
+	noted     int       // bytes of text in notes
 }
 
 // verdict is what is found of one coding.
@@ -150,6 +151,9 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 			return m.library.codeSystem(set.system, set.version), set.system == c.system
 		}
 		choice := v.chooseVersion(c, set.version, cmp.Or(m.path[len(m.path)-1].lockedDate, v.options.date))
+		if set.enumerated {
+			choice.takeListed()
+		}
 		choice.open = choice.index == none && !set.enumerated && !v.memberOnly
 		if !slices.ContainsFunc(list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
 			list = append(list, candidate{versionChoice: choice})
@@ -235,6 +239,8 @@ func (v *validator) compared(texts []shownText) error {
 func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *found) error {
 	cs := d.codeSystem
 	switch {
+	case cs == nil && d.member:
+		v.uncheckedSystem(c, choice.unchecked)
 	case cs == nil:
 		v.unknownSystem(c, choice.open)
 	case cs.content == contentSupplement:
@@ -256,10 +262,24 @@ func (v *validator) judge(c *coding, d *verdict, choice versionChoice, member *f
 	if unsure := choice.unknown != "" && choice.index != none && d.entry.concept != none; !d.member && !unsure && !choice.open && v.valueSet != nil {
 		v.notInValueSet(c)
 	}
-	if d.codeSystem != nil && d.entry.concept != none {
+	if d.codeSystem != nil && d.entry.concept != none || d.entry.listed != 0 {
 		return v.describe(c, d)
 	}
 	return nil
+}
+
+// uncheckedSystem notes that a code is one that the value set lists, of a code system, or a version of it, that is not
+// here. It is in the value set, as the expansion has it; whether the code system has it, others may know.
+func (v *validator) uncheckedSystem(c *coding, version string) {
+	if v.memberOnly {
+		return
+	}
+	reference := canonical(c.system, version)
+	if !slices.Contains(v.unchecked, reference) {
+		v.unchecked = append(v.unchecked, reference)
+	}
+	v.note("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true, fmt.Sprintf(
+		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference))
 }
 
 // unknownSystem notes that a code system is not here, and that the value set needs it, if it does. What is no name
@@ -312,12 +332,12 @@ func (v *validator) inCodeSystem(c *coding, d *verdict) bool {
 		}
 		v.checkVersion(c, cs)
 		return true
-	case cs.content == contentFragment:
+	case cs.content == contentFragment || cs.content != contentComplete && d.entry.listed != 0:
 		v.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
-			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as a fragment, so the code may be valid in some other fragment",
-			c.code, cs.url, cs.version))
-		d.member = true
-		return false
+			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
+			c.code, cs.url, cs.version, article(string(cs.content))))
+		d.member = d.member || v.valueSet == nil
+		return true
 	case !v.memberOnly:
 		text := fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", c.code, cs.url)
 		id := "Unknown_Code_in"
