@@ -12,7 +12,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4/jwt"
-	"golang.org/x/sync/semaphore"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 const (
@@ -52,7 +53,7 @@ type logoutTokenClaims struct {
 // notices are on their way to clients' back-channel endpoints.
 type notices struct {
 	client  *http.Client
-	turns   *semaphore.Weighted
+	turns   *fairqueue.Queue // of which a slow endpoint does not have all
 	waiting atomic.Int64
 }
 
@@ -65,7 +66,7 @@ func newNotices() *notices {
 			// A redirect would lead to where nobody registered.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		turns: semaphore.NewWeighted(noticesAtOnce),
+		turns: fairqueue.New(noticesAtOnce),
 	}
 }
 
@@ -111,11 +112,12 @@ func (s *Server) tell(ctx context.Context, client *Client, stored *storedSession
 
 // told logs and records what came of telling a client.
 func (s *Server) told(ctx context.Context, client *Client, stored *storedSession, err error) {
+	reason := "the client was told"
 	if err != nil {
 		s.logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
-		err = &Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
+		reason, err = "", &Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
 	}
-	s.record(ctx, Event{Kind: EventSignOut, ClientID: client.ID, User: stored.User, Reason: "the client was told", Err: err})
+	s.record(ctx, Event{Kind: EventSignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
 }
 
 // logoutToken is signed as ID tokens are, and says in its header that it is none.
@@ -146,10 +148,11 @@ func (n *notices) deliver(ctx context.Context, uri, token string) (err error) {
 
 // post sends a logout token once (Back-Channel Logout §2.5, §2.8).
 func (n *notices) post(ctx context.Context, uri, token string) error {
-	if err := n.turns.Acquire(ctx, 1); err != nil {
+	leave, err := n.turns.Enter(ctx, uri)
+	if err != nil {
 		return err
 	}
-	defer n.turns.Release(1)
+	defer leave()
 	form := url.Values{"logout_token": {token}}.Encode()
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, uri, strings.NewReader(form))
 	if err != nil {

@@ -71,10 +71,14 @@ func (s *Server) counters(r *http.Request, kind, name string) ([]counter, error)
 	return []counter{account, address}, errors.Join(err1, err2)
 }
 
+// maxName is how much of a typed name is looked at, in bytes, to tell it from others.
+const maxName = 256
+
 // canonicalName is one for all spellings that a person could take for the same
 // name, so that spelling it differently gains no further tries. Which name signs
 // in is decided elsewhere, to the letter; no name has an alias there.
 func canonicalName(name string) string {
+	name = name[:min(len(name), maxName)]
 	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))
 }
 
