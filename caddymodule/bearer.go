@@ -28,7 +28,9 @@ func init() {
 // placeholders `{http.auth.user.id}` and `{http.auth.user.client_id}`, `scope`, `patient`,
 // `fhir_user` and `issuer`, and removes headers in which a client might pass
 // itself off as somebody else. `GET {fhir_base}/metadata` needs no token, because
-// apps read there how to get one. Whose token it is, is in `id` and `issuer`
+// apps read there how to get one; nor does, without the fhir app,
+// `{fhir_base}/.well-known/smart-configuration`, which names the endpoints of the first
+// issuer that is trusted. Whose token it is, is in `id` and `issuer`
 // together: another issuer's subjects are no users of ours.
 //
 // Any valid token passes; what its scope allows is not yet decided here.
@@ -61,7 +63,8 @@ type Bearer struct {
 	// app; without it, CORS is left to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
-	app     *App // nil without the fhir app
+	app     *App                // nil without the fhir app
+	smart   *smartConfiguration // nil with it, and without trusted issuers
 	cors    *crossOrigin
 	headers *guard.IdentityHeaders
 	guard   *guard.Guard
@@ -120,6 +123,10 @@ func (h *Bearer) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 }
 
 func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if h.smart.serves(r) {
+		metrics.decided(decisionPublic)
+		return h.smart.serve(w, r)
+	}
 	w, answered := h.cors.answer(w, r, r.URL.Path == h.FHIRBase+"/metadata")
 	if answered {
 		metrics.decided(decisionPreflight)

@@ -18,8 +18,12 @@ import (
 // again by each configuration.
 var issuerKeys = caddy.NewUsagePool()
 
-// trustedKeys lets guard verify with another issuer's keys.
-type trustedKeys struct{ set *upstream.KeySet }
+// trustedKeys lets guard verify with another issuer's keys, and knows where its endpoints
+// are.
+type trustedKeys struct {
+	set       *upstream.KeySet
+	discovery *upstream.Discovery
+}
 
 // Key implements guard.KeySet.
 func (k trustedKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
@@ -34,22 +38,27 @@ func (k trustedKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, erro
 func (trustedKeys) Destruct() error { return nil }
 
 // keysOf takes the keys of an issuer from the pool, until Cleanup.
-func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (guard.KeySet, error) {
+func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, err error) {
 	authorities, err := t.authorities()
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	transport, err := t.TLS.transport()
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	key := fmt.Sprintf("%q %q %q", t.Issuer, t.TLS, authorities)
 	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
-		set, err := upstream.NewKeySet(upstream.KeySetConfig{Issuer: t.Issuer, Transport: transport, Logger: ctx.Slogger()})
-		return trustedKeys{set}, err
+		of := upstream.KeySetConfig{Issuer: t.Issuer, Transport: transport, Logger: ctx.Slogger()}
+		set, err := upstream.NewKeySet(of)
+		if err != nil {
+			return nil, err
+		}
+		discovery, err := upstream.NewDiscovery(of)
+		return trustedKeys{set, discovery}, err
 	})
 	if err != nil {
-		return nil, err
+		return none, err
 	}
 	h.pooled = append(h.pooled, key)
 	return keys.(trustedKeys), nil

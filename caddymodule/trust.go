@@ -85,6 +85,9 @@ func (h *Bearer) newTrusted(ctx caddy.Context, t TrustedIssuer, memory *guard.Me
 	if err != nil {
 		return nil, err
 	}
+	if h.app == nil && h.smart == nil { // the first issuer is the one that apps are told of
+		h.smart = &smartConfiguration{path: h.FHIRBase + "/.well-known/smart-configuration", discovery: keys.discovery}
+	}
 	return &guard.Trusted{Issuer: t.Issuer, Audience: audience, Keys: keys, Memory: memory}, nil
 }
 

@@ -216,7 +216,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = (&guard.Trusted{Issuer: issuer, Audience: audience, Keys: trustedKeys{keys}}).Verify(t.Context(), token)
+		_, err = (&guard.Trusted{Issuer: issuer, Audience: audience, Keys: trustedKeys{set: keys}}).Verify(t.Context(), token)
 		return err
 	}
 	for _, alg := range []jose.SignatureAlgorithm{jose.RS256, jose.RS512, jose.PS256, jose.PS384} {

@@ -44,20 +44,21 @@ type metadata struct {
 	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
 }
 
-// smartConfiguration is that of SMART App Launch 2.2, Conformance.
-type smartConfiguration struct {
+// SMARTConfiguration is that of SMART App Launch 2.2, Conformance. But for the
+// capabilities, its members are among those of an issuer's discovery document.
+type SMARTConfiguration struct {
 	Issuer                string   `json:"issuer"`
 	JWKSURI               string   `json:"jwks_uri"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
 	TokenEndpoint         string   `json:"token_endpoint"`
-	RevocationEndpoint    string   `json:"revocation_endpoint"`
-	IntrospectionEndpoint string   `json:"introspection_endpoint"`
+	RevocationEndpoint    string   `json:"revocation_endpoint,omitempty"`
+	IntrospectionEndpoint string   `json:"introspection_endpoint,omitempty"`
 	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`
-	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported"`
-	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported"`
+	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported,omitempty"`
+	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
 	GrantTypes            []string `json:"grant_types_supported"`
-	Scopes                []string `json:"scopes_supported"`
-	ResponseTypes         []string `json:"response_types_supported"`
+	Scopes                []string `json:"scopes_supported,omitempty"`
+	ResponseTypes         []string `json:"response_types_supported,omitempty"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	Capabilities          []string `json:"capabilities"`
 }
@@ -141,10 +142,10 @@ func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 	return names
 }
 
-func (s *Server) smartConfiguration() smartConfiguration {
+func (s *Server) smartConfiguration() SMARTConfiguration {
 	m := s.metadata()
 	isImplicit := func(grant string) bool { return grant == "implicit" } // SMART lists those of the token endpoint alone
-	c := smartConfiguration{
+	c := SMARTConfiguration{
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
 		AuthorizationEndpoint: m.AuthorizationEndpoint, TokenEndpoint: m.TokenEndpoint,
 		RevocationEndpoint: m.RevocationEndpoint, IntrospectionEndpoint: m.IntrospectionEndpoint,

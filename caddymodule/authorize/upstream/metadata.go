@@ -50,8 +50,7 @@ func newMetadata(issuer string, c client, failed func(error)) *document[*metadat
 	return &document[*metadata]{
 		pause: DefaultMinInterval, failed: failed,
 		fetch: func(ctx context.Context) (*metadata, time.Duration, error) {
-			address := strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration"
-			body, _, err := c.get(ctx, discoveryEndpoint, address, nil)
+			body, err := discoveryText(ctx, c, issuer)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -59,6 +58,13 @@ func newMetadata(issuer string, c client, failed func(error)) *document[*metadat
 			return m, metadataLifetime, err
 		},
 	}
+}
+
+// discoveryText fetches the discovery document of an issuer.
+func discoveryText(ctx context.Context, c client, issuer string) ([]byte, error) {
+	address := strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration"
+	body, _, err := c.get(ctx, discoveryEndpoint, address, nil)
+	return body, err
 }
 
 // parseMetadata reads a discovery document and checks what every use of it
@@ -75,21 +81,33 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	if m.JWKSURI == "" {
 		return nil, fmt.Errorf("%w: no jwks_uri", ErrMetadata)
 	}
-	for _, e := range []struct{ name, address string }{
-		{"authorization_endpoint", m.AuthorizationEndpoint},
-		{"token_endpoint", m.TokenEndpoint},
-		{"userinfo_endpoint", m.UserInfoEndpoint},
-		{"end_session_endpoint", m.EndSessionEndpoint},
-		{"jwks_uri", m.JWKSURI},
-	} {
+	err := checkEndpoints(issuer,
+		named{"authorization_endpoint", m.AuthorizationEndpoint},
+		named{"token_endpoint", m.TokenEndpoint},
+		named{"userinfo_endpoint", m.UserInfoEndpoint},
+		named{"end_session_endpoint", m.EndSessionEndpoint},
+		named{"jwks_uri", m.JWKSURI},
+	)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.setAlgorithms()
+}
+
+// named is an endpoint by its name in the document. It has no address where it is not
+// there.
+type named struct{ name, address string }
+
+func checkEndpoints(issuer string, endpoints ...named) error {
+	for _, e := range endpoints {
 		if e.address == "" {
 			continue
 		}
 		if err := checkEndpoint(e.name, e.address, issuer); err != nil {
-			return nil, err
+			return err
 		}
 	}
-	return m, m.setAlgorithms()
+	return nil
 }
 
 // setAlgorithms keeps the algorithms that are understood. A provider that names

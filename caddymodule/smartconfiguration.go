@@ -1,0 +1,103 @@
+package caddymodule
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/go-jose/go-jose/v4/json"
+	"github.com/rs/cors"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// smartConfiguration tells SMART apps where to get tokens for a FHIR API whose
+// authorization server is another's (SMART App Launch 2.2, Conformance). A nil one
+// serves nothing.
+type smartConfiguration struct {
+	path      string
+	discovery *upstream.Discovery
+}
+
+// smartCORS is for every origin: what is there is no secret.
+var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, MaxAge: corsMaxAge})
+
+func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
+
+func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error {
+	switch {
+	case isPreflight(r):
+		smartCORS.HandlerFunc(w, r)
+		return nil
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		w.Header().Set("Allow", "GET, HEAD")
+		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of the SMART configuration", r.Method))
+	}
+	w.Header().Set("Access-Control-Allow-Origin", "*") // whoever asks, so that caches need not Vary
+	text, err := s.discovery.Text(r.Context())
+	if err != nil {
+		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))
+	}
+	body, err := smartConfigurationOf(text)
+	if err != nil {
+		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "public, max-age=600")
+	_, err = w.Write(body)
+	return err
+}
+
+// smartConfigurationOf makes an issuer's discovery document into what SMART apps read.
+func smartConfigurationOf(discovery []byte) ([]byte, error) {
+	var c authorize.SMARTConfiguration
+	if err := json.Unmarshal(discovery, &c); err != nil {
+		return nil, err
+	}
+	// SMART has those of the token endpoint alone, and no plain challenges.
+	c.GrantTypes = without(c.GrantTypes, "implicit")
+	c.ChallengeMethods = without(c.ChallengeMethods, "plain")
+	if len(c.GrantTypes) == 0 {
+		c.GrantTypes = []string{"authorization_code"} // OpenID Connect Discovery §3: the default
+	}
+	if len(c.ClientAuthentication) == 0 {
+		c.ClientAuthentication = []string{"client_secret_basic"} // the same
+	}
+	c.Capabilities = capabilities(&c)
+	return json.Marshal(c)
+}
+
+// without is a list, never nil, without one of its words.
+func without(list []string, word string) []string {
+	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
+}
+
+// capabilities are those that a discovery document shows. Others the issuer may have and
+// cannot say in one; some issuers do, in a member as SMART has it.
+func capabilities(c *authorize.SMARTConfiguration) []string {
+	shown := append([]string{}, c.Capabilities...)
+	for _, of := range []struct {
+		capability string
+		list       []string
+		word       string
+	}{
+		{"launch-standalone", c.Scopes, "launch/patient"},
+		{"context-standalone-patient", c.Scopes, "launch/patient"},
+		{"context-standalone-encounter", c.Scopes, "launch/encounter"},
+		{"launch-ehr", c.Scopes, "launch"},
+		{"sso-openid-connect", c.Scopes, "openid"},
+		{"permission-offline", c.Scopes, "offline_access"},
+		{"permission-online", c.Scopes, "online_access"},
+		{"client-public", c.ClientAuthentication, "none"},
+		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_basic"},
+		{"client-confidential-symmetric", c.ClientAuthentication, "client_secret_post"},
+		{"client-confidential-asymmetric", c.ClientAuthentication, "private_key_jwt"},
+	} {
+		if slices.Contains(of.list, of.word) && !slices.Contains(shown, of.capability) {
+			shown = append(shown, of.capability)
+		}
+	}
+	return shown
+}
