@@ -81,6 +81,8 @@ func FuzzDefinitions(f *testing.F) {
 	f.Fuzz(func(t *testing.T, data []byte) {
 		l := newLibrary(defaults())
 		loader := newResourceLoader(l)
+		o := defaults()
+		loader.options = &o
 		var err error
 		if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
 			err = loader.fhirPackage(t.Context(), bytes.NewReader(data))

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,17 @@ type Options struct {
 	// for it, which is about a state for each character, times the repetitions ({n,m}) around it. A larger
 	// one is too costly. Default: 1000.
 	MaxRegexStates int
+
+	// MaxValue is how large a value of a definition may be that is held whole while it is read, in bytes of JSON:
+	// a string, or a member as compose. Default: 64 MiB.
+	MaxValue int64
+
+	// MaxEntry is how large a file in a FHIR package may be, in bytes. Default: 2 GiB.
+	MaxEntry int64
+
+	// MaxPackage is how much all that is in a FHIR package may be, in bytes; beyond 16 MiB it may also be no more
+	// than a hundred times as large as the package. Default: 8 GiB.
+	MaxPackage int64
 
 	// MaxCachedEntries bounds the expansions that are kept in memory, in codes; 12 bytes are needed
 	// for each, and 8 more where they can be shown as a tree. Default: 1,000,000.
@@ -94,6 +106,9 @@ func (o *Options) setDefaults() {
 	if o.MaxRegexStates == 0 {
 		o.MaxRegexStates = 1000
 	}
+	o.MaxValue = cmp.Or(o.MaxValue, 64<<20)
+	o.MaxEntry = cmp.Or(o.MaxEntry, 2<<30)
+	o.MaxPackage = cmp.Or(o.MaxPackage, 8<<30)
 	if o.MaxCachedEntries == 0 {
 		o.MaxCachedEntries = 1_000_000
 	}
@@ -137,7 +152,7 @@ var errEmpty = errors.New("empty: no resource in it")
 
 // resources reads JSON resources, one after the other, up to the end of src.
 func (l *resourceLoader) resources(ctx context.Context, src io.Reader) error {
-	r := newReader(src)
+	r := newSourceReader(ctx, src, l.options)
 	for n := 0; ; n++ {
 		if r.atEnd() {
 			if n == 0 {

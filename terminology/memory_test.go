@@ -74,7 +74,7 @@ func TestMemoryOfLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	loader := newResourceLoader(small) // of a request
-	if err := loader.resources(t.Context(), strings.NewReader(resource)); err != nil {
+	if err := loader.resource(newReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
 	a, b := large.codeSystems[0], small.codeSystems[0]

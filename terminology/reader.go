@@ -15,12 +15,28 @@ type reader struct {
 	dec     *jsontext.Decoder
 	scratch []byte
 	within  string // where in a larger one this JSON stands
+	short   *shortage
 }
 
 // newReader reads from src. Duplicate member names are let through, and the last one counts: watching
 // for them would take memory for each object.
 func newReader(src io.Reader) *reader {
 	return &reader{dec: jsontext.NewDecoder(src, jsontext.AllowDuplicateNames(true))}
+}
+
+// inner returns a reader of a value that r has read.
+func (r *reader) inner(value jsontext.Value) *reader {
+	n := newReader(bytes.NewReader(value))
+	n.short = r.shortage()
+	return n
+}
+
+// shortage returns what short elements are counted by.
+func (r *reader) shortage() *shortage {
+	if r.short == nil {
+		r.short = &shortage{most: maxShort}
+	}
+	return r.short
 }
 
 // atEnd reports whether nothing but whitespace is left.
@@ -57,9 +73,14 @@ func (r *reader) array(element func() error) error {
 	if err := r.delimiter('['); err != nil {
 		return err
 	}
+	short := r.shortage()
 	for r.dec.PeekKind() != ']' {
+		start := r.dec.InputOffset()
 		if err := element(); err != nil {
 			return err
+		}
+		if err := short.add(r.dec.InputOffset() - start); err != nil {
+			return fmt.Errorf("%s: %w", r.pointer(), err)
 		}
 	}
 	return r.delimiter(']')
@@ -71,12 +92,18 @@ func (r *reader) text() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	if len(raw) > maxString {
+		return nil, fmt.Errorf("%s: %w", r.pointer(), &tooLargeError{what: "a string", most: maxString})
+	}
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw[1 : len(raw)-1], nil
 	}
 	r.scratch, err = jsontext.AppendUnquote(r.scratch[:0], raw)
 	return r.scratch, err
 }
+
+// maxString is how long a string may be, in bytes: FHIR allows 1,048,576 characters (R4 §2.24.0.1).
+const maxString = 4 << 20
 
 // string reads the next value, which must be a string, into s.
 func (r *reader) string(s *string) error {

@@ -204,7 +204,7 @@ func (r *reader) keep(name string, list *[]member) (*reader, error) {
 		return nil, err
 	}
 	*list = append(*list, member{name: name, value: value})
-	inner := newReader(bytes.NewReader(value))
+	inner := r.inner(value)
 	inner.within = strings.TrimSuffix(r.pointer(), "/")
 	return inner, nil
 }

@@ -108,10 +108,12 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 // fhirPackage loads a FHIR package: a tar file, compressed with gzip, that has the resources in its
 // folder package. Examples and whatever else is in other folders is passed over.
 func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
-	unzipped, err := gzip.NewReader(src)
+	packed := &counted{src: src}
+	gunzip, err := gzip.NewReader(packed)
 	if err != nil {
 		return fmt.Errorf("gzip: %w", err)
 	}
+	unzipped := &unpacked{packed: packed, src: gunzip, most: l.options.MaxPackage}
 	archive := tar.NewReader(unzipped)
 	found := false
 	for {
@@ -126,6 +128,9 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 			continue
 		}
 		found = true
+		if header.Size > l.options.MaxEntry {
+			return fmt.Errorf("%s: %w", header.Name, &tooLargeError{what: "the file", most: l.options.MaxEntry})
+		}
 		l.codes.size = header.Size
 		if err := l.resources(ctx, archive); err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)

@@ -1,9 +1,6 @@
 package terminology
 
-import (
-	"bytes"
-	"fmt"
-)
+import "fmt"
 
 // valueSetBuilder reads a ValueSet.
 type valueSetBuilder struct {
@@ -70,7 +67,7 @@ func (b *valueSetBuilder) contained(r *reader) error {
 		return err
 	}
 	kind, err := resourceType(raw)
-	x := newReader(bytes.NewReader(raw.Clone()))
+	x := r.inner(raw.Clone())
 	switch {
 	case err != nil:
 		return err

@@ -1,0 +1,100 @@
+package terminology
+
+import (
+	"context"
+	"errors"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+// TestDefinitionBombs loads files that are made to fill the memory: each is refused with an error that names what is
+// too large.
+func TestDefinitionBombs(t *testing.T) {
+	long := strings.Repeat("a", maxString)
+	for _, test := range []struct {
+		name, file, content string
+		options             Options
+		want                []string
+	}{
+		{name: "a value", file: "x.json", content: `{"resourceType":"ValueSet","compose":{"x":"` + long + `"}}`, options: Options{MaxValue: 1 << 20}, want: []string{"x.json", "a value is larger than 1 MiB"}},
+		{name: "a value that is not wanted", file: "x.json", content: `{"resourceType":"Patient","photo":"` + long + `"}`, options: Options{MaxValue: 1 << 20}, want: []string{"a value is larger than 1 MiB"}},
+		{name: "a value before its resourceType", file: "x.json", content: `{"concept":[` + strings.Repeat(`{"code":"a"},`, 1<<18), options: Options{MaxValue: 1 << 20}, want: []string{"a value is larger than 1 MiB"}},
+		{name: "a string", file: "x.json", content: `{"resourceType":"CodeSystem","concept":[{"code":"a","display":"` + long + `"}]}`, want: []string{"/concept/0/display", "a string is larger than 4 MiB"}},
+		{name: "deep", file: "x.json", content: `{"resourceType":"CodeSystem","concept":` + strings.Repeat(`[{"code":"a","concept":`, 20_000), want: []string{"x.json", "depth"}},
+		{name: "deep, and not wanted", file: "x.json", content: `{"resourceType":"Patient","x":` + strings.Repeat(`[`, 20_000), want: []string{"depth"}},
+		{name: "a file in a package", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", 2000))), options: Options{MaxEntry: 1000}, want: []string{"package/a.json", "the file is larger than 1000 bytes"}},
+		{name: "a package", file: "x.tgz", content: string(tgz(t, "package/a.json", colours+strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"x.tgz", "unpacks to is larger than 8000 bytes"}},
+		{name: "a package of what is not wanted", file: "x.tgz", content: string(tgz(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"unpacks to is larger than 8000 bytes"}},
+		{name: "a package that was made for it", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", anyRatio+1<<20))), want: []string{"x.tgz", "more than 100 times its size"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			name := filepath.Join(t.TempDir(), test.file)
+			writeFile(t, name, []byte(test.content))
+			test.options.Definitions = []string{name}
+			_, err := Load(t.Context(), test.options)
+			if err == nil {
+				t.Fatal("it is loaded")
+			}
+			wantText(t, err.Error(), test.want...)
+		})
+	}
+}
+
+// TestBombWhileWatched has a good package replaced by one that was made to fill the memory: what was loaded stays.
+func TestBombWhileWatched(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "x.tgz")
+	writeFile(t, name, tgz(t, "package/a.json", colours))
+	w, err := NewWatch(t.Context(), Options{Definitions: []string{name}, MaxPackage: 1 << 20}, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := w.Current()
+	writeFile(t, name, tgz(t, "package/a.json", colours, "package/b.json", strings.Repeat(" ", 1<<20)))
+	var large *tooLargeError
+	if err := w.Refresh(t.Context()); !errors.As(err, &large) {
+		t.Errorf("got %v", err)
+	}
+	if w.Current() != before || w.State().Err == nil {
+		t.Error("what was loaded before is not in use, or the error is not told")
+	}
+}
+
+// TestLoadingEnds has loading end in the middle of a large resource.
+func TestLoadingEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	l := newResourceLoader(emptyLibrary())
+	l.options = &Options{MaxValue: 1 << 20}
+	src := io.MultiReader(strings.NewReader(`{"resourceType":"CodeSystem","concept":[`), &ending{cancel: cancel})
+	if err := l.resources(ctx, src); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+// ending is concepts without end, whose reader leaves after some.
+type ending struct {
+	cancel context.CancelFunc
+	reads  int
+}
+
+func (e *ending) Read(b []byte) (int, error) {
+	if e.reads++; e.reads == 3 {
+		e.cancel()
+	}
+	if e.reads > 100 {
+		return 0, errors.New("it reads on")
+	}
+	return copy(b, `{"code":"a"},`), nil
+}
+
+// TestBroughtElementsAreBounded sends empty objects, each of which takes many times as much memory.
+func TestBroughtElementsAreBounded(t *testing.T) {
+	brought := brings(`{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShort/(shortElement-4)) + `{}]}]}`)
+	w, _ := call(t, &Handler{Library: colourLibrary(t)}, "POST", "/ValueSet/$expand", posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, brought))
+	if w.Code != 400 || !strings.Contains(w.Body.String(), "elements of a few bytes") {
+		t.Errorf("got %d %.300s", w.Code, w.Body)
+	}
+}
