@@ -12,8 +12,8 @@ const guessSecret = "secret"
 // trySecret counts what a try of a secret came to, err, and has who failed too often
 // wait: for this client or registration, and for any, always by network, so that wrong
 // tries from elsewhere stop nobody. What nobody can guess passes even so, so that wrong
-// tries from the same network do not either. No success takes back failures: it may be
-// the client's, and they another's behind the same address.
+// tries from the same network do not either. As with people, a success takes back the
+// failures of its own client there, and none of the network's.
 func (s *Server) trySecret(r *http.Request, whose string, err error, guessable bool) error {
 	if err == nil && !guessable {
 		return nil
@@ -36,7 +36,8 @@ func (s *Server) trySecret(r *http.Request, whose string, err error, guessable b
 
 func (s *Server) secretCounters(ctx context.Context, whose string) ([]counter, error) {
 	network := Network(addressOf(ctx))
-	pair, err1 := s.newCounter(ctx, guessSecret, whose+"\x00"+network, "", s.turnstile.Failures)
+	name := whose + "\x00" + network
+	pair, err1 := s.newCounter(ctx, guessSecret, name, name, s.turnstile.Failures)
 	address, err2 := s.newCounter(ctx, guessSecret+"-address", network, "", s.turnstile.AddressFailures)
 	return []counter{pair, address}, errors.Join(err1, err2)
 }

@@ -79,8 +79,8 @@ func TestSecretsAreCounted(t *testing.T) {
 					if r := send(here, "service", "hush"); r.StatusCode == http.StatusTooManyRequests {
 						t.Error("after the wait: still")
 					}
-					if send(here, "service", "wrong"); send(here, "service", "hush").StatusCode != http.StatusTooManyRequests {
-						t.Error("the client's success took back failures of others behind its address")
+					if r := send(here, "service", "wrong"); r.StatusCode != http.StatusUnauthorized {
+						t.Errorf("after a right one: %d", r.StatusCode)
 					}
 				})
 			})
@@ -88,14 +88,17 @@ func TestSecretsAreCounted(t *testing.T) {
 	}
 }
 
-// A network has a count for all clients, those that there are not too; but people who
-// sign in there are not counted with them.
+// A network has a count for all clients, those that there are not too, and no success
+// takes it back; but people who sign in there are not counted with them.
 func TestSecretsAreCountedByNetwork(t *testing.T) {
 	s := newServer(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 20 })
 	b := newBrowser(t, s)
 	for i := range 20 {
 		if r := b.send(secretRequest("/oauth2/token", fmt.Sprint("made-up-", i), "wrong", true)); r.StatusCode != http.StatusUnauthorized {
 			t.Fatalf("a free failure: %d", r.StatusCode)
+		}
+		if r := b.send(secretRequest("/oauth2/token", "service", "hush", true)); i < 19 && r.StatusCode != http.StatusOK {
+			t.Fatalf("a right one between: %d", r.StatusCode)
 		}
 	}
 	if r := b.send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusTooManyRequests {
