@@ -34,10 +34,10 @@ type Expand struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Files with CodeSystem and ValueSet resources or Bundles of them, FHIR
-	// packages (.tgz), folders of these, or patterns of any of these. One that
-	// cannot be read is an error, and the configuration does not load. Default:
-	// none.
+	// Files with CodeSystem and ValueSet resources or Bundles of them (.json, .xml),
+	// FHIR packages (.tgz), folders of these, or patterns of any of these. One that
+	// cannot be read is an error, and the configuration does not load; a folder
+	// without definitions is a warning. Default: none.
 	Definitions []string `json:"definitions,omitempty"`
 
 	// Leave out the built-in R4 definitions. Default: they are there.

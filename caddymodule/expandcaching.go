@@ -98,7 +98,8 @@ type ExpandCaching struct {
 	// as `pull_through` has it.
 	PullThroughOff bool `json:"pull_through_off,omitempty"`
 
-	// How often it is looked whether a file of definitions has changed. Default: 5s.
+	// Within which time it is noticed that files of definitions have changed.
+	// Default: 5s.
 	WatchInterval caddy.Duration `json:"watch_interval,omitempty"`
 }
 

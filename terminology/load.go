@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 )
 
@@ -18,10 +19,11 @@ type Options struct {
 
 	// Definitions are the files and folders to load, after the core and in this order. Each is a path
 	// or a pattern of [path/filepath.Glob]. A file ends in .json, and is a resource, a Bundle, or
-	// several of these one after the other; or in .tgz, and is a FHIR package. A folder is searched,
-	// with all within it, for such files.
+	// several of these one after the other; in .xml, and is a resource or a Bundle; or in .tgz, and is a
+	// FHIR package. A folder is searched, with all within it, for such files.
 	//
-	// Of two definitions with the same url and version, the one loaded later counts.
+	// Of two definitions with the same url, the one with the higher version counts where a reference says no
+	// version; of two with the same version, or with versions that cannot be compared, the one loaded later.
 	Definitions []string
 
 	// MaxImportDepth is how deep value sets may import each other. Default: 32.
@@ -57,8 +59,8 @@ type Options struct {
 	// Now is the clock. Default: [time.Now].
 	Now func() time.Time
 
-	// Logger is told, at debug level, of each source, and, at info level, how far the loading of a large
-	// one is, every few seconds. Default: none.
+	// Logger is told, at debug level, of each source, at info level, how far the loading of a large one is, every
+	// few seconds, and, at warning level, of a folder without definitions. Default: none.
 	Logger *slog.Logger
 
 	// Terminal is where a bar shows how far the loading of a large source is; [Terminal] makes sure that
@@ -83,6 +85,9 @@ func Load(ctx context.Context, o Options) (*Library, error) {
 		files, err := sources(pattern)
 		if err != nil {
 			return nil, err
+		}
+		if len(files) == 0 {
+			o.Logger.WarnContext(ctx, "no definitions in the folder", slog.String("folder", pattern), slog.String("looked_for", strings.Join(extensions, " ")))
 		}
 		for _, file := range files {
 			if err := loader.file(ctx, file); err != nil {

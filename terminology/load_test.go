@@ -5,10 +5,12 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -105,7 +107,11 @@ func TestBrokenDefinitions(t *testing.T) {
 		{"listed concept without code", "x.json", valueSetOf("http://x/a", `{"include":[{"system":"s","concept":[{"display":"a"}]}]}`), "/include/0/concept/0: concept without a code", nil},
 		{"invalid UTF-8", "x.json", "{\"resourceType\":\"CodeSystem\",\"url\":\"\xff\"}", "invalid UTF-8", nil},
 		{"bundles in bundles", "x.json", strings.Repeat(`{"resourceType":"Bundle","entry":[{"resource":`, 20), "nested deeper", nil},
-		{"other extension", "x.xml", "<ValueSet/>", "neither .json nor .tgz", nil},
+		{"other extension", "x.txt", "", "none of .json, .xml, .tgz", nil},
+		{"XML that is no FHIR", "x.xml", "<project><name/></project>", "fhirxml: line 1", nil},
+		{"XML that ends too early", "x.xml", `<ValueSet xmlns="http://hl7.org/fhir"><url value="http://x/a"/>`, "unexpected EOF", nil},
+		{"XML with a document type", "x.xml", `<!DOCTYPE x [<!ENTITY a "a">]><ValueSet xmlns="http://hl7.org/fhir"/>`, "document type", nil},
+		{"wrong type in XML", "x.xml", `<CodeSystem xmlns="http://hl7.org/fhir"><caseSensitive value="yes"/></CodeSystem>`, "fhirxml: line 1", nil},
 		{"no gzip", "x.tgz", "PK\x03\x04 something that is not gzip", "gzip", gzip.ErrHeader},
 		{"empty package", "x.tgz", "", "EOF", nil},
 		{"truncated package", "x.tgz", string(whole[:len(whole)/2]), "unexpected EOF", io.ErrUnexpectedEOF},
@@ -133,8 +139,7 @@ func TestBrokenDefinitions(t *testing.T) {
 func TestDefinitionPatterns(t *testing.T) {
 	folder := t.TempDir()
 	writeFile(t, filepath.Join(folder, "[a].json"), []byte(allOf("http://x/a")))
-	for _, pattern := range []string{"none.json", "*.tgz", "none/*", "[", "empty"} {
-		writeFile(t, filepath.Join(folder, "empty", "notes.txt"), nil)
+	for _, pattern := range []string{"none.json", "*.tgz", "none/*", "["} {
 		_, err := Load(t.Context(), Options{Definitions: []string{filepath.Join(folder, pattern)}})
 		if err == nil {
 			t.Errorf("%s: no error", pattern)
@@ -148,6 +153,34 @@ func TestDefinitionPatterns(t *testing.T) {
 	if _, err := Load(t.Context(), Options{Definitions: []string{filepath.Join(folder, "[a].json")}}); err != nil {
 		t.Errorf("a file whose name looks like a pattern: %v", err)
 	}
+}
+
+// XML in a folder of definitions is read as JSON is, one resource or Bundle in a file.
+func TestDefinitionsInXML(t *testing.T) {
+	folder := t.TempDir()
+	writeFile(t, filepath.Join(folder, "cs.xml"), []byte("\ufeff"+`<?xml version="1.0" encoding="UTF-8"?>
+		<CodeSystem xmlns="http://hl7.org/fhir"><text><status value="generated"/><div xmlns="http://www.w3.org/1999/xhtml"><p>x</p></div></text>
+		<url value="http://x/cs"/><status value="active"/><content value="complete"/><concept><code value="a"/><display value="&#196;rztin &amp; Arzt"/>
+		<concept><code value="b"/></concept></concept></CodeSystem>`))
+	writeFile(t, filepath.Join(folder, "deep", "bundle.xml"), []byte(`<Bundle xmlns="http://hl7.org/fhir"><type value="collection"/><entry><resource>
+		<ValueSet><url value="http://x/vs"/><status value="active"/><compose><include><system value="http://x/cs"/></include></compose></ValueSet></resource></entry></Bundle>`))
+	l, err := Load(t.Context(), Options{Definitions: []string{folder}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantEntries(t, expand(t, l, "url", "http://x/vs"), "a Ärztin & Arzt", "b")
+}
+
+// A folder without definitions is one that has none yet: that is said, and no error.
+func TestEmptyDefinitions(t *testing.T) {
+	folder := t.TempDir()
+	writeFile(t, filepath.Join(folder, "notes.txt"), nil)
+	var log syncedBuffer
+	l, err := Load(t.Context(), Options{Definitions: []string{folder}, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	if err != nil || l.Counts() != (Counts{}) {
+		t.Fatalf("got %v, %v", l, err)
+	}
+	wantText(t, log.take(), "WARN", "no definitions in the folder", folder)
 }
 
 func TestLoadCancelled(t *testing.T) {
@@ -196,6 +229,20 @@ func TestPrecedence(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			l := libraryOf(t, append(test.resources, allOf("http://x/a"))...)
 			wantCodes(t, expand(t, l, "url", "http://x/a-all"), test.want)
+			var valueSets []string // that list what the code systems have
+			for _, cs := range test.resources {
+				var d struct {
+					Version string
+					Concept []struct{ Code string }
+				}
+				if err := json.Unmarshal([]byte(cs), &d); err != nil {
+					t.Fatal(err)
+				}
+				if len(d.Concept) > 0 { // a value set is there or not
+					valueSets = append(valueSets, composedOf("http://x/vs", d.Version, `{"system":"http://x/a","concept":[{"code":"`+d.Concept[0].Code+`"}]}`))
+				}
+			}
+			wantCodes(t, expand(t, libraryOf(t, valueSets...), "url", "http://x/vs"), test.want)
 		})
 	}
 	t.Run("value sets", func(t *testing.T) {

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"archive/tar"
+	"bytes"
 	"compress/gzip"
 	"context"
 	"errors"
@@ -13,9 +14,15 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
-// sources returns the files that a path or pattern stands for, in lexical order.
+// extensions are those of files with definitions.
+var extensions = []string{".json", ".xml", ".tgz"}
+
+// sources returns the files that a path or pattern stands for, in lexical order. There are none where it is a folder
+// without definitions.
 func sources(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {
@@ -34,9 +41,6 @@ func sources(pattern string) ([]string, error) {
 			return nil, fmt.Errorf("definitions %s: %w", pattern, err)
 		}
 		files = append(files, found...)
-	}
-	if len(files) == 0 {
-		return nil, fmt.Errorf("definitions %s: no .json or .tgz file in it: %w", pattern, fs.ErrNotExist)
 	}
 	return files, nil
 }
@@ -60,7 +64,7 @@ func filesIn(name string) ([]string, error) {
 		case entry.IsDir() || hidden || entry.Name() == manifest:
 			return nil
 		}
-		if extension := filepath.Ext(file); extension == ".json" || extension == ".tgz" {
+		if slices.Contains(extensions, filepath.Ext(file)) {
 			files = append(files, file)
 		}
 		return nil
@@ -98,11 +102,32 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 	switch filepath.Ext(name) {
 	case ".json":
 		return l.resources(ctx, src)
+	case ".xml":
+		return l.xmlResource(ctx, src)
 	case ".tgz":
 		return l.fhirPackage(ctx, src)
 	default:
-		return errors.New("neither .json nor .tgz")
+		return errors.New("none of " + strings.Join(extensions, ", "))
 	}
+}
+
+// maxXML is how large a resource in XML may be, in bytes: it is read whole, while JSON is read as it comes.
+const maxXML = 128 << 20
+
+// xmlResource loads a resource, or a Bundle, in XML.
+func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
+	document, err := io.ReadAll(io.LimitReader(src, maxXML+1))
+	if err != nil {
+		return err
+	}
+	if len(document) > maxXML {
+		return fmt.Errorf("larger than %s, which is too much for XML; JSON may be larger", sizeText(maxXML))
+	}
+	resource, err := fhirxml.AppendJSON(nil, document)
+	if err != nil {
+		return err
+	}
+	return l.resources(ctx, bytes.NewReader(resource))
 }
 
 // fhirPackage loads a FHIR package: a tar file, compressed with gzip, that has the resources in its

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
@@ -16,8 +17,8 @@ import (
 // beside the library in use, which is then replaced whole. Where they cannot be loaded, it stays. Make one
 // with [NewWatch].
 //
-// It looks at names, sizes and times of change every few seconds, which sees changes on network mounts and
-// in containers' volumes too, where file events do not reach.
+// It looks at names, sizes and times of change, which sees changes on network mounts and in containers' volumes too,
+// where file events do not reach.
 type Watch struct {
 	options  Options
 	interval time.Duration
@@ -28,9 +29,10 @@ type Watch struct {
 
 	mu    sync.Mutex
 	state State
+	had   map[string]bool // the patterns that there were files for
 }
 
-// DefaultWatchInterval is how often a [Watch] looks at its files.
+// DefaultWatchInterval is within which time a [Watch] notices that its files have changed.
 const DefaultWatchInterval = 5 * time.Second
 
 // State is what a [Watch] last did, for a status page.
@@ -58,7 +60,8 @@ type State struct {
 type fingerprint [sha256.Size]byte
 
 // NewWatch loads a library as [Load] does, and fails as it does. Nothing is watched until Run is called.
-// The interval is how often Run looks at the files; 0 means [DefaultWatchInterval].
+// The interval is within which time Run notices a change, once nobody is writing the files any more; 0 means
+// [DefaultWatchInterval].
 func NewWatch(ctx context.Context, o Options, interval time.Duration) (*Watch, error) {
 	o.setDefaults()
 	if interval <= 0 {
@@ -86,9 +89,12 @@ func (w *Watch) State() State {
 
 // Run watches the files until ctx is done, and returns its error. What changes is logged to Options.Logger:
 // at info level what was loaded, at error level what could not be.
+//
+// It looks twice in an interval, and again after a quarter of it where something has changed, until two looks see the
+// same: nobody is writing then. So a change is noticed after three quarters at most.
 func (w *Watch) Run(ctx context.Context) error {
-	ticker := time.NewTicker(w.interval)
-	defer ticker.Stop()
+	timer := time.NewTimer(w.interval / 2)
+	defer timer.Stop()
 	w.loading.Lock()
 	seen := w.files
 	w.loading.Unlock()
@@ -96,14 +102,15 @@ func (w *Watch) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-ticker.C:
+		case <-timer.C:
 		}
-		files := w.look()
-		quiet := files == seen // nobody is writing them
-		seen = files
-		if quiet {
+		files, wait := w.look(), w.interval/4
+		if files == seen {
 			w.reload(ctx, files)
+			wait = w.interval / 2
 		}
+		seen = files
+		timer.Reset(wait)
 	}
 }
 
@@ -146,7 +153,7 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 // load loads the files, and puts them in use if that succeeds.
 func (w *Watch) load(ctx context.Context) error {
 	start := w.options.Now()
-	files, err := w.names()
+	files, had, err := w.found()
 	var library *Library
 	if err == nil {
 		library, err = loadWhole(ctx, w.options)
@@ -159,8 +166,27 @@ func (w *Watch) load(ctx context.Context) error {
 	}
 	end := w.options.Now()
 	w.state = State{Files: files, Counts: library.Counts(), Loaded: end, Took: end.Sub(start), Tried: start}
+	w.had = had
 	w.library.Store(library)
 	return nil
+}
+
+// found returns the files that there are, and the patterns that there are files for. Where there were some, and are none
+// now, that is an error, as for a folder whose volume has gone.
+func (w *Watch) found() (files []string, had map[string]bool, err error) {
+	w.mu.Lock()
+	before := w.had
+	w.mu.Unlock()
+	had = make(map[string]bool)
+	for _, pattern := range w.options.Definitions {
+		found, failed := sources(pattern)
+		if failed == nil && len(found) == 0 && before[pattern] {
+			failed = fmt.Errorf("definitions %s: all files have gone: %w", pattern, fs.ErrNotExist)
+		}
+		had[pattern] = len(found) > 0
+		files, err = append(files, found...), errors.Join(err, failed)
+	}
+	return files, had, err
 }
 
 // loadWhole is Load, for which a file that crashes it is one that cannot be loaded: what is served must not
@@ -174,20 +200,11 @@ func loadWhole(ctx context.Context, o Options) (l *Library, err error) {
 	return Load(ctx, o)
 }
 
-// names returns the files that there are.
-func (w *Watch) names() (files []string, err error) {
-	for _, pattern := range w.options.Definitions {
-		found, failed := sources(pattern)
-		files, err = append(files, found...), errors.Join(err, failed)
-	}
-	return files, err
-}
-
 // look returns what tells the files as they are. One that cannot be looked at is as good as another: loading
 // says why.
 func (w *Watch) look() (sum fingerprint) {
 	hash := sha256.New()
-	files, err := w.names()
+	files, _, err := w.found()
 	_, _ = fmt.Fprintf(hash, "%v\n", err)
 	for _, name := range files {
 		if info, err := os.Stat(name); err == nil {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"os"
@@ -77,9 +79,12 @@ func (w *watched) write(t *testing.T, name, content string) {
 	}
 }
 
-// ticks lets the watch look some times.
-func (w *watched) ticks(n int) {
-	time.Sleep(time.Duration(n) * w.tick)
+// ticks lets some of the watch's intervals pass.
+func (w *watched) ticks(n int) { w.quarters(4 * n) }
+
+// quarters lets some quarters of the watch's interval pass.
+func (w *watched) quarters(n int) {
+	time.Sleep(time.Duration(n) * w.tick / 4)
 	synctest.Wait()
 }
 
@@ -99,15 +104,15 @@ func TestWatchChange(t *testing.T) {
 			t.Error("loaded without a change")
 		}
 		w.write(t, "a.json", versionedSystem("http://x/a", "1", "complete", "b")) // as large as before
-		w.ticks(1)
+		w.quarters(2)
 		w.want(t, "http://x/a", "a") // it may still be written
-		w.ticks(1)
+		w.quarters(1)
 		w.want(t, "http://x/a", "b")
 		wantText(t, w.log.take(), "INFO", "changed definitions loaded", "1 code systems, 1 concepts")
 		w.write(t, "sub/b.json", versionedSystem("http://x/b", "1", "complete", "c d"))
 		w.ticks(2)
 		w.want(t, "http://x/b", "c d")
-		if s := w.State(); len(s.Files) != 2 || s.Counts.Concepts != 3 || s.Err != nil || !s.Loaded.Equal(time.Now()) || s.Tried.IsZero() {
+		if s := w.State(); len(s.Files) != 2 || s.Counts.Concepts != 3 || s.Err != nil || time.Since(s.Loaded) >= 2*w.tick || s.Tried.IsZero() {
 			t.Errorf("got %+v", s)
 		}
 		if err := os.Remove(filepath.Join(w.folder, "a.json")); err != nil {
@@ -120,19 +125,59 @@ func TestWatchChange(t *testing.T) {
 	})
 }
 
+// A change is noticed within the interval, whenever in it the files are written.
+func TestWatchWithinInterval(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		for i := range 40 {
+			time.Sleep(time.Duration(i) * w.tick / 39)
+			w.write(t, "a.json", versionedSystem("http://x/a", "1", "complete", fmt.Sprintf("c%02d", i)))
+			w.ticks(1)
+			w.want(t, "http://x/a", fmt.Sprintf("c%02d", i))
+		}
+	})
+}
+
+// A folder that has definitions later is watched from the start; one whose definitions have all gone, as where a volume
+// is no longer mounted, is an error, and what was loaded stays.
+func TestWatchEmptyFolder(t *testing.T) {
+	watching(t, func(t *testing.T, w *watched) {
+		name := filepath.Join(w.folder, "a.json")
+		if err := os.Remove(name); err != nil {
+			t.Fatal(err)
+		}
+		w.ticks(1)
+		if s := w.State(); s.Err == nil || !errors.Is(s.Err, fs.ErrNotExist) || s.Counts.Concepts != 1 {
+			t.Errorf("all gone: got %+v", s)
+		}
+		wantText(t, w.log.take(), "ERROR", "all files have gone", "stay in use")
+		w.write(t, "b.json", versionedSystem("http://x/b", "1", "complete", "b"))
+		w.ticks(1)
+		w.want(t, "http://x/b", "b")
+	})
+	empty := t.TempDir()
+	w, err := NewWatch(t.Context(), Options{Definitions: []string{empty}}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	writeFile(t, filepath.Join(empty, "a.json"), []byte(versionedSystem("http://x/a", "1", "complete", "a")))
+	if err := w.Refresh(t.Context()); err != nil || w.State().Counts.Concepts != 1 {
+		t.Errorf("first definitions: got %v, %+v", err, w.State())
+	}
+}
+
 func TestWatchWaitsUntilQuiet(t *testing.T) {
 	watching(t, func(t *testing.T, w *watched) {
 		first := w.Current()
 		for range 5 {
 			w.write(t, "a.json", `{"resourceType":`)
-			w.ticks(1)
+			w.quarters(1)
 		}
 		w.write(t, "a.json", versionedSystem("http://x/a", "1", "complete", "b"))
-		w.ticks(1)
+		w.quarters(1)
 		if w.Current() != first || w.log.take() != "" {
 			t.Error("loaded while it was written")
 		}
-		w.ticks(1)
+		w.quarters(1)
 		w.want(t, "http://x/a", "b")
 	})
 }
