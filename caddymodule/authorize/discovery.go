@@ -47,20 +47,34 @@ type metadata struct {
 // SMARTConfiguration is that of SMART App Launch 2.2, Conformance. But for the
 // capabilities, its members are among those of an issuer's discovery document.
 type SMARTConfiguration struct {
-	Issuer                string   `json:"issuer"`
-	JWKSURI               string   `json:"jwks_uri"`
-	AuthorizationEndpoint string   `json:"authorization_endpoint"`
-	TokenEndpoint         string   `json:"token_endpoint"`
-	RevocationEndpoint    string   `json:"revocation_endpoint,omitempty"`
-	IntrospectionEndpoint string   `json:"introspection_endpoint,omitempty"`
-	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`
-	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported,omitempty"`
-	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
-	GrantTypes            []string `json:"grant_types_supported"`
-	Scopes                []string `json:"scopes_supported,omitempty"`
-	ResponseTypes         []string `json:"response_types_supported,omitempty"`
-	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
-	Capabilities          []string `json:"capabilities"`
+	// Issuer is the iss of tokens.
+	Issuer string `json:"issuer"`
+	// JWKSURI is where the keys are that sign them.
+	JWKSURI string `json:"jwks_uri"`
+	// AuthorizationEndpoint is where apps send people (RFC 6749 §3.1).
+	AuthorizationEndpoint string `json:"authorization_endpoint"`
+	// TokenEndpoint gives tokens (RFC 6749 §3.2).
+	TokenEndpoint string `json:"token_endpoint"`
+	// RevocationEndpoint ends them (RFC 7009).
+	RevocationEndpoint string `json:"revocation_endpoint,omitempty"`
+	// IntrospectionEndpoint tells what they stand for (RFC 7662).
+	IntrospectionEndpoint string `json:"introspection_endpoint,omitempty"`
+	// RegistrationEndpoint takes apps that register themselves (RFC 7591).
+	RegistrationEndpoint string `json:"registration_endpoint,omitempty"`
+	// ClientAuthentication are the ways in which clients prove who they are.
+	ClientAuthentication []string `json:"token_endpoint_auth_methods_supported,omitempty"`
+	// ClientAlgorithms are those of client assertions (RFC 7523).
+	ClientAlgorithms []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
+	// GrantTypes are those of the token endpoint.
+	GrantTypes []string `json:"grant_types_supported"`
+	// Scopes are some of those that can be asked for.
+	Scopes []string `json:"scopes_supported,omitempty"`
+	// ResponseTypes are those of the authorization endpoint.
+	ResponseTypes []string `json:"response_types_supported,omitempty"`
+	// ChallengeMethods are those of PKCE (RFC 7636): S256 alone.
+	ChallengeMethods []string `json:"code_challenge_methods_supported"`
+	// Capabilities are those of SMART App Launch 2.2, by their names there.
+	Capabilities []string `json:"capabilities"`
 }
 
 // metadata says what is offered to every client, and what the configuration adds.
