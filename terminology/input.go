@@ -60,12 +60,15 @@ func (h *Handler) readInputs(w http.ResponseWriter, q *asking, bare string) ([]i
 	return bodyInputs(inputs, body, bare)
 }
 
+// maxTrusted is for how much of a body there is room at once: that it is as long as it says has yet to be seen.
+const maxTrusted = 256 << 10
+
 // readBody reads the body of a POST, up to the limit.
 func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	limit := cmp.Or(h.MaxBody, defaultMaxBody)
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= limit {
-		body.Grow(int(n) + bytes.MinRead)
+		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)
 	}
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
 	var tooLarge *http.MaxBytesError

@@ -38,6 +38,7 @@ type Library struct {
 	expansions   *expansionCache
 	inProgress   singleflight.Group
 	replacements int
+	brought      int // definitions that a request has brought along, contained ones among them
 }
 
 // system is a code system's url with the versions of it that are here.

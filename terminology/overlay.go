@@ -50,6 +50,24 @@ func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
 	return loader.last, nil
 }
 
+// How many definitions a request may bring along, in Bundles and contained in others too, and how many versions of one
+// code system there may then be: each is compared with the others.
+const (
+	maxBrought  = 10_000
+	maxVersions = 100
+)
+
+// bring counts a definition that a request brings along.
+func (l *Library) bring() error {
+	if l.base == nil || l.beside {
+		return nil
+	}
+	if l.brought++; l.brought > maxBrought {
+		return fmt.Errorf("more than %d definitions", maxBrought)
+	}
+	return nil
+}
+
 // isOwn reports whether a code system was added to an overlay, and is not one of the library below it.
 func (l *Library) isOwn(index uint32) bool {
 	return l.base != nil && !l.beside && (int(index) >= len(l.base.codeSystems) || l.base.codeSystems[index] != l.codeSystems[index])

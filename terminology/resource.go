@@ -128,11 +128,17 @@ func (l *resourceLoader) entry(r *reader) error {
 
 // finish adds the resource to the library. One without a url cannot be referred to, and is skipped.
 func (l *resourceLoader) finish(kind string) error {
+	if err := l.library.bring(); err != nil {
+		return err
+	}
 	switch kind {
 	case "CodeSystem":
 		cs, err := l.codes.build()
 		if err != nil {
 			return fmt.Errorf("CodeSystem %s: %w", l.codes.url, err)
+		}
+		if l.library.brought > maxVersions && l.library.countVersions(cs.url) >= maxVersions {
+			return fmt.Errorf("CodeSystem %s: more than %d versions", cs.url, maxVersions)
 		}
 		l.library.addCodeSystem(cs)
 	case "ValueSet":

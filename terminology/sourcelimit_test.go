@@ -3,7 +3,9 @@ package terminology
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"net/http"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -90,11 +92,29 @@ func (e *ending) Read(b []byte) (int, error) {
 	return copy(b, `{"code":"a"},`), nil
 }
 
-// TestBroughtElementsAreBounded sends empty objects, each of which takes many times as much memory.
-func TestBroughtElementsAreBounded(t *testing.T) {
-	brought := brings(`{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShort/(shortElement-4)) + `{}]}]}`)
-	w, _ := call(t, &Handler{Library: colourLibrary(t)}, "POST", "/ValueSet/$expand", posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, brought))
-	if w.Code != 400 || !strings.Contains(w.Body.String(), "elements of a few bytes") {
-		t.Errorf("got %d %.300s", w.Code, w.Body)
+// TestBroughtDefinitionsAreBounded brings along what takes many times as much memory, or time, as it is long.
+func TestBroughtDefinitionsAreBounded(t *testing.T) {
+	bundle := func(n int, resource func(i int) string) string {
+		return `{"resourceType":"Bundle","entry":[` + repeat(n, func(i int) string { return `{"resource":` + resource(i) + `}` }) + `]}`
+	}
+	version := func(i int) string {
+		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}`, i)
+	}
+	empty := func(int) string { return `{"resourceType":"ValueSet"}` }
+	for _, test := range []struct{ name, brought, want string }{
+		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShort/(shortElement-4)) + `{}]}]}`, "elements of a few bytes"},
+		{"as many versions of a code system as may be", bundle(maxVersions, version), ""},
+		{"versions of a code system", bundle(maxVersions+1, version), "more than 100 versions"},
+		{"as many definitions as may be", bundle(maxBrought-1, empty), ""}, // the Bundle is one
+		{"definitions", bundle(maxBrought, empty), "more than 10000 definitions"},
+		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + repeat(maxBrought+1, empty) + `]}`, "more than 10000 definitions"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			w, _ := call(t, &Handler{Library: colourLibrary(t)}, "POST", "/ValueSet/$expand", posted(`{"name":"url","valueUri":"http://x/colours/vs"}`, brings(test.brought)))
+			if want := test.want; (w.Code == http.StatusBadRequest) != (want != "") || !strings.Contains(w.Body.String(), want) {
+				t.Errorf("got %d %.300s", w.Code, w.Body)
+			}
+		})
 	}
 }

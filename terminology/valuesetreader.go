@@ -66,6 +66,9 @@ func (b *valueSetBuilder) contained(r *reader) error {
 	if err != nil || b.depth > 0 {
 		return err
 	}
+	if err := b.library.bring(); err != nil {
+		return err
+	}
 	kind, err := resourceType(raw)
 	x := r.inner(raw.Clone())
 	switch {
