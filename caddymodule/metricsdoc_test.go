@@ -1,0 +1,53 @@
+package caddymodule
+
+import (
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// docs/metrics.md lists every value of the labels that have a list, and no other.
+func TestMetricsDocumentLabels(t *testing.T) {
+	text, err := os.ReadFile("../docs/metrics.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for metric, want := range map[string][]string{
+		"caddy_fhir_endpoint_duration_seconds": authorize.Endpoints,
+		"caddy_fhir_bearer_decisions_total":    wordsOf(decisions),
+		"caddy_fhir_expand_requests_total":     wordsOf(expansionResults),
+		"caddy_fhir_definitions":               {"concepts", "code_systems", "value_sets"},
+	} {
+		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|[^|]*\\|(.*)\\|$").FindSubmatch(text)
+		if row == nil {
+			t.Errorf("no row for %s", metric)
+			continue
+		}
+		values := regexp.MustCompile(`\([^)]*\)`).ReplaceAllString(string(row[1]), "") // what they mean
+		var listed []string
+		for _, span := range codeSpan.FindAllString(values, -1) {
+			listed = append(listed, strings.Trim(span, "`"))
+		}
+		for _, value := range want {
+			if !slices.Contains(listed, value) {
+				t.Errorf("%s: %q is not listed", metric, value)
+			}
+		}
+		for _, value := range listed {
+			if !slices.Contains(want, value) {
+				t.Errorf("%s: %q is no value of its label", metric, value)
+			}
+		}
+	}
+}
+
+func wordsOf[W ~string](list []W) (words []string) {
+	for _, w := range list {
+		words = append(words, string(w))
+	}
+	return words
+}
