@@ -5,14 +5,25 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 // modulePath is the path of this module, by which a binary's build information
 // knows it.
 const modulePath = "github.com/caddy-fhir/caddy-fhir"
 
-// software is the version of this module that is in the binary, "devel" where it
-// was built from a folder, and when the binary was made.
+// init has `caddy version` tell our version before Caddy's own, unless whoever built the
+// binary had it tell something else.
+func init() {
+	if caddy.CustomVersion == "" {
+		version, _ := software()
+		caddy.CustomVersion = "caddy-fhir " + version + ", Caddy"
+	}
+}
+
+// software is the version of this module that is in the binary, "devel" where that is
+// not known, and when the binary was made.
 func software() (version string, made time.Time) {
 	info, _ := debug.ReadBuildInfo()
 	if name, err := os.Executable(); err == nil {
@@ -24,13 +35,14 @@ func software() (version string, made time.Time) {
 }
 
 // versionIn is the version of this module by a binary's build information, which may be
-// nil.
+// nil. A folder in its place has the version that caddymodule/build read from git, or
+// one that Go made up.
 func versionIn(info *debug.BuildInfo) string {
 	if info == nil {
 		return "devel"
 	}
 	for _, m := range append(info.Deps, &info.Main) {
-		if m.Path == modulePath && m.Replace == nil && strings.HasPrefix(m.Version, "v") {
+		if m.Path == modulePath && strings.HasPrefix(m.Version, "v") && !strings.HasPrefix(m.Version, "v0.0.0-0001") {
 			return m.Version
 		}
 	}

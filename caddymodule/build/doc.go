@@ -8,6 +8,7 @@
 //
 //	[readConfig]   xcaddy.json, strictly, into an [xcaddy.Builder]
 //	[resolve]      its relative replacements, as seen from the temporary module
+//	[setVersion]   the version of this module that the binary tells, from git
 //	[download]     go mod download: what is fetched is checked against go.sum
 //	Build          xcaddy, with no way to fetch anything else
 //	[checkBinary]  each module in the binary is the one that go.mod and go.sum say

@@ -35,6 +35,10 @@ func run(ctx context.Context, output string, args []string) error {
 	if output, err = outputFile(output, root); err != nil {
 		return err
 	}
+	called, err := os.Getwd()
+	if err != nil {
+		return err
+	}
 	// xcaddy reads other paths of its configuration from the working directory.
 	if err := os.Chdir(root); err != nil {
 		return err
@@ -44,13 +48,21 @@ func run(ctx context.Context, output string, args []string) error {
 		return err
 	}
 	resolve(builder, root)
+	p, err := readPins(ctx, root)
+	if err != nil {
+		return err
+	}
+	setVersion(builder, p.module, sourceVersion(ctx, root))
+	steps := newProgress(os.Stderr)
+	steps.say("download modules: some 900 MB the first time")
 	if err := download(ctx, root); err != nil {
 		return err
 	}
-	if builder.Env, err = toolchain.offline(os.Environ()); err != nil {
+	environ, err := toolchain.offline(os.Environ())
+	if err != nil {
 		return err
 	}
-	steps := new(progress)
+	builder.Env = verbose(environ)
 	builder.OnStep = steps.step
 	if err := builder.Build(ctx, output); err != nil {
 		return fmt.Errorf("%w\n%s", err, steps.output)
@@ -59,7 +71,17 @@ func run(ctx context.Context, output string, args []string) error {
 		// A binary that may hold other code must not be taken for a good one.
 		return errors.Join(err, os.Remove(output))
 	}
+	fmt.Fprintf(os.Stderr, "built %s\n", shown(output, called))
 	return nil
+}
+
+// shown is a file as it is called from a folder, where it lies below it.
+func shown(file, from string) string {
+	relative, err := filepath.Rel(from, file)
+	if err != nil || !filepath.IsLocal(relative) {
+		return file
+	}
+	return "." + string(filepath.Separator) + relative
 }
 
 // outputFile is the file to write, made absolute before the working directory

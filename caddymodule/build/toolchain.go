@@ -60,6 +60,18 @@ func (t *toolchain) offline(environ []string) ([]string, error) {
 	return environ, nil
 }
 
+// verbose is an environment in which go build names the packages that it compiles. What
+// else GOFLAGS says stays, as the last value for a name is the one that counts.
+func verbose(environ []string) []string {
+	flags := ""
+	for _, variable := range environ {
+		if value, ok := strings.CutPrefix(variable, "GOFLAGS="); ok {
+			flags = value + " "
+		}
+	}
+	return append(slices.Clone(environ), "GOFLAGS="+flags+"-v")
+}
+
 // download fetches the modules of go.mod into the module cache. Each of them,
 // fetched now or earlier, is checked against go.sum.
 func download(ctx context.Context, root string) error {

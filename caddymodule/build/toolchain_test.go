@@ -21,6 +21,23 @@ func TestFindToolchain(t *testing.T) {
 	}
 }
 
+func TestVerbose(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		environ []string
+		want    string
+	}{
+		{"no flags", []string{"HOME=/home"}, "GOFLAGS=-v"},
+		{"other flags", []string{"GOFLAGS=-modcacherw -trimpath", "HOME=/home"}, "GOFLAGS=-modcacherw -trimpath -v"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if got := verbose(tt.environ); got[len(got)-1] != tt.want || len(got) != len(tt.environ)+1 {
+				t.Errorf("%q", got)
+			}
+		})
+	}
+}
+
 func TestOffline(t *testing.T) {
 	t.Setenv("XCADDY_WHICH_GO", "/some/go")
 	environ := []string{"HOME=/home", "GOPROXY=https://proxy.example", "GOFLAGS=-modcacherw", "GOPROXY=direct"}
