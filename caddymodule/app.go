@@ -208,8 +208,8 @@ func (a *App) settings() authorize.Config {
 func (a *App) warn() {
 	for _, c := range a.Clients {
 		a.warnOfScopes(&c)
-		if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && !c.RequirePKCE {
-			a.logger.Warn("public client may leave out PKCE; consider 'pkce required' (RFC 9700 §2.1.1)", "client_id", c.ID)
+		if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && c.PKCE == authorize.PKCEOptional {
+			a.logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}
 	}
 }

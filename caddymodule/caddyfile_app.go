@@ -205,10 +205,11 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		name <words>
 //		secret <secret>
 //		redirect_uri <uri...>
+//		native
 //		scope <scope...>
 //		response_type code|token|id_token|"id_token token"...
 //		grant_type client_credentials
-//		pkce required
+//		pkce required|optional
 //		par required
 //		consent required|skip
 //		idp <name|local...>
@@ -218,6 +219,7 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		jwks <file|JSON>
 //		jwks_uri <url> [{ … }]
 //		id_token_alg RS256|ES256
+//		id_token_claims
 //	}
 func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	var c Client
@@ -228,22 +230,24 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		return d.WrapErr(err)
 	}
 	err := subdirectives{
-		"name":          word(&c.Name, nil),
-		"secret":        word(&c.Secret, nil),
-		"redirect_uri":  words(&c.RedirectURIs, authorize.CheckRedirectURI),
-		"scope":         scopes(&c.Scopes, authorize.CheckScope),
-		"response_type": words(&c.ResponseTypes, oneOf(authorize.ResponseTypes...)),
-		"grant_type":    words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
-		"pkce":          only("required", &c.RequirePKCE),
-		"par":           only("required", &c.RequirePushed),
-		"consent":       word(&c.Consent, oneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
-		"idp":           c.parseProviders,
-		"introspect":    only("all", &c.IntrospectAll),
-		"jwks":          c.parseJWKS,
-		"jwks_uri":      c.parseJWKSURI,
-		"id_token_alg":  word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
+		"name":            word(&c.Name, nil),
+		"secret":          word(&c.Secret, nil),
+		"redirect_uri":    words(&c.RedirectURIs, authorize.CheckClientRedirectURI),
+		"native":          bareword(&c.Native),
+		"scope":           scopes(&c.Scopes, authorize.CheckScope),
+		"response_type":   words(&c.ResponseTypes, oneOf(authorize.ResponseTypes...)),
+		"grant_type":      words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
+		"pkce":            word(&c.PKCE, oneOf(authorize.PKCERequired, authorize.PKCEOptional)),
+		"par":             only("required", &c.RequirePushed),
+		"consent":         word(&c.Consent, oneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
+		"idp":             c.parseProviders,
+		"introspect":      only("all", &c.IntrospectAll),
+		"jwks":            c.parseJWKS,
+		"jwks_uri":        c.parseJWKSURI,
+		"id_token_claims": bareword(&c.IDTokenClaims),
+		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
-		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckRedirectURI),
+		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckClientRedirectURI),
 		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
 	}.parse(d)
 	if err != nil {

@@ -133,7 +133,7 @@ func TestCaddyfileErrors(t *testing.T) {
 		{"consent sometimes", client("consent sometimes"), 5, "sometimes"},
 		{"par optional", client("par optional"), 5, "optional"},
 		{"unknown grant type", client("grant_type password"), 5, "password"},
-		{"pkce optional", client("pkce optional"), 5, "optional"},
+		{"pkce of another word", client("pkce never"), 5, "never"},
 		{"grant without a secret", client("grant_type client_credentials"), 6, "secret"},
 		{"flow without a redirect URI", client("response_type token"), 6, "redirect_uri"},
 		{"registration without a token", app("registration {\n\t\t}"), 5, "initial_access_token"},

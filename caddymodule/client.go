@@ -43,6 +43,11 @@ type Client struct {
 	// by a browser.
 	RedirectURIs []string `json:"redirect_uris,omitempty"`
 
+	// The client is an app on a device (RFC 8252): its redirect URIs may also be
+	// `http://127.0.0.1` and `http://[::1]`, at any port, and have a private-use
+	// scheme, such as `com.example.app:/callback`. Default: false.
+	Native bool `json:"native,omitempty"`
+
 	// The scopes the client may be granted, beside openid, email, phone and
 	// profile, which are open to all. With `offline_access` it is given refresh
 	// tokens, and with `online_access` such as end with the session. Default: none.
@@ -85,9 +90,15 @@ type Client struct {
 	// faster. Default: `RS256`.
 	IDTokenAlgorithm string `json:"id_token_alg,omitempty"`
 
-	// Refuse authorization requests without a `code_challenge` (RFC 7636). Default:
-	// false.
-	RequirePKCE bool `json:"require_pkce,omitempty"`
+	// Put the claims that the scope asks for (OpenID Connect Core §5.4) into ID tokens
+	// of the code flow too, for apps that do not ask userinfo. Default: userinfo
+	// alone tells them.
+	IDTokenClaims bool `json:"id_token_claims,omitempty"`
+
+	// Whether authorization requests for a code need a `code_challenge` (RFC 7636):
+	// `required` or `optional`. Default: `required` for public clients (RFC 9700
+	// §2.1.1), `optional` for those with a secret or keys.
+	PKCE string `json:"pkce,omitempty"`
 
 	idps position // in the Caddyfile
 }
@@ -146,11 +157,11 @@ func (c *Client) parseJWKSURI(d *caddyfile.Dispenser) error {
 // withSecret is the client as package authorize has it.
 func (c *Client) withSecret(secret string) authorize.Client {
 	return authorize.Client{
-		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Scopes: c.Scopes,
-		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, RequirePKCE: c.RequirePKCE,
+		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Native: c.Native, Scopes: c.Scopes,
+		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
 		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
 		Consent: c.Consent, RequirePushed: c.RequirePushed,
-		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm,
+		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
 	}
 }

@@ -118,7 +118,8 @@ func (g *gateway) post(path string, form url.Values) *http.Response {
 	return g.send(r)
 }
 
-const demoCallback = "http://localhost:3000/callback"
+// demoCallback is the one that needs no click where alice is signed in.
+const demoCallback = "https://app.example.org/callback"
 
 var hiddenField = regexp.MustCompile(`name="request" value="([^"]+)"`)
 

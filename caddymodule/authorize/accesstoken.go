@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,9 +61,9 @@ type tokens struct {
 	lifetime            time.Duration
 }
 
-// issue makes the tokens of a person's grant. The ID token comes with the scope
-// openid alone.
-func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
+// issue makes the tokens of a person's grant: an access token of that lifetime, and
+// with the scope openid an ID token.
+func (s *Server) issue(ctx context.Context, g *grant, lifetime time.Duration) (*tokens, error) {
 	noteGrant(ctx, g.ClientID, g.User, g.Scope)
 	user, err := s.grantUser(ctx, g)
 	if err != nil {
@@ -78,12 +79,12 @@ func (s *Server) issue(ctx context.Context, g *grant) (*tokens, error) {
 	now := time.Now()
 	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{
 		Issuer: s.issuer, Subject: user.ID, Audience: s.fhirBase,
-		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
+		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: newTokenID(g.Family, dateAfter(cutoff)), ClientID: g.ClientID, Scope: g.scope(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.grantedFHIRUser(g, user),
 		UserinfoClaims: g.UserinfoClaims, Session: g.endsWith(), CredentialHash: user.tokensBoundTo,
 	})
-	t := &tokens{access: access, lifetime: s.accessTokenLifetime}
+	t := &tokens{access: access, lifetime: lifetime}
 	if err == nil && g.has("openid") {
 		t.id, err = s.issueIDToken(ctx, g, user, access, now)
 	}
@@ -97,16 +98,20 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
 		FHIRUser: s.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR,
 	}
-	all, err := merged(claims, s.personClaims(user, g.IDTokenClaims))
-	if err != nil {
-		return "", err
-	}
 	client, err := s.client(ctx, g.ClientID)
 	if err != nil {
 		return "", err
 	}
 	if client == nil {
 		return "", invalidGrant("the client is no longer known")
+	}
+	names := g.IDTokenClaims
+	if client.ScopeClaimsInIDToken {
+		names = slices.Concat(names, claimsOfScope(g.Scope))
+	}
+	all, err := merged(claims, s.personClaims(user, names))
+	if err != nil {
+		return "", err
 	}
 	return s.sign(ctx, client.idTokenAlgorithm(), idTokenType, all)
 }

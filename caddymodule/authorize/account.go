@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 )
 
@@ -15,7 +14,7 @@ type storedAccount struct {
 	Provider string   `json:"provider"`
 	Issuer   string   `json:"issuer"`
 	Subject  string   `json:"subject"`
-	Groups   []string `json:"groups,omitempty"` // where they decide who is allowed in
+	Groups   []string `json:"groups,omitempty"`
 	Username string   `json:"username,omitempty"`
 	User     User     `json:"user"`
 }
@@ -36,7 +35,7 @@ func (s *Server) account(ctx context.Context, id string) (*User, error) {
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	stored.User.username = stored.Username
+	stored.User.username, stored.User.groups = stored.Username, stored.Groups
 	stored.User.FHIRUser = s.providers[stored.Provider].fhirUser(stored.Subject, stored.User.FHIRUser)
 	return &stored.User, nil
 }
@@ -89,10 +88,7 @@ func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, er
 		return nil, s.turnAway(ctx, p, id)
 	}
 	s.checkFHIRUser(ctx, p, &id.user)
-	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user}
-	if slices.ContainsFunc(p.Allow, AllowRule.isOnGroup) {
-		stored.Groups = id.groups
-	}
+	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
 	value, err := json.Marshal(stored)
 	if err != nil {
 		return nil, err

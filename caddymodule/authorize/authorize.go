@@ -83,9 +83,12 @@ func (s *Server) answerOrAsk(w http.ResponseWriter, r *http.Request, req *author
 }
 
 // answer goes on with the person who is signed in: on to the client, unless they
-// are not the one it means, or have to consent first.
+// are not the one it means, have to consent first, or have not been asked for
+// anything though another app may be behind the redirect URI (RFC 8252 §8.6). Who
+// has just posted one of our forms was asked.
 func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn) {
 	ask, err := s.consented(r.Context(), req, signedIn.user)
+	unseen := req.isInterceptable() && r.Method != http.MethodPost
 	switch {
 	case err != nil:
 		s.redirectError(w, r, req, err)
@@ -93,7 +96,9 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizati
 		s.redirectError(w, r, req, &Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
 	case ask && req.prompts("none"):
 		s.redirectError(w, r, req, &Error{Code: "consent_required"})
-	case ask:
+	case unseen && req.prompts("none"):
+		s.redirectError(w, r, req, &Error{Code: "interaction_required", Description: "any app on the device could ask by this redirect_uri, so that the person has to confirm it"})
+	case ask, unseen:
 		s.ask(w, r, pathConsent, req, signedIn)
 	default:
 		s.give(w, r, req, signedIn)

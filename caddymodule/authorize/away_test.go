@@ -86,7 +86,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
 	s, err := New(Config{
 		Issuer: "https://fhir.example.org", Logger: logger, Store: NewMemoryStore(0, 0), Keys: NewKeyring(new(sharedStorage), "keys", logger),
-		Clients: []Client{{ID: "app", RedirectURIs: []string{"https://app.example.org/callback"}}},
+		Clients: []Client{{ID: "app", PKCE: PKCEOptional, RedirectURIs: []string{"https://app.example.org/callback"}}},
 		IdentityProviders: []IdentityProvider{{
 			Key: "p", Issuer: idp.Issuer, ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
 		}},

@@ -132,7 +132,7 @@ func TestAllClientsAreTold(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e"}
 	s := newServer(t, func(c *authorize.Config) {
 		for _, name := range names {
-			c.Clients = append(c.Clients, authorize.Client{ID: name, RedirectURIs: []string{callback}, BackchannelLogoutURI: p.uri})
+			c.Clients = append(c.Clients, authorize.Client{ID: name, PKCE: authorize.PKCEOptional, RedirectURIs: []string{callback}, BackchannelLogoutURI: p.uri})
 		}
 	})
 	b := newBrowser(t, s)

@@ -24,6 +24,7 @@ var scopeClaims = []struct {
 	{"phone", []string{"phone_number", "phone_number_verified"}},
 	{"address", []string{"address"}},
 	{"fhirUser", []string{"fhirUser"}},
+	{"groups", []string{"groups"}}, // of no standard, but of most providers and apps
 }
 
 // furtherClaims are those that a user's record has no field of its own for. The
@@ -78,6 +79,9 @@ func (s *Server) personClaims(user *User, names []string) map[string]any {
 	}
 	if user.Email != "" {
 		all["email_verified"] = user.EmailVerified
+	}
+	if len(user.groups) > 0 {
+		all["groups"] = user.groups
 	}
 	if user.Phone == "" {
 		delete(all, "phone_number_verified")

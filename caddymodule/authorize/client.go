@@ -48,6 +48,11 @@ type Client struct {
 	// them exactly (RFC 9700 §2.1).
 	RedirectURIs []string
 
+	// Native is whether the client is an app on a device (RFC 8252). Its redirect
+	// URIs may be those of loopback, by IP address, at any port, and have a
+	// private-use scheme. Default: false.
+	Native bool
+
 	// Scopes may be granted beside [ReservedScopes], which are open to all.
 	Scopes []string
 
@@ -81,6 +86,11 @@ type Client struct {
 	// the time to sign. Default: "RS256".
 	IDTokenAlgorithm string
 
+	// ScopeClaimsInIDToken puts the claims that the scope asks for (OpenID Connect
+	// Core §5.4) into the ID tokens of the code flow too, for apps that do not ask
+	// userinfo. Default: userinfo alone tells them.
+	ScopeClaimsInIDToken bool
+
 	// RequirePushed refuses authorization requests that were not pushed by the
 	// client itself (RFC 9126 §6).
 	RequirePushed bool
@@ -90,9 +100,10 @@ type Client struct {
 	// it (prompt=consent) and not otherwise.
 	Consent string
 
-	// RequirePKCE refuses authorization requests without a code_challenge
-	// (RFC 7636).
-	RequirePKCE bool
+	// PKCE is whether authorization requests for a code need a code_challenge
+	// (RFC 7636): [PKCERequired] or [PKCEOptional]. Default: public clients need
+	// one, as nothing else binds a code to whoever asked for it (RFC 9700 §2.1.1).
+	PKCE string
 
 	secretDigest []byte // nil: it has no secret
 	guessable    bool   // the secret is
@@ -103,6 +114,15 @@ type Client struct {
 	// by its digest alone.
 	registered bool
 }
+
+// Values of [Client].PKCE.
+const (
+	// PKCERequired refuses requests for a code without a code_challenge.
+	PKCERequired = "required"
+
+	// PKCEOptional leaves PKCE to the client.
+	PKCEOptional = "optional"
+)
 
 // ReservedScopes may be asked for by every client.
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
@@ -118,6 +138,11 @@ func (c *Client) Title() string {
 		return c.Name
 	}
 	return c.ID
+}
+
+// needsPKCE reports whether a request for a code needs a code_challenge.
+func (c *Client) needsPKCE() bool {
+	return c.PKCE == PKCERequired || c.PKCE == "" && c.Public()
 }
 
 func (c *Client) mayRespond(responseType string) bool {
@@ -162,8 +187,12 @@ func (c *Client) Complete() error {
 }
 
 func (c *Client) checkRedirectURIs() error {
+	check := CheckRedirectURI
+	if c.Native {
+		check = checkNativeRedirectURI
+	}
 	for _, uri := range slices.Concat(c.RedirectURIs, c.PostLogoutRedirectURIs) {
-		if err := CheckRedirectURI(uri); err != nil {
+		if err := check(uri); err != nil {
 			return err
 		}
 	}
@@ -211,6 +240,9 @@ func (c *Client) checkFlows() error {
 			return fmt.Errorf("grant_type %q is not known: use authorization_code or client_credentials", t)
 		}
 	}
+	if !slices.Contains([]string{"", PKCERequired, PKCEOptional}, c.PKCE) {
+		return fmt.Errorf("pkce %q is not known: use %s or %s", c.PKCE, PKCERequired, PKCEOptional)
+	}
 	if !slices.Contains([]string{"", ConsentRequired, ConsentSkip}, c.Consent) {
 		return fmt.Errorf("consent %q is not known: use %s or %s", c.Consent, ConsentRequired, ConsentSkip)
 	}
@@ -240,11 +272,8 @@ var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-
 // address where it stands in a page's policy.
 func CheckRedirectURI(uri string) error {
 	refuse := func(reason string) error { return fmt.Errorf("redirect_uri %q %s", uri, reason) }
-	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
-		return refuse("must be of the characters of a URI; write other hosts in punycode")
-	}
-	if strings.Contains(uri, "#") {
-		return refuse("must not have a fragment")
+	if err := checkRedirectCharacters(uri); err != nil {
+		return err
 	}
 	u, err := url.Parse(uri)
 	switch {
@@ -258,6 +287,17 @@ func CheckRedirectURI(uri string) error {
 		return refuse("must not hold a user name or password")
 	case u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost"):
 		return refuse("must use https; http is for localhost alone")
+	}
+	return nil
+}
+
+// checkRedirectCharacters refuses a fragment, and what parsers read differently.
+func checkRedirectCharacters(uri string) error {
+	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
+		return fmt.Errorf("redirect_uri %q must be of the characters of a URI; write other hosts in punycode", uri)
+	}
+	if strings.Contains(uri, "#") {
+		return fmt.Errorf("redirect_uri %q must not have a fragment", uri)
 	}
 	return nil
 }

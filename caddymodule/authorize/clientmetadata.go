@@ -17,6 +17,7 @@ import (
 // Dynamic Client Registration §2). What is not here is ignored.
 type clientMetadata struct {
 	RedirectURIs           []string        `json:"redirect_uris"`
+	ApplicationType        string          `json:"application_type,omitempty"`
 	Method                 string          `json:"token_endpoint_auth_method"`
 	Algorithm              string          `json:"token_endpoint_auth_signing_alg,omitempty"`
 	JWKS                   json.RawMessage `json:"jwks,omitempty"`
@@ -36,7 +37,10 @@ const (
 	maxClientName   = 100 // characters
 )
 
-const privateKeyJWT = "private_key_jwt"
+const (
+	privateKeyJWT     = "private_key_jwt"
+	applicationNative = "native"
+)
 
 // registrationRequest is the body of a request. What names the client is looked at
 // where there is one already (RFC 7592 §2.2).
@@ -95,6 +99,8 @@ func (m *clientMetadata) check() error {
 		return badMetadata("response_types must be code")
 	case !only(m.GrantTypes, "authorization_code", "refresh_token") || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, "authorization_code"):
 		return badMetadata("grant_types must be authorization_code")
+	case m.ApplicationType != "" && m.ApplicationType != "web" && m.ApplicationType != applicationNative:
+		return badMetadata("application_type must be web or native")
 	case m.SubjectType != "" && m.SubjectType != "public":
 		return badMetadata("subject_type must be public")
 	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(idTokenAlgorithm):
@@ -137,8 +143,12 @@ func (m *clientMetadata) checkAddresses() error {
 	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > maxRedirectURIs || len(m.PostLogoutRedirectURIs) > maxRedirectURIs {
 		return &Error{Code: "invalid_redirect_uri", Description: "register 1 to 20 redirect_uris"}
 	}
+	check := CheckRedirectURI
+	if m.ApplicationType == applicationNative {
+		check = checkNativeRedirectURI
+	}
 	for _, uri := range slices.Concat(m.RedirectURIs, m.PostLogoutRedirectURIs) {
-		if err := CheckRedirectURI(uri); err != nil || len(uri) > maxParameter {
+		if err := check(uri); err != nil || len(uri) > maxParameter {
 			return &Error{Code: "invalid_redirect_uri", Description: "an address is not https (or http://localhost), absolute and without a fragment", Err: err}
 		}
 	}
@@ -149,7 +159,7 @@ func (m *clientMetadata) checkAddresses() error {
 // refused rather than left out, so that the app learns of it now.
 func (r *registrar) client(m *clientMetadata) (Client, error) {
 	c := Client{
-		Name: m.Name, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
+		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
 		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes,
 	}
 	if m.Method == privateKeyJWT {

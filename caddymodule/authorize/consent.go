@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -187,7 +188,7 @@ func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, req *author
 		Unknown: req.client.registered,
 	}
 	if to, err := url.Parse(req.redirectURI); err == nil {
-		page.To = to.Host
+		page.To = cmp.Or(to.Host, to.Scheme)
 	}
 	for _, item := range req.items() {
 		if text := describe(item, signedIn.user); mustStay(item) {

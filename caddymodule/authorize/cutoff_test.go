@@ -73,7 +73,7 @@ func TestEndGrantsOfOthersStay(t *testing.T) {
 	s := newServer(t, func(c *authorize.Config) {
 		refreshing(c)
 		c.Users = append(c.Users, authorize.User{ID: "alicea", PasswordHash: "x"})
-		c.Clients = append(c.Clients, authorize.Client{ID: "aapp", RedirectURIs: []string{callback}, Scopes: c.Clients[0].Scopes})
+		c.Clients = append(c.Clients, authorize.Client{ID: "aapp", PKCE: authorize.PKCEOptional, RedirectURIs: []string{callback}, Scopes: c.Clients[0].Scopes})
 	})
 	b := newBrowser(t, s)
 	q := request(offline(nil))

@@ -14,6 +14,7 @@ var scopeWords = map[string]string{
 	"email":            "Your e-mail address",
 	"phone":            "Your telephone number",
 	"address":          "Your postal address",
+	"groups":           "Which groups you belong to",
 	"fhirUser":         "Which entry of the health records is you",
 	"offline_access":   "Keep this access while you are not using it",
 	"online_access":    "Keep this access for as long as you are signed in",

@@ -120,8 +120,10 @@ func (s *Server) metadata() metadata {
 
 // addClients adds what some client may use, and others need not know of.
 func (s *Server) addClients(m *metadata) {
-	if s.anyClient(func(c *Client) bool { return slices.Contains(c.Scopes, "address") }) {
-		m.Scopes = append(m.Scopes, "address")
+	for _, scope := range []string{"address", "groups"} {
+		if s.anyClient(func(c *Client) bool { return slices.Contains(c.Scopes, scope) }) {
+			m.Scopes = append(m.Scopes, scope)
+		}
 	}
 	for _, t := range ResponseTypes[1:] {
 		if s.anyClient(func(c *Client) bool { return c.mayRespond(t) }) {

@@ -173,7 +173,7 @@ func faultConfig(p *authorizetest.Provider, kept *stores) func(*authorize.Config
 		c.Users = append(c.Users, authorize.User{ID: "carol", PasswordHash: "third", TOTPSecret: totpSecret})
 		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
 		c.Clients = append(c.Clients, authorize.Client{
-			ID: "careful", RedirectURIs: []string{callback}, Consent: authorize.ConsentRequired,
+			ID: "careful", PKCE: authorize.PKCEOptional, RedirectURIs: []string{callback}, Consent: authorize.ConsentRequired,
 		}, authorize.Client{
 			ID: "backend", RedirectURIs: []string{callback}, Scopes: []string{"system/*.rs", "offline_access"},
 			GrantTypes: []string{"client_credentials", "authorization_code"}, JWKS: publicKeys(jose.ES256),

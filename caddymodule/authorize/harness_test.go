@@ -81,10 +81,11 @@ func testConfig() authorize.Config {
 		Clients: []authorize.Client{{
 			ID: "app", Name: "The App", RedirectURIs: []string{"http://localhost:3000/callback", callback},
 			Scopes: []string{"demo.read", "fhirUser", "user/*.rs"}, ResponseTypes: []string{"code", "token"},
+			PKCE: authorize.PKCEOptional,
 		}, {
 			ID: "confidential", Secret: "s3cret/+ %", RedirectURIs: []string{callback + "?tenant=1"},
 		}, {
-			ID: "strict", RedirectURIs: []string{callback}, RequirePKCE: true,
+			ID: "strict", RedirectURIs: []string{callback}, PKCE: authorize.PKCERequired,
 		}, {
 			ID: "implicit", RedirectURIs: []string{callback}, ResponseTypes: []string{"token"},
 		}, {

@@ -29,7 +29,7 @@ func (p *provider) identity(from *upstream.Identity) identity {
 	id.user = User{
 		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
-		Claims: p.furtherClaims(from),
+		Claims: p.furtherClaims(from), groups: id.groups,
 	}
 	if p.Claims["fhirUser"] != "" {
 		id.user.FHIRUser = text("fhirUser")

@@ -6,11 +6,15 @@ import (
 	"time"
 )
 
+// implicitTokenLifetime is how long an access token lives at most that came by way of
+// the browser, where it is left in histories and logs (RFC 6819 §5.1.5.3).
+const implicitTokenLifetime = time.Hour
+
 // tokenAnswer is the answer of the token flow (RFC 6749 §4.2.2). The ID token
 // comes with it where openid was asked for. The scope is told where it is not the
 // one that was asked for.
 func (s *Server) tokenAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
-	t, err := s.issue(ctx, g)
+	t, err := s.issue(ctx, g, min(s.accessTokenLifetime, implicitTokenLifetime))
 	if err != nil {
 		return nil, err
 	}

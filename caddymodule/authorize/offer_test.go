@@ -105,7 +105,7 @@ func TestSessionServesAllowedClients(t *testing.T) {
 	p := authorizetest.Start(t)
 	server := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
 		c.Clients[2].IdentityProviders = []string{"local"}
-		c.Clients[2].RequirePKCE = false
+		c.Clients[2].PKCE = authorize.PKCEOptional
 	})
 	b := newBrowser(t, server)
 	b.federate(nil)

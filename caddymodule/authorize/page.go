@@ -8,6 +8,7 @@ import (
 	"html/template"
 	"net/http"
 	"net/url"
+	"strings"
 )
 
 //go:embed pages
@@ -110,12 +111,18 @@ func (s *Server) showSignOut(w http.ResponseWriter, r *http.Request, req *logout
 // formAction allows what the form's answer may redirect to, because Chromium
 // holds every redirect that follows a form against this policy: the client, an
 // identity provider, and whatever https address either goes on to from there.
-// Plain http is for those on loopback alone, so they are named.
+// Plain http is for those on loopback alone, so they are named; an IPv6 address is
+// none that a policy can name (CSP 3 §2.3.1), nor has a private-use scheme a host.
 func (s *Server) formAction(redirectURI string) string {
 	allowed := "'self' https:"
 	for _, address := range append([]string{redirectURI}, s.issuers()...) {
-		if u, err := url.Parse(address); err == nil && u.Scheme == "http" {
+		u, err := url.Parse(address)
+		switch {
+		case err != nil || u.Scheme == "https" || u.Scheme == "":
+		case u.Scheme == "http" && !strings.HasPrefix(u.Host, "["):
 			allowed += " http://" + u.Host
+		default:
+			allowed += " " + u.Scheme + ":"
 		}
 	}
 	return allowed

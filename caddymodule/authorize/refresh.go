@@ -111,7 +111,7 @@ func (s *Server) useRefreshToken(ctx context.Context, client *Client, token, ask
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.issue(ctx, g)
+	t, err := s.issue(ctx, g, s.accessTokenLifetime)
 	if err != nil {
 		return nil, err
 	}

@@ -105,6 +105,9 @@ func (s *Server) information(c *registered) clientInformation {
 			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
 		},
 	}
+	if c.Client.Native {
+		info.ApplicationType = applicationNative
+	}
 	if c.Client.mayRefresh() {
 		info.GrantTypes = append(info.GrantTypes, "refresh_token")
 	}

@@ -160,7 +160,7 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 func (r *registrar) complete(c *registered) (err error) {
 	c.Client.secretDigest = c.SecretDigest
 	c.Client.registered = true
-	c.Client.RequirePKCE, c.Client.Consent = true, ConsentRequired
+	c.Client.PKCE, c.Client.Consent = PKCERequired, ConsentRequired
 	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
 	if c.Client.keys, err = r.keys.of(&c.Client); err != nil {
 		return err

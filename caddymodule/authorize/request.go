@@ -63,7 +63,7 @@ func (s *Server) destination(ctx context.Context, p parameters) (*authorizationR
 		return nil, invalidRequest("The client_id is not one that is registered here.")
 	}
 	uri := p.get("redirect_uri")
-	if !slices.Contains(client.RedirectURIs, uri) {
+	if !client.sendsTo(uri) {
 		return nil, invalidRequest("The redirect_uri is not exactly one that is registered for this client.")
 	}
 	return &authorizationRequest{client: client, redirectURI: uri}, nil
@@ -122,7 +122,7 @@ func checkPKCE(req *authorizationRequest, p parameters) error {
 	challenge, method := p.get("code_challenge"), p.get("code_challenge_method")
 	switch {
 	case challenge == "" && method == "":
-		if req.client.RequirePKCE && req.responseType == "code" {
+		if req.client.needsPKCE() && req.responseType == "code" {
 			return invalidRequest("this client must send a code_challenge")
 		}
 		return nil

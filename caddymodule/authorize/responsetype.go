@@ -44,7 +44,7 @@ func usualMode(responseType string) string {
 func (req *authorizationRequest) chooseModes(p parameters) {
 	asked, responseType := p.get("response_mode"), readResponseType(p.get("response_type"))
 	req.errorMode, req.mode = modeQuery, usualMode(responseType)
-	if len(p["response_mode"]) == 1 && asked == modeFormPost {
+	if len(p["response_mode"]) == 1 && asked == modeFormPost && !isPrivateUse(req.redirectURI) {
 		req.mode, req.errorMode = modeFormPost, modeFormPost
 		return
 	}
@@ -79,6 +79,9 @@ func checkResponseMode(req *authorizationRequest, p parameters) error {
 	case "", usual:
 		return nil
 	case modeFormPost:
+		if isPrivateUse(req.redirectURI) {
+			return invalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
+		}
 		return checkPostable(req.state)
 	}
 	return invalidRequest("response_mode must be " + usual + " or form_post for this response_type")

@@ -69,7 +69,7 @@ func (s *Server) exchangeCode(ctx context.Context, client *Client, p parameters)
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.issue(ctx, g)
+	t, err := s.issue(ctx, g, s.accessTokenLifetime)
 	if err != nil {
 		return nil, err
 	}

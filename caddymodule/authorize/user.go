@@ -54,6 +54,9 @@ type User struct {
 
 	// tokensBoundTo is the credentialHash of a local user.
 	tokensBoundTo string
+
+	// groups are those that the provider told of.
+	groups []string
 }
 
 // PasswordComparer checks a password against a hash. Its method is that of the
