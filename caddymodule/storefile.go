@@ -86,6 +86,7 @@ const lockNotice = time.Second
 // start opens the file, so that one that cannot be had is an error of the
 // configuration and not of the first person who signs in; and sets the bounds.
 func (f *FileStore) start(logger *slog.Logger) error {
+	f.pooled.SetLogger(logger)
 	f.pooled.SetMaxEntries(f.MaxEntries)
 	f.pooled.SetLockTimeout(time.Duration(f.LockTimeout))
 	notice := time.AfterFunc(lockNotice, func() {

@@ -1,12 +1,16 @@
 package caddymodule
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -186,4 +190,67 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 		t.Errorf("used twice: %d", r.StatusCode)
 	}
 	passes(http.StatusUnauthorized)
+}
+
+// A reload, of which the admin API hears, copies what can be read of a file that was
+// damaged while it was in use, and says so; one in which nothing can be read is an error.
+func TestReloadWithDamagedStore(t *testing.T) {
+	for name, tt := range map[string]struct {
+		damaged func(page []byte) bool
+		saved   bool
+	}{
+		"in part":    {func(page []byte) bool { return bytes.Contains(page, []byte("refresh:1")) && page[8] == 2 }, true},
+		"as a whole": {func([]byte) bool { return true }, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Join(t.TempDir(), "store.db")
+			first, second := new(FileStore), new(FileStore)
+			for _, f := range []*FileStore{first, second} {
+				if err := f.use(path); err != nil {
+					t.Fatal(err)
+				}
+				t.Cleanup(func() { _ = f.Cleanup() })
+			}
+			var log strings.Builder
+			logger := slog.New(slog.NewTextHandler(&log, nil))
+			if err := first.start(logger); err != nil {
+				t.Fatal(err)
+			}
+			for n := range 40 {
+				if err := first.Put(t.Context(), fmt.Sprint("refresh:", n), make([]byte, 600), time.Hour); err != nil {
+					t.Fatal(err)
+				}
+			}
+			zeroPages(t, path, tt.damaged)
+			if _, err := first.List(t.Context(), "refresh:"); err == nil {
+				t.Error("a damaged file is read")
+			}
+			err := second.start(logger)
+			if saved := err == nil; saved != tt.saved || strings.Contains(log.String(), "damaged_file=") != tt.saved {
+				t.Errorf("error %v, log %q", err, log.String())
+			}
+		})
+	}
+}
+
+// zeroPages zeroes those pages of a file that are meant.
+func zeroPages(t *testing.T, path string, meant func(page []byte) bool) {
+	t.Helper()
+	content, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for page := range slices.Chunk(content, os.Getpagesize()) {
+		if meant(page) {
+			clear(page)
+		}
+	}
+	file, err := os.OpenFile(path, os.O_WRONLY, 0)
+	if err == nil {
+		_, err = file.WriteAt(content, 0)
+		err = errors.Join(err, file.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
 }

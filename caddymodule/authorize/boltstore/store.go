@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -38,7 +39,8 @@ type Store struct {
 
 	opening sync.Mutex
 	closed  bool // guarded by opening
-	db      atomic.Pointer[bbolt.DB]
+	held    atomic.Pointer[openFile]
+	logger  atomic.Pointer[slog.Logger]
 
 	queue  []*write // guarded by queued
 	queued sync.Mutex
@@ -49,6 +51,7 @@ type Store struct {
 // [DefaultMaxEntries]). It does not touch the file.
 func New(path string, maxEntries int) *Store {
 	s := &Store{path: path}
+	s.SetLogger(slog.Default())
 	s.SetMaxEntries(maxEntries)
 	s.SetLockTimeout(0)
 	return s
@@ -72,21 +75,38 @@ func (s *Store) SetLockTimeout(d time.Duration) {
 	s.lockTimeout.Store(int64(d))
 }
 
+// SetLogger changes where is told what was lost of a damaged file.
+func (s *Store) SetLogger(logger *slog.Logger) { s.logger.Store(logger) }
+
 // Open opens the file, and makes it and its folder where they are not there yet,
-// for nobody but us. An error names the file and says what to do.
+// for nobody but us. One that is damaged is replaced by a copy of what can be read of
+// it; one that turned out to be so while it was in use, too. An error names the file and
+// says what to do.
 func (s *Store) Open() error {
+	s.dropBroken()
 	_, err := s.open()
 	return err
 }
 
-func (s *Store) open() (*bbolt.DB, error) {
-	if db := s.db.Load(); db != nil {
-		return db, nil
+// dropBroken lets a file go that can no longer be used.
+func (s *Store) dropBroken() {
+	f := s.held.Load()
+	if f == nil || f.broken.Load() == nil || !s.held.CompareAndSwap(f, nil) {
+		return
+	}
+	if err := f.close(); err != nil {
+		s.logger.Load().Warn("closing a damaged durable store", "file", s.path, "error", err)
+	}
+}
+
+func (s *Store) open() (*openFile, error) {
+	if f := s.held.Load(); f != nil {
+		return f, nil
 	}
 	s.opening.Lock()
 	defer s.opening.Unlock()
-	if db := s.db.Load(); db != nil { // opened by another while we waited
-		return db, nil
+	if f := s.held.Load(); f != nil { // opened by another while we waited
+		return f, nil
 	}
 	if s.closed {
 		return nil, ErrClosed
@@ -94,18 +114,20 @@ func (s *Store) open() (*bbolt.DB, error) {
 	if err := os.MkdirAll(filepath.Dir(s.path), 0o700); err != nil {
 		return nil, fmt.Errorf("making the folder of the durable store: %w", err)
 	}
-	db, err := bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: time.Duration(s.lockTimeout.Load()), FreelistType: bbolt.FreelistMapType})
+	timeout := time.Duration(s.lockTimeout.Load())
+	err := s.mend(timeout)
+	var f *openFile
+	if err == nil {
+		f, err = openBolt(s.path, timeout)
+	}
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("the durable store %s is still in use by another process after %v: end that one, wait longer for it (lock_timeout), or give this one a file of its own (durable_store file { path … }): %w", s.path, time.Duration(s.lockTimeout.Load()), err)
+		return nil, fmt.Errorf("the durable store %s is still in use by another process after %v: end that one, wait longer for it (lock_timeout), or give this one a file of its own (durable_store file { path … }): %w", s.path, timeout, err)
 	case err != nil:
-		return nil, fmt.Errorf("opening the durable store %s (if it is damaged, move it away: people then sign in again): %w", s.path, err)
+		return nil, fmt.Errorf("opening the durable store %s (if it is damaged, put a copy of it back, or move it away: people then sign in again): %w", s.path, err)
 	}
-	if err := db.Update(makeBuckets); err != nil {
-		return nil, errors.Join(fmt.Errorf("preparing the durable store %s: %w", s.path, err), db.Close())
-	}
-	s.db.Store(db)
-	return db, nil
+	s.held.Store(f)
+	return f, nil
 }
 
 // Close lets the file go for good. What uses the store later gets [ErrClosed]: a
@@ -115,11 +137,11 @@ func (s *Store) Close() error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	s.closed = true
-	db := s.db.Swap(nil)
-	if db == nil {
+	f := s.held.Swap(nil)
+	if f == nil {
 		return nil
 	}
-	return db.Close()
+	return f.close()
 }
 
 // Put implements [authorize.Store].
@@ -190,12 +212,20 @@ func (s *Store) List(_ context.Context, prefix string) (keys []string, err error
 	return keys, err
 }
 
-func (s *Store) read(f func(transaction) error) error {
-	db, err := s.open()
+func (s *Store) read(apply func(transaction) error) error {
+	f, err := s.open()
 	if err != nil {
 		return err
 	}
-	return db.View(func(tx *bbolt.Tx) error { return f(s.transaction(tx)) })
+	return s.explain(f.view(func(tx *bbolt.Tx) error { return apply(s.transaction(tx)) }))
+}
+
+// explain adds to the error of a damaged file which it is, and what to do.
+func (s *Store) explain(err error) error {
+	if !errors.Is(err, errDamaged) {
+		return err
+	}
+	return fmt.Errorf("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", s.path, err)
 }
 
 var _ authorize.Store = (*Store)(nil)

@@ -3,6 +3,7 @@ package boltstore
 import (
 	"bytes"
 	"encoding/binary"
+	"fmt"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -20,6 +21,9 @@ var (
 // sweepLimit is how many expired entries a write removes at most, so that none
 // pays for a great many of them. It adds one at most, so they get fewer.
 const sweepLimit = 16
+
+// expirySize is how long the time is that an entry begins with, in bytes.
+const expirySize = 8
 
 func makeBuckets(tx *bbolt.Tx) error {
 	for _, name := range [][]byte{entriesBucket, expiriesBucket, countBucket} {
@@ -51,11 +55,14 @@ func (t transaction) get(key string) ([]byte, bool) {
 	if held == nil || !t.lives(held) {
 		return nil, false
 	}
-	return held[8:], true
+	return held[expirySize:], true
 }
 
 // put stores an entry, if there is room for it.
 func (t transaction) put(key string, value []byte, ttl time.Duration) error {
+	if key == "" || len(key)+expirySize > bbolt.MaxKeySize {
+		return fmt.Errorf("a key of %d bytes", len(key)) // bbolt would find out half-way
+	}
 	held := t.entries.Get([]byte(key))
 	if held == nil {
 		if err := t.makeRoom(); err != nil {
@@ -63,9 +70,9 @@ func (t transaction) put(key string, value []byte, ttl time.Duration) error {
 		}
 	}
 	expiry := t.expiry(ttl)
-	if held == nil || !bytes.Equal(held[:8], expiry) {
+	if held == nil || !bytes.Equal(held[:expirySize], expiry) {
 		if held != nil {
-			if err := t.expiries.Delete(expiryKey(held[:8], key)); err != nil {
+			if err := t.expiries.Delete(expiryKey(held[:expirySize], key)); err != nil {
 				return err
 			}
 		}
@@ -93,7 +100,7 @@ func (t transaction) makeRoom() error {
 // letter, and is not written anew in the order of time.
 func (t transaction) expiry(ttl time.Duration) []byte {
 	end := t.now.Add(ttl + time.Second - 1).Truncate(time.Second)
-	return binary.BigEndian.AppendUint64(make([]byte, 0, 8), uint64(end.UnixNano()))
+	return binary.BigEndian.AppendUint64(make([]byte, 0, expirySize), uint64(end.UnixNano()))
 }
 
 func (t transaction) remove(key string) error {
@@ -101,7 +108,7 @@ func (t transaction) remove(key string) error {
 	if held == nil {
 		return nil
 	}
-	if err := t.expiries.Delete(expiryKey(held[:8], key)); err != nil {
+	if err := t.expiries.Delete(expiryKey(held[:expirySize], key)); err != nil {
 		return err
 	}
 	if err := t.entries.Delete([]byte(key)); err != nil {
@@ -118,7 +125,7 @@ func (t transaction) sweep(all bool) error {
 		over = append(over, bytes.Clone(k))
 	}
 	for _, k := range over {
-		if err := t.remove(string(k[8:])); err != nil {
+		if err := t.remove(string(k[expirySize:])); err != nil {
 			return err
 		}
 	}

@@ -21,7 +21,7 @@ func TestSameEnd(t *testing.T) {
 				t.Fatal(err)
 			}
 			// bbolt writes what it changes to another page, up to the root.
-			err := s.db.Load().View(func(tx *bbolt.Tx) error { order = uint64(tx.Bucket(expiriesBucket).Root()); return nil })
+			err := s.held.Load().db.View(func(tx *bbolt.Tx) error { order = uint64(tx.Bucket(expiriesBucket).Root()); return nil })
 			if err != nil {
 				t.Fatal(err)
 			}

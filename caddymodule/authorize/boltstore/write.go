@@ -18,7 +18,7 @@ type write struct {
 // that is what bounds how many writes there can be in a second. bbolt's own
 // Batch would let a single write wait for others that never come.
 func (s *Store) write(apply func(transaction) error) error {
-	db, err := s.open()
+	f, err := s.open()
 	if err != nil {
 		return err
 	}
@@ -30,19 +30,19 @@ func (s *Store) write(apply func(transaction) error) error {
 	s.commit.Lock()
 	defer s.commit.Unlock()
 	if !w.done {
-		s.writeQueue(db)
+		s.writeQueue(f)
 	}
-	return w.err
+	return s.explain(w.err)
 }
 
 // writeQueue writes all that is waiting in one transaction. It is called with
 // commit held.
-func (s *Store) writeQueue(db *bbolt.DB) {
+func (s *Store) writeQueue(f *openFile) {
 	s.queued.Lock()
 	writes := s.queue
 	s.queue = nil
 	s.queued.Unlock()
-	err := db.Update(func(tx *bbolt.Tx) error {
+	err := f.update(func(tx *bbolt.Tx) error {
 		t := s.transaction(tx)
 		for _, w := range writes {
 			w.err = w.apply(t)

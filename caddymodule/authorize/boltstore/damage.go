@@ -1,0 +1,171 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// errLost says that nothing of a file can be read.
+var errLost = errors.New("it is damaged, and nothing in it can be read")
+
+// inspect reads a whole file, calls visit for each entry that it finds, and returns what
+// is wrong. The error says that there is no way in.
+func inspect(file io.ReaderAt, size int64, visit func(key, held []byte)) (*walker, error) {
+	i, err := readImage(file, size)
+	if err != nil {
+		return nil, err
+	}
+	w := &walker{image: i}
+	buckets := map[string]bool{}
+	w.tree(i.root, 0, func(e element) {
+		buckets[string(e.key)] = true
+		w.bucket(e, func(entry element) {
+			switch {
+			case string(e.key) != string(entriesBucket):
+			case len(entry.value) < expirySize:
+				w.note(errors.New("an entry without an expiry"))
+			default:
+				visit(entry.key, entry.value)
+			}
+		})
+	})
+	w.free()
+	if size < int64(i.end*i.pageSize) && w.lost == 0 {
+		w.note(fmt.Errorf("the file has %d bytes of %d", size, i.end*i.pageSize))
+	}
+	if w.lost > 0 && !buckets[string(entriesBucket)] {
+		return w, errors.Join(append([]error{errLost}, w.damage...)...)
+	}
+	return w, nil
+}
+
+// mend checks the file before bbolt gets to see it. Of a damaged one, it puts a copy of
+// all that can be read in its place, and keeps the file beside it under another name.
+// A file that is not there, or empty, is whole.
+func (s *Store) mend(timeout time.Duration) error {
+	info, err := os.Stat(s.path)
+	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	// While it is open for reading, nobody writes to it.
+	var lock *bbolt.DB
+	if r := guard(func() { lock, err = bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: timeout, ReadOnly: true}) }); r != nil {
+		return fmt.Errorf("%w: %v", errLost, r)
+	}
+	if err != nil {
+		return err
+	}
+	defer lock.Close()
+	file, err := os.Open(s.path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	if info, err = file.Stat(); err != nil {
+		return err
+	}
+	w, err := inspect(file, info.Size(), func(_, _ []byte) {})
+	if err != nil || w.lost == 0 {
+		return err
+	}
+	return s.replace(file, info.Size(), w.damage)
+}
+
+// replace makes the copy. The damaged file has its other name before the copy takes its
+// place, so that whenever this ends, there is a file.
+func (s *Store) replace(file *os.File, size int64, damage []error) error {
+	copied, kept := s.path+".copy", fmt.Sprintf("%s.damaged-%s", s.path, time.Now().UTC().Format("20060102T150405Z"))
+	n, err := copyEntries(copied, file, size)
+	if err == nil {
+		err = keep(s.path, kept)
+	}
+	if err == nil {
+		err = os.Rename(copied, s.path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("replacing a damaged file: %w", err), errors.Join(damage...), os.Remove(copied))
+	}
+	s.logger.Load().Error("the durable store was damaged: what could be read of it was copied, and the rest is lost; "+
+		"revoked access tokens among it work again until they expire, and people sign in again",
+		"file", s.path, "damaged_file", kept, "entries", n, "error", errors.Join(damage...))
+	return nil
+}
+
+// keep gives a file another name, or copies it where files have one name alone.
+func keep(path, name string) error {
+	if os.Link(path, name) == nil {
+		return nil
+	}
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	to, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(to, from)
+	return errors.Join(err, to.Close())
+}
+
+// copyBatch is how many entries a transaction of a copy has.
+const copyBatch = 10_000
+
+// copyEntries writes what can be read of a file to a new one.
+func copyEntries(path string, from io.ReaderAt, size int64) (n int, err error) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return 0, err
+	}
+	to, err := bbolt.Open(path, 0o600, &bbolt.Options{FreelistType: bbolt.FreelistMapType, NoSync: true})
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, to.Close()) }()
+	var batch [][2][]byte
+	flush := func() {
+		if err == nil {
+			err = to.Update(func(tx *bbolt.Tx) error { return restore(tx, batch) })
+		}
+		n, batch = n+len(batch), nil
+	}
+	if _, e := inspect(from, size, func(key, held []byte) {
+		if batch = append(batch, [2][]byte{slices.Clone(key), slices.Clone(held)}); len(batch) == copyBatch {
+			flush()
+		}
+	}); e != nil {
+		return 0, e
+	}
+	flush()
+	if err == nil {
+		err = to.Sync()
+	}
+	return n, err
+}
+
+// restore puts entries, with their expiries, into a new file.
+func restore(tx *bbolt.Tx, entries [][2][]byte) error {
+	if err := makeBuckets(tx); err != nil {
+		return err
+	}
+	t := transaction{entries: tx.Bucket(entriesBucket), expiries: tx.Bucket(expiriesBucket), count: tx.Bucket(countBucket)}
+	for _, e := range entries {
+		key, held := e[0], e[1]
+		if err := t.entries.Put(key, held); err != nil {
+			return err
+		}
+		if err := t.expiries.Put(expiryKey(held[:expirySize], string(key)), nil); err != nil {
+			return err
+		}
+	}
+	return t.add(int64(len(entries)))
+}

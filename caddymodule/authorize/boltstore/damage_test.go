@@ -1,0 +1,211 @@
+package boltstore_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+)
+
+const damagedEntries = 40
+
+func damagedKey(n int) string { return fmt.Sprintf("refresh:%03d", n) }
+
+// wholeFile is a store of [damagedEntries] entries, of several pages and with free ones.
+func wholeFile(t *testing.T) []byte {
+	t.Helper()
+	s, path := newStore(t, 0)
+	for n := range damagedEntries {
+		if err := s.Put(t.Context(), damagedKey(n), bytes.Repeat([]byte{byte(n)}, 600), time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// damagedStore is a store in a file that holds what is given, and what it logs.
+func damagedStore(t *testing.T, file []byte) (*boltstore.Store, string, *strings.Builder) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "store.db")
+	if err := os.WriteFile(path, file, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	log := new(strings.Builder)
+	s := openStore(t, path, 0)
+	s.SetLogger(slog.New(slog.NewTextHandler(log, nil)))
+	return s, path, log
+}
+
+// readable counts the entries that are there, each of which must be as it was.
+func readable(t *testing.T, s *boltstore.Store) (n int) {
+	t.Helper()
+	keys, err := s.List(t.Context(), "refresh:")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range keys {
+		var of int
+		if _, err := fmt.Sscanf(key, "refresh:%d", &of); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := s.Get(t.Context(), key); err != nil || !bytes.Equal(v, bytes.Repeat([]byte{byte(of)}, 600)) {
+			t.Errorf("%s: %d bytes, %v", key, len(v), err)
+		}
+	}
+	return len(keys)
+}
+
+// Whatever page is zeroed, written over or cut off, there is no panic and no silence:
+// either all is there, or what could be read is copied and it is told what was not, with
+// the damaged file kept, or the store says that nothing can be read.
+func TestDamagedPages(t *testing.T) {
+	t.Parallel()
+	whole := wholeFile(t)
+	size := os.Getpagesize()
+	damages := map[string]func(file []byte, at int) []byte{
+		"zeroed": func(file []byte, at int) []byte { clear(file[at:min(len(file), at+size)]); return file },
+		"written over": func(file []byte, at int) []byte {
+			copy(file[at:min(len(file), at+size)], bytes.Repeat([]byte{0xFF}, size))
+			return file
+		},
+		"header alone":      func(file []byte, at int) []byte { copy(file[at+8:], "\x02\x00\xff\xff\x00\x00\x00\x00"); return file },
+		"of another place":  func(file []byte, at int) []byte { copy(file[at:], file[2*size:3*size]); return file },
+		"cut":               func(file []byte, at int) []byte { return file[:at] },
+		"cut in the middle": func(file []byte, at int) []byte { return file[:at+size/3] },
+	}
+	for name, damage := range damages {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			outcomes := map[string]int{}
+			for at := size; at < len(whole); at += size {
+				outcomes[damagedOutcome(t, fmt.Sprintf("page %d", at/size), damage(bytes.Clone(whole), at))]++
+			}
+			if outcomes["whole"] == 0 || outcomes["copied"] == 0 || outcomes["lost"] == 0 && name != "of another place" {
+				t.Errorf("the pages make no difference: %v", outcomes)
+			}
+		})
+	}
+}
+
+func damagedOutcome(t *testing.T, what string, file []byte) string {
+	t.Helper()
+	s, path, log := damagedStore(t, file)
+	err := s.Open()
+	kept, globErr := filepath.Glob(path + ".damaged-*")
+	if globErr != nil {
+		t.Fatal(globErr)
+	}
+	if err != nil {
+		if !strings.Contains(err.Error(), path) || !strings.Contains(err.Error(), "move it away") || log.Len() > 0 || len(kept) > 0 {
+			t.Errorf("%s: %v, log %q, kept %q", what, err, log, kept)
+		}
+		if left, err := os.ReadFile(path); err != nil || !bytes.Equal(left, file) {
+			t.Errorf("%s: the file is another: %v", what, err)
+		}
+		return "lost"
+	}
+	n := readable(t, s)
+	put(t, s, "more", time.Minute)
+	switch {
+	case len(kept) == 0 && log.Len() == 0:
+		if n != damagedEntries {
+			t.Errorf("%s: %d entries, and not a word", what, n)
+		}
+		return "whole"
+	case len(kept) != 1 || !strings.Contains(log.String(), kept[0]) || strings.Count(log.String(), "\n") != 1:
+		t.Errorf("%s: kept %q, log %q", what, kept, log)
+	}
+	if left, err := os.ReadFile(kept[0]); err != nil || !bytes.Equal(left, file) {
+		t.Errorf("%s: what is kept is another file: %v", what, err)
+	}
+	return "copied"
+}
+
+// A copy is a store like any other: whole when it is opened again, with its bound, and
+// what expires goes.
+func TestCopyOfDamagedFile(t *testing.T) {
+	file := wholeFile(t)
+	size := os.Getpagesize()
+	for at := 2 * size; at < len(file); at += size {
+		if bytes.Contains(file[at:at+size], []byte(damagedKey(20))) && file[at+8] == 2 {
+			clear(file[at : at+size])
+		}
+	}
+	s, path, log := damagedStore(t, file)
+	n := readable(t, s)
+	if n == 0 || n == damagedEntries || !strings.Contains(log.String(), fmt.Sprintf("entries=%d", n)) {
+		t.Fatalf("%d entries, log %q", n, log)
+	}
+	s.SetMaxEntries(n)
+	if err := s.Put(t.Context(), "more", nil, time.Minute); err == nil {
+		t.Error("the count of entries is lost")
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	log.Reset()
+	again := openStore(t, path, 0)
+	again.SetLogger(slog.New(slog.NewTextHandler(log, nil)))
+	if readable(t, again) != n || log.Len() > 0 {
+		t.Errorf("opened again: log %q", log)
+	}
+}
+
+// A file that is damaged while it is in use makes its users an error, and not the process
+// an end; when it is opened again, what can be read of it is copied.
+func TestDamagedWhileInUse(t *testing.T) {
+	size := int64(os.Getpagesize())
+	for name, damage := range map[string]func(f *os.File, length int64) error{
+		"cut to nothing":    func(f *os.File, _ int64) error { return f.Truncate(0) },
+		"cut in the middle": func(f *os.File, length int64) error { return f.Truncate(length / 2) },
+		"all pages zeroed":  func(f *os.File, length int64) error { _, err := f.WriteAt(make([]byte, length), 0); return err },
+		"pages of data gone": func(f *os.File, length int64) error {
+			_, err := f.WriteAt(make([]byte, length-2*size), 2*size)
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, path, _ := damagedStore(t, wholeFile(t))
+			if n := readable(t, s); n != damagedEntries {
+				t.Fatalf("%d entries", n)
+			}
+			f, err := os.OpenFile(path, os.O_RDWR, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			info, err := f.Stat()
+			if err == nil {
+				err = damage(f, info.Size())
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			for try := range 3 {
+				_, get := s.Get(t.Context(), damagedKey(7))
+				put := s.Put(t.Context(), "k", nil, time.Minute)
+				if get == nil || put == nil || !strings.Contains(put.Error(), path) {
+					t.Errorf("try %d: get %v, put %v", try, get, put)
+				}
+			}
+			if err := s.Open(); err == nil {
+				readable(t, s)
+			} else if !strings.Contains(err.Error(), path) {
+				t.Error(err)
+			}
+		})
+	}
+}

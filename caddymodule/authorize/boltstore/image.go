@@ -1,0 +1,239 @@
+package boltstore
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+)
+
+// What bbolt writes, in the byte order of the machine (go.etcd.io/bbolt/internal/common,
+// page.go and meta.go, version 2 of the format). It is read here without a mapping and
+// with every length checked: bbolt itself panics where a page is not what it should be,
+// or dies of SIGBUS where there is none.
+const (
+	boltMagic   = 0xED0CDAED
+	boltVersion = 2
+
+	pageHeaderSize = 16 // id, flags, count, overflow
+	elementSize    = 16
+	metaSize       = 64
+
+	branchPage   = 0x01
+	leafPage     = 0x02
+	freelistPage = 0x10
+
+	bucketElement    = 0x01
+	bucketHeaderSize = 16
+
+	noFreelist = 1<<64 - 1
+
+	// maxDepth is more levels than a tree of any size has.
+	maxDepth = 64
+
+	minPageSize, maxPageSize = 1 << 10, 1 << 24
+)
+
+// image is a file as bbolt wrote it, as of its last transaction.
+type image struct {
+	file     io.ReaderAt
+	pageSize uint64
+	root     uint64 // page of the bucket of buckets
+	freelist uint64 // page
+	end      uint64 // the first page that is none
+	txid     uint64
+	seen     map[uint64]bool // pages that were read
+}
+
+var errNoStore = errors.New("it is no bbolt database")
+
+// readImage finds the later of the two meta pages that are whole.
+func readImage(file io.ReaderAt, size int64) (*image, error) {
+	var found *image
+	// The second meta page is where the first one ends, and the first may not be whole.
+	for at := int64(0); at+pageHeaderSize+metaSize <= size && at <= maxPageSize; at = max(2*at, minPageSize) {
+		page := make([]byte, pageHeaderSize+metaSize)
+		if _, err := file.ReadAt(page, at); err != nil {
+			return nil, err
+		}
+		i, ok := parseMeta(page[pageHeaderSize:])
+		if ok && (at == 0 || uint64(at) == i.pageSize) && (found == nil || i.txid > found.txid) {
+			found = i
+		}
+	}
+	if found == nil {
+		return nil, errNoStore
+	}
+	found.file, found.seen = file, map[uint64]bool{0: true, 1: true}
+	return found, nil
+}
+
+func parseMeta(b []byte) (*image, bool) {
+	sum := fnv.New64a()
+	_, _ = sum.Write(b[:56])
+	i := &image{
+		pageSize: uint64(u32(b, 8)), root: u64(b, 16), freelist: u64(b, 32), end: u64(b, 40), txid: u64(b, 48),
+	}
+	return i, u32(b, 0) == boltMagic && u32(b, 4) == boltVersion && u64(b, 56) == sum.Sum64() &&
+		i.pageSize >= minPageSize && i.pageSize <= maxPageSize
+}
+
+func u16(b []byte, at int) uint16 { return binary.NativeEndian.Uint16(b[at:]) }
+func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
+func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
+
+// page reads a page with those that it goes on in. None is part of two.
+func (i *image) page(id uint64) ([]byte, error) {
+	if id < 2 || id >= i.end {
+		return nil, fmt.Errorf("page %d of %d", id, i.end)
+	}
+	b := make([]byte, i.pageSize)
+	if _, err := i.file.ReadAt(b, int64(id*i.pageSize)); err != nil {
+		return nil, fmt.Errorf("page %d: %w", id, err)
+	}
+	overflow := uint64(u32(b, 12))
+	if u64(b, 0) != id || id+overflow >= i.end {
+		return nil, fmt.Errorf("page %d is not what it should be", id)
+	}
+	for n := id; n <= id+overflow; n++ {
+		if i.seen[n] {
+			return nil, fmt.Errorf("page %d is part of two things", n)
+		}
+		i.seen[n] = true
+	}
+	if overflow > 0 {
+		b = append(b, make([]byte, overflow*i.pageSize)...)
+		if _, err := i.file.ReadAt(b, int64(id*i.pageSize)); err != nil {
+			return nil, fmt.Errorf("page %d: %w", id, err)
+		}
+	}
+	return b, nil
+}
+
+// element is one of a page: an entry, a bucket, or the way to another page.
+type element struct {
+	bucket     bool
+	key, value []byte
+	child      uint64
+}
+
+// elements are those of a page, whose keys must be in order.
+func elements(page []byte) ([]element, error) {
+	flags, count := u16(page, 8), int(u16(page, 10))
+	if flags != branchPage && flags != leafPage || pageHeaderSize+count*elementSize > len(page) {
+		return nil, fmt.Errorf("a page of type %x with %d elements", flags, count)
+	}
+	list := make([]element, count)
+	for n := range list {
+		at := pageHeaderSize + n*elementSize
+		e := &list[n]
+		var position, key, value uint64
+		if flags == branchPage {
+			position, key, e.child = uint64(u32(page, at)), uint64(u32(page, at+4)), u64(page, at+8)
+		} else {
+			e.bucket = u32(page, at)&bucketElement != 0
+			position, key, value = uint64(u32(page, at+4)), uint64(u32(page, at+8)), uint64(u32(page, at+12))
+		}
+		begin := uint64(at) + position
+		if begin+key+value > uint64(len(page)) {
+			return nil, errors.New("an element beyond its page")
+		}
+		e.key, e.value = page[begin:begin+key], page[begin+key:begin+key+value]
+		if n > 0 && bytes.Compare(list[n-1].key, e.key) >= 0 {
+			return nil, errors.New("a page out of order")
+		}
+	}
+	return list, nil
+}
+
+// walker goes through a tree and notes what is wrong with it.
+type walker struct {
+	*image
+	damage []error
+	lost   int // pages, and with each all below it
+}
+
+// maxDamage is how much of what is wrong is told.
+const maxDamage = 5
+
+func (w *walker) note(err error) {
+	if w.lost++; len(w.damage) < maxDamage {
+		w.damage = append(w.damage, err)
+	}
+}
+
+// tree calls visit for each element of a tree's leaves, as far as they can be read.
+func (w *walker) tree(id uint64, depth int, visit func(element)) {
+	page, err := w.page(id)
+	if err == nil && depth > maxDepth {
+		err = errors.New("a tree without end")
+	}
+	var list []element
+	if err == nil {
+		list, err = elements(page)
+	}
+	if err != nil {
+		w.note(err)
+		return
+	}
+	for _, e := range list {
+		if u16(page, 8) == branchPage {
+			w.tree(e.child, depth+1, visit)
+		} else {
+			visit(e)
+		}
+	}
+}
+
+// bucket calls visit for each entry of a bucket, which is small and lies in its element,
+// or has pages of its own.
+func (w *walker) bucket(e element, visit func(element)) {
+	if len(e.value) < bucketHeaderSize {
+		w.note(errors.New("a bucket without a header"))
+		return
+	}
+	if root := u64(e.value, 0); root != 0 {
+		w.tree(root, 0, visit)
+		return
+	}
+	page := e.value[bucketHeaderSize:]
+	if len(page) < pageHeaderSize || u16(page, 8) != leafPage {
+		w.note(errors.New("a bucket that is no page"))
+		return
+	}
+	list, err := elements(page)
+	if err != nil {
+		w.note(err)
+	}
+	for _, e := range list {
+		visit(e)
+	}
+}
+
+// free checks the list of free pages: what it holds would be written over.
+func (w *walker) free() {
+	if w.freelist == noFreelist {
+		return
+	}
+	page, err := w.page(w.freelist)
+	if err != nil {
+		w.note(err)
+		return
+	}
+	at, count := pageHeaderSize, uint64(u16(page, 10))
+	if count == 0xFFFF { // the number is too large, and stands in front
+		at, count = at+8, u64(page, at)
+	}
+	if u16(page, 8) != freelistPage || count > uint64(len(page)-at)/8 {
+		w.note(errors.New("the list of free pages is none"))
+		return
+	}
+	for n := range int(count) {
+		if id := u64(page, at+8*n); id < 2 || id >= w.end || w.seen[id] {
+			w.note(fmt.Errorf("page %d is free and in use", id))
+			return
+		}
+	}
+}

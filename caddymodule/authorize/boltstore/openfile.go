@@ -1,0 +1,116 @@
+package boltstore
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// errDamaged says that the file was damaged while it was in use.
+var errDamaged = errors.New("it was damaged while it was in use")
+
+// openFile is a file that bbolt has open. bbolt maps it into memory, and takes for granted
+// what is there: where somebody cuts the file or writes over it, it panics, or the
+// process gets SIGBUS. Here that is an error, and the last thing that happens to the
+// file: what bbolt holds locked by then, it never lets go.
+type openFile struct {
+	db     *bbolt.DB
+	file   *os.File // bbolt's own
+	size   atomic.Int64
+	broken atomic.Pointer[error]
+}
+
+// openBolt opens a file that mend has looked at, or makes it.
+func openBolt(path string, timeout time.Duration) (*openFile, error) {
+	f := new(openFile)
+	err := f.guarded(func() (err error) {
+		f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
+			Timeout: timeout, FreelistType: bbolt.FreelistMapType,
+			OpenFile: func(name string, flag int, mode os.FileMode) (*os.File, error) {
+				f.file, err = os.OpenFile(name, flag, mode)
+				return f.file, err
+			},
+		})
+		if err == nil {
+			err = f.db.Update(makeBuckets)
+		}
+		return err
+	})
+	if err != nil {
+		if f.db != nil || f.broken.Load() != nil {
+			err = errors.Join(err, f.close())
+		}
+		return nil, err
+	}
+	return f, nil
+}
+
+// close lets the file go. A broken one is not closed in order, which might wait for ever:
+// its mapping stays, and goes with the process.
+func (f *openFile) close() error {
+	if f.broken.Load() == nil {
+		return f.db.Close()
+	}
+	return errors.Join(unlock(f.file), f.file.Close())
+}
+
+func (f *openFile) view(apply func(*bbolt.Tx) error) error {
+	return f.guarded(func() error { return f.db.View(apply) })
+}
+
+func (f *openFile) update(apply func(*bbolt.Tx) error) error {
+	return f.guarded(func() error { return f.db.Update(apply) })
+}
+
+// guarded makes an error of all that a damaged file can bring about.
+func (f *openFile) guarded(do func() error) (err error) {
+	if broken := f.broken.Load(); broken != nil {
+		return *broken
+	}
+	if f.db != nil {
+		if err := f.checkSize(); err != nil {
+			return err
+		}
+	}
+	if r := guard(func() { err = do() }); r != nil {
+		return f.breaks(r)
+	}
+	return err
+}
+
+// guard calls a function, and returns what it panics with, a fault of memory included.
+func guard(do func()) (panicked any) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() { panicked = recover() }()
+	do()
+	return nil
+}
+
+// breaks notes that the file can be used no more.
+func (f *openFile) breaks(why any) error {
+	err := fmt.Errorf("%w: %v", errDamaged, why)
+	f.broken.Store(&err)
+	return err
+}
+
+// checkSize notices a file that was cut before bbolt reads where nothing is. Left alone,
+// it only ever grows.
+func (f *openFile) checkSize() error {
+	before := f.size.Load() // first, because it may grow meanwhile
+	info, err := f.file.Stat()
+	if err != nil {
+		return err
+	}
+	switch {
+	case info.Size() < before:
+		return f.breaks(fmt.Sprintf("of %d bytes there are %d", before, info.Size()))
+	case info.Size() > before:
+		f.size.CompareAndSwap(before, info.Size())
+	}
+	return nil
+}
