@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
 // The guard refuses what was ended, also a token that it has just let in, and lets in
@@ -31,6 +34,36 @@ func TestGrantsAreEnded(t *testing.T) {
 		}
 		if g.jar = map[string]string{}; passes(token) || !passes(g.token()) {
 			t.Errorf("%s: the token is let in, or a later one is not", query)
+		}
+	}
+}
+
+// Signing out ends tokens at the guard too.
+func TestGuardRefusesTokenOfEndedSession(t *testing.T) {
+	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	token := g.token()
+	before := g.get("/fhir/R4/Patient/1", token).StatusCode
+	if _, err := admin(t, g.ctx, http.MethodDelete, "/fhir/sessions?user=alice"); err != nil {
+		t.Fatal(err)
+	}
+	if after := g.get("/fhir/R4/Patient/1", token).StatusCode; before != http.StatusOK || after != http.StatusUnauthorized {
+		t.Errorf("before %d, after %d", before, after)
+	}
+}
+
+// The guard tells the authorization server all that it judges a token by.
+func TestGuardTellsAllOfToken(t *testing.T) {
+	var verified guard.Token
+	from := reflect.ValueOf(&verified).Elem()
+	for i := range from.NumField() {
+		if field := from.Field(i); field.Kind() == reflect.String {
+			field.SetString(from.Type().Field(i).Name)
+		}
+	}
+	told := reflect.ValueOf(accessToken(&verified))
+	for i := range told.NumField() {
+		if name := told.Type().Field(i).Name; told.Field(i).String() != name {
+			t.Errorf("%s is %q", name, told.Field(i).String())
 		}
 	}
 }

@@ -198,10 +198,7 @@ func (h *Bearer) admit(r *http.Request) (guard.Token, error) {
 // complete looks up whom a token of ours stands for. One that has ended with what it
 // rests on is let in no more.
 func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
-	holder, err := h.app.server.Holder(ctx, authorize.AccessToken{
-		ID: token.ID, Subject: token.Subject, ClientID: token.ClientID, Scope: token.Scope,
-		Session: token.Session, CredentialHash: token.CredentialHash,
-	})
+	holder, err := h.app.server.Holder(ctx, accessToken(token))
 	switch {
 	case err != nil:
 		return guard.Unavailable(err)
@@ -210,6 +207,14 @@ func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
 	}
 	token.FHIRUser = holder.FHIRUser
 	return nil
+}
+
+// accessToken is what the authorization server judges a token of its own by.
+func accessToken(t *guard.Token) authorize.AccessToken {
+	return authorize.AccessToken{
+		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
+		CredentialHash: t.CredentialHash, Provider: t.Provider, ProviderAccount: t.ProviderAccount,
+	}
 }
 
 func setIdentity(r *http.Request, t guard.Token) {

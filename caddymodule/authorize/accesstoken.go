@@ -36,6 +36,12 @@ type accessTokenClaims struct {
 	// CredentialHash ties the token to the person's password and second factor of
 	// the time; see [User].credentialHash.
 	CredentialHash string `json:"credential_hash,omitempty"`
+
+	// Provider is the key of the identity provider that the person came by, and
+	// ProviderAccount the account there that leads to a local user: with the way, what
+	// it gave ends.
+	Provider        string `json:"idp,omitempty"`
+	ProviderAccount string `json:"idp_account,omitempty"`
 }
 
 // idTokenClaims are those of OpenID Connect Core §2. What the person is called
@@ -83,6 +89,7 @@ func (s *Server) issue(ctx context.Context, g *grant, lifetime time.Duration) (*
 		ID: newTokenID(g.Family, dateAfter(cutoff)), ClientID: g.ClientID, Scope: g.scope(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.grantedFHIRUser(g, user),
 		UserinfoClaims: g.UserinfoClaims, Session: g.endsWith(), CredentialHash: user.tokensBoundTo,
+		Provider: g.Provider, ProviderAccount: s.linkedAccount(g),
 	})
 	t := &tokens{access: access, lifetime: lifetime}
 	if err == nil && g.has("openid") {

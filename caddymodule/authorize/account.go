@@ -124,11 +124,26 @@ func (s *Server) unlinked(ctx context.Context, user *User, provider, subject str
 	if p == nil {
 		return true, nil
 	}
-	stored, err := s.allowedAccount(ctx, accountID(p.Issuer, subject))
+	return s.unlinkedAccount(ctx, user, p, accountID(p.Issuer, subject))
+}
+
+// unlinkedAccount says whether a provider's account no longer leads to a local user.
+func (s *Server) unlinkedAccount(ctx context.Context, user *User, p *provider, id string) (bool, error) {
+	stored, err := s.allowedAccount(ctx, id)
 	if stored == nil || err != nil {
 		return true, err
 	}
-	return s.linked(p, stored.identity()) != user, nil
+	return !p.links(stored.identity(), user), nil
+}
+
+// linkedAccount is the provider's account by which a local user was given something, or
+// "".
+func (s *Server) linkedAccount(g *grant) string {
+	p := s.providers[g.Provider]
+	if p == nil || s.directory.users[g.User] == nil {
+		return ""
+	}
+	return accountID(p.Issuer, g.Subject)
 }
 
 // checkLinks refuses two local users with one verified address where linking is
@@ -153,16 +168,19 @@ func (s *Server) checkLinks() error {
 // user is disabled is for the caller to see: it must not fall back to an account
 // of the person's own.
 func (s *Server) linked(p *provider, id identity) *User {
-	address, ok := id.verifiedEmail()
-	if !p.LinkEmail || !ok {
-		return nil
-	}
 	for _, user := range s.directory.users {
-		if user.EmailVerified && lowered(user.Email) == lowered(address) {
+		if p.links(id, user) {
 			return user
 		}
 	}
 	return nil
+}
+
+// links says whether a person of the provider is a local user: no two users can be the
+// same (see checkLinks).
+func (p *provider) links(id identity, user *User) bool {
+	address, ok := id.verifiedEmail()
+	return p.LinkEmail && ok && user.EmailVerified && lowered(user.Email) == lowered(address)
 }
 
 // checkFHIRUser makes the reference relative to our FHIR base, or drops one that

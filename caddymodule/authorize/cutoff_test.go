@@ -48,6 +48,20 @@ func TestEndingWithinOneSecond(t *testing.T) {
 	}
 }
 
+// Refresh tokens stay ended when the cutoff is gone, which is kept for a day.
+func TestEndedGrantsStayEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(t, refreshing)
+		b := newBrowser(t, s)
+		token := b.tokens(offline(nil)).Refresh
+		if _, err := s.EndGrants(t.Context(), "alice", "app"); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(25 * time.Hour)
+		b.dead(token)
+	})
+}
+
 func TestClientCredentialsEnd(t *testing.T) {
 	b := newBrowser(t, newServer(t, resourceServer))
 	s := b.server.(*authorize.Server)

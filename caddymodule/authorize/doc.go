@@ -66,7 +66,9 @@
 //
 // All that one grant gives is a family (refresh.go, refreshtoken.go): the jti of
 // its access tokens begins with the family's id, so that one entry revokes them
-// all (revocation.go). What must outlive a restart is in [Config.Durable]: package
+// all (revocation.go). What a session, person, client or pair was given until some
+// moment is void by a cutoff (cutoff.go, endgrants.go), and an access token ends with
+// whatever else it rests on (holder.go). What must outlive a restart is in [Config.Durable]: package
 // boltstore is a [Store] in a file. Clients prove who they are in clientauth.go.
 //
 // Errors are values ([Error]). Where they go is decided in one place each:

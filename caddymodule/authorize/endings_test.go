@@ -39,8 +39,8 @@ const (
 	offlineScope = "openid user/*.rs demo.read offline_access"
 )
 
-func newEndings(t *testing.T, p *authorizetest.Provider) *endings {
-	e := &endings{t: t, provider: p, store: authorize.NewMemoryStore(0, 0), change: func(*authorize.Config) {}}
+func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.Config)) *endings {
+	e := &endings{t: t, provider: p, store: authorize.NewMemoryStore(0, 0), change: before}
 	durable := authorize.NewMemoryStore(0, 0)
 	e.config = func(c *authorize.Config) {
 		refreshing(c)
@@ -52,7 +52,9 @@ func newEndings(t *testing.T, p *authorizetest.Provider) *endings {
 		} else {
 			c.Clients[0].Consent = authorize.ConsentRequired
 		}
-		e.change(c)
+		if e.change != nil {
+			e.change(c)
+		}
 	}
 	e.browser = newBrowser(t, newServer(t, e.config))
 	return e
@@ -129,7 +131,7 @@ func (e *endings) good(token string) bool {
 	revoked, err := e.run().Revoked(e.t.Context(), text("jti"))
 	holder, err2 := e.run().Holder(e.t.Context(), authorize.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
-		CredentialHash: text("credential_hash"),
+		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"),
 	})
 	guarded := !revoked && holder != nil
 	asked := e.ask("/oauth2/introspect", token, "fhir-server", "rs")
@@ -153,77 +155,90 @@ var events = []struct {
 	name      string
 	federated bool
 	bubble    bool // the clock is moved to just before the session's end
+	before    func(*authorize.Config)
 	happen    func(*endings)
 }{
-	{"the person signs out", false, false, func(e *endings) {
+	{"the person signs out", false, false, nil, func(e *endings) {
 		e.get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
 	}},
-	{"an app's server signs them out by `id_token_hint`", false, false, func(e *endings) {
+	{"an app's server signs them out by `id_token_hint`", false, false, nil, func(e *endings) {
 		newBrowser(e.t, e.server).get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
 	}},
-	{"somebody else signs in at that browser", false, false, func(e *endings) {
+	{"somebody else signs in at that browser", false, false, nil, func(e *endings) {
 		alices := e.cookies["__Host-fhir-session"]
 		e.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
 		e.cookies["__Host-fhir-session"] = alices
 	}},
-	{"they sign out at their identity provider (back-channel logout)", true, false, func(e *endings) {
+	{"they sign out at their identity provider (back-channel logout)", true, false, nil, func(e *endings) {
 		if r := signedOutThere(e.t, e.server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
 			e.t.Fatal(r.StatusCode)
 		}
 	}},
-	{"the session's time is over", false, true, func(e *endings) { time.Sleep(2 * time.Minute) }},
-	{"`DELETE /fhir/sessions/{sid}`", false, false, func(e *endings) {
+	{"the session's time is over", false, true, nil, func(e *endings) { time.Sleep(2 * time.Minute) }},
+	{"`DELETE /fhir/sessions/{sid}`", false, false, nil, func(e *endings) {
 		n, err := e.run().EndSession(e.t.Context(), e.sid)
 		if e.must(err); n != 1 {
 			e.t.Errorf("%d sessions", n)
 		}
 	}},
-	{"`DELETE /fhir/sessions?user=…`", false, false, func(e *endings) {
+	{"`DELETE /fhir/sessions?user=…`", false, false, nil, func(e *endings) {
 		n, err := e.run().EndSessions(e.t.Context(), "alice")
 		if e.must(err); n != 1 {
 			e.t.Errorf("%d sessions", n)
 		}
 	}},
-	{"`DELETE /fhir/grants?user=…`", false, false, func(e *endings) {
+	{"`DELETE /fhir/grants?user=…`", false, false, nil, func(e *endings) {
 		e.ended(authorize.EndedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
 	}},
-	{"`DELETE /fhir/grants?client_id=…`", false, false, func(e *endings) {
+	{"`DELETE /fhir/grants?client_id=…`", false, false, nil, func(e *endings) {
 		e.ended(authorize.EndedGrants{RefreshTokens: 3, Consents: 1}, "", "app")
 	}},
-	{"`DELETE /fhir/grants?user=…&client_id=…`", false, false, func(e *endings) {
+	{"`DELETE /fhir/grants?user=…&client_id=…`", false, false, nil, func(e *endings) {
 		e.ended(authorize.EndedGrants{RefreshTokens: 3, Consents: 1}, "alice", "app")
 	}},
-	{"another password", false, false, func(e *endings) {
+	{"another password", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
 	}},
-	{"another second factor, or one more", false, false, func(e *endings) {
+	{"another second factor, or one more", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users[0].TOTPSecret = authorize.NewTOTPSecret() })
 	}},
-	{"the user is disabled", false, false, func(e *endings) {
+	{"the user is disabled", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users[0].Disabled = true })
 	}},
-	{"the user is removed", false, false, func(e *endings) {
+	{"the user is removed", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users = c.Users[1:] })
 	}},
-	{"their identity provider is removed, or lets them in no more", true, false, func(e *endings) {
+	{"their identity provider is removed, or lets them in no more", true, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) {
 			c.IdentityProviders[0].Allow = []authorize.AllowRule{{Claim: "email", Value: "*@elsewhere.example"}}
 		})
 	}},
-	{"the client loses a scope that was granted", false, false, func(e *endings) {
+	{"what links them to a user here is removed, or leads to another", true, false, linkingAlice, func(e *endings) {
+		e.reload(func(c *authorize.Config) {
+			c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "other@hospital.example"
+		})
+	}},
+	{"the client no longer allows the way that they signed in", true, false, nil, func(e *endings) {
+		e.reload(func(c *authorize.Config) { c.Clients[0].IdentityProviders = []string{authorize.Local} })
+	}},
+	{"the client loses a scope that was granted", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) {
 			c.Clients[0].Scopes = slices.DeleteFunc(c.Clients[0].Scopes, func(scope string) bool { return scope == "demo.read" })
 		})
 	}},
-	{"the client is removed", false, false, func(e *endings) {
+	{"the client is removed", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) {
 			c.Clients[0].ID = "another"
 		})
 	}},
-	{"the person takes back a scope (client with `consent required`)", false, false, func(e *endings) {
+	{"the person takes back a scope (client with `consent required`)", false, false, nil, func(e *endings) {
 		e.allow(e.authorize(request(url.Values{"scope": {onlineScope + " offline_access"}, "prompt": {"consent"}})),
 			"user/*.rs", "online_access", "offline_access")
 	}},
+}
+
+func linkingAlice(c *authorize.Config) {
+	c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "alice@hospital.example"
 }
 
 func (e *endings) ended(want authorize.EndedGrants, user, clientID string) {
@@ -247,7 +262,7 @@ func TestWhatEnds(t *testing.T) {
 				if event.federated {
 					p = authorizetest.Start(t)
 				}
-				e := newEndings(t, p)
+				e := newEndings(t, p, event.before)
 				var wait time.Duration
 				if event.bubble {
 					wait = authorize.DefaultSessionLifetime - time.Minute

@@ -29,12 +29,21 @@ type AccessToken struct {
 	// CredentialHash is the credential_hash: empty where no local user stands
 	// behind the token.
 	CredentialHash string
+
+	// Provider is the idp: the key of the identity provider that the person came
+	// by. Empty where their password was checked here.
+	Provider string
+
+	// ProviderAccount is the idp_account: the account at the provider that leads to
+	// a local user. Empty where none does.
+	ProviderAccount string
 }
 
 func (c *accessTokenClaims) token() AccessToken {
 	return AccessToken{
 		ID: c.ID, Subject: c.Subject, ClientID: c.ClientID, Scope: c.Scope,
 		Session: c.Session, CredentialHash: c.CredentialHash,
+		Provider: c.Provider, ProviderAccount: c.ProviderAccount,
 	}
 }
 
@@ -47,8 +56,8 @@ type Holder struct {
 
 // Holder returns whom an access token stands for, or nil if the token has ended with
 // what it rests on: a person who was removed or disabled or has another password, a
-// client that is gone or may no longer have the scope, a session that is over, all
-// that somebody was given. Whether the token itself was revoked, [Server.Revoked]
+// client that is gone or may no longer have the scope, a session or a way to sign in
+// that there is no more, all that somebody was given. Whether the token itself was revoked, [Server.Revoked]
 // says.
 func (s *Server) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
 	client, err := s.client(ctx, t.ClientID)
@@ -68,7 +77,26 @@ func (s *Server) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
 	if user == nil || err != nil || user.tokensBoundTo != t.CredentialHash {
 		return nil, err
 	}
+	if open, err := s.wayIsOpen(ctx, t, client, user); !open || err != nil {
+		return nil, err
+	}
 	return &Holder{FHIRUser: s.fhirUser(user)}, nil
+}
+
+// wayIsOpen reports whether the person of a token could still come to the client the
+// way that they did.
+func (s *Server) wayIsOpen(ctx context.Context, t AccessToken, client *Client, user *User) (bool, error) {
+	if t.Provider == "" && len(client.IdentityProviders) == 0 { // most of them
+		return true, nil
+	}
+	if !s.offer(client).has(t.Provider) {
+		return false, nil
+	}
+	if t.ProviderAccount == "" {
+		return true, nil
+	}
+	unlinked, err := s.unlinkedAccount(ctx, user, s.providers[t.Provider], t.ProviderAccount)
+	return !unlinked, err
 }
 
 // maxGrantedScopes bounds how many scopes are remembered of a client.

@@ -20,6 +20,9 @@ type claims struct {
 	// What our own server gives its tokens, to know them by when they have ended.
 	Session        string `json:"sid"`
 	CredentialHash string `json:"credential_hash"`
+
+	Provider        string `json:"idp"`
+	ProviderAccount string `json:"idp_account"`
 }
 
 // checkClaims checks what the claims of a token with a good signature say:
@@ -50,7 +53,7 @@ func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 		Scope:    c.Scope,
 		Patient:  c.Patient,
 		FHIRUser: c.FHIRUser,
-		Session:  c.Session, CredentialHash: c.CredentialHash,
+		Session:  c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount,
 		IssuedAt: c.IssuedAt.Time(),
 		Expires:  c.Expiry.Time(),
 	}, nil

@@ -35,6 +35,10 @@ type Token struct {
 	// CredentialHash is the credential_hash claim of our own tokens. Empty where
 	// there is none, and with other issuers.
 	CredentialHash string
+	// Provider and ProviderAccount are the idp and idp_account claims of our own
+	// tokens: how the person signed in. Empty where there are none, and with other
+	// issuers.
+	Provider, ProviderAccount string
 	// IssuedAt is the iat claim. Zero where another issuer leaves it out.
 	IssuedAt time.Time
 	// Expires is the exp claim. The token may still pass for the leeway. Zero

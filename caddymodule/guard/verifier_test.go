@@ -14,9 +14,12 @@ func TestVerify(t *testing.T) {
 	want := Token{
 		Issuer: testIssuer, Subject: "alice", ClientID: "demo-app", ID: "token-1",
 		Scope: "openid patient/*.rs", Patient: "123", FHIRUser: "Practitioner/alice",
+		Session: "s", CredentialHash: "c", Provider: "hospital", ProviderAccount: "a",
 		IssuedAt: testTime, Expires: testTime.Add(time.Hour),
 	}
-	got, err := testVerifier().Verify(t.Context(), mint{}.token(t))
+	got, err := testVerifier().Verify(t.Context(), mint{claims: map[string]any{
+		"sid": "s", "credential_hash": "c", "idp": "hospital", "idp_account": "a",
+	}}.token(t))
 	if err != nil {
 		t.Fatal(err)
 	}
