@@ -46,10 +46,18 @@ type Bearer struct {
 	Introspection *Introspection `json:"introspect,omitempty"`
 
 	// Further headers in which the next handler is told who is asking, and which
-	// are therefore removed when a client sends them. A `*` at the end stands for
-	// any rest. The usual ones (`Remote-User`, `X-Forwarded-User`,
-	// `X-Auth-Request-*`, …) always are. Default: none beside these.
+	// are therefore removed when a client sends them. A `*` at the beginning or end
+	// stands for any rest. The usual ones (`Remote-*`, `X-Forwarded-User`, `X-Auth-*`,
+	// …) always are. Default: none beside these.
 	IdentityHeaders []string `json:"identity_headers,omitempty"`
+
+	// The headers that go on to the next handler; all others are removed. `fhir`
+	// stands for those of FHIR's REST API and of tracing (`Accept`, `If-Match`,
+	// `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end stands for any rest,
+	// but for the usual identity headers, which have to be named in full. Those go on
+	// anyway that tell how to read the request, as `Content-Type` does, or where it
+	// came from. Default: all but identity headers.
+	ForwardHeaders []string `json:"forward_headers,omitempty"`
 
 	// Leave the access token on the request for the next handler. Default: the
 	// `Authorization` header is removed, because the token is meant for the
@@ -96,7 +104,7 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	}
 	h.logger = ctx.Slogger()
 	h.failures = newFailureLog(h.logger)
-	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders...)
+	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders, h.ForwardHeaders)
 	if err := h.provisionCORS(); err != nil {
 		return err
 	}
@@ -280,6 +288,7 @@ func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 //		trust <issuer> [<audience>]
 //		introspect <url> { … }
 //		identity_header <names...>
+//		forward_header <names...>
 //		forward_token
 //		cors <origin|clients|*...>
 //	}
@@ -289,6 +298,7 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"trust":           h.parseTrust,
 		"introspect":      h.parseIntrospect,
 		"identity_header": words(&h.IdentityHeaders, nil),
+		"forward_header":  words(&h.ForwardHeaders, nil),
 		"forward_token":   bareword(&h.ForwardToken),
 		"cors":            words(&h.CORS, checkCORS),
 	}, "trust")

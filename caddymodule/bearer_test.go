@@ -143,6 +143,20 @@ func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	}
 }
 
+// Nothing goes on but what is named, and the guard still finds the token.
+func TestBearerForwardsNamedHeaders(t *testing.T) {
+	g := newGateway(t, exampleWith(t, "fhir_bearer\n\t\tfhir_expand\n", `fhir_bearer {
+			forward_header fhir X-Progress
+		}
+		respond "{http.request.header.Prefer} {http.request.header.X-Progress} {http.request.header.X-Ward} {http.request.header.Authorization}"
+`))
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	r.Header = http.Header{"Authorization": {"Bearer " + g.token()}, "Prefer": {"a"}, "X-Progress": {"b"}, "X-Ward": {"c"}}
+	if got := read(t, g.send(r)); got != "a b  " {
+		t.Errorf("the next handler got %q", got)
+	}
+}
+
 // A token ends with its user and with its client, at the guard too.
 func TestTokenEndsWithItsHolder(t *testing.T) {
 	keys := t.TempDir()

@@ -1,22 +1,31 @@
 package guard
 
-import "strings"
+import (
+	"bytes"
+	"strings"
+)
 
-// headerNames is a set of header names and of beginnings of such.
+// headerNames is a set of header names and of parts of such.
 type headerNames struct {
-	exact    map[string]struct{}
-	prefixes []string
+	exact                       map[string]struct{}
+	prefixes, suffixes, anyPart []string
 }
 
-// newHeaderNames makes a set of names, of which those that end with * are
-// beginnings.
+// newHeaderNames makes a set of names. A * at the beginning or end of one stands for
+// any rest.
 func newHeaderNames(names []string) headerNames {
 	set := headerNames{exact: make(map[string]struct{}, len(names))}
 	for _, name := range names {
-		folded := string(appendFolded(nil, name))
-		if prefix, ok := strings.CutSuffix(folded, "*"); ok {
-			set.prefixes = append(set.prefixes, prefix)
-		} else {
+		folded, isSuffix := strings.CutPrefix(string(appendFolded(nil, name)), "*")
+		part, isPrefix := strings.CutSuffix(folded, "*")
+		switch {
+		case isSuffix && isPrefix:
+			set.anyPart = append(set.anyPart, part)
+		case isSuffix:
+			set.suffixes = append(set.suffixes, folded)
+		case isPrefix:
+			set.prefixes = append(set.prefixes, part)
+		default:
 			set.exact[folded] = struct{}{}
 		}
 	}
@@ -29,13 +38,29 @@ func (n headerNames) has(name string) bool {
 	return n.hasFolded(appendFolded(buffer[:0], name))
 }
 
+// hasExactly says whether a name that appendFolded made is in the set in full.
+func (n headerNames) hasExactly(folded []byte) bool {
+	_, ok := n.exact[string(folded)]
+	return ok
+}
+
 // hasFolded says whether a name that appendFolded made is in the set.
 func (n headerNames) hasFolded(folded []byte) bool {
-	if _, ok := n.exact[string(folded)]; ok {
+	if n.hasExactly(folded) {
 		return true
 	}
 	for _, prefix := range n.prefixes {
 		if len(folded) >= len(prefix) && string(folded[:len(prefix)]) == prefix {
+			return true
+		}
+	}
+	for _, suffix := range n.suffixes {
+		if len(folded) >= len(suffix) && string(folded[len(folded)-len(suffix):]) == suffix {
+			return true
+		}
+	}
+	for _, part := range n.anyPart {
+		if bytes.Contains(folded, []byte(part)) {
 			return true
 		}
 	}

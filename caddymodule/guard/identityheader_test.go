@@ -8,7 +8,7 @@ import (
 )
 
 func TestStrip(t *testing.T) {
-	headers := NewIdentityHeaders("X-Tenant", "X-Acme-*")
+	headers := NewIdentityHeaders([]string{"X-Ward", "X-Acme-*", "*-Badge"}, nil)
 	for _, name := range []string{
 		"Remote-User", "Remote-Groups", "Remote-Email", "Remote-Name", "X-Remote-User", "X-Remote-Extra-Scopes",
 		"X-Forwarded-User", "X-Forwarded-Groups", "X-Forwarded-Email", "X-Forwarded-Preferred-Username",
@@ -18,8 +18,17 @@ func TestStrip(t *testing.T) {
 		"X-Forwarded-Uri", "X-Forwarded-Method", "X-Forwarded-Prefix", "X-Forwarded-Path", "X-Goog-Authenticated-User-Email", "X-Goog-Iap-Jwt-Assertion",
 		"X-Ms-Client-Principal", "X-Ms-Client-Principal-Name", "X-Amzn-Oidc-Identity", "Client-Cert",
 		"Client-Cert-Chain", "X-Forwarded-Client-Cert", "X-Ssl-Client-Dn",
-		"X-Tenant", "X-Acme-Role",
-		"REMOTE_USER", "remote.user", "x_forwarded.user", "X_User_Id", "X_TENANT", "x.acme.role",
+		"X-Auth-Roles", "X-Auth-Userid", "Auth-User", "X-Token-Subject", "X-Pomerium-Jwt-Assertion", "X-Authentik-Groups",
+		"X-Vouch-User", "Cf-Access-Jwt-Assertion", "Cf-Access-Authenticated-User-Email", "Tailscale-User-Login", "Oidc-Claim-Sub",
+		"OIDC_CLAIM_sub", "X-Credential-Identifier", "X-Anonymous-Consumer", "X-Endpoint-Api-Userinfo", "X-Apigateway-Api-Userinfo",
+		"X-Client-Cert", "Ssl-Client-Cert", "X-Arr-Clientcert", "X-Forwarded-Tls-Client-Cert-Info", "X-Amzn-Mtls-Clientcert",
+		"X-Client-Dn", "X-Ssl-Cert", "X-Forwarded-Role", "X-Forwarded-Roles", "X-Forwarded-Anything", "X-Tenant-Id", "X-Tenant",
+		"X-Partition-Id", "X-Patient-Id", "X-Ms-Token-Aad-Access-Token", "X-Amzn-Ava-User-Context", "X-Goog-Api-Client",
+		"X-Jwt-Payload", "Sec-Istio-Auth-Userinfo", "X-Envoy-Original-Path", "Shib-Session-Id", "Sm-User", "Iv-User", "Oam-Remote-User",
+		"X-Access-Token", "X-Id-Token", "X-Roles", "X-Groups", "X-Email", "X-Scopes", "X-Claim-Sub", "X-Impersonate-User",
+		"Impersonate-User", "X-Medplum-On-Behalf-Of", "Su", "Epic-User-Id", "Remote-Addr",
+		"X-Ward", "X-Acme-Role", "Nurse-Badge",
+		"REMOTE_USER", "remote.user", "x_forwarded.user", "X_User_Id", "X_WARD", "x.acme.role", "nurse_badge",
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := http.Header{name: {"admin", "root"}, "Accept": {"a", "b"}}
@@ -32,10 +41,12 @@ func TestStrip(t *testing.T) {
 }
 
 func TestStripKeeps(t *testing.T) {
-	headers := NewIdentityHeaders()
+	headers := NewIdentityHeaders(nil, nil)
 	for _, name := range []string{
 		"Authorization", "Accept", "User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded",
-		"X-Request-Id", "X-Correlation-Id", "Remote", "If-Match", "Prefer", "X-Tenant", "X-Progress", "Cookie",
+		"X-Request-Id", "X-Correlation-Id", "Remote", "If-Match", "If-None-Exist", "Prefer", "X-Ward", "X-Progress", "Cookie",
+		"X-Amzn-Trace-Id", "X-B3-Traceid", "Sec-Fetch-Site", "Sec-Websocket-Key", "Content-Type", "X-Cascade", "X-Requested-With",
+		"X-Ms-Azurefhir-Audit-Site", "X-Provenance",
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := http.Header{name: {"a"}}
@@ -47,8 +58,38 @@ func TestStripKeeps(t *testing.T) {
 	}
 }
 
+// Where headers are named that go on, no others do, but for those without which the
+// request would be another.
+func TestForward(t *testing.T) {
+	headers := NewIdentityHeaders([]string{"X-Ward"}, []string{ForwardFHIR, "X-Trace-*", "X-User-Agent", "X-F*", "X-Ward"})
+	for name, want := range map[string]bool{
+		"Accept": true, "If-None-Exist": true, "Content-Type": true, "Content-Length": true, "Upgrade": true, "Sec-Websocket-Key": true,
+		"X-Trace-Id": true, "x_trace_id": true, "X-Forwarded-For": true, "Authorization": true,
+		"X-User-Agent": true,                             // named in full
+		"X-Fhir-User":  false, "X-Forwarded-User": false, // named by a beginning alone
+		"X-Ward": false, "X-Cascade": false, "Cookie": false, "X-Anything": false, "Forwarded": false, "X-Real-Ip": false,
+	} {
+		t.Run(name, func(t *testing.T) {
+			h := http.Header{name: {"a"}}
+			headers.Strip(h, false)
+			if got := len(h) == 1; got != want {
+				t.Errorf("it passes: %v, want %v", got, want)
+			}
+		})
+	}
+}
+
+// Without the word fhir, what the guard and HTTP need is still there.
+func TestForwardOne(t *testing.T) {
+	h := http.Header{"Authorization": {"a"}, "Content-Type": {"a"}, "X-Progress": {"a"}, "Accept": {"a"}, "X-User": {"a"}}
+	NewIdentityHeaders(nil, []string{"X-Progress"}).Strip(h, false)
+	if got := slices.Sorted(maps.Keys(h)); !slices.Equal(got, []string{"Authorization", "Content-Type", "X-Progress"}) {
+		t.Errorf("left are %q", got)
+	}
+}
+
 func TestCheck(t *testing.T) {
-	headers := NewIdentityHeaders("X-Tenant")
+	headers := NewIdentityHeaders([]string{"X-Ward"}, nil)
 	for _, test := range []struct {
 		name       string
 		connection []string
@@ -63,7 +104,7 @@ func TestCheck(t *testing.T) {
 		{"with underscores", []string{"X_Forwarded_User"}, false},
 		{"in a list", []string{"close,\tX-Fhir-User , keep-alive"}, false},
 		{"in the second one", []string{"close", "X-User-Id"}, false},
-		{"configured", []string{"X-Tenant"}, false},
+		{"configured", []string{"X-Ward"}, false},
 		{"authorization", []string{"close, authorization"}, false},
 		{"forwarded", []string{"X-Forwarded-Host"}, false},
 		{"client address", []string{"X-Real-IP"}, false},
@@ -86,7 +127,7 @@ func TestCheck(t *testing.T) {
 }
 
 func BenchmarkStrip(b *testing.B) {
-	headers := NewIdentityHeaders("X-Tenant")
+	headers := NewIdentityHeaders([]string{"X-Ward"}, nil)
 	h := http.Header{
 		"Accept": {"a"}, "Accept-Encoding": {"a"}, "Accept-Language": {"a"}, "Authorization": {"a"}, "Cache-Control": {"a"},
 		"Content-Type": {"a"}, "Origin": {"a"}, "Referer": {"a"}, "User-Agent": {"a"}, "X-Forwarded-For": {"a"},

@@ -1,0 +1,73 @@
+package guard
+
+// defaultIdentityHeaders are the request headers in which proxies tell the
+// servers behind them who is asking, or which request was meant. From a client
+// they are forgeries.
+var defaultIdentityHeaders = []string{
+	// Authelia; what CGI's REMOTE_USER became; front proxies as Kubernetes knows them.
+	"Remote-*", "X-Remote-*", "Impersonate-*",
+	// oauth2-proxy, alone and behind nginx; Traefik and its guides; but for what tells
+	// the address, which [IdentityHeaders.Strip] sees to, all that proxies forward.
+	"X-Forwarded-*", "X-Auth-Request-*", "Gap-*",
+	// Keycloak's gatekeepers, LemonLDAP::NG, caddy-security.
+	"X-Auth-*", "Auth-*", "X-Token-*",
+	// Pomerium, authentik, Vouch, Ory Oathkeeper, Teleport, Tyk.
+	"X-Pomerium-*", "X-Authentik-*", "X-Vouch-*", "X-Oathkeeper-*", "X-Teleport-*", "Teleport-*", "X-Tyk-*",
+	// Cloudflare Access, Tailscale.
+	"Cf-Access-*", "Tailscale-*",
+	// Apache: mod_auth_openidc, mod_auth_mellon, Shibboleth, CAS.
+	"OIDC-*", "X-OIDC-*", "Mellon-*", "Shib-*", "X-Shib-*", "X-SAML-*", "CAS-*",
+	// SiteMinder, Oracle Access Manager, IBM WebSEAL.
+	"SM-*", "OAM-*", "IV-*",
+	// Kong, APISIX, Apigee; Istio and Envoy.
+	"X-Authenticated-*", "X-Consumer-*", "X-Anonymous-Consumer", "X-Credential-*", "X-Access-Token", "X-ID-Token",
+	"X-Refresh-Token", "X-Apigee-*", "X-JWT-*", "Sec-Istio-*", "X-Envoy-*",
+	// What Google, Azure and Amazon set in front of what they host.
+	"X-Goog-*", "X-Endpoint-API-*", "X-Apigateway-*", "X-Appengine-*", "X-Serverless-Authorization",
+	"X-MS-Client-Principal*", "X-MS-Token-*", "X-Amzn-OIDC-*", "X-Amzn-MTLS-*", "X-Amzn-Ava-*",
+	// Client certificates: Envoy; RFC 9440 §4, which demands it; guides for nginx,
+	// HAProxy and Traefik; Azure.
+	"*Client-Cert*", "*ClientCert*", "X-Client-DN*", "X-Client-Verif*", "SSL-*", "X-SSL-*", "X-TLS-*",
+	// Grafana's auth proxy, and those that are made by hand.
+	"X-WebAuth-*", "X-User*", "X-Role*", "X-Group*", "X-Email*", "X-Scope*", "X-Permission*", "X-Subject*",
+	"X-Principal*", "X-Identity*", "X-Claim*", "X-Impersonat*", "X-OAuth-*", "X-Proxy-User*", "*On-Behalf-Of",
+	// FHIR servers and gateways: whose records (HAPI, Smile CDR, IBM), and as whom
+	// (Aidbox, Epic, Google's consent).
+	"X-FHIR-*", "X-Tenant*", "X-Partition*", "X-Patient*", "X-Practitioner*", "X-Organization*", "SU",
+	"Epic-User-*", "Epic-MyChartUser-*", "X-Consent-Scope",
+	// Decided upon as GET, carried out as DELETE.
+	"X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override", "X-Original-Method",
+	// Decided upon for one path, carried out for another (CVE-2026-40575).
+	"X-Original-URL", "X-Original-URI", "X-Rewrite-URL",
+}
+
+// addressHeaders are those in which proxies tell where a request came from and by which
+// address.
+var addressHeaders = newHeaderNames([]string{
+	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP",
+	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
+	"X-Original-Forwarded-For", "X-Original-Host",
+})
+
+// caddyHeaders are those of them that Caddy sees to.
+var caddyHeaders = newHeaderNames([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
+
+// messageHeaders tell how a request's body and connection are to be understood: it is
+// not the request that was meant without them. Authorization is for the guard.
+var messageHeaders = newHeaderNames([]string{
+	"Authorization", "Connection", "Upgrade", "Sec-WebSocket-*", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Expect", "TE",
+})
+
+// fhirHeaders are those that a client of FHIR's REST API sends (FHIR R4, §3.1.0.1), and
+// those by which requests are traced.
+var fhirHeaders = []string{
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
+	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
+	"X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate",
+}
+
+// browserHeaders are others that nearly all requests of browsers have.
+var browserHeaders = []string{
+	"Cookie", "DNT", "Pragma", "Priority", "Referer", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform", "Sec-Fetch-Dest",
+	"Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-GPC", "Via",
+}
