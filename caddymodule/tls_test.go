@@ -41,7 +41,7 @@ func TestPrivateAuthority(t *testing.T) {
 				wantReached(t, g.get("/fhir/R4/Patient", "opaque"), tt.reached, http.StatusServiceUnavailable)
 			})
 			t.Run("idp", func(t *testing.T) {
-				g := newGateway(t, tlsApp("idp hospital {\nissuer "+k.URL+"\nclient_id x"+tt.options+"\n}\nclient c {\nredirect_uri https://c.example/cb\n}"))
+				g := newGateway(t, tlsApp("idp hospital {\nissuer "+k.URL+"\nclient_id x"+tt.options+"\n}\nclient c {\nredirect_uri https://c.example/cb\npkce optional\n}"))
 				request := url.Values{"client_id": {"c"}, "redirect_uri": {"https://c.example/cb"}, "response_type": {"code"}, "state": {"s"}, "scope": {"openid"}}
 				r := g.get("/oauth2/authorize?"+request.Encode(), "")
 				for range 2 { // to the provider, by way of its own page
