@@ -63,12 +63,24 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 	}
 	switch {
 	case left(r, err):
+	case errors.As(err, new(*upstream.Error)) && s.offer(req.client).hasOther(req, p):
+		s.showProviderDown(w, r, p, req, err)
 	case err != nil:
 		s.redirectError(w, r, req, p.explain(err))
 	default:
 		w.Header().Set("Location", target)
 		w.WriteHeader(http.StatusFound)
 	}
+}
+
+// showProviderDown brings the person back to the sign-in page where a provider cannot
+// be reached, as there are other ways to sign in. The interface has its errors go to
+// the client for a provider that fails once it has been asked.
+func (s *Server) showProviderDown(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, err error) {
+	s.record(r.Context(), Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: p.explain(err)})
+	s.showSignIn(w, r, http.StatusServiceUnavailable, req, signInPage{
+		Request: r.URL.Query().Get("request"), Username: s.likely(req), Down: p.Name,
+	})
 }
 
 // comeBack takes a provider's answer (OpenID Connect Core §3.1.2.5).

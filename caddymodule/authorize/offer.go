@@ -64,6 +64,13 @@ func (o offer) pick(req *authorizationRequest) *provider {
 	return nil
 }
 
+// hasOther reports whether a person may choose another way than a provider: neither
+// the client nor the request allows that one alone.
+func (o offer) hasOther(req *authorizationRequest, p *provider) bool {
+	other := slices.ContainsFunc(o.providers, func(other *provider) bool { return other != p })
+	return req.identityProvider == "" && !req.prompts("none") && (o.local || other)
+}
+
 // unable says why nobody can sign in to a request, if so: there is no way to, or
 // the client wants no page shown and there is no provider to pass that on to.
 func (o offer) unable(req *authorizationRequest, by *provider) error {

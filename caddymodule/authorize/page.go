@@ -20,6 +20,7 @@ type signInPage struct {
 	Username string
 	Wrong    bool   // the last try was
 	Wait     string // how long to, before the next try
+	Down     string // the provider that cannot be reached
 	Busy     string // how long to wait until others have been served
 	Client   string
 	Host     string

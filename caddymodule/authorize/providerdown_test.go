@@ -1,0 +1,73 @@
+package authorize_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+)
+
+// A provider that cannot be reached costs nobody the other ways to sign in. Where there
+// are none, or the request wants that one, the app is told (interface §7).
+func TestProviderDown(t *testing.T) {
+	down := authorize.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: closedIssuer(t), ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
+	tests := []struct {
+		name    string
+		idps    []string
+		request url.Values
+		page    bool
+	}{
+		{"beside passwords", nil, nil, true},
+		{"beside another provider", []string{"down", "hospital"}, nil, true},
+		{"by the domain of an address", nil, url.Values{"login_hint": {"a@clinic.example"}}, true},
+		{"the client allows no other", []string{"down"}, nil, false},
+		{"the request wants no other", nil, by("down"), false},
+		{"the request wants no page", nil, url.Values{"login_hint": {"a@clinic.example"}, "prompt": {"none"}}, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			p := authorizetest.Start(t)
+			b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+				c.IdentityProviders = []authorize.IdentityProvider{down, hospital(p)}
+				c.Clients[0].IdentityProviders = tt.idps
+			}))
+			to := location(t, b.authorize(request(tt.request)))
+			if to.Path == "/oauth2/login" {
+				to.Path = "/oauth2/login/down" // the link on the page
+			}
+			response := b.get(to.String())
+			page := body(t, response)
+			if !tt.page {
+				if to := location(t, response); !strings.HasPrefix(to.String(), callback) || to.Query().Get("error") == "" {
+					t.Errorf("sent to %s", to)
+				}
+				return
+			}
+			if response.StatusCode != http.StatusServiceUnavailable || !strings.Contains(page, "The Clinic cannot be reached at the moment.") {
+				t.Fatalf("%d: %s", response.StatusCode, page)
+			}
+			if tt.idps != nil {
+				return
+			}
+			field := hiddenField.FindStringSubmatch(page)
+			if field == nil {
+				t.Fatalf("no form: %s", page)
+			}
+			u := location(t, b.post("/oauth2/login", url.Values{"request": {field[1]}, "username": {"alice"}, "password": {"right"}}))
+			if u.Query().Get("code") == "" {
+				t.Errorf("by a password: %s", u)
+			}
+		})
+	}
+}
+
+// closedIssuer is an issuer that answers nobody.
+func closedIssuer(t *testing.T) string {
+	t.Helper()
+	closed := authorizetest.Start(t)
+	closed.Fail(authorizetest.Discovery, authorizetest.ResetAtOnce)
+	return closed.Issuer
+}
