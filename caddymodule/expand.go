@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -234,7 +235,23 @@ func tellWhen(w http.ResponseWriter, err error) error {
 }
 
 // serveOther answers what is no operation of ours, or sees to it that somebody does.
+// Where all operations are answered here, nobody stands behind who could make an
+// empty 200 of what is not.
 func (h *Expand) serveOther(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+	if !h.AllOperations || !strings.HasPrefix(r.URL.Path, h.FHIRBase+"/") || r.Header.Get("Upgrade") != "" {
+		return h.passOther(w, r, next)
+	}
+	answer := caddyhttp.NewResponseRecorder(w, nil, nil)
+	if err := h.passOther(answer, r, next); err != nil || answer.Status() != 0 {
+		return err
+	}
+	return caddyhttp.Error(http.StatusNotFound, &terminology.Error{
+		Status: http.StatusNotFound, Code: "not-found", Text: "There is no such operation or resource here.",
+	})
+}
+
+// passOther answers what is asked for where no next handler does, and passes on the rest.
+func (h *Expand) passOther(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	if c := h.writeOf(r); c != nil {
 		return c.pass(w, r, next)
 	}
