@@ -9,7 +9,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4, one on a line, compressed. See
+// coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4, and the bindings of its elements, one resource
+// on a line, compressed. See
 // core/SOURCE.md for where they are from and how they are made.
 //
 //go:generate go run ./core/generate -out core/r4.ndjson.zst core/package

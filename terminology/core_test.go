@@ -187,7 +187,7 @@ func TestCoreFile(t *testing.T) {
 		}
 		count[string(resource["resourceType"])]++
 	}
-	if err := lines.Err(); err != nil || count[`"CodeSystem"`] != 1063 || count[`"ValueSet"`] != 1317 || len(count) != 2 {
+	if err := lines.Err(); err != nil || count[`"CodeSystem"`] != 1063 || count[`"ValueSet"`] != 1317 || count[`"StructureDefinition"`] != 176 || len(count) != 3 {
 		t.Errorf("got %v, %v", count, err)
 	}
 }
@@ -209,5 +209,42 @@ func TestImports(t *testing.T) {
 				t.Errorf("%s imports %s", name, i.Path.Value)
 			}
 		}
+	}
+}
+
+// The elements of R4's own resources and types are contexts: each is bound to a value set, nearly all of which are here.
+func TestCoreContexts(t *testing.T) {
+	l := coreLibrary(t)
+	for context, want := range map[string]string{
+		"Patient#Patient.gender":                   "http://hl7.org/fhir/ValueSet/administrative-gender",
+		"Address#Address.use":                      "http://hl7.org/fhir/ValueSet/address-use",
+		"Observation#Observation.status":           "http://hl7.org/fhir/ValueSet/observation-status",
+		"Encounter#Encounter.class":                "http://terminology.hl7.org/ValueSet/v3-ActEncounterCode",
+		"ValueSet#ValueSet.compose.include.system": "",
+	} {
+		context = "http://hl7.org/fhir/StructureDefinition/" + context
+		if want == "" {
+			if e := refused(t, l, "context", context); e.Status != 404 {
+				t.Errorf("%s: got %v", context, e)
+			}
+			continue
+		}
+		if got := expand(t, l, "context", context); got.URL != want || len(got.Expansion.Contains) == 0 {
+			t.Errorf("%s: got %s with %d codes", context, got.URL, len(got.Expansion.Contains))
+		}
+	}
+	// ResearchStudy and EvidenceVariable have elements of a later release; the others are bound to what is not HL7's.
+	elsewhere := regexp.MustCompile(`StructureDefinition/(ResearchStudy|EvidenceVariable|ImagingStudy|MolecularSequence|ExplanationOfBenefit)#`)
+	missing := 0
+	for context, valueSet := range l.bindings {
+		if _, ok := l.anyValueSet(valueSet, ""); !ok {
+			missing++
+			if !elsewhere.MatchString(context) {
+				t.Errorf("%s: %s is not here", context, valueSet)
+			}
+		}
+	}
+	if len(l.bindings) < 1000 || missing > 20 {
+		t.Errorf("%d contexts, %d of them bound to what is not here", len(l.bindings), missing)
 	}
 }

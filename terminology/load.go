@@ -14,7 +14,8 @@ import (
 // Options says what [Load] loads.
 type Options struct {
 	// Core loads the code systems and value sets of FHIR R4 (4.0.1) itself, with its v2 tables and v3
-	// code systems, which are built in. Default: false, they are left out.
+	// code systems, which are built in, with the bindings of its elements, for the parameter context. Default:
+	// false, they are left out.
 	Core bool
 
 	// Definitions are the files and folders to load, after the core and in this order. Each is a path

@@ -17,10 +17,16 @@ const valueSets = `{"resourceType":"Bundle","entry":[
  "extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-fmm","valueInteger":3},
   {"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"normative"}]}},
 {"resource":{"resourceType":"Patient","id":"x"}},
+{"resource":{"resourceType":"StructureDefinition","id":"P","url":"http://x/P","snapshot":{"element":[{"id":"P","path":"P","min":0},
+ {"id":"P.a","path":"P.a","short":"x","binding":{"strength":"required","description":"x","valueSet":"http://x/vs|1"}},{"id":"P.b","path":"P.b","binding":{"strength":"example"}}]},
+ "differential":{"element":[]}}},
+{"resource":{"resourceType":"StructureDefinition","url":"http://x/R","fhirVersion":"4.3.0","snapshot":{"element":[{"path":"R.a","binding":{"valueSet":"http://x/vs"}}]}}},
+{"resource":{"resourceType":"StructureDefinition","url":"http://x/Q","snapshot":{"element":[{"path":"Q"}]}}},
 {"resource":{"contact":[],"resourceType":"ValueSet","compose":{"inactive":true,"include":[{"system":"http://x/cs","extension":[
   {"url":"http://hl7.org/fhir/StructureDefinition/valueset-expand-group","extension":[{"url":"code","valueCode":"a"}]}]}]},"status":"active","url":"http://x/vs"}}]}`
 
 const lines = `{"resourceType":"CodeSystem","extension":[{"url":"http://hl7.org/fhir/StructureDefinition/structuredefinition-standards-status","valueCode":"normative"}],"url":"http://x/cs","content":"complete","concept":[{"code":"a","concept":[{"code":"b"}],"designation":[{"value":"é"}],"display":"A & B","property":[{"code":"p","valueDecimal":1.10}]}]}
+{"resourceType":"StructureDefinition","url":"http://x/P","snapshot":{"element":[{"binding":{"valueSet":"http://x/vs|1"},"path":"P.a"}]}}
 {"resourceType":"ValueSet","url":"http://x/vs","status":"active","compose":{"inactive":true,"include":[{"extension":[{"extension":[{"url":"code","valueCode":"a"}],"url":"http://hl7.org/fhir/StructureDefinition/valueset-expand-group"}],"system":"http://x/cs"}]}}
 `
 

@@ -20,6 +20,7 @@ var kept = map[string][]string{
 		"resourceType", "id", "extension", "contained", "url", "identifier", "version", "name", "title", "status",
 		"experimental", "date", "publisher", "immutable", "compose", "expansion",
 	},
+	"StructureDefinition": {"resourceType", "url", "snapshot"},
 }
 
 // extensions are the extensions that stay: those that say something about the standing of a definition,
@@ -47,6 +48,9 @@ func appendResource(lines *bytes.Buffer, raw json.RawMessage) error {
 		return nil
 	}
 	strip(resource)
+	if kind == "StructureDefinition" && !reduceToBindings(resource) {
+		return nil
+	}
 	line, err := ordered(resource, members)
 	if err != nil {
 		return fmt.Errorf("%s %v: %w", kind, resource["url"], err)
@@ -74,6 +78,26 @@ func strip(value any) {
 			strip(member)
 		}
 	}
+}
+
+// reduceToBindings leaves of the elements of a StructureDefinition those that are bound to a value set, with nothing but
+// that, and reports whether there are any. Those of a later release than R4, which the package has too, have none.
+func reduceToBindings(resource map[string]any) bool {
+	if version, ok := resource["fhirVersion"].(string); ok && version != "4.0.1" {
+		return false
+	}
+	snapshot, _ := resource["snapshot"].(map[string]any)
+	elements, _ := snapshot["element"].([]any)
+	var bound []any
+	for _, element := range elements {
+		element, _ := element.(map[string]any)
+		binding, _ := element["binding"].(map[string]any)
+		if valueSet, ok := binding["valueSet"].(string); ok {
+			bound = append(bound, map[string]any{"path": element["path"], "binding": map[string]any{"valueSet": valueSet}})
+		}
+	}
+	resource["snapshot"] = map[string]any{"element": bound}
+	return len(bound) > 0
 }
 
 // isUnwanted reports whether an extension does not stay. One within another has a relative url, and
