@@ -223,7 +223,7 @@ func TestHTTPS(t *testing.T) {
 
 func TestUnknownPathIs404(t *testing.T) {
 	g := exampleGateway(t, nil)
-	for _, path := range []string{"/", "/oauth2/nothing", "/oauth2/authorize/", "/fhir/R4x"} {
+	for _, path := range []string{"/index.html", "/oauth2/nothing", "/oauth2/authorize/", "/fhir/R4x"} {
 		if r := g.get(path, ""); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, r.StatusCode)
 		}

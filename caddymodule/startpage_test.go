@@ -1,0 +1,39 @@
+package caddymodule
+
+import (
+	"html"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// The example's start page leads to what there is: every link on it that stays here is
+// answered, the sign-in for demo-app by the way to the sign-in page.
+func TestStartPage(t *testing.T) {
+	g := exampleGateway(t, echo)
+	response := g.get("/", "")
+	page := read(t, response)
+	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(page, "<h1>caddy-fhir runs</h1>") {
+		t.Fatalf("%d %v: %s", response.StatusCode, response.Header, page)
+	}
+	want := map[string]int{
+		"/oauth2/authorize": http.StatusFound, "/.well-known/openid-configuration": http.StatusOK,
+		"/fhir/R4/.well-known/smart-configuration": http.StatusOK, "/fhir/R4/metadata": http.StatusOK, "/fhir/R4/Patient": http.StatusUnauthorized,
+	}
+	for _, link := range regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(page, -1) {
+		target := html.UnescapeString(link[1])
+		path, _, _ := strings.Cut(target, "?")
+		r := g.get(target, "")
+		if r.StatusCode != want[path] {
+			t.Errorf("%s: %d, want %d", target, r.StatusCode, want[path])
+		}
+		if place := r.Header.Get("Location"); path == "/oauth2/authorize" && !strings.Contains(place, "/oauth2/login?") {
+			t.Errorf("the sign-in leads to %s", place)
+		}
+		delete(want, path)
+	}
+	if len(want) > 0 {
+		t.Errorf("no link to %v", want)
+	}
+}
