@@ -3,6 +3,7 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
@@ -217,7 +218,9 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 //		backchannel_logout_uri <uri>
 //		introspect all
 //		jwks <file|JSON>
-//		jwks_uri <url> [{ … }]
+//		jwks_uri <url>
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
 //		id_token_alg RS256|ES256
 //		id_token_claims
 //	}
@@ -229,7 +232,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	if err := a.checkName("client", c.ID); err != nil {
 		return d.WrapErr(err)
 	}
-	err := subdirectives{
+	fields := subdirectives{
 		"name":            word(&c.Name, nil),
 		"secret":          word(&c.Secret, nil),
 		"redirect_uri":    words(&c.RedirectURIs, authorize.CheckClientRedirectURI),
@@ -243,14 +246,15 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"idp":             c.parseProviders,
 		"introspect":      only("all", &c.IntrospectAll),
 		"jwks":            c.parseJWKS,
-		"jwks_uri":        c.parseJWKSURI,
+		"jwks_uri":        word(&c.JWKSURI, nil),
 		"id_token_claims": bareword(&c.IDTokenClaims),
 		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckClientRedirectURI),
 		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
-	}.parse(d)
-	if err != nil {
+	}
+	maps.Copy(fields, c.TLS.subdirectives())
+	if err := fields.parse(d); err != nil {
 		return err
 	}
 	if core := c.withSecret(c.Secret); core.Complete() != nil {

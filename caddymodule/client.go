@@ -35,8 +35,7 @@ type Client struct {
 	// secret or `jwks`. Default: none.
 	JWKSURI string `json:"jwks_uri,omitempty"`
 
-	// How the server there proves who it is, and we to it. Default: as usual.
-	JWKSTLS TLS `json:"jwks_tls,omitzero"`
+	TLS
 
 	// Where answers may be sent. A request must name one of these exactly, to the
 	// letter. They must be https, or http://localhost. Default: none, and no flow
@@ -113,8 +112,8 @@ func (a *App) clients() ([]authorize.Client, error) {
 			return nil, fmt.Errorf("client %q: secret: %w", c.ID, err)
 		}
 		clients[i] = c.withSecret(secret)
-		if clients[i].Transport, err = c.JWKSTLS.transport(); err != nil {
-			return nil, fmt.Errorf("client %q: jwks_uri: %w", c.ID, err)
+		if clients[i].Transport, err = c.TLS.transport(); err != nil {
+			return nil, fmt.Errorf("client %q: %w", c.ID, err)
 		}
 	}
 	return clients, nil
@@ -139,19 +138,6 @@ func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	}
 	c.JWKS = set
 	return nil
-}
-
-// parseJWKSURI reads the address of a JWK Set. Syntax:
-//
-//	jwks_uri <url> [{
-//		tls_ca <file>
-//		tls_client <certificate file> <key file>
-//	}]
-func (c *Client) parseJWKSURI(d *caddyfile.Dispenser) error {
-	if err := word(&c.JWKSURI, nil)(d); err != nil {
-		return err
-	}
-	return c.JWKSTLS.subdirectives().parse(d)
 }
 
 // withSecret is the client as package authorize has it.

@@ -54,7 +54,7 @@ func TestPrivateAuthority(t *testing.T) {
 				}
 			})
 			t.Run("jwks_uri", func(t *testing.T) {
-				g := newGateway(t, tlsApp("client c {\njwks_uri "+k.URL+"/keys {"+tt.options+"\n}\ngrant_type client_credentials\nscope system/*.rs\n}"))
+				g := newGateway(t, tlsApp("client c {\njwks_uri "+k.URL+"/keys"+tt.options+"\ngrant_type client_credentials\nscope system/*.rs\n}"))
 				wantReached(t, g.post("/oauth2/token", assertionForm(t, k, "c")), tt.reached, http.StatusUnauthorized)
 			})
 		})

@@ -104,7 +104,7 @@ func (s *Server) tell(ctx context.Context, client *Client, stored *storedSession
 		defer s.notices.waiting.Add(-1)
 		token, err := s.logoutToken(ctx, client, stored)
 		if err == nil {
-			err = s.notices.deliver(ctx, client.BackchannelLogoutURI, token)
+			err = s.notices.deliver(ctx, client, token)
 		}
 		s.told(ctx, client, stored, err)
 	}()
@@ -134,12 +134,12 @@ func (s *Server) logoutToken(ctx context.Context, client *Client, stored *stored
 var errRefused = errors.New("the client refused the logout token")
 
 // deliver posts a logout token, again where that may help.
-func (n *notices) deliver(ctx context.Context, uri, token string) (err error) {
+func (n *notices) deliver(ctx context.Context, client *Client, token string) (err error) {
 	for try := range noticeTries {
 		if try > 0 {
 			time.Sleep(noticePause << (2 * (try - 1)))
 		}
-		if err = n.post(ctx, uri, token); err == nil || errors.Is(err, errRefused) {
+		if err = n.post(ctx, client, token); err == nil || errors.Is(err, errRefused) {
 			return err
 		}
 	}
@@ -147,7 +147,8 @@ func (n *notices) deliver(ctx context.Context, uri, token string) (err error) {
 }
 
 // post sends a logout token once (Back-Channel Logout §2.5, §2.8).
-func (n *notices) post(ctx context.Context, uri, token string) error {
+func (n *notices) post(ctx context.Context, client *Client, token string) error {
+	uri := client.BackchannelLogoutURI
 	leave, err := n.turns.Enter(ctx, uri)
 	if err != nil {
 		return err
@@ -159,7 +160,11 @@ func (n *notices) post(ctx context.Context, uri, token string) error {
 		return err
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	response, err := n.client.Do(r)
+	sender := *n.client
+	if client.Transport != nil {
+		sender.Transport = client.Transport
+	}
+	response, err := sender.Do(r)
 	if err != nil {
 		return err
 	}

@@ -69,6 +69,26 @@ func toldServer(t *testing.T, p *party) (*authorize.Server, trail) {
 	}), tr
 }
 
+// A client's server may have a certificate of an authority of its own.
+func TestClientWithItsAuthorityIsTold(t *testing.T) {
+	tokens := make(chan string, 1)
+	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tokens <- r.PostFormValue("logout_token") }))
+	t.Cleanup(server.Close)
+	tr := make(trail, 100)
+	s := newServer(t, func(c *authorize.Config) {
+		c.Audit = tr.record
+		c.Clients[0].BackchannelLogoutURI = server.URL
+		c.Clients[0].Transport = server.Client().Transport
+	})
+	newBrowser(t, s).answer(request(nil))
+	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
+		t.Fatal(err)
+	}
+	if e := tr.toldOf("app"); e.Err != nil || <-tokens == "" {
+		t.Errorf("%v", e.Err)
+	}
+}
+
 // Whoever ends a session, the client is told, if it got an ID token in it.
 func TestClientsAreTold(t *testing.T) {
 	tests := []struct {

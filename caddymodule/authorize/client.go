@@ -35,8 +35,8 @@ type Client struct {
 	// JWKSURI is where such a JWK Set is: https, or http on loopback.
 	JWKSURI string
 
-	// Transport fetches what is at JWKSURI. Default: that of
-	// [upstream.KeySetConfig].
+	// Transport makes the requests to JWKSURI and BackchannelLogoutURI. Default: a
+	// clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
 	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect

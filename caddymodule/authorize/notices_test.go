@@ -27,11 +27,11 @@ func TestSlowClientDelaysItselfAlone(t *testing.T) {
 		n.client = &http.Client{Transport: slowTransport{}}
 		var group sync.WaitGroup
 		for range 3 * noticesAtOnce {
-			group.Go(func() { _ = n.post(t.Context(), "https://slow.example/logout", "x") })
+			group.Go(func() { _ = n.post(t.Context(), &Client{BackchannelLogoutURI: "https://slow.example/logout"}, "x") })
 		}
 		synctest.Wait()
 		start := time.Now()
-		if err := n.post(t.Context(), "https://quick.example/logout", "x"); err != nil || time.Since(start) != 0 {
+		if err := n.post(t.Context(), &Client{BackchannelLogoutURI: "https://quick.example/logout"}, "x"); err != nil || time.Since(start) != 0 {
 			t.Errorf("told after %v, %v", time.Since(start), err)
 		}
 		group.Wait()
