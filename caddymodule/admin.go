@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/caddyserver/caddy/v2"
 
@@ -48,6 +49,9 @@ type adminMethods map[string]func(*http.Request) (any, error)
 
 // ServeHTTP implements caddy.AdminHandler.
 func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	if isCrossSite(r) {
+		return caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("requests of other sites' pages are refused")}
+	}
 	handle := m[r.Method]
 	if handle == nil {
 		for method := range m {
@@ -61,6 +65,12 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	return json.NewEncoder(w).Encode(answer)
+}
+
+// isCrossSite reports whether a browser says that a page of another origin made the
+// request (W3C Fetch Metadata): Origin, which Caddy looks at, is not on all of those.
+func isCrossSite(r *http.Request) bool {
+	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "same-origin" && site != "none" })
 }
 
 func notFound(_ http.ResponseWriter, r *http.Request) error {

@@ -53,6 +53,23 @@ func TestAdminStatus(t *testing.T) {
 	}
 }
 
+// A page of another site cannot make a browser on the gateway's machine ask or change
+// anything.
+func TestAdminRefusesOtherSites(t *testing.T) {
+	for site, refused := range map[string]bool{"": false, "none": false, "same-origin": false, "same-site": true, "cross-site": true} {
+		r := httptest.NewRequest(http.MethodGet, "/fhir/status", nil)
+		if site != "" {
+			r.Header.Set("Sec-Fetch-Site", site)
+		}
+		answer := func(*http.Request) (any, error) { return struct{}{}, nil }
+		err := adminMethods{http.MethodGet: answer}.ServeHTTP(httptest.NewRecorder(), r)
+		var failed caddy.APIError
+		if got := errors.As(err, &failed) && failed.HTTPStatus == http.StatusForbidden; got != refused {
+			t.Errorf("Sec-Fetch-Site %q: %v", site, err)
+		}
+	}
+}
+
 func TestAdminWithoutApp(t *testing.T) {
 	ctx, err := provision(t, new(caddy.Config))
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"slices"
 	"sync"
 
 	"github.com/caddyserver/caddy/v2"
@@ -158,6 +160,7 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 	if h.public(r) {
 		made = decisionPublic
 		guard.StripBody(r)
+		guard.StripCredentials(r.Header)
 	}
 	metrics.decided(made)
 	guard.StripUpgrade(r.Header, made == decisionAllowed)
@@ -179,10 +182,24 @@ func (h *Bearer) warnElsewhere(r *http.Request, err error) {
 }
 
 // public names the one FHIR interaction that is open to all, by its exact
-// method and path (FHIR R4, capabilities; SMART App Launch 2.2).
+// method and path (FHIR R4, capabilities; SMART App Launch 2.2), and with no other
+// parameters than its own: what a server makes of others is not known.
 func (h *Bearer) public(r *http.Request) bool {
-	return (r.Method == http.MethodGet || r.Method == http.MethodHead) && r.URL.Path == h.FHIRBase+"/metadata"
+	if r.URL.Path != h.FHIRBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	for name, values := range query {
+		if len(values) > 1 || !slices.Contains(capabilityParameters, name) {
+			return false
+		}
+	}
+	return err == nil
 }
+
+// capabilityParameters are those of the interaction capabilities (FHIR R4, §3.1.0.13,
+// §3.1.0.1.10).
+var capabilityParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
 
 // admit verifies the token, where one is needed. With an error it returns none.
 func (h *Bearer) admit(r *http.Request) (guard.Token, error) {

@@ -111,8 +111,28 @@ func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 
 func TestMetadataIsPublic(t *testing.T) {
 	g := exampleGateway(t, echo)
-	if r := g.get("/fhir/R4/metadata", ""); r.StatusCode != http.StatusOK {
-		t.Errorf("status %d", r.StatusCode)
+	for query, status := range map[string]int{
+		"": 200, "?mode=terminology&_format=json&_pretty=true&_summary=true&_elements=rest": 200,
+		"?_count=1": 401, "?mode=full&mode=terminology": 401, "?MODE=full": 401, "?a;b": 401, "?%zz": 401, "?access_token=a": 400,
+	} {
+		if r := g.get("/fhir/R4/metadata"+query, ""); r.StatusCode != status {
+			t.Errorf("%s: status %d, want %d", query, r.StatusCode, status)
+		}
+	}
+}
+
+// What nobody has looked at does not go on with the public request.
+func TestMetadataWithoutCredentials(t *testing.T) {
+	server := httptest.NewServer(echo)
+	t.Cleanup(server.Close)
+	example := exampleWith(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t}\n")
+	g := newGateway(t, strings.Replace(example, "{$FHIR_BACKEND:localhost:8080}", strings.TrimPrefix(server.URL, "http://"), 1))
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
+		r.Header.Set(name, "secret=1")
+	}
+	if sent := read(t, g.send(r)); strings.Contains(sent, "secret") || !strings.Contains(sent, "Via") {
+		t.Errorf("the backend was sent %s", sent)
 	}
 }
 

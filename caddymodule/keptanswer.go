@@ -154,6 +154,8 @@ func principal(r *http.Request, who bool) (p cache.Principal) {
 		p.User, _ = replacer.GetString("http.auth.user.id")
 		p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
 		p.Scope, _ = replacer.GetString("http.auth.user.scope")
+		p.Patient, _ = replacer.GetString("http.auth.user.patient")
+		p.FHIRUser, _ = replacer.GetString("http.auth.user.fhir_user")
 	}
 	return p
 }

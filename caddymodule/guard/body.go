@@ -10,6 +10,14 @@ func StripBody(r *http.Request) {
 	r.Header.Del("Content-Length")
 }
 
+// StripCredentials removes the credentials of a request that is let through without
+// them: nobody has looked at them, and the server behind may.
+func StripCredentials(h http.Header) {
+	for _, name := range []string{"Authorization", "Proxy-Authorization", "Cookie"} {
+		h.Del(name)
+	}
+}
+
 // StripTrailers leaves out what a request says after its body: it comes when
 // [IdentityHeaders.Strip] is long done, and some servers make headers of it (RFC 9110
 // §6.5.1 has them decide which may be). HTTP/1.1 lets a client send any name there once

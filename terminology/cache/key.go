@@ -37,6 +37,12 @@ type Principal struct {
 
 	// Scope is the access token's.
 	Scope string
+
+	// Patient is the one in whose context the access token was issued.
+	Patient string
+
+	// FHIRUser is the FHIR resource of the user.
+	FHIRUser string
 }
 
 // Scheme says what the keys of a handler's answers are made of. It is not changed while it is in use.
@@ -174,7 +180,10 @@ func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []b
 
 // append appends all of a principal.
 func (p *Principal) append(dst []byte) []byte {
-	return appendPart(appendPart(appendPart(appendPart(dst, p.Issuer), p.User), p.Client), p.Scope)
+	for _, part := range []string{p.Issuer, p.User, p.Client, p.Scope, p.Patient, p.FHIRUser} {
+		dst = appendPart(dst, part)
+	}
+	return dst
 }
 
 // appendPart appends a part of a key, preceded by its length: no value of one part can pass for two, or for

@@ -102,6 +102,9 @@ func TestDifferentKeys(t *testing.T) {
 		"other issuer":         {request: get(base), principal: Principal{Issuer: "ia", User: ""}, scheme: Scheme{Space: "x"}},
 		"user of other issuer": {request: get(base), principal: Principal{Issuer: "ia", User: "a"}},
 		"split otherwise":      {request: get(base), principal: Principal{Issuer: "i", User: "aa"}},
+		"patient":              {request: get(base), principal: Principal{Issuer: "i", User: "a", Patient: "1"}},
+		"other patient":        {request: get(base), principal: Principal{Issuer: "i", User: "a", Patient: "2"}},
+		"user's resource":      {request: get(base), principal: Principal{Issuer: "i", User: "a", FHIRUser: "1"}},
 		"credentials":          {request: get(base, "Authorization: Bearer a")},
 		"other credentials":    {request: get(base, "Authorization: Bearer b")},
 		"cookie":               {request: get(base, "Cookie: Bearer a")},
@@ -128,9 +131,9 @@ func TestDifferentKeys(t *testing.T) {
 }
 
 func TestScopes(t *testing.T) {
-	alice, bob := Principal{"i", "alice", "app", ""}, Principal{"i", "bob", "app", ""}
-	other, service := Principal{"i", "alice", "other", ""}, Principal{"i", "", "app", ""}
-	more := Principal{"i", "alice", "app", "user/*.rs"}
+	alice, bob := Principal{Issuer: "i", User: "alice", Client: "app"}, Principal{Issuer: "i", User: "bob", Client: "app"}
+	other, service := Principal{Issuer: "i", User: "alice", Client: "other"}, Principal{Issuer: "i", Client: "app"}
+	more := Principal{Issuer: "i", User: "alice", Client: "app", Scope: "user/*.rs"}
 	same := func(v VaryBy, p, q Principal) bool {
 		s := &Scheme{VaryBy: v}
 		return keyOf(t, s, get(expandURL), p, "") == keyOf(t, s, get(expandURL), q, "")
@@ -143,20 +146,20 @@ func TestScopes(t *testing.T) {
 		"two users":                      {VaryByUser, alice, bob, false},
 		"a user by two clients":          {VaryByUser, alice, other, false},
 		"a user who allowed more":        {VaryByUser, alice, more, false},
-		"a client that is allowed more":  {VaryByUser, service, Principal{"i", "", "app", "system/*.rs"}, false},
+		"a client that is allowed more":  {VaryByUser, service, Principal{Issuer: "i", Client: "app", Scope: "system/*.rs"}, false},
 		"by client, with more allowed":   {VaryByClient, bob, more, true},
 		"a user and a client":            {VaryByUser, alice, service, false},
 		"by client, two users":           {VaryByClient, alice, bob, true},
 		"by client, two clients":         {VaryByClient, alice, other, false},
 		"by client, users and itself":    {VaryByClient, alice, service, true},
-		"by client, users without one":   {VaryByClient, Principal{"i", "alice", "", ""}, Principal{"i", "bob", "", ""}, false},
+		"by client, users without one":   {VaryByClient, Principal{Issuer: "i", User: "alice"}, Principal{Issuer: "i", User: "bob"}, false},
 		"by none":                        {VaryByNone, alice, bob, true},
 		"by none, and nobody":            {VaryByNone, alice, Principal{}, true},
 		"a user and nobody":              {VaryByUser, alice, Principal{}, false},
 		"issuer alone is nobody":         {VaryByUser, Principal{Issuer: "i"}, Principal{}, true},
-		"users of two issuers":           {VaryByUser, alice, Principal{"j", "alice", "app", ""}, false},
-		"by client, of two issuers":      {VaryByClient, alice, Principal{"j", "alice", "app", ""}, false},
-		"by client, a client and a user": {VaryByClient, Principal{"i", "", "x", ""}, Principal{"i", "x", "", ""}, false},
+		"users of two issuers":           {VaryByUser, alice, Principal{Issuer: "j", User: "alice", Client: "app"}, false},
+		"by client, of two issuers":      {VaryByClient, alice, Principal{Issuer: "j", User: "alice", Client: "app"}, false},
+		"by client, a client and a user": {VaryByClient, Principal{Issuer: "i", Client: "x"}, Principal{Issuer: "i", User: "x"}, false},
 	} {
 		if got := same(test.varyBy, test.p, test.q); got != test.want {
 			t.Errorf("%s: shared = %v", name, got)
