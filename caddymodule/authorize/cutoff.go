@@ -172,5 +172,8 @@ func (s *Server) cutOffToken(ctx context.Context, t AccessToken, client *Client)
 	cutoff, err := s.latestCutoff(ctx, given{
 		user: t.Subject, clientID: t.ClientID, session: t.Session, byConsent: client.Consent == ConsentRequired,
 	})
-	return isCutOff(issuedAt(t.ID), cutoff), err
+	if cutoff.IsZero() || err != nil {
+		return false, err
+	}
+	return isCutOff(issuedAt(t.ID), cutoff), nil
 }
