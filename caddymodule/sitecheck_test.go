@@ -61,3 +61,14 @@ func TestCheckSites(t *testing.T) {
 		})
 	}
 }
+
+// Caddyfile.example, from which people start, is as it should be.
+func TestExampleHasNoWarnings(t *testing.T) {
+	app, err := exampleGateway(t, nil).ctx.App("http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if warnings := checkSites(app.(*caddyhttp.App), "https://localhost:8443"); len(warnings) > 0 {
+		t.Errorf("%q", warnings)
+	}
+}
