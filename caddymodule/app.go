@@ -84,11 +84,11 @@ type App struct {
 	// an empty one.
 	Lockout Lockout `json:"lockout,omitzero"`
 
-	// Where codes, sessions and revocations are kept. Default: `memory`.
+	// Where codes and revocations are kept. Default: `memory`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
-	// Where is kept what must outlive a restart: refresh tokens, and a copy of
-	// the revocations. Default: `file`.
+	// Where is kept what must outlive a restart: sessions, refresh tokens, and a copy
+	// of the revocations. Default: `file`.
 	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
 	store   authorize.Store

@@ -20,11 +20,11 @@ var memoryStores = caddy.NewUsagePool()
 // the moment when it is used.
 const memoryStoreKey = "fhir.stores.memory"
 
-// MemoryStore keeps codes, sessions and revocations in the memory of this
+// MemoryStore keeps codes and revocations in the memory of this
 // process. They survive a reload of the configuration, not a restart.
 type MemoryStore struct {
 	// How many entries it holds at most; what comes beyond is refused. A
-	// sign-in takes five entries, each some 500 bytes. Default: 100000.
+	// code flow takes two entries, each some 500 bytes. Default: 100000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
 	authorize.Store `json:"-"`

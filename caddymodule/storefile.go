@@ -21,7 +21,7 @@ func init() { caddy.RegisterModule(new(FileStore)) }
 // once.
 var fileStores = caddy.NewUsagePool()
 
-// FileStore keeps what must outlive a restart (refresh tokens, revocations, what
+// FileStore keeps what must outlive a restart (sessions, refresh tokens, revocations, what
 // else the app counts or remembers for long) in one file, which one process uses
 // at a time. It is written when it is first needed, not when a configuration is
 // validated.
@@ -32,7 +32,8 @@ type FileStore struct {
 	Path string `json:"path,omitempty"`
 
 	// How many entries it holds at most; what comes beyond is refused. A person
-	// takes one for each app that has a refresh token, some 700 bytes. Default:
+	// takes one for each session, each app in it, and each app that has a refresh token,
+	// some 700 bytes. Default:
 	// 1000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 

@@ -58,7 +58,7 @@ func (s *Server) allowedAccount(ctx context.Context, id string) (*storedAccount,
 func (s *Server) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	value, err := s.store.Get(ctx, accountKey(id))
 	if errors.Is(err, ErrNotFound) {
-		value, err = s.keptAccount(ctx, id)
+		value, err = s.restoreAccount(ctx, id)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
@@ -93,7 +93,11 @@ func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, er
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.Put(ctx, accountKey(id.user.ID), value, s.accountLifetime()); err != nil || local != nil {
+	err = s.store.Put(ctx, accountKey(id.user.ID), value, s.accountLifetime())
+	if err == nil {
+		err = s.keepFor(ctx, id.user.ID, value, s.accountLifetime())
+	}
+	if err != nil || local != nil {
 		return local, err
 	}
 	id.user.FHIRUser = p.fhirUser(id.subject, id.user.FHIRUser)

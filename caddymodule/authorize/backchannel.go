@@ -83,7 +83,7 @@ func CheckBackchannelLogoutURI(uri string) error {
 // know, that it is over. It waits for none of them.
 func (s *Server) tellClients(ctx context.Context, stored *storedSession, notes []clientNote) {
 	for _, note := range notes {
-		if err := s.store.Delete(ctx, clientKey(stored.sid, note.client.ID)); err != nil {
+		if err := s.durable.Delete(ctx, clientKey(stored.sid, note.client.ID)); err != nil {
 			// It means nothing without the session, and expires.
 			s.logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", note.client.ID, "error", err)
 		}

@@ -88,10 +88,15 @@ func (b *browser) signedInCode(query string) string {
 }
 
 func BenchmarkCodeFlow(b *testing.B) {
-	for _, alg := range []string{"RS256", "ES256"} {
-		b.Run(alg, func(b *testing.B) {
+	for name, test := range map[string]struct {
+		alg     string
+		durable func(testing.TB) authorize.Store
+	}{
+		"RS256": {"RS256", inMemory}, "ES256": {"ES256", inMemory}, "ES256, sessions in a file": {"ES256", inFile},
+	} {
+		b.Run(name, func(b *testing.B) {
 			server := newBrowser(b, newServer(b, func(c *authorize.Config) {
-				c.Store, c.Clients[0].IDTokenAlgorithm = authorize.NewMemoryStore(1<<30, 0), alg
+				c.Store, c.Durable, c.Clients[0].IDTokenAlgorithm = authorize.NewMemoryStore(1<<30, 0), test.durable(b), test.alg
 			}))
 			server.tokens(nil)
 			query := request(nil).Encode()

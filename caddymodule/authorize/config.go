@@ -107,11 +107,12 @@ type Config struct {
 	// Keys sign tokens and seal pending requests.
 	Keys *Keyring
 
-	// Store keeps what is in flight: codes, sessions and revocations.
+	// Store keeps what is in flight: codes, half sign-ins, and the revocations that each
+	// check of an access token looks for.
 	Store Store
 
-	// Durable keeps what must outlive a restart: refresh tokens, remembered
-	// consent, lockouts. Default: Store.
+	// Durable keeps what must outlive a restart: sessions, refresh tokens, remembered
+	// consent, lockouts, and a copy of the revocations. Default: Store.
 	Durable Store
 
 	// Audit gets every [Event], in the goroutine of its request. Default: an

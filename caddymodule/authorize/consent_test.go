@@ -1,6 +1,7 @@
 package authorize_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -239,17 +240,24 @@ func TestConsentIsTheClients(t *testing.T) {
 }
 
 // That a consent cannot be remembered keeps nobody from giving it.
-func TestConsentWithFullStore(t *testing.T) {
+func TestConsentThatIsNotRemembered(t *testing.T) {
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 		consentRequired(c)
-		c.Durable = authorize.NewMemoryStore(1, 0)
-		if err := c.Durable.Put(t.Context(), "x", nil, time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		c.Durable = forgetful{authorize.NewMemoryStore(0, 0)}
 	}))
 	if u := b.allow(b.signIn(request(nil), "alice", "right")); u.Query().Get("code") == "" {
 		t.Errorf("%s", u)
 	}
+}
+
+// forgetful is a store that takes no consent.
+type forgetful struct{ authorize.Store }
+
+func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if strings.HasPrefix(key, "consent:") {
+		return authorize.ErrStoreFull
+	}
+	return f.Store.Put(ctx, key, value, ttl)
 }
 
 // Where it cannot be told whether there is a consent, there is none, and the

@@ -1,8 +1,11 @@
 package authorize
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -30,7 +33,64 @@ func (s *Server) keepAccount(ctx context.Context, g *grant, lifetime time.Durati
 	if err != nil {
 		return err
 	}
-	return s.durable.Put(ctx, keptAccountPrefix+id, value, lifetime+s.accountLifetime())
+	return s.keepFor(ctx, id, value, lifetime+s.accountLifetime())
+}
+
+// keptAccount is an account as the durable store keeps it.
+type keptAccount struct {
+	storedAccount
+	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
+}
+
+// keepFor keeps what a provider said of a person for some time at least: what was kept
+// for longer stays as long, with what is said now. It is written if that is something
+// else, or must last longer.
+func (s *Server) keepFor(ctx context.Context, id string, account []byte, lifetime time.Duration) error {
+	var kept keptAccount
+	if err := json.Unmarshal(account, &kept); err != nil {
+		return fmt.Errorf("keeping an account: %w", err)
+	}
+	for ctx.Err() == nil {
+		old, err := s.durable.Get(ctx, keptAccountPrefix+id)
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return err
+		}
+		kept.Until = time.Now().Add(lifetime).Truncate(time.Second)
+		if err == nil {
+			if kept.Until, err = s.keptUntil(old, kept.Until); err != nil {
+				return err
+			}
+		}
+		value, err := json.Marshal(kept)
+		if err != nil || bytes.Equal(value, old) {
+			return err
+		}
+		if old == nil {
+			err = s.durable.Add(ctx, keptAccountPrefix+id, value, time.Until(kept.Until))
+		} else {
+			err = s.durable.Swap(ctx, keptAccountPrefix+id, old, value, time.Until(kept.Until))
+		}
+		if !errors.Is(err, ErrExists) && !errors.Is(err, ErrChanged) { // by another at the same time
+			return err
+		}
+	}
+	return ctx.Err()
+}
+
+// keptUntil is until when an account must be kept that is kept already: no shorter. One
+// that does not say is from before they did, and may be that of a refresh token.
+func (s *Server) keptUntil(old []byte, until time.Time) (time.Time, error) {
+	var kept keptAccount
+	if err := json.Unmarshal(old, &kept); err != nil {
+		return until, fmt.Errorf("reading a kept account: %w", err)
+	}
+	if kept.Until.IsZero() {
+		kept.Until = time.Now().Add(s.refreshLifetime + s.accountLifetime()).Truncate(time.Second)
+	}
+	if kept.Until.After(until) {
+		return kept.Until, nil
+	}
+	return until, nil
 }
 
 // turnAway refuses a person, and ends the account that the same provider let them have
@@ -54,9 +114,9 @@ func (s *Server) turnAway(ctx context.Context, p *provider, id identity) error {
 
 const keptAccountPrefix = "kept-account:"
 
-// keptAccount brings an account back that was kept, so that the next who asks
+// restoreAccount brings an account back that was kept, so that the next who asks
 // for it finds it in the store.
-func (s *Server) keptAccount(ctx context.Context, id string) ([]byte, error) {
+func (s *Server) restoreAccount(ctx context.Context, id string) ([]byte, error) {
 	value, err := s.durable.Get(ctx, keptAccountPrefix+id)
 	if err != nil {
 		return nil, err

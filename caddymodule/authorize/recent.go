@@ -85,7 +85,7 @@ func (l recentList) fit(list []byte, size int) (items []byte, dropped []string, 
 // keepSession makes room for a person's new session. They are signed in by then, so
 // that there is no room made keeps nobody out.
 func (s *Server) keepSession(ctx context.Context, session *storedSession) {
-	list := recentList{store: s.store, key: storeKey("sessions", session.User), most: maxSessions, ttl: s.sessionLifetime}
+	list := recentList{store: s.durable, key: storeKey("sessions", session.User), most: maxSessions, ttl: s.sessionLifetime}
 	dropped, err := list.keep(ctx, session.sid)
 	noteEnding(ctx, "the person has too many newer ones")
 	for _, sid := range dropped {

@@ -203,7 +203,7 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 	if err := s.stillAllowed(ctx, g, client); err != nil || !g.online() {
 		return err
 	}
-	_, err = s.store.Get(ctx, sessionKey(g.Session))
+	_, err = s.durable.Get(ctx, sessionKey(g.Session))
 	if errors.Is(err, ErrNotFound) {
 		return invalidGrant("the person has signed out")
 	}

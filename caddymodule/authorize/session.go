@@ -32,7 +32,8 @@ func (s *signedIn) way() string {
 	return s.by
 }
 
-// storedSession is the form of a session in the [Store].
+// storedSession is the form of a session in the durable [Store]: a restart signs nobody
+// out. It is written when somebody signs in, and not when they go on.
 type storedSession struct {
 	// Secret is the SHA-256 of what the cookie holds beside the session's id.
 	Secret [sha256.Size]byte `json:"secret"`
@@ -120,7 +121,7 @@ func (s *Server) storedSession(r *http.Request) (*storedSession, error) {
 
 // readSession returns the session with a sid, or nil.
 func (s *Server) readSession(ctx context.Context, sid string) (*storedSession, error) {
-	value, err := s.store.Get(ctx, sessionKey(sid))
+	value, err := s.durable.Get(ctx, sessionKey(sid))
 	if errors.Is(err, ErrNotFound) {
 		return nil, nil
 	}
@@ -186,7 +187,7 @@ func (s *Server) addSession(ctx context.Context, session, earlier *storedSession
 	if earlier != nil {
 		noteEnding(ctx, "somebody signed in in its place in the same browser")
 		if err := s.endSession(ctx, earlier); err != nil {
-			return nil, errors.Join(err, s.store.Delete(context.WithoutCancel(ctx), sessionKey(session.sid)))
+			return nil, errors.Join(err, s.durable.Delete(context.WithoutCancel(ctx), sessionKey(session.sid)))
 		}
 	}
 	s.keepSession(ctx, session)
@@ -204,7 +205,7 @@ func (s *Server) putSession(ctx context.Context, session *storedSession) (*http.
 	if err != nil {
 		return nil, err
 	}
-	if err := s.store.Put(ctx, sessionKey(session.sid), value, s.sessionLifetime); err != nil {
+	if err := s.durable.Put(ctx, sessionKey(session.sid), value, s.sessionLifetime); err != nil {
 		return nil, err
 	}
 	return newCookie(sessionCookie, session.sid+"."+secret), nil

@@ -41,7 +41,7 @@ type SessionInfo struct {
 // their user's configuration ended (see doc.go) are not among them. It takes time
 // in proportion to all that the store holds.
 func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, error) {
-	keys, err := s.store.List(ctx, sessionKey(""))
+	keys, err := s.durable.List(ctx, sessionKey(""))
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func (s *Server) endSessions(ctx context.Context, meant func(*storedSession) boo
 // eachSession does something with as many as it can of the sessions that are meant, and
 // returns with how many.
 func (s *Server) eachSession(ctx context.Context, meant func(*storedSession) bool, do func(*storedSession) error) (done int, err error) {
-	keys, err := s.store.List(ctx, sessionKey(""))
+	keys, err := s.durable.List(ctx, sessionKey(""))
 	errs := []error{err}
 	for _, key := range keys {
 		stored, err := s.readSession(ctx, strings.TrimPrefix(key, sessionKey("")))
@@ -142,7 +142,7 @@ func (s *Server) forgetSession(ctx context.Context, sid string) error {
 	err := s.cutOff(ctx, sessionCutoff(sid))
 	full := errors.Is(err, ErrStoreFull)
 	if err == nil || full {
-		err = s.store.Delete(ctx, sessionKey(sid))
+		err = s.durable.Delete(ctx, sessionKey(sid))
 	}
 	if err == nil && full {
 		err = s.cutOff(ctx, sessionCutoff(sid))
@@ -165,13 +165,20 @@ var (
 func clientKey(sid, clientID string) string { return storeKey("session-client", sid+" "+clientID) }
 
 // joinSession remembers that a client is given something in a session. Each has
-// an entry of its own, so that several at once do not lose one another's.
+// an entry of its own, so that several at once do not lose one another's; and each
+// once, because a write to the durable store costs more than all else that a code does.
 func (s *Server) joinSession(ctx context.Context, g *grant) error {
-	if g.has("openid") {
-		return s.store.Put(ctx, clientKey(g.Session, g.ClientID), noteIDToken, s.sessionLifetime)
+	key := clientKey(g.Session, g.ClientID)
+	noted, err := s.durable.Get(ctx, key)
+	switch {
+	case err == nil && (bytes.Equal(noted, noteIDToken) || !g.has("openid")):
+		return nil
+	case err != nil && !errors.Is(err, ErrNotFound):
+		return err
+	case g.has("openid"):
+		return s.durable.Put(ctx, key, noteIDToken, s.sessionLifetime)
 	}
-	err := s.store.Add(ctx, clientKey(g.Session, g.ClientID), noteToken, s.sessionLifetime)
-	if errors.Is(err, ErrExists) {
+	if err = s.durable.Add(ctx, key, noteToken, s.sessionLifetime); errors.Is(err, ErrExists) {
 		return nil
 	}
 	return err
@@ -192,7 +199,7 @@ func (s *Server) clientsOf(ctx context.Context, sid string) ([]clientNote, error
 
 // noteOf returns the note of a client in a session, if there is one.
 func (s *Server) noteOf(ctx context.Context, sid string, client *Client) ([]clientNote, error) {
-	value, err := s.store.Get(ctx, clientKey(sid, client.ID))
+	value, err := s.durable.Get(ctx, clientKey(sid, client.ID))
 	switch {
 	case errors.Is(err, ErrNotFound):
 		return nil, nil
@@ -211,7 +218,7 @@ func (s *Server) keepClients(ctx context.Context, sid string) error {
 		if note.idToken {
 			value = noteIDToken
 		}
-		if err := s.store.Put(ctx, clientKey(sid, note.client.ID), value, s.sessionLifetime); err != nil {
+		if err := s.durable.Put(ctx, clientKey(sid, note.client.ID), value, s.sessionLifetime); err != nil {
 			return err
 		}
 	}

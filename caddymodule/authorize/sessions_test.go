@@ -1,6 +1,7 @@
 package authorize_test
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
 func sessions(t *testing.T, s *authorize.Server, user string) []authorize.SessionInfo {
@@ -152,5 +154,80 @@ func TestSessionCookieIsWhole(t *testing.T) {
 		if other.signedIn() {
 			t.Errorf("signed in by %q", cookie)
 		}
+	}
+}
+
+// A restart, of which the durable store and the keys are left, signs nobody out: not at
+// their browser, not the apps that may go on for as long as the person is signed in, and
+// not who came by a provider. Signing out after it is told to the apps from before.
+func TestSessionsOutliveRestart(t *testing.T) {
+	p := authorizetest.Start(t)
+	for name, signIn := range map[string]func(*browser) string{
+		"here":          func(b *browser) string { return b.answer(online()).Query().Get("code") },
+		"by a provider": func(b *browser) string { return b.federate(online()).Query().Get("code") },
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, durable := newParty(t), authorize.NewMemoryStore(0, 0)
+			start := func() *authorize.Server {
+				return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+					refreshing(c)
+					c.Store, c.Durable = authorize.NewMemoryStore(0, 0), durable
+					c.Clients[0].BackchannelLogoutURI = client.uri
+				})
+			}
+			b := newBrowser(t, start())
+			before := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(signIn(b), nil)))
+			b.server = start()
+			if q := location(t, b.authorize(request(nil))).Query(); q.Get("code") == "" {
+				t.Errorf("signed out of the browser: %v", q)
+			}
+			after := b.refresh(before.Refresh, nil)
+			if after.Refresh == "" || !b.works(after.AccessToken) || !b.works(before.AccessToken) {
+				t.Errorf("the app's tokens ended: %+v", after)
+			}
+			b.get("/oauth2/logout?" + url.Values{"id_token_hint": {before.IDToken}}.Encode())
+			<-client.tokens
+			if got := b.refresh(after.Refresh, nil); got.Error != "invalid_grant" {
+				t.Errorf("after signing out: %+v", got)
+			}
+		})
+	}
+}
+
+func online() url.Values { return request(url.Values{"scope": {"openid online_access"}}) }
+
+// counted is a store that counts its writes.
+type counted struct {
+	authorize.Store
+	writes int
+}
+
+func (c *counted) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	c.writes++
+	return c.Store.Put(ctx, key, value, ttl)
+}
+
+func (c *counted) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	c.writes++
+	return c.Store.Add(ctx, key, value, ttl)
+}
+
+func (c *counted) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	c.writes++
+	return c.Store.Swap(ctx, key, old, value, ttl)
+}
+
+// Each write to the durable store is waited for. Who is signed in causes none, however
+// often an app asks.
+func TestSessionsAreWrittenOnce(t *testing.T) {
+	durable := &counted{Store: authorize.NewMemoryStore(0, 0)}
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Durable = durable }))
+	b.tokens(nil)
+	signedIn := durable.writes
+	for range 3 {
+		b.post("/oauth2/token", codeForm(location(t, b.authorize(request(nil))).Query().Get("code"), nil))
+	}
+	if signedIn == 0 || durable.writes != signedIn {
+		t.Errorf("%d writes to sign in, %d after it", signedIn, durable.writes-signedIn)
 	}
 }
