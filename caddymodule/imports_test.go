@@ -16,15 +16,16 @@ const module = "github.com/caddy-fhir/caddy-fhir/"
 // cores are the packages that know nothing of Caddy, and which other packages
 // of this module each may import.
 var cores = map[string][]string{
-	module + "terminology":           ground,
-	module + "caddymodule/authorize": ground,
-	module + "caddymodule/guard":     ground,
-	module + "caddymodule/smart":     nil,
-	module + "caddymodule/fairqueue": nil,
+	module + "terminology":            ground,
+	module + "caddymodule/authorize":  ground,
+	module + "caddymodule/guard":      ground,
+	module + "caddymodule/smart":      nil,
+	module + "caddymodule/fairqueue":  nil,
+	module + "caddymodule/strictjson": nil,
 }
 
 // ground is what all cores may stand on.
-var ground = []string{module + "caddymodule/smart", module + "caddymodule/fairqueue"}
+var ground = []string{module + "caddymodule/smart", module + "caddymodule/fairqueue", module + "caddymodule/strictjson"}
 
 // goPackage is what go list says of a package.
 type goPackage struct {
@@ -35,7 +36,7 @@ type goPackage struct {
 // TestImports keeps the cores apart: whatever they import, directly or not, is
 // neither Caddy nor, but for those on the ground, one of ours outside of their own folder.
 func TestImports(t *testing.T) {
-	packages := listPackages(t, "../terminology/...", "./authorize/...", "./guard/...", "./smart/...", "./fairqueue/...")
+	packages := listPackages(t, "../terminology/...", "./authorize/...", "./guard/...", "./smart/...", "./fairqueue/...", "./strictjson/...")
 	for core, allowed := range cores {
 		found := false
 		for _, p := range packages {

@@ -138,6 +138,8 @@ func TestClaimsParameter(t *testing.T) {
 func TestClaimsParameterRefused(t *testing.T) {
 	tests := []struct{ name, claims, want string }{
 		{"no JSON", `{`, "invalid_request"},
+		{"a member twice", `{"userinfo":{},"userinfo":{"email":null}}`, "invalid_request"},
+		{"a member in two cases", `{"userinfo":{},"UserInfo":{"email":null}}`, "invalid_request"},
 		{"no object", `["email"]`, "invalid_request"},
 		{"null", `null`, "invalid_request"},
 		{"a member that is no object", `{"userinfo":"email"}`, "invalid_request"},

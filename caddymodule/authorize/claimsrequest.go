@@ -3,6 +3,8 @@ package authorize
 import (
 	"encoding/json"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // claimRequest is how one claim is asked for (OpenID Connect Core §5.5.1). A claim
@@ -33,7 +35,7 @@ func checkClaims(req *authorizationRequest, p parameters) error {
 		return nil
 	}
 	var asked map[string]json.RawMessage
-	if json.Unmarshal([]byte(p.get("claims")), &asked) != nil || asked == nil {
+	if strictjson.Unmarshal([]byte(p.get("claims")), &asked) != nil || asked == nil {
 		return errBadClaims
 	}
 	for member, names := range map[string]*[]string{"userinfo": &req.userinfoClaims, "id_token": &req.idTokenClaims} {
@@ -41,7 +43,7 @@ func checkClaims(req *authorizationRequest, p parameters) error {
 			continue
 		}
 		var claims map[string]*claimRequest
-		if json.Unmarshal(asked[member], &claims) != nil || claims == nil {
+		if strictjson.Unmarshal(asked[member], &claims) != nil || claims == nil {
 			return errBadClaims
 		}
 		if err := req.readClaims(claims, names); err != nil {

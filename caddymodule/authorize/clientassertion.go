@@ -3,7 +3,6 @@ package authorize
 import (
 	"context"
 	"encoding/base64"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"slices"
@@ -14,6 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // assertionType is the one client_assertion_type there is (RFC 7523 §2.2).
@@ -114,7 +114,7 @@ func decodePart(part string, to any) error {
 	if err != nil {
 		return err
 	}
-	return json.Unmarshal(decoded, to)
+	return strictjson.Unmarshal(decoded, to)
 }
 
 // verifyAssertion checks that an assertion is signed by one of the client's keys.

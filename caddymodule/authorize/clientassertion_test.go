@@ -140,6 +140,8 @@ func TestPrivateKeyJWT(t *testing.T) {
 		{"iss is another", jose.ES384, object{"iss": "service"}, nil, nil, "invalid_client"},
 		{"iss is missing", jose.ES384, object{"iss": nil}, nil, nil, "invalid_client"},
 		{"sub is another", jose.ES384, object{"sub": "service"}, nil, nil, "invalid_client"},
+		{"sub in two cases", jose.ES384, object{"SUB": "backend"}, nil, nil, "invalid_client"},
+		{"typ in two cases", jose.ES384, nil, object{"TYP": "JWT"}, nil, "invalid_client"},
 		{"sub is missing", jose.ES384, object{"sub": nil}, nil, nil, "invalid_client"},
 		{"exp is missing", jose.ES384, object{"exp": nil}, nil, nil, "invalid_client"},
 		{"exp is over", jose.ES384, object{"exp": in(-time.Minute)}, nil, nil, "invalid_client"},

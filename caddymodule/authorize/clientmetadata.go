@@ -11,6 +11,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // clientMetadata is what an app says of itself (RFC 7591 §2, OpenID Connect
@@ -69,7 +70,7 @@ func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest,
 		return nil, err
 	}
 	m := new(registrationRequest)
-	if err := json.Unmarshal(body, m); err != nil {
+	if err := strictjson.Unmarshal(body, m); err != nil {
 		return nil, &Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata", Err: err}
 	}
 	if m.Method == "" {

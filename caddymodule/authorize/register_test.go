@@ -178,6 +178,7 @@ func TestRegistrationRefused(t *testing.T) {
 		want   string
 	}{
 		{"no redirect URI", map[string]any{"redirect_uris": nil}, "invalid_redirect_uri"},
+		{"redirect URIs in another case", map[string]any{"REDIRECT_URIS": []string{callback}}, "invalid_client_metadata"},
 		{"a redirect URI over http", map[string]any{"redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
 		{"a redirect URI of a script", map[string]any{"redirect_uris": []string{callback, "javascript:alert(1)"}}, "invalid_redirect_uri"},
 		{"21 redirect URIs", map[string]any{"redirect_uris": strings.Split(strings.Repeat(callback+" ", 20)+callback, " ")}, "invalid_redirect_uri"},

@@ -150,8 +150,11 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	if err == nil && c.Client.ID == id {
 		err = r.complete(c)
 	}
-	if err != nil || c.Client.ID != id {
-		return nil, err
+	if err != nil {
+		return nil, fmt.Errorf("%s in storage: %w", r.key(id), err)
+	}
+	if c.Client.ID != id {
+		return nil, nil
 	}
 	return c, nil
 }

@@ -4,8 +4,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-jose/go-jose/v4/json"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // claims are the claims of our access tokens (RFC 9068 §2.2, SMART App Launch).
@@ -30,7 +31,7 @@ type claims struct {
 // for us, and this is its time.
 func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	var c claims
-	if err := json.Unmarshal(payload, &c); err != nil {
+	if err := strictjson.Unmarshal(payload, &c); err != nil {
 		return Token{}, fmt.Errorf("%w: claims: %w", ErrMalformed, err)
 	}
 	if missing := c.missing(); missing != "" {

@@ -11,7 +11,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/go-jose/go-jose/v4/json"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // maxIntrospectionSize is the size in bytes above which a response is not
@@ -113,7 +113,7 @@ func parseIntrospection(body []byte) (introspection, error) {
 	var state struct {
 		Active *bool `json:"active"`
 	}
-	if err := json.Unmarshal(body, &state); err != nil {
+	if err := strictjson.Unmarshal(body, &state); err != nil {
 		return introspection{}, err
 	}
 	if state.Active == nil {
@@ -123,7 +123,7 @@ func parseIntrospection(body []byte) (introspection, error) {
 	if !response.active {
 		return response, nil
 	}
-	if err := json.Unmarshal(body, &response.trustedClaims); err != nil {
+	if err := strictjson.Unmarshal(body, &response.trustedClaims); err != nil {
 		return introspection{}, err
 	}
 	return response, nil

@@ -107,6 +107,7 @@ func TestIntrospectionFailures(t *testing.T) {
 		{"active a number", write("application/json", `{"active":1,"sub":"bob"}`)},
 		{"active null", write("application/json", `{"active":null,"sub":"bob"}`)},
 		{"Active", write("application/json", `{"Active":true,"sub":"bob"}`)},
+		{"active in two cases", write("application/json", `{"active":true,"Active":false,"sub":"bob"}`)},
 		{"active twice", write("application/json", `{"active":false,"active":true,"sub":"bob"}`)},
 		{"no active", write("application/json", `{"sub":"bob"}`)},
 		{"a list", write("application/json", `[`+active+`]`)},

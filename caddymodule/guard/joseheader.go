@@ -8,6 +8,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // algorithm is the one signature algorithm of our access tokens. The list of
@@ -101,7 +103,7 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 	if err := json.Unmarshal(decoded, &parameters); err != nil {
 		return header, nil, fmt.Errorf("%w: header: %w", ErrMalformed, err)
 	}
-	if err := json.Unmarshal(decoded, &header); err != nil {
+	if err := strictjson.Unmarshal(decoded, &header); err != nil {
 		return header, nil, fmt.Errorf("%w: header: %w", ErrMalformed, err)
 	}
 	return header, parameters, nil

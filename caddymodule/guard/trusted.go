@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/go-jose/go-jose/v4/json"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // Trusted verifies the JWT access tokens of an issuer other than ours, such as
@@ -79,7 +79,7 @@ func (t *Trusted) now() time.Time { return clock(t.Now) }
 // checkClaims checks what the claims of a token with a good signature say.
 func (t *Trusted) checkClaims(header joseHeader, payload []byte) (Token, error) {
 	var c trustedClaims
-	if err := json.Unmarshal(payload, &c); err != nil {
+	if err := strictjson.Unmarshal(payload, &c); err != nil {
 		return Token{}, fmt.Errorf("%w: claims: %w", ErrMalformed, err)
 	}
 	clientID, err := c.clientID()

@@ -95,6 +95,7 @@ func TestTrustedClaims(t *testing.T) {
 		{"no iat", map[string]any{"iat": nil}, nil},
 		{"cid", map[string]any{"azp": nil, "cid": "c"}, nil},
 		{"appid", map[string]any{"azp": nil, "appid": "c"}, nil},
+		{"patient in two cases", map[string]any{"patient": "1", "Patient": "2"}, ErrMalformed},
 		{"client twice alike", map[string]any{"client_id": "my_client_id"}, nil},
 		{"audience among others", map[string]any{"aud": []string{p.audience, p.issuer + "userinfo"}}, nil},
 		{"token_use access", map[string]any{"token_use": "access"}, nil},

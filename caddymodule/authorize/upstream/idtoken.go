@@ -12,6 +12,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	josejson "github.com/go-jose/go-jose/v4/json"
 	"golang.org/x/oauth2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // Leeway is how far the provider's clock may be off in exp, iat and auth_time
@@ -85,7 +87,7 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 // checkClaims checks what go-oidc leaves to its caller.
 func (p *Provider) checkClaims(token *oidc.IDToken, payload []byte, accessToken string, r AuthenticationRequest) (*idTokenClaims, error) {
 	c := new(idTokenClaims)
-	if err := josejson.Unmarshal(payload, c); err != nil {
+	if err := strictjson.Unmarshal(payload, c); err != nil {
 		return nil, err
 	}
 	switch {

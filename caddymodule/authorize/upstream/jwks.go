@@ -10,6 +10,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/json"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // minRSA is the size in bits below which an RSA key is broken (RFC 7518 §3.3).
@@ -42,7 +44,7 @@ func parseJWKS(body []byte) (jwks, error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`
 	}
-	if err := json.Unmarshal(body, &document); err != nil {
+	if err := strictjson.Unmarshal(body, &document); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrKeys, err)
 	}
 	if document.Keys == nil {
@@ -59,7 +61,7 @@ func parseJWKS(body []byte) (jwks, error) {
 
 func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	var public publicJWK
-	if err := json.Unmarshal(raw, &public); err != nil {
+	if err := strictjson.Unmarshal(raw, &public); err != nil {
 		return key, false
 	}
 	if public.Use != "" && public.Use != "sig" || public.KeyOps != nil && !slices.Contains(public.KeyOps, "verify") {

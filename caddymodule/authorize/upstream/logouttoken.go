@@ -11,6 +11,8 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 	"github.com/go-jose/go-jose/v4"
 	josejson "github.com/go-jose/go-jose/v4/json"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
 // logoutEvent is the member of events that makes a JWT a logout token.
@@ -66,7 +68,7 @@ func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutTo
 		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
 	}
 	c := new(logoutClaims)
-	if err := josejson.Unmarshal(payload, c); err != nil {
+	if err := strictjson.Unmarshal(payload, c); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
 	}
 	if err := p.checkLogout(token, c); err != nil {
