@@ -179,11 +179,11 @@ func TestSessionsOutliveRestart(t *testing.T) {
 			before := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(signIn(b), nil)))
 			b.server = start()
 			if q := location(t, b.authorize(request(nil))).Query(); q.Get("code") == "" {
-				t.Errorf("signed out of the browser: %v", q)
+				t.Fatalf("signed out of the browser: %v", q)
 			}
 			after := b.refresh(before.Refresh, nil)
 			if after.Refresh == "" || !b.works(after.AccessToken) || !b.works(before.AccessToken) {
-				t.Errorf("the app's tokens ended: %+v", after)
+				t.Fatalf("the app's tokens ended: %+v", after)
 			}
 			b.get("/oauth2/logout?" + url.Values{"id_token_hint": {before.IDToken}}.Encode())
 			<-client.tokens
