@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"context"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"slices"
@@ -229,5 +230,49 @@ func TestSessionsAreWrittenOnce(t *testing.T) {
 	}
 	if signedIn == 0 || durable.writes != signedIn {
 		t.Errorf("%d writes to sign in, %d after it", signedIn, durable.writes-signedIn)
+	}
+}
+
+// What a provider said of a person outlives a restart for as long as their session, and
+// a later sign-in does not shorten that for their refresh tokens.
+func TestAccountsOutliveRestart(t *testing.T) {
+	p := authorizetest.Start(t)
+	durable := authorize.NewMemoryStore(0, 0)
+	start := func() *authorize.Server {
+		return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+			refreshing(c)
+			c.Store, c.Durable = authorize.NewMemoryStore(0, 0), durable
+		})
+	}
+	kept := func() (until time.Time) {
+		keys, err := durable.List(t.Context(), "kept-account:")
+		if err != nil || len(keys) != 1 {
+			t.Fatalf("kept %q, %v", keys, err)
+		}
+		value, err := durable.Get(t.Context(), keys[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		var account struct{ Until time.Time }
+		if err := json.Unmarshal(value, &account); err != nil {
+			t.Fatal(err)
+		}
+		return account.Until
+	}
+	b := newBrowser(t, start())
+	b.federate(nil)
+	b.server = start()
+	if q := location(t, b.authorize(request(nil))).Query(); q.Get("code") == "" {
+		t.Errorf("signed out: %v", q)
+	}
+	session := kept()
+	b.federatedTokens(offline(nil))
+	if grant := kept(); grant.Sub(session) < 80*24*time.Hour {
+		t.Errorf("kept until %v with a session, until %v with a refresh token", session, grant)
+	}
+	grant := kept()
+	newBrowser(t, b.server).federate(nil)
+	if again := kept(); again.Before(grant) {
+		t.Errorf("kept until %v, and after another sign-in until %v", grant, again)
 	}
 }
