@@ -315,7 +315,7 @@ func TestTimeouts(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if response := frontGateway(t, "ttl 1h", server).send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != statusClientGone {
+	if response := frontGateway(t, "timeout 100ms", server).send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != statusClientGone {
 		t.Errorf("a client that is gone: %d", response.StatusCode)
 	}
 }
