@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -69,18 +70,30 @@ func withoutPort(uri string) (string, bool) {
 }
 
 // isInterceptable reports whether an answer may reach another app than the one that
-// is registered: a public client proves nothing, and on a device every app can listen
-// on loopback, or claim a private-use scheme (RFC 8252 §8.6).
+// is registered: on a device every app can listen on loopback, or claim a private-use
+// scheme (RFC 8252 §8.6). A code is of no use to such an app where the client has to prove
+// who it is; a token is.
 func (req *authorizationRequest) isInterceptable() bool {
+	if !req.client.Public() && req.responseType == "code" {
+		return false
+	}
 	u, err := url.Parse(req.redirectURI)
-	return req.client.Public() && (err != nil || isPrivateUse(req.redirectURI) || isLoopback(u.Hostname()))
+	return err != nil || isPrivateUse(req.redirectURI) || isLoopback(u.Hostname())
 }
 
 func isPrivateUse(uri string) bool {
 	return !strings.HasPrefix(uri, "https:") && !strings.HasPrefix(uri, "http:")
 }
 
+// isLoopback reports whether a browser may take a host for the device that it runs on:
+// all names below localhost (RFC 6761 §6.3), and IP addresses in every form. A host that
+// ends in a number is an IPv4 address to a browser, such as 127.1 (URL Standard §3.5).
 func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
+	host = strings.TrimSuffix(strings.ToLower(host), ".")
+	if ip, err := netip.ParseAddr(host); err == nil {
+		return ip.Unmap().IsLoopback() || ip.IsUnspecified()
+	}
+	last := host[strings.LastIndexByte(host, '.')+1:]
+	_, err := strconv.ParseUint(last, 0, 32)
+	return last == "localhost" || err == nil
 }

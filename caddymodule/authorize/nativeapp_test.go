@@ -152,25 +152,33 @@ func TestRedirectURIsOfNativeAppsAlone(t *testing.T) {
 }
 
 // An answer that another app could take up is given after a click alone, though the
-// person be signed in (RFC 8252 §8.6); a client that proves who it is needs none, nor
-// does one that is reached by https.
+// person be signed in (RFC 8252 §8.6). The code of a client that proves who it is needs
+// none, nor does what goes to another computer.
 func TestNoAnswerWithoutAClick(t *testing.T) {
+	always, never := []bool{true, true}, []bool{false, false}
 	tests := []struct {
 		name, uri, secret string
-		click             bool
+		click             []bool // of a code, of a token
 	}{
-		{"localhost", "http://localhost:3000/callback", "", true},
-		{"loopback", "http://127.0.0.1:5000/cb", "", true},
-		{"a private-use scheme", "com.example.app:/cb", "", true},
-		{"https", callback, "", false},
-		{"localhost, confidential", "http://localhost:3000/callback", "s3cret", false},
+		{"localhost", "http://localhost:3000/callback", "", always},
+		{"loopback", "http://127.0.0.1:5000/cb", "", always},
+		{"a private-use scheme", "com.example.app:/cb", "", always},
+		{"https", callback, "", never},
+		{"https, by an address elsewhere", "https://198.51.100.7/cb", "", never},
+		{"localhost by https", "https://LocalHost.:3000/cb", "", always},
+		{"a name below localhost", "https://app.localhost/cb", "", always},
+		{"loopback by https", "https://127.1/cb", "", always},
+		{"loopback in one number", "https://0x7F000001/cb", "", always},
+		{"loopback, as IPv6 writes IPv4", "https://[::ffff:127.0.0.1]/cb", "", always},
+		{"every address of the device", "https://0.0.0.0/cb", "", always},
+		{"localhost, confidential", "http://localhost:3000/callback", "s3cret", []bool{false, true}},
 	}
 	for _, tt := range tests {
-		for _, responseType := range []string{"code", "token"} {
+		for i, responseType := range []string{"code", "token"} {
 			t.Run(tt.name+", "+responseType, func(t *testing.T) {
 				b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 					c.Clients[0].Native, c.Clients[0].Secret = true, tt.secret
-					c.Clients[0].RedirectURIs = []string{callback, "http://localhost:3000/callback", "http://127.0.0.1/cb", "com.example.app:/cb"}
+					c.Clients[0].RedirectURIs = []string{tt.uri}
 				}))
 				q := request(url.Values{"redirect_uri": {tt.uri}, "response_type": {responseType}})
 				given := func(r *http.Response) bool {
@@ -181,10 +189,10 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 					t.Fatalf("who has just signed in was sent to %s", r.Header.Get("Location"))
 				}
 				r := b.authorize(q)
-				if given(r) == tt.click {
+				if given(r) == tt.click[i] {
 					t.Fatalf("who is signed in was sent to %s", r.Header.Get("Location"))
 				}
-				if !tt.click {
+				if !tt.click[i] {
 					return
 				}
 				page, sealed := b.open(r)
