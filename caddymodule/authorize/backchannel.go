@@ -88,7 +88,7 @@ func (s *Server) tellClients(ctx context.Context, stored *storedSession, notes [
 			s.logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", note.client.ID, "error", err)
 		}
 		if note.idToken && note.client.BackchannelLogoutURI != "" {
-			s.tell(context.WithoutCancel(ctx), note.client, stored)
+			s.tell(apart(ctx), note.client, stored)
 		}
 	}
 }

@@ -238,3 +238,27 @@ func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// What comes of telling a client belongs to the sign-out, whatever else the request that
+// caused it goes on to.
+func TestTellingAClientIsApart(t *testing.T) {
+	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
+		synctest.Test(t, func(t *testing.T) {
+			s, tr := toldServer(t, &party{uri: "https://app.example/backchannel"})
+			answer := make(chan int)
+			s.SetNoticeTransport(roundTripper(func(*http.Request) (*http.Response, error) {
+				return &http.Response{StatusCode: <-answer, Body: http.NoBody}, nil
+			}))
+			b := newBrowser(t, s)
+			b.tokens(nil)
+			b.signIn(request(url.Values{"prompt": {"login"}, "response_type": {"token"}, "scope": {"email"}}), "bob", "other")
+			for len(tr) > 0 {
+				<-tr
+			}
+			answer <- status
+			if e := tr.toldOf("app"); e.User != "alice" || e.Scope != "" {
+				t.Errorf("%d: %+v", status, e)
+			}
+		})
+	}
+}

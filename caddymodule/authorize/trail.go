@@ -38,6 +38,17 @@ func trailOf(ctx context.Context) *trail {
 	return new(trail)
 }
 
+// apart returns a context for what outlives its request: it is not canceled with it, and
+// has the trail so far to itself.
+func apart(ctx context.Context) context.Context {
+	ctx = context.WithoutCancel(ctx)
+	if t, ok := ctx.Value(trailKey{}).(*trail); ok {
+		own := *t
+		return context.WithValue(ctx, trailKey{}, &own)
+	}
+	return ctx
+}
+
 // addressOf is where the request of a context came from.
 func addressOf(ctx context.Context) string { return trailOf(ctx).address }
 
