@@ -43,22 +43,52 @@ func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" +
 
 // cutOff makes void what was given until now.
 func (s *Server) cutOff(ctx context.Context, keys ...string) error {
-	if err := s.loadRevocations(ctx); err != nil { // which would put an earlier one in its place
-		return err
-	}
-	at, err := time.Now().MarshalText()
+	return s.cutOffAt(ctx, time.Now(), keys...)
+}
+
+// cutOffAt makes void what was given until a time. What cannot be kept over a restart is
+// not made void.
+func (s *Server) cutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
 	for _, key := range keys {
-		if err == nil {
-			err = s.store.Put(ctx, key, at, cutoffLifetime)
+		if s.durable != s.store && err == nil {
+			err = putCutoff(ctx, s.durable, key, at)
 		}
-		if s.durable != s.store {
-			err = errors.Join(err, s.durable.Put(ctx, key, at, cutoffLifetime))
+		if err == nil {
+			err = putCutoff(ctx, s.store, key, at)
 		}
 	}
 	if err != nil {
 		return fmt.Errorf("storing that tokens are void: %w", err)
 	}
 	return nil
+}
+
+// putCutoff stores a cutoff unless there is a later one, be it that of an ending at the
+// same moment, or one that came while the durable store was read.
+func putCutoff(ctx context.Context, store Store, key string, at time.Time) error {
+	text, err := at.MarshalText()
+	left := time.Until(at.Add(cutoffLifetime))
+	if err != nil || left <= 0 {
+		return err
+	}
+	for ctx.Err() == nil {
+		stored, err := store.Get(ctx, key)
+		switch {
+		case errors.Is(err, ErrNotFound):
+			err = store.Add(ctx, key, text, left)
+		case err != nil:
+			return err
+		default:
+			if there := new(time.Time); there.UnmarshalText(stored) == nil && there.After(at) {
+				return nil
+			}
+			err = store.Swap(ctx, key, stored, text, left)
+		}
+		if !errors.Is(err, ErrExists) && !errors.Is(err, ErrChanged) {
+			return err
+		}
+	}
+	return ctx.Err()
 }
 
 // given is to whom and how something was given: what decides which cutoffs reach it.
@@ -123,8 +153,8 @@ func (s *Server) loadCutoffs(ctx context.Context) error {
 		if err == nil {
 			at, err = readCutoff(ctx, s.durable, key)
 		}
-		if left := time.Until(at.Add(cutoffLifetime)); err == nil && left > 0 {
-			err = s.store.Put(ctx, key, []byte(at.Format(time.RFC3339Nano)), left)
+		if err == nil {
+			err = putCutoff(ctx, s.store, key, at)
 		}
 	}
 	return err

@@ -37,24 +37,30 @@ func (s *Server) EndGrants(ctx context.Context, user, clientID string) (EndedGra
 	if user == "" && clientID == "" {
 		return ended, errors.New("neither a user nor a client is named")
 	}
-	// First: what is being given at this very moment is void, or deleted below.
-	err := s.cutOff(ctx, byOperator, cutoffOf(user, clientID))
-	if err == nil {
-		ended.RefreshTokens, err = s.endFamilies(ctx, user, clientID)
-	}
-	if err == nil {
-		ended.Consents, err = s.endConsents(ctx, user, clientID)
-	}
-	if err == nil && clientID == "" {
-		ended.Sessions, err = s.EndSessions(ctx, user)
-	} else if err == nil {
-		err = s.leaveSessions(ctx, user, clientID)
-	}
+	err := s.endGrants(ctx, user, clientID, &ended)
 	if err == nil && ended == (EndedGrants{}) {
 		err = s.mustKnow(ctx, user, clientID)
 	}
 	s.record(ctx, Event{Kind: EventRevocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
 	return ended, err
+}
+
+// endGrants ends sessions first, so that whoever has one is given no more by it; then what
+// was given until that moment, be it in use right now. What fails keeps nothing else alive.
+func (s *Server) endGrants(ctx context.Context, user, clientID string, ended *EndedGrants) error {
+	var errs [4]error
+	if clientID == "" {
+		ended.Sessions, errs[0] = s.EndSessions(ctx, user)
+	}
+	errs[1] = s.cutOff(ctx, byOperator, cutoffOf(user, clientID))
+	if errs[1] == nil { // else who comes with a refresh token is not refused meanwhile
+		ended.RefreshTokens, errs[1] = s.endFamilies(ctx, user, clientID)
+	}
+	ended.Consents, errs[2] = s.endConsents(ctx, user, clientID)
+	if clientID != "" {
+		errs[3] = s.leaveSessions(ctx, user, clientID)
+	}
+	return errors.Join(errs[:]...)
 }
 
 func cutoffOf(user, clientID string) string {

@@ -61,9 +61,21 @@ func (s *Server) newGrant(ctx context.Context, req *authorizationRequest, by *si
 		UserinfoClaims: req.userinfoClaims,
 		IDTokenClaims:  req.idTokenClaims,
 	}
-	cutoff, err := s.latestCutoff(ctx, g.code())
-	g.At = dateAfter(cutoff)
+	cutoff, err := s.latestCutoff(ctx, given{user: g.User, clientID: g.ClientID})
+	if g.At = dateAfter(cutoff); err == nil {
+		err = s.stillSignedIn(ctx, by.sid)
+	}
 	return g, err
+}
+
+// stillSignedIn refuses a session that ended while a request of it was under way. It comes
+// after a grant has got its time: a session that ends later makes the grant void.
+func (s *Server) stillSignedIn(ctx context.Context, sid string) error {
+	session, err := s.readSession(ctx, sid)
+	if err == nil && session == nil {
+		err = &Error{Code: "login_required", Description: "the person has signed out meanwhile"}
+	}
+	return err
 }
 
 func (g *grant) scope() string { return strings.Join(g.Scope, " ") }

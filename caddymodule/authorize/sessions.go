@@ -138,17 +138,24 @@ func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
 
 // forgetSession voids what a session gave, and removes it. In a full store the session
 // makes room for that, so that nobody must stay signed in.
+//
+// The cutoff is in the future, for what is given at this very moment, before the session
+// is removed. No other session has its sid.
 func (s *Server) forgetSession(ctx context.Context, sid string) error {
-	err := s.cutOff(ctx, sessionCutoff(sid))
+	cutOff := func() error { return s.cutOffAt(ctx, time.Now().Add(endingTime), sessionCutoff(sid)) }
+	err := cutOff()
 	full := errors.Is(err, ErrStoreFull)
 	if err == nil || full {
 		err = s.durable.Delete(ctx, sessionKey(sid))
 	}
 	if err == nil && full {
-		err = s.cutOff(ctx, sessionCutoff(sid))
+		err = cutOff()
 	}
 	return err
 }
+
+// endingTime is longer than it takes to end a session.
+const endingTime = time.Minute
 
 // clientNote says that a client got something in a session.
 type clientNote struct {

@@ -1,0 +1,114 @@
+package authorize_test
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+)
+
+// meanwhile is a store in which something happens once, before or after a call.
+type meanwhile struct {
+	authorize.Store
+	before, after string // the method, and the beginning of the key
+	happens       func()
+}
+
+func (m *meanwhile) once(place *string, method, key string) {
+	if *place != "" && strings.HasPrefix(method+" "+key, *place) {
+		*place = ""
+		m.happens()
+	}
+}
+
+func (m *meanwhile) Get(ctx context.Context, key string) ([]byte, error) {
+	m.once(&m.before, "Get", key)
+	return m.Store.Get(ctx, key)
+}
+
+func (m *meanwhile) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	m.once(&m.before, "Add", key)
+	return m.Store.Add(ctx, key, value, ttl)
+}
+
+func (m *meanwhile) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	m.once(&m.before, "Put", key)
+	return m.Store.Put(ctx, key, value, ttl)
+}
+
+func (m *meanwhile) List(ctx context.Context, prefix string) ([]string, error) {
+	keys, err := m.Store.List(ctx, prefix)
+	m.once(&m.after, "List", prefix)
+	return keys, err
+}
+
+// While everything of a person is ended, whoever has a session of theirs gets nothing by
+// it that outlives the ending.
+func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
+	store := &meanwhile{Store: authorize.NewMemoryStore(0, 0)}
+	s := newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
+	b := newBrowser(t, s)
+	b.tokens(offline(nil))
+	var got tokenAnswer
+	store.happens = func() {
+		code := location(t, b.authorize(request(offline(nil)))).Query().Get("code")
+		got = decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
+	}
+	store.after = "List refresh:" // those that are to be deleted are known
+	if _, err := s.EndGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
+		t.Fatalf("error %v, or nothing happened", err)
+	}
+	if b.works(got.AccessToken) || b.refresh(got.Refresh, nil).AccessToken != "" {
+		t.Error("it goes on with what it got")
+	}
+}
+
+// A request that began in a session, and is answered when that is over, gives nothing.
+func TestSessionEndsDuringARequest(t *testing.T) {
+	for _, responseType := range []string{"code", "token"} {
+		store := &meanwhile{Store: authorize.NewMemoryStore(0, 0)}
+		s := newServer(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = authorize.ConsentRequired })
+		b := newBrowser(t, s)
+		b.allow(b.signIn(request(nil), "alice", "right"), "*")
+		store.happens = func() {
+			if n, err := s.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
+				t.Errorf("%d, %v", n, err)
+			}
+		}
+		store.before = "Get consent:"
+		to := location(t, b.authorize(request(url.Values{"response_type": {responseType}})))
+		if store.before != "" || to.Query().Get("error") != "login_required" || to.Fragment != "" {
+			t.Errorf("%s: sent to %s", responseType, to)
+		}
+	}
+}
+
+// Of two endings at the same time the later counts, whichever is stored first.
+func TestTwoEndingsAtOnce(t *testing.T) {
+	for _, call := range []string{"Add", "Put"} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &meanwhile{Store: authorize.NewMemoryStore(0, 0)}
+			s := newServer(t, func(c *authorize.Config) { c.Store = store })
+			end := func() {
+				if _, err := s.EndGrants(t.Context(), "", "app"); err != nil {
+					t.Error(err)
+				}
+			}
+			var between string
+			store.happens = func() {
+				time.Sleep(time.Second)
+				between = newBrowser(t, s).tokens(nil).AccessToken
+				time.Sleep(time.Second)
+				end()
+			}
+			store.before = call + " cutoff:client:"
+			if end(); newBrowser(t, s).works(between) {
+				t.Error("a token works that was given before the later one")
+			}
+		})
+	}
+}
