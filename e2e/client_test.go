@@ -25,12 +25,13 @@ func (g *gateway) provider(t *testing.T) *oidc.Provider {
 	return provider
 }
 
-// demoApp is the example's public client.
+// demoApp is the example's public client, at its redirect URI by https. At the one on
+// localhost ([callback]) whoever is signed in already is asked first.
 func (g *gateway) demoApp(t *testing.T, scopes ...string) *oauth2.Config {
 	t.Helper()
 	endpoint := g.provider(t).Endpoint()
 	endpoint.AuthStyle = oauth2.AuthStyleInParams
-	return &oauth2.Config{ClientID: "demo-app", RedirectURL: callback, Endpoint: endpoint, Scopes: scopes}
+	return &oauth2.Config{ClientID: "demo-app", RedirectURL: appCallback, Endpoint: endpoint, Scopes: scopes}
 }
 
 // userToken signs in and returns what the client is given.

@@ -23,6 +23,7 @@ func TestFederatedBrowser(t *testing.T) {
 		provider.idp("es256", "name \"St. Elsewhere University Teaching Hospital\""),
 	})
 	app, verifier := g.demoApp(t, "openid", "profile"), oauth2.GenerateVerifier()
+	app.RedirectURL = callback
 	signIn := app.AuthCodeURL("from the browser", oauth2.S256ChallengeOption(verifier))
 
 	pageLooks(t, ctx, "signin-idp", signIn, "//a[text()='General Hospital']", checkSignInPage)
@@ -34,6 +35,8 @@ func TestFederatedBrowser(t *testing.T) {
 	screenshot(t, ctx, "signin-at-the-provider")
 	perform(t, ctx,
 		chromedp.KeyEvent("ada"+kb.Tab+"ada-at-the-provider"+kb.Enter), // the field for the name has the focus
+		chromedp.WaitVisible("//h1[text()='Allow Demo App?']"),         // the provider may have shown no page
+		chromedp.Click("//button[text()='Allow']"),
 		chromedp.WaitVisible("//h1[text()='Back in the app']"),
 	)
 	query := (<-landed).URL.Query()

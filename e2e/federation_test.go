@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"net/url"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -21,19 +20,10 @@ const signedOut = "http://localhost:3000/signed-out"
 // different hosts in life must be different hosts here.
 func federatedGateway(t *testing.T, name, address string, idps []string, edit ...string) *gateway {
 	t.Helper()
-	home := t.TempDir()
-	file := filepath.Join(home, "Caddyfile")
 	const client = "\t\tclient demo-app {\n"
-	writeExample(t, file, append([]string{
-		"localhost:8443", address,
+	return gatewayAt(t, name, address, fhirServer.address, append([]string{
 		client, strings.Join(idps, "\n") + "\n" + client + "\t\t\tpost_logout_redirect_uri " + signedOut + " " + callback + "\n",
 	}, edit...)...)
-	g, err := startGateway(name, home, file, "https://"+address, fhirServer.address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(g.process.stop)
-	return g
 }
 
 // idpBlock is an idp block of a Caddyfile.
@@ -81,7 +71,7 @@ func by(idp string) oauth2.AuthCodeOption { return oauth2.SetAuthURLParam("ident
 // type something.
 func (p *person) signInBy(t *testing.T, idp string, typed url.Values) federated {
 	t.Helper()
-	return p.gateway.federated(t, idp, func(start string) *url.URL { return p.walk(t, start, callback, typed) })
+	return p.gateway.federated(t, idp, func(start string) *url.URL { return p.walk(t, start, appCallback, typed) })
 }
 
 // federated signs somebody in to the demo app by a provider, and learns all that

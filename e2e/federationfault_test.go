@@ -83,7 +83,7 @@ func TestFederationFaults(t *testing.T) {
 	for i, fault := range federationFaults {
 		t.Run(fault.name, func(t *testing.T) {
 			person := g.newPerson(t)
-			end := person.walk(t, app.AuthCodeURL("s t/å&te", by(fmt.Sprintf("fault-%d", i))), callback, nil)
+			end := person.walk(t, app.AuthCodeURL("s t/å&te", by(fmt.Sprintf("fault-%d", i))), appCallback, nil)
 			query := end.Query()
 			if query.Get("error") != fault.err || query.Get("error_description") != fault.description {
 				t.Errorf("%s %q, want %s %q", query.Get("error"), query.Get("error_description"), fault.err, fault.description)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -97,19 +98,31 @@ func newClient(roots *x509.CertPool) *http.Client {
 		Transport: &http.Transport{
 			TLSClientConfig:   &tls.Config{RootCAs: roots},
 			ForceAttemptHTTP2: true,
+			DialContext:       dialOwn,
 		},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
+}
+
+// dialOwn is what browsers do with --host-resolver-rules: names of [ownDomain] are
+// this machine.
+func dialOwn(ctx context.Context, network, address string) (net.Conn, error) {
+	if host, port, _ := net.SplitHostPort(address); strings.HasSuffix(host, ownDomain) {
+		address = net.JoinHostPort("127.0.0.1", port)
+	}
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 // ownGateway starts a gateway for one test, with Caddyfile.example moved to a
 // free port and changed by edit, in front of a backend at an address.
 func ownGateway(t *testing.T, name, backendAddress string, edit ...string) *gateway {
 	t.Helper()
-	address, err := freeAddress()
-	if err != nil {
-		t.Fatal(err)
-	}
+	return gatewayAt(t, name, mustFreeAddress(t), backendAddress, edit...)
+}
+
+// gatewayAt is ownGateway at an address that is known before.
+func gatewayAt(t *testing.T, name, address, backendAddress string, edit ...string) *gateway {
+	t.Helper()
 	home := t.TempDir()
 	file := filepath.Join(home, "Caddyfile")
 	writeExample(t, file, append([]string{"localhost:8443", address}, edit...)...)

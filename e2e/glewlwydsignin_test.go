@@ -90,7 +90,7 @@ func TestGlewlwyd(t *testing.T) {
 		page := grace.walk(t, start, provider.address+"/login.html", nil)
 		provider.signIn(t, grace.client, "grace", "grace-at-glewlwyd")
 		provider.call(t, grace.client, http.MethodPut, "auth/grant/gateway", object{"scope": "openid"})
-		return grace.walk(t, page.Query().Get("callback_url")+"&g_continue", callback, nil)
+		return grace.walk(t, page.Query().Get("callback_url")+"&g_continue", appCallback, nil)
 	})
 	signedIn.check(t, g, provider.issuer(), "grace", claims{
 		Name: "Grace Gray", PreferredUsername: "grace@clinic.example", Email: "grace@clinic.example", EmailVerified: true,

@@ -79,7 +79,7 @@ func TestOIDCProvider(t *testing.T) {
 		})
 		t.Run(test.client+", who is in no such group", func(t *testing.T) {
 			address := g.demoApp(t, "openid").AuthCodeURL("state", by("node-"+test.client))
-			query := g.newPerson(t).walk(t, address, callback, bobTypes).Query()
+			query := g.newPerson(t).walk(t, address, appCallback, bobTypes).Query()
 			if query.Get("error") != "access_denied" || query.Get("state") != "state" || query.Has("code") {
 				t.Errorf("got %s", query.Encode())
 			}

@@ -14,6 +14,7 @@ import (
 func TestQuestionPages(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	app, verifier := example.demoApp(t, "openid", "email", "patient/Observation.rs", "patient/*.r", "user/Condition.rs", "offline_access", "demo.read"), oauth2.GenerateVerifier()
+	app.RedirectURL = callback
 	address := func(prompt string) string {
 		return app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("prompt", prompt), oauth2.SetAuthURLParam("response_mode", "form_post"))
 	}

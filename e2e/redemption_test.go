@@ -20,7 +20,7 @@ func TestSimultaneousRedemptions(t *testing.T) {
 	end := example.newPerson(t).signIn(t, app.AuthCodeURL("state", oauth2.S256ChallengeOption(verifier)))
 	form := url.Values{
 		"grant_type": {"authorization_code"}, "code": {end.Query().Get("code")}, "client_id": {"demo-app"},
-		"redirect_uri": {callback}, "code_verifier": {verifier},
+		"redirect_uri": {app.RedirectURL}, "code_verifier": {verifier},
 	}
 	requests := make([]*http.Request, redeemers)
 	for i := range requests {

@@ -100,7 +100,7 @@ func TestRedemptionRefused(t *testing.T) {
 	wrongSecret := confidential
 	wrongSecret.ClientSecret = "wrong"
 	otherRedirect := *app
-	otherRedirect.RedirectURL = appCallback
+	otherRedirect.RedirectURL = callback
 
 	verifier := oauth2.GenerateVerifier()
 	challenge, right := oauth2.S256ChallengeOption(verifier), oauth2.VerifierOption(verifier)
@@ -139,7 +139,7 @@ func TestConfidentialClient(t *testing.T) {
 	for name, style := range map[string]oauth2.AuthStyle{"header": oauth2.AuthStyleInHeader, "body": oauth2.AuthStyleInParams} {
 		t.Run(name, func(t *testing.T) {
 			app := example.demoApp(t, "openid", "user/*.rs")
-			app.ClientID, app.ClientSecret, app.RedirectURL = "demo-confidential", "demo-secret", appCallback
+			app.ClientID, app.ClientSecret = "demo-confidential", "demo-secret"
 			app.Endpoint.AuthStyle = style
 			end := person.get(t, app.AuthCodeURL("state")).location(t)
 			if _, err := app.Exchange(example.context(t), end.Query().Get("code")); err != nil {

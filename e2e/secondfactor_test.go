@@ -36,6 +36,7 @@ func TestSecondFactorInBrowser(t *testing.T) {
 	ctx, landed := newBrowser(t), appServer(t)
 	g := ownGateway(t, "gateway-totp", fhirServer.address, aliceLine, aliceLine+"\t\t\ttotp_secret "+totpSecret+"\n")
 	app, verifier := g.demoApp(t, "openid"), oauth2.GenerateVerifier()
+	app.RedirectURL = callback
 	signIn := app.AuthCodeURL("by two factors", oauth2.S256ChallengeOption(verifier))
 	perform(t, ctx,
 		chromedp.Navigate(signIn),

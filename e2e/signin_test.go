@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
+
+	"golang.org/x/oauth2"
 )
 
 func TestSignIn(t *testing.T) {
@@ -63,6 +66,24 @@ func TestSignIn(t *testing.T) {
 		person.signIn(t, address)
 		if end := person.get(t, address).location(t); !end.Query().Has("code") {
 			t.Errorf("sent to %s, want a code", end)
+		}
+	})
+	t.Run("signed in, an app on localhost is answered after a click", func(t *testing.T) {
+		person := example.newPerson(t)
+		person.signIn(t, address)
+		app := example.demoApp(t, "openid")
+		app.RedirectURL = callback
+		silent := person.get(t, app.AuthCodeURL("state", oauth2.SetAuthURLParam("prompt", "none"))).location(t)
+		if silent.Query().Get("error") != "interaction_required" || silent.Query().Has("code") {
+			t.Errorf("without a page sent to %s", silent)
+		}
+		question := person.get(t, app.AuthCodeURL("state")).location(t)
+		if question.Path != "/oauth2/consent" {
+			t.Fatalf("sent to %s, want the consent page", question)
+		}
+		end := person.walk(t, example.issuer+question.RequestURI(), callback, url.Values{"decision": {"allow"}})
+		if _, err := app.Exchange(example.context(t), end.Query().Get("code")); err != nil {
+			t.Errorf("%v, at %s", err, end)
 		}
 	})
 }

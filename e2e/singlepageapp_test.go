@@ -13,14 +13,14 @@ import (
 	"github.com/chromedp/chromedp/kb"
 )
 
-// singlePageApp serves node/spa.html at its redirect URIs. It is on https, so
-// that browsers see it and the gateway as one site: only then do they send
-// cookies along in a hidden frame.
+// singlePageApp serves node/spa.html at its redirect URIs. It is on https and in
+// one domain with the gateway, so that browsers see both as one site: only then do
+// they send cookies along in a hidden frame.
 func singlePageApp(t *testing.T) *httptest.Server {
 	t.Helper()
 	app := httptest.NewTLSServer(nil)
 	t.Cleanup(app.Close)
-	app.URL = strings.Replace(app.URL, "127.0.0.1", "localhost", 1)
+	app.URL = strings.Replace(app.URL, "127.0.0.1", "app"+ownDomain, 1)
 	return app
 }
 
@@ -54,7 +54,7 @@ func TestSinglePageApp(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ctx, app := newBrowser(t), singlePageApp(t)
 			uri := app.URL + "/callback"
-			g := ownGateway(t, "gateway-spa", fhirServer.address,
+			g := gatewayAt(t, "gateway-spa", strings.Replace(mustFreeAddress(t), "localhost", "login"+ownDomain, 1), fhirServer.address,
 				"redirect_uri http://localhost:3000/callback", "post_logout_redirect_uri "+uri+"\n\t\t\tredirect_uri "+uri+" "+app.URL+"/silent")
 			serve(t, app, g.issuer, test.scope)
 			perform(t, ctx, chromedp.Navigate(app.URL), chromedp.Click(chromedp.ID("sign-in")), chromedp.WaitVisible(chromedp.ID("username")))
