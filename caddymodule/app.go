@@ -130,7 +130,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	a.warn()
-	return nil
+	return haveSitesChecked(ctx)
 }
 
 // loadStores loads what keeps our state: in flight, and durably. The default for
@@ -231,25 +231,12 @@ func (a *App) Start() error {
 			}
 		}
 	}
-	a.warnOfSites()
 	go func() {
 		if err := a.keys.Refresh(a.ctx); err != nil && !errors.Is(err, context.Canceled) {
 			a.logger.Error("signing keys are not ready, trying again on first need", "error", err)
 		}
 	}()
 	return nil
-}
-
-// warnOfSites looks at the sites once all of them are made, which they are not before
-// Start.
-func (a *App) warnOfSites() {
-	app, err := a.ctx.AppIfConfigured("http")
-	if err != nil {
-		return // there are no sites, or their own errors say more
-	}
-	for _, warning := range checkSites(app.(*caddyhttp.App), a.Issuer) {
-		a.logger.Warn(warning)
-	}
 }
 
 // Stop tells what the audit trail has left out since it last did.

@@ -23,6 +23,8 @@ func init() {
 // `{fhir_base}/.well-known/smart-configuration`. Other requests go on to the next
 // handler.
 type Authorize struct {
+	Source
+
 	app *App
 }
 

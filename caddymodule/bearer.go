@@ -73,6 +73,8 @@ type Bearer struct {
 	// app; without it, CORS is left to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
+	Source
+
 	app     *App                // nil without the fhir app
 	smart   *smartConfiguration // nil with it, and without trusted issuers
 	cors    *crossOrigin
@@ -93,6 +95,7 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 
 // Provision sets up verification. Nobody is asked for keys yet.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
+	defer func() { err = h.wrap(err) }()
 	h.app, err = fhirApp(ctx)
 	alone := len(h.Trust) > 0 || h.Introspection != nil
 	if err != nil && (!alone || !errors.Is(err, errNoApp)) {
@@ -113,8 +116,10 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	if err := metrics.register(ctx); err != nil {
 		return err
 	}
-	h.guard, err = h.newGuard(ctx)
-	return err
+	if h.guard, err = h.newGuard(ctx); err != nil {
+		return err
+	}
+	return haveSitesChecked(ctx)
 }
 
 func (h *Bearer) provisionCORS() (err error) {
@@ -176,8 +181,12 @@ func (h *Bearer) warnElsewhere(r *http.Request, err error) {
 	if !errors.Is(err, guard.ErrNoToken) || below(r.URL.Path, h.FHIRBase) {
 		return
 	}
+	message := "fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base"
+	if below(originalPath(r), h.FHIRBase) {
+		message = "the path is rewritten before fhir_bearer, and is no longer below the FHIR base: put what rewrites it after fhir_bearer"
+	}
 	h.elsewhere.Do(func() {
-		h.logger.Warn("fhir_bearer guards more than the FHIR API: if the API is at this path, say so with fhir_base", "path", r.URL.Path, "fhir_base", h.FHIRBase)
+		h.logger.Warn(message, "path", r.URL.Path, "fhir_base", h.FHIRBase)
 	})
 }
 

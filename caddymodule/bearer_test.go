@@ -2,12 +2,15 @@ package caddymodule
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
@@ -215,6 +218,19 @@ func TestGuardElsewhereIsLogged(t *testing.T) {
 		h.warnElsewhere(httptest.NewRequest(http.MethodGet, path, nil), fmt.Errorf("refused: %w", guard.ErrNoToken))
 	}
 	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "path=/fhir/metadata fhir_base=/fhir/R4") {
+		t.Errorf("logged %q", logged)
+	}
+}
+
+// So does one behind something that takes the FHIR base off the path.
+func TestGuardBehindRewriteIsLogged(t *testing.T) {
+	var text bytes.Buffer
+	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
+	asked := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	r := httptest.NewRequest(http.MethodGet, "/Patient", nil)
+	r = r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, *asked))
+	h.warnElsewhere(r, guard.ErrNoToken)
+	if logged := text.String(); !strings.Contains(logged, "put what rewrites it after fhir_bearer") {
 		t.Errorf("logged %q", logged)
 	}
 }

@@ -32,6 +32,11 @@ func registerHandler(name string, at httpcaddyfile.Positional, standard string, 
 	httpcaddyfile.RegisterDirectiveOrder(name, at, standard)
 	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		handler := newHandler()
+		if written, ok := handler.(interface{ setSource(position) }); ok {
+			h.Next()
+			written.setSource(positionOf(h.Dispenser))
+			h.Reset()
+		}
 		if err := handler.UnmarshalCaddyfile(h.Dispenser); err != nil {
 			return nil, err
 		}

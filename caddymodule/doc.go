@@ -8,6 +8,7 @@
 //	http.handlers.fhir_bearer     bearer.go      package guard: whose token is this, and is it valid
 //	http.handlers.fhir_expand     expand.go      package terminology: ValueSet/$expand
 //	http.handlers.fhir_outcome    outcome.go     errors as FHIR OperationOutcomes
+//	fhir_sites                    sites.go       warnings of handlers that stand in vain
 //	admin.api.fhir                admin.go       status, and what may be forgotten
 //	caddy.logging.encoders.fhir   accesslog.go   logs without codes and tokens
 //

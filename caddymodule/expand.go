@@ -96,6 +96,7 @@ type Expand struct {
 	MaxCachedEntries int `json:"max_cached_entries,omitempty"`
 
 	ExpandCaching
+	Source
 
 	cors       *crossOrigin
 	handler    *terminology.Handler
@@ -118,6 +119,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 // Provision loads the definitions, or takes them over from the configuration
 // before, as it does with the answers that are kept.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
+	defer func() { err = h.wrap(err) }()
 	h.failures = newFailureLog(ctx.Slogger())
 	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
 		return err
@@ -141,7 +143,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 		h.handler.Security = []string{"SMART-on-FHIR"}
 	}
 	h.operations = newOperations(h.handler, h.AllOperations)
-	return nil
+	return haveSitesChecked(ctx)
 }
 
 // provisionKept finds or makes what outlives a configuration.

@@ -2,52 +2,65 @@ package caddymodule
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
 // siteCheck looks for handlers of ours that stand where they cannot do what they are
 // for. Each such place is allowed, and has a reason somewhere; most are mistakes.
 type siteCheck struct {
-	issuer string
+	issuer string // empty without the fhir app
 
 	warnings   []string
 	elsewhere  []string // sites with fhir_authorize that are not the issuer's
 	authorizes bool     // some site has fhir_authorize
 	atIssuer   bool     // the issuer's has
-}
 
-// place is what is known of the requests that get to a block of the configuration.
-type place struct {
-	server  *caddyhttp.Server
-	hosts   []string // none: all
-	paths   []string // patterns; none: all, or not known
-	guarded bool     // fhir_bearer stands before
+	guarded   map[string]bool     // the servers that requests are passed on to behind fhir_bearer
+	unguarded map[string][]string // and without it: from which sites
 }
 
 // checkSites returns what is to be said of the sites of a configuration.
 func checkSites(app *caddyhttp.App, issuer string) []string {
-	c := &siteCheck{issuer: issuer}
+	c := &siteCheck{issuer: issuer, guarded: map[string]bool{}, unguarded: map[string][]string{}}
 	for _, server := range app.Servers {
 		c.block(server.Routes, place{server: server})
 	}
-	switch {
-	case !c.authorizes:
-		c.warn("there is the global option fhir, but no site has fhir_authorize: apps find nobody at %s to get a token from", issuer)
-	case !c.atIssuer:
-		c.warn("issuer %s is not the address of a site with fhir_authorize (that is %s): apps are sent to the issuer. Let the two be the same, unless something in front leads from one to the other",
-			issuer, strings.Join(c.elsewhere, ", "))
-	}
+	c.checkIssuer()
+	c.checkBackends()
 	slices.Sort(c.warnings)
-	return c.warnings
+	return slices.Compact(c.warnings)
 }
 
 func (c *siteCheck) warn(format string, arguments ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, arguments...))
+}
+
+// checkIssuer looks whether apps find the authorization server at the issuer's address.
+func (c *siteCheck) checkIssuer() {
+	switch {
+	case c.issuer == "" || c.atIssuer:
+	case !c.authorizes:
+		c.warn("there is the global option fhir, but no site has fhir_authorize: apps find nobody at %s to get a token from", c.issuer)
+	default:
+		c.warn("issuer %s is not the address of a site with fhir_authorize (that is %s): apps are sent to the issuer. Let the two be the same, unless something in front leads from one to the other",
+			c.issuer, strings.Join(c.elsewhere, ", "))
+	}
+}
+
+// checkBackends looks whether what is guarded in one place can be reached from another
+// without a token.
+func (c *siteCheck) checkBackends() {
+	for address, sites := range c.unguarded {
+		if c.guarded[address] {
+			c.warn("%s: reverse_proxy leads to %s without fhir_bearer before it, and behind fhir_bearer elsewhere: let nothing lead there but what fhir_bearer guards", strings.Join(sites, ", "), address)
+		}
+	}
 }
 
 // block looks at the routes of a block in their order.
@@ -55,127 +68,107 @@ func (c *siteCheck) block(routes caddyhttp.RouteList, at place) {
 	for i, route := range routes {
 		within := at.within(&route)
 		for j, handler := range route.Handlers {
+			before := append(slices.Clone(routes[:i]), caddyhttp.Route{Handlers: route.Handlers[:j]}) // Caddy joins routes that have the same matchers
 			switch h := handler.(type) {
 			case *caddyhttp.Subroute:
 				c.block(h.Routes, within)
 			case *Authorize:
-				c.authorize(within)
+				c.authorize(h, within)
+				c.reached(h.named("fhir_authorize", within), "/oauth2/authorize", before)
 			case *Bearer:
-				c.base("fhir_bearer", h.FHIRBase, within)
+				c.bearer(h, within, before)
 				within.guarded = true
-				at.guarded = at.guarded || len(route.MatcherSets) == 0
+				at = at.behind(&route)
 			case *Expand:
-				c.base("fhir_expand", h.FHIRBase, within)
-				before := caddyhttp.Route{Handlers: route.Handlers[:j]} // Caddy joins routes that have the same matchers
-				c.reached(append(slices.Clone(routes[:i]), before), h.FHIRBase, within)
-			default:
-				if moduleName(h) == "http.handlers.rewrite" {
-					at.paths, within.paths = nil, nil // they are other ones from here
+				c.expand(h, within, before)
+				if len(route.MatcherSets) == 0 && !within.isGuarded() {
+					at.open, within.open = h, h
+				}
+			case *reverseproxy.Handler:
+				c.proxy(h, within)
+			case *rewrite.Rewrite:
+				within = within.rewritten(h)
+				if len(route.MatcherSets) == 0 {
+					at = at.rewritten(h)
 				}
 			}
 		}
 	}
 }
 
-func moduleName(handler any) caddy.ModuleID {
-	if module, ok := handler.(caddy.Module); ok {
-		return module.CaddyModule().ID
-	}
-	return ""
-}
-
-// within is the place behind the matchers of a route.
-func (at place) within(route *caddyhttp.Route) place {
-	hosts, paths := matched(route)
-	if len(hosts) > 0 {
-		at.hosts = hosts
-	}
-	if len(paths) > 0 {
-		at.paths = paths
+// behind is the place after a route with fhir_bearer.
+func (at place) behind(route *caddyhttp.Route) place {
+	_, paths := matched(route)
+	if len(route.MatcherSets) == 0 {
+		at.guarded = true
+	} else {
+		at.guards = append(slices.Clone(at.guards), paths...)
 	}
 	return at
 }
 
-// matched are the hosts and the paths of a route's matchers.
-func matched(route *caddyhttp.Route) (hosts, paths []string) {
-	for _, set := range route.MatcherSets {
-		for _, matcher := range set {
-			switch m := matcher.(type) {
-			case *caddyhttp.MatchHost:
-				hosts = append(hosts, *m...)
-			case *caddyhttp.MatchPath:
-				paths = append(paths, *m...)
-			}
-		}
-	}
-	return hosts, paths
-}
-
-// String names the site.
-func (at place) String() string {
-	if len(at.hosts) > 0 {
-		return strings.Join(at.hosts, ", ")
-	}
-	return strings.Join(at.server.Listen, ", ")
-}
-
 // authorize looks at a site with fhir_authorize.
-func (c *siteCheck) authorize(at place) {
+func (c *siteCheck) authorize(h *Authorize, at place) {
 	c.authorizes = true
 	if at.isOf(c.issuer) {
 		c.atIssuer = true
 	} else {
-		c.elsewhere = append(c.elsewhere, at.String()+" at "+strings.Join(at.server.Listen, " "))
+		c.elsewhere = append(c.elsewhere, h.site(at)+" at "+strings.Join(at.server.Listen, " "))
 	}
 	if at.guarded {
-		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", at, DefaultFHIRBase)
+		c.warn("%s: fhir_bearer stands before fhir_authorize, and asks for a token at the addresses where tokens are to be had: put fhir_authorize before it, or give fhir_bearer a matcher such as %s/*", h.site(at), DefaultFHIRBase)
 	}
 }
 
-// isOf reports whether requests to the issuer's address get here, as far as the
-// configuration says. In front of a site without TLS is a proxy, and its port counts.
-func (at place) isOf(issuer string) bool {
-	u, err := url.Parse(issuer)
-	if err != nil {
-		return false
+func (c *siteCheck) bearer(h *Bearer, at place, before caddyhttp.RouteList) {
+	named := h.named("fhir_bearer", at)
+	c.base(named, h.FHIRBase, at)
+	c.reached(named, h.FHIRBase+"/Patient", before)
+	if at.open != nil {
+		c.warn("%s: fhir_expand stands before fhir_bearer, and answers without a token: put fhir_bearer before it", at.open.site(at))
 	}
-	port := u.Port()
-	if port == "" {
-		port = "443"
-	}
-	hosts := caddyhttp.MatchHost(at.hosts)
-	named := len(hosts) == 0 || slices.ContainsFunc(hosts, func(pattern string) bool { return hostFits(u.Hostname(), pattern) })
-	return named && (len(at.server.TLSConnPolicies) == 0 || slices.ContainsFunc(at.server.Listen, func(address string) bool {
-		return strings.HasSuffix(address, ":"+port)
-	}))
 }
 
-// hostFits compares as Caddy's host matcher does; a placeholder may be any.
-func hostFits(host, pattern string) bool {
-	labels, patterns := strings.Split(host, "."), strings.Split(strings.Trim(pattern, "[]"), ".")
-	return strings.Contains(pattern, "{") || len(labels) == len(patterns) && !slices.ContainsFunc(patterns, func(p string) bool {
-		label := labels[0]
-		labels = labels[1:]
-		return p != "*" && !strings.EqualFold(p, label)
-	})
+func (c *siteCheck) expand(h *Expand, at place, before caddyhttp.RouteList) {
+	named := h.named("fhir_expand", at)
+	c.base(named, h.FHIRBase, at)
+	c.reached(named, h.FHIRBase+"/ValueSet/$expand", before)
 }
 
-// base looks whether a handler's FHIR base is where the handler stands.
-func (c *siteCheck) base(directive, base string, at place) {
-	for _, pattern := range at.paths {
-		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !below(strings.TrimSuffix(prefix, "/"), base) {
-			c.warn("%s: %s stands at %s, but the FHIR base is %s: if the API is elsewhere, say so with fhir_base, in the global option fhir or in %s; else let the matcher be %s %s/*",
-				at, directive, pattern, base, directive, base, base)
+// proxy notes where requests are passed on to.
+func (c *siteCheck) proxy(h *reverseproxy.Handler, at place) {
+	for _, upstream := range h.Upstreams {
+		if at.isGuarded() {
+			c.guarded[upstream.Dial] = true
+			continue
+		}
+		c.unguarded[upstream.Dial] = append(c.unguarded[upstream.Dial], at.String())
+		if len(at.guards) > 0 {
+			c.guarded[upstream.Dial] = true // for the paths of that fhir_bearer
 		}
 	}
 }
 
-// reached looks whether something before fhir_expand in its block answers what is
-// meant for it.
-func (c *siteCheck) reached(before caddyhttp.RouteList, base string, at place) {
-	operation := strings.ToLower(base + "/ValueSet/$expand")
-	if slices.ContainsFunc(before, func(route caddyhttp.Route) bool { return answers(&route, operation) }) {
-		c.warn("%s: fhir_expand is never asked, because a handle or route before it in its block answers all below %s: put fhir_expand into that block, before reverse_proxy", at, base)
+// base looks whether a handler's FHIR base is where the handler stands.
+func (c *siteCheck) base(h named, base string, at place) {
+	if at.stripped != "" && below(base, at.stripped) {
+		c.warn("%s: %s stands behind handle_path or uri, which take %s off the path, and so never sees the FHIR base %s: use handle in place of handle_path, or put uri after %s",
+			h.site, h.directive, at.stripped, base, h.directive)
+	}
+	for _, pattern := range at.paths {
+		if prefix := strings.TrimSuffix(pattern, "*"); !strings.Contains(prefix, "*") && prefix != "/" && !below(strings.TrimSuffix(prefix, "/"), base) {
+			c.warn("%s: %s stands at %s, but the FHIR base is %s: if the API is elsewhere, say so with fhir_base, in the global option fhir or in %s; else let the matcher be %s %s/*",
+				h.site, h.directive, pattern, base, h.directive, base, base)
+		}
+	}
+}
+
+// reached looks whether something before a handler in its block answers what is meant
+// for it.
+func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
+	path = strings.ToLower(path)
+	if slices.ContainsFunc(before, func(route caddyhttp.Route) bool { return answers(&route, path) }) {
+		c.warn("%s: %s is never asked, because what stands before it in its block answers all requests: put %s before that, or into it if it is a handle or route", h.site, h.directive, h.directive)
 	}
 }
 
@@ -190,6 +183,7 @@ func answers(route *caddyhttp.Route, path string) bool {
 		if nested, ok := handler.(*caddyhttp.Subroute); ok {
 			return slices.ContainsFunc(nested.Routes, func(r caddyhttp.Route) bool { return answers(&r, path) })
 		}
-		return slices.Contains([]caddy.ModuleID{"http.handlers.reverse_proxy", "http.handlers.static_response", "http.handlers.file_server"}, moduleName(handler))
+		module, ok := handler.(caddy.Module)
+		return ok && slices.Contains([]caddy.ModuleID{"http.handlers.reverse_proxy", "http.handlers.static_response", "http.handlers.file_server"}, module.CaddyModule().ID)
 	})
 }

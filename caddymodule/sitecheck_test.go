@@ -34,12 +34,22 @@ func TestCheckSites(t *testing.T) {
 		{"issuer without the port", "https://localhost", here, guardedAPI, []string{"issuer https://localhost is not the address"}},
 		{"issuer of another host", "https://a.example", "https://b.example", guardedAPI, []string{"issuer https://a.example", "b.example"}},
 		{"no fhir_authorize", here, here, "fhir_bearer\nrespond 404", []string{"no site has fhir_authorize"}},
-		{"matcher above the base", here, here, "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n\trespond ok\n}", []string{"fhir_bearer stands at /fhir/*", "fhir_base"}},
+		{"matcher above the base", here, here, "fhir_authorize\nhandle /fhir/* {\n\tfhir_bearer\n\trespond ok\n}", []string{"Caddyfile:12 (localhost): fhir_bearer stands at /fhir/*", "fhir_base"}},
 		{"matcher beside the base", here, here, "fhir_authorize\nfhir_expand /api/*\nrespond ok", []string{"fhir_expand stands at /api/*", "fhir_base"}},
 		{"fhir_authorize within what is guarded", here, here, "fhir_bearer\nhandle {\n\tfhir_authorize\n}", []string{"fhir_bearer stands before fhir_authorize"}},
 		{"fhir_authorize after the guard in a route", here, here, "route {\n\tfhir_bearer\n\tfhir_authorize\n}", []string{"fhir_bearer stands before fhir_authorize"}},
 		{"fhir_expand after a handle", here, here, "fhir_authorize\nhandle {\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked"}},
 		{"fhir_expand beside the handle of the API", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\tfhir_bearer\n\treverse_proxy 127.0.0.1:1\n}\nfhir_expand", []string{"fhir_expand is never asked"}},
+		{"guard after what answers", here, here, "route {\n\tfhir_authorize\n\trespond ok\n\tfhir_bearer\n}", []string{"Caddyfile:13 (localhost): fhir_bearer is never asked"}},
+		{"fhir_authorize after what answers", here, here, "route {\n\treverse_proxy 127.0.0.1:1\n\tfhir_authorize\n}", []string{"Caddyfile:12 (localhost): fhir_authorize is never asked"}},
+		{"fhir_expand before the guard", here, here, "fhir_authorize\nroute {\n\tfhir_expand\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_expand stands before fhir_bearer, and answers without a token"}},
+		{"fhir_expand before the guard of something else", here, here, "fhir_authorize\nhandle /fhir/R4/ValueSet/* {\n\tfhir_expand\n}\nhandle /fhir/R4/* {\n\tfhir_bearer\n}", nil},
+		{"base that is stripped", here, here, "fhir_authorize\nhandle_path /fhir/R4/* {\n\tfhir_bearer\n}", []string{"Caddyfile:12 (localhost): fhir_bearer stands behind handle_path or uri, which take /fhir/R4 off"}},
+		{"base that uri strips", here, here, "fhir_authorize\nhandle /fhir/R4/* {\n\troute {\n\t\turi strip_prefix /fhir\n\t\tfhir_bearer\n\t}\n}", []string{"take /fhir off the path"}},
+		{"the API by another way without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:1\n}", []string{"localhost: reverse_proxy leads to 127.0.0.1:1 without fhir_bearer before it"}},
+		{"the API guarded in part", here, here, "fhir_authorize\nfhir_bearer /fhir/R4/*\nreverse_proxy 127.0.0.1:1", []string{"reverse_proxy leads to 127.0.0.1:1 without fhir_bearer"}},
+		{"the part that is guarded", here, here, "fhir_authorize\nfhir_bearer /fhir/R4*\nreverse_proxy /fhir/R4/Patient/* 127.0.0.1:1", nil},
+		{"another server without a guard", here, here, guardedAPI + "\nhandle {\n\treverse_proxy 127.0.0.1:2\n}", nil},
 		{"fhir_expand beside the handle of something else", here, here, "fhir_authorize\nhandle /docs/* {\n\trespond ok\n}\nfhir_expand\nreverse_proxy 127.0.0.1:1", nil},
 	}
 	for _, tt := range tests {
@@ -70,5 +80,46 @@ func TestExampleHasNoWarnings(t *testing.T) {
 	}
 	if warnings := checkSites(app.(*caddyhttp.App), "https://localhost:8443"); len(warnings) > 0 {
 		t.Errorf("%q", warnings)
+	}
+}
+
+// Sites without the global option fhir are looked at too, as each handler by itself is
+// put to use.
+func TestSitesWithoutApp(t *testing.T) {
+	const globals = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n"
+	tests := []struct{ name, body, want string }{
+		{"guard", "handle /fhir* {\n\t\tfhir_bearer {\n\t\t\ttrust https://login.example fhir-api\n\t\t}\n\t}", "Caddyfile:8 (localhost): fhir_bearer stands at /fhir*"},
+		{"expansions", "fhir_expand /api/*", "Caddyfile:7 (localhost): fhir_expand stands at /api/*"},
+		{"nothing of ours", "respond ok", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			g := newGateway(t, globals+"https://localhost {\n\t"+tt.body+"\n}\n")
+			app, err := g.ctx.App("fhir_sites")
+			if err != nil {
+				t.Fatal(err)
+			}
+			warnings, err := app.(*Sites).warnings()
+			if got := strings.Join(warnings, "\n"); err != nil || !strings.HasPrefix(got, tt.want) || tt.want == "" && got != "" {
+				t.Errorf("%q %v, want %q", got, err, tt.want)
+			}
+		})
+	}
+}
+
+// An error that comes up when the Caddyfile is JSON already names the line of the
+// directive.
+func TestProvisionErrorNamesLine(t *testing.T) {
+	tests := []struct{ name, body, want string }{
+		{"certificate that is missing", "fhir_bearer {\n\ttrust https://login.example api {\n\t\ttls_ca /nowhere.pem\n\t}\n}", "at Caddyfile:10"},
+		{"secret that is missing", "respond ok\nfhir_expand {\n\tupstream https://tx.example {\n\t\tbearer {env.NO_SUCH_TOKEN}\n\t}\n}", "at Caddyfile:11"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := provision(t, adapted(t, siteWith("https://localhost", "https://localhost", tt.body)))
+			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
+				t.Errorf("%v, want %s", err, tt.want)
+			}
+		})
 	}
 }

@@ -1,0 +1,101 @@
+package caddymodule
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
+)
+
+// place is what is known of the requests that get to a block of the configuration.
+type place struct {
+	server   *caddyhttp.Server
+	hosts    []string // none: all
+	paths    []string // patterns; none: all, or not known
+	stripped string   // what was taken off the path
+	open     *Expand  // stands before, and no guard before that
+	guarded  bool     // fhir_bearer stands before
+	guards   []string // patterns of the paths that a fhir_bearer before guards, where that are not all
+}
+
+// String names the site.
+func (at place) String() string {
+	if len(at.hosts) > 0 {
+		return strings.Join(at.hosts, ", ")
+	}
+	return strings.Join(at.server.Listen, ", ")
+}
+
+// within is the place behind the matchers of a route.
+func (at place) within(route *caddyhttp.Route) place {
+	hosts, paths := matched(route)
+	if len(hosts) > 0 {
+		at.hosts = hosts
+	}
+	if len(paths) > 0 {
+		at.paths = paths
+	}
+	return at
+}
+
+// matched are the hosts and the paths of a route's matchers.
+func matched(route *caddyhttp.Route) (hosts, paths []string) {
+	for _, set := range route.MatcherSets {
+		for _, matcher := range set {
+			switch m := matcher.(type) {
+			case *caddyhttp.MatchHost:
+				hosts = append(hosts, *m...)
+			case *caddyhttp.MatchPath:
+				paths = append(paths, *m...)
+			}
+		}
+	}
+	return hosts, paths
+}
+
+// rewritten is the place behind a rewrite, where paths are other ones.
+func (at place) rewritten(by *rewrite.Rewrite) place {
+	at.paths = nil
+	at.stripped += strings.TrimSuffix(by.StripPathPrefix, "/")
+	return at
+}
+
+// isGuarded reports whether a fhir_bearer stands before, for all of the paths.
+func (at place) isGuarded() bool {
+	return at.guarded || len(at.paths) > 0 && !slices.ContainsFunc(at.paths, func(pattern string) bool {
+		return !slices.ContainsFunc(at.guards, func(guard string) bool {
+			prefix, open := strings.CutSuffix(guard, "*")
+			return pattern == guard || open && strings.HasPrefix(pattern, prefix)
+		})
+	})
+}
+
+// isOf reports whether requests to the issuer's address get here, as far as the
+// configuration says. In front of a site without TLS is a proxy, and its port counts.
+func (at place) isOf(issuer string) bool {
+	u, err := url.Parse(issuer)
+	if err != nil {
+		return false
+	}
+	port := u.Port()
+	if port == "" {
+		port = "443"
+	}
+	hosts := caddyhttp.MatchHost(at.hosts)
+	named := len(hosts) == 0 || slices.ContainsFunc(hosts, func(pattern string) bool { return hostFits(u.Hostname(), pattern) })
+	return named && (len(at.server.TLSConnPolicies) == 0 || slices.ContainsFunc(at.server.Listen, func(address string) bool {
+		return strings.HasSuffix(address, ":"+port)
+	}))
+}
+
+// hostFits compares as Caddy's host matcher does; a placeholder may be any.
+func hostFits(host, pattern string) bool {
+	labels, patterns := strings.Split(host, "."), strings.Split(strings.Trim(pattern, "[]"), ".")
+	return strings.Contains(pattern, "{") || len(labels) == len(patterns) && !slices.ContainsFunc(patterns, func(p string) bool {
+		label := labels[0]
+		labels = labels[1:]
+		return p != "*" && !strings.EqualFold(p, label)
+	})
+}
