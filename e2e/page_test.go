@@ -69,6 +69,7 @@ func TestPages(t *testing.T) {
 	}{
 		{"signin", signIn, chromedp.WaitVisible(chromedp.CSS("form")), checkSignInPage},
 		{"signin-wrong", signIn, mistype(), checkSignInPage},
+		{"start", example.issuer + "/", chromedp.WaitVisible(chromedp.CSS("h1")), checkStartPage},
 		{"error", example.issuer + "/oauth2/authorize?client_id=nobody", chromedp.WaitVisible(chromedp.CSS("h1")), checkErrorPage},
 	}
 	for _, test := range tests {
@@ -132,6 +133,14 @@ func checkSignInPage(t *testing.T, page measured) {
 		if got := page.Autocomplete[name]; got != want {
 			t.Errorf("autocomplete of %s is %q, want %q", name, got, want)
 		}
+	}
+}
+
+// checkStartPage checks the page that Caddyfile.example has for people.
+func checkStartPage(t *testing.T, page measured) {
+	t.Helper()
+	if page.Title != "caddy-fhir runs" || page.Forms != 0 {
+		t.Errorf("title %q, %d forms", page.Title, page.Forms)
 	}
 }
 
