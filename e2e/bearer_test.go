@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -111,7 +112,11 @@ func TestIdentityHeaders(t *testing.T) {
 	r := newRequest(t, http.MethodGet, example.issuer+"/fhir/R4/Patient?name=headers", "")
 	r.Header.Set("Authorization", "Bearer "+example.serviceToken(t))
 	r.Header.Set("X-Kept", "yes")
-	forged := []string{"Remote-User", "X-Forwarded-User", "X-Remote-User", "X-Auth-Request-User", "X-Auth-Request-Email"}
+	forged := []string{
+		"Remote-User", "X-Forwarded-User", "X-Remote-User", "X-Auth-Request-User", "X-Auth-Request-Email",
+		"X-Forwarded-Roles", "X-Token-Subject", "X-Pomerium-Claim-Email", "Cf-Access-Authenticated-User-Email", "Oidc-Claim-Sub",
+		"X-SSL-Client-Cert", "X-Patient-Id", "X-Consumer-Username", "X-MS-CLIENT-PRINCIPAL",
+	}
 	for _, name := range forged {
 		r.Header.Set(name, "mallory")
 	}
@@ -127,7 +132,7 @@ func TestIdentityHeaders(t *testing.T) {
 	}
 }
 
-// A backend that is gone is a FHIR error too.
+// A backend that is gone is a FHIR error too, and an error in the log.
 func TestBackendStopped(t *testing.T) {
 	own, err := startBackend("backend-stopped")
 	if err != nil {
@@ -142,4 +147,8 @@ func TestBackendStopped(t *testing.T) {
 	g.fhir(t, token, http.MethodGet, "Patient", "").is(t, http.StatusBadGateway).isOutcome(t)
 	g.expand(t, token, "https://example.org/ValueSet/nowhere").is(t, http.StatusBadGateway).isOutcome(t)
 	g.expand(t, token, gender).is(t, http.StatusOK)
+	line := regexp.MustCompile(`"level":"error".*"status":502.*"path":"/fhir/R4/Patient".*connection refused`)
+	if log := g.process.tail(); !line.MatchString(log) {
+		t.Errorf("no line says why: %s", log)
+	}
 }

@@ -61,6 +61,8 @@ func TestKilled(t *testing.T) {
 	revokedAlone := g.userToken(t, "user/*.rs")
 	g.revoke(t, revokedAlone.AccessToken)
 	next := g.mustRefresh(t, app, g.mustRefresh(t, app, stolen))
+	signedIn := g.newPerson(t)
+	signedIn.signIn(t, app.AuthCodeURL("before"))
 	for failures := 0; failures < 2; { // those in between are not counted, because they must wait
 		if g.mistype(t).status == http.StatusForbidden {
 			failures++
@@ -72,6 +74,11 @@ func TestKilled(t *testing.T) {
 	t.Run("the keys are the same", func(t *testing.T) {
 		if again := g.keyIDs(t); !slices.Equal(keys, again) {
 			t.Errorf("%q, and %q before", again, keys)
+		}
+	})
+	t.Run("who was signed in still is", func(t *testing.T) {
+		if end := signedIn.get(t, app.AuthCodeURL("after")).location(t); !end.Query().Has("code") {
+			t.Errorf("sent to %s, want a code", end)
 		}
 	})
 	t.Run("an access token is good", func(t *testing.T) {
