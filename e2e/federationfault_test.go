@@ -3,7 +3,9 @@ package e2e
 import (
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
@@ -102,6 +104,22 @@ func TestFederationFaults(t *testing.T) {
 			}
 		})
 	}
+	t.Run("chosen on our page, one that cannot be reached leads back to it", func(t *testing.T) {
+		person := g.newPerson(t)
+		form := person.openSignIn(t, app.AuthCodeURL("state"))
+		down := slices.IndexFunc(federationFaults, func(f federationFault) bool { return f.name == "discovery hangs" })
+		page := person.get(t, fmt.Sprintf("%s/oauth2/login/fault-%d?%s", g.issuer, down, form.hidden.Encode())).is(t, http.StatusServiceUnavailable)
+		if !strings.Contains(string(page.body), "General Hospital cannot be reached at the moment.") {
+			t.Errorf("%s", page.body)
+		}
+		at, err := url.Parse(g.issuer)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if end := person.submit(t, openForm(t, at, string(page.body)), userPassword).location(t); !end.Query().Has("code") {
+			t.Errorf("sent to %s, want a code", end)
+		}
+	})
 	t.Run("and users of the gateway's own sign in as ever", func(t *testing.T) {
 		g.userToken(t, "openid")
 	})
