@@ -109,6 +109,11 @@ func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	}
 	h.logger = ctx.Slogger()
 	h.failures = newFailureLog(h.logger)
+	for _, name := range slices.Concat(h.IdentityHeaders, h.ForwardHeaders) {
+		if err := guard.CheckHeaderPattern(name); err != nil {
+			return err
+		}
+	}
 	h.headers = guard.NewIdentityHeaders(h.IdentityHeaders, h.ForwardHeaders)
 	if err := h.provisionCORS(); err != nil {
 		return err
@@ -282,7 +287,7 @@ func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
 
 func (h *Bearer) checkApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
-		return errNoApp
+		return fmt.Errorf("%w, or name another issuer with trust or introspect", errNoApp)
 	}
 	for _, t := range h.Trust {
 		if t.Audience == "" {
@@ -323,8 +328,8 @@ func (h *Bearer) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"fhir_base":       word(&h.FHIRBase, checkFHIRBase),
 		"trust":           h.parseTrust,
 		"introspect":      h.parseIntrospect,
-		"identity_header": words(&h.IdentityHeaders, nil),
-		"forward_header":  words(&h.ForwardHeaders, nil),
+		"identity_header": words(&h.IdentityHeaders, guard.CheckHeaderPattern),
+		"forward_header":  words(&h.ForwardHeaders, guard.CheckHeaderPattern),
 		"forward_token":   bareword(&h.ForwardToken),
 		"cors":            words(&h.CORS, checkCORS),
 	}, "trust")

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -102,21 +103,31 @@ func (s subdirectives) parse(d *caddyfile.Dispenser, many ...string) error {
 // word reads one argument and checks it, if there is a check.
 func word(to *string, check func(string) error) setter {
 	return func(d *caddyfile.Dispenser) error {
-		if !d.Args(to) || d.NextArg() {
+		name := d.Val()
+		args := d.RemainingArgs()
+		switch {
+		case len(args) > 1:
 			return d.ArgErr()
+		case len(args) == 0 || args[0] == "":
+			return errNoValue(d, name)
 		}
-		if *to == "" {
-			return d.Err("an empty word says nothing: leave the line out")
-		}
+		*to = args[0]
 		return checked(d, check, *to)
 	}
+}
+
+// errNoValue is for an option that has none: Caddy puts in variables before anything is
+// parsed, and then nothing tells that there was one.
+func errNoValue(d *caddyfile.Dispenser, name string) error {
+	return d.Errf("%s has no value; a {$VARIABLE} that is unset or empty leaves none", name)
 }
 
 // words reads one or more arguments and checks each, if there is a check.
 func words(to *[]string, check func(string) error) setter {
 	return func(d *caddyfile.Dispenser) error {
+		name := d.Val()
 		if *to = d.RemainingArgs(); len(*to) == 0 {
-			return d.ArgErr()
+			return errNoValue(d, name)
 		}
 		for _, w := range *to {
 			if err := checked(d, check, w); err != nil {
@@ -161,10 +172,13 @@ func checked(d *caddyfile.Dispenser, check func(string) error, w string) error {
 // oneOf checks that a word is among those that are known.
 func oneOf(known ...string) func(string) error {
 	return func(w string) error {
-		if !slices.Contains(known, w) {
-			return fmt.Errorf("%q is not one of %q", w, known)
+		switch {
+		case slices.Contains(known, w):
+			return nil
+		case len(known) == 1:
+			return fmt.Errorf("%q: only the word %s may stand here", w, known[0])
 		}
-		return nil
+		return fmt.Errorf("%q is none of %s%s", w, strings.Join(known, ", "), didYouMean(w, known))
 	}
 }
 

@@ -234,7 +234,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	}
 	fields := subdirectives{
 		"name":            word(&c.Name, nil),
-		"secret":          word(&c.Secret, nil),
+		"secret":          word(&c.Secret, checkPlaceholders),
 		"redirect_uri":    words(&c.RedirectURIs, authorize.CheckClientRedirectURI),
 		"native":          bareword(&c.Native),
 		"scope":           scopes(&c.Scopes, authorize.CheckScope),

@@ -40,8 +40,8 @@ func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
 	fields := subdirectives{
 		"name":                word(&p.Name, nil),
 		"issuer":              word(&p.Issuer, upstream.CheckIssuer),
-		"client_id":           word(&p.ClientID, nil),
-		"client_secret":       word(&p.ClientSecret, nil),
+		"client_id":           word(&p.ClientID, checkPlaceholders),
+		"client_secret":       word(&p.ClientSecret, checkPlaceholders),
 		"scopes":              scopes(&p.Scopes, authorize.CheckScope),
 		"timeout":             duration(&p.Timeout),
 		"domains":             words(&p.Domains, authorize.CheckDomain),

@@ -52,8 +52,8 @@ func (h *Bearer) parseIntrospect(d *caddyfile.Dispenser) error {
 		return err
 	}
 	fields := subdirectives{
-		"client_id":     word(&i.ClientID, nil),
-		"client_secret": word(&i.ClientSecret, nil),
+		"client_id":     word(&i.ClientID, checkPlaceholders),
+		"client_secret": word(&i.ClientSecret, checkPlaceholders),
 		"issuer":        word(&i.Issuer, nil),
 		"audience":      word(&i.Audience, nil),
 	}

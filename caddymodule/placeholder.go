@@ -15,6 +15,9 @@ import (
 // so that a secret that was not mounted does not become the empty one, and its
 // client a public one. Line ends are those of the file it came from.
 func resolveSecret(repl *caddy.Replacer, secret string) (string, error) {
+	if err := checkPlaceholders(secret); err != nil {
+		return "", err
+	}
 	resolved, err := repl.ReplaceOrErr(secret, true, true)
 	resolved = strings.TrimRight(resolved, "\r\n")
 	if err == nil && secret != "" && resolved == "" {
@@ -75,8 +78,19 @@ func checkHolds(name string) error {
 func literal(check func(string) error) func(string) error {
 	return func(w string) error {
 		if strings.Contains(w, "{") {
-			return nil
+			return checkPlaceholders(w)
 		}
 		return check(w)
 	}
+}
+
+var openPlaceholder = regexp.MustCompile(`\{(env|file)\.[^}]*$`)
+
+// checkPlaceholders refuses one without its closing brace: the text itself would be the
+// secret.
+func checkPlaceholders(w string) error {
+	if open := openPlaceholder.FindString(w); open != "" {
+		return fmt.Errorf("%s has no closing brace", open)
+	}
+	return nil
 }

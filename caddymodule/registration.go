@@ -69,7 +69,7 @@ func (a *App) parseRegistration(d *caddyfile.Dispenser) error {
 	}
 	a.Registration = new(Registration)
 	err := subdirectives{
-		"initial_access_token": word(&a.Registration.InitialAccessToken, nil),
+		"initial_access_token": word(&a.Registration.InitialAccessToken, checkPlaceholders),
 		"scope":                scopes(&a.Registration.Scopes, authorize.CheckRegistrationScope),
 		"max_clients":          number(&a.Registration.MaxClients),
 		"private_jwks_uri":     bareword(&a.Registration.PrivateJWKSURI),

@@ -107,7 +107,7 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 	fields := subdirectives{
 		"timeout":    duration(&u.Timeout),
 		"max_answer": size(&u.MaxAnswer),
-		"bearer":     word(&u.Bearer, nil),
+		"bearer":     word(&u.Bearer, checkPlaceholders),
 		"basic":      two(&u.Username, &u.Password),
 		"allow_http": bareword(&u.AllowHTTP),
 	}

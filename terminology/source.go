@@ -32,7 +32,7 @@ func sources(pattern string) ([]string, error) {
 		matches = []string{pattern} // a name that only looks like a pattern
 	}
 	if len(matches) == 0 {
-		return nil, fmt.Errorf("definitions %s: no such file or folder: %w", pattern, fs.ErrNotExist)
+		return nil, fmt.Errorf("definitions %s: %w", pattern, fs.ErrNotExist)
 	}
 	var files []string
 	for _, match := range matches {

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"net/url"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // scopeClaims are the claims that each scope asks for (OpenID Connect Core §5.4,
@@ -112,7 +112,12 @@ func putClaim(all map[string]any, name, value string) {
 	}
 }
 
-var birthdate = regexp.MustCompile(`^\d{4}(-\d{2}-\d{2})?$`)
+// isBirthdate reports whether a text is a date or a year (OpenID Connect Core §5.1).
+func isBirthdate(text string) bool {
+	_, day := time.Parse(time.DateOnly, text)
+	_, year := time.Parse("2006", text)
+	return day == nil || year == nil
+}
 
 // CheckClaim says why a user cannot have a claim of this value, if not: its name is
 // none of OpenID Connect Core §5.1, the record has a field for it, or the value
@@ -126,7 +131,7 @@ func CheckClaim(name, value string) error {
 	case "phone_number_verified":
 		ok, form = value == "true" || value == "false", "true or false"
 	case "birthdate":
-		ok, form = birthdate.MatchString(value), "YYYY-MM-DD, or YYYY; the year may be 0000"
+		ok, form = isBirthdate(value), "YYYY-MM-DD, or YYYY; the year may be 0000"
 	case "profile", "picture", "website":
 		u, err := url.Parse(value)
 		ok, form = err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http"), "an address, https://…"

@@ -75,6 +75,8 @@ func TestUserClaims(t *testing.T) {
 		{"updated_at", "yesterday", false},
 		{"birthdate", "0000-02-29", true},
 		{"birthdate", "29.2.1980", false},
+		{"birthdate", "1980-02-30", false},
+		{"birthdate", "0000", true},
 		{"website", "javascript:alert(1)", false},
 		{"phone_number_verified", "yes", false},
 		{"address.country", "UK", true},

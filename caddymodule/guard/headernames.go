@@ -2,6 +2,7 @@ package guard
 
 import (
 	"bytes"
+	"fmt"
 	"strings"
 )
 
@@ -30,6 +31,16 @@ func newHeaderNames(names []string) headerNames {
 		}
 	}
 	return set
+}
+
+// CheckHeaderPattern says why a text is no header name (RFC 9110 §5.1), with a * at its
+// beginning or end for any rest, if it is none: as a pattern it would fit no header.
+func CheckHeaderPattern(text string) error {
+	name := strings.TrimSuffix(strings.TrimPrefix(text, "*"), "*")
+	if text == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}*`, r) }) {
+		return fmt.Errorf("%q is no header name; a * may stand at its beginning or end", text)
+	}
+	return nil
 }
 
 // has says whether name is in the set, however it is spelt.
