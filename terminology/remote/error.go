@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/url"
 	"time"
 )
 
@@ -102,8 +103,13 @@ func fail(name string, cause error) *Error {
 	return fail(name, fmt.Errorf("%w: %w", ErrUnreachable, cause))
 }
 
-// broken wraps an error of the network: what it means is a timeout, or otherwise as it is told.
+// broken wraps an error of the network: what it means is a timeout, or otherwise as it is told. The address that
+// net/http puts before it is left out: its query holds what somebody typed, and errors are logged.
 func broken(otherwise, cause error) error {
+	var asked *url.Error
+	if errors.As(cause, &asked) {
+		cause = asked.Err
+	}
 	var network net.Error
 	if errors.Is(cause, context.DeadlineExceeded) || errors.As(cause, &network) && network.Timeout() {
 		otherwise = ErrTimeout

@@ -215,6 +215,9 @@ func TestRefusedConnection(t *testing.T) {
 	}
 	a, err := s.Ask(t.Context(), expandGender)
 	wantFailure(t, a, err, ErrUnreachable, 502)
+	if strings.Contains(err.Error(), "?") {
+		t.Errorf("the log would tell what was asked: %v", err)
+	}
 }
 
 // pipes is a listener without a network, so that time in a bubble goes on while everybody waits.
