@@ -17,9 +17,10 @@ import (
 const (
 	cutoffPrefix = "cutoff:"
 
-	// byOperator is there as long as a cutoff of a user, a client or a pair is. These
-	// are rare, and each check of an access token would look for three.
-	byOperator = cutoffPrefix + "by-operator"
+	// rareCutoff is there as long as a cutoff is that an operator made, or that stands for
+	// many endings of one person. These are rare, and each check of an access token would
+	// look for five.
+	rareCutoff = cutoffPrefix + "rare"
 
 	// cutoffLifetime is longer than anything lives that a cutoff must reach: access
 	// tokens and codes. Refresh tokens are deleted.
@@ -31,6 +32,14 @@ func clientCutoff(clientID string) string { return cutoffPrefix + "client:" + cl
 func sessionCutoff(sid string) string     { return cutoffPrefix + "session:" + sid }
 
 func pairCutoff(user, clientID string) string { return cutoffPrefix + "pair:" + pair(user, clientID) }
+
+// revocationsCutoff stands for older revocations of what a user let a client have, and
+// endedSessionsCutoff for older sessions of theirs that ended (see [recentEndings]).
+func revocationsCutoff(user, clientID string) string {
+	return cutoffPrefix + "revocations:" + pair(user, clientID)
+}
+
+func endedSessionsCutoff(user string) string { return cutoffPrefix + "ended-sessions:" + user }
 
 // consentCutoff is for access tokens alone: whether a code or refresh token goes
 // beyond the person's consent, its grant says.
@@ -96,6 +105,7 @@ type given struct {
 	user, clientID string
 	session        string // "": what it gives lives on when that is over
 	byConsent      bool   // of access tokens
+	brief          bool   // codes and access tokens: of refresh tokens, those that ended are removed
 }
 
 // latestCutoff returns the latest cutoff that reaches what was given; the zero time
@@ -124,11 +134,18 @@ func (s *Server) reachedBy(ctx context.Context, g given) (keys []string, err err
 	if g.byConsent {
 		keys = append(keys, consentCutoff(g.user, g.clientID))
 	}
-	operated, err := readCutoff(ctx, s.store, byOperator)
-	if !operated.IsZero() {
-		keys = append(keys, userCutoff(g.user), clientCutoff(g.clientID), pairCutoff(g.user, g.clientID))
+	rare, err := readCutoff(ctx, s.store, rareCutoff)
+	if rare.IsZero() || err != nil {
+		return keys, err
 	}
-	return keys, err
+	keys = append(keys, userCutoff(g.user), clientCutoff(g.clientID), pairCutoff(g.user, g.clientID))
+	if g.brief {
+		keys = append(keys, revocationsCutoff(g.user, g.clientID))
+	}
+	if g.brief && g.session != "" {
+		keys = append(keys, endedSessionsCutoff(g.user))
+	}
+	return keys, nil
 }
 
 func readCutoff(ctx context.Context, store Store, key string) (at time.Time, err error) {
@@ -184,7 +201,7 @@ func (g *grant) given() given {
 // code is what the code of a grant is. When the session is over, nobody is there any
 // more to bring it to the client, whatever it would give.
 func (g *grant) code() given {
-	return given{user: g.User, clientID: g.ClientID, session: g.Session}
+	return given{user: g.User, clientID: g.ClientID, session: g.Session, brief: true}
 }
 
 // grantVoid reports whether a grant was revoked, or given until a cutoff.
@@ -200,7 +217,7 @@ func (s *Server) grantVoid(ctx context.Context, g *grant) (bool, error) {
 // cutOffToken reports whether an access token was issued until a cutoff.
 func (s *Server) cutOffToken(ctx context.Context, t AccessToken, client *Client) (bool, error) {
 	cutoff, err := s.latestCutoff(ctx, given{
-		user: t.Subject, clientID: t.ClientID, session: t.Session, byConsent: client.Consent == ConsentRequired,
+		user: t.Subject, clientID: t.ClientID, session: t.Session, byConsent: client.Consent == ConsentRequired, brief: true,
 	})
 	if cutoff.IsZero() || err != nil {
 		return false, err

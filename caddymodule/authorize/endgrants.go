@@ -52,7 +52,7 @@ func (s *Server) endGrants(ctx context.Context, user, clientID string, ended *En
 	if clientID == "" {
 		ended.Sessions, errs[0] = s.EndSessions(ctx, user)
 	}
-	errs[1] = s.cutOff(ctx, byOperator, cutoffOf(user, clientID))
+	errs[1] = s.cutOff(ctx, rareCutoff, cutoffOf(user, clientID))
 	if errs[1] == nil { // else who comes with a refresh token is not refused meanwhile
 		ended.RefreshTokens, errs[1] = s.endFamilies(ctx, user, clientID)
 	}

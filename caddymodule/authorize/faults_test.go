@@ -313,7 +313,7 @@ func TestFailureChangesNothing(t *testing.T) {
 			b.answer(request(nil))
 			_, sealed := b.open(b.authorize(request(url.Values{"prompt": {"login"}})))
 			return posting("/oauth2/login", typed(sealed, "bob", "other"))
-		}, toApp, "session sessions session-client cutoff"},
+		}, toApp, "session sessions session-client cutoff ended-sessions"},
 		{"login: the first of two factors", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
 			_, sealed := b.open(b.authorize(request(nil)))
 			return posting("/oauth2/login", typed(sealed, "carol", "third"))

@@ -167,7 +167,7 @@ func (s *Server) redeem(ctx context.Context, g *grant) error {
 // endTwiceUsed revokes what a code gave that comes a second time: it was stolen
 // before or after the first (RFC 6749 §4.1.2).
 func (s *Server) endTwiceUsed(ctx context.Context, g *grant) error {
-	err := s.revokeFamily(ctx, g.Family)
+	err := s.revokeFamily(ctx, g)
 	s.record(ctx, Event{Kind: EventRevocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking what a code gave that was used twice: %w", err)

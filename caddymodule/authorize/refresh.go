@@ -175,7 +175,7 @@ func (s *Server) standing(f *refreshFamily, token string) standing {
 // endStolenFamily revokes what a family has given.
 func (s *Server) endStolenFamily(ctx context.Context, f *refreshFamily) error {
 	g := f.Grant
-	err := s.revokeFamily(ctx, g.Family)
+	err := s.revokeFamily(ctx, g)
 	s.record(ctx, Event{Kind: EventRevocation, User: g.User, ClientID: g.ClientID, Scope: g.scope(), Grant: "refresh_token", Reason: "a refresh token was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking what a refresh token gave that was used twice: %w", err)
@@ -184,8 +184,12 @@ func (s *Server) endStolenFamily(ctx context.Context, f *refreshFamily) error {
 }
 
 // revokeFamily ends a grant: its refresh tokens, and all access tokens.
-func (s *Server) revokeFamily(ctx context.Context, id string) error {
-	return errors.Join(s.revoke(ctx, id, MaxAccessTokenLifetime), s.durable.Delete(ctx, familyKey(id)))
+func (s *Server) revokeFamily(ctx context.Context, g *grant) error {
+	err := errors.Join(s.revoke(ctx, g.Family, MaxAccessTokenLifetime), s.durable.Delete(ctx, familyKey(g.Family)))
+	if err == nil {
+		s.keepRevocation(ctx, g.User, g.ClientID, g.Family)
+	}
+	return err
 }
 
 // stillGranted refuses a grant that has ended since: it was revoked or has

@@ -53,9 +53,13 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 // revokeOwn makes a token void; a refresh token takes its family with it.
 func (s *Server) revokeOwn(ctx context.Context, t *ownToken) error {
 	if t.family != nil {
-		return s.revokeFamily(ctx, t.family.Grant.Family)
+		return s.revokeFamily(ctx, t.family.Grant)
 	}
-	return s.revoke(ctx, t.access.ID, time.Until(t.access.Expiry.Time()))
+	err := s.revoke(ctx, t.access.ID, time.Until(t.access.Expiry.Time()))
+	if err == nil && t.access.Subject != t.access.ClientID { // a client's own live for minutes
+		s.keepRevocation(ctx, t.access.Subject, t.access.ClientID, t.access.ID)
+	}
+	return err
 }
 
 // ownToken is a token of ours that somebody asks about: the one or the other.

@@ -128,7 +128,7 @@ func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
 	if err != nil {
 		return err
 	}
-	if err := s.forgetSession(ctx, stored.sid); err != nil {
+	if err := s.forgetSession(ctx, stored); err != nil {
 		return err
 	}
 	s.record(ctx, Event{Kind: EventSignOut, User: stored.User, Provider: stored.Provider, Reason: endingOf(ctx)})
@@ -141,15 +141,18 @@ func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
 //
 // The cutoff is in the future, for what is given at this very moment, before the session
 // is removed. No other session has its sid.
-func (s *Server) forgetSession(ctx context.Context, sid string) error {
-	cutOff := func() error { return s.cutOffAt(ctx, time.Now().Add(endingTime), sessionCutoff(sid)) }
+func (s *Server) forgetSession(ctx context.Context, stored *storedSession) error {
+	cutOff := func() error { return s.cutOffAt(ctx, time.Now().Add(endingTime), sessionCutoff(stored.sid)) }
 	err := cutOff()
 	full := errors.Is(err, ErrStoreFull)
 	if err == nil || full {
-		err = s.durable.Delete(ctx, sessionKey(sid))
+		err = s.durable.Delete(ctx, sessionKey(stored.sid))
 	}
 	if err == nil && full {
 		err = cutOff()
+	}
+	if err == nil {
+		s.keepEndedSession(ctx, stored)
 	}
 	return err
 }
