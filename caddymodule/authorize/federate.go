@@ -57,14 +57,15 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 		State: randomToken(), Nonce: randomToken(), Verifier: randomToken(),
 		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
 	}}
-	target, err := p.client.AuthenticationURL(r.Context(), a.Request)
+	target, down := p.client.AuthenticationURL(r.Context(), a.Request)
+	err := down
 	if err == nil {
 		err = s.keepAway(w, r, a)
 	}
 	switch {
 	case left(r, err):
-	case errors.As(err, new(*upstream.Error)) && s.offer(req.client).hasOther(req, p):
-		s.showProviderDown(w, r, p, req, err)
+	case down != nil && s.offer(req.client).hasOther(req, p):
+		s.showProviderDown(w, r, p, req, down)
 	case err != nil:
 		s.redirectError(w, r, req, p.explain(err))
 	default:

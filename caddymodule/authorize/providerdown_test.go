@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -13,23 +14,29 @@ import (
 // A provider that cannot be reached costs nobody the other ways to sign in. Where there
 // are none, or the request wants that one, the app is told (interface §7).
 func TestProviderDown(t *testing.T) {
-	down := authorize.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: closedIssuer(t), ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
+	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
+	t.Cleanup(untrusted.Close)
+	silent, failing := failingIssuer(t, authorizetest.ResetAtOnce), failingIssuer(t, authorizetest.Status(http.StatusBadGateway))
 	tests := []struct {
 		name    string
+		issuer  string
 		idps    []string
 		request url.Values
 		page    bool
 	}{
-		{"beside passwords", nil, nil, true},
-		{"beside another provider", []string{"down", "hospital"}, nil, true},
-		{"by the domain of an address", nil, url.Values{"login_hint": {"a@clinic.example"}}, true},
-		{"the client allows no other", []string{"down"}, nil, false},
-		{"the request wants no other", nil, by("down"), false},
-		{"the request wants no page", nil, url.Values{"login_hint": {"a@clinic.example"}, "prompt": {"none"}}, false},
+		{"beside passwords", silent, nil, nil, true},
+		{"answers with a failure", failing, nil, nil, true},
+		{"shows a certificate that nobody trusts", untrusted.URL, nil, nil, true},
+		{"beside another provider", silent, []string{"down", "hospital"}, nil, true},
+		{"by the domain of an address", silent, nil, url.Values{"login_hint": {"a@clinic.example"}}, true},
+		{"the client allows no other", silent, []string{"down"}, nil, false},
+		{"the request wants no other", silent, nil, by("down"), false},
+		{"the request wants no page", silent, nil, url.Values{"login_hint": {"a@clinic.example"}, "prompt": {"none"}}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
+			down := authorize.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: tt.issuer, ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
 			b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 				c.IdentityProviders = []authorize.IdentityProvider{down, hospital(p)}
 				c.Clients[0].IdentityProviders = tt.idps
@@ -64,10 +71,10 @@ func TestProviderDown(t *testing.T) {
 	}
 }
 
-// closedIssuer is an issuer that answers nobody.
-func closedIssuer(t *testing.T) string {
+// failingIssuer is an issuer that tells nobody where its endpoints are.
+func failingIssuer(t *testing.T, fault authorizetest.Fault) string {
 	t.Helper()
-	closed := authorizetest.Start(t)
-	closed.Fail(authorizetest.Discovery, authorizetest.ResetAtOnce)
-	return closed.Issuer
+	p := authorizetest.Start(t)
+	p.Fail(authorizetest.Discovery, fault)
+	return p.Issuer
 }
