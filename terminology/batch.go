@@ -13,6 +13,9 @@ const maxValidations = 1000
 // bytes: each of these reads them anew.
 const maxReread = 256 << 20
 
+// validationSteps is what one validation takes beside its parameters: an answer is made, with its issues.
+const validationSteps = 100
+
 // BatchValidateCode answers [base]/ValueSet/$batch-validate-code: each parameter validation is the
 // Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
 // OperationOutcome in its place. See [Handler.Expand] for what is written and returned.
@@ -22,13 +25,14 @@ func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) erro
 
 func (h *Handler) validations(l *Library, q *asking, inputs []input) ([]byte, error) {
 	var common, single []input
-	size := 0 // of the resources for all
+	size, again := 0, 0 // of the resources for all; of their other parameters, in steps
 	for _, in := range inputs {
 		if in.name == "validation" {
 			single = append(single, in)
 		} else {
 			common = append(common, in)
 			size += len(in.resource)
+			again += 4 + (len(in.name)+len(in.value)+len(in.complex))/readBytes
 		}
 	}
 	if len(single) == 0 || len(single) > maxValidations {
@@ -40,6 +44,9 @@ func (h *Handler) validations(l *Library, q *asking, inputs []input) ([]byte, er
 	}
 	out := newParametersWriter()
 	for _, in := range single {
+		if err := q.budget.spend(validationSteps + again); err != nil {
+			return nil, err
+		}
 		result, err := h.one(l, q, common, &in)
 		if err != nil {
 			return nil, err

@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"testing/synctest"
 )
 
 // bomb is a request that costs much more than what it brings along is large.
@@ -32,6 +33,11 @@ func repeat(n int, element func(i int) string) string {
 		list[i] = element(i)
 	}
 	return strings.Join(list, ",")
+}
+
+// validations are n parameters for the same validation.
+func validations(n int, parameters string) string {
+	return repeat(n, func(int) string { return `{"name":"validation","resource":` + parameters + `}` })
 }
 
 // includedTimes is a value set that includes the code system http://x/b n times, with something more each time.
@@ -82,8 +88,22 @@ func bombs() []bomb {
 			brings(includedTimes(1, ""))), most: 100_000},
 		{name: "targets", path: "/ConceptMap/$translate", body: posted(codings(200, "x"), brings(strings.NewReplacer("http://x/a", "http://x/b").Replace(
 			mapOf("map", `{"code":"a","target":[`+repeat(200, numbered)+`]}`, "")))), most: 20_000},
+		{name: "classes of Unicode", path: "/ValueSet/$batch-validate-code", body: posted(url, system("", `{"code":"a"}`),
+			brings(includedTimes(1, filter("code", "regex", strings.Repeat(`\pL`, 200)))), validations(150, posted(coding)))},
+		{name: "codings and rules", path: "/ValueSet/$batch-validate-code", body: posted(codings(100, "a"), repeat(100, func(i int) string {
+			return fmt.Sprintf(`{"name":"system-version","valueUri":"http://x/%d|1"}`, i)
+		}), validations(100, posted())), most: 100_000},
+		{name: "parameters of all validations", path: "/ValueSet/$batch-validate-code", body: posted(coding, repeat(2, func(i int) string {
+			return fmt.Sprintf(`{"name":"x%d","valueString":%q}`, i, strings.Repeat("x", 8000))
+		}), validations(150, posted())), most: 100_000},
+		{name: "codes with supplements", path: expand, body: posted(url, flat, brings(includedTimes(1, "")), repeat(100, func(i int) string {
+			return brings(fmt.Sprintf(`{"resourceType":"CodeSystem","url":"%d","content":"supplement","supplements":"http://x/b"}`, i))
+		}), repeat(100, func(i int) string { return fmt.Sprintf(`{"name":"useSupplement","valueCanonical":"%d"}`, i) })), most: 25_000},
+		{name: "codes with designations", path: expand, body: posted(url, flat, brings(includedTimes(1, "")), repeat(300, func(int) string {
+			return `{"name":"designation","valueString":"a|b"}`
+		})), most: 15_000},
 		{name: "validations", path: "/ValueSet/$batch-validate-code", body: posted(url, flat, brings(includedTimes(50, filter("display", "regex", "a+"))),
-			repeat(100, func(int) string { return `{"name":"validation","resource":` + posted(coding) + `}` })), most: 20_000},
+			validations(100, posted(coding))), most: 20_000},
 	}
 }
 
@@ -167,6 +187,11 @@ func TestTurns(t *testing.T) {
 			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`), refuse: full, status: 200},
 		{name: "large body", path: "/ValueSet/$expand", body: posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
 			brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), refuse: full, turns: 1, status: 503},
+		{name: "large body, and room", path: "/ValueSet/$expand", body: posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
+		{name: "large body of a validation", path: "/ValueSet/$validate-code", body: posted(`{"name":"url","valueUri":"http://x/colours/vs"}`,
+			`{"name":"coding","valueCoding":{"system":"http://x/colours","code":"red"}}`,
+			brings(`{"resourceType":"ValueSet","description":"`+strings.Repeat("x", 1_000_000)+`"}`)), turns: 1, status: 200},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -184,7 +209,11 @@ func TestTurns(t *testing.T) {
 			w := httptest.NewRecorder()
 			r := httptest.NewRequest(http.MethodPost, "/fhir/R4"+test.path, strings.NewReader(test.body))
 			r.Header.Set("Content-Type", "application/fhir+json")
-			err := operationAt(h, test.path)(w, r)
+			err := operationAt(h, test.path)(&writerThatAsks{ResponseWriter: w, ask: func() {
+				if held != 0 {
+					t.Error("the turn is held while the client reads")
+				}
+			}}, r)
 			var e *Error
 			status := w.Code
 			if errors.As(err, &e) {
@@ -195,6 +224,33 @@ func TestTurns(t *testing.T) {
 			}
 		})
 	}
+}
+
+// writerThatAsks asks before it takes something.
+type writerThatAsks struct {
+	http.ResponseWriter
+	ask func()
+}
+
+func (w *writerThatAsks) Write(b []byte) (int, error) {
+	w.ask()
+	return w.ResponseWriter.Write(b)
+}
+
+// TestCostlyDoNotWait has a request that holds a turn need an expansion which another one is making, and which may wait
+// for that very turn.
+func TestCostlyDoNotWait(t *testing.T) {
+	l := libraryOf(t, colours, valueSetOf("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
+	vs, _ := l.valueSet("http://x/vs")
+	synctest.Test(t, func(t *testing.T) {
+		_, _, _ = l.inProgress.Do(vs.key, func() (any, error) {
+			costly := &budget{limit: l.maxGathered, spent: stretch + 1, ctx: t.Context()}
+			if x, err := l.expansion(vs, &expansionOptions{budget: costly}); err != nil || len(x.entries) != 4 {
+				t.Errorf("got %v, %v", x, err)
+			}
+			return nil, nil
+		})
+	})
 }
 
 // TestExpansionOfOneThatLeaves has one request leave while another waits for the expansion that it makes.

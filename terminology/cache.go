@@ -6,7 +6,7 @@ import (
 	"github.com/patrickmn/go-cache"
 )
 
-// expansionCache remembers expansions. What it holds is bounded by the sum of their entries; when there
+// expansionCache remembers expansions. What it holds is bounded by the sum of their entries and keys; when there
 // is no room for another, all are forgotten, since making one anew takes a few milliseconds at most.
 type expansionCache struct {
 	items *cache.Cache
@@ -30,9 +30,16 @@ func (c *expansionCache) get(canonical string) (*expansion, bool) {
 	return item.(*expansion), true
 }
 
+// What an expansion takes beside its entries: as much as so many of them, and one for so many bytes of its key, in
+// which a client may write what it likes.
+const (
+	cachedSteady = 30
+	cachedBytes  = 12
+)
+
 // put remembers an expansion. One that is larger than the cache is not.
 func (c *expansionCache) put(canonical string, x *expansion) {
-	size := len(x.entries) + 1
+	size := len(x.entries) + cachedSteady + len(canonical)/cachedBytes
 	if x.shape != nil {
 		size += len(x.entries) * 2 / 3
 	}

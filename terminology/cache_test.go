@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 )
@@ -40,7 +41,7 @@ func TestExpansionsAreRemembered(t *testing.T) {
 	if second, _ := l.expansion(vs, &expansionOptions{}); second != first {
 		t.Error("the expansion was made anew")
 	}
-	l.expansions = newExpansionCache(10) // 8 animals and one more: 9
+	l.expansions = newExpansionCache(2*cachedSteady + 8) // 8 animals and one more: 9
 	first, _ = l.expansion(vs, &expansionOptions{})
 	other, _ := l.valueSet("http://x/a-all")
 	if _, err := l.expansion(other, &expansionOptions{}); err != nil {
@@ -49,8 +50,24 @@ func TestExpansionsAreRemembered(t *testing.T) {
 	if second, _ := l.expansion(vs, &expansionOptions{}); second == first {
 		t.Error("the cache holds more than its limit")
 	}
-	l.expansions = newExpansionCache(5)
+	l.expansions = newExpansionCache(cachedSteady + 5)
 	if _, err := l.expansion(vs, &expansionOptions{}); err != nil || l.expansions.items.ItemCount() != 0 {
 		t.Errorf("got %v, %d items", err, l.expansions.items.ItemCount())
+	}
+}
+
+// TestCachedKeysCount remembers expansions under long keys, in which a client may write what it likes: they are not kept
+// for as many entries as they have.
+func TestCachedKeysCount(t *testing.T) {
+	c := newExpansionCache(1000)
+	long := strings.Repeat("x", 500*cachedBytes)
+	for _, key := range []string{long + "a", long + "b"} {
+		c.put(key, &expansion{})
+	}
+	if n := c.items.ItemCount(); n != 1 {
+		t.Errorf("%d are kept, want 1", n)
+	}
+	if c.put(long+long, &expansion{}); c.items.ItemCount() != 1 {
+		t.Error("one is kept whose key alone is larger than the cache")
 	}
 }

@@ -243,10 +243,17 @@ func (h *Handler) answer(p *parameters, limit int) (*answer, error) {
 	if len(a.page) > limit && p.subset.hasCodes() {
 		return nil, tooCostly(vs, limit)
 	}
+	if err := p.budget.spend(len(a.page) * (len(x.supplements) + (len(p.designations)+len(p.properties))/askedPerStep)); err != nil {
+		return nil, err
+	}
 	a.detailed = p.wantsDesignations() || len(p.properties) > 0 || !a.languages.none() || len(x.supplements) > 0
 	a.shape = a.chooseShape()
 	return a, nil
 }
+
+// askedPerStep is how many of the designations and properties that a request asks for are looked through in one step,
+// for each code of the answer.
+const askedPerStep = 4
 
 // chooseShape returns the tree that the answer is to be shown as, or nil. Who asks by GET is given one only where
 // excludeNested is false, since it mostly reads the codes at the top alone; no other parameter counts here, or a client

@@ -20,12 +20,18 @@ type languages struct {
 	only   bool // nothing but these: the wildcard has weight 0
 }
 
-// maxLanguageRanges bounds how many languages are looked at.
-const maxLanguageRanges = 20
+// How many languages are looked at, and in how long a list: a header may be of a megabyte.
+const (
+	maxLanguageRanges = 20
+	maxLanguageList   = 8 << 10
+)
 
 // parseLanguages reads a list of languages with weights. What cannot be understood is passed over.
 func parseLanguages(list string) languages {
 	var l languages
+	if len(list) > maxLanguageList {
+		list = list[:1+strings.LastIndexByte(list[:maxLanguageList], ',')]
+	}
 	for item := range strings.SplitSeq(list, ",") {
 		tag, parameters, _ := strings.Cut(item, ";")
 		r := languageRange{tag: strings.ToLower(strings.TrimSpace(tag)), weight: 1}

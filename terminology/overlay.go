@@ -24,9 +24,11 @@ func (l *Library) overlay() *Library {
 // with returns a library in which the given resources are added to those of l.
 func (l *Library) with(resources []jsontext.Value) (*Library, error) {
 	o := l.overlay()
-	loader := newResourceLoader(o)
+	loader, short := newResourceLoader(o), &shortage{most: maxShort}
 	for _, resource := range resources {
-		if err := loader.resource(newReader(bytes.NewReader(resource))); err != nil {
+		r := newReader(bytes.NewReader(resource))
+		r.short = short
+		if err := loader.resource(r); err != nil {
 			return nil, &Error{
 				Status: http.StatusBadRequest, Code: "structure", Err: err,
 				Text: fmt.Sprintf("a tx-resource cannot be read: %v", err),

@@ -3,6 +3,7 @@ package terminology
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"reflect"
 	"slices"
@@ -183,5 +184,31 @@ func TestCapabilityStatement(t *testing.T) {
 	}
 	if w, _ := call(t, h, "GET", "/$versions", ""); !strings.Contains(w.Body.String(), `{"name":"default","valueString":"4.0"}`) {
 		t.Errorf("versions: got %s", w.Body)
+	}
+}
+
+// TestSearchBombs searches for what is costly to look for, or to write.
+func TestSearchBombs(t *testing.T) {
+	var resources []string
+	for i := range 20 {
+		resources = append(resources, fmt.Sprintf(`{"resourceType":"ValueSet","url":"http://x/%d","name":"n","description":%q}`, i, strings.Repeat("d", 5000)))
+	}
+	l := libraryOf(t, resources...)
+	l.maxGathered = 5000
+	for _, test := range []struct {
+		name, query string
+		want        int
+	}{
+		{"cheap", "?name:contains=x", http.StatusOK},
+		{"many alternatives", "?name:contains=" + strings.Repeat("x,", 2000), http.StatusUnprocessableEntity},
+		{"alternatives for each definition", "?name:contains=" + strings.Repeat("x,", 600), http.StatusUnprocessableEntity},
+		{"one page", "?_count=1", http.StatusOK},
+		{"all", "?_count=100", http.StatusUnprocessableEntity},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if w, _ := call(t, &Handler{Library: l}, http.MethodGet, "/ValueSet"+test.query, ""); w.Code != test.want {
+				t.Errorf("got %d %.200s", w.Code, w.Body)
+			}
+		})
 	}
 }

@@ -114,6 +114,17 @@ func (r *reader) string(s *string) error {
 	return err
 }
 
+// maxName is how long the url of a definition, or its version, may be, in bytes: an answer has it beside each code.
+const maxName = 8 << 10
+
+// name reads a url or a version into s.
+func (r *reader) name(s *string) error {
+	if err := r.string(s); err != nil || len(*s) <= maxName {
+		return err
+	}
+	return fmt.Errorf("%s: %w", r.pointer(), &tooLargeError{what: "a url or version", most: maxName})
+}
+
 // bool reads the next value, which must be true or false, into b.
 func (r *reader) bool(b *bool) error {
 	switch kind := r.dec.PeekKind(); kind {

@@ -12,6 +12,9 @@ import (
 // errNoResourceType is the error for a JSON object that is no FHIR resource.
 var errNoResourceType = errors.New("no resourceType: not a FHIR resource")
 
+// errTwoTypes is the error for a resource that says twice what it is.
+var errTwoTypes = errors.New("resourceType is there twice")
+
 // maxBundleDepth is how deep Bundles may stand within each other.
 const maxBundleDepth = 8
 
@@ -40,11 +43,14 @@ func (l *resourceLoader) resource(r *reader) error {
 	var early []member
 	err := r.object(func(name []byte) error {
 		if string(name) == "resourceType" {
+			if kind != "" {
+				return errTwoTypes
+			}
 			if err := r.string(&kind); err != nil {
 				return err
 			}
 			l.begin(kind)
-			return l.replay(kind, early)
+			return l.replay(r, kind, early)
 		}
 		if kind != "" {
 			return l.member(r, kind, string(name))
@@ -70,9 +76,9 @@ type member struct {
 }
 
 // replay reads the members that were kept aside.
-func (l *resourceLoader) replay(kind string, early []member) error {
+func (l *resourceLoader) replay(r *reader, kind string, early []member) error {
 	for _, m := range early {
-		if err := l.member(newReader(bytes.NewReader(m.value)), kind, m.name); err != nil {
+		if err := l.member(r.inner(m.value), kind, m.name); err != nil {
 			return fmt.Errorf("%s: %w", m.name, err)
 		}
 	}
@@ -159,9 +165,9 @@ func (d *definition) member(r *reader, name string) (bool, error) {
 	case "id":
 		return true, r.string(&d.id)
 	case "url":
-		return true, r.string(&d.url)
+		return true, r.name(&d.url)
 	case "version":
-		return true, r.string(&d.version)
+		return true, r.name(&d.version)
 	case "name":
 		return true, r.string(&d.name)
 	case "title":

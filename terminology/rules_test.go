@@ -200,3 +200,24 @@ func TestValidateDetails(t *testing.T) {
 		})
 	}
 }
+
+// TestLongPatterns compares versions with a pattern that a client has made long: no more of it is looked at than of the
+// version, and nothing is made of it.
+func TestLongPatterns(t *testing.T) {
+	pattern := strings.Repeat("x.", 10_000)
+	made := testing.AllocsPerRun(10, func() {
+		if matchesVersion("1.2.3", "1.2.7."+pattern) || !matchesVersion("1.2.3", "1.2.3."+pattern) {
+			t.Error("wrong")
+		}
+	})
+	if made > 4 {
+		t.Errorf("%v allocations", made)
+	}
+}
+
+// TestLongLanguages gives a list of languages that is longer than any that is meant: its end is not looked at.
+func TestLongLanguages(t *testing.T) {
+	if l := parseLanguages(strings.Repeat("a;q=0,", 2000) + "de"); len(l.ranges) != 0 {
+		t.Errorf("got %v", l.ranges)
+	}
+}

@@ -20,7 +20,9 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s := search{limit: cmp.Or(h.MaxEntries, defaultMaxEntries), count: 20}
+	q := h.ask(r)
+	defer q.budget.rest()
+	s := search{limit: cmp.Or(h.MaxEntries, defaultMaxEntries), count: 20, budget: &q.budget}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err
@@ -28,14 +30,23 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, _ := typeAndID(r.URL.Path)
 	var found []published
-	l := h.current()
-	defer runtime.KeepAlive(l)
-	for _, p := range l.published(kind) {
+	defer runtime.KeepAlive(q.library)
+	for _, p := range q.library.published(kind) {
+		if err := q.budget.spend(1 + s.cost); err != nil {
+			return err
+		}
 		if s.finds(&p) {
 			found = append(found, p)
 		}
 	}
-	return f.write(w, r, http.StatusOK, s.bundle(found, part, address(r)))
+	bundle, err := s.bundle(found, part, address(r))
+	if err != nil {
+		return err
+	}
+	if f == (format{}) {
+		q.budget.rest()
+	}
+	return f.write(w, r, http.StatusOK, bundle)
 }
 
 // searchInputs reads the parameters of a read or search: all, the part of the resources that is asked for, and
@@ -78,6 +89,8 @@ func address(r *http.Request) string {
 // search is what is searched for.
 type search struct {
 	tests         []func(p *published) bool
+	cost          int // of the tests of one definition, in steps
+	budget        *budget
 	used          url.Values
 	limit         int
 	count, offset int
@@ -109,13 +122,21 @@ func (s *search) set(in *input) error {
 			s.count = min(*n, s.limit)
 		}
 	case known:
-		compare, err := comparison(name, modifier)
+		prepare, compare, err := comparison(name, modifier)
 		if err != nil {
 			return err
 		}
 		wanted := strings.Split(in.value, ",")
+		if err := s.budget.spend(4*len(wanted) + len(in.value)/readBytes); err != nil {
+			return err
+		}
+		for i := range wanted {
+			wanted[i] = prepare(wanted[i])
+		}
+		s.cost += 4 + len(wanted)/2 + len(in.value)/plainBytes
 		s.tests = append(s.tests, func(p *published) bool {
-			return slices.ContainsFunc(wanted, func(value string) bool { return compare(of(p), value) })
+			has := prepare(of(p))
+			return slices.ContainsFunc(wanted, func(value string) bool { return compare(has, value) })
 		})
 	case !slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
 		return nil
@@ -127,23 +148,30 @@ func (s *search) set(in *input) error {
 	return nil
 }
 
-// comparison returns how a parameter with a modifier compares what a definition has with what is wanted.
-func comparison(name, modifier string) (func(has, wanted string) bool, error) {
+// comparison returns how a parameter with a modifier compares what a definition has with what is wanted, and how each
+// of them is prepared for that.
+func comparison(name, modifier string) (prepare func(string) string, compare func(has, wanted string) bool, err error) {
 	isString := name == "name" || name == "title"
+	same := func(has, wanted string) bool { return has == wanted }
 	switch {
 	case isString && modifier == "":
-		return func(has, wanted string) bool { return strings.HasPrefix(fold(has), fold(wanted)) }, nil
+		return fold, strings.HasPrefix, nil
 	case isString && modifier == "contains":
-		return func(has, wanted string) bool { return strings.Contains(fold(has), fold(wanted)) }, nil
+		return fold, strings.Contains, nil
+	case name == "status" && modifier == "":
+		return withoutSystem, same, nil
 	case modifier == "" || isString && modifier == "exact":
-		return func(has, wanted string) bool {
-			if _, code, ok := strings.Cut(wanted, "|"); ok && name == "status" {
-				wanted = code
-			}
-			return has == wanted
-		}, nil
+		return func(s string) string { return s }, same, nil
 	}
-	return nil, badRequest("not-supported", "the modifier :%s of the parameter %s is not supported", modifier, name)
+	return nil, nil, badRequest("not-supported", "the modifier :%s of the parameter %s is not supported", modifier, name)
+}
+
+// withoutSystem returns the code of a token, which may be system|code.
+func withoutSystem(token string) string {
+	if _, code, ok := strings.Cut(token, "|"); ok {
+		return code
+	}
+	return token
 }
 
 // fold makes two strings the same that differ by case or accents only.
@@ -155,7 +183,7 @@ func (s *search) finds(p *published) bool {
 }
 
 // bundle returns the Bundle of type searchset.
-func (s *search) bundle(found []published, part *subset, address string) []byte {
+func (s *search) bundle(found []published, part *subset, address string) ([]byte, error) {
 	dst := []byte(`{"resourceType":"Bundle","type":"searchset","total":`)
 	dst = strconv.AppendInt(dst, int64(len(found)), 10)
 	links := array{name: "link"}
@@ -170,14 +198,20 @@ func (s *search) bundle(found []published, part *subset, address string) []byte 
 	dst = links.end(dst)
 	entries := array{name: "entry"}
 	for i := range found[from:to] {
-		p := &found[from+i]
+		p, before := &found[from+i], len(dst)
 		dst = append(entries.next(dst), '{')
 		if p.id != "" {
 			dst = append(appendString(append(dst, `"fullUrl":`...), address+"/"+p.id), ',')
 		}
 		dst = append(p.append(append(dst, `"resource":`...), part), `,"search":{"mode":"match"}}`...)
+		if err := s.budget.read(len(dst) - before); err != nil {
+			return nil, err
+		}
+		if len(dst) > maxWritten {
+			return nil, tooLong()
+		}
 	}
-	return append(entries.end(dst), '}')
+	return append(entries.end(dst), '}'), nil
 }
 
 // appendLink appends the link to a page of the same search.

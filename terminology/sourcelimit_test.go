@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -101,8 +102,15 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}`, i)
 	}
 	empty := func(int) string { return `{"resourceType":"ValueSet"}` }
+	half := strings.Repeat("{},", maxShort/(shortElement-4)*6/10)
 	for _, test := range []struct{ name, brought, want string }{
 		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShort/(shortElement-4)) + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements in two resources", `{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}},{"name":"tx-resource","resource":` +
+			`{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements before the type", `{"group":[{"element":[` + half + `{}]}],"group":[{"element":[` + half + `{}]}],"resourceType":"ConceptMap"}`, "elements of a few bytes"},
+		{"a long url", `{"resourceType":"CodeSystem","url":"` + strings.Repeat("x", maxName+1) + `"}`, "a url or version is larger than"},
+		{"a long version", `{"resourceType":"CodeSystem","url":"http://x/b","version":"` + strings.Repeat("x", maxName+1) + `"}`, "a url or version is larger than"},
+		{"a long system", valueSetOf("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", maxName+1)+`"}]}`), "a url or version is larger than"},
 		{"as many versions of a code system as may be", bundle(maxVersions, version), ""},
 		{"versions of a code system", bundle(maxVersions+1, version), "more than 100 versions"},
 		{"as many definitions as may be", bundle(maxBrought-1, empty), ""}, // the Bundle is one
@@ -117,4 +125,25 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestRoomForBodies has clients say that their bodies are large: room is made for what comes.
+func TestRoomForBodies(t *testing.T) {
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", nil)
+	body := &roomy{Reader: strings.NewReader("{}")}
+	r.Body, r.ContentLength = io.NopCloser(body), defaultMaxBody
+	if _, err := new(Handler).readBody(httptest.NewRecorder(), r); err != nil || body.room > 2*maxTrusted {
+		t.Errorf("got %v, room for %d bytes", err, body.room)
+	}
+}
+
+// roomy notes for how much there is room when it is read.
+type roomy struct {
+	io.Reader
+	room int
+}
+
+func (r *roomy) Read(b []byte) (int, error) {
+	r.room = max(r.room, len(b))
+	return r.Reader.Read(b)
 }

@@ -270,3 +270,15 @@ func TestTranslateTooCostly(t *testing.T) {
 	wantCostly("as many targets as may be", ask(10, "2"), false)
 	wantCostly("too many targets", ask(11, "2"), true)
 }
+
+// TestTwoTypes sends resources that say twice what they are.
+func TestTwoTypes(t *testing.T) {
+	for _, parameter := range []string{"conceptMap", "tx-resource"} {
+		body := posted(`{"name":"coding","valueCoding":{"system":"http://x/a","code":"c"}}`,
+			`{"name":"`+parameter+`","resource":{"resourceType":"ConceptMap","resourceType":"Patient"}}`)
+		w, _ := call(t, &Handler{Library: colourLibrary(t)}, http.MethodPost, "/ConceptMap/$translate", body)
+		if w.Code != http.StatusBadRequest {
+			t.Errorf("%s: got %d %s", parameter, w.Code, w.Body)
+		}
+	}
+}

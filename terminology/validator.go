@@ -68,6 +68,9 @@ func (v *validator) place(c *coding, n note) {
 // validate validates a coding. An error means that the value set itself is at fault.
 func (v *validator) validate(c *coding) (verdict, error) {
 	d := verdict{coding: c, entry: entry{codeSystem: none, concept: none}}
+	if err := v.options.budget.spend(codingSteps + v.options.rules.cost() + v.library.countVersions(c.system)); err != nil {
+		return d, err
+	}
 	if c.system == "" || c.code == "" {
 		v.incomplete(c)
 		return d, nil
@@ -100,6 +103,9 @@ func (v *validator) validate(c *coding) (verdict, error) {
 	}
 	return d, nil
 }
+
+// codingSteps is what it takes to validate a coding, beside what is looked through for it.
+const codingSteps = 20
 
 // maxNoted bounds how long the texts of all notes may get, in bytes: each may list what a code system that the
 // request brings along has a hundred thousand of.

@@ -154,9 +154,9 @@ func (b *valueSetBuilder) conceptSet(r *reader, list *[]conceptSet) error {
 	err := r.object(func(name []byte) error {
 		switch string(name) {
 		case "system":
-			return r.string(&set.system)
+			return r.name(&set.system)
 		case "version":
-			return r.string(&set.version)
+			return r.name(&set.version)
 		case "concept":
 			set.enumerated = true
 			return r.array(func() error { return b.concept(r) })

@@ -88,22 +88,25 @@ func isWildcard(version string) bool {
 func isAnyPart(part string) bool { return part == "x" || part == "X" || part == "*" }
 
 // matchesVersion reports whether a version is the one that is asked for, or, where that has wildcards, one
-// of those it stands for. A wildcard at the end stands for all parts that follow: 1.x matches 1.2.0.
+// of those it stands for. A wildcard at the end stands for all parts that follow: 1.x matches 1.2.0. It looks at
+// no more of either than what is the same in both, however long they are.
 func matchesVersion(version, pattern string) bool {
 	if version == pattern {
 		return true
 	}
-	if !isWildcard(pattern) {
-		return false
-	}
-	have, want := strings.Split(version, "."), strings.Split(pattern, ".")
-	for i, part := range want {
+	have, want := version, pattern
+	for {
+		has, haveRest, haveMore := strings.Cut(have, ".")
+		part, wantRest, wantMore := strings.Cut(want, ".")
 		switch {
-		case i >= len(have):
-			return isAnyPart(part) && i > 0 && version != ""
-		case !isAnyPart(part) && part != have[i]:
+		case !isAnyPart(part) && part != has:
 			return false
+		case !wantMore:
+			return !haveMore || isAnyPart(part)
+		case !haveMore:
+			next, _, _ := strings.Cut(wantRest, ".")
+			return isAnyPart(next) && version != ""
 		}
+		have, want = haveRest, wantRest
 	}
-	return len(have) <= len(want) || isAnyPart(want[len(want)-1])
 }

@@ -24,6 +24,7 @@ var (
 	errEmpty     = errors.New("no element in it")
 	errTrailing  = errors.New("more after the resource")
 	errDepth     = errors.New("elements are nested too deep")
+	errToken     = fmt.Errorf("a tag or a text of more than %d bytes", maxToken)
 )
 
 // AppendJSON appends a resource, which is given as an XML document, in JSON. Elements that R4 does not have
@@ -32,7 +33,8 @@ var (
 // resource is valid. What is appended is at most about twice as long as the document.
 func AppendJSON(dst, document []byte) ([]byte, error) {
 	document = bytes.TrimPrefix(document, []byte("\ufeff"))
-	r := &reader{dec: xml.NewDecoder(bytes.NewReader(document)), document: document, dst: dst}
+	src := &source{document: document}
+	r := &reader{dec: xml.NewDecoder(src), src: src, document: document, dst: dst}
 	err := r.documentElement()
 	if err != nil {
 		line, _ := r.dec.InputPos()
@@ -44,6 +46,7 @@ func AppendJSON(dst, document []byte) ([]byte, error) {
 // reader reads XML and writes JSON.
 type reader struct {
 	dec      *xml.Decoder
+	src      *source
 	document []byte
 	at       int64 // where in the document the last token begins
 	dst      []byte
@@ -85,7 +88,7 @@ func noEOF(err error) error {
 func (r *reader) next() (*xml.StartElement, error) {
 	for {
 		r.at = r.dec.InputOffset()
-		token, err := r.dec.Token()
+		token, err := r.token()
 		if err != nil {
 			return nil, err
 		}
@@ -125,16 +128,24 @@ func (r *reader) resource(start *xml.StartElement) error {
 	return r.elements(t, []string{"resourceType"})
 }
 
+// token reads the next token.
+func (r *reader) token() (xml.Token, error) {
+	r.src.begin = r.src.at
+	return r.dec.Token()
+}
+
 // skip passes over the rest of an element.
 func (r *reader) skip() error {
 	for depth := 1; depth > 0; {
-		token, err := r.dec.Token()
+		token, err := r.token()
 		if err != nil {
 			return err
 		}
 		switch token.(type) {
 		case xml.StartElement:
-			depth++
+			if depth++; r.depth+depth > maxDepth {
+				return errDepth
+			}
 		case xml.EndElement:
 			depth--
 		case xml.Directive:

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"errors"
 	"os"
 	"reflect"
 	"strings"
@@ -101,6 +102,21 @@ func TestAppendJSONFails(t *testing.T) {
 }
 
 // TestTypes checks that every type that an element has is in the table.
+// TestLongTokens reads tags and texts that take much memory.
+func TestLongTokens(t *testing.T) {
+	long := strings.Repeat(`a="" `, maxToken/5+1)
+	for name, elements := range map[string]string{
+		"attributes": "<x " + long + "/>", "a text": "<x>" + long + "</x>", "elements": strings.Repeat("<x>", maxDepth) + strings.Repeat("</x>", maxDepth),
+	} {
+		if _, err := AppendJSON(nil, []byte(document("ValueSet", elements))); !errors.Is(err, errToken) && !errors.Is(err, errDepth) {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
+	if _, err := AppendJSON(nil, []byte(document("ValueSet", `<description value="`+strings.Repeat("x", 4<<20)+`"/>`))); err != nil {
+		t.Errorf("the longest string: got %v", err)
+	}
+}
+
 func TestTypes(t *testing.T) {
 	for _, of := range types() {
 		for _, e := range of.elements {
