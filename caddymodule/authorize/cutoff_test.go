@@ -156,13 +156,17 @@ func TestEndingThatFails(t *testing.T) {
 
 // A full store keeps nobody signed in.
 func TestSignOutWithFullStore(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
-	tokens := b.tokens(nil)
-	entries, _ := store.Size()
-	store.SetMaxEntries(entries)
-	r := b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken)
-	if r.StatusCode != http.StatusOK || b.works(tokens.AccessToken) {
-		t.Errorf("status %d", r.StatusCode)
+	for name, durable := range map[string]authorize.Store{"one store for all": nil, "a durable store": authorize.NewMemoryStore(0, 0)} {
+		t.Run(name, func(t *testing.T) {
+			store := authorize.NewMemoryStore(0, 0)
+			b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store, c.Durable = store, durable }))
+			tokens := b.tokens(nil)
+			entries, _ := store.Size()
+			store.SetMaxEntries(entries)
+			r := b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken)
+			if r.StatusCode != http.StatusOK || b.works(tokens.AccessToken) {
+				t.Errorf("status %d", r.StatusCode)
+			}
+		})
 	}
 }

@@ -187,7 +187,7 @@ func (s *Server) addSession(ctx context.Context, session, earlier *storedSession
 	if earlier != nil {
 		noteEnding(ctx, "somebody signed in in its place in the same browser")
 		if err := s.endSession(ctx, earlier); err != nil {
-			return nil, errors.Join(err, s.durable.Delete(context.WithoutCancel(ctx), sessionKey(session.sid)))
+			return nil, errors.Join(err, s.deleteSession(context.WithoutCancel(ctx), session.sid))
 		}
 	}
 	s.keepSession(ctx, session)
@@ -203,6 +203,9 @@ func (s *Server) putSession(ctx context.Context, session *storedSession) (*http.
 	session.Secret = sha256.Sum256([]byte(secret))
 	value, err := json.Marshal(session)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.reserveCutoff(ctx, session.sid); err != nil {
 		return nil, err
 	}
 	if err := s.durable.Put(ctx, sessionKey(session.sid), value, s.sessionLifetime); err != nil {

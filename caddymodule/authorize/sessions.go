@@ -146,7 +146,7 @@ func (s *Server) forgetSession(ctx context.Context, stored *storedSession) error
 	err := cutOff()
 	full := errors.Is(err, ErrStoreFull)
 	if err == nil || full {
-		err = s.durable.Delete(ctx, sessionKey(stored.sid))
+		err = s.deleteSession(ctx, stored.sid)
 	}
 	if err == nil && full {
 		err = cutOff()
@@ -155,6 +155,25 @@ func (s *Server) forgetSession(ctx context.Context, stored *storedSession) error
 		s.keepEndedSession(ctx, stored)
 	}
 	return err
+}
+
+// deleteSession also removes what reserved room for the session's cutoff. If that fails, it
+// expires.
+func (s *Server) deleteSession(ctx context.Context, sid string) error {
+	err := s.durable.Delete(ctx, sessionKey(sid))
+	if err == nil && s.durable != s.store {
+		_ = s.store.Delete(ctx, sessionKey(sid))
+	}
+	return err
+}
+
+// reserveCutoff keeps room for the cutoff of a session in the store, where the session
+// itself is not.
+func (s *Server) reserveCutoff(ctx context.Context, sid string) error {
+	if s.durable == s.store {
+		return nil
+	}
+	return s.store.Put(ctx, sessionKey(sid), nil, s.sessionLifetime)
 }
 
 // endingTime is longer than it takes to end a session.
