@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"net/netip"
 	"runtime"
 	"time"
 
@@ -30,6 +31,15 @@ type attempt struct {
 	known   bool // the browser is, to the account that is named
 }
 
+// holders are who shares the turns: the network, and for IPv6 before that the /48 which it is
+// part of. Many a customer of a provider has one whole, with 65,536 networks in it.
+func (a attempt) holders() []string {
+	if prefix, err := netip.ParsePrefix(a.network); err == nil {
+		return []string{netip.PrefixFrom(prefix.Addr(), 48).Masked().String(), a.network}
+	}
+	return []string{a.network}
+}
+
 func newHashTurns() hashTurns {
 	cores := runtime.GOMAXPROCS(0)
 	return hashTurns{strangers: fairqueue.New(cores), known: fairqueue.New(cores)}
@@ -43,7 +53,7 @@ func (t hashTurns) enter(ctx context.Context, from attempt) (leave func(), err e
 	}
 	ctx, cancel := context.WithTimeout(ctx, hashTime)
 	defer cancel()
-	leave, err = queue.Enter(ctx, from.network)
+	leave, err = queue.Enter(ctx, from.holders()...)
 	return leave, unserved(err)
 }
 
