@@ -1,8 +1,10 @@
 package boltstore
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"io"
 	"os"
 	"slices"
@@ -22,15 +24,14 @@ func inspect(file io.ReaderAt, size int64, visit func(key, held []byte)) (*walke
 		return nil, err
 	}
 	w := &walker{image: i}
-	buckets := map[string]bool{}
-	w.tree(i.root, 0, func(e element) {
-		buckets[string(e.key)] = true
+	c := contents{seed: maphash.MakeSeed()}
+	w.tree(i.root, span{}, 0, func(e element) {
+		c.hasEntries = c.hasEntries || string(e.key) == string(entriesBucket)
 		w.bucket(e, func(entry element) {
-			switch {
-			case string(e.key) != string(entriesBucket):
-			case len(entry.value) < expirySize:
-				w.note(errors.New("an entry without an expiry"))
-			default:
+			switch err := c.add(e.key, entry); {
+			case err != nil:
+				w.note(err)
+			case string(e.key) == string(entriesBucket):
 				visit(entry.key, entry.value)
 			}
 		})
@@ -39,22 +40,79 @@ func inspect(file io.ReaderAt, size int64, visit func(key, held []byte)) (*walke
 	if size < int64(i.end*i.pageSize) && w.lost == 0 {
 		w.note(fmt.Errorf("the file has %d bytes of %d", size, i.end*i.pageSize))
 	}
-	if w.lost > 0 && !buckets[string(entriesBucket)] {
+	if err := c.check(); err != nil && w.lost == 0 {
+		w.note(err)
+	}
+	if w.lost > 0 && !c.hasEntries {
 		return w, errors.Join(append([]error{errLost}, w.damage...)...)
 	}
 	return w, nil
 }
 
+// contents counts what the buckets hold. Each entry is also in the order of time, and
+// counted: what is in one place and not in the others was damaged.
+type contents struct {
+	hasEntries              bool
+	entries, expiries, held int64
+	sum                     uint64 // of hashes: of the entries, less those of the order of time
+	seed                    maphash.Seed
+}
+
+// add takes an element of a bucket into account. Its error says that it is none of ours.
+func (c *contents) add(bucket []byte, e element) error {
+	if e.bucket || len(e.key) == 0 {
+		return errors.New("an entry that is none")
+	}
+	switch string(bucket) {
+	case string(entriesBucket):
+		if len(e.value) < expirySize || len(e.key)+expirySize > bbolt.MaxKeySize {
+			return errors.New("an entry without an expiry")
+		}
+		c.entries++
+		c.sum += c.hash(e.value[:expirySize], e.key)
+	case string(expiriesBucket):
+		c.expiries++
+		c.sum -= c.hash(e.key, nil)
+	case string(countBucket):
+		if len(e.value) != expirySize {
+			return errors.New("a count that is none")
+		}
+		c.held = int64(binary.BigEndian.Uint64(e.value))
+	}
+	return nil
+}
+
+func (c *contents) hash(first, second []byte) uint64 {
+	var h maphash.Hash
+	h.SetSeed(c.seed)
+	_, _ = h.Write(first)
+	_, _ = h.Write(second)
+	return h.Sum64()
+}
+
+func (c *contents) check() error {
+	if c.sum != 0 || c.entries != c.expiries || c.entries != c.held {
+		return fmt.Errorf("%d entries, of which %d are counted and %d have their place in the order of time", c.entries, c.held, c.expiries)
+	}
+	return nil
+}
+
 // mend checks the file before bbolt gets to see it. Of a damaged one, it puts a copy of
 // all that can be read in its place, and keeps the file beside it under another name.
-// A file that is not there, or empty, is whole.
+// A file that is not there, or empty, is whole; but where an empty one is not that of a
+// start that was cut short, something emptied it.
 func (s *Store) mend(timeout time.Duration) error {
 	info, err := os.Stat(s.path)
-	if errors.Is(err, os.ErrNotExist) || err == nil && info.Size() == 0 {
+	switch {
+	case errors.Is(err, os.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case info.IsDir():
+		return errors.New("it is a folder")
+	case info.Size() == 0:
+		s.logger.Load().Warn("the durable store's file is empty, and begins anew: if it was in use before, put a copy of it back, or people sign in again", "file", s.path)
+		return nil
 	}
 	// While it is open for reading, nobody writes to it.
 	var lock *bbolt.DB
@@ -134,9 +192,9 @@ func copyEntries(path string, from io.ReaderAt, size int64) (n int, err error) {
 	var batch [][2][]byte
 	flush := func() {
 		if err == nil {
-			err = to.Update(func(tx *bbolt.Tx) error { return restore(tx, batch) })
+			err = to.Update(func(tx *bbolt.Tx) error { return restore(tx, batch, &n) })
 		}
-		n, batch = n+len(batch), nil
+		batch = nil
 	}
 	if _, e := inspect(from, size, func(key, held []byte) {
 		if batch = append(batch, [2][]byte{slices.Clone(key), slices.Clone(held)}); len(batch) == copyBatch {
@@ -152,20 +210,25 @@ func copyEntries(path string, from io.ReaderAt, size int64) (n int, err error) {
 	return n, err
 }
 
-// restore puts entries, with their expiries, into a new file.
-func restore(tx *bbolt.Tx, entries [][2][]byte) error {
+// restore puts entries, with their expiries, into a new file, and counts them. Of two with
+// the same key, the first is kept.
+func restore(tx *bbolt.Tx, entries [][2][]byte, n *int) error {
 	if err := makeBuckets(tx); err != nil {
 		return err
 	}
 	t := transaction{entries: tx.Bucket(entriesBucket), expiries: tx.Bucket(expiriesBucket), count: tx.Bucket(countBucket)}
 	for _, e := range entries {
 		key, held := e[0], e[1]
+		if t.entries.Get(key) != nil {
+			continue
+		}
 		if err := t.entries.Put(key, held); err != nil {
 			return err
 		}
 		if err := t.expiries.Put(expiryKey(held[:expirySize], string(key)), nil); err != nil {
 			return err
 		}
+		*n++
 	}
-	return t.add(int64(len(entries)))
+	return t.count.Put(countKey, binary.BigEndian.AppendUint64(nil, uint64(*n)))
 }

@@ -122,7 +122,7 @@ type element struct {
 // elements are those of a page, whose keys must be in order.
 func elements(page []byte) ([]element, error) {
 	flags, count := u16(page, 8), int(u16(page, 10))
-	if flags != branchPage && flags != leafPage || pageHeaderSize+count*elementSize > len(page) {
+	if flags != branchPage && flags != leafPage || pageHeaderSize+count*elementSize > len(page) || flags == branchPage && count == 0 {
 		return nil, fmt.Errorf("a page of type %x with %d elements", flags, count)
 	}
 	list := make([]element, count)
@@ -164,8 +164,22 @@ func (w *walker) note(err error) {
 	}
 }
 
+// span is where the keys of a page lie: it begins with from, and is below to. Nil is no
+// bound. bbolt looks for a page by where it begins, and puts another beside it, which it
+// later stumbles over, where it does not find it there.
+type span struct{ from, to []byte }
+
+func (s span) check(list []element) error {
+	switch {
+	case s.from != nil && (len(list) == 0 || !bytes.Equal(list[0].key, s.from)),
+		s.to != nil && bytes.Compare(list[len(list)-1].key, s.to) >= 0:
+		return errors.New("a page out of place")
+	}
+	return nil
+}
+
 // tree calls visit for each element of a tree's leaves, as far as they can be read.
-func (w *walker) tree(id uint64, depth int, visit func(element)) {
+func (w *walker) tree(id uint64, place span, depth int, visit func(element)) {
 	page, err := w.page(id)
 	if err == nil && depth > maxDepth {
 		err = errors.New("a tree without end")
@@ -178,12 +192,19 @@ func (w *walker) tree(id uint64, depth int, visit func(element)) {
 		w.note(err)
 		return
 	}
-	for _, e := range list {
-		if u16(page, 8) == branchPage {
-			w.tree(e.child, depth+1, visit)
-		} else {
+	if err := place.check(list); err != nil {
+		w.note(err)
+	}
+	for n, e := range list {
+		if u16(page, 8) == leafPage {
 			visit(e)
+			continue
 		}
+		below := span{from: e.key, to: place.to}
+		if n+1 < len(list) {
+			below.to = list[n+1].key
+		}
+		w.tree(e.child, below, depth+1, visit)
 	}
 }
 
@@ -195,7 +216,7 @@ func (w *walker) bucket(e element, visit func(element)) {
 		return
 	}
 	if root := u64(e.value, 0); root != 0 {
-		w.tree(root, 0, visit)
+		w.tree(root, span{}, 0, visit)
 		return
 	}
 	page := e.value[bucketHeaderSize:]
@@ -212,7 +233,8 @@ func (w *walker) bucket(e element, visit func(element)) {
 	}
 }
 
-// free checks the list of free pages: what it holds would be written over.
+// free checks the list of free pages: what it holds would be written over. Each page is
+// either in it or in use, so that no page is overlooked.
 func (w *walker) free() {
 	if w.freelist == noFreelist {
 		return
@@ -230,10 +252,15 @@ func (w *walker) free() {
 		w.note(errors.New("the list of free pages is none"))
 		return
 	}
-	for n := range int(count) {
-		if id := u64(page, at+8*n); id < 2 || id >= w.end || w.seen[id] {
-			w.note(fmt.Errorf("page %d is free and in use", id))
+	for n, last := 0, uint64(1); n < int(count); n++ {
+		id := u64(page, at+8*n)
+		if id <= last || id >= w.end || w.seen[id] {
+			w.note(fmt.Errorf("page %d is free and in use, or out of order in the list of free pages", id))
 			return
 		}
+		last, w.seen[id] = id, true
+	}
+	if there := uint64(len(w.seen)); there < w.end && w.lost == 0 {
+		w.note(fmt.Errorf("of %d pages %d are neither in use nor free", w.end, w.end-there))
 	}
 }

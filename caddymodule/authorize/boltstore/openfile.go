@@ -14,11 +14,15 @@ import (
 // errDamaged says that the file was damaged while it was in use.
 var errDamaged = errors.New("it was damaged while it was in use")
 
+// errReplaced says that what is written would be lost when the process ends.
+var errReplaced = errors.New("it was moved, removed or replaced while in use")
+
 // openFile is a file that bbolt has open. bbolt maps it into memory, and takes for granted
 // what is there: where somebody cuts the file or writes over it, it panics, or the
 // process gets SIGBUS. Here that is an error, and the last thing that happens to the
 // file: what bbolt holds locked by then, it never lets go.
 type openFile struct {
+	path   string
 	db     *bbolt.DB
 	file   *os.File // bbolt's own
 	size   atomic.Int64
@@ -27,7 +31,7 @@ type openFile struct {
 
 // openBolt opens a file that mend has looked at, or makes it.
 func openBolt(path string, timeout time.Duration) (*openFile, error) {
-	f := new(openFile)
+	f := &openFile{path: path}
 	err := f.guarded(func() (err error) {
 		f.db, err = bbolt.Open(path, 0o600, &bbolt.Options{
 			Timeout: timeout, FreelistType: bbolt.FreelistMapType,
@@ -64,7 +68,31 @@ func (f *openFile) view(apply func(*bbolt.Tx) error) error {
 }
 
 func (f *openFile) update(apply func(*bbolt.Tx) error) error {
-	return f.guarded(func() error { return f.db.Update(apply) })
+	return f.guarded(func() error {
+		if err := f.checkPlace(); err != nil {
+			return err
+		}
+		return f.db.Update(apply)
+	})
+}
+
+// checkPlace notices that the file is no longer the one that the next process finds.
+func (f *openFile) checkPlace() error {
+	found, err := os.Stat(f.path)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errReplaced, err)
+	}
+	held, err := f.file.Stat()
+	if err == nil && !os.SameFile(found, held) {
+		err = errReplaced
+	}
+	return err
+}
+
+// hasSuccessor reports whether there is another file in this one's place.
+func (f *openFile) hasSuccessor() bool {
+	err := f.checkPlace()
+	return errors.Is(err, errReplaced) && !errors.Is(err, os.ErrNotExist)
 }
 
 // guarded makes an error of all that a damaged file can bring about.

@@ -84,14 +84,18 @@ func (s *Store) SetLogger(logger *slog.Logger) { s.logger.Store(logger) }
 // says what to do.
 func (s *Store) Open() error {
 	s.dropBroken()
-	_, err := s.open()
+	f, err := s.open()
+	if err == nil {
+		err = s.explain(f.checkPlace())
+	}
 	return err
 }
 
-// dropBroken lets a file go that can no longer be used.
+// dropBroken lets a file go that can no longer be used, or that another has taken the
+// place of. One that was only moved away may come back.
 func (s *Store) dropBroken() {
 	f := s.held.Load()
-	if f == nil || f.broken.Load() == nil || !s.held.CompareAndSwap(f, nil) {
+	if f == nil || f.broken.Load() == nil && !f.hasSuccessor() || !s.held.CompareAndSwap(f, nil) {
 		return
 	}
 	if err := f.close(); err != nil {
@@ -222,6 +226,9 @@ func (s *Store) read(apply func(transaction) error) error {
 
 // explain adds to the error of a damaged file which it is, and what to do.
 func (s *Store) explain(err error) error {
+	if errors.Is(err, errReplaced) {
+		return fmt.Errorf("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", s.path, err)
+	}
 	if !errors.Is(err, errDamaged) {
 		return err
 	}
