@@ -26,6 +26,9 @@ const (
 // errLargeBody has the status of RFC 9126 §2.3 and RFC 9110 §15.5.14.
 var errLargeBody = &Error{Code: "invalid_request", Description: "the body is larger than 64 KiB", Status: http.StatusRequestEntityTooLarge}
 
+// errEscape is in place of the error of net/url, which holds part of what was typed.
+var errEscape = errors.New("a % must be followed by two hexadecimal digits")
+
 // parameters are those of one request. RFC 6749 §3.1 and §3.2 let none appear
 // twice, and count one without a value as not sent.
 type parameters url.Values
@@ -71,7 +74,7 @@ func queryParameters(query string) (parameters, error) {
 func readQuery(query string) (parameters, error) {
 	values, err := parseForm(query)
 	if err != nil {
-		err = &Error{Code: "invalid_request", Description: "the query is malformed", Err: err}
+		err = &Error{Code: "invalid_request", Description: "the query is malformed", Err: errEscape}
 	}
 	return parameters(values), err
 }
@@ -97,7 +100,7 @@ func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
 	}
 	values, err := parseForm(string(body))
 	if err != nil {
-		return nil, &Error{Code: "invalid_request", Description: "the form is malformed", Err: err}
+		return nil, &Error{Code: "invalid_request", Description: "the form is malformed", Err: errEscape}
 	}
 	return parameters(values), nil
 }
