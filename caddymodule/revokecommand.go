@@ -23,9 +23,8 @@ func init() {
 Asks the running gateway, by Caddy's admin API, to end at once everything that a
 user let clients have, or that a client was given by anybody: codes, access tokens,
 refresh tokens, and the consent that was remembered. With --user alone the user's
-sessions end too. With both, what this user let this client have ends. What is given
-after a new sign-in is good: whoever must stay out, disable or remove in the
-Caddyfile as well.
+sessions end too. With both, it ends what this user let this client have. It does not
+keep anybody out: to do that, disable or remove the user or client in the Caddyfile too.
 
 --user
     The name of the user as in the Caddyfile, or the sub of a federated one.

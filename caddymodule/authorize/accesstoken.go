@@ -80,7 +80,7 @@ func (s *Server) issue(ctx context.Context, g *grant, lifetime time.Duration) (*
 		return nil, err
 	}
 	if isCutOff(g.At, cutoff) {
-		return nil, invalidGrant("what was granted was ended")
+		return nil, invalidGrant("the grant was revoked")
 	}
 	now := time.Now()
 	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{

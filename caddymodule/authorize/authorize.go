@@ -97,7 +97,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizati
 	case ask && req.prompts("none"):
 		s.redirectError(w, r, req, &Error{Code: "consent_required"})
 	case unseen && req.prompts("none"):
-		s.redirectError(w, r, req, &Error{Code: "interaction_required", Description: "any app on the device could ask by this redirect_uri, so that the person has to confirm it"})
+		s.redirectError(w, r, req, &Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
 	case ask, unseen:
 		s.ask(w, r, pathConsent, req, signedIn)
 	default:

@@ -182,7 +182,7 @@ func (s *Server) codeStands(ctx context.Context, g *grant, client *Client) error
 	case err != nil:
 		return err
 	case isCutOff(g.At, cutoff):
-		return invalidGrant("the person has signed out since, or what was granted was ended")
+		return invalidGrant("the person has signed out since, or the grant was revoked")
 	}
 	return s.stillAllowed(ctx, g, client)
 }

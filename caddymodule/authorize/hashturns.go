@@ -12,8 +12,8 @@ import (
 )
 
 // hashTime is how long a password waits at each of two places: until fewer tries for
-// the same account are under way, and for its turn to be compared. Who has none by then
-// is better off with an answer than with a browser that seems to hang.
+// the same account are under way, and for its turn to be compared. After that, an answer
+// is better than a browser that seems to hang.
 const hashTime = 10 * time.Second
 
 // hashTurns bounds how many passwords are compared at once: each takes a core for tens
@@ -31,8 +31,8 @@ type attempt struct {
 	known   bool // the browser is, to the account that is named
 }
 
-// holders are who shares the turns: the network, and for IPv6 before that the /48 which it is
-// part of. Many a customer of a provider has one whole, with 65,536 networks in it.
+// holders are the networks that the try counts for: for IPv6 the /48 too, as one customer
+// often has a whole one, with 65,536 networks in it.
 func (a attempt) holders() []string {
 	if prefix, err := netip.ParsePrefix(a.network); err == nil {
 		return []string{netip.PrefixFrom(prefix.Addr(), 48).Masked().String(), a.network}
@@ -75,7 +75,7 @@ type busyError struct{ error }
 func busy(cause error) *Error {
 	return &Error{
 		Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
-		Description: "too many sign in at this moment", Err: busyError{cause},
+		Description: "too many people are signing in right now", Err: busyError{cause},
 	}
 }
 
