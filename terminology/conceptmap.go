@@ -56,7 +56,7 @@ func (m *conceptMap) member(r *reader, name string) error {
 	case "targetUri", "targetCanonical", "targetScopeUri", "targetScopeCanonical":
 		return r.string(&m.targetScope)
 	case "group":
-		return r.array(func() error { return m.group(r) })
+		return r.arrayOf(shortPart, func() error { return m.group(r) })
 	default:
 		return r.skip()
 	}
@@ -76,7 +76,7 @@ func (m *conceptMap) group(r *reader) error {
 		case "targetVersion":
 			return r.string(&g.targetVersion)
 		case "element":
-			return r.array(func() error { return g.element(r) })
+			return r.arrayOf(shortPart, func() error { return g.element(r) })
 		case "unmapped":
 			return g.unmapped.read(r)
 		default:
@@ -133,7 +133,7 @@ func (g *mapGroup) element(r *reader) error {
 			}
 			return err
 		case "target":
-			return r.array(func() error { return e.target(r) })
+			return r.arrayOf(shortPart, func() error { return e.target(r) })
 		default:
 			return r.skip()
 		}
@@ -191,11 +191,16 @@ func (r *reader) mapAttribute(list *[]mapAttribute) error {
 // addConceptMap adds a concept map; one with the same url and version is replaced, unless the two are sent
 // along with a request, where both are meant.
 func (l *Library) addConceptMap(m *conceptMap) {
-	for i, old := range l.conceptMaps {
-		if l.base == nil && m.url != "" && old.url == m.url && old.version == m.version {
+	if l.base == nil && m.url != "" {
+		key := m.url + "|" + m.version
+		if i, ok := l.mapIndexes[key]; ok {
 			l.conceptMaps[i] = m
 			return
 		}
+		if l.mapIndexes == nil {
+			l.mapIndexes = make(map[string]int)
+		}
+		l.mapIndexes[key] = len(l.conceptMaps)
 	}
 	l.conceptMaps = append(l.conceptMaps, m)
 }

@@ -25,5 +25,5 @@ func (l *resourceLoader) core(ctx context.Context) error {
 		return fmt.Errorf("zstd: %w", err)
 	}
 	defer src.Close()
-	return l.resources(ctx, src)
+	return l.resources(ctx, src, &shortage{most: maxShortInFile})
 }

@@ -87,7 +87,7 @@ func FuzzDefinitions(f *testing.F) {
 		if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
 			err = loader.fhirPackage(t.Context(), bytes.NewReader(data))
 		} else {
-			err = loader.resources(t.Context(), bytes.NewReader(data))
+			err = loader.resources(t.Context(), bytes.NewReader(data), &shortage{most: maxShortInFile})
 		}
 		if err != nil {
 			return

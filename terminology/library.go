@@ -24,6 +24,7 @@ type Library struct {
 	codeSystems []*codeSystem
 	valueSets   []*valueSet
 	conceptMaps []*conceptMap
+	mapIndexes  map[string]int // url|version, of those that were loaded
 	listed      listed
 
 	systems      []system

@@ -50,7 +50,7 @@ type Options struct {
 	MaxEntry int64
 
 	// MaxPackage is how much all that is in a FHIR package may be, in bytes; beyond 16 MiB it may also be no more
-	// than a hundred times as large as the package. Default: 8 GiB.
+	// than fifty times as large as the package. Default: 2 GiB.
 	MaxPackage int64
 
 	// MaxCachedEntries bounds the expansions that are kept in memory, in codes; 12 bytes are needed
@@ -114,7 +114,7 @@ func (o *Options) setDefaults() {
 	}
 	o.MaxValue = cmp.Or(o.MaxValue, 64<<20)
 	o.MaxEntry = cmp.Or(o.MaxEntry, 2<<30)
-	o.MaxPackage = cmp.Or(o.MaxPackage, 8<<30)
+	o.MaxPackage = cmp.Or(o.MaxPackage, 2<<30)
 	if o.MaxCachedEntries == 0 {
 		o.MaxCachedEntries = 1_000_000
 	}
@@ -157,8 +157,8 @@ func emptyLibrary() *Library {
 var errEmpty = errors.New("empty: no resource in it")
 
 // resources reads JSON resources, one after the other, up to the end of src.
-func (l *resourceLoader) resources(ctx context.Context, src io.Reader) error {
-	r := newSourceReader(ctx, src, l.options)
+func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *shortage) error {
+	r := newSourceReader(ctx, src, l.options, short)
 	for n := 0; ; n++ {
 		if r.atEnd() {
 			if n == 0 {

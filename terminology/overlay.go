@@ -53,11 +53,20 @@ func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
 }
 
 // How many definitions a request may bring along, in Bundles and contained in others too, and how many versions of one
-// code system there may then be: each is compared with the others.
+// code system there may then be, and in files: each is compared with the others.
 const (
-	maxBrought  = 10_000
-	maxVersions = 100
+	maxBrought         = 10_000
+	maxBroughtVersions = 100
+	maxLoadedVersions  = 1000
 )
+
+// maxVersions is how many versions of one code system there may be.
+func (l *Library) maxVersions() int {
+	if l.brought > maxBroughtVersions {
+		return maxBroughtVersions
+	}
+	return maxLoadedVersions
+}
 
 // bring counts a definition that a request brings along.
 func (l *Library) bring() error {

@@ -69,7 +69,10 @@ func (r *reader) object(member func(name []byte) error) error {
 }
 
 // array calls element before each element of the next value, which must be an array.
-func (r *reader) array(element func() error) error {
+func (r *reader) array(element func() error) error { return r.arrayOf(shortElement, element) }
+
+// arrayOf is array for elements that take as much memory as so many bytes of JSON.
+func (r *reader) arrayOf(held int64, element func() error) error {
 	if err := r.delimiter('['); err != nil {
 		return err
 	}
@@ -79,7 +82,7 @@ func (r *reader) array(element func() error) error {
 		if err := element(); err != nil {
 			return err
 		}
-		if err := short.add(r.dec.InputOffset() - start); err != nil {
+		if err := short.add(r.dec.InputOffset()-start, held); err != nil {
 			return fmt.Errorf("%s: %w", r.pointer(), err)
 		}
 	}

@@ -41,6 +41,7 @@ func newResourceLoader(l *Library) *resourceLoader {
 func (l *resourceLoader) resource(r *reader) error {
 	var kind string
 	var early []member
+	start := r.dec.InputOffset()
 	err := r.object(func(name []byte) error {
 		if string(name) == "resourceType" {
 			if kind != "" {
@@ -65,6 +66,9 @@ func (l *resourceLoader) resource(r *reader) error {
 	}
 	if kind == "" {
 		return errNoResourceType
+	}
+	if err := r.shortage().add(r.dec.InputOffset()-start, shortDefinition); err != nil {
+		return err
 	}
 	return l.finish(kind)
 }
@@ -143,8 +147,8 @@ func (l *resourceLoader) finish(kind string) error {
 		if err != nil {
 			return fmt.Errorf("CodeSystem %s: %w", l.codes.url, err)
 		}
-		if l.library.brought > maxVersions && l.library.countVersions(cs.url) >= maxVersions {
-			return fmt.Errorf("CodeSystem %s: more than %d versions", cs.url, maxVersions)
+		if most := l.library.maxVersions(); l.library.countVersions(cs.url) >= most {
+			return fmt.Errorf("CodeSystem %s: more than %d versions", cs.url, most)
 		}
 		l.library.addCodeSystem(cs)
 	case "ValueSet":

@@ -101,7 +101,7 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 	}
 	switch filepath.Ext(name) {
 	case ".json":
-		return l.resources(ctx, src)
+		return l.resources(ctx, src, &shortage{most: maxShortInFile})
 	case ".xml":
 		return l.xmlResource(ctx, src)
 	case ".tgz":
@@ -127,7 +127,7 @@ func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
 	if err != nil {
 		return err
 	}
-	return l.resources(ctx, bytes.NewReader(resource))
+	return l.resources(ctx, bytes.NewReader(resource), &shortage{most: maxShortInFile})
 }
 
 // fhirPackage loads a FHIR package: a tar file, compressed with gzip, that has the resources in its
@@ -139,7 +139,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 		return fmt.Errorf("gzip: %w", err)
 	}
 	unzipped := &unpacked{packed: packed, src: gunzip, most: l.options.MaxPackage}
-	archive := tar.NewReader(unzipped)
+	archive, short := tar.NewReader(unzipped), &shortage{most: maxShortInFile}
 	found := false
 	for {
 		header, err := archive.Next()
@@ -157,7 +157,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 			return fmt.Errorf("%s: %w", header.Name, &tooLargeError{what: "the file", most: l.options.MaxEntry})
 		}
 		l.codes.size = header.Size
-		if err := l.resources(ctx, archive); err != nil {
+		if err := l.resources(ctx, archive, short); err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}
 	}

@@ -43,11 +43,11 @@ func (v *valueSource) Read(b []byte) (int, error) {
 }
 
 // newSourceReader returns a reader of the resources in a file.
-func newSourceReader(ctx context.Context, src io.Reader, o *Options) *reader {
+func newSourceReader(ctx context.Context, src io.Reader, o *Options, short *shortage) *reader {
 	v := &valueSource{ctx: ctx, src: src, most: o.MaxValue}
 	r := newReader(v)
 	v.dec = r.dec
-	r.short = &shortage{most: maxShortInFile}
+	r.short = short
 	return r
 }
 
@@ -56,17 +56,24 @@ func newSourceReader(ctx context.Context, src io.Reader, o *Options) *reader {
 // would be held as they are long.
 type shortage struct{ bytes, most int64 }
 
-// What counts as short, and how much of it there may be.
+// What counts as short, in bytes of JSON: an element of an array; one of those that take more memory, in concept maps and
+// in the includes of value sets; a definition.
 const (
-	shortElement   = 32
+	shortElement    = 32
+	shortPart       = 160
+	shortDefinition = 1024
+)
+
+// How much may be short of what a request brings along, and in a file or package.
+const (
 	maxShort       = 16 << 20
 	maxShortInFile = 64 << 20
 )
 
-// add counts an element of so many bytes.
-func (s *shortage) add(length int64) error {
-	if s.bytes += max(0, shortElement-length); s.bytes > s.most {
-		return fmt.Errorf("too many elements of a few bytes, which would take much more memory than they are long")
+// add counts something of so many bytes, of which something shorter than that is short.
+func (s *shortage) add(length, short int64) error {
+	if s.bytes += max(0, short-length); s.bytes > s.most {
+		return fmt.Errorf("too many definitions, or elements of a few bytes, which would take much more memory than they are long")
 	}
 	return nil
 }
@@ -95,7 +102,7 @@ type unpacked struct {
 
 // How much larger than a package what it unpacks to may be, and how much it may be in any case.
 const (
-	maxRatio = 100
+	maxRatio = 50
 	anyRatio = 16 << 20
 )
 

@@ -17,6 +17,10 @@ import (
 // too large.
 func TestDefinitionBombs(t *testing.T) {
 	long := strings.Repeat("a", maxString)
+	empties := `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShortInFile/(shortPart-4)*6/10) + `{}]}]}`
+	bundleOf := func(n int, resource string) string {
+		return `{"resourceType":"Bundle","entry":[` + repeat(n, func(int) string { return `{"resource":` + resource + `}` }) + `]}`
+	}
 	for _, test := range []struct {
 		name, file, content string
 		options             Options
@@ -31,7 +35,14 @@ func TestDefinitionBombs(t *testing.T) {
 		{name: "a file in a package", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", 2000))), options: Options{MaxEntry: 1000}, want: []string{"package/a.json", "the file is larger than 1000 bytes"}},
 		{name: "a package", file: "x.tgz", content: string(tgz(t, "package/a.json", colours+strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"x.tgz", "unpacks to is larger than 8000 bytes"}},
 		{name: "a package of what is not wanted", file: "x.tgz", content: string(tgz(t, "other/a", strings.Repeat(" ", 9000))), options: Options{MaxPackage: 8000}, want: []string{"unpacks to is larger than 8000 bytes"}},
-		{name: "a package that was made for it", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", anyRatio+1<<20))), want: []string{"x.tgz", "more than 100 times its size"}},
+		{name: "short elements in several files of a package", file: "x.tgz", content: string(tgz(t, "package/a.json", empties, "package/b.json", empties)), want: []string{"package/b.json", "elements of a few bytes"}},
+		{name: "parts of concept maps", file: "x.json", content: bundleOf(100, `{"resourceType":"ConceptMap","group":[{"element":[`+strings.Repeat(`{"code":"aaaaaaaaaaaaaaaaaaaaaaa"},`, 6000)+`{}]}]}`), want: []string{"elements of a few bytes"}},
+		{name: "small definitions", file: "x.json", content: bundleOf(maxShortInFile/900, `{"resourceType":"ValueSet"}`), want: []string{"elements of a few bytes"}},
+		{name: "small contained definitions", file: "x.json", content: `{"resourceType":"ValueSet","contained":[` + repeat(maxShortInFile/900, func(int) string { return `{"resourceType":"ValueSet"}` }) + `]}`, want: []string{"elements of a few bytes"}},
+		{name: "versions of a code system", file: "x.json", content: `{"resourceType":"Bundle","entry":[` + repeat(maxLoadedVersions+1, func(i int) string {
+			return fmt.Sprintf(`{"resource":{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}}`, i)
+		}) + `]}`, want: []string{"http://x/b", "more than 1000 versions"}},
+		{name: "a package that was made for it", file: "x.tgz", content: string(tgz(t, "package/a.json", strings.Repeat(" ", anyRatio+1<<20))), want: []string{"x.tgz", "more than 50 times its size"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -72,7 +83,7 @@ func TestLoadingEnds(t *testing.T) {
 	l := newResourceLoader(emptyLibrary())
 	l.options = &Options{MaxValue: 1 << 20}
 	src := io.MultiReader(strings.NewReader(`{"resourceType":"CodeSystem","concept":[`), &ending{cancel: cancel})
-	if err := l.resources(ctx, src); !errors.Is(err, context.Canceled) {
+	if err := l.resources(ctx, src, &shortage{most: maxShort}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -102,17 +113,17 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}`, i)
 	}
 	empty := func(int) string { return `{"resourceType":"ValueSet"}` }
-	half := strings.Repeat("{},", maxShort/(shortElement-4)*6/10)
+	half := strings.Repeat("{},", maxShort/(shortPart-4)*6/10)
 	for _, test := range []struct{ name, brought, want string }{
-		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShort/(shortElement-4)) + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShort/(shortPart-4)) + `{}]}]}`, "elements of a few bytes"},
 		{"empty elements in two resources", `{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}},{"name":"tx-resource","resource":` +
 			`{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}`, "elements of a few bytes"},
 		{"empty elements before the type", `{"group":[{"element":[` + half + `{}]}],"group":[{"element":[` + half + `{}]}],"resourceType":"ConceptMap"}`, "elements of a few bytes"},
 		{"a long url", `{"resourceType":"CodeSystem","url":"` + strings.Repeat("x", maxName+1) + `"}`, "a url or version is larger than"},
 		{"a long version", `{"resourceType":"CodeSystem","url":"http://x/b","version":"` + strings.Repeat("x", maxName+1) + `"}`, "a url or version is larger than"},
 		{"a long system", valueSetOf("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", maxName+1)+`"}]}`), "a url or version is larger than"},
-		{"as many versions of a code system as may be", bundle(maxVersions, version), ""},
-		{"versions of a code system", bundle(maxVersions+1, version), "more than 100 versions"},
+		{"as many versions of a code system as may be", bundle(maxBroughtVersions, version), ""},
+		{"versions of a code system", bundle(maxBroughtVersions+1, version), "more than 100 versions"},
 		{"as many definitions as may be", bundle(maxBrought-1, empty), ""}, // the Bundle is one
 		{"definitions", bundle(maxBrought, empty), "more than 10000 definitions"},
 		{"contained definitions", `{"resourceType":"ValueSet","contained":[` + repeat(maxBrought+1, empty) + `]}`, "more than 10000 definitions"},

@@ -69,6 +69,9 @@ func (b *valueSetBuilder) contained(r *reader) error {
 	if err := b.library.bring(); err != nil {
 		return err
 	}
+	if err := r.shortage().add(int64(len(raw)), shortDefinition); err != nil {
+		return err
+	}
 	kind, err := resourceType(raw)
 	x := r.inner(raw.Clone())
 	switch {
@@ -131,9 +134,9 @@ func (b *valueSetBuilder) compose(r *reader) error {
 		case "lockedDate":
 			return r.string(&b.vs.lockedDate)
 		case "include":
-			return r.array(func() error { return b.conceptSet(r, &b.vs.include) })
+			return r.arrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.include) })
 		case "exclude":
-			return r.array(func() error { return b.conceptSet(r, &b.vs.exclude) })
+			return r.arrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.exclude) })
 		case "extension":
 			list, err := r.extensionList(0)
 			b.extensions(list)

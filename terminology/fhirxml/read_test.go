@@ -104,9 +104,10 @@ func TestAppendJSONFails(t *testing.T) {
 // TestTypes checks that every type that an element has is in the table.
 // TestLongTokens reads tags and texts that take much memory.
 func TestLongTokens(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat(`a="" `, maxToken/5+1)
 	for name, elements := range map[string]string{
-		"attributes": "<x " + long + "/>", "a text": "<x>" + long + "</x>", "elements": strings.Repeat("<x>", maxDepth) + strings.Repeat("</x>", maxDepth),
+		"attributes": "<x " + long + "/>", "elements": strings.Repeat("<x>", maxDepth) + strings.Repeat("</x>", maxDepth),
 	} {
 		if _, err := AppendJSON(nil, []byte(document("ValueSet", elements))); !errors.Is(err, errToken) && !errors.Is(err, errDepth) {
 			t.Errorf("%s: got %v", name, err)
