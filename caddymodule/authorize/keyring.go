@@ -175,26 +175,45 @@ func (k *Keyring) read(ctx context.Context) (*keySet, error) {
 	return k.renew(ctx)
 }
 
-// errKeysGone says that keys which are in use are not in storage any more.
-var errKeysGone = errors.New("the keys in use are gone from there")
+var (
+	// errKeysGone says that keys which are in use are not in storage any more.
+	errKeysGone = errors.New("keys in use are gone from there")
+
+	// errNoKeys says so of all, where nothing is in memory to know them by.
+	errNoKeys = errors.New("there are no keys in it; if it was never to hold any, remove it")
+)
 
 // load reads the keys. That there are none yet is no error, unless some are in use.
 func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 	document, err := k.storage.Load(ctx, k.name)
-	if errors.Is(err, fs.ErrNotExist) {
+	isNew := errors.Is(err, fs.ErrNotExist)
+	if isNew {
 		document, err = []byte("[]"), nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("loading %s: %w", k.place(), err)
 	}
 	set, err := parseKeySet(document, time.Now())
-	if err == nil && len(set.keys) == 0 && k.set.Load() != nil {
+	switch {
+	case err != nil:
+	case set.lacks(k.set.Load()):
 		err = errKeysGone
+	case len(set.keys) == 0 && !isNew:
+		err = errNoKeys
 	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", k.place(), err)
 	}
 	return set, nil
+}
+
+// lacks reports whether a key of those in use is missing, which was not left out because
+// it is spent: the stored keys were replaced by others.
+func (s *keySet) lacks(inUse *keySet) bool {
+	return inUse != nil && slices.ContainsFunc(inUse.keys, func(key storedKey) bool {
+		_, there := s.byID(key.JWK.KeyID)
+		return !there && !s.spent(key, time.Now())
+	})
 }
 
 // place names where the keys are, for who has to look: the file, where it is one.
@@ -226,6 +245,7 @@ func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 	if err := k.storage.Store(ctx, k.name, document); err != nil {
 		return nil, fmt.Errorf("storing %s: %w", k.place(), err)
 	}
+	k.logger.Info("made signing keys", "stored", k.place(), "keys", len(keys))
 	return parseKeySet(document, time.Now())
 }
 

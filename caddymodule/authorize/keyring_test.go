@@ -3,10 +3,12 @@ package authorize
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -153,7 +155,7 @@ func TestKeysWhenStorageFails(t *testing.T) {
 }
 
 func TestKeysOfBrokenFile(t *testing.T) {
-	for _, file := range []string{"", "{", `[{"created":"x"}]`, `[{"jwk":{"kty":"oct","k":"AA","alg":"ES256","kid":"a"}}]`} {
+	for _, file := range []string{"", "{", "[]", "null", `[{"created":"x"}]`, `[{"jwk":{"kty":"oct","k":"AA","alg":"ES256","kid":"a"}}]`} {
 		storage := &sharedStorage{file: []byte(file)}
 		if _, err := testKeyring(storage).JWKS(t.Context()); err == nil || !strings.Contains(err.Error(), "keys in storage") || storage.writes > 0 {
 			t.Errorf("file %q: %v, written %d times", file, err, storage.writes)
@@ -170,6 +172,10 @@ func (*keyFile) Filename(key string) string { return "/srv/" + key + ".json" }
 // the same keyring and by the one of the next configuration. Nothing is written, and
 // an error names the file.
 func TestKeysInUseGoOn(t *testing.T) {
+	others, err := json.Marshal(storedKeys(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, test := range []struct {
 		name string
 		file []byte
@@ -179,6 +185,7 @@ func TestKeysInUseGoOn(t *testing.T) {
 		{"empty", []byte{}, nil},
 		{"cut", []byte(`[{"created":"2026-01-0`), nil},
 		{"without keys", []byte("[]"), nil},
+		{"other keys", others, nil},
 		{"not to be read", []byte("[]"), fs.ErrPermission},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -204,6 +211,47 @@ func TestKeysInUseGoOn(t *testing.T) {
 			}
 		})
 	}
+}
+
+// storedKeys are those that a new gateway makes.
+func storedKeys(t *testing.T) []storedKey {
+	t.Helper()
+	set, err := testKeyring(new(sharedStorage)).current(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return set.keys
+}
+
+// A key that is missing among those stored, as in an older copy, is no reason to make
+// another: what it signed would end. One that was left out because it is spent is none
+// to go on without the stored ones.
+func TestKeysPartlyGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		storage := new(sharedStorage)
+		k, late := testKeyring(storage), testKeyring(storage)
+		kid := signedBy(t, k, accessTokenAlgorithm)
+		signedBy(t, late, accessTokenAlgorithm)
+		whole := storage.file
+		for i := range k.set.Load().keys {
+			kept, err := json.Marshal(slices.Delete(slices.Clone(k.set.Load().keys), i, i+1))
+			if err != nil {
+				t.Fatal(err)
+			}
+			storage.file, storage.writes = kept, 0
+			if err := k.Refresh(t.Context()); err != nil || storage.writes > 0 || signedBy(t, k, accessTokenAlgorithm) != kid {
+				t.Errorf("without key %d: %v, written %d times", i, err, storage.writes)
+			}
+		}
+		storage.file = whole
+		for range 3 {
+			time.Sleep(keyLifetime)
+			signedBy(t, k, accessTokenAlgorithm)
+		}
+		if err := late.Refresh(t.Context()); err != nil || published(t, late, kid) || signedBy(t, late, accessTokenAlgorithm) != signedBy(t, k, accessTokenAlgorithm) {
+			t.Errorf("after three rotations: %v, or other keys", err)
+		}
+	})
 }
 
 // A key that is due is not made when the ones in use are gone: with them would go
