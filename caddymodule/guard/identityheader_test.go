@@ -27,6 +27,11 @@ func TestStrip(t *testing.T) {
 		"X-Jwt-Payload", "Sec-Istio-Auth-Userinfo", "X-Envoy-Original-Path", "Shib-Session-Id", "Sm-User", "Iv-User", "Oam-Remote-User",
 		"X-Access-Token", "X-Id-Token", "X-Roles", "X-Groups", "X-Email", "X-Scopes", "X-Claim-Sub", "X-Impersonate-User",
 		"Impersonate-User", "X-Medplum-On-Behalf-Of", "Su", "Epic-User-Id", "Remote-Addr",
+		"X-Auth", "X-Authorization", "X-Authz", "X-Jwt", "X-Apm-User", "X-F5-Auth", "X-Citrix-User", "Aaa-User", "Okta-User", "Oag-User", "Smuser", "SMUSER",
+		"Eppn", "Edupersonprincipalname", "Unscoped-Affiliation", "Uid", "Mail", "X-Amzn-Apigateway-Api-Id", "X-Amzn-Requestcontext", "X-Cognito-Identity-Id",
+		"X-Zumo-Auth", "X-Azure-Fdid", "X-Hydra-Subject", "X-Ext-Authz", "X-Peer-Cert", "X-Spiffe-Id", "X-Wso2-Auth", "X-Krakend-User", "X-Acme-User-Id",
+		"X-Acme-Principal", "X-Api-User-Id", "X-Hapi-User", "X-Request-Tenant-Id", "Tenant-Id", "Realm", "User", "Username", "Roles", "X-Sub", "X-Actor",
+		"X-Account-Id", "X-Is-Admin", "X-Run-As", "X-Internal-Token", "X-Gateway-Auth", "X-Client-Id", "Client-Ip", "X-Azure-Clientip", "CF_Authorization",
 		"X-Ward", "X-Acme-Role", "Nurse-Badge",
 		"REMOTE_USER", "remote.user", "x_forwarded.user", "X_User_Id", "X_WARD", "x.acme.role", "nurse_badge",
 	} {
@@ -46,7 +51,8 @@ func TestStripKeeps(t *testing.T) {
 		"Authorization", "Accept", "User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded",
 		"X-Request-Id", "X-Correlation-Id", "Remote", "If-Match", "If-None-Exist", "Prefer", "X-Ward", "X-Progress", "Cookie",
 		"X-Amzn-Trace-Id", "X-B3-Traceid", "Sec-Fetch-Site", "Sec-Websocket-Key", "Content-Type", "X-Cascade", "X-Requested-With",
-		"X-Ms-Azurefhir-Audit-Site", "X-Provenance",
+		"X-Ms-Azurefhir-Audit-Site", "X-Provenance", "Idempotency-Key", "Traceparent", "Baggage", "Content-Language", "X-Ms-Client-Request-Id",
+		"X-Amz-User-Agent", "X-Client-Version", "X-Retry-On-Version-Conflict", "X-Meta-Snapshot-Mode", "X-Upsert-Extension-Mode", "Epic-Client-Id",
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := http.Header{name: {"a"}}

@@ -10,30 +10,44 @@ var defaultIdentityHeaders = []string{
 	// the address, which [IdentityHeaders.Strip] sees to, all that proxies forward.
 	"X-Forwarded-*", "X-Auth-Request-*", "Gap-*",
 	// Keycloak's gatekeepers, LemonLDAP::NG, caddy-security.
-	"X-Auth-*", "Auth-*", "X-Token-*",
+	"X-Auth*", "Auth-*", "X-Token-*",
 	// Pomerium, authentik, Vouch, Ory Oathkeeper, Teleport, Tyk.
-	"X-Pomerium-*", "X-Authentik-*", "X-Vouch-*", "X-Oathkeeper-*", "X-Teleport-*", "Teleport-*", "X-Tyk-*",
+	"X-Pomerium-*", "X-Authentik-*", "X-Vouch-*", "X-Oathkeeper-*", "X-Hydra-*", "X-Kratos-*", "X-Ory-*", "X-Teleport-*", "Teleport-*", "X-Tyk-*",
 	// Cloudflare Access, Tailscale.
 	"Cf-Access-*", "Tailscale-*",
 	// Apache: mod_auth_openidc, mod_auth_mellon, Shibboleth, CAS.
 	"OIDC-*", "X-OIDC-*", "Mellon-*", "Shib-*", "X-Shib-*", "X-SAML-*", "CAS-*",
+	// Shibboleth's attributes, by its attribute-map.xml.
+	"EPPN", "EduPerson*", "Affiliation", "Unscoped-Affiliation", "Primary-Affiliation", "Entitlement", "Persistent-ID", "Targeted-ID",
+	"Pairwise-ID", "Subject-ID", "UID", "Mail", "MemberOf", "Assurance",
 	// SiteMinder, Oracle Access Manager, IBM WebSEAL.
-	"SM-*", "OAM-*", "IV-*",
+	"SM-*", "SMUser", "OAM-*", "IV-*",
 	// Kong, APISIX, Apigee; Istio and Envoy.
 	"X-Authenticated-*", "X-Consumer-*", "X-Anonymous-Consumer", "X-Credential-*", "X-Access-Token", "X-ID-Token",
-	"X-Refresh-Token", "X-Apigee-*", "X-JWT-*", "Sec-Istio-*", "X-Envoy-*",
+	"X-Refresh-Token", "X-Apigee-*", "X-JWT*", "Sec-Istio-*", "X-Istio-*", "X-Envoy-*", "X-Ext-Authz*",
 	// What Google, Azure and Amazon set in front of what they host.
 	"X-Goog-*", "X-Endpoint-API-*", "X-Apigateway-*", "X-Appengine-*", "X-Serverless-Authorization",
 	"X-MS-Client-Principal*", "X-MS-Token-*", "X-Amzn-OIDC-*", "X-Amzn-MTLS-*", "X-Amzn-Ava-*",
+	"X-Amzn-Apigateway-*", "X-Amzn-Request-Context", "X-Amzn-RequestContext", "X-Amzn-Lambda-Context", "X-Amz-Cognito-*", "X-Cognito-*",
+	"X-MS-Auth-*", "X-Zumo-*", "X-ARR-*", "X-Azure-FDID",
+	// F5 BIG-IP APM, Citrix NetScaler, Okta Access Gateway, WSO2, API Umbrella.
+	"X-F5-*", "F5-*", "X-APM-*", "X-LogonName", "X-Citrix-*", "Citrix-*", "NSC-*", "X-NSC-*", "AAA-*", "X-NetScaler-*",
+	"X-Okta-*", "Okta-*", "OAG-*", "X-OAG-*", "X-WSO2-*", "X-Api-User*", "X-Api-Roles", "X-Api-Umbrella-*",
 	// Client certificates: Envoy; RFC 9440 §4, which demands it; guides for nginx,
 	// HAProxy and Traefik; Azure.
 	"*Client-Cert*", "*ClientCert*", "X-Client-DN*", "X-Client-Verif*", "SSL-*", "X-SSL-*", "X-TLS-*",
+	"X-Cert*", "X-Peer-Cert*", "X-Mtls-*", "Mtls-*", "*-Spiffe-ID", "X-Client-S-DN", "X-Client-CN",
 	// Grafana's auth proxy, and those that are made by hand.
 	"X-WebAuth-*", "X-User*", "X-Role*", "X-Group*", "X-Email*", "X-Scope*", "X-Permission*", "X-Subject*",
-	"X-Principal*", "X-Identity*", "X-Claim*", "X-Impersonat*", "X-OAuth-*", "X-Proxy-User*", "*On-Behalf-Of",
+	"X-Principal*", "X-Identity*", "X-Claim*", "X-Impersonat*", "X-OAuth*", "X-OpenID*", "X-Proxy-User*", "*On-Behalf-Of",
+	"*-User", "*-UserID", "*-User-ID", "*-Username", "*-User-Name", "*-User-Email", "*-User-Groups", "*-User-Roles", "*-Groups", "*-Role", "*-Roles",
+	"*-Subject", "*-Principal", "*-Claims", "*-Identity", "*-Authorization", "User", "UserID", "User-ID", "Username", "User-Name", "User-Email", "Groups",
+	"Role", "Roles", "Permissions", "X-Sub", "X-UID", "X-Login*", "X-Actor*", "X-Account*", "X-Admin*", "X-Is-Admin", "X-Superuser", "X-Sudo",
+	"Sudo", "X-Run-As", "RunAs", "X-Act-As", "X-Assume-*", "X-Delegat*", "X-Caller*", "X-Requester*", "X-Internal-*", "X-Service-Account*",
+	"X-Gateway-*", "X-Client-ID",
 	// FHIR servers and gateways: whose records (HAPI, Smile CDR, IBM), and as whom
 	// (Aidbox, Epic, Google's consent).
-	"X-FHIR-*", "X-Tenant*", "X-Partition*", "X-Patient*", "X-Practitioner*", "X-Organization*", "SU",
+	"X-FHIR-*", "X-HAPI-*", "X-Smile-*", "X-Tenant*", "*-Tenant-ID", "Tenant", "Tenant-ID", "X-Partition*", "Partition", "X-Realm", "Realm", "X-Patient*", "X-Practitioner*", "X-Organization*", "SU",
 	"Epic-User-*", "Epic-MyChartUser-*", "X-Consent-Scope",
 	// Decided upon as GET, carried out as DELETE.
 	"X-HTTP-Method", "X-HTTP-Method-Override", "X-Method-Override", "X-Original-Method",
@@ -44,7 +58,7 @@ var defaultIdentityHeaders = []string{
 // addressHeaders are those in which proxies tell where a request came from and by which
 // address.
 var addressHeaders = newHeaderNames([]string{
-	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP",
+	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP", "X-Azure-ClientIP", "X-Azure-SocketIP",
 	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
 	"X-Original-Forwarded-For", "X-Original-Host",
 })
