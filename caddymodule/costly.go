@@ -26,10 +26,13 @@ const busyRetryAfter = "5"
 
 // takeTurn waits until a costly request may be worked on. Each network has half of the
 // turns at most, and each client, however many networks it is used from.
-func takeTurn(ctx context.Context) (leave func(), err error) {
+func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(costly, ctx) }
+
+// takeTurnIn waits in a queue.
+func takeTurnIn(queue *fairqueue.Queue, ctx context.Context) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTurnWait)
 	defer cancel()
-	return costly.Enter(ctx, askerOf(ctx).holders()...)
+	return queue.Enter(ctx, askerOf(ctx).holders()...)
 }
 
 // asker is who makes a request, as far as shares go.

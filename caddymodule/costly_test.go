@@ -2,11 +2,14 @@ package caddymodule
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -41,6 +44,30 @@ func TestHolders(t *testing.T) {
 	}
 }
 
+// TestFlood has one network ask for all turns: it gets half of them, and another one gets its own at once. Who waits gives
+// up after a while.
+func TestFlood(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := fairqueue.New(4)
+		from := func(address string) context.Context {
+			return context.WithValue(t.Context(), askerKey{}, asker{address: address})
+		}
+		for i, test := range []struct {
+			address string
+			want    error
+		}{{"192.0.2.1", nil}, {"192.0.2.1", nil}, {"192.0.2.1", context.DeadlineExceeded}, {"198.51.100.1", nil}} {
+			began := time.Now()
+			leave, err := takeTurnIn(queue, from(test.address))
+			if waited := time.Since(began); !errors.Is(err, test.want) || err == nil && waited > 0 || err != nil && waited != maxTurnWait {
+				t.Errorf("request %d: got %v after %v", i, err, waited)
+			}
+			if err == nil {
+				defer leave()
+			}
+		}
+	})
+}
+
 // TestBusy has no room for costly requests: they are told when to come again, and the next handler is not asked in
 // our place; others are answered as ever.
 func TestBusy(t *testing.T) {
@@ -53,6 +80,9 @@ func TestBusy(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = h.Cleanup() })
+	if h.handler.Turn == nil {
+		t.Error("costly requests need no turn")
+	}
 	h.handler.Turn = func(context.Context) (func(), error) { return nil, fairqueue.ErrFull }
 	next := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		t.Error("the next handler is asked")
