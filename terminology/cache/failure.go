@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"math"
@@ -34,7 +35,7 @@ const MaxRetryAfter = 5 * time.Minute
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	wait := time.Duration(0)
-	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil {
+	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 		wait = time.Duration(seconds) * time.Second
 	} else if date, err := http.ParseTime(value); err == nil {
 		wait = date.Sub(now)
@@ -103,8 +104,8 @@ func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
 	default:
 		wait = RetryAfter(res.answer.Header, now)
 	}
-	if until := max(wait, ttl); until > 0 {
-		f.add(key, failure{res: res, err: err, said: wait > 0, until: now.Add(until)}, now)
+	if pause := cmp.Or(wait, ttl); pause > 0 {
+		f.add(key, failure{res: res, err: err, said: wait > 0, until: now.Add(pause)}, now)
 	}
 }
 

@@ -19,11 +19,13 @@ func TestFailuresAreShared(t *testing.T) {
 		name   string
 		answer func() (*Answer, error)
 		pause  time.Duration
+		ttl    time.Duration
 	}{
-		{"an answer", func() (*Answer, error) { return answerOf(500, "failed"), nil }, time.Second},
-		{"an error", func() (*Answer, error) { return nil, &Unavailable{Err: down} }, time.Second},
-		{"an error with Retry-After", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 20 * time.Second} }, 20 * time.Second},
-		{"a year", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 8760 * time.Hour} }, MaxRetryAfter},
+		{"an answer", func() (*Answer, error) { return answerOf(500, "failed"), nil }, time.Second, 0},
+		{"an error", func() (*Answer, error) { return nil, &Unavailable{Err: down} }, time.Second, 0},
+		{"an error with Retry-After", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 20 * time.Second} }, 20 * time.Second, 0},
+		{"a Retry-After that is sooner than others are told", func() (*Answer, error) { return answerOf(503, "failed", "Retry-After: 7"), nil }, 7 * time.Second, time.Hour},
+		{"a year", func() (*Answer, error) { return nil, &Unavailable{Err: down, RetryAfter: 8760 * time.Hour} }, MaxRetryAfter, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -32,7 +34,7 @@ func TestFailuresAreShared(t *testing.T) {
 					time.Sleep(time.Millisecond)
 					return tt.answer()
 				}}
-				c := New(Options{})
+				c := New(Options{FailureTTL: tt.ttl})
 				ask := func() {
 					w := httptest.NewRecorder()
 					err := c.Serve(w, get(expandURL), &Call{Scheme: plain, Produce: o.produce})
@@ -100,4 +102,18 @@ func TestFailuresAreBounded(t *testing.T) {
 		serve(t, c, get(expandURL+"large"), &Call{Scheme: plain, Produce: large.produce})
 	}
 	asked(t, large, 2)
+}
+
+// TestRetryAfter reads what servers say of when to ask again.
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	for value, want := range map[string]time.Duration{
+		"": 0, "0": 0, "7": 7 * time.Second, "300": MaxRetryAfter, "301": MaxRetryAfter, "2147483648": MaxRetryAfter, "99999999999999999999": MaxRetryAfter,
+		"-1": 0, "1.5": 0, "soon": 0, "Fri, 02 Jan 2026 03:04:35 GMT": 30 * time.Second, "Fri, 02 Jan 2026 03:04:00 GMT": 0,
+		"Sat, 02 Jan 2126 03:04:05 GMT": MaxRetryAfter, "Friday, 02-Jan-26 03:04:35 GMT": 30 * time.Second,
+	} {
+		if got := RetryAfter(http.Header{"Retry-After": {value}}, now); got != want {
+			t.Errorf("%q: got %v, want %v", value, got, want)
+		}
+	}
 }
