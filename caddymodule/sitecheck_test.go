@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
@@ -121,5 +122,20 @@ func TestProvisionErrorNamesLine(t *testing.T) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
 		})
+	}
+}
+
+// A configuration that has no sites is in force without a word.
+func TestSitesOfNoServer(t *testing.T) {
+	ctx, err := provision(t, &caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := ctx.App("fhir_sites")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := app.(*Sites).Start(); err != nil {
+		t.Error(err)
 	}
 }
