@@ -199,14 +199,14 @@ func TestSearchBombs(t *testing.T) {
 		name, query string
 		want        int
 	}{
-		{"cheap", "?name:contains=x", http.StatusOK},
-		{"many alternatives", "?name:contains=" + strings.Repeat("x,", 2000) + "x", http.StatusUnprocessableEntity},
-		{"alternatives for each definition", "?name:contains=" + strings.Repeat("x,", 600) + "x", http.StatusUnprocessableEntity},
-		{"one page", "?_count=1", http.StatusOK},
-		{"all", "?_count=100", http.StatusUnprocessableEntity},
+		{"cheap", "/ValueSet?name:contains=x", http.StatusOK},
+		{"many alternatives, and no definition", "/CodeSystem?name:contains=" + strings.Repeat("x,", 2000) + "x", http.StatusUnprocessableEntity},
+		{"alternatives for each definition", "/ValueSet?name:contains=" + strings.Repeat("x,", 600) + "x", http.StatusUnprocessableEntity},
+		{"one page", "/ValueSet?_count=1", http.StatusOK},
+		{"all", "/ValueSet?_count=100", http.StatusUnprocessableEntity},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if w, _ := call(t, &Handler{Library: l}, http.MethodGet, "/ValueSet"+test.query, ""); w.Code != test.want {
+			if w, _ := call(t, &Handler{Library: l}, http.MethodGet, test.query, ""); w.Code != test.want {
 				t.Errorf("got %d %.200s", w.Code, w.Body)
 			}
 		})
