@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"maps"
@@ -22,7 +23,8 @@ import (
 // faults let one call fail, of all to the stores and the keys while they are armed.
 type faults struct {
 	armed bool
-	at    int // which call
+	at    int  // which call
+	lost  bool // its answer alone: what it was to do is done
 	calls int
 	hit   string // the call that failed
 }
@@ -50,18 +52,21 @@ func (s *faultyStore) fails(method, key string) error {
 	return s.next(s.name + "." + method + " " + kind)
 }
 
-func (s *faultyStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if err := s.fails("Put", key); err != nil {
-		return err
+// call does what a method does, unless it fails.
+func (s *faultyStore) call(method, key string, do func() error) error {
+	failed := s.fails(method, key)
+	if failed != nil && !s.lost {
+		return failed
 	}
-	return s.MemoryStore.Put(ctx, key, value, ttl)
+	return cmp.Or(failed, do())
+}
+
+func (s *faultyStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	return s.call("Put", key, func() error { return s.MemoryStore.Put(ctx, key, value, ttl) })
 }
 
 func (s *faultyStore) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if err := s.fails("Add", key); err != nil {
-		return err
-	}
-	return s.MemoryStore.Add(ctx, key, value, ttl)
+	return s.call("Add", key, func() error { return s.MemoryStore.Add(ctx, key, value, ttl) })
 }
 
 func (s *faultyStore) Get(ctx context.Context, key string) ([]byte, error) {
@@ -72,24 +77,17 @@ func (s *faultyStore) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func (s *faultyStore) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	if err := s.fails("Swap", key); err != nil {
-		return err
-	}
-	return s.MemoryStore.Swap(ctx, key, old, value, ttl)
+	return s.call("Swap", key, func() error { return s.MemoryStore.Swap(ctx, key, old, value, ttl) })
 }
 
 func (s *faultyStore) Take(ctx context.Context, key string) ([]byte, error) {
-	if err := s.fails("Take", key); err != nil {
-		return nil, err
-	}
-	return s.MemoryStore.Take(ctx, key)
+	var value []byte
+	err := s.call("Take", key, func() (err error) { value, err = s.MemoryStore.Take(ctx, key); return err })
+	return value, err
 }
 
 func (s *faultyStore) Delete(ctx context.Context, key string) error {
-	if err := s.fails("Delete", key); err != nil {
-		return err
-	}
-	return s.MemoryStore.Delete(ctx, key)
+	return s.call("Delete", key, func() error { return s.MemoryStore.Delete(ctx, key) })
 }
 
 func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error) {
@@ -220,7 +218,8 @@ func isFailure(path string, r *http.Response) bool {
 // Whatever call to a store or to the keys fails, the same request succeeds when it is
 // sent again, and what is stored is as before, but for what was done as a whole by then:
 // somebody signed in, or consented, and no code could be given; and a revocation is
-// better half than not at all.
+// better half than not at all. Where a store did what it was asked, and the answer alone is
+// lost, refresh tokens go on, and what can be used once counts as used.
 func TestFailureChangesNothing(t *testing.T) {
 	t.Parallel()
 	ok, toApp := hasStatus(http.StatusOK), leadsTo(callback+"?code=")
@@ -409,28 +408,15 @@ func TestFailureChangesNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := authorizetest.Start(t)
-			for at := 1; ; at++ {
-				f := &faults{at: at}
-				kept := &stores{
-					&faultyStore{authorize.NewMemoryStore(0, 0), "store", f}, &faultyStore{authorize.NewMemoryStore(0, 0), "durable", f},
-					&faultyClients{faults: f},
-				}
-				server := newServer(t, faultConfig(p, kept))
-				server.FailKeysForTest(f.next)
-				b := newBrowser(t, server)
+			eachFault(t, p, false, func(f *faults, kept *stores, b *browser) bool {
 				request := tt.request(t, b, p)
 				before := kept.state(t)
-				f.armed = true
-				r := b.send(request())
-				f.armed = false
-				if f.hit == "" {
-					if !tt.good(r) || at == 1 && !strings.Contains(tt.name, "register") {
-						t.Fatalf("after %d calls: %d to %q: %s", at-1, r.StatusCode, r.Header.Get("Location"), body(t, r))
-					}
-					return
+				r := f.during(b, request())
+				if f.hit == "" && (!tt.good(r) || f.at == 1 && !strings.Contains(tt.name, "register")) {
+					t.Fatalf("after %d calls: %d to %q: %s", f.calls, r.StatusCode, r.Header.Get("Location"), body(t, r))
 				}
 				if tt.good(r) {
-					continue
+					return f.hit != ""
 				}
 				if !isFailure(request().URL.Path, r) {
 					t.Errorf("%s fails: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), body(t, r))
@@ -441,9 +427,46 @@ func TestFailureChangesNothing(t *testing.T) {
 				if r := b.send(request()); !tt.good(r) {
 					t.Errorf("%s fails, and the next time: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), body(t, r))
 				}
+				return true
+			})
+			if !strings.HasPrefix(tt.name, "token:") {
+				return
 			}
+			eachFault(t, p, true, func(f *faults, _ *stores, b *browser) bool {
+				request := tt.request(t, b, p)
+				if r := f.during(b, request()); tt.good(r) {
+					return f.hit != ""
+				}
+				usedUp := f.hit == "store.Add token" || f.hit == "durable.Add assertion"
+				if r := b.send(request()); tt.good(r) == usedUp {
+					t.Errorf("the answer of %s is lost, and the next time: %d: %s", f.hit, r.StatusCode, body(t, r))
+				}
+				return true
+			})
 		})
 	}
+}
+
+// eachFault tries a server of which one call after the other fails, until try says that
+// there are no more. Where lost, the call is made, and its answer is lost.
+func eachFault(t *testing.T, p *authorizetest.Provider, lost bool, try func(*faults, *stores, *browser) bool) {
+	for more, at := true, 1; more; at++ {
+		f := &faults{at: at, lost: lost}
+		kept := &stores{
+			&faultyStore{authorize.NewMemoryStore(0, 0), "store", f}, &faultyStore{authorize.NewMemoryStore(0, 0), "durable", f},
+			&faultyClients{faults: f},
+		}
+		server := newServer(t, faultConfig(p, kept))
+		server.FailKeysForTest(f.next)
+		more = try(f, kept, newBrowser(t, server))
+	}
+}
+
+// during sends a request of which a call fails.
+func (f *faults) during(b *browser, request *http.Request) *http.Response {
+	f.armed = true
+	defer func() { f.armed = false }()
+	return b.send(request)
 }
 
 // changes are the keys whose values differ, but for those of the kinds that may.
