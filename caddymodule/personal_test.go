@@ -1,11 +1,14 @@
 package caddymodule
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+
+	"github.com/caddyserver/caddy/v2"
 )
 
 func TestCacheIDIsFound(t *testing.T) {
@@ -65,5 +68,30 @@ func TestUpstreamIsSentNoCacheID(t *testing.T) {
 	}
 	if n := server.asked.Load(); n != 0 {
 		t.Errorf("asked %d times", n)
+	}
+}
+
+// All that a token says of its holder keeps the answers of servers behind us apart: what
+// was asked in the context of one patient is not for another's.
+func TestPrincipal(t *testing.T) {
+	names := []string{"id", "client_id", "scope", "patient", "fhir_user", "issuer"}
+	requestOf := func(other string) *http.Request {
+		replacer := caddy.NewReplacer()
+		for _, name := range names {
+			replacer.Set("http.auth.user."+name, "a")
+		}
+		if other != "" {
+			replacer.Set("http.auth.user."+other, "b")
+		}
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		return r.WithContext(context.WithValue(r.Context(), caddy.ReplacerCtxKey, replacer))
+	}
+	for _, name := range names {
+		if principal(requestOf(name), true) == principal(requestOf(""), true) {
+			t.Errorf("%s makes no difference", name)
+		}
+	}
+	if principal(requestOf("patient"), false) != principal(requestOf(""), false) {
+		t.Error("answers that are the same for all are kept for each patient")
 	}
 }
