@@ -192,7 +192,7 @@ func FuzzHideParameters(f *testing.F) {
 // at the end of Caddy's.
 func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 	for name, tt := range map[string]struct{ definitions, want string }{
-		"missing": {"/nonesuch/*.json", `"error":"definitions /nonesuch/*.json: no such file`},
+		"missing": {"/nonesuch/*.json", `"error":"definitions /nonesuch/*.json: file does not exist"`},
 		"broken":  {writeFile(t, "broken.json", `{"resourceType":`), `broken.json: `},
 	} {
 		t.Run(name, func(t *testing.T) {
