@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func init() { caddy.RegisterModule(new(App)) }
@@ -91,8 +92,8 @@ type App struct {
 	// of the revocations. Default: `file`.
 	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
-	store   authorize.Store
-	durable authorize.Store
+	store   store.Store
+	durable store.Store
 	keys    *authorize.Keyring
 	pooled  string // the keys in keysInUse
 	server  *authorize.Server
@@ -149,7 +150,7 @@ func (a *App) loadStores(ctx caddy.Context) (err error) {
 	return err
 }
 
-func (a *App) loadStore(ctx caddy.Context, field string) (authorize.Store, error) {
+func (a *App) loadStore(ctx caddy.Context, field string) (store.Store, error) {
 	module, err := ctx.LoadModule(a, field)
 	if err != nil {
 		return nil, fmt.Errorf("loading the store: %w", err)
@@ -159,7 +160,7 @@ func (a *App) loadStore(ctx caddy.Context, field string) (authorize.Store, error
 			return nil, err
 		}
 	}
-	store, ok := module.(authorize.Store)
+	store, ok := module.(store.Store)
 	if !ok {
 		return nil, fmt.Errorf("module %T is no store", module)
 	}
@@ -221,7 +222,7 @@ var processStart = sync.OnceValue(time.Now)
 // background, so that the first person to sign in does not wait for them.
 func (a *App) Start() error {
 	processStart()
-	for _, store := range []authorize.Store{a.store, a.durable} {
+	for _, store := range []store.Store{a.store, a.durable} {
 		switch store := store.(type) {
 		case *MemoryStore:
 			store.start()

@@ -396,16 +396,16 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// store is a FHIR server that stores definitions and expands none.
-type store struct {
+// definitionStore is a FHIR server that stores definitions and expands none.
+type definitionStore struct {
 	mu        sync.Mutex
 	resources map[string]string // by type and id
 	reads     int
 }
 
-func newStore() *store { return &store{resources: map[string]string{}} }
+func newDefinitionStore() *definitionStore { return &definitionStore{resources: map[string]string{}} }
 
-func (s *store) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/fhir+json")
@@ -568,7 +568,7 @@ func (g *gateway) wantCodes(t *testing.T, url, want string) {
 // A value set that the backend stores is expanded here, and a write that passes
 // through is seen at once, through imports as well; what does not depend on it stays.
 func TestBackendDefinitions(t *testing.T) {
-	s := newStore()
+	s := newDefinitionStore()
 	g := frontGateway(t, "definitions backend", s)
 	const a, b, c, other = "http://x.example/a", "http://x.example/b", "http://x.example/c", "http://x.example/other"
 	g.write(t, http.MethodPut, "ValueSet/a", listing("a", a, "1", b))

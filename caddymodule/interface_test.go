@@ -160,7 +160,7 @@ func TestDocumentsNameTests(t *testing.T) {
 
 func testSources(t *testing.T) (sources []string) {
 	t.Helper()
-	for _, pattern := range []string{"*_test.go", "*/*_test.go", "*/*/*_test.go", "../terminology/*_test.go", "../terminology/*/*_test.go", "../e2e/*_test.go"} {
+	for _, pattern := range []string{"*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go", "../terminology/*_test.go", "../terminology/*/*_test.go", "../e2e/*_test.go"} {
 		files, err := filepath.Glob(pattern)
 		if err != nil {
 			t.Fatal(err)

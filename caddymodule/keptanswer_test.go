@@ -454,7 +454,7 @@ func TestPersistBringsBackNothingEnded(t *testing.T) {
 // there that does not name it ends all.
 func TestPersistedDefinitionIsPatched(t *testing.T) {
 	const url = "http://x.example/patched"
-	s := newStore()
+	s := newDefinitionStore()
 	p := newPersisted(t, "definitions backend", s)
 	p.run(func(g *gateway) {
 		g.write(t, http.MethodPut, "ValueSet/1", listing("1", url, "1"))
@@ -472,7 +472,7 @@ func TestPersistedDefinitionIsPatched(t *testing.T) {
 // good, even while answers are kept for which none is needed, and ends them.
 func TestDefinitionWrittenElsewhere(t *testing.T) {
 	const url, above = "http://x.example/elsewhere", "http://x.example/above"
-	s := newStore()
+	s := newDefinitionStore()
 	p := newPersisted(t, "definitions backend", s)
 	p.run(func(g *gateway) {
 		p.running().backend.fetched.TTL = time.Nanosecond

@@ -6,7 +6,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func init() { caddy.RegisterModule(new(MemoryStore)) }
@@ -27,11 +27,11 @@ type MemoryStore struct {
 	// code flow takes two entries, each some 500 bytes. Default: 100000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	authorize.Store `json:"-"`
-	pooled          *authorize.MemoryStore
+	store.Store `json:"-"`
+	pooled      *store.Memory
 }
 
-type pooledStore struct{ *authorize.MemoryStore }
+type pooledStore struct{ *store.Memory }
 
 // Destruct implements caddy.Destructor.
 func (pooledStore) Destruct() error { return nil }
@@ -44,12 +44,12 @@ func (*MemoryStore) CaddyModule() caddy.ModuleInfo {
 // Provision takes the store over from the configuration before, if there is one.
 func (m *MemoryStore) Provision(caddy.Context) error {
 	pooled, _, err := memoryStores.LoadOrNew(memoryStoreKey, func() (caddy.Destructor, error) {
-		return pooledStore{authorize.NewMemoryStore(m.MaxEntries, time.Minute)}, nil
+		return pooledStore{store.NewMemory(m.MaxEntries, time.Minute)}, nil
 	})
 	if err != nil {
 		return err
 	}
-	m.pooled = pooled.(pooledStore).MemoryStore
+	m.pooled = pooled.(pooledStore).Memory
 	m.Store = m.pooled
 	return nil
 }
@@ -81,7 +81,7 @@ func (m *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 var (
-	_ authorize.Store       = (*MemoryStore)(nil)
+	_ store.Store           = (*MemoryStore)(nil)
 	_ caddy.Provisioner     = (*MemoryStore)(nil)
 	_ caddy.CleanerUpper    = (*MemoryStore)(nil)
 	_ caddyfile.Unmarshaler = (*MemoryStore)(nil)

@@ -11,8 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
 func init() { caddy.RegisterModule(new(FileStore)) }
@@ -42,9 +42,9 @@ type FileStore struct {
 	// `grace_period`. Default: `30s`.
 	LockTimeout caddy.Duration `json:"lock_timeout,omitempty"`
 
-	authorize.Store `json:"-"`
-	pooled          *boltstore.Store
-	key             string // in the pool
+	store.Store `json:"-"`
+	pooled      *boltstore.Store
+	key         string // in the pool
 }
 
 type pooledFile struct{ *boltstore.Store }
@@ -134,7 +134,7 @@ func (f *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 }
 
 var (
-	_ authorize.Store       = (*FileStore)(nil)
+	_ store.Store           = (*FileStore)(nil)
 	_ caddy.CleanerUpper    = (*FileStore)(nil)
 	_ caddyfile.Unmarshaler = (*FileStore)(nil)
 )

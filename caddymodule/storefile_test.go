@@ -18,7 +18,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
 // The durable store lies beside the keys, is there once the app starts and not

@@ -5,10 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 )
 
-// storedAccount is a federated person as the [Store] keeps them for as long as
+// storedAccount is a federated person as the [store.Store] keeps them for as long as
 // anything refers to them: sessions, codes and tokens only know the id.
 type storedAccount struct {
 	Provider string   `json:"provider"`
@@ -57,10 +58,10 @@ func (s *Server) allowedAccount(ctx context.Context, id string) (*storedAccount,
 // storedAccount returns what a provider said of a person; nil where it said nothing.
 func (s *Server) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	value, err := s.store.Get(ctx, accountKey(id))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		value, err = s.restoreAccount(ctx, id)
 	}
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	stored := new(storedAccount)

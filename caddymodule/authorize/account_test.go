@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // subjectOf signs in by the provider and returns the sub, or the error.
@@ -177,7 +178,7 @@ func TestStrangeSubjects(t *testing.T) {
 // What a provider gave ends with the provider: session, code and token.
 func TestRemovedProvider(t *testing.T) {
 	p := authorizetest.Start(t)
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	keep := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store }
 	b := newBrowser(t, federated(t, p, keep))
 	token := b.federatedTokens(nil).AccessToken
@@ -233,7 +234,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			p, store := authorizetest.Start(t), authorize.NewMemoryStore(0, 0)
+			p, store := authorizetest.Start(t), store.NewMemory(0, 0)
 			with := func(change settings) *authorize.Server {
 				return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
 					refreshing(c)
@@ -258,7 +259,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 
 // Which record is the person's is what the settings of the moment say.
 func TestFHIRUserFollowsSettings(t *testing.T) {
-	p, store := authorizetest.Start(t), authorize.NewMemoryStore(0, 0)
+	p, store := authorizetest.Start(t), store.NewMemory(0, 0)
 	p.Change(func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
 	})
@@ -295,7 +296,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 // The same key for another issuer is another provider.
 func TestProviderOfAnotherIssuer(t *testing.T) {
 	one, two := authorizetest.Start(t), authorizetest.Start(t)
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	keep := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store }
 	b := newBrowser(t, federated(t, one, keep))
 	b.federate(nil)
@@ -311,7 +312,7 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 	p.Change(func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
 	b.federate(nil)
 	b.server = newServer(t, func(c *authorize.Config) { c.Store = store })
@@ -375,7 +376,7 @@ func TestUpstreamLogout(t *testing.T) {
 // The refresh token of a linked user works when a restart has emptied the store: what
 // links them is kept as long.
 func TestLinkedUserAfterRestart(t *testing.T) {
-	p, durable := authorizetest.Start(t), authorize.NewMemoryStore(0, 0)
+	p, durable := authorizetest.Start(t), store.NewMemory(0, 0)
 	start := func() *authorize.Server {
 		return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
 			refreshing(c)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // The names of these cases quote the interface's table of request parameters
@@ -225,7 +226,7 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 // "Errors are not returned to the client as an HTTP 500": a store that fails is
 // server_error at the redirect URI.
 func TestAuthorizeServerError(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = authorize.NewMemoryStore(1, 0) }))
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
 	u := b.answer(request(nil)) // the session takes the one place
 	if q := u.Query(); q.Get("error") != "server_error" || q.Has("error_description") || q.Get("state") != "s" {
 		t.Errorf("%s", u)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
@@ -85,7 +86,7 @@ func replaceCookie(r *http.Request, name, value string) {
 func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
 	s, err := New(Config{
-		Issuer: "https://fhir.example.org", Logger: logger, Store: NewMemoryStore(0, 0), Keys: NewKeyring(new(sharedStorage), "keys", logger),
+		Issuer: "https://fhir.example.org", Logger: logger, Store: store.NewMemory(0, 0), Keys: NewKeyring(new(sharedStorage), "keys", logger),
 		Clients: []Client{{ID: "app", PKCE: PKCEOptional, RedirectURIs: []string{"https://app.example.org/callback"}}},
 		IdentityProviders: []IdentityProvider{{
 			Key: "p", Issuer: idp.Issuer, ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
@@ -94,7 +95,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.returned = NewMemoryStore(1, 0)
+	s.returned = store.NewMemory(1, 0)
 	if err := s.returned.Add(t.Context(), "made up", nil, awayTime); err != nil {
 		t.Fatal(err)
 	}

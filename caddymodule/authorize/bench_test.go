@@ -10,7 +10,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
 // What one request costs, without the network. Two cores of a shared machine
@@ -90,13 +91,13 @@ func (b *browser) signedInCode(query string) string {
 func BenchmarkCodeFlow(b *testing.B) {
 	for name, test := range map[string]struct {
 		alg     string
-		durable func(testing.TB) authorize.Store
+		durable func(testing.TB) store.Store
 	}{
 		"RS256": {"RS256", inMemory}, "ES256": {"ES256", inMemory}, "ES256, sessions in a file": {"ES256", inFile},
 	} {
 		b.Run(name, func(b *testing.B) {
 			server := newBrowser(b, newServer(b, func(c *authorize.Config) {
-				c.Store, c.Durable, c.Clients[0].IDTokenAlgorithm = authorize.NewMemoryStore(1<<30, 0), test.durable(b), test.alg
+				c.Store, c.Durable, c.Clients[0].IDTokenAlgorithm = store.NewMemory(1<<30, 0), test.durable(b), test.alg
 			}))
 			server.tokens(nil)
 			query := request(nil).Encode()
@@ -110,7 +111,7 @@ func BenchmarkCodeFlow(b *testing.B) {
 func BenchmarkRefresh(b *testing.B) {
 	for name, test := range map[string]struct {
 		scope   string
-		durable func(testing.TB) authorize.Store
+		durable func(testing.TB) store.Store
 	}{
 		"no ID token, in memory":       {"user/*.rs offline_access", inMemory},
 		"no ID token, in a file":       {"user/*.rs offline_access", inFile},
@@ -128,9 +129,9 @@ func BenchmarkRefresh(b *testing.B) {
 	}
 }
 
-func inMemory(testing.TB) authorize.Store { return authorize.NewMemoryStore(0, 0) }
+func inMemory(testing.TB) store.Store { return store.NewMemory(0, 0) }
 
-func inFile(t testing.TB) authorize.Store {
+func inFile(t testing.TB) store.Store {
 	s := boltstore.New(filepath.Join(t.TempDir(), "store.db"), 0)
 	t.Cleanup(func() { _ = s.Close() })
 	return s

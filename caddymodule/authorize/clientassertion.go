@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
@@ -160,7 +161,7 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 func (s *Server) useAssertion(ctx context.Context, c *assertionClaims) error {
 	key := storeKey("assertion", c.Subject+"\x00"+c.ID)
 	err := s.durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
-	if errors.Is(err, ErrExists) {
+	if errors.Is(err, store.ErrExists) {
 		return badAssertion("jti was used already")
 	}
 	if err == nil {

@@ -23,6 +23,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const (
@@ -269,7 +270,7 @@ func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 
 // What was used before a restart is used after it.
 func TestAssertionReplayAfterRestart(t *testing.T) {
-	durable, token := authorize.NewMemoryStore(0, 0), assertion(t, jose.ES384, nil, nil)
+	durable, token := store.NewMemory(0, 0), assertion(t, jose.ES384, nil, nil)
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
 		b := newBrowser(t, newServer(t, func(c *authorize.Config) { // with a new Store each
 			c.Durable = durable
@@ -283,7 +284,7 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 
 // A store that cannot remember lets nobody in.
 func TestAssertionWithFullStore(t *testing.T) {
-	store := authorize.NewMemoryStore(1, 0)
+	store := store.NewMemory(1, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 		c.Store = store
 		c.Clients = append(c.Clients, authorize.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})

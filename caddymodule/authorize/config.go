@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -109,11 +110,11 @@ type Config struct {
 
 	// Store keeps what is in flight: codes, half sign-ins, and the revocations that each
 	// check of an access token looks for.
-	Store Store
+	Store store.Store
 
 	// Durable keeps what must outlive a restart: sessions, refresh tokens, remembered
 	// consent, lockouts, and a copy of the revocations. Default: Store.
-	Durable Store
+	Durable store.Store
 
 	// Audit gets every [Event], in the goroutine of its request. Default: an
 	// [EventLog] on Logger.

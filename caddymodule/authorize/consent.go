@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"net/url"
 	"slices"
@@ -111,7 +112,7 @@ func consentKey(user, clientID string) string { return storeKey("consent", user+
 // loadConsent returns what a person let a client have, or nil if they were not asked.
 func (s *Server) loadConsent(ctx context.Context, user, clientID string) (*consent, error) {
 	value, err := s.durable.Get(ctx, consentKey(user, clientID))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func consentRequired(c *authorize.Config) {
@@ -209,7 +210,7 @@ func TestConsentIsRemembered(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				durable := authorize.NewMemoryStore(0, 0)
+				durable := store.NewMemory(0, 0)
 				server := func() *authorize.Server {
 					return newServer(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable })
 				}
@@ -243,7 +244,7 @@ func TestConsentIsTheClients(t *testing.T) {
 func TestConsentThatIsNotRemembered(t *testing.T) {
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 		consentRequired(c)
-		c.Durable = forgetful{authorize.NewMemoryStore(0, 0)}
+		c.Durable = forgetful{store.NewMemory(0, 0)}
 	}))
 	if u := b.allow(b.signIn(request(nil), "alice", "right")); u.Query().Get("code") == "" {
 		t.Errorf("%s", u)
@@ -251,11 +252,11 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 }
 
 // forgetful is a store that takes no consent.
-type forgetful struct{ authorize.Store }
+type forgetful struct{ store.Store }
 
 func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	if strings.HasPrefix(key, "consent:") {
-		return authorize.ErrStoreFull
+		return store.ErrFull
 	}
 	return f.Store.Put(ctx, key, value, ttl)
 }
@@ -263,7 +264,7 @@ func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.D
 // Where it cannot be told whether there is a consent, there is none, and the
 // client hears why nothing came of it (RFC 6749 §4.1.2.1).
 func TestConsentWithBrokenStore(t *testing.T) {
-	durable := &failing{Store: authorize.NewMemoryStore(0, 0)}
+	durable := &failing{Store: store.NewMemory(0, 0)}
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
 	b.allow(b.signIn(request(nil), "alice", "right"))
 	durable.broken = true
@@ -283,7 +284,7 @@ func TestConsentFollowsEveryFlow(t *testing.T) {
 
 // A refresh token is good for as long as the consent it was given by.
 func TestConsentEndsRefreshTokens(t *testing.T) {
-	durable := authorize.NewMemoryStore(0, 0)
+	durable := store.NewMemory(0, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Durable = durable

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strconv"
 	"time"
 )
@@ -74,26 +75,26 @@ func (s *Server) cutOffAt(ctx context.Context, at time.Time, keys ...string) (er
 
 // putCutoff stores a cutoff unless there is a later one, be it that of an ending at the
 // same moment, or one that came while the durable store was read.
-func putCutoff(ctx context.Context, store Store, key string, at time.Time) error {
+func putCutoff(ctx context.Context, in store.Store, key string, at time.Time) error {
 	text, err := at.MarshalText()
 	left := time.Until(at.Add(cutoffLifetime))
 	if err != nil || left <= 0 {
 		return err
 	}
 	for ctx.Err() == nil {
-		stored, err := store.Get(ctx, key)
+		stored, err := in.Get(ctx, key)
 		switch {
-		case errors.Is(err, ErrNotFound):
-			err = store.Add(ctx, key, text, left)
+		case errors.Is(err, store.ErrNotFound):
+			err = in.Add(ctx, key, text, left)
 		case err != nil:
 			return err
 		default:
 			if there := new(time.Time); there.UnmarshalText(stored) == nil && there.After(at) {
 				return nil
 			}
-			err = store.Swap(ctx, key, stored, text, left)
+			err = in.Swap(ctx, key, stored, text, left)
 		}
-		if !errors.Is(err, ErrExists) && !errors.Is(err, ErrChanged) {
+		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) {
 			return err
 		}
 	}
@@ -148,9 +149,9 @@ func (s *Server) reachedBy(ctx context.Context, g given) (keys []string, err err
 	return keys, nil
 }
 
-func readCutoff(ctx context.Context, store Store, key string) (at time.Time, err error) {
-	text, err := store.Get(ctx, key)
-	if errors.Is(err, ErrNotFound) {
+func readCutoff(ctx context.Context, in store.Store, key string) (at time.Time, err error) {
+	text, err := in.Get(ctx, key)
+	if errors.Is(err, store.ErrNotFound) {
 		return time.Time{}, nil
 	}
 	if err == nil {

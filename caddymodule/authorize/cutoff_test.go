@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // A JWT tells whole seconds. What was given in the second of the ending, but before it,
@@ -135,7 +136,7 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 
 // Where the ending cannot be stored, nothing has ended, and nobody is told that it has.
 func TestEndingThatFails(t *testing.T) {
-	durable := &failing{Store: authorize.NewMemoryStore(0, 0)}
+	durable := &failing{Store: store.NewMemory(0, 0)}
 	s := newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
 	b := newBrowser(t, s)
 	tokens := b.tokens(offline(nil))
@@ -156,9 +157,9 @@ func TestEndingThatFails(t *testing.T) {
 
 // A full store keeps nobody signed in.
 func TestSignOutWithFullStore(t *testing.T) {
-	for name, durable := range map[string]authorize.Store{"one store for all": nil, "a durable store": authorize.NewMemoryStore(0, 0)} {
+	for name, durable := range map[string]store.Store{"one store for all": nil, "a durable store": store.NewMemory(0, 0)} {
 		t.Run(name, func(t *testing.T) {
-			store := authorize.NewMemoryStore(0, 0)
+			store := store.NewMemory(0, 0)
 			b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store, c.Durable = store, durable }))
 			tokens := b.tokens(nil)
 			entries, _ := store.Size()

@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Disabling a user ends what the user has: the session, codes, tokens.
 func TestDisabledUser(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	keep := func(c *authorize.Config) { c.Store = store }
 	disable := func(c *authorize.Config) { c.Store = store; c.Users[0].Disabled = true }
 	b := newBrowser(t, newServer(t, keep))

@@ -62,14 +62,14 @@
 // sealed ([Keyring], seal.go) and bound to it by a cookie, so that abandoned or
 // malicious requests take no memory here. It is checked again from scratch when
 // it comes back, against the configuration of that moment. What must be used
-// once, or must be revocable (codes, sessions), is in the [Store].
+// once, or must be revocable (codes, sessions), is in the [store.Store].
 //
 // All that one grant gives is a family (refresh.go, refreshtoken.go): the jti of
 // its access tokens begins with the family's id, so that one entry revokes them
 // all (revocation.go). What a session, person, client or pair was given until some
 // moment is void by a cutoff (cutoff.go, endgrants.go), and an access token ends with
 // whatever else it rests on (holder.go). What must outlive a restart is in [Config.Durable]: package
-// boltstore is a [Store] in a file. Clients prove who they are in clientauth.go.
+// boltstore is a [store.Store] in a file. Clients prove who they are in clientauth.go.
 //
 // Errors are values ([Error]). Where they go is decided in one place each:
 // to an error page while the redirect URI is not yet trusted, afterwards to the

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 )
 
@@ -134,7 +135,7 @@ func (s *Server) deleteOf(ctx context.Context, prefix string, meant func([]byte)
 
 func (s *Server) deleteIf(ctx context.Context, key string, meant func([]byte) (bool, error)) (bool, error) {
 	value, err := s.durable.Get(ctx, key)
-	if errors.Is(err, ErrNotFound) { // ended by itself meanwhile
+	if errors.Is(err, store.ErrNotFound) { // ended by itself meanwhile
 		return false, nil
 	}
 	if err != nil {

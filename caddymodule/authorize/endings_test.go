@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // endings is a person at a browser, with all that can be ended.
@@ -20,7 +21,7 @@ type endings struct {
 	t        *testing.T
 	config   func(*authorize.Config) // of all servers of the test
 	change   func(*authorize.Config) // by a reload
-	store    authorize.Store
+	store    store.Store
 	provider *authorizetest.Provider // nil where the password was checked here
 
 	sid             string
@@ -40,8 +41,8 @@ const (
 )
 
 func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.Config)) *endings {
-	e := &endings{t: t, provider: p, store: authorize.NewMemoryStore(0, 0), change: before}
-	durable := authorize.NewMemoryStore(0, 0)
+	e := &endings{t: t, provider: p, store: store.NewMemory(0, 0), change: before}
+	durable := store.NewMemory(0, 0)
 	e.config = func(c *authorize.Config) {
 		refreshing(c)
 		resourceServer(c)
@@ -68,7 +69,7 @@ func (e *endings) reload(change func(*authorize.Config)) {
 
 // restart empties the store in memory.
 func (e *endings) restart() {
-	e.store = authorize.NewMemoryStore(0, 0)
+	e.store = store.NewMemory(0, 0)
 	e.server = newServer(e.t, e.config)
 }
 

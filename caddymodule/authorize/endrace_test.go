@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // meanwhile is a store in which something happens once, before or after a call.
 type meanwhile struct {
-	authorize.Store
+	store.Store
 	before, after string // the method, and the beginning of the key
 	happens       func()
 }
@@ -49,7 +50,7 @@ func (m *meanwhile) List(ctx context.Context, prefix string) ([]string, error) {
 // While everything of a person is ended, whoever has a session of theirs gets nothing by
 // it that outlives the ending.
 func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
-	store := &meanwhile{Store: authorize.NewMemoryStore(0, 0)}
+	store := &meanwhile{Store: store.NewMemory(0, 0)}
 	s := newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
 	b := newBrowser(t, s)
 	b.tokens(offline(nil))
@@ -70,7 +71,7 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 // A request that began in a session, and is answered when that is over, gives nothing.
 func TestSessionEndsDuringARequest(t *testing.T) {
 	for _, responseType := range []string{"code", "token"} {
-		store := &meanwhile{Store: authorize.NewMemoryStore(0, 0)}
+		store := &meanwhile{Store: store.NewMemory(0, 0)}
 		s := newServer(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = authorize.ConsentRequired })
 		b := newBrowser(t, s)
 		b.allow(b.signIn(request(nil), "alice", "right"), "*")
@@ -91,7 +92,7 @@ func TestSessionEndsDuringARequest(t *testing.T) {
 func TestTwoEndingsAtOnce(t *testing.T) {
 	for _, call := range []string{"Add", "Put"} {
 		synctest.Test(t, func(t *testing.T) {
-			store := &meanwhile{Store: authorize.NewMemoryStore(0, 0)}
+			store := &meanwhile{Store: store.NewMemory(0, 0)}
 			s := newServer(t, func(c *authorize.Config) { c.Store = store })
 			end := func() {
 				if _, err := s.EndGrants(t.Context(), "", "app"); err != nil {

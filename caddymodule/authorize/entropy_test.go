@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"bytes"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"log/slog"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	_, err := New(Config{
-		Issuer: "https://fhir.example", Logger: logger, Store: NewMemoryStore(0, 0),
+		Issuer: "https://fhir.example", Logger: logger, Store: store.NewMemory(0, 0),
 		Clients: []Client{
 			{ID: "weak", Secret: "open-sesame", GrantTypes: []string{"client_credentials"}},
 			{ID: "strong", Secret: randomToken(), GrantTypes: []string{"client_credentials"}},

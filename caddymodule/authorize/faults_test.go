@@ -18,6 +18,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // faults let one call fail, of all to the stores and the keys while they are armed.
@@ -42,7 +43,7 @@ func (f *faults) next(call string) error {
 
 // faultyStore is a store of which a call fails.
 type faultyStore struct {
-	*authorize.MemoryStore
+	*store.Memory
 	name string
 	*faults
 }
@@ -62,39 +63,39 @@ func (s *faultyStore) call(method, key string, do func() error) error {
 }
 
 func (s *faultyStore) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.call("Put", key, func() error { return s.MemoryStore.Put(ctx, key, value, ttl) })
+	return s.call("Put", key, func() error { return s.Memory.Put(ctx, key, value, ttl) })
 }
 
 func (s *faultyStore) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	return s.call("Add", key, func() error { return s.MemoryStore.Add(ctx, key, value, ttl) })
+	return s.call("Add", key, func() error { return s.Memory.Add(ctx, key, value, ttl) })
 }
 
 func (s *faultyStore) Get(ctx context.Context, key string) ([]byte, error) {
 	if err := s.fails("Get", key); err != nil {
 		return nil, err
 	}
-	return s.MemoryStore.Get(ctx, key)
+	return s.Memory.Get(ctx, key)
 }
 
 func (s *faultyStore) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	return s.call("Swap", key, func() error { return s.MemoryStore.Swap(ctx, key, old, value, ttl) })
+	return s.call("Swap", key, func() error { return s.Memory.Swap(ctx, key, old, value, ttl) })
 }
 
 func (s *faultyStore) Take(ctx context.Context, key string) ([]byte, error) {
 	var value []byte
-	err := s.call("Take", key, func() (err error) { value, err = s.MemoryStore.Take(ctx, key); return err })
+	err := s.call("Take", key, func() (err error) { value, err = s.Memory.Take(ctx, key); return err })
 	return value, err
 }
 
 func (s *faultyStore) Delete(ctx context.Context, key string) error {
-	return s.call("Delete", key, func() error { return s.MemoryStore.Delete(ctx, key) })
+	return s.call("Delete", key, func() error { return s.Memory.Delete(ctx, key) })
 }
 
 func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error) {
 	if err := s.fails("List", prefix); err != nil {
 		return nil, err
 	}
-	return s.MemoryStore.List(ctx, prefix)
+	return s.Memory.List(ctx, prefix)
 }
 
 // faultyClients is a storage of registered clients of which a call fails.
@@ -142,12 +143,12 @@ type stores struct {
 func (s *stores) state(t *testing.T) map[string]string {
 	state := map[string]string{}
 	for _, store := range []*faultyStore{s.store, s.durable} {
-		keys, err := store.MemoryStore.List(t.Context(), "")
+		keys, err := store.Memory.List(t.Context(), "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, key := range keys {
-			if value, err := store.MemoryStore.Get(t.Context(), key); err == nil && !strings.HasPrefix(key, "lockout:") && !strings.HasPrefix(key, "code:") && string(value) != "0" {
+			if value, err := store.Memory.Get(t.Context(), key); err == nil && !strings.HasPrefix(key, "lockout:") && !strings.HasPrefix(key, "code:") && string(value) != "0" {
 				state[store.name+" "+key] = string(value)
 			}
 		}
@@ -453,7 +454,7 @@ func eachFault(t *testing.T, p *authorizetest.Provider, lost bool, try func(*fau
 	for more, at := true, 1; more; at++ {
 		f := &faults{at: at, lost: lost}
 		kept := &stores{
-			&faultyStore{authorize.NewMemoryStore(0, 0), "store", f}, &faultyStore{authorize.NewMemoryStore(0, 0), "durable", f},
+			&faultyStore{store.NewMemory(0, 0), "store", f}, &faultyStore{store.NewMemory(0, 0), "durable", f},
 			&faultyClients{faults: f},
 		}
 		server := newServer(t, faultConfig(p, kept))

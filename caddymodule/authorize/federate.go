@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
@@ -190,7 +191,7 @@ func (s *Server) identify(ctx context.Context, p *provider, a away, q parameters
 	// Before the provider is asked: it may take a code that comes twice for a
 	// stolen one, and revoke what it gave for the first. Where there is no room, it
 	// alone sees to that: a flood must not keep the others from signing in.
-	if err := s.returned.Add(ctx, a.Request.State, nil, awayTime); errors.Is(err, ErrExists) {
+	if err := s.returned.Add(ctx, a.Request.State, nil, awayTime); errors.Is(err, store.ErrExists) {
 		return nil, errDoubleSignIn
 	}
 	from, err := p.client.Exchange(ctx, upstream.Callback{

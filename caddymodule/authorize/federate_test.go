@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // hospital is a provider as our configuration names it.
@@ -268,7 +269,7 @@ func TestProviderForbiddenMeanwhile(t *testing.T) {
 // Neither do refresh tokens go on for people who could not sign in any more.
 func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 	p := authorizetest.Start(t)
-	durable := authorize.NewMemoryStore(0, 0)
+	durable := store.NewMemory(0, 0)
 	allowing := func(ways ...string) *authorize.Server {
 		return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
 			refreshing(c)

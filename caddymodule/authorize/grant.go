@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"slices"
 	"strings"
 	"time"
@@ -139,7 +140,7 @@ func (s *Server) redeemable(ctx context.Context, client *Client, p parameters) (
 		return nil, err
 	}
 	switch _, err = s.store.Get(ctx, tokenKey(g.Family)); {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return g, s.codeStands(ctx, g, client)
 	case err != nil:
 		return nil, err
@@ -156,7 +157,7 @@ func (s *Server) redeemable(ctx context.Context, client *Client, p parameters) (
 func (s *Server) redeem(ctx context.Context, g *grant) error {
 	err := s.store.Add(ctx, tokenKey(g.Family), tokenUsed, s.codeLifetime)
 	switch {
-	case errors.Is(err, ErrExists):
+	case errors.Is(err, store.ErrExists):
 		return s.endTwiceUsed(ctx, g)
 	case err != nil && g.refreshes():
 		return errors.Join(err, s.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
@@ -192,7 +193,7 @@ func (s *Server) storedGrant(ctx context.Context, code string) (*grant, error) {
 		return nil, invalidRequest("code is missing")
 	}
 	value, err := s.store.Get(ctx, storeKey("code", code))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, errSpentCode
 	}
 	if err != nil {

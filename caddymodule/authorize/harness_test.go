@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const (
@@ -73,7 +74,7 @@ func testConfig() authorize.Config {
 	return authorize.Config{
 		Issuer: issuer, FHIRBasePath: "/fhir/R4", Passwords: plain{}, Logger: logger,
 		Keys:  authorize.NewKeyring(sharedKeys, "keys.json", logger),
-		Store: authorize.NewMemoryStore(0, 0),
+		Store: store.NewMemory(0, 0),
 		Users: []authorize.User{{
 			ID: "alice", PasswordHash: "right", Name: "Alice Adams", Email: "alice@example.org",
 			EmailVerified: true, Phone: "+15550100", FHIRUser: "Practitioner/alice",

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // slow is a comparer that compares a password when the test says so.
@@ -105,7 +106,7 @@ func TestNoHashTurn(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last atomic.Pointer[authorize.Event]
-				compare, durable := &slow{release: make(chan struct{})}, authorize.NewMemoryStore(0, 0)
+				compare, durable := &slow{release: make(chan struct{})}, store.NewMemory(0, 0)
 				s := newServer(t, func(c *authorize.Config) {
 					c.Passwords, c.Durable = compare, durable
 					c.Lockout = authorize.Lockout{Failures: 1 << 20, AddressFailures: 1 << 20}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // ask sends a form about a token as a client with a secret, or as a public one.
@@ -125,7 +126,7 @@ func TestRevocation(t *testing.T) {
 
 // A revocation that cannot be stored is never reported as done.
 func TestRevocationThatFails(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
 	fragment, err := url.ParseQuery(b.answer(request(url.Values{"response_type": {"token"}})).Fragment)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"time"
 )
 
@@ -27,7 +28,7 @@ func (s *Server) keepAccount(ctx context.Context, g *grant, lifetime time.Durati
 	}
 	id := accountID(p.Issuer, g.Subject)
 	value, err := s.store.Get(ctx, accountKey(id))
-	if errors.Is(err, ErrNotFound) { // removed in this very moment
+	if errors.Is(err, store.ErrNotFound) { // removed in this very moment
 		return nil
 	}
 	if err != nil {
@@ -52,7 +53,7 @@ func (s *Server) keepFor(ctx context.Context, id string, account []byte, lifetim
 	}
 	for ctx.Err() == nil {
 		old, err := s.durable.Get(ctx, keptAccountPrefix+id)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		kept.Until = time.Now().Add(lifetime).Truncate(time.Second)
@@ -70,7 +71,7 @@ func (s *Server) keepFor(ctx context.Context, id string, account []byte, lifetim
 		} else {
 			err = s.durable.Swap(ctx, keptAccountPrefix+id, old, value, time.Until(kept.Until))
 		}
-		if !errors.Is(err, ErrExists) && !errors.Is(err, ErrChanged) { // by another at the same time
+		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) { // by another at the same time
 			return err
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"log/slog"
 	"slices"
 	"sync"
@@ -77,10 +78,10 @@ type waitError struct{ wait time.Duration }
 // Error implements error.
 func (e *waitError) Error() string { return "wait " + inWords(e.wait) }
 
-// turnstile counts failures in a [Store] and lets tries through by the counts.
+// turnstile counts failures in a [store.Store] and lets tries through by the counts.
 type turnstile struct {
 	Lockout
-	store   Store
+	store   store.Store
 	logger  *slog.Logger
 	stripes [64]stripe
 
@@ -234,7 +235,7 @@ func (l *turnstile) count(ctx context.Context, c counter, v verdict) error {
 
 func (l *turnstile) read(ctx context.Context, c counter) (t tally, err error) {
 	value, err := l.store.Get(ctx, c.key)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return t, nil
 	}
 	if err == nil {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // guess tries a password in a browser that nobody knows, and returns the status.
@@ -252,7 +253,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 
 // Counts outlive a restart, by the durable store alone.
 func TestLockoutSurvivesRestart(t *testing.T) {
-	durable := authorize.NewMemoryStore(0, 0)
+	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
 		return newServer(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
 	}
@@ -300,17 +301,17 @@ func TestLockoutAtOnce(t *testing.T) {
 }
 
 // fullStore takes nothing new.
-type fullStore struct{ authorize.Store }
+type fullStore struct{ store.Store }
 
 func (fullStore) Put(context.Context, string, []byte, time.Duration) error {
-	return authorize.ErrStoreFull
+	return store.ErrFull
 }
 
 // Failures that cannot be stored slow down everybody, rather than nobody.
 func TestLockoutWithFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(t, func(c *authorize.Config) {
-			c.Durable, c.Lockout.Failures = fullStore{authorize.NewMemoryStore(0, 0)}, 4
+			c.Durable, c.Lockout.Failures = fullStore{store.NewMemory(0, 0)}, 4
 		})
 		guess(t, s, "alice", "wrong") // counts for the account, and for the address
 		guess(t, s, "bob", "wrong")
@@ -350,7 +351,7 @@ func (l leaving) Compare(hash, password []byte) (bool, error) {
 }
 
 // strict refuses to work for those who are gone, as databases do.
-type strict struct{ authorize.Store }
+type strict struct{ store.Store }
 
 func (s strict) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	return errors.Join(ctx.Err(), s.Store.Put(context.WithoutCancel(ctx), key, value, ttl))
@@ -374,7 +375,7 @@ func TestLockoutOff(t *testing.T) {
 
 // A flood of names takes a bounded number of entries.
 func TestLockoutIsBounded(t *testing.T) {
-	durable := authorize.NewMemoryStore(0, 0)
+	durable := store.NewMemory(0, 0)
 	s := newServer(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.AddressFailures = 1 << 30 })
 	b := newBrowser(t, s)
 	sealed := location(t, b.authorize(request(nil))).Query().Get("request")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestSignInPage(t *testing.T) {
@@ -120,7 +121,7 @@ func TestSessionEnds(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := authorize.NewMemoryStore(0, 0)
+				store := store.NewMemory(0, 0)
 				b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
 				b.answer(request(nil))
 				time.Sleep(tt.wait)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const afterLogout = "https://app.example.org/bye"
@@ -209,7 +210,7 @@ func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 
 // A client that is gone signs nobody out by the ID tokens that it was given.
 func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	with := func(change func(*authorize.Config)) *authorize.Server {
 		return newServer(t, func(c *authorize.Config) { c.Store = store; change(c) })
 	}

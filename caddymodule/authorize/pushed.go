@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"net/url"
 	"strings"
@@ -91,7 +92,7 @@ func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (
 	id := randomToken()
 	key := storeKey("pushed", id)
 	err := s.pushed.Add(ctx, key, nil, pushedLifetime)
-	if errors.Is(err, ErrStoreFull) {
+	if errors.Is(err, store.ErrFull) {
 		err = &Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
 	}
 	if err == nil {
@@ -136,7 +137,7 @@ func (s *Server) pulled(ctx context.Context, query string) (*pushedRequest, erro
 func (s *Server) storedPush(ctx context.Context, clientID, id string) (*pushedRequest, error) {
 	key := storeKey("pushed", id)
 	value, err := s.store.Get(ctx, key)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, errSpentPush
 	}
 	if err != nil {
@@ -148,7 +149,7 @@ func (s *Server) storedPush(ctx context.Context, clientID, id string) (*pushedRe
 	}
 	return &pushedRequest{query, func(ctx context.Context) error {
 		_, err := s.store.Take(ctx, key)
-		if errors.Is(err, ErrNotFound) {
+		if errors.Is(err, store.ErrNotFound) {
 			return errSpentPush
 		}
 		if err == nil {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 type pushAnswer struct {
@@ -65,7 +66,7 @@ func TestPushedRequestOfConfidentialClient(t *testing.T) {
 
 // What waits in the store holds no secret.
 func TestPushedRequestKeepsNoSecret(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
 	b.push(request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
 	keys, err := store.List(t.Context(), "pushed:")
@@ -245,7 +246,7 @@ func TestPushedRequestRequired(t *testing.T) {
 // However many requests are pushed as a public client, they fill nothing: they are in
 // nobody's way, and others push as before.
 func TestPushedRequestsFillNothing(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
 	for range 10_001 {
 		if status, answer := b.push(request(nil)); status != http.StatusCreated {

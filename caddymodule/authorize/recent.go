@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"slices"
 	"time"
 )
@@ -24,7 +25,7 @@ const (
 
 // recentList names a list of items, all equally long, the oldest first.
 type recentList struct {
-	store Store
+	store store.Store
 	key   string
 	most  int           // items
 	ttl   time.Duration // of the whole list
@@ -38,7 +39,7 @@ type recentList struct {
 func (l recentList) keep(ctx context.Context, item string) (dropped []string, err error) {
 	for {
 		stored, err := l.store.Get(ctx, l.key)
-		if err != nil && !errors.Is(err, ErrNotFound) {
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return nil, err
 		}
 		isNew := err != nil
@@ -51,7 +52,7 @@ func (l recentList) keep(ctx context.Context, item string) (dropped []string, er
 		default:
 			err = l.store.Swap(ctx, l.key, stored, items, l.ttl)
 		}
-		if errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) { // by another at the same time
+		if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrChanged) { // by another at the same time
 			continue
 		}
 		return dropped, err
@@ -105,7 +106,7 @@ func (s *Server) keepCode(ctx context.Context, g *grant, key string) error {
 	}
 	err := s.store.Delete(ctx, old.key)
 	// That it was used need not be known any more; that it was revoked must be.
-	if e := s.store.Swap(ctx, tokenKey(old.family), tokenUsed, tokenUsed, time.Second); !errors.Is(e, ErrChanged) {
+	if e := s.store.Swap(ctx, tokenKey(old.family), tokenUsed, tokenUsed, time.Second); !errors.Is(e, store.ErrChanged) {
 		err = errors.Join(err, e)
 	}
 	return err
@@ -127,7 +128,7 @@ func (s *Server) dropFamilies(ctx context.Context, g *grant) error {
 		store: s.durable, key: storeKey("families", g.User+"\x00"+g.ClientID), most: maxFamilies, ttl: s.refreshLifetime,
 		ended: func(id string) (bool, error) {
 			_, err := s.durable.Get(ctx, familyKey(id))
-			if errors.Is(err, ErrNotFound) {
+			if errors.Is(err, store.ErrNotFound) {
 				return true, nil
 			}
 			return false, err

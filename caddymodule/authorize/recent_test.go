@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // another is a code of a request by whoever is signed in.
@@ -22,7 +23,7 @@ func (b *browser) another(change url.Values) string {
 // the latest count, and what was revoked stays so.
 func TestCodesOfOnePersonAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = authorize.NewMemoryStore(700, 0) }))
+		b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store.NewMemory(700, 0) }))
 		stolen := b.code(nil)
 		access := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(stolen, nil))).AccessToken
 		b.post("/oauth2/token", codeForm(stolen, nil))
@@ -53,7 +54,7 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 
 // So it is with the grants that can be refreshed.
 func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
-	durable := authorize.NewMemoryStore(400, 0)
+	durable := store.NewMemory(400, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
 	first := b.tokens(offline).Refresh
@@ -87,7 +88,7 @@ func TestEndedFamiliesDoNotCount(t *testing.T) {
 // contended is a store in which another process is faster with each list, once at a
 // time.
 type contended struct {
-	authorize.Store
+	store.Store
 	lost map[string]bool // by key
 }
 
@@ -102,21 +103,21 @@ func (c *contended) loses(key string) bool {
 
 func (c *contended) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
 	if c.loses(key) {
-		return authorize.ErrExists
+		return store.ErrExists
 	}
 	return c.Store.Add(ctx, key, value, ttl)
 }
 
 func (c *contended) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
 	if c.loses(key) {
-		return authorize.ErrChanged
+		return store.ErrChanged
 	}
 	return c.Store.Swap(ctx, key, old, value, ttl)
 }
 
 // What one person is given at one moment in many places is all good.
 func TestGrantsOfOnePersonAtOnce(t *testing.T) {
-	store := &contended{authorize.NewMemoryStore(0, 0), map[string]bool{}}
+	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
 	server := newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
 	for range 2 { // the lists are new, and not
 		b := newBrowser(t, server)
@@ -132,7 +133,7 @@ func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 
 // And with sessions, which another browser makes.
 func TestSessionsOfOnePersonAreBounded(t *testing.T) {
-	server := newServer(t, func(c *authorize.Config) { c.Store = authorize.NewMemoryStore(4000, 0) })
+	server := newServer(t, func(c *authorize.Config) { c.Store = store.NewMemory(4000, 0) })
 	first := newBrowser(t, server)
 	first.answer(request(nil))
 	var last *browser

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // However often somebody ends what they were given, the stores keep a bounded number of
@@ -42,7 +43,7 @@ func TestEndingsOfOnePersonAreBounded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			store, durable := authorize.NewMemoryStore(0, 0), authorize.NewMemoryStore(0, 0)
+			store, durable := store.NewMemory(0, 0), store.NewMemory(0, 0)
 			b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 				refreshing(c)
 				c.Store, c.Durable = store, durable
@@ -80,7 +81,7 @@ func (b *browser) redeem(answer *url.URL) tokenAnswer {
 }
 
 // endingsIn counts what says in a store that something has ended.
-func endingsIn(t *testing.T, store authorize.Store) (n int) {
+func endingsIn(t *testing.T, store store.Store) (n int) {
 	t.Helper()
 	keys, err := store.List(t.Context(), "")
 	for _, key := range keys {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -91,7 +92,7 @@ func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p par
 	}
 	for ctx.Err() == nil {
 		response, err := s.useRefreshToken(ctx, client, token, p.get("scope"))
-		if !errors.Is(err, ErrChanged) {
+		if !errors.Is(err, store.ErrChanged) {
 			return response, err
 		}
 	}
@@ -100,7 +101,7 @@ func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p par
 
 // useRefreshToken gives what a refresh token is good for. The token that follows it
 // is stored last: whatever fails before, the client can try again. Where another
-// request uses the token at the same time, the error is [ErrChanged], and the token is
+// request uses the token at the same time, the error is [store.ErrChanged], and the token is
 // to be looked at once more, as one that was followed.
 func (s *Server) useRefreshToken(ctx context.Context, client *Client, token, asked string) (*tokenResponse, error) {
 	f, stored, err := s.family(ctx, token)
@@ -128,7 +129,7 @@ func (s *Server) family(ctx context.Context, token string) (*refreshFamily, []by
 		return nil, nil, errBadRefreshToken
 	}
 	stored, err := s.durable.Get(ctx, familyKey(id))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, errBadRefreshToken
 	}
 	if err != nil {
@@ -208,7 +209,7 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 		return err
 	}
 	_, err = s.durable.Get(ctx, sessionKey(g.Session))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return invalidGrant("the person has signed out")
 	}
 	return err

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const month = 30 * 24 * time.Hour
@@ -370,7 +371,7 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 // interrupted is a store in which something happens just before a refresh token
 // is put.
 type interrupted struct {
-	authorize.Store
+	store.Store
 	before func()
 }
 
@@ -385,7 +386,7 @@ func (i *interrupted) Put(ctx context.Context, key string, value []byte, ttl tim
 // A code that is used again while its refresh token is being made leaves none
 // behind.
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
-	durable := &interrupted{Store: authorize.NewMemoryStore(0, 0)}
+	durable := &interrupted{Store: store.NewMemory(0, 0)}
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	code := b.code(offline(nil))
 	durable.before = func() { b.post("/oauth2/token", codeForm(code, nil)) }
@@ -440,7 +441,7 @@ func TestRefreshEnds(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			store := authorize.NewMemoryStore(0, 0)
+			store := store.NewMemory(0, 0)
 			with := func(change func(*authorize.Config)) *authorize.Server {
 				return newServer(t, func(c *authorize.Config) { refreshing(c); c.Store, c.RefreshTokenGrace = store, -1; change(c) })
 			}
@@ -518,7 +519,7 @@ func TestRefreshLifetimes(t *testing.T) {
 
 // failing is a store that fails once it is told to.
 type failing struct {
-	authorize.Store
+	store.Store
 	broken bool
 }
 
@@ -561,7 +562,7 @@ func (f *failing) List(ctx context.Context, prefix string) ([]string, error) {
 
 // While the durable store fails, nothing is given, and nothing is called done.
 func TestDurableStoreFails(t *testing.T) {
-	durable := &failing{Store: authorize.NewMemoryStore(0, 0)}
+	durable := &failing{Store: store.NewMemory(0, 0)}
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	tokens := b.tokens(offline(nil))
 	durable.broken = true
@@ -585,7 +586,7 @@ func TestDurableStoreFails(t *testing.T) {
 // What was revoked stays so over a restart, which empties the store in memory,
 // and what was not goes on. Until revocations can be read, no token is good.
 func TestRestart(t *testing.T) {
-	durable := &failing{Store: authorize.NewMemoryStore(0, 0)}
+	durable := &failing{Store: store.NewMemory(0, 0)}
 	restart := func() *authorize.Server {
 		return newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
 	}
@@ -612,7 +613,7 @@ func TestRestart(t *testing.T) {
 // A federated person's account outlives a restart with their refresh token.
 func TestRefreshOfFederatedUser(t *testing.T) {
 	p := authorizetest.Start(t)
-	durable := authorize.NewMemoryStore(0, 0)
+	durable := store.NewMemory(0, 0)
 	restart := func(change func(*authorize.IdentityProvider)) *authorize.Server {
 		return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
 			refreshing(c)

@@ -20,7 +20,7 @@ const (
 // randomID returns 128 random bits in base64url.
 func randomID() string { return base64.RawURLEncoding.EncodeToString(randomBytes(familyIDSize)) }
 
-// refreshFamily is the form of a chain of refresh tokens in the [Store]: each
+// refreshFamily is the form of a chain of refresh tokens in the [store.Store]: each
 // token is used once and followed by the next (RFC 9700 §4.14.2).
 type refreshFamily struct {
 	// Grant is what the person granted. Narrowing the scope of one refresh

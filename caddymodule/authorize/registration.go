@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
@@ -81,7 +82,7 @@ type registered struct {
 type registrar struct {
 	Registration
 	mu     sync.Mutex     // held while a client is counted, changed or removed
-	loaded *MemoryStore   // copies of what is stored
+	loaded *store.Memory  // copies of what is stored
 	keys   registeredKeys // of the clients that have some
 }
 
@@ -104,7 +105,7 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 	if c == nil {
 		return nil, nil
 	}
-	r := &registrar{Registration: *c, loaded: NewMemoryStore(DefaultMaxClients, 0)}
+	r := &registrar{Registration: *c, loaded: store.NewMemory(DefaultMaxClients, 0)}
 	if r.MaxClients == 0 {
 		r.MaxClients = DefaultMaxClients
 	}
@@ -135,7 +136,7 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 		return nil, nil
 	}
 	value, err := r.loaded.Get(ctx, id)
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		if value, err = r.Storage.Load(ctx, r.key(id)); err == nil {
 			_ = r.loaded.Put(ctx, id, value, loadedTime) // a copy that has no room is none
 		}

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -84,7 +85,7 @@ func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
 
 func (s *Server) isRevoked(ctx context.Context, id string) (bool, error) {
 	state, err := s.store.Get(ctx, tokenKey(id))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	return bytes.Equal(state, tokenRevoked), err
@@ -119,7 +120,7 @@ func (s *Server) loadRevocations(ctx context.Context) error {
 
 func (s *Server) loadRevocation(ctx context.Context, key string) error {
 	text, err := s.durable.Get(ctx, key)
-	if errors.Is(err, ErrNotFound) { // its time has just come
+	if errors.Is(err, store.ErrNotFound) { // its time has just come
 		return nil
 	}
 	var until time.Time

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"net/url"
 	"slices"
@@ -86,7 +87,7 @@ func (s *Server) keepHalf(ctx context.Context, half halfSignIn) (id string, err 
 // have changed since the first factor.
 func (s *Server) half(r *http.Request, id string) (*halfSignIn, error) {
 	value, err := s.store.Get(r.Context(), storeKey("factor", id))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, errCodeTooLate
 	}
 	half := new(halfSignIn)
@@ -183,7 +184,7 @@ func (s *Server) useCode(ctx context.Context, user *User, code string) (*usedSte
 	used := &usedStep{key: storeKey("otp", user.ID), step: strconv.AppendInt(nil, step, 10)}
 	used.before, err = s.durable.Get(ctx, used.key)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		err = s.durable.Add(ctx, used.key, used.step, usedStepTime)
 	case err != nil:
 		return nil, err
@@ -192,7 +193,7 @@ func (s *Server) useCode(ctx context.Context, user *User, code string) (*usedSte
 	default:
 		err = s.durable.Swap(ctx, used.key, used.before, used.step, usedStepTime)
 	}
-	if errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) {
+	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrChanged) {
 		return nil, errWrongCode
 	}
 	return used, err
@@ -213,7 +214,7 @@ func (s *Server) releaseCode(ctx context.Context, user *User, used *usedStep) {
 		before = []byte("0")
 	}
 	err := s.durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepTime)
-	if err != nil && !errors.Is(err, ErrChanged) { // by another code
+	if err != nil && !errors.Is(err, store.ErrChanged) { // by another code
 		s.logger.ErrorContext(ctx, "the code of a sign-in that failed stays used", "user", user.ID, "error", err)
 	}
 }

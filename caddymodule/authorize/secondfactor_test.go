@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const totpSecret = "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ"
@@ -143,7 +144,7 @@ func TestSecondFactorIsBound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				sameStore = authorize.NewMemoryStore(0, 0)
+				sameStore = store.NewMemory(0, 0)
 				b := newBrowser(t, newServer(t, func(c *authorize.Config) { withTOTP(c); c.Store = sameStore }))
 				factor := b.factor(b.signIn(request(nil), "alice", "right"))
 				tt.do(t, b, &factor)
@@ -155,13 +156,13 @@ func TestSecondFactorIsBound(t *testing.T) {
 	}
 }
 
-var sameStore *authorize.MemoryStore
+var sameStore *store.Memory
 
 // A code counts once, also in another sign-in, after a restart, and of twenty
 // that come at one moment (RFC 6238 §5.2).
 func TestCodeCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		durable := authorize.NewMemoryStore(0, 0)
+		durable := store.NewMemory(0, 0)
 		start := func() *authorize.Server {
 			return newServer(t, func(c *authorize.Config) { withTOTP(c); c.Durable = durable; c.Lockout.Failures = 100 })
 		}
@@ -326,7 +327,7 @@ func TestAMR(t *testing.T) {
 
 // Giving a user a second factor ends the sessions that were begun without.
 func TestSecondFactorEndsSessionsWithout(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
 	b.answer(request(nil))
 	b.server = newServer(t, func(c *authorize.Config) { c.Store = store; withTOTP(c) })

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/rs/cors"
 )
 
@@ -48,13 +49,13 @@ type Server struct {
 	providerKeys []string
 	directory    *directory
 	keys         keySource
-	store        Store
-	durable      Store
+	store        store.Store
+	durable      store.Store
 	revocations  revocations
 	remembered   tokenMemory
-	returned     *MemoryStore // states that came back from providers
-	identified   *identities  // of those whose sign-in failed here after that
-	pushed       *MemoryStore // what this process keeps in store for pushed requests
+	returned     *store.Memory // states that came back from providers
+	identified   *identities   // of those whose sign-in failed here after that
+	pushed       *store.Memory // what this process keeps in store for pushed requests
 	spentPushes  spentPushes
 	codes        *recentCodes
 
@@ -82,9 +83,9 @@ func New(c Config) (*Server, error) {
 	s := &Server{
 		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
 		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
-		keys: c.Keys, store: c.Store, returned: NewMemoryStore(0, 0),
+		keys: c.Keys, store: c.Store, returned: store.NewMemory(0, 0),
 		identified: newIdentities(),
-		pushed:     NewMemoryStore(maxPushed, 0),
+		pushed:     store.NewMemory(maxPushed, 0),
 		durable:    c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
 		isHTTPS: c.IsHTTPS, logger: c.Logger, started: c.Started, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
 	}

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"strings"
 	"time"
@@ -32,7 +33,7 @@ func (s *signedIn) way() string {
 	return s.by
 }
 
-// storedSession is the form of a session in the durable [Store]: a restart signs nobody
+// storedSession is the form of a session in the durable [store.Store]: a restart signs nobody
 // out. It is written when somebody signs in, and not when they go on.
 type storedSession struct {
 	// Secret is the SHA-256 of what the cookie holds beside the session's id.
@@ -122,7 +123,7 @@ func (s *Server) storedSession(r *http.Request) (*storedSession, error) {
 // readSession returns the session with a sid, or nil.
 func (s *Server) readSession(ctx context.Context, sid string) (*storedSession, error) {
 	value, err := s.durable.Get(ctx, sessionKey(sid))
-	if errors.Is(err, ErrNotFound) {
+	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
 	stored := &storedSession{sid: sid}

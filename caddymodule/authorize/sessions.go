@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 	"time"
 )
@@ -144,7 +145,7 @@ func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
 func (s *Server) forgetSession(ctx context.Context, stored *storedSession) error {
 	cutOff := func() error { return s.cutOffAt(ctx, time.Now().Add(endingTime), sessionCutoff(stored.sid)) }
 	err := cutOff()
-	full := errors.Is(err, ErrStoreFull)
+	full := errors.Is(err, store.ErrFull)
 	if err == nil || full {
 		err = s.deleteSession(ctx, stored.sid)
 	}
@@ -202,12 +203,12 @@ func (s *Server) joinSession(ctx context.Context, g *grant) error {
 	switch {
 	case err == nil && (bytes.Equal(noted, noteIDToken) || !g.has("openid")):
 		return nil
-	case err != nil && !errors.Is(err, ErrNotFound):
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return err
 	case g.has("openid"):
 		return s.durable.Put(ctx, key, noteIDToken, s.sessionLifetime)
 	}
-	if err = s.durable.Add(ctx, key, noteToken, s.sessionLifetime); errors.Is(err, ErrExists) {
+	if err = s.durable.Add(ctx, key, noteToken, s.sessionLifetime); errors.Is(err, store.ErrExists) {
 		return nil
 	}
 	return err
@@ -230,7 +231,7 @@ func (s *Server) clientsOf(ctx context.Context, sid string) ([]clientNote, error
 func (s *Server) noteOf(ctx context.Context, sid string, client *Client) ([]clientNote, error) {
 	value, err := s.durable.Get(ctx, clientKey(sid, client.ID))
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return nil, nil
 	case err != nil:
 		return nil, err

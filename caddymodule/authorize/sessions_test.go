@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func sessions(t *testing.T, s *authorize.Server, user string) []authorize.SessionInfo {
@@ -111,7 +112,7 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 		"removed":      func(c *authorize.Config) { c.Users = c.Users[1:] },
 		"new password": func(c *authorize.Config) { c.Users[0].PasswordHash = "new" },
 	} {
-		store := authorize.NewMemoryStore(0, 0)
+		store := store.NewMemory(0, 0)
 		newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store })).answer(request(nil))
 		after := newServer(t, func(c *authorize.Config) { c.Store = store; change(c) })
 		if list := sessions(t, after, ""); len(list) != 0 {
@@ -168,11 +169,11 @@ func TestSessionsOutliveRestart(t *testing.T) {
 		"by a provider": func(b *browser) string { return b.federate(online()).Query().Get("code") },
 	} {
 		t.Run(name, func(t *testing.T) {
-			client, durable := newParty(t), authorize.NewMemoryStore(0, 0)
+			client, durable := newParty(t), store.NewMemory(0, 0)
 			start := func() *authorize.Server {
 				return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
 					refreshing(c)
-					c.Store, c.Durable = authorize.NewMemoryStore(0, 0), durable
+					c.Store, c.Durable = store.NewMemory(0, 0), durable
 					c.Clients[0].BackchannelLogoutURI = client.uri
 				})
 			}
@@ -199,7 +200,7 @@ func online() url.Values { return request(url.Values{"scope": {"openid online_ac
 
 // counted is a store that counts its writes.
 type counted struct {
-	authorize.Store
+	store.Store
 	writes int
 }
 
@@ -221,7 +222,7 @@ func (c *counted) Swap(ctx context.Context, key string, old, value []byte, ttl t
 // Each write to the durable store is waited for. Who is signed in causes none, however
 // often an app asks.
 func TestSessionsAreWrittenOnce(t *testing.T) {
-	durable := &counted{Store: authorize.NewMemoryStore(0, 0)}
+	durable := &counted{Store: store.NewMemory(0, 0)}
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Durable = durable }))
 	b.tokens(nil)
 	signedIn := durable.writes
@@ -237,11 +238,11 @@ func TestSessionsAreWrittenOnce(t *testing.T) {
 // a later sign-in does not shorten that for their refresh tokens.
 func TestAccountsOutliveRestart(t *testing.T) {
 	p := authorizetest.Start(t)
-	durable := authorize.NewMemoryStore(0, 0)
+	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
 		return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
 			refreshing(c)
-			c.Store, c.Durable = authorize.NewMemoryStore(0, 0), durable
+			c.Store, c.Durable = store.NewMemory(0, 0), durable
 		})
 	}
 	kept := func() (until time.Time) {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestTokenErrors(t *testing.T) {
@@ -151,7 +152,7 @@ func TestCodeUsedOnce(t *testing.T) {
 }
 
 func TestCodeOfRemovedUser(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
 	code := b.code(nil)
 	b.server = newServer(t, func(c *authorize.Config) { c.Store = store; c.Users = c.Users[1:] })
@@ -200,7 +201,7 @@ func (b *browser) userinfo(token string) *http.Response {
 // That a code was used twice ends its token even when the store is full: there
 // is an entry for it already.
 func TestCodeUsedTwiceWithFullStore(t *testing.T) {
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
 	code := b.code(nil)
 	token := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))).AccessToken

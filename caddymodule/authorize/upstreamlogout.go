@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
@@ -46,10 +47,10 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 	}
 	key := storeKey("logout-token", p.Key+"\x00"+token.ID)
 	err = s.store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
-	if errors.Is(err, ErrExists) {
+	if errors.Is(err, store.ErrExists) {
 		return invalidRequest("logout_token was used already")
 	}
-	if err == nil || errors.Is(err, ErrStoreFull) {
+	if err == nil || errors.Is(err, store.ErrFull) {
 		// Where there is no room to remember the token, it ends sessions as often as it
 		// comes until it is over: better than a session that goes on.
 		err = s.endUpstreamSessions(ctx, p, token)

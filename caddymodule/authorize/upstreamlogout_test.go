@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // signedOutThere has the provider say that somebody signed out.
@@ -108,7 +109,7 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 // What is said by another provider, or for another, or twice, ends nothing, and is 400.
 func TestSignedOutAtProviderRefused(t *testing.T) {
 	p := authorizetest.Start(t)
-	store := authorize.NewMemoryStore(0, 0)
+	store := store.NewMemory(0, 0)
 	var trail auditTrail
 	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.record })
 	b := newBrowser(t, s)
@@ -145,7 +146,7 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 
 // unlisted is a store that cannot list its keys for a while.
 type unlisted struct {
-	authorize.Store
+	store.Store
 	fails bool
 }
 
@@ -164,7 +165,7 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 		t.Errorf("without keys: %d", r.StatusCode)
 	}
 	p.Fail(authorizetest.Keys, nil)
-	store := &unlisted{Store: authorize.NewMemoryStore(0, 0)}
+	store := &unlisted{Store: store.NewMemory(0, 0)}
 	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b, token := newBrowser(t, s), p.LogoutToken()
 	b.federate(nil)
@@ -181,7 +182,7 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 // A store that is full keeps nobody signed in.
 func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	p := authorizetest.Start(t)
-	store := authorize.NewMemoryStore(100, 0)
+	store := store.NewMemory(100, 0)
 	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b := newBrowser(t, s)
 	b.federate(nil)

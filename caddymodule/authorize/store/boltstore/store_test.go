@@ -14,9 +14,9 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/storetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 func newStore(t testing.TB, maxEntries int) (*boltstore.Store, string) {
@@ -35,7 +35,7 @@ func openStore(t testing.TB, path string, maxEntries int) *boltstore.Store {
 }
 
 func TestStore(t *testing.T) {
-	storetest.Run(t, func(t *testing.T, maxEntries int) authorize.Store {
+	storetest.Run(t, func(t *testing.T, maxEntries int) store.Store {
 		s, _ := newStore(t, maxEntries)
 		return s
 	})
@@ -51,7 +51,7 @@ func TestRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		s = openStore(t, path, 2)
-		if err := s.Put(t.Context(), "more", nil, time.Minute); !errors.Is(err, authorize.ErrStoreFull) {
+		if err := s.Put(t.Context(), "more", nil, time.Minute); !errors.Is(err, store.ErrFull) {
 			t.Errorf("a third entry: %v", err)
 		}
 		time.Sleep(2 * time.Minute)

@@ -8,7 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 var (
@@ -90,7 +90,7 @@ func (t transaction) makeRoom() error {
 		return err
 	}
 	if t.held() >= t.max {
-		return authorize.ErrStoreFull
+		return store.ErrFull
 	}
 	return t.add(1)
 }

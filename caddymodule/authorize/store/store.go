@@ -1,4 +1,4 @@
-package authorize
+package store
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 // secret: a code or session id is stored under its SHA-256.
 //
 // A Store is safe for concurrent use, and bounded: it refuses with
-// [ErrStoreFull] rather than forget what has not yet expired, because a
+// [ErrFull] rather than forget what has not yet expired, because a
 // forgotten revocation is a token that works again. Package storetest holds
 // the tests that every implementation must pass.
 type Store interface {
@@ -51,6 +51,6 @@ var (
 	// ErrChanged says that a key no longer holds what it did.
 	ErrChanged = errors.New("changed in the store meanwhile")
 
-	// ErrStoreFull says that the store holds as many entries as it may.
-	ErrStoreFull = errors.New("the store is full")
+	// ErrFull says that the store holds as many entries as it may.
+	ErrFull = errors.New("the store is full")
 )

@@ -1,4 +1,4 @@
-// Package boltstore keeps the entries of an [authorize.Store] in a file, so that
+// Package boltstore keeps the entries of an [store.Store] in a file, so that
 // they outlive a restart: go.etcd.io/bbolt writes them, and this package adds
 // lifetimes and a bound.
 //

@@ -1,4 +1,4 @@
-// Package storetest holds the tests that every [authorize.Store] must pass.
+// Package storetest holds the tests that every [store.Store] must pass.
 package storetest
 
 import (
@@ -12,13 +12,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // New makes an empty store that holds at most maxEntries entries. It is called
 // within a synctest bubble, so the store must leave no goroutine behind; what it
 // has open is for t.Cleanup.
-type New func(t *testing.T, maxEntries int) authorize.Store
+type New func(t *testing.T, maxEntries int) store.Store
 
 const lifetime = time.Minute
 
@@ -26,7 +26,7 @@ const lifetime = time.Minute
 func Run(t *testing.T, newStore New) {
 	tests := []struct {
 		name string
-		test func(*testing.T, context.Context, authorize.Store)
+		test func(*testing.T, context.Context, store.Store)
 	}{
 		{"put then get", putThenGet},
 		{"put replaces", putReplaces},
@@ -55,22 +55,22 @@ func Run(t *testing.T, newStore New) {
 	}
 }
 
-func putThenGet(t *testing.T, ctx context.Context, s authorize.Store) {
+func putThenGet(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
 	wantValue(t, s, "k", "v")
-	if _, err := s.Get(ctx, "other"); !errors.Is(err, authorize.ErrNotFound) {
+	if _, err := s.Get(ctx, "other"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Get of a key never put: %v", err)
 	}
 }
 
-func putReplaces(t *testing.T, ctx context.Context, s authorize.Store) {
+func putReplaces(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("old"), lifetime))
 	must(t, s.Put(ctx, "k", []byte("new"), 2*lifetime))
 	time.Sleep(lifetime + time.Second)
 	wantValue(t, s, "k", "new")
 }
 
-func valueIsCopy(t *testing.T, ctx context.Context, s authorize.Store) {
+func valueIsCopy(t *testing.T, ctx context.Context, s store.Store) {
 	v := []byte("v")
 	must(t, s.Put(ctx, "k", v, lifetime))
 	v[0] = 'x'
@@ -80,84 +80,84 @@ func valueIsCopy(t *testing.T, ctx context.Context, s authorize.Store) {
 	wantValue(t, s, "k", "v")
 }
 
-func addRefuses(t *testing.T, ctx context.Context, s authorize.Store) {
+func addRefuses(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Add(ctx, "k", []byte("first"), lifetime))
-	if err := s.Add(ctx, "k", []byte("second"), lifetime); !errors.Is(err, authorize.ErrExists) {
+	if err := s.Add(ctx, "k", []byte("second"), lifetime); !errors.Is(err, store.ErrExists) {
 		t.Errorf("second Add: %v", err)
 	}
 	wantValue(t, s, "k", "first")
 }
 
-func addAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
+func addAfterExpiry(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Add(ctx, "k", []byte("first"), lifetime))
 	time.Sleep(lifetime + time.Second)
 	must(t, s.Add(ctx, "k", []byte("second"), lifetime))
 	wantValue(t, s, "k", "second")
 }
 
-func getAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
+func getAfterExpiry(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
 	time.Sleep(lifetime - time.Second)
 	wantValue(t, s, "k", "v")
 	time.Sleep(2 * time.Second)
-	if _, err := s.Get(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
+	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Get after expiry: %v", err)
 	}
 }
 
-func swapReplaces(t *testing.T, ctx context.Context, s authorize.Store) {
+func swapReplaces(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("old"), lifetime))
 	must(t, s.Swap(ctx, "k", []byte("old"), []byte("new"), 2*lifetime))
 	time.Sleep(lifetime + time.Second)
 	wantValue(t, s, "k", "new")
 }
 
-func swapRefuses(t *testing.T, ctx context.Context, s authorize.Store) {
+func swapRefuses(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
 	for _, old := range []string{"", "w", "vv"} {
-		if err := s.Swap(ctx, "k", []byte(old), []byte("new"), lifetime); !errors.Is(err, authorize.ErrChanged) {
+		if err := s.Swap(ctx, "k", []byte(old), []byte("new"), lifetime); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("Swap for %q: %v", old, err)
 		}
 	}
 	wantValue(t, s, "k", "v")
 	time.Sleep(lifetime + time.Second)
 	for _, key := range []string{"k", "never"} {
-		if err := s.Swap(ctx, key, []byte("v"), []byte("new"), lifetime); !errors.Is(err, authorize.ErrChanged) {
+		if err := s.Swap(ctx, key, []byte("v"), []byte("new"), lifetime); !errors.Is(err, store.ErrChanged) {
 			t.Errorf("Swap of nothing: %v", err)
 		}
 	}
 }
 
-func takeOnce(t *testing.T, ctx context.Context, s authorize.Store) {
+func takeOnce(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
 	v, err := s.Take(ctx, "k")
 	must(t, err)
 	if string(v) != "v" {
 		t.Errorf("Take: %q", v)
 	}
-	if _, err := s.Take(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
+	if _, err := s.Take(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("second Take: %v", err)
 	}
 }
 
-func takeAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
+func takeAfterExpiry(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
 	time.Sleep(lifetime + time.Second)
-	if _, err := s.Take(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
+	if _, err := s.Take(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Take after expiry: %v", err)
 	}
 }
 
-func deleteRemoves(t *testing.T, ctx context.Context, s authorize.Store) {
+func deleteRemoves(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
 	must(t, s.Delete(ctx, "k"))
-	if _, err := s.Get(ctx, "k"); !errors.Is(err, authorize.ErrNotFound) {
+	if _, err := s.Get(ctx, "k"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Get after Delete: %v", err)
 	}
 	must(t, s.Delete(ctx, "k"))
 }
 
-func listByPrefix(t *testing.T, ctx context.Context, s authorize.Store) {
+func listByPrefix(t *testing.T, ctx context.Context, s store.Store) {
 	for _, key := range []string{"session:b", "session:a", "sessions", "code:a"} {
 		must(t, s.Put(ctx, key, []byte("v"), lifetime))
 	}
@@ -165,14 +165,14 @@ func listByPrefix(t *testing.T, ctx context.Context, s authorize.Store) {
 	wantKeys(t, s, "nothing:")
 }
 
-func listAfterExpiry(t *testing.T, ctx context.Context, s authorize.Store) {
+func listAfterExpiry(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "session:short", []byte("v"), lifetime))
 	must(t, s.Put(ctx, "session:long", []byte("v"), 3*lifetime))
 	time.Sleep(2 * lifetime)
 	wantKeys(t, s, "session:", "session:long")
 }
 
-func wantKeys(t *testing.T, s authorize.Store, prefix string, want ...string) {
+func wantKeys(t *testing.T, s store.Store, prefix string, want ...string) {
 	t.Helper()
 	got, err := s.List(t.Context(), prefix)
 	must(t, err)
@@ -182,39 +182,39 @@ func wantKeys(t *testing.T, s authorize.Store, prefix string, want ...string) {
 	}
 }
 
-func fullRefuses(t *testing.T, ctx context.Context, s authorize.Store) {
+func fullRefuses(t *testing.T, ctx context.Context, s store.Store) {
 	fill(t, s)
-	if err := s.Put(ctx, "more", nil, lifetime); !errors.Is(err, authorize.ErrStoreFull) {
+	if err := s.Put(ctx, "more", nil, lifetime); !errors.Is(err, store.ErrFull) {
 		t.Errorf("Put into a full store: %v", err)
 	}
-	if err := s.Add(ctx, "more", nil, lifetime); !errors.Is(err, authorize.ErrStoreFull) {
+	if err := s.Add(ctx, "more", nil, lifetime); !errors.Is(err, store.ErrFull) {
 		t.Errorf("Add to a full store: %v", err)
 	}
 	must(t, s.Put(ctx, "0", []byte("again"), lifetime))
 	wantValue(t, s, "7", "v")
 }
 
-func fullMakesRoom(t *testing.T, ctx context.Context, s authorize.Store) {
+func fullMakesRoom(t *testing.T, ctx context.Context, s store.Store) {
 	fill(t, s)
 	time.Sleep(lifetime + time.Second)
 	must(t, s.Put(ctx, "more", []byte("v"), lifetime))
 	wantValue(t, s, "more", "v")
 }
 
-func takersRace(t *testing.T, ctx context.Context, s authorize.Store) {
+func takersRace(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("v"), lifetime))
 	if won := race(func() error { _, err := s.Take(ctx, "k"); return err }); won != 1 {
 		t.Errorf("%d takers got the value", won)
 	}
 }
 
-func addersRace(t *testing.T, ctx context.Context, s authorize.Store) {
+func addersRace(t *testing.T, ctx context.Context, s store.Store) {
 	if won := race(func() error { return s.Add(ctx, "k", []byte("v"), lifetime) }); won != 1 {
 		t.Errorf("%d adders succeeded", won)
 	}
 }
 
-func swappersRace(t *testing.T, ctx context.Context, s authorize.Store) {
+func swappersRace(t *testing.T, ctx context.Context, s store.Store) {
 	must(t, s.Put(ctx, "k", []byte("old"), lifetime))
 	if won := race(func() error { return s.Swap(ctx, "k", []byte("old"), []byte("new"), lifetime) }); won != 1 {
 		t.Errorf("%d swappers succeeded", won)
@@ -223,7 +223,7 @@ func swappersRace(t *testing.T, ctx context.Context, s authorize.Store) {
 
 // manyKeys also shows that the bound counts each key once, however often it was
 // written and removed.
-func manyKeys(t *testing.T, ctx context.Context, s authorize.Store) {
+func manyKeys(t *testing.T, ctx context.Context, s store.Store) {
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -258,14 +258,14 @@ func race(f func() error) int32 {
 	return won.Load()
 }
 
-func fill(t *testing.T, s authorize.Store) {
+func fill(t *testing.T, s store.Store) {
 	t.Helper()
 	for i := range 8 {
 		must(t, s.Put(t.Context(), fmt.Sprint(i), []byte("v"), lifetime))
 	}
 }
 
-func wantValue(t *testing.T, s authorize.Store, key, want string) {
+func wantValue(t *testing.T, s store.Store, key, want string) {
 	t.Helper()
 	got, err := s.Get(t.Context(), key)
 	if err != nil || string(got) != want {

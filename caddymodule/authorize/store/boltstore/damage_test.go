@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
 const damagedEntries = 40

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
 // Page types of bbolt.

@@ -15,7 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 	bolterrors "go.etcd.io/bbolt/errors"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // DefaultMaxEntries bounds a [Store] unless it is told otherwise. An entry takes
@@ -30,7 +30,7 @@ const DefaultLockTimeout = 30 * time.Second
 // ErrClosed says that a store was closed.
 var ErrClosed = errors.New("the durable store is closed")
 
-// Store is an [authorize.Store] in one file. It is opened on first use, and held
+// Store is an [store.Store] in one file. It is opened on first use, and held
 // by one process at a time.
 type Store struct {
 	path        string
@@ -148,37 +148,37 @@ func (s *Store) Close() error {
 	return f.close()
 }
 
-// Put implements [authorize.Store].
+// Put implements [store.Store].
 func (s *Store) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	return s.write(func(t transaction) error { return t.put(key, value, ttl) })
 }
 
-// Add implements [authorize.Store].
+// Add implements [store.Store].
 func (s *Store) Add(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	return s.write(func(t transaction) error {
 		if _, ok := t.get(key); ok {
-			return authorize.ErrExists
+			return store.ErrExists
 		}
 		return t.put(key, value, ttl)
 	})
 }
 
-// Swap implements [authorize.Store].
+// Swap implements [store.Store].
 func (s *Store) Swap(_ context.Context, key string, old, value []byte, ttl time.Duration) error {
 	return s.write(func(t transaction) error {
 		if held, ok := t.get(key); !ok || !bytes.Equal(held, old) {
-			return authorize.ErrChanged
+			return store.ErrChanged
 		}
 		return t.put(key, value, ttl)
 	})
 }
 
-// Get implements [authorize.Store].
+// Get implements [store.Store].
 func (s *Store) Get(_ context.Context, key string) (value []byte, err error) {
 	err = s.read(func(t transaction) error {
 		held, ok := t.get(key)
 		if !ok {
-			return authorize.ErrNotFound
+			return store.ErrNotFound
 		}
 		value = bytes.Clone(held) // bbolt's own memory ends with the transaction
 		return nil
@@ -186,12 +186,12 @@ func (s *Store) Get(_ context.Context, key string) (value []byte, err error) {
 	return value, err
 }
 
-// Take implements [authorize.Store].
+// Take implements [store.Store].
 func (s *Store) Take(_ context.Context, key string) (value []byte, err error) {
 	err = s.write(func(t transaction) error {
 		held, ok := t.get(key)
 		if !ok {
-			return authorize.ErrNotFound
+			return store.ErrNotFound
 		}
 		value = bytes.Clone(held)
 		return t.remove(key)
@@ -202,12 +202,12 @@ func (s *Store) Take(_ context.Context, key string) (value []byte, err error) {
 	return value, nil
 }
 
-// Delete implements [authorize.Store].
+// Delete implements [store.Store].
 func (s *Store) Delete(_ context.Context, key string) error {
 	return s.write(func(t transaction) error { return t.remove(key) })
 }
 
-// List implements [authorize.Store].
+// List implements [store.Store].
 func (s *Store) List(_ context.Context, prefix string) (keys []string, err error) {
 	err = s.read(func(t transaction) error {
 		keys = t.list(prefix)
@@ -235,4 +235,4 @@ func (s *Store) explain(err error) error {
 	return fmt.Errorf("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", s.path, err)
 }
 
-var _ authorize.Store = (*Store)(nil)
+var _ store.Store = (*Store)(nil)

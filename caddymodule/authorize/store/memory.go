@@ -1,4 +1,4 @@
-package authorize
+package store
 
 import (
 	"bytes"
@@ -10,31 +10,31 @@ import (
 	"github.com/patrickmn/go-cache"
 )
 
-// DefaultMaxEntries bounds a [MemoryStore] unless it is told otherwise. An entry
+// DefaultMaxEntries bounds a [Memory] unless it is told otherwise. An entry
 // takes some 500 bytes.
 const DefaultMaxEntries = 100_000
 
-// MemoryStore is the [Store] of a single process. It survives a reload of the
+// Memory is the [Store] of a single process. It survives a reload of the
 // configuration, if it is kept, but not a restart.
-type MemoryStore struct {
+type Memory struct {
 	// mu makes Swap, Take and the bound atomic, which go-cache alone is not.
 	mu    sync.Mutex
 	items *cache.Cache
 	max   int
 }
 
-// NewMemoryStore returns an empty store of at most maxEntries entries (0:
+// NewMemory returns an empty store of at most maxEntries entries (0:
 // [DefaultMaxEntries]), which forgets expired ones every sweep (0: only when it
 // runs full).
-func NewMemoryStore(maxEntries int, sweep time.Duration) *MemoryStore {
-	m := &MemoryStore{items: cache.New(cache.NoExpiration, sweep)}
+func NewMemory(maxEntries int, sweep time.Duration) *Memory {
+	m := &Memory{items: cache.New(cache.NoExpiration, sweep)}
 	m.SetMaxEntries(maxEntries)
 	return m
 }
 
 // SetMaxEntries changes the bound (0: [DefaultMaxEntries]). What is stored
 // already stays.
-func (m *MemoryStore) SetMaxEntries(n int) {
+func (m *Memory) SetMaxEntries(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.max = n; n <= 0 {
@@ -44,39 +44,39 @@ func (m *MemoryStore) SetMaxEntries(n int) {
 
 // Size returns how many entries there are, expired ones that were not yet swept
 // included, and how many there may be.
-func (m *MemoryStore) Size() (entries, bound int) {
+func (m *Memory) Size() (entries, bound int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.items.ItemCount(), m.max
 }
 
 // Put implements [Store].
-func (m *MemoryStore) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
+func (m *Memory) Put(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.items.Get(key); !ok && !m.room() {
-		return ErrStoreFull
+		return ErrFull
 	}
 	m.items.Set(key, bytes.Clone(value), ttl)
 	return nil
 }
 
 // Add implements [Store].
-func (m *MemoryStore) Add(_ context.Context, key string, value []byte, ttl time.Duration) error {
+func (m *Memory) Add(_ context.Context, key string, value []byte, ttl time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, ok := m.items.Get(key); ok {
 		return ErrExists
 	}
 	if !m.room() {
-		return ErrStoreFull
+		return ErrFull
 	}
 	m.items.Set(key, bytes.Clone(value), ttl)
 	return nil
 }
 
 // Swap implements [Store].
-func (m *MemoryStore) Swap(_ context.Context, key string, old, value []byte, ttl time.Duration) error {
+func (m *Memory) Swap(_ context.Context, key string, old, value []byte, ttl time.Duration) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.items.Get(key)
@@ -88,7 +88,7 @@ func (m *MemoryStore) Swap(_ context.Context, key string, old, value []byte, ttl
 }
 
 // Get implements [Store].
-func (m *MemoryStore) Get(_ context.Context, key string) ([]byte, error) {
+func (m *Memory) Get(_ context.Context, key string) ([]byte, error) {
 	v, ok := m.items.Get(key)
 	if !ok {
 		return nil, ErrNotFound
@@ -97,7 +97,7 @@ func (m *MemoryStore) Get(_ context.Context, key string) ([]byte, error) {
 }
 
 // Take implements [Store].
-func (m *MemoryStore) Take(_ context.Context, key string) ([]byte, error) {
+func (m *Memory) Take(_ context.Context, key string) ([]byte, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	v, ok := m.items.Get(key)
@@ -109,7 +109,7 @@ func (m *MemoryStore) Take(_ context.Context, key string) ([]byte, error) {
 }
 
 // Delete implements [Store].
-func (m *MemoryStore) Delete(_ context.Context, key string) error {
+func (m *Memory) Delete(_ context.Context, key string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.items.Delete(key)
@@ -117,7 +117,7 @@ func (m *MemoryStore) Delete(_ context.Context, key string) error {
 }
 
 // List implements [Store].
-func (m *MemoryStore) List(_ context.Context, prefix string) ([]string, error) {
+func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 	var keys []string
 	for key := range m.items.Items() { // those that have not expired
 		if strings.HasPrefix(key, prefix) {
@@ -129,7 +129,7 @@ func (m *MemoryStore) List(_ context.Context, prefix string) ([]string, error) {
 
 // room is called with the lock held. The count includes expired entries, so
 // those go first when it runs out.
-func (m *MemoryStore) room() bool {
+func (m *Memory) room() bool {
 	if m.items.ItemCount() < m.max {
 		return true
 	}

@@ -1,0 +1,8 @@
+// Package store is where the authorization server keeps what must be used once or be
+// revocable: codes, sessions, refresh tokens, revocations.
+//
+//	Store             what an implementation must do: store.go
+//	Memory            of one process: memory.go
+//	store/boltstore   in a file, which outlives a restart
+//	store/storetest   the tests that every implementation passes
+package store
