@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 )
@@ -80,7 +81,7 @@ func (s *Server) issue(ctx context.Context, g *grant, lifetime time.Duration) (*
 		return nil, err
 	}
 	if isCutOff(g.At, cutoff) {
-		return nil, invalidGrant("the grant was revoked")
+		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
 	now := time.Now()
 	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{
@@ -110,7 +111,7 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 		return "", err
 	}
 	if client == nil {
-		return "", invalidGrant("the client is no longer known")
+		return "", oauth2.InvalidGrant("the client is no longer known")
 	}
 	names := g.IDTokenClaims
 	if client.ScopeClaimsInIDToken {

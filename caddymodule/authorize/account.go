@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 )
@@ -20,7 +21,7 @@ type storedAccount struct {
 	User     User     `json:"user"`
 }
 
-var errNotAllowed = &Error{Code: "access_denied", Description: "this person may not sign in here"}
+var errNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
 
 // account returns a person by the sub of their tokens, or nil when they are no
 // longer known: removed or disabled here, or come by a provider that is gone or by

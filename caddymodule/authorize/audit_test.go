@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // auditTrail gathers the events of a server, each in one line.
@@ -319,7 +320,7 @@ func TestEventLogIsBounded(t *testing.T) {
 }
 
 func TestEventLevel(t *testing.T) {
-	refusal := &authorize.Error{Code: "invalid_grant"}
+	refusal := &oauth2.Error{Code: "invalid_grant"}
 	for _, tt := range []struct {
 		event authorize.Event
 		want  slog.Level

@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"context"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
 )
@@ -38,12 +39,12 @@ func (s *Server) authorize(w http.ResponseWriter, r *http.Request) {
 // capability authorize-post). The browser holds back our cookies from another
 // site's POST, not from the GET that follows.
 func (s *Server) authorizePosted(w http.ResponseWriter, r *http.Request) {
-	p, err := readForm(w, r)
+	p, err := oauth2.ReadForm(w, r)
 	if err == nil {
-		err = p.check("request_uri")
+		err = p.Check("request_uri")
 	}
 	if err == nil && r.URL.RawQuery != "" {
-		err = invalidRequest("A posted request must have no query.")
+		err = oauth2.InvalidRequest("A posted request must have no query.")
 	}
 	if err != nil {
 		s.refuse(w, r, err)
@@ -56,7 +57,7 @@ func (s *Server) authorizePosted(w http.ResponseWriter, r *http.Request) {
 // authorizationRequest reads a request from its query. Where the request is nil,
 // the error must not be sent to the redirect URI.
 func (s *Server) authorizationRequest(ctx context.Context, query string) (*authorizationRequest, error) {
-	p, malformed := queryParameters(query)
+	p, malformed := oauth2.QueryParameters(query)
 	req, err := s.destination(ctx, p)
 	if err != nil {
 		return nil, err
@@ -93,11 +94,11 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, req *authorizati
 	case err != nil:
 		s.redirectError(w, r, req, err)
 	case !req.isFor(signedIn.user.ID):
-		s.redirectError(w, r, req, &Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
+		s.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
 	case ask && req.prompts("none"):
-		s.redirectError(w, r, req, &Error{Code: "consent_required"})
+		s.redirectError(w, r, req, &oauth2.Error{Code: "consent_required"})
 	case unseen && req.prompts("none"):
-		s.redirectError(w, r, req, &Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
+		s.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
 	case ask, unseen:
 		s.ask(w, r, pathConsent, req, signedIn)
 	default:

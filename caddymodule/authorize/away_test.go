@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
@@ -105,7 +106,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	q := parameters(idp.Authorize(t, target))
+	q := oauth2.Parameters(idp.Authorize(t, target))
 	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
 	if user, _, err := s.federatedSession(back, p, &authorizationRequest{client: s.clients["app"]}, &homecoming{away: a, answer: q}); err != nil || user == nil {
 		t.Errorf("%v, %v", user, err)

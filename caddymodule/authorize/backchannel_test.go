@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // party is a client's back-channel endpoint.
@@ -186,7 +187,7 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 			t.Fatal(err)
 		}
-		var refusal *authorize.Error
+		var refusal *oauth2.Error
 		if e := tr.toldOf("app"); !errors.As(e.Err, &refusal) || refusal.Code != "temporarily_unavailable" {
 			t.Errorf("%d: recorded %+v", status, e)
 		}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
@@ -27,15 +28,15 @@ func (c *claimRequest) wanted() []any {
 	return c.Values
 }
 
-var errBadClaims = invalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
+var errBadClaims = oauth2.InvalidRequest("claims must be a JSON object as in OpenID Connect Core §5.5")
 
 // checkClaims reads the parameter claims (OpenID Connect Core §5.5).
-func checkClaims(req *authorizationRequest, p parameters) error {
-	if p.get("claims") == "" {
+func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
+	if p.Get("claims") == "" {
 		return nil
 	}
 	var asked map[string]json.RawMessage
-	if strictjson.Unmarshal([]byte(p.get("claims")), &asked) != nil || asked == nil {
+	if strictjson.Unmarshal([]byte(p.Get("claims")), &asked) != nil || asked == nil {
 		return errBadClaims
 	}
 	for member, names := range map[string]*[]string{"userinfo": &req.userinfoClaims, "id_token": &req.idTokenClaims} {
@@ -65,7 +66,7 @@ func (req *authorizationRequest) readClaims(claims map[string]*claimRequest, nam
 			}
 		case name == "acr" && wanted != nil && claim.Essential:
 			// Which class of authentication ours is, we do not claim to know (§5.5.1.1).
-			return &Error{Code: "unmet_authentication_requirements", Description: "no acr is known here"}
+			return &oauth2.Error{Code: "unmet_authentication_requirements", Description: "no acr is known here"}
 		case req.client.mayClaim(name):
 			*names = append(*names, name)
 		}
@@ -83,7 +84,7 @@ func (req *authorizationRequest) narrow(subjects []any) error {
 		}
 	}
 	if req.subjects = both; len(both) == 0 {
-		return &Error{Code: "login_required", Description: "no person has the sub that is asked for"}
+		return &oauth2.Error{Code: "login_required", Description: "no person has the sub that is asked for"}
 	}
 	return nil
 }

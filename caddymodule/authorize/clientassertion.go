@@ -12,6 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
@@ -54,21 +55,23 @@ type assertionClaims struct {
 
 // badAssertion says what is wrong with an assertion: only who could make one
 // gets that far, and needs to know.
-func badAssertion(description string) error { return invalidClient("client_assertion: " + description) }
+func badAssertion(description string) error {
+	return oauth2.InvalidClient("client_assertion: " + description)
+}
 
 // authenticateAssertion is private_key_jwt (RFC 7523 §2.2, OpenID Connect Core
 // §9, SMART App Launch 2.2, Asymmetric Authentication).
-func (s *Server) authenticateAssertion(r *http.Request, p parameters) (*Client, error) {
-	if p.get("client_assertion_type") != assertionType {
-		return nil, invalidRequest("client_assertion_type must be " + assertionType)
+func (s *Server) authenticateAssertion(r *http.Request, p oauth2.Parameters) (*Client, error) {
+	if p.Get("client_assertion_type") != assertionType {
+		return nil, oauth2.InvalidRequest("client_assertion_type must be " + assertionType)
 	}
-	raw := p.get("client_assertion")
+	raw := p.Get("client_assertion")
 	client, claims, err := s.assertingClient(r.Context(), raw)
 	switch {
 	case err != nil:
 		return nil, err
-	case p.get("client_id") != "" && p.get("client_id") != client.ID:
-		return nil, invalidRequest("client_id is not the client that authenticated")
+	case p.Get("client_id") != "" && p.Get("client_id") != client.ID:
+		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
 	}
 	if err := client.verifyAssertion(r.Context(), raw); err != nil {
 		return nil, err
@@ -125,12 +128,12 @@ func (c *Client) verifyAssertion(ctx context.Context, raw string) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, upstream.ErrSignature), errors.Is(err, upstream.ErrUnknownKey):
-		return &Error{
+		return &oauth2.Error{
 			Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
 			Description: "client_assertion: the signature is not by the registered key with this kid and alg",
 		}
 	}
-	return &Error{
+	return &oauth2.Error{
 		Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
 		Description: "client_assertion: the keys of the client cannot be had at its jwks_uri",
 	}

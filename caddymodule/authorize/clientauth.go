@@ -2,20 +2,21 @@ package authorize
 
 import (
 	"context"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
 )
 
 var (
-	errUnknownClient = invalidClient("unknown client, or wrong client secret")
-	errTwoMethods    = invalidRequest("authenticate the client in one way alone")
+	errUnknownClient = oauth2.InvalidClient("unknown client, or wrong client secret")
+	errTwoMethods    = oauth2.InvalidRequest("authenticate the client in one way alone")
 )
 
 // authenticateClient finds the client of a request and has it prove who it is,
 // in the one way that is registered: client_secret_basic or client_secret_post
 // with a secret, private_key_jwt with keys, none for public clients (RFC 6749
 // §2.3).
-func (s *Server) authenticateClient(r *http.Request, p parameters) (*Client, error) {
+func (s *Server) authenticateClient(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	s.noteNamedClient(r, p)
 	client, err := s.clientOf(r, p)
 	if err == nil && !client.Public() {
@@ -24,10 +25,10 @@ func (s *Server) authenticateClient(r *http.Request, p parameters) (*Client, err
 	return client, err
 }
 
-func (s *Server) clientOf(r *http.Request, p parameters) (*Client, error) {
+func (s *Server) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	basic := len(r.Header.Values("Authorization")) > 0
-	secret := p.get("client_secret")
-	assertion := p.get("client_assertion") != "" || p.get("client_assertion_type") != ""
+	secret := p.Get("client_secret")
+	assertion := p.Get("client_assertion") != "" || p.Get("client_assertion_type") != ""
 	switch {
 	case assertion && (basic || secret != ""):
 		return nil, errTwoMethods
@@ -35,12 +36,12 @@ func (s *Server) clientOf(r *http.Request, p parameters) (*Client, error) {
 		return s.authenticateAssertion(r, p)
 	case basic:
 		return s.authenticateBasic(r, p)
-	case p.get("client_id") == "" && r.URL.Path == pathToken && p.get("grant_type") == "refresh_token":
+	case p.Get("client_id") == "" && r.URL.Path == pathToken && p.Get("grant_type") == "refresh_token":
 		return s.refreshClient(r.Context(), p)
-	case p.get("client_id") == "":
-		return nil, invalidClient("client_id is missing")
+	case p.Get("client_id") == "":
+		return nil, oauth2.InvalidClient("client_id is missing")
 	}
-	client, err := s.client(r.Context(), p.get("client_id"))
+	client, err := s.client(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -49,7 +50,7 @@ func (s *Server) clientOf(r *http.Request, p parameters) (*Client, error) {
 		if client != nil && !client.secretIs(secret) {
 			client = nil
 		}
-		return s.provenClient(r, p.get("client_id"), client)
+		return s.provenClient(r, p.Get("client_id"), client)
 	case client == nil || !client.Public():
 		return nil, errUnknownClient
 	}
@@ -69,12 +70,12 @@ func (s *Server) provenClient(r *http.Request, named string, client *Client) (*C
 	return client, nil
 }
 
-func (s *Server) authenticateBasic(r *http.Request, p parameters) (*Client, error) {
+func (s *Server) authenticateBasic(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	id, secret, ok := r.BasicAuth()
 	switch {
 	case !ok || len(r.Header.Values("Authorization")) > 1:
-		return nil, invalidClient("the Authorization header is not one of HTTP Basic")
-	case p.get("client_secret") != "":
+		return nil, oauth2.InvalidClient("the Authorization header is not one of HTTP Basic")
+	case p.Get("client_secret") != "":
 		return nil, errTwoMethods
 	}
 	client, err := s.clientByBasic(r.Context(), id, secret)
@@ -87,8 +88,8 @@ func (s *Server) authenticateBasic(r *http.Request, p parameters) (*Client, erro
 	case client == nil:
 		return nil, errUnknownClient
 	}
-	if sent := p.get("client_id"); sent != "" && sent != client.ID {
-		return nil, invalidRequest("client_id is not the client that authenticated")
+	if sent := p.Get("client_id"); sent != "" && sent != client.ID {
+		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
 	}
 	return client, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
@@ -65,13 +66,13 @@ func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest,
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
 		return nil, badMetadata("the body must be application/json")
 	}
-	body, err := readBody(w, r)
+	body, err := oauth2.ReadBody(w, r)
 	if err != nil {
 		return nil, err
 	}
 	m := new(registrationRequest)
 	if err := strictjson.Unmarshal(body, m); err != nil {
-		return nil, &Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata", Err: err}
+		return nil, &oauth2.Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata", Err: err}
 	}
 	if m.Method == "" {
 		m.Method = "client_secret_basic"
@@ -82,8 +83,8 @@ func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest,
 	return m, m.check()
 }
 
-func badMetadata(description string) *Error {
-	return &Error{Code: "invalid_client_metadata", Description: description}
+func badMetadata(description string) *oauth2.Error {
+	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
 }
 
 // check refuses what an app would otherwise take for granted and not get.
@@ -125,7 +126,7 @@ func (m *clientMetadata) checkKeys() error {
 	case m.Method != privateKeyJWT:
 		return nil
 	case m.JWKSURI != "":
-		if CheckRedirectURI(m.JWKSURI) != nil || !strings.HasPrefix(m.JWKSURI, "https://") || len(m.JWKSURI) > maxParameter {
+		if CheckRedirectURI(m.JWKSURI) != nil || !strings.HasPrefix(m.JWKSURI, "https://") || len(m.JWKSURI) > oauth2.MaxParameter {
 			return badMetadata("jwks_uri must be https, absolute and without a fragment")
 		}
 	case m.JWKS == nil:
@@ -142,15 +143,15 @@ func (m *clientMetadata) checkKeys() error {
 
 func (m *clientMetadata) checkAddresses() error {
 	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > maxRedirectURIs || len(m.PostLogoutRedirectURIs) > maxRedirectURIs {
-		return &Error{Code: "invalid_redirect_uri", Description: "register 1 to 20 redirect_uris"}
+		return &oauth2.Error{Code: "invalid_redirect_uri", Description: "register 1 to 20 redirect_uris"}
 	}
 	check := CheckRedirectURI
 	if m.ApplicationType == applicationNative {
 		check = checkNativeRedirectURI
 	}
 	for _, uri := range slices.Concat(m.RedirectURIs, m.PostLogoutRedirectURIs) {
-		if err := check(uri); err != nil || len(uri) > maxParameter {
-			return &Error{Code: "invalid_redirect_uri", Description: "an address is not https (or http://localhost), absolute and without a fragment", Err: err}
+		if err := check(uri); err != nil || len(uri) > oauth2.MaxParameter {
+			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is not https (or http://localhost), absolute and without a fragment", Err: err}
 		}
 	}
 	return nil

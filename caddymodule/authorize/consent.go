@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"net/url"
@@ -72,7 +73,7 @@ func (req *authorizationRequest) limit(granted []string) error {
 	return nil
 }
 
-var errDenied = &Error{Code: "access_denied", Description: "the person did not allow it"}
+var errDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
 
 // mustStay says whether an item cannot be taken out of a request without breaking
 // it: who signs in, and which patient it is about.
@@ -183,9 +184,9 @@ type consentPage struct {
 
 type consentItem struct{ Name, Text string }
 
-func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p parameters) {
+func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
 	page := consentPage{
-		Request: p.get("request"), Client: req.client.Title(), Host: s.host, Person: signedIn.user.person(),
+		Request: p.Get("request"), Client: req.client.Title(), Host: s.host, Person: signedIn.user.person(),
 		Unknown: req.client.registered,
 	}
 	if to, err := url.Parse(req.redirectURI); err == nil {
@@ -207,8 +208,8 @@ const mayField = "may "
 
 // takeConsent takes what the page sends. Sent twice, it is taken twice, with the
 // same effect.
-func (s *Server) takeConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p parameters) {
-	switch p.get("decision") {
+func (s *Server) takeConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
+	switch p.Get("decision") {
 	case "allow":
 		s.allow(w, r, req, signedIn, p)
 	case "deny":
@@ -218,10 +219,10 @@ func (s *Server) takeConsent(w http.ResponseWriter, r *http.Request, req *author
 	}
 }
 
-func (s *Server) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p parameters) {
+func (s *Server) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
 	items := req.items()
 	granted := slices.DeleteFunc(slices.Clone(items), func(item string) bool {
-		return !mustStay(item) && p.get(mayField+item) == ""
+		return !mustStay(item) && p.Get(mayField+item) == ""
 	})
 	if err := req.limit(granted); err != nil {
 		s.redirectError(w, r, req, err)

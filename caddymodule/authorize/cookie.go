@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"strconv"
 	"strings"
@@ -28,7 +29,7 @@ const (
 	maxPieces = 3
 )
 
-var errTooLong = invalidRequest("the request is too long to sign in to by an identity provider")
+var errTooLong = oauth2.InvalidRequest("the request is too long to sign in to by an identity provider")
 
 // newCookie is a cookie that scripts and other sites' forms cannot use.
 func newCookie(name, value string) *http.Cookie {

@@ -71,7 +71,7 @@
 // whatever else it rests on (holder.go). What must outlive a restart is in [Config.Durable]: package
 // boltstore is a [store.Store] in a file. Clients prove who they are in clientauth.go.
 //
-// Errors are values ([Error]). Where they go is decided in one place each:
+// Errors are values ([oauth2.Error]). Where they go is decided in one place each:
 // to an error page while the redirect URI is not yet trusted, afterwards to the
 // redirect URI (response.go), and at the token and userinfo endpoints to JSON.
 package authorize

@@ -1,6 +1,9 @@
 package authorize
 
-import "errors"
+import (
+	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
 
 // The kinds of [Event].
 const (
@@ -60,7 +63,7 @@ type Event struct {
 // Outcome is "success", the error code of a refusal (RFC 6749 §5.2),
 // "server_error", or "left_out" for events that are told by their number alone.
 func (e Event) Outcome() string {
-	var refusal *Error
+	var refusal *oauth2.Error
 	switch {
 	case e.LeftOut > 0:
 		return "left_out"

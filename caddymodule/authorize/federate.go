@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
@@ -28,8 +29,8 @@ type away struct {
 }
 
 var (
-	errNotAway      = startAgain("This sign-in was not begun in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
-	errDoubleSignIn = startAgain("This sign-in is already over. Go back to the app.")
+	errNotAway      = oauth2.StartAgain("This sign-in was not begun in this browser, took too long, or is already over. Go back to the app and sign in from there again.")
+	errDoubleSignIn = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
 )
 
 // leave sends the browser to a provider. The sealed request comes from the
@@ -42,7 +43,7 @@ func (s *Server) leave(p *provider) http.HandlerFunc {
 		switch {
 		case s.failed(w, r, req, err):
 		case !s.offer(req.client).has(p.Key):
-			s.redirectError(w, r, req, &Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
+			s.redirectError(w, r, req, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
 		default:
 			s.leaveWith(w, r, p, req)
 		}
@@ -89,10 +90,10 @@ func (s *Server) showProviderDown(w http.ResponseWriter, r *http.Request, p *pro
 func (s *Server) comeBack(p *provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		trailOf(r.Context()).provider = p.Key
-		q, err := queryParameters(r.URL.RawQuery)
+		q, err := oauth2.QueryParameters(r.URL.RawQuery)
 		var a away
 		if err == nil {
-			a, err = s.readAway(r, q.get("state"))
+			a, err = s.readAway(r, q.Get("state"))
 		}
 		if err == nil && (a.Provider != p.Key || a.Issuer != p.Issuer) {
 			err = errNotAway // another provider's answer: mix-up (RFC 9700 §4.4.2)
@@ -119,7 +120,7 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 // homecoming is a browser that comes back from a provider.
 type homecoming struct {
 	away   away
-	answer parameters         // the provider's
+	answer oauth2.Parameters  // the provider's
 	from   *upstream.Identity // what it was exchanged for; nil while it was not
 	over   bool               // it came to an end, good or bad, and counts no more
 }
@@ -184,7 +185,7 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 
 // identify makes an identity of a provider's answer, once for each state; once more
 // where the sign-in failed here after that.
-func (s *Server) identify(ctx context.Context, p *provider, a away, q parameters) (*upstream.Identity, error) {
+func (s *Server) identify(ctx context.Context, p *provider, a away, q oauth2.Parameters) (*upstream.Identity, error) {
 	if from := s.identified.take(a.Request.State); from != nil {
 		return from, nil
 	}
@@ -195,7 +196,7 @@ func (s *Server) identify(ctx context.Context, p *provider, a away, q parameters
 		return nil, errDoubleSignIn
 	}
 	from, err := p.client.Exchange(ctx, upstream.Callback{
-		Code: q.get("code"), Issuer: q.get("iss"), Error: q.get("error"), ErrorDescription: q.get("error_description"),
+		Code: q.Get("code"), Issuer: q.Get("iss"), Error: q.Get("error"), ErrorDescription: q.Get("error_description"),
 	}, a.Request)
 	if err != nil {
 		// It signed nobody in. To keep it would let answers that are made up, for
@@ -217,16 +218,16 @@ var passedOn = []string{
 // passes on what it refused for the person's sake. What neither has words for is
 // a server_error, told in the log alone.
 func (p *provider) explain(err error) error {
-	var own *Error
+	var own *oauth2.Error
 	var theirs *upstream.Error
 	if errors.As(err, &own) || !errors.As(err, &theirs) {
 		return err
 	}
 	if text, ok := theirs.Description(p.Name, p.Google); ok {
-		return &Error{Code: "invalid_request", Description: text, shown: true, Err: err}
+		return &oauth2.Error{Code: "invalid_request", Description: text, Shown: true, Err: err}
 	}
 	if theirs.Kind == upstream.Declined && slices.Contains(passedOn, theirs.Code) {
-		return &Error{Code: theirs.Code, Description: "refused by the identity provider", Err: err}
+		return &oauth2.Error{Code: theirs.Code, Description: "refused by the identity provider", Err: err}
 	}
 	return err
 }

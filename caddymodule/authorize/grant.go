@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"slices"
 	"strings"
@@ -74,7 +75,7 @@ func (s *Server) newGrant(ctx context.Context, req *authorizationRequest, by *si
 func (s *Server) stillSignedIn(ctx context.Context, sid string) error {
 	session, err := s.readSession(ctx, sid)
 	if err == nil && session == nil {
-		err = &Error{Code: "login_required", Description: "the person has signed out meanwhile"}
+		err = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
 	}
 	return err
 }
@@ -111,28 +112,28 @@ func (s *Server) grantUser(ctx context.Context, g *grant) (*User, error) {
 		return nil, err
 	}
 	if user == nil {
-		return nil, invalidGrant("the user is no longer known")
+		return nil, oauth2.InvalidGrant("the user is no longer known")
 	}
 	unlinked, err := s.unlinked(ctx, user, g.Provider, g.Subject)
 	if err != nil {
 		return nil, err
 	}
 	if unlinked {
-		return nil, invalidGrant("the user can no longer come the way that they did")
+		return nil, oauth2.InvalidGrant("the user can no longer come the way that they did")
 	}
 	if credential := user.credential(); !bytes.Equal(credential[:], g.Credential) {
-		return nil, invalidGrant("the user has another password since")
+		return nil, oauth2.InvalidGrant("the user has another password since")
 	}
 	return user, nil
 }
 
-var errSpentCode = invalidGrant("the code is unknown, expired or used already")
+var errSpentCode = oauth2.InvalidGrant("the code is unknown, expired or used already")
 
 // redeemable is the grant of a code that was not used yet. Everything that can be
 // wrong with the request is checked before the code counts as used, so that nobody
 // without the client's credentials and verifier can use up somebody's code.
-func (s *Server) redeemable(ctx context.Context, client *Client, p parameters) (*grant, error) {
-	g, err := s.storedGrant(ctx, p.get("code"))
+func (s *Server) redeemable(ctx context.Context, client *Client, p oauth2.Parameters) (*grant, error) {
+	g, err := s.storedGrant(ctx, p.Get("code"))
 	if err != nil {
 		return nil, err
 	}
@@ -183,14 +184,14 @@ func (s *Server) codeStands(ctx context.Context, g *grant, client *Client) error
 	case err != nil:
 		return err
 	case isCutOff(g.At, cutoff):
-		return invalidGrant("the person has signed out since, or the grant was revoked")
+		return oauth2.InvalidGrant("the person has signed out since, or the grant was revoked")
 	}
 	return s.stillAllowed(ctx, g, client)
 }
 
 func (s *Server) storedGrant(ctx context.Context, code string) (*grant, error) {
 	if code == "" {
-		return nil, invalidRequest("code is missing")
+		return nil, oauth2.InvalidRequest("code is missing")
 	}
 	value, err := s.store.Get(ctx, storeKey("code", code))
 	if errors.Is(err, store.ErrNotFound) {
@@ -205,14 +206,14 @@ func (s *Server) storedGrant(ctx context.Context, code string) (*grant, error) {
 
 // check compares a token request with the authorization request it goes on
 // from (RFC 6749 §4.1.3).
-func (g *grant) check(client *Client, p parameters) error {
+func (g *grant) check(client *Client, p oauth2.Parameters) error {
 	switch {
 	case g.ClientID != client.ID:
-		return invalidGrant("the code was given to another client")
-	case p.get("redirect_uri") == "":
-		return invalidRequest("redirect_uri is missing")
-	case p.get("redirect_uri") != g.RedirectURI:
-		return invalidGrant("redirect_uri is not the one of the authorization request")
+		return oauth2.InvalidGrant("the code was given to another client")
+	case p.Get("redirect_uri") == "":
+		return oauth2.InvalidRequest("redirect_uri is missing")
+	case p.Get("redirect_uri") != g.RedirectURI:
+		return oauth2.InvalidGrant("redirect_uri is not the one of the authorization request")
 	}
-	return checkVerifier(g.CodeChallenge, p.get("code_verifier"))
+	return oauth2.CheckVerifier(g.CodeChallenge, p.Get("code_verifier"))
 }

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
@@ -72,8 +73,8 @@ const busyTime = 5 * time.Second
 type busyError struct{ error }
 
 // busy refuses a try without a look at it, for a cause.
-func busy(cause error) *Error {
-	return &Error{
+func busy(cause error) *oauth2.Error {
+	return &oauth2.Error{
 		Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable,
 		Description: "too many people are signing in right now", Err: busyError{cause},
 	}

@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"context"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"strconv"
 	"time"
 )
@@ -38,7 +39,7 @@ func (s *Server) idTokenAnswer(ctx context.Context, g *grant) (answerParameters,
 		return nil, err
 	}
 	if user == nil {
-		return nil, &Error{Code: "access_denied", Description: "the user is no longer known"}
+		return nil, &oauth2.Error{Code: "access_denied", Description: "the user is no longer known"}
 	}
 	g.IDTokenClaims = append(g.IDTokenClaims, claimsOfScope(g.Scope)...)
 	token, err := s.issueIDToken(ctx, g, user, "", time.Now())

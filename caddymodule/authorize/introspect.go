@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
@@ -42,7 +43,7 @@ func (s *Server) introspect(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) introspected(w http.ResponseWriter, r *http.Request) (any, error) {
-	p, err := formParameters(w, r)
+	p, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +51,10 @@ func (s *Server) introspected(w http.ResponseWriter, r *http.Request) (any, erro
 	switch {
 	case err != nil:
 		return nil, err
-	case p.get("token") == "":
-		return nil, invalidRequest("token is missing")
+	case p.Get("token") == "":
+		return nil, oauth2.InvalidRequest("token is missing")
 	}
-	t, err := s.ownToken(r.Context(), p.get("token"))
+	t, err := s.ownToken(r.Context(), p.Get("token"))
 	switch {
 	case errors.Is(err, errInvalidToken):
 		return new(introspection), nil
@@ -70,7 +71,7 @@ func (s *Server) introspected(w http.ResponseWriter, r *http.Request) (any, erro
 // asker is the client that asks: one with a secret or keys, or one that sends an
 // access token of its own (SMART App Launch 2.2, Token Introspection). Either
 // way it learns of its own tokens alone, unless it may introspect all.
-func (s *Server) asker(r *http.Request, p parameters) (*Client, error) {
+func (s *Server) asker(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		claims, err := s.bearerClaims(r)
 		if err != nil {
@@ -84,7 +85,7 @@ func (s *Server) asker(r *http.Request, p parameters) (*Client, error) {
 	}
 	client, err := s.authenticateClient(r, p)
 	if err == nil && client.Public() {
-		err = invalidClient("introspection is for clients that prove who they are: with a secret, a key or an access token")
+		err = oauth2.InvalidClient("introspection is for clients that prove who they are: with a secret, a key or an access token")
 	}
 	return client, err
 }
@@ -98,7 +99,7 @@ func (s *Server) introspectedRefresh(ctx context.Context, t *ownToken) (any, err
 		return new(introspection), err
 	}
 	err = s.stillGranted(ctx, t.family, client)
-	var refused *Error
+	var refused *oauth2.Error
 	if errors.As(err, &refused) {
 		return new(introspection), nil
 	}

@@ -3,6 +3,7 @@ package authorize
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"strings"
 )
@@ -28,9 +29,9 @@ func (s *Server) writeJSON(w http.ResponseWriter, status int, body any) {
 // writeError sends an error of the token endpoint (RFC 6749 §5.2) or of one that
 // takes access tokens (RFC 6750 §3).
 func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
-	e := asError(err)
+	e := oauth2.AsError(err)
 	s.logRefusal(r, e)
-	if e.status() >= http.StatusInternalServerError {
+	if e.HTTPStatus() >= http.StatusInternalServerError {
 		s.releaseAssertion(r.Context())
 	}
 	if challenge := s.challenge(r, e); challenge != "" {
@@ -39,11 +40,11 @@ func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	if wait := waitOf(err); wait > 0 {
 		retryAfter(w, wait)
 	}
-	s.writeJSON(w, e.status(), errorResponse{e.Code, e.Description})
+	s.writeJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
 }
 
 // logRefusal logs what is not on the audit trail.
-func (s *Server) logRefusal(r *http.Request, e *Error) {
+func (s *Server) logRefusal(r *http.Request, e *oauth2.Error) {
 	switch {
 	case trailOf(r.Context()).refused:
 	case e.Code == "server_error":
@@ -57,7 +58,7 @@ func (s *Server) logRefusal(r *http.Request, e *Error) {
 // try HTTP Basic gets no challenge for it, as RFC 6749 §5.2 has it and RFC 9110
 // §15.5.2 has not: browsers would ask the person for a password, and widespread
 // OAuth libraries would report the challenge and not the error beside it.
-func (s *Server) challenge(r *http.Request, e *Error) string {
+func (s *Server) challenge(r *http.Request, e *oauth2.Error) string {
 	switch {
 	case e.Code == "invalid_client":
 		if r.Header.Get("Authorization") == "" {

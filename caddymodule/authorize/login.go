@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"math"
 	"net/http"
 	"net/url"
@@ -16,7 +17,7 @@ import (
 // long forgotten its request.
 const signInTime = time.Hour
 
-var errPageExpired = startAgain("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
+var errPageExpired = oauth2.StartAgain("This sign-in page is too old, or was opened in another browser. Go back to the app and sign in from there again.")
 
 // askToSignIn sends the browser, with its request sealed, to the sign-in page or,
 // where there is nothing to choose, to the identity provider.
@@ -51,31 +52,31 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) {
 		s.refuse(w, r, err)
 		return
 	}
-	if p.get("factor") != "" {
+	if p.Get("factor") != "" {
 		s.secondFactor(w, r, p)
 		return
 	}
-	req, err := s.pending(r, p.get("request"))
+	req, err := s.pending(r, p.Get("request"))
 	switch {
 	case s.failed(w, r, req, err):
 	case r.Method == http.MethodPost:
 		s.signIn(w, r, req, p)
 	default:
-		s.showSignIn(w, r, http.StatusOK, req, signInPage{Request: p.get("request"), Username: s.likely(req)})
+		s.showSignIn(w, r, http.StatusOK, req, signInPage{Request: p.Get("request"), Username: s.likely(req)})
 	}
 }
 
 // loginParameters reads the page's address or the form it sends.
-func loginParameters(w http.ResponseWriter, r *http.Request) (p parameters, err error) {
+func loginParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameters, err error) {
 	if r.Method == http.MethodPost {
-		p, err = readForm(w, r)
+		p, err = oauth2.ReadForm(w, r)
 	} else {
-		p, err = readQuery(r.URL.RawQuery)
+		p, err = oauth2.ReadQuery(r.URL.RawQuery)
 	}
 	if err != nil {
 		return nil, err
 	}
-	return p, p.check("request")
+	return p, p.Check("request")
 }
 
 // openForBrowser opens what was sealed for a purpose and for this browser.
@@ -99,19 +100,19 @@ func (s *Server) pending(r *http.Request, sealed string) (*authorizationRequest,
 
 // signIn takes what was typed: an address of a provider's domain leads there,
 // without a look at the password, and everything else must be a local user.
-func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p parameters) {
+func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizationRequest, p oauth2.Parameters) {
 	offer := s.offer(req.client)
-	address := strings.TrimSpace(p.get("username")) // telephones type a space behind it
+	address := strings.TrimSpace(p.Get("username")) // telephones type a space behind it
 	if by := offer.byDomain(address); by != nil {
-		q := url.Values{"request": {p.get("request")}, "login_hint": {address}}
+		q := url.Values{"request": {p.Get("request")}, "login_hint": {address}}
 		w.Header().Set("Location", pathLogin+"/"+by.Key+"?"+q.Encode())
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
 	user, err := s.checkPassword(r, offer, p)
-	page := signInPage{Request: p.get("request"), Username: p.get("username")}
+	page := signInPage{Request: p.Get("request"), Username: p.Get("username")}
 	event := Event{
-		Kind: EventSignIn, ClientID: req.client.ID, User: s.directory.accountNamed(p.get("username")),
+		Kind: EventSignIn, ClientID: req.client.ID, User: s.directory.accountNamed(p.Get("username")),
 		Err: err, Anonymous: true, // to name an account proves nothing
 	}
 	var wait *waitError
@@ -137,18 +138,18 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizati
 }
 
 // checkPassword returns the user who was typed, if the password is theirs.
-func (s *Server) checkPassword(r *http.Request, o offer, p parameters) (user *User, err error) {
+func (s *Server) checkPassword(r *http.Request, o offer, p oauth2.Parameters) (user *User, err error) {
 	if !o.local {
 		return nil, errWrongPassword
 	}
-	name := p.get("username")
+	name := p.Get("username")
 	counters, err := s.counters(r, guessPassword, name)
 	if err != nil {
 		return nil, err
 	}
 	from := attempt{network: Network(addressOf(r.Context())), known: s.device(r).knows(canonicalName(name))}
 	err = s.turnstile.try(r.Context(), counters, func() error {
-		user, err = s.directory.signIn(r.Context(), from, name, p.get("password"))
+		user, err = s.directory.signIn(r.Context(), from, name, p.Get("password"))
 		return err
 	})
 	return user, err
@@ -156,7 +157,7 @@ func (s *Server) checkPassword(r *http.Request, o offer, p parameters) (user *Us
 
 // recordWait puts a try that was refused unseen on the audit trail.
 func (s *Server) recordWait(ctx context.Context, e Event) {
-	e.Kind, e.Err = EventLockout, &Error{Code: "access_denied", Description: "too many wrong tries", Err: e.Err}
+	e.Kind, e.Err = EventLockout, &oauth2.Error{Code: "access_denied", Description: "too many wrong tries", Err: e.Err}
 	s.record(ctx, e)
 }
 

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -62,17 +63,17 @@ func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
 // logoutPosted takes the page's answer. A client's own POST becomes a GET, as
 // at the authorization endpoint, so that the browser sends our cookies.
 func (s *Server) logoutPosted(w http.ResponseWriter, r *http.Request) {
-	p, err := readForm(w, r)
+	p, err := oauth2.ReadForm(w, r)
 	if err != nil {
 		s.refuse(w, r, err)
 		return
 	}
-	if p.get("request") == "" {
+	if p.Get("request") == "" {
 		w.Header().Set("Location", pathLogout+"?"+url.Values(p).Encode())
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	query, err := s.openForBrowser(r, "logout", p.get("request"))
+	query, err := s.openForBrowser(r, "logout", p.Get("request"))
 	var req *logoutRequest
 	if err == nil {
 		req, err = s.logoutRequest(r, query)
@@ -85,20 +86,20 @@ func (s *Server) logoutPosted(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) logoutRequest(r *http.Request, query string) (*logoutRequest, error) {
-	p, err := queryParameters(query)
+	p, err := oauth2.QueryParameters(query)
 	if err != nil {
 		return nil, err
 	}
-	l := &logoutRequest{query: query, state: p.get("state")}
-	if l.client, err = s.client(r.Context(), p.get("client_id")); err != nil {
+	l := &logoutRequest{query: query, state: p.Get("state")}
+	if l.client, err = s.client(r.Context(), p.Get("client_id")); err != nil {
 		return nil, err
 	}
 	if err := s.readHint(r, l, p); err != nil {
 		return nil, err
 	}
-	l.redirectURI = p.get("post_logout_redirect_uri")
+	l.redirectURI = p.Get("post_logout_redirect_uri")
 	if l.redirectURI != "" && (l.client == nil || !slices.Contains(l.client.PostLogoutRedirectURIs, l.redirectURI)) {
-		return nil, invalidRequest("The post_logout_redirect_uri is not exactly one that is registered for the client.")
+		return nil, oauth2.InvalidRequest("The post_logout_redirect_uri is not exactly one that is registered for the client.")
 	}
 	return l, nil
 }
@@ -106,16 +107,16 @@ func (s *Server) logoutRequest(r *http.Request, query string) (*logoutRequest, e
 // readHint takes client, subject and session from an ID token of ours, expired or not
 // (RP-Initiated Logout §4). It names the client and the session that the client knows;
 // the cookie says who is signed in at this browser.
-func (s *Server) readHint(r *http.Request, l *logoutRequest, p parameters) error {
-	raw := p.get("id_token_hint")
+func (s *Server) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
+	raw := p.Get("id_token_hint")
 	if raw == "" {
 		return nil
 	}
 	claims, err := s.hint(r.Context(), raw)
-	asked := p.get("client_id")
+	asked := p.Get("client_id")
 	switch {
 	case errors.Is(err, errBadHint), errors.Is(err, ErrUnknownKey), err == nil && asked != "" && asked != claims.Audience:
-		return invalidRequest("The id_token_hint is not an ID token of this server for this client.")
+		return oauth2.InvalidRequest("The id_token_hint is not an ID token of this server for this client.")
 	case err != nil:
 		return err
 	}

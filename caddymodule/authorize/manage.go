@@ -1,14 +1,17 @@
 package authorize
 
-import "net/http"
+import (
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"net/http"
+)
 
 // managed finds the client that a request is about, and whose token it carries.
 func (s *Server) managed(r *http.Request) (*registered, error) {
-	p, err := queryParameters(r.URL.RawQuery)
+	p, err := oauth2.QueryParameters(r.URL.RawQuery)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.registrar.load(r.Context(), p.get("client_id"))
+	c, err := s.registrar.load(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -16,7 +19,7 @@ func (s *Server) managed(r *http.Request) (*registered, error) {
 	if c != nil {
 		digest = c.AccessDigest
 	}
-	if err := s.tryRegistrationToken(r, p.get("client_id"), digest, false); err != nil {
+	if err := s.tryRegistrationToken(r, p.Get("client_id"), digest, false); err != nil {
 		return nil, err
 	}
 	return c, nil

@@ -1,6 +1,9 @@
 package authorize
 
-import "slices"
+import (
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"slices"
+)
 
 // offer is how a person can sign in to a client.
 type offer struct {
@@ -76,9 +79,9 @@ func (o offer) hasOther(req *authorizationRequest, p *provider) bool {
 func (o offer) unable(req *authorizationRequest, by *provider) error {
 	switch {
 	case !o.local && len(o.providers) == 0:
-		return &Error{Code: "access_denied", Description: "there is no user, and no idp, to sign in by"}
+		return &oauth2.Error{Code: "access_denied", Description: "there is no user, and no idp, to sign in by"}
 	case by == nil && req.prompts("none"):
-		return &Error{Code: "login_required"}
+		return &oauth2.Error{Code: "login_required"}
 	}
 	return nil
 }

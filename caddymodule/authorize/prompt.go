@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,14 +12,14 @@ import (
 
 // checkPrompt reads how the person is to be asked (OpenID Connect Core §3.1.2.1),
 // and refuses what nobody can meet.
-func checkPrompt(req *authorizationRequest, p parameters) error {
-	req.loginHint, req.prompt = p.get("login_hint"), p.get("prompt")
-	req.maxAge, req.uiLocales, req.acrValues = p.get("max_age"), p.get("ui_locales"), p.get("acr_values")
+func checkPrompt(req *authorizationRequest, p oauth2.Parameters) error {
+	req.loginHint, req.prompt = p.Get("login_hint"), p.Get("prompt")
+	req.maxAge, req.uiLocales, req.acrValues = p.Get("max_age"), p.Get("ui_locales"), p.Get("acr_values")
 	if _, err := strconv.ParseUint(req.maxAge, 10, 31); req.maxAge != "" && err != nil {
-		return invalidRequest("max_age must be a number of seconds")
+		return oauth2.InvalidRequest("max_age must be a number of seconds")
 	}
 	if req.prompts("none") && len(strings.Fields(req.prompt)) > 1 {
-		return invalidRequest("prompt none cannot have another beside it")
+		return oauth2.InvalidRequest("prompt none cannot have another beside it")
 	}
 	return nil
 }
@@ -44,8 +45,8 @@ func (req *authorizationRequest) outlived(at time.Time, least time.Duration) boo
 // checkHint lets nobody sign in but the person of an id_token_hint (OpenID Connect
 // Core §3.1.2.1). Where the key that would prove the hint is long gone, nobody
 // is taken for that person without signing in.
-func (s *Server) checkHint(ctx context.Context, req *authorizationRequest, p parameters) error {
-	raw := p.get("id_token_hint")
+func (s *Server) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+	raw := p.Get("id_token_hint")
 	if raw == "" {
 		return nil
 	}
@@ -55,7 +56,7 @@ func (s *Server) checkHint(ctx context.Context, req *authorizationRequest, p par
 		req.unreadHint = true
 		return nil
 	case errors.Is(err, errBadHint), err == nil && claims.Audience != req.client.ID:
-		return invalidRequest("id_token_hint is not an ID token of this server for this client")
+		return oauth2.InvalidRequest("id_token_hint is not an ID token of this server for this client")
 	case err != nil:
 		return err
 	}

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"net/url"
@@ -32,9 +33,9 @@ type pushedResponse struct {
 }
 
 var (
-	errPushedTwice = invalidRequest("request_uri is given by this endpoint, not to it")
-	errSpentPush   = invalidRequest("The request_uri is unknown, expired or used already, or another client's.")
-	errMustPush    = invalidRequest("this client must push its authorization requests (RFC 9126)")
+	errPushedTwice = oauth2.InvalidRequest("request_uri is given by this endpoint, not to it")
+	errSpentPush   = oauth2.InvalidRequest("The request_uri is unknown, expired or used already, or another client's.")
+	errMustPush    = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
 )
 
 // push is the pushed authorization request endpoint (RFC 9126): it authenticates
@@ -54,7 +55,7 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedResponse, error) {
-	p, err := formParameters(w, r)
+	p, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +63,7 @@ func (s *Server) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedRes
 	if err != nil {
 		return nil, err
 	}
-	if p.get("request_uri") != "" {
+	if p.Get("request_uri") != "" {
 		return nil, errPushedTwice
 	}
 	query := pushedQuery(client, p)
@@ -76,7 +77,7 @@ func (s *Server) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedRes
 }
 
 // pushedQuery is the request as the authorization endpoint reads it.
-func pushedQuery(client *Client, p parameters) string {
+func pushedQuery(client *Client, p oauth2.Parameters) string {
 	q := url.Values{}
 	for name, values := range p {
 		q[name] = values
@@ -93,7 +94,7 @@ func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (
 	key := storeKey("pushed", id)
 	err := s.pushed.Add(ctx, key, nil, pushedLifetime)
 	if errors.Is(err, store.ErrFull) {
-		err = &Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
+		err = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
 	}
 	if err == nil {
 		if err = s.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
@@ -116,21 +117,21 @@ type pushedRequest struct {
 // the query only client_id counts beside it (RFC 9126 §4), so that nobody on the
 // way through the browser can add to what the client pushed.
 func (s *Server) pulled(ctx context.Context, query string) (*pushedRequest, error) {
-	p, malformed := readQuery(query)
-	reference, ok := strings.CutPrefix(p.get("request_uri"), pushedPrefix)
+	p, malformed := oauth2.ReadQuery(query)
+	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)
 	switch {
 	case !ok:
 		return nil, nil // whatever is wrong with it is found later
 	case malformed != nil:
 		return nil, malformed
 	}
-	if err := p.check("request_uri"); err != nil {
+	if err := p.Check("request_uri"); err != nil {
 		return nil, err
 	}
 	if isSealed(reference) {
-		return s.openPushed(ctx, p.get("client_id"), reference)
+		return s.openPushed(ctx, p.Get("client_id"), reference)
 	}
-	return s.storedPush(ctx, p.get("client_id"), reference)
+	return s.storedPush(ctx, p.Get("client_id"), reference)
 }
 
 // storedPush reads a client's request from the store.

@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -52,17 +53,17 @@ func (s *Server) asked(r *http.Request, page, sealed string) (*authorizationRequ
 }
 
 // question serves a page that asks: GET shows it, POST takes the answer.
-func (s *Server) question(page string, show, take func(http.ResponseWriter, *http.Request, *authorizationRequest, *signedIn, parameters)) http.HandlerFunc {
+func (s *Server) question(page string, show, take func(http.ResponseWriter, *http.Request, *authorizationRequest, *signedIn, oauth2.Parameters)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := loginParameters(w, r)
 		if err != nil {
 			s.refuse(w, r, err)
 			return
 		}
-		req, signedIn, err := s.asked(r, page, p.get("request"))
+		req, signedIn, err := s.asked(r, page, p.Get("request"))
 		switch {
 		case s.failed(w, r, req, err):
-		case r.Method == http.MethodPost && p.get("decision") != "deny" && req.outlived(signedIn.at, answerTime):
+		case r.Method == http.MethodPost && p.Get("decision") != "deny" && req.outlived(signedIn.at, answerTime):
 			s.askToSignIn(w, r, req)
 		case r.Method == http.MethodPost:
 			take(w, r, req, signedIn, p)

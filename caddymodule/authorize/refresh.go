@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -20,7 +21,7 @@ const (
 	onlineAccess  = "online_access"
 )
 
-var errBadRefreshToken = invalidGrant("the refresh token is unknown, expired, revoked or used already")
+var errBadRefreshToken = oauth2.InvalidGrant("the refresh token is unknown, expired, revoked or used already")
 
 // mayRefresh says whether the client can ever be given a refresh token.
 func (c *Client) mayRefresh() bool {
@@ -85,13 +86,13 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 // taken for one: for a moment it is given the same successor once more. To a
 // thief who is as fast this gives nothing new, because thief and client now hold
 // the same token, and the second of them to use it is noticed.
-func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p parameters) (*tokenResponse, error) {
-	token := p.get("refresh_token")
+func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
+	token := p.Get("refresh_token")
 	if token == "" {
-		return nil, invalidRequest("refresh_token is missing")
+		return nil, oauth2.InvalidRequest("refresh_token is missing")
 	}
 	for ctx.Err() == nil {
-		response, err := s.useRefreshToken(ctx, client, token, p.get("scope"))
+		response, err := s.useRefreshToken(ctx, client, token, p.Get("scope"))
 		if !errors.Is(err, store.ErrChanged) {
 			return response, err
 		}
@@ -144,7 +145,7 @@ func (s *Server) family(ctx context.Context, token string) (*refreshFamily, []by
 // request changes anything.
 func (s *Server) checkRefresh(ctx context.Context, f *refreshFamily, client *Client, token, asked string) (*grant, error) {
 	if f.Grant.ClientID != client.ID {
-		return nil, invalidGrant("the refresh token was given to another client")
+		return nil, oauth2.InvalidGrant("the refresh token was given to another client")
 	}
 	switch s.standing(f, token) {
 	case stranger:
@@ -210,7 +211,7 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 	}
 	_, err = s.durable.Get(ctx, sessionKey(g.Session))
 	if errors.Is(err, store.ErrNotFound) {
-		return invalidGrant("the person has signed out")
+		return oauth2.InvalidGrant("the person has signed out")
 	}
 	return err
 }
@@ -218,10 +219,10 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 // stillAllowed refuses a code or refresh token whose grant could not be given again.
 func (s *Server) stillAllowed(ctx context.Context, g *grant, client *Client) error {
 	if again, err := grantScope(client, g.scope()); err != nil || !slices.Equal(again, g.Scope) {
-		return invalidGrant("the client may no longer have what it was granted")
+		return oauth2.InvalidGrant("the client may no longer have what it was granted")
 	}
 	if !s.offer(client).has(g.Provider) {
-		return invalidGrant("the client no longer allows the way that the person signed in")
+		return oauth2.InvalidGrant("the client no longer allows the way that the person signed in")
 	}
 	if err := s.stillConsented(ctx, g, client); err != nil {
 		return err
@@ -238,7 +239,7 @@ func (s *Server) stillConsented(ctx context.Context, g *grant, client *Client) e
 	}
 	given, err := s.loadConsent(ctx, g.User, client.ID)
 	if err == nil && (given == nil || !given.covers(g)) {
-		err = invalidGrant("the person's consent has ended")
+		err = oauth2.InvalidGrant("the person's consent has ended")
 	}
 	return err
 }
@@ -254,7 +255,7 @@ func narrowScope(granted []string, asked string) ([]string, error) {
 		scopes, err = smart.Grant(scopes, granted)
 	}
 	if err != nil {
-		return nil, &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: err}
+		return nil, &oauth2.Error{Code: "invalid_scope", Description: "the scope is malformed, or more than was granted", Err: err}
 	}
 	return scopes, nil
 }
@@ -276,14 +277,14 @@ func (s *Server) rotate(ctx context.Context, f *refreshFamily, stored []byte, to
 // refreshClient finds the client of a refresh token that comes to the token endpoint
 // without a client_id, as some public clients send it. There is nothing else that
 // such a client could prove who it is by.
-func (s *Server) refreshClient(ctx context.Context, p parameters) (*Client, error) {
-	f, _, err := s.family(ctx, p.get("refresh_token"))
+func (s *Server) refreshClient(ctx context.Context, p oauth2.Parameters) (*Client, error) {
+	f, _, err := s.family(ctx, p.Get("refresh_token"))
 	if err != nil {
 		return nil, err
 	}
 	client, err := s.client(ctx, f.Grant.ClientID)
 	if err == nil && (client == nil || !client.Public()) {
-		err = invalidClient("client_id is missing")
+		err = oauth2.InvalidClient("client_id is missing")
 	}
 	return client, err
 }

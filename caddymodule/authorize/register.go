@@ -3,6 +3,7 @@ package authorize
 import (
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
 	"slices"
@@ -43,7 +44,7 @@ func (s *Server) registration(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-var errRegistrationToken = &Error{
+var errRegistrationToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
 	Description: "send the access token of the registration, as Authorization: Bearer",
 }

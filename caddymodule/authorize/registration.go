@@ -16,6 +16,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
@@ -185,7 +186,7 @@ func (r *registrar) store(ctx context.Context, c *registered) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("counting the registered clients: %w", err)
 	case len(others) >= r.MaxClients:
-		return &Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
+		return &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
 	}
 	return r.Storage.Store(ctx, r.key(c.Client.ID), value)
 }

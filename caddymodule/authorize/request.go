@@ -9,6 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -51,34 +52,34 @@ func (req *authorizationRequest) spent(ctx context.Context) error {
 
 // destination finds where the answer may be sent. Until that is known, nothing
 // is: an error here must be shown, never redirected (RFC 6749 §4.1.2.1).
-func (s *Server) destination(ctx context.Context, p parameters) (*authorizationRequest, error) {
+func (s *Server) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
 	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
-		return nil, invalidRequest("The request must have one client_id and one redirect_uri.")
+		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
 	}
-	client, err := s.client(ctx, p.get("client_id"))
+	client, err := s.client(ctx, p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
 	if client == nil {
-		return nil, invalidRequest("The client_id is not one that is registered here.")
+		return nil, oauth2.InvalidRequest("The client_id is not one that is registered here.")
 	}
-	uri := p.get("redirect_uri")
+	uri := p.Get("redirect_uri")
 	if !client.sendsTo(uri) {
-		return nil, invalidRequest("The redirect_uri is not exactly one that is registered for this client.")
+		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
 	}
 	return &authorizationRequest{client: client, redirectURI: uri}, nil
 }
 
 // fill checks everything else. State comes first, because errors carry it too.
-func (s *Server) fill(ctx context.Context, req *authorizationRequest, p parameters) error {
-	if states := p["state"]; len(states) == 1 && len(states[0]) <= maxParameter {
+func (s *Server) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
 		req.state = states[0]
 	}
 	req.chooseModes(p)
-	if err := p.check(); err != nil {
+	if err := p.Check(); err != nil {
 		return err
 	}
-	for _, check := range []func(*authorizationRequest, parameters) error{
+	for _, check := range []func(*authorizationRequest, oauth2.Parameters) error{
 		checkResponseType, checkResponseMode, checkUnsupported, checkPKCE, s.checkAudience, checkScope, checkState,
 		s.checkProvider, checkNonce, checkImplicit, checkPrompt, checkClaims,
 	} {
@@ -89,51 +90,51 @@ func (s *Server) fill(ctx context.Context, req *authorizationRequest, p paramete
 	return s.checkHint(ctx, req, p)
 }
 
-func checkNonce(req *authorizationRequest, p parameters) error {
-	if req.nonce = p.get("nonce"); !utf8.ValidString(req.nonce) {
-		return invalidRequest("nonce must be UTF-8, as the ID token is")
+func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
+	if req.nonce = p.Get("nonce"); !utf8.ValidString(req.nonce) {
+		return oauth2.InvalidRequest("nonce must be UTF-8, as the ID token is")
 	}
 	return nil
 }
 
 // checkProvider refuses a provider that the client does not allow.
-func (s *Server) checkProvider(req *authorizationRequest, p parameters) error {
-	req.identityProvider = p.get("identity_provider")
+func (s *Server) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
+	req.identityProvider = p.Get("identity_provider")
 	if req.identityProvider != "" && !s.offer(req.client).has(req.identityProvider) {
-		return invalidRequest("identity_provider is not one that this client may use")
+		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
 	}
 	return nil
 }
 
 // checkUnsupported refuses what would change the meaning of the request if it
 // were ignored. A request_uri is not fetched (RFC 9700 §4.10 on SSRF).
-func checkUnsupported(_ *authorizationRequest, p parameters) error {
-	if p.get("request") != "" {
-		return &Error{Code: "request_not_supported"}
+func checkUnsupported(_ *authorizationRequest, p oauth2.Parameters) error {
+	if p.Get("request") != "" {
+		return &oauth2.Error{Code: "request_not_supported"}
 	}
-	if p.get("request_uri") != "" {
-		return &Error{Code: "request_uri_not_supported"}
+	if p.Get("request_uri") != "" {
+		return &oauth2.Error{Code: "request_uri_not_supported"}
 	}
 	return nil
 }
 
 // checkPKCE takes S256 alone: plain protects nobody who can read the request.
-func checkPKCE(req *authorizationRequest, p parameters) error {
-	challenge, method := p.get("code_challenge"), p.get("code_challenge_method")
+func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
+	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
 	switch {
 	case challenge == "" && method == "":
 		if req.client.needsPKCE() && req.responseType == "code" {
-			return invalidRequest("this client must send a code_challenge")
+			return oauth2.InvalidRequest("this client must send a code_challenge")
 		}
 		return nil
 	case method == "":
-		return invalidRequest("code_challenge needs code_challenge_method")
+		return oauth2.InvalidRequest("code_challenge needs code_challenge_method")
 	case method != "S256":
-		return invalidRequest("code_challenge_method must be S256")
+		return oauth2.InvalidRequest("code_challenge_method must be S256")
 	case challenge == "":
-		return invalidRequest("code_challenge_method needs code_challenge")
-	case !validChallenge(challenge):
-		return invalidRequest("code_challenge must be a SHA-256 in base64url, 43 characters")
+		return oauth2.InvalidRequest("code_challenge_method needs code_challenge")
+	case !oauth2.ValidChallenge(challenge):
+		return oauth2.InvalidRequest("code_challenge must be a SHA-256 in base64url, 43 characters")
 	}
 	req.codeChallenge = challenge
 	return nil
@@ -142,25 +143,25 @@ func checkPKCE(req *authorizationRequest, p parameters) error {
 // checkAudience refuses a token for another FHIR server than ours: SMART apps
 // name the one they mean (SMART App Launch 2.2, aud), and a mismatch is how a
 // counterfeit server is noticed.
-func (s *Server) checkAudience(_ *authorizationRequest, p parameters) error {
-	aud := p.get("aud")
+func (s *Server) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
+	aud := p.Get("aud")
 	if aud != "" && strings.TrimSuffix(aud, "/") != s.fhirBase {
-		return invalidRequest("aud is not the FHIR server that this authorization server is for")
+		return oauth2.InvalidRequest("aud is not the FHIR server that this authorization server is for")
 	}
 	return s.checkResource(p)
 }
 
 // checkResource is the same by RFC 8707 §2, at the token endpoint too.
-func (s *Server) checkResource(p parameters) error {
-	resource := p.get("resource")
+func (s *Server) checkResource(p oauth2.Parameters) error {
+	resource := p.Get("resource")
 	if resource != "" && strings.TrimSuffix(resource, "/") != s.fhirBase {
-		return &Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
+		return &oauth2.Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
 	}
 	return nil
 }
 
-func checkScope(req *authorizationRequest, p parameters) (err error) {
-	if req.asked = p.get("scope"); req.asked == "" {
+func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
+	if req.asked = p.Get("scope"); req.asked == "" {
 		req.asked = "openid"
 	}
 	if req.scope, err = grantScope(req.client, req.asked); err != nil {
@@ -183,7 +184,7 @@ func isSystemScope(scope string) bool { return strings.HasPrefix(scope, "system/
 // invalidScope tells the client nothing of its own words: not all characters of
 // theirs may stand in an error_description (RFC 6749 §5.2).
 func invalidScope(err error) error {
-	return &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
+	return &oauth2.Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
 }
 
 // grantScope says what of a requested scope the client gets: the reserved ones,
@@ -202,10 +203,10 @@ func grantScope(client *Client, asked string) ([]string, error) {
 
 // checkState refuses JSON, be it URL-encoded once more or not, which the interface
 // wants sent as Base64.
-func checkState(_ *authorizationRequest, p parameters) error {
-	decoded, err := url.QueryUnescape(p.get("state"))
-	if isJSON(p.get("state")) || err == nil && isJSON(decoded) {
-		return invalidRequest("state must not be JSON; send it as Base64")
+func checkState(_ *authorizationRequest, p oauth2.Parameters) error {
+	decoded, err := url.QueryUnescape(p.Get("state"))
+	if isJSON(p.Get("state")) || err == nil && isJSON(decoded) {
+		return oauth2.InvalidRequest("state must not be JSON; send it as Base64")
 	}
 	return nil
 }

@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
 	"strings"
@@ -73,18 +74,18 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, req *authorizati
 // What the request came by is used up, unless the failure is ours. Who used it a
 // second time is not sent back with it, as the one before has been.
 func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
-	e := asError(err)
+	e := oauth2.AsError(err)
 	switch {
 	case errors.Is(err, errSpentPush):
 		s.refuse(w, r, err)
 		return
-	case e.status() < http.StatusInternalServerError:
+	case e.HTTPStatus() < http.StatusInternalServerError:
 		_ = req.spent(r.Context()) // refused, whether it was the first or not
 	}
 	s.recordRefusal(r, Event{Kind: EventAuthorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
 	var a answerParameters
 	a.add("error", e.Code)
-	if e.shown {
+	if e.Shown {
 		a.add("error_description", e.Description)
 	}
 	s.send(w, r, req, req.errorMode, a)
@@ -93,18 +94,18 @@ func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *auth
 // refuse shows an error to the person, because there is nowhere to send it. It
 // reflects nothing of the request.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	e := asError(err)
+	e := oauth2.AsError(err)
 	page := messagePage{
 		Title: "This link does not work", Detail: e.Description,
 		Text: "The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:",
 	}
 	s.recordRefusal(r, Event{Kind: kindOf(r.URL.Path), Err: err})
-	var own *Error
+	var own *oauth2.Error
 	switch {
-	case e.personal:
+	case e.Personal:
 		page = messagePage{Title: "Please start again", Text: e.Description}
 	case !errors.As(err, &own):
 		page = messagePage{Title: "Something went wrong here", Text: "It is not your fault. Please try again in a minute."}
 	}
-	s.showMessage(w, r, e.status(), page)
+	s.showMessage(w, r, e.HTTPStatus(), page)
 }

@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/url"
 	"slices"
 	"strings"
@@ -41,8 +42,8 @@ func usualMode(responseType string) string {
 // for code and token alike; where the request names a response_mode, or asks
 // for a response type that the interface does not know, they go where the answer
 // would (OpenID Connect Core §3.2.2.6).
-func (req *authorizationRequest) chooseModes(p parameters) {
-	asked, responseType := p.get("response_mode"), readResponseType(p.get("response_type"))
+func (req *authorizationRequest) chooseModes(p oauth2.Parameters) {
+	asked, responseType := p.Get("response_mode"), readResponseType(p.Get("response_type"))
 	req.errorMode, req.mode = modeQuery, usualMode(responseType)
 	if len(p["response_mode"]) == 1 && asked == modeFormPost && !isPrivateUse(req.redirectURI) {
 		req.mode, req.errorMode = modeFormPost, modeFormPost
@@ -57,54 +58,54 @@ func (req *authorizationRequest) chooseModes(p parameters) {
 
 // checkResponseType refuses a response type that is not one of the client's. Only
 // of code and token, which every server has, is it told that others may.
-func checkResponseType(req *authorizationRequest, p parameters) error {
-	asked := readResponseType(p.get("response_type"))
+func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
+	asked := readResponseType(p.Get("response_type"))
 	switch {
 	case asked == "":
-		return invalidRequest("response_type is missing")
+		return oauth2.InvalidRequest("response_type is missing")
 	case req.client.mayRespond(asked):
 		req.responseType = asked
 		return nil
 	case asked == "code" || asked == "token":
-		return &Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
+		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
 	}
-	return &Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
+	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
 }
 
 // checkResponseMode refuses a mode that would show tokens to servers and logs in
 // between, or a code to scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
-func checkResponseMode(req *authorizationRequest, p parameters) error {
+func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 	usual := usualMode(req.responseType)
-	switch asked := p.get("response_mode"); asked {
+	switch asked := p.Get("response_mode"); asked {
 	case "", usual:
 		return nil
 	case modeFormPost:
 		if isPrivateUse(req.redirectURI) {
-			return invalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
+			return oauth2.InvalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
 		}
 		return checkPostable(req.state)
 	}
-	return invalidRequest("response_mode must be " + usual + " or form_post for this response_type")
+	return oauth2.InvalidRequest("response_mode must be " + usual + " or form_post for this response_type")
 }
 
 // checkPostable refuses a state that a browser's form would not send as it is.
 func checkPostable(state string) error {
 	if !utf8.ValidString(state) || strings.ContainsFunc(state, unicode.IsControl) {
-		return invalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
+		return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
 	}
 	return nil
 }
 
 // checkImplicit holds an ID token that comes by way of the browser to OpenID
 // Connect Core §3.2.2.1: without a nonce it could be replayed.
-func checkImplicit(req *authorizationRequest, _ parameters) error {
+func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 	switch {
 	case !req.responds("id_token"):
 		return nil
 	case !slices.Contains(req.scope, "openid"):
-		return invalidRequest("response_type id_token needs the scope openid")
+		return oauth2.InvalidRequest("response_type id_token needs the scope openid")
 	case req.nonce == "":
-		return invalidRequest("response_type id_token needs a nonce")
+		return oauth2.InvalidRequest("response_type id_token needs a nonce")
 	}
 	return nil
 }

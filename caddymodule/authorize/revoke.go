@@ -3,11 +3,12 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"time"
 )
 
-var errForeignToken = &Error{Code: "unauthorized_client", Description: "the token was given to another client"}
+var errForeignToken = &oauth2.Error{Code: "unauthorized_client", Description: "the token was given to another client"}
 
 // revocation is the revocation endpoint (RFC 7009). A token that is not valid
 // needs no revoking, so it is no error; that a revocation could not be stored is
@@ -23,7 +24,7 @@ func (s *Server) revocation(w http.ResponseWriter, r *http.Request) {
 }
 
 func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
-	p, err := formParameters(w, r)
+	p, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return err
 	}
@@ -31,10 +32,10 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err != nil:
 		return err
-	case p.get("token") == "":
-		return invalidRequest("token is missing")
+	case p.Get("token") == "":
+		return oauth2.InvalidRequest("token is missing")
 	}
-	t, err := s.ownToken(r.Context(), p.get("token"))
+	t, err := s.ownToken(r.Context(), p.Get("token"))
 	switch {
 	case errors.Is(err, errInvalidToken):
 		return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"net/url"
@@ -18,8 +19,8 @@ import (
 const secondFactorTime = 5 * time.Minute
 
 var (
-	errWrongCode   = &Error{Code: "access_denied", Description: "wrong or used code of the second factor", Status: http.StatusForbidden}
-	errCodeTooLate = startAgain("This sign-in took too long, was begun in another browser, or is already over. Go back to the app and sign in from there again.")
+	errWrongCode   = &oauth2.Error{Code: "access_denied", Description: "wrong or used code of the second factor", Status: http.StatusForbidden}
+	errCodeTooLate = oauth2.StartAgain("This sign-in took too long, was begun in another browser, or is already over. Go back to the app and sign in from there again.")
 )
 
 // halfSignIn is a sign-in of which the first factor was right. It is no session
@@ -44,7 +45,7 @@ func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authoriza
 		return
 	}
 	if req.prompts("none") {
-		err := &Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
+		err := &oauth2.Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
 		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err})
 		s.redirectError(w, r, req, err)
 		return
@@ -108,8 +109,8 @@ func (s *Server) half(r *http.Request, id string) (*halfSignIn, error) {
 }
 
 // secondFactor is the page that asks for the code: GET shows it, POST takes it.
-func (s *Server) secondFactor(w http.ResponseWriter, r *http.Request, p parameters) {
-	half, err := s.half(r, p.get("factor"))
+func (s *Server) secondFactor(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
+	half, err := s.half(r, p.Get("factor"))
 	switch {
 	case half == nil:
 		s.refuse(w, r, err)
@@ -117,20 +118,20 @@ func (s *Server) secondFactor(w http.ResponseWriter, r *http.Request, p paramete
 	case r.Method == http.MethodPost:
 		s.takeCode(w, r, half, p)
 	default:
-		s.showSecondFactor(w, r, http.StatusOK, half.req, secondFactorPage{Factor: p.get("factor")})
+		s.showSecondFactor(w, r, http.StatusOK, half.req, secondFactorPage{Factor: p.Get("factor")})
 	}
 }
 
-func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSignIn, p parameters) {
+func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSignIn, p oauth2.Parameters) {
 	counters, err := s.counters(r, guessCode, half.user.ID)
 	var used *usedStep
 	if err == nil {
 		err = s.turnstile.try(r.Context(), counters, func() (err error) {
-			used, err = s.useCode(r.Context(), half.user, p.get("code"))
+			used, err = s.useCode(r.Context(), half.user, p.Get("code"))
 			return err
 		})
 	}
-	page := secondFactorPage{Factor: p.get("factor")}
+	page := secondFactorPage{Factor: p.Get("factor")}
 	event := Event{Kind: EventSignIn, ClientID: half.req.client.ID, User: half.user.ID, Provider: half.Session.Provider, Err: err}
 	var wait *waitError
 	switch {
@@ -149,7 +150,7 @@ func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSign
 		half.Session.AMR = slices.Concat(half.Session.AMR, []string{"otp", "mfa"})
 		over := false
 		half.req.spend = func(ctx context.Context) error {
-			err := s.store.Delete(ctx, storeKey("factor", p.get("factor")))
+			err := s.store.Delete(ctx, storeKey("factor", p.Get("factor")))
 			over = err == nil
 			return err
 		}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/rs/cors"
 )
@@ -291,10 +292,10 @@ func (s *Server) endpoint(serve http.HandlerFunc, methods ...string) http.Handle
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		switch {
 		case !s.isHTTPS(r):
-			s.writeError(w, r, invalidRequest(plainHTTP(r)))
+			s.writeError(w, r, oauth2.InvalidRequest(plainHTTP(r)))
 		case !slices.Contains(methods, r.Method):
 			w.Header().Set("Allow", strings.Join(methods, ", "))
-			s.writeError(w, r, &Error{
+			s.writeError(w, r, &oauth2.Error{
 				Code: "invalid_request", Status: http.StatusMethodNotAllowed,
 				Description: "use " + strings.Join(methods, " or "),
 			})

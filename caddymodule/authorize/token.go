@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
 	"strings"
@@ -20,12 +21,12 @@ type tokenResponse struct {
 
 // token is the token endpoint (RFC 6749 §3.2).
 func (s *Server) token(w http.ResponseWriter, r *http.Request) {
-	p, err := formParameters(w, r)
+	p, err := oauth2.FormParameters(w, r)
 	var response *tokenResponse
 	if err == nil {
 		response, err = s.exchange(r, p)
 	}
-	event := Event{Kind: EventToken, Grant: p.get("grant_type"), Err: err}
+	event := Event{Kind: EventToken, Grant: p.Get("grant_type"), Err: err}
 	if err != nil {
 		s.recordRefusal(r, event)
 		s.writeError(w, r, err)
@@ -36,25 +37,25 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 }
 
 // exchange authenticates the client before it looks at what the client wants.
-func (s *Server) exchange(r *http.Request, p parameters) (*tokenResponse, error) {
+func (s *Server) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
 	client, err := s.authenticateClient(r, p)
 	if err != nil {
 		return nil, err
 	}
-	grants := map[string]func(context.Context, *Client, parameters) (*tokenResponse, error){
+	grants := map[string]func(context.Context, *Client, oauth2.Parameters) (*tokenResponse, error){
 		"authorization_code": s.exchangeCode,
 		"client_credentials": s.exchangeCredentials,
 		"refresh_token":      s.exchangeRefreshToken,
 	}
-	grantType := p.get("grant_type")
+	grantType := p.Get("grant_type")
 	exchange := grants[grantType]
 	switch {
 	case grantType == "":
-		return nil, invalidRequest("grant_type is missing")
+		return nil, oauth2.InvalidRequest("grant_type is missing")
 	case exchange == nil:
-		return nil, &Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code, client_credentials or refresh_token"}
+		return nil, &oauth2.Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code, client_credentials or refresh_token"}
 	case !client.mayGrant(grantType):
-		return nil, &Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
+		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
 	}
 	if err := s.checkResource(p); err != nil {
 		return nil, err
@@ -64,7 +65,7 @@ func (s *Server) exchange(r *http.Request, p parameters) (*tokenResponse, error)
 
 // exchangeCode is the authorization code grant (RFC 6749 §4.1.3). That the code was
 // used is stored last: whatever fails before, the client can try again.
-func (s *Server) exchangeCode(ctx context.Context, client *Client, p parameters) (*tokenResponse, error) {
+func (s *Server) exchangeCode(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
 	g, err := s.redeemable(ctx, client, p)
 	if err != nil {
 		return nil, err
@@ -87,8 +88,8 @@ func (s *Server) exchangeCode(ctx context.Context, client *Client, p parameters)
 
 // exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Nobody
 // signed in, so only system scopes make sense.
-func (s *Server) exchangeCredentials(ctx context.Context, client *Client, p parameters) (*tokenResponse, error) {
-	scope, err := systemScope(client, p.get("scope"))
+func (s *Server) exchangeCredentials(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
+	scope, err := systemScope(client, p.Get("scope"))
 	if err != nil {
 		return nil, err
 	}

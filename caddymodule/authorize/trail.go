@@ -3,6 +3,7 @@ package authorize
 import (
 	"cmp"
 	"context"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net"
 	"net/http"
 	"strings"
@@ -54,10 +55,10 @@ func addressOf(ctx context.Context) string { return trailOf(ctx).address }
 
 // noteNamedClient remembers which registered client a request names, whether or not
 // it proves to be that client.
-func (s *Server) noteNamedClient(r *http.Request, p parameters) {
+func (s *Server) noteNamedClient(r *http.Request, p oauth2.Parameters) {
 	id, _, basic := r.BasicAuth()
 	if !basic {
-		id = p.get("client_id")
+		id = p.Get("client_id")
 	}
 	if client, err := s.client(r.Context(), id); err == nil && client != nil {
 		trailOf(r.Context()).clientID = id

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 )
 
@@ -25,7 +26,7 @@ func (s *Server) trySecret(r *http.Request, whose string, err error, guessable b
 	err = s.turnstile.try(r.Context(), counters, func() error { return err })
 	var wait *waitError
 	if errors.As(err, &wait) {
-		err = &Error{
+		err = &oauth2.Error{
 			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
 			Description: "too many wrong secrets came from your network", Err: wait,
 		}

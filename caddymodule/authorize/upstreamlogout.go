@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
@@ -21,7 +22,7 @@ func (s *Server) signedOutThere(p *provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		trailOf(r.Context()).provider = p.Key
 		if err := s.takeLogoutToken(w, r, p); err != nil {
-			e := *asError(err)
+			e := *oauth2.AsError(err)
 			e.Status = http.StatusBadRequest // whatever failed (§2.8)
 			s.record(r.Context(), Event{Kind: EventSignOut, Err: &e})
 			s.writeError(w, r, &e)
@@ -32,23 +33,23 @@ func (s *Server) signedOutThere(p *provider) http.HandlerFunc {
 // takeLogoutToken does what a logout token says, once (§2.6, §2.7). What could not be
 // done may be asked for again by the same token.
 func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *provider) error {
-	form, err := formParameters(w, r)
+	form, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return err
 	}
 	ctx := r.Context()
 	noteEnding(ctx, "signed out at the identity provider")
-	token, err := p.client.VerifyLogoutToken(ctx, form.get("logout_token"))
+	token, err := p.client.VerifyLogoutToken(ctx, form.Get("logout_token"))
 	switch {
 	case errors.Is(err, upstream.ErrLogoutToken):
-		return &Error{Code: "invalid_request", Description: "logout_token is none of this provider for this client, or is over", Err: err}
+		return &oauth2.Error{Code: "invalid_request", Description: "logout_token is none of this provider for this client, or is over", Err: err}
 	case err != nil:
 		return err
 	}
 	key := storeKey("logout-token", p.Key+"\x00"+token.ID)
 	err = s.store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
 	if errors.Is(err, store.ErrExists) {
-		return invalidRequest("logout_token was used already")
+		return oauth2.InvalidRequest("logout_token was used already")
 	}
 	if err == nil || errors.Is(err, store.ErrFull) {
 		// Where there is no room to remember the token, it ends sessions as often as it

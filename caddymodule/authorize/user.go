@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"regexp"
 )
@@ -79,7 +80,7 @@ func CheckFHIRUser(reference string) error {
 
 var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
 
-var errWrongPassword = &Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
+var errWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
 // directory holds the local users and checks their passwords.
 type directory struct {

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
 	"strings"
@@ -41,14 +42,14 @@ func (s *Server) bearer(w http.ResponseWriter, r *http.Request) (*User, []string
 // postedToken is the access token of a form (RFC 6750 §2.2), or "". Beside one in
 // the header it is refused: another could be checked than the one that counts.
 func postedToken(w http.ResponseWriter, r *http.Request) (string, error) {
-	if r.Method != http.MethodPost || !isForm(r) {
+	if r.Method != http.MethodPost || !oauth2.IsForm(r) {
 		return "", nil
 	}
-	p, err := formParameters(w, r)
-	if err == nil && p.get("access_token") != "" && r.Header.Get("Authorization") != "" {
-		err = invalidRequest("send one access token: as Authorization: Bearer, or in the form")
+	p, err := oauth2.FormParameters(w, r)
+	if err == nil && p.Get("access_token") != "" && r.Header.Get("Authorization") != "" {
+		err = oauth2.InvalidRequest("send one access token: as Authorization: Bearer, or in the form")
 	}
-	return p.get("access_token"), err
+	return p.Get("access_token"), err
 }
 
 // bearerClaims are those of the access token that the request carries in its
@@ -67,9 +68,9 @@ func headerToken(r *http.Request) (string, error) {
 	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
 	switch {
 	case !strings.EqualFold(scheme, "Bearer"):
-		return "", &Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
-	case len(headers) > 1 || len(raw) > maxParameter:
-		return "", invalidRequest("send one access token, as Authorization: Bearer")
+		return "", &oauth2.Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
+	case len(headers) > 1 || len(raw) > oauth2.MaxParameter:
+		return "", oauth2.InvalidRequest("send one access token, as Authorization: Bearer")
 	}
 	return strings.TrimLeft(raw, " "), nil
 }
@@ -83,7 +84,7 @@ func (s *Server) tokenClaims(ctx context.Context, raw string) (*accessTokenClaim
 	return claims, err
 }
 
-var invalidToken = &Error{
+var invalidToken = &oauth2.Error{
 	Code: "invalid_token", Status: http.StatusUnauthorized,
 	Description: "the access token is expired, revoked or not one of this server",
 }
@@ -91,7 +92,7 @@ var invalidToken = &Error{
 func (s *Server) tokenUser(ctx context.Context, claims *accessTokenClaims) (*User, []string, error) {
 	scope := strings.Fields(claims.Scope)
 	if !slices.Contains(scope, "openid") {
-		return nil, nil, &Error{
+		return nil, nil, &oauth2.Error{
 			Code: "insufficient_scope", Status: http.StatusForbidden,
 			Description: "userinfo needs the scope openid",
 		}

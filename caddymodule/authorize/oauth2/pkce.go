@@ -1,4 +1,4 @@
-package authorize
+package oauth2
 
 import (
 	"crypto/sha256"
@@ -7,29 +7,29 @@ import (
 	"strings"
 )
 
-// validChallenge says whether this has the form of an S256 code_challenge: 32
+// ValidChallenge says whether this has the form of an S256 code_challenge: 32
 // bytes in base64url without padding (RFC 7636 §4.2).
-func validChallenge(challenge string) bool {
+func ValidChallenge(challenge string) bool {
 	b, err := base64.RawURLEncoding.DecodeString(challenge)
 	return err == nil && len(b) == sha256.Size
 }
 
-// checkVerifier compares a code_verifier with the challenge of the authorization
+// CheckVerifier compares a code_verifier with the challenge of the authorization
 // request (RFC 7636 §4.6). A verifier without a challenge means that somebody
 // took the challenge out of the request on its way (RFC 9700 §4.8.2).
-func checkVerifier(challenge, verifier string) error {
+func CheckVerifier(challenge, verifier string) error {
 	switch {
 	case challenge == "" && verifier == "":
 		return nil
 	case challenge == "":
-		return invalidGrant("the authorization request had no code_challenge")
+		return InvalidGrant("the authorization request had no code_challenge")
 	case !validVerifier(verifier):
-		return invalidGrant("code_verifier must be 43 to 128 unreserved characters")
+		return InvalidGrant("code_verifier must be 43 to 128 unreserved characters")
 	}
 	sum := sha256.Sum256([]byte(verifier))
 	want := base64.RawURLEncoding.EncodeToString(sum[:])
 	if subtle.ConstantTimeCompare([]byte(want), []byte(challenge)) != 1 {
-		return invalidGrant("code_verifier does not match the code_challenge")
+		return InvalidGrant("code_verifier does not match the code_challenge")
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package authorize
+package oauth2
 
 import (
 	"errors"
@@ -24,12 +24,12 @@ type Error struct {
 	// Err is the cause, for the log alone.
 	Err error
 
-	// personal errors are the person's to mend, not the client's developer's.
-	personal bool
+	// Personal errors are the person's to mend, not the client's developer's.
+	Personal bool
 
-	// shown sends the description to the redirect URI too: the interface fixes
+	// Shown sends the description to the redirect URI too: the interface fixes
 	// the text of identity providers' errors.
-	shown bool
+	Shown bool
 }
 
 // Error implements error, for logs: what clients are told is the code, and the
@@ -48,33 +48,37 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-func (e *Error) status() int {
+// HTTPStatus is the status of an answer with the error (RFC 6749 §5.2).
+func (e *Error) HTTPStatus() int {
 	if e.Status == 0 {
 		return http.StatusBadRequest
 	}
 	return e.Status
 }
 
-func invalidRequest(description string) *Error {
+// InvalidRequest is an error of the request's form (RFC 6749 §4.1.2.1 and §5.2).
+func InvalidRequest(description string) *Error {
 	return &Error{Code: "invalid_request", Description: description}
 }
 
-// startAgain is an error that a person mends by beginning anew.
-func startAgain(text string) *Error {
-	return &Error{Code: "invalid_request", Description: text, personal: true}
+// StartAgain is an error that a person mends by beginning anew.
+func StartAgain(text string) *Error {
+	return &Error{Code: "invalid_request", Description: text, Personal: true}
 }
 
-func invalidGrant(description string) *Error {
+// InvalidGrant is an error of a code, a refresh token or what belongs to one (RFC 6749 §5.2).
+func InvalidGrant(description string) *Error {
 	return &Error{Code: "invalid_grant", Description: description}
 }
 
-func invalidClient(description string) *Error {
+// InvalidClient is an error of client authentication (RFC 6749 §5.2).
+func InvalidClient(description string) *Error {
 	return &Error{Code: "invalid_client", Description: description, Status: http.StatusUnauthorized}
 }
 
-// asError gives every error an OAuth code. What is not an [Error] already is our
+// AsError gives every error an OAuth code. What is not an [Error] already is our
 // own fault: server_error, with no detail for the client (RFC 6749 §4.1.2.1).
-func asError(err error) *Error {
+func AsError(err error) *Error {
 	var e *Error
 	if errors.As(err, &e) {
 		return e

@@ -1,4 +1,4 @@
-package authorize
+package oauth2
 
 import (
 	"errors"
@@ -12,15 +12,15 @@ import (
 )
 
 const (
-	// maxParameter bounds one parameter, in bytes.
-	maxParameter = 8 << 10
+	// MaxParameter bounds one parameter, in bytes.
+	MaxParameter = 8 << 10
 
 	// maxQuery bounds an authorization request, in bytes, so that it fits sealed
 	// into the sign-in page's address: Caddy takes 16 KiB of header.
 	maxQuery = 10 << 10
 
-	// maxBody bounds a request's body, in bytes.
-	maxBody = 64 << 10
+	// MaxBody bounds a request's body, in bytes.
+	MaxBody = 64 << 10
 )
 
 // errLargeBody has the status of RFC 9126 §2.3 and RFC 9110 §15.5.14.
@@ -29,23 +29,23 @@ var errLargeBody = &Error{Code: "invalid_request", Description: "the body is lar
 // errEscape is in place of the error of net/url, which holds part of what was typed.
 var errEscape = errors.New("a % must be followed by two hexadecimal digits")
 
-// parameters are those of one request. RFC 6749 §3.1 and §3.2 let none appear
+// Parameters are those of one request. RFC 6749 §3.1 and §3.2 let none appear
 // twice, and count one without a value as not sent.
-type parameters url.Values
+type Parameters url.Values
 
-// get returns a parameter, or "" where it was not sent.
-func (p parameters) get(name string) string { return url.Values(p).Get(name) }
+// Get returns a parameter, or "" where it was not sent.
+func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
-// check refuses what may be read differently by others: repeated parameters, of
+// Check refuses what may be read differently by others: repeated Parameters, of
 // which one may be checked and another used, and excessive ones. Those we sealed
 // ourselves are longer than others may be.
-func (p parameters) check(sealed ...string) error {
+func (p Parameters) Check(sealed ...string) error {
 	for name, values := range p {
 		if len(values) > 1 {
-			return invalidRequest("a parameter is there more than once")
+			return InvalidRequest("a parameter is there more than once")
 		}
-		if long := len(name) > maxParameter || len(values[0]) > maxParameter; long && !slices.Contains(sealed, name) {
-			return invalidRequest("a parameter is longer than 8 KiB")
+		if long := len(name) > MaxParameter || len(values[0]) > MaxParameter; long && !slices.Contains(sealed, name) {
+			return InvalidRequest("a parameter is longer than 8 KiB")
 		}
 	}
 	return nil
@@ -58,43 +58,44 @@ func parseForm(text string) (url.Values, error) {
 	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
 }
 
-// queryParameters reads and checks a query. What could be read of a malformed one
+// QueryParameters reads and checks a query. What could be read of a malformed one
 // is returned beside the error, so that the error can be sent where it belongs.
-func queryParameters(query string) (parameters, error) {
-	p, err := readQuery(query)
+func QueryParameters(query string) (Parameters, error) {
+	p, err := ReadQuery(query)
 	switch {
 	case err != nil:
 		return p, err
 	case len(query) > maxQuery:
-		return p, invalidRequest("the query is longer than 10 KiB")
+		return p, InvalidRequest("the query is longer than 10 KiB")
 	}
-	return p, p.check()
+	return p, p.Check()
 }
 
-func readQuery(query string) (parameters, error) {
+// ReadQuery reads a query and checks nothing else of it.
+func ReadQuery(query string) (Parameters, error) {
 	values, err := parseForm(query)
 	if err != nil {
 		err = &Error{Code: "invalid_request", Description: "the query is malformed", Err: errEscape}
 	}
-	return parameters(values), err
+	return Parameters(values), err
 }
 
-// formParameters reads and checks a form.
-func formParameters(w http.ResponseWriter, r *http.Request) (parameters, error) {
-	p, err := readForm(w, r)
+// FormParameters reads and checks a form.
+func FormParameters(w http.ResponseWriter, r *http.Request) (Parameters, error) {
+	p, err := ReadForm(w, r)
 	if err != nil {
 		return nil, err
 	}
-	return p, p.check()
+	return p, p.Check()
 }
 
-// readForm reads a form from the body alone: secrets in a query end up in logs
+// ReadForm reads a form from the body alone: secrets in a query end up in logs
 // (RFC 6749 §2.3.1 forbids them there).
-func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
-	if !isForm(r) {
-		return nil, invalidRequest("the body must be application/x-www-form-urlencoded")
+func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
+	if !IsForm(r) {
+		return nil, InvalidRequest("the body must be application/x-www-form-urlencoded")
 	}
-	body, err := readBody(w, r)
+	body, err := ReadBody(w, r)
 	if err != nil {
 		return nil, err
 	}
@@ -102,13 +103,13 @@ func readForm(w http.ResponseWriter, r *http.Request) (parameters, error) {
 	if err != nil {
 		return nil, &Error{Code: "invalid_request", Description: "the form is malformed", Err: errEscape}
 	}
-	return parameters(values), nil
+	return Parameters(values), nil
 }
 
-// readBody reads a body up to the limit. The caller of our handler bounds how long it
+// ReadBody reads a body up to the limit. The caller of our handler bounds how long it
 // may take.
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, errLargeBody
@@ -120,8 +121,8 @@ func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// isForm says whether a request's body is a form.
-func isForm(r *http.Request) bool {
+// IsForm says whether a request's body is a form.
+func IsForm(r *http.Request) bool {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return kind == "application/x-www-form-urlencoded"
 }
