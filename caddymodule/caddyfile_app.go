@@ -12,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 func init() { httpcaddyfile.RegisterGlobalOption("fhir", parseApp) }
@@ -170,7 +171,7 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 	}
 	err := subdirectives{
 		"password_hash": word(&u.PasswordHash, literal(checkPasswordHash)),
-		"totp_secret":   word(&u.TOTPSecret, literal(authorize.CheckTOTPSecret)),
+		"totp_secret":   word(&u.TOTPSecret, literal(totp.CheckSecret)),
 		"name":          word(&u.DisplayName, nil),
 		"email":         u.parseEmail,
 		"phone":         word(&u.Phone, nil),

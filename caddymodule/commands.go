@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 func init() {
@@ -47,14 +47,14 @@ func enrolTOTP(out io.Writer, issuerName, user string) (int, error) {
 	if user == "" {
 		return caddy.ExitCodeFailedStartup, errors.New("--user is missing: the user's name in the Caddyfile")
 	}
-	secret := authorize.NewTOTPSecret()
+	secret := totp.NewSecret()
 	_, err := fmt.Fprintf(out, `Key, to type into an authenticator app:
 	%s
 Address, to show as a QR code (such as with: qrencode -t ansiutf8):
 	%s
 In the Caddyfile, in the block of user %s (or a placeholder such as {file./run/secrets/%[3]s.totp}):
 	totp_secret %[1]s
-`, secret, authorize.TOTPAddress(issuerName, user, secret), user)
+`, secret, totp.Address(issuerName, user, secret), user)
 	if err != nil {
 		return caddy.ExitCodeFailedQuit, err
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 func TestEnrolTOTP(t *testing.T) {
@@ -20,7 +20,7 @@ func TestEnrolTOTP(t *testing.T) {
 		t.Fatal(first.String())
 	}
 	secret := line[1]
-	if err := authorize.CheckTOTPSecret(secret); err != nil {
+	if err := totp.CheckSecret(secret); err != nil {
 		t.Error(err)
 	}
 	if !strings.Contains(first.String(), "otpauth://totp/General%20Hospital:alice?issuer=General%20Hospital&secret="+secret) {

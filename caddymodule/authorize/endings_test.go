@@ -13,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 // endings is a person at a browser, with all that can be ended.
@@ -201,7 +202,7 @@ var events = []struct {
 		e.reload(func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
 	}},
 	{"another second factor, or one more", false, false, nil, func(e *endings) {
-		e.reload(func(c *authorize.Config) { c.Users[0].TOTPSecret = authorize.NewTOTPSecret() })
+		e.reload(func(c *authorize.Config) { c.Users[0].TOTPSecret = totp.NewSecret() })
 	}},
 	{"the user is disabled", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users[0].Disabled = true })

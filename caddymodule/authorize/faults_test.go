@@ -323,7 +323,7 @@ func TestFailureChangesNothing(t *testing.T) {
 			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
 		}, toApp, "session sessions session-client"},
 		{"login: the second factor, after an earlier code", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.sendCode(b.factor(b.signIn(request(nil), "carol", "third")), authorize.TOTPForTest(totpSecret, time.Now().Add(-30*time.Second)))
+			b.sendCode(b.factor(b.signIn(request(nil), "carol", "third")), totpAt(totpSecret, time.Now().Add(-30*time.Second)))
 			factor := b.factor(b.signIn(request(url.Values{"prompt": {"login"}}), "carol", "third"))
 			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
 		}, toApp, "session sessions session-client"},

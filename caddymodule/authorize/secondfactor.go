@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 	"net/http"
 	"net/url"
 	"slices"
@@ -168,17 +169,17 @@ type usedStep struct {
 
 // usedStepTime is how long after its use a code, or one that came before it, could
 // still be right.
-const usedStepTime = (2*totpSkew + 2) * totpStep
+const usedStepTime = (2*totp.Skew + 2) * totp.Step
 
 // useCode takes a code of the person's authenticator app. None counts twice, nor does
 // one from before the last that counted; of several that come with the same at one
 // moment, one gets in (RFC 6238 §5.2).
 func (s *Server) useCode(ctx context.Context, user *User, code string) (*usedStep, error) {
-	secret, err := decodeTOTPSecret(user.TOTPSecret)
+	secret, err := totp.DecodeSecret(user.TOTPSecret)
 	if err != nil {
 		return nil, err // checked in newDirectory
 	}
-	step, ok := totpStepOf(secret, strings.ReplaceAll(code, " ", ""), time.Now())
+	step, ok := totp.StepOf(secret, strings.ReplaceAll(code, " ", ""), time.Now())
 	if !ok {
 		return nil, errWrongCode
 	}

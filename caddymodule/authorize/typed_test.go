@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 // Nothing that is typed or sent reaches the log, in whichever field and however it is
@@ -33,7 +34,7 @@ func TestNothingTypedIsLogged(t *testing.T) {
 	p := authorizetest.Start(t)
 	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		c.Users[1].TOTPSecret = authorize.NewTOTPSecret()
+		c.Users[1].TOTPSecret = totp.NewSecret()
 		c.Registration = &authorize.Registration{InitialAccessToken: initialAccess, Storage: new(clientStorage), Folder: "clients"}
 		c.Lockout.Off = true
 	}))

@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 	"net/http"
 	"regexp"
 )
@@ -19,7 +20,7 @@ type User struct {
 	// PasswordHash is in a form that [Config.Passwords] knows.
 	PasswordHash string
 
-	// TOTPSecret is the key of the person's authenticator app in base32 ([CheckTOTPSecret]).
+	// TOTPSecret is the key of the person's authenticator app in base32 ([totp.CheckSecret]).
 	// Who has one is asked for a code after the password, and also after a
 	// linked identity provider: the second factor is the account's, however its
 	// owner comes (RFC 6238). Default: no second factor.
@@ -114,7 +115,7 @@ func newDirectory(users []User, compare PasswordComparer) (*directory, error) {
 			return nil, fmt.Errorf("user %q: fhir_user %w", u.ID, err)
 		}
 		if u.TOTPSecret != "" {
-			if err := CheckTOTPSecret(u.TOTPSecret); err != nil {
+			if err := totp.CheckSecret(u.TOTPSecret); err != nil {
 				return nil, fmt.Errorf("user %q: %w", u.ID, err)
 			}
 		}

@@ -1,4 +1,4 @@
-package authorize
+package totp
 
 import (
 	"strings"
@@ -8,41 +8,41 @@ import (
 
 // The vectors of RFC 6238, Appendix B, for SHA-1, of which six digits are shown
 // here: the last of their eight.
-func TestTOTPVectors(t *testing.T) {
+func TestVectors(t *testing.T) {
 	key := []byte("12345678901234567890")
 	for seconds, want := range map[int64]string{
 		59: "94287082", 1111111109: "07081804", 1111111111: "14050471",
 		1234567890: "89005924", 2000000000: "69279037", 20000000000: "65353130",
 	} {
-		if got := totp(key, seconds/30); got != want[2:] {
+		if got := Code(key, seconds/30); got != want[2:] {
 			t.Errorf("at %d: %s, want %s", seconds, got, want[2:])
 		}
 	}
 }
 
 // A code counts in its own step and in those beside it.
-func TestTOTPSkew(t *testing.T) {
+func TestSkew(t *testing.T) {
 	key, now := []byte("12345678901234567890"), time.Unix(1111111111, 0)
 	step := now.Unix() / 30
 	for away := int64(-3); away <= 3; away++ {
-		got, ok := totpStepOf(key, totp(key, step+away), now)
+		got, ok := StepOf(key, Code(key, step+away), now)
 		if want := away >= -1 && away <= 1; ok != want || ok && got != step+away {
 			t.Errorf("%d steps away: %t, step %d", away, ok, got-step)
 		}
 	}
-	for _, code := range []string{"", "12345", "1234567", "abcdef", totp(key, step)[:5], totp(key, step) + "0"} {
-		if _, ok := totpStepOf(key, code, now); ok {
+	for _, code := range []string{"", "12345", "1234567", "abcdef", Code(key, step)[:5], Code(key, step) + "0"} {
+		if _, ok := StepOf(key, code, now); ok {
 			t.Errorf("%q counts", code)
 		}
 	}
 }
 
-func TestCheckTOTPSecret(t *testing.T) {
+func TestCheckSecret(t *testing.T) {
 	tests := []struct {
 		name, secret string
 		ok           bool
 	}{
-		{"ours", NewTOTPSecret(), true},
+		{"ours", NewSecret(), true},
 		{"the least", "GEZDGNBVGY3TQOJQGEZDGNBVGY", true},
 		{"in groups, lower case and padded", "gezd gnbv-gy3t qojq gezd gnbv gy======", true},
 		{"too short", "GEZDGNBVGY3TQOJQ", false},
@@ -51,7 +51,7 @@ func TestCheckTOTPSecret(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := CheckTOTPSecret(tt.secret)
+			err := CheckSecret(tt.secret)
 			if (err == nil) != tt.ok {
 				t.Errorf("error %v", err)
 			}
@@ -64,16 +64,7 @@ func TestCheckTOTPSecret(t *testing.T) {
 
 func TestTOTPAddress(t *testing.T) {
 	want := "otpauth://totp/General%20Hospital:alice?issuer=General%20Hospital&secret=ABC"
-	if got := TOTPAddress("General Hospital", "alice", "ABC"); got != want {
+	if got := Address("General Hospital", "alice", "ABC"); got != want {
 		t.Errorf("got %s", got)
 	}
-}
-
-// TOTPForTest is the code at a moment, for the tests in package authorize_test.
-func TOTPForTest(secret string, at time.Time) string {
-	key, err := decodeTOTPSecret(secret)
-	if err != nil {
-		panic(err)
-	}
-	return totp(key, at.Unix()/30)
 }
