@@ -15,6 +15,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -97,7 +98,7 @@ type App struct {
 	keys    *authorize.Keyring
 	pooled  string // the keys in keysInUse
 	server  *authorize.Server
-	events  *authorize.EventLog
+	events  *audit.Log
 	logger  *slog.Logger
 	ctx     caddy.Context
 }

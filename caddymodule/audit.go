@@ -10,7 +10,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap/exp/zapslog"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 // auditLogger is the name that `include` and `exclude` of Caddy's global option
@@ -18,19 +19,19 @@ import (
 const auditLogger = "fhir.audit"
 
 // newEventLog is the audit trail.
-func newEventLog(ctx caddy.Context) *authorize.EventLog {
+func newEventLog(ctx caddy.Context) *audit.Log {
 	const never = slog.Level(127)
-	return authorize.NewEventLog(slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(auditLogger), zapslog.AddStacktraceAt(never))))
+	return audit.NewLog(slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(auditLogger), zapslog.AddStacktraceAt(never))))
 }
 
 // audit counts and logs an event of the authorization server.
-func (a *App) audit(ctx context.Context, e authorize.Event) {
+func (a *App) audit(ctx context.Context, e audit.Event) {
 	metrics.event(ctx, e)
 	a.events.Record(ctx, e)
 }
 
 // clientNetwork is the network of a request's client, by the request's context.
-func clientNetwork(ctx context.Context) string { return authorize.Network(clientIP(ctx)) }
+func clientNetwork(ctx context.Context) string { return fairqueue.Network(clientIP(ctx)) }
 
 // clientIP is the client's address as Caddy found it, or "" outside of Caddy.
 func clientIP(ctx context.Context) string {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
@@ -62,7 +61,7 @@ func (a asker) on(r *http.Request) *http.Request {
 
 // holders are whose shares the request takes of.
 func (a asker) holders() []string {
-	holders := []string{"network " + authorize.Network(a.address)}
+	holders := []string{"network " + fairqueue.Network(a.address)}
 	if a.clientID != "" {
 		holders = append(holders, "client "+a.clientID)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -82,7 +83,7 @@ func (m *metricSet) register(ctx caddy.Context) error {
 
 // event counts what is on the audit trail. What a client sends as its grant is
 // counted under that name only if it is one.
-func (m *metricSet) event(_ context.Context, e authorize.Event) {
+func (m *metricSet) event(_ context.Context, e audit.Event) {
 	grant := e.Grant
 	switch grant {
 	case "", "authorization_code", "client_credentials", "refresh_token":

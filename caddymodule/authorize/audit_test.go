@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
@@ -22,7 +23,7 @@ import (
 // auditTrail gathers the events of a server, each in one line.
 type auditTrail []string
 
-func (a *auditTrail) record(_ context.Context, e authorize.Event) {
+func (a *auditTrail) record(_ context.Context, e audit.Event) {
 	*a = append(*a, strings.Join(strings.Fields(fmt.Sprint(e.Kind, " ", e.Outcome(), " ", e.Grant, " ", e.Provider, " user=", e.User, " client=", e.ClientID, " scope=", e.Scope)), " "))
 }
 
@@ -123,9 +124,9 @@ func TestAudit(t *testing.T) {
 // by a secret or key, or as a person. What succeeded never is.
 func TestAnonymousEvents(t *testing.T) {
 	p := authorizetest.Start(t)
-	var last authorize.Event
+	var last audit.Event
 	s := federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
-		c.Audit = func(_ context.Context, e authorize.Event) { last = e }
+		c.Audit = func(_ context.Context, e audit.Event) { last = e }
 		c.Clients[2].Consent = authorize.ConsentRequired
 		c.Users[1].TOTPSecret = totpSecret
 		idp.Allow = []authorize.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
@@ -168,7 +169,7 @@ func TestAnonymousEvents(t *testing.T) {
 		{"a code", func(b *browser) { b.code(nil) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			last = authorize.Event{}
+			last = audit.Event{}
 			tt.do(newBrowser(t, s))
 			if last.Kind == "" || last.Anonymous != tt.want {
 				t.Errorf("%+v", last)
@@ -195,7 +196,7 @@ func TestAuditAddress(t *testing.T) {
 	var got string
 	s := newServer(t, func(c *authorize.Config) {
 		c.ClientAddress = func(*http.Request) string { return "203.0.113.7" }
-		c.Audit = func(_ context.Context, e authorize.Event) { got = e.Address }
+		c.Audit = func(_ context.Context, e audit.Event) { got = e.Address }
 	})
 	newBrowser(t, s).authorize(url.Values{})
 	if got != "203.0.113.7" {
@@ -305,7 +306,7 @@ func TestEventLogIsBounded(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var log bytes.Buffer
 			slogger := slog.New(slog.NewTextHandler(&log, nil))
-			authorize.Event{Kind: authorize.EventSignIn, User: tt.typed}.Log(t.Context(), slogger)
+			audit.Event{Kind: audit.SignIn, User: tt.typed}.Log(t.Context(), slogger)
 			if line := log.String(); strings.Count(line, "\n") != 1 || len(line) > 2048 || !utf8.ValidString(line) {
 				t.Errorf("%d bytes: %q", len(line), line)
 			}
@@ -322,13 +323,13 @@ func TestEventLogIsBounded(t *testing.T) {
 func TestEventLevel(t *testing.T) {
 	refusal := &oauth2.Error{Code: "invalid_grant"}
 	for _, tt := range []struct {
-		event authorize.Event
+		event audit.Event
 		want  slog.Level
 	}{
-		{authorize.Event{Kind: authorize.EventToken}, slog.LevelInfo},
-		{authorize.Event{Kind: authorize.EventToken, Err: refusal}, slog.LevelWarn},
-		{authorize.Event{Kind: authorize.EventLockout}, slog.LevelWarn},
-		{authorize.Event{Kind: authorize.EventToken, Err: context.DeadlineExceeded}, slog.LevelError},
+		{audit.Event{Kind: audit.Token}, slog.LevelInfo},
+		{audit.Event{Kind: audit.Token, Err: refusal}, slog.LevelWarn},
+		{audit.Event{Kind: audit.Lockout}, slog.LevelWarn},
+		{audit.Event{Kind: audit.Token, Err: context.DeadlineExceeded}, slog.LevelError},
 	} {
 		if got := tt.event.Level(); got != tt.want {
 			t.Errorf("%+v: %v, want %v", tt.event, got, tt.want)

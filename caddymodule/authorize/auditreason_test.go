@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 )
 
@@ -27,17 +28,17 @@ func TestAuditOfWaits(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var last authorize.Event
+				var last audit.Event
 				s := newServer(t, func(c *authorize.Config) {
-					c.Audit = func(_ context.Context, e authorize.Event) { last = e }
+					c.Audit = func(_ context.Context, e audit.Event) { last = e }
 					c.Users[1].TOTPSecret, c.Lockout.Failures = totpSecret, 1
 				})
 				tt.do(newBrowser(t, s))
-				if last.Kind != authorize.EventSignIn || last.User != tt.user || last.Anonymous != tt.anonymous {
+				if last.Kind != audit.SignIn || last.User != tt.user || last.Anonymous != tt.anonymous {
 					t.Errorf("refused: %+v", last)
 				}
 				tt.do(newBrowser(t, s))
-				if last.Kind != authorize.EventLockout || last.User != tt.user || last.Anonymous != tt.anonymous {
+				if last.Kind != audit.Lockout || last.User != tt.user || last.Anonymous != tt.anonymous {
 					t.Errorf("delayed: %+v", last)
 				}
 				if reason := last.Err.Error(); reason != "access_denied: too many wrong tries: wait a second" {
@@ -81,9 +82,9 @@ func TestAuditOfFailedFederation(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
-			var last authorize.Event
+			var last audit.Event
 			s := federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
-				c.Audit = func(_ context.Context, e authorize.Event) { last = e }
+				c.Audit = func(_ context.Context, e audit.Event) { last = e }
 				if tt.change != nil {
 					tt.change(idp, c)
 				}
@@ -121,8 +122,8 @@ func TestAuditOfEndedSessions(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			var reasons []string
 			s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
-				c.Audit = func(_ context.Context, e authorize.Event) {
-					if e.Kind == authorize.EventSignOut && e.Provider == "hospital" {
+				c.Audit = func(_ context.Context, e audit.Event) {
+					if e.Kind == audit.SignOut && e.Provider == "hospital" {
 						reasons = append(reasons, e.Reason)
 					}
 				}

@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"context"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
@@ -119,8 +120,8 @@ func (s *Server) give(w http.ResponseWriter, r *http.Request, req *authorization
 	if err == nil {
 		err = req.spent(r.Context())
 	}
-	s.record(r.Context(), Event{
-		Kind: EventAuthorization, Grant: req.responseType, ClientID: g.ClientID, User: g.User, Scope: g.scope(), Err: err,
+	s.record(r.Context(), audit.Event{
+		Kind: audit.Authorization, Grant: req.responseType, ClientID: g.ClientID, User: g.User, Scope: g.scope(), Err: err,
 	})
 	if err != nil {
 		s.redirectError(w, r, req, err)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
@@ -118,7 +119,7 @@ func (s *Server) told(ctx context.Context, client *Client, stored *storedSession
 		s.logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
 		reason, err = "", &oauth2.Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
 	}
-	s.record(ctx, Event{Kind: EventSignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
+	s.record(ctx, audit.Event{Kind: audit.SignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
 }
 
 // logoutToken is signed as ID tokens are, and says in its header that it is none.

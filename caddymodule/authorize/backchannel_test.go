@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
@@ -41,9 +42,9 @@ func newParty(t *testing.T) *party {
 }
 
 // trail collects events.
-type trail chan authorize.Event
+type trail chan audit.Event
 
-func (tr trail) record(_ context.Context, e authorize.Event) {
+func (tr trail) record(_ context.Context, e audit.Event) {
 	select {
 	case tr <- e:
 	default:
@@ -51,13 +52,13 @@ func (tr trail) record(_ context.Context, e authorize.Event) {
 }
 
 // toldOf waits for what came of telling a client.
-func (tr trail) toldOf(clientID string) authorize.Event {
+func (tr trail) toldOf(clientID string) audit.Event {
 	for e := range tr {
-		if e.Kind == authorize.EventSignOut && e.ClientID == clientID {
+		if e.Kind == audit.SignOut && e.ClientID == clientID {
 			return e
 		}
 	}
-	return authorize.Event{}
+	return audit.Event{}
 }
 
 func toldServer(t *testing.T, p *party) (*authorize.Server, trail) {

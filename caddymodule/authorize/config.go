@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"log/slog"
 	"net/http"
@@ -116,9 +117,9 @@ type Config struct {
 	// consent, lockouts, and a copy of the revocations. Default: Store.
 	Durable store.Store
 
-	// Audit gets every [Event], in the goroutine of its request. Default: an
-	// [EventLog] on Logger.
-	Audit func(context.Context, Event)
+	// Audit gets every [audit.Event], in the goroutine of its request. Default: an
+	// [audit.Log] on Logger.
+	Audit func(context.Context, audit.Event)
 
 	// ClientAddress is the IP address that a request is counted and recorded
 	// under. Default: that of the peer.
@@ -168,7 +169,7 @@ type Config struct {
 	// concerned. Default: it did if this process ended the TLS.
 	IsHTTPS func(*http.Request) bool
 
-	// Logger gets what is no [Event]: failures (Error), and refusals (Info) of
+	// Logger gets what is no [audit.Event]: failures (Error), and refusals (Info) of
 	// requests that change nothing. Never a token, code, password or secret.
 	// Default: nothing is logged.
 	Logger *slog.Logger

@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/netip"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
 )
@@ -67,7 +67,7 @@ func (s *Server) counters(r *http.Request, kind, name string) ([]counter, error)
 		return []counter{own}, err
 	}
 	account, err1 := s.newCounter(ctx, kind, name, owner, s.turnstile.Failures)
-	address, err2 := s.newCounter(ctx, "address", Network(addressOf(ctx)), "", s.turnstile.AddressFailures)
+	address, err2 := s.newCounter(ctx, "address", fairqueue.Network(addressOf(ctx)), "", s.turnstile.AddressFailures)
 	return []counter{account, address}, errors.Join(err1, err2)
 }
 
@@ -80,17 +80,4 @@ const maxName = 256
 func canonicalName(name string) string {
 	name = name[:min(len(name), maxName)]
 	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))
-}
-
-// Network is what one customer of a provider has at least: an IPv4 address, or
-// the /64 of an IPv6 address. What is no IP address stays as it is.
-func Network(address string) string {
-	ip, err := netip.ParseAddr(address)
-	if err != nil {
-		return address
-	}
-	if ip = ip.Unmap(); ip.Is4() {
-		return ip.String()
-	}
-	return netip.PrefixFrom(ip, 64).Masked().String()
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 )
@@ -42,7 +43,7 @@ func (s *Server) EndGrants(ctx context.Context, user, clientID string) (EndedGra
 	if err == nil && ended == (EndedGrants{}) {
 		err = s.mustKnow(ctx, user, clientID)
 	}
-	s.record(ctx, Event{Kind: EventRevocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
+	s.record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
 	return ended, err
 }
 

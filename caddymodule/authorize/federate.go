@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -80,7 +81,7 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 // be reached, as there are other ways to sign in. The interface has its errors go to
 // the client for a provider that fails once it has been asked.
 func (s *Server) showProviderDown(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, err error) {
-	s.record(r.Context(), Event{Kind: EventSignIn, Provider: p.Key, ClientID: req.client.ID, Err: p.explain(err)})
+	s.record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.client.ID, Err: p.explain(err)})
 	s.showSignIn(w, r, http.StatusServiceUnavailable, req, signInPage{
 		Request: r.URL.Query().Get("request"), Username: s.likely(req), Down: p.Name,
 	})
@@ -139,7 +140,7 @@ func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, r
 	}()
 	if err != nil {
 		err = p.explain(err)
-		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, Err: err})
+		s.record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, Err: err})
 	}
 	switch {
 	case errors.Is(err, errDoubleSignIn):

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"slices"
@@ -170,7 +171,7 @@ func (s *Server) redeem(ctx context.Context, g *grant) error {
 // before or after the first (RFC 6749 §4.1.2).
 func (s *Server) endTwiceUsed(ctx context.Context, g *grant) error {
 	err := s.revokeFamily(ctx, g)
-	s.record(ctx, Event{Kind: EventRevocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
+	s.record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking what a code gave that was used twice: %w", err)
 	}

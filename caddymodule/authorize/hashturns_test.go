@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -105,12 +106,12 @@ func TestNoHashTurn(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var last atomic.Pointer[authorize.Event]
+				var last atomic.Pointer[audit.Event]
 				compare, durable := &slow{release: make(chan struct{})}, store.NewMemory(0, 0)
 				s := newServer(t, func(c *authorize.Config) {
 					c.Passwords, c.Durable = compare, durable
 					c.Lockout = authorize.Lockout{Failures: 1 << 20, AddressFailures: 1 << 20}
-					c.Audit = func(_ context.Context, e authorize.Event) { last.Store(&e) }
+					c.Audit = func(_ context.Context, e audit.Event) { last.Store(&e) }
 				})
 				var group sync.WaitGroup
 				for range tt.flood {
@@ -126,7 +127,7 @@ func TestNoHashTurn(t *testing.T) {
 				if !strings.Contains(page, `value="alice"`) || strings.Contains(page, "mine") || !strings.Contains(page, "Try again in 5 seconds.") {
 					t.Errorf("page %s", page)
 				}
-				if e := last.Load(); e == nil || e.Kind != authorize.EventSignIn || e.Outcome() != "temporarily_unavailable" || !e.Anonymous {
+				if e := last.Load(); e == nil || e.Kind != audit.SignIn || e.Outcome() != "temporarily_unavailable" || !e.Anonymous {
 					t.Errorf("event %+v", e)
 				}
 				if counted, err := durable.List(t.Context(), "lockout:"); slices.Contains(compare.begun, "mine") || err != nil || len(counted) > 0 {

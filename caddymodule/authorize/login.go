@@ -3,7 +3,9 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 	"math"
 	"net/http"
 	"net/url"
@@ -111,8 +113,8 @@ func (s *Server) signIn(w http.ResponseWriter, r *http.Request, req *authorizati
 	}
 	user, err := s.checkPassword(r, offer, p)
 	page := signInPage{Request: p.Get("request"), Username: p.Get("username")}
-	event := Event{
-		Kind: EventSignIn, ClientID: req.client.ID, User: s.directory.accountNamed(p.Get("username")),
+	event := audit.Event{
+		Kind: audit.SignIn, ClientID: req.client.ID, User: s.directory.accountNamed(p.Get("username")),
 		Err: err, Anonymous: true, // to name an account proves nothing
 	}
 	var wait *waitError
@@ -147,7 +149,7 @@ func (s *Server) checkPassword(r *http.Request, o offer, p oauth2.Parameters) (u
 	if err != nil {
 		return nil, err
 	}
-	from := attempt{network: Network(addressOf(r.Context())), known: s.device(r).knows(canonicalName(name))}
+	from := attempt{network: fairqueue.Network(addressOf(r.Context())), known: s.device(r).knows(canonicalName(name))}
 	err = s.turnstile.try(r.Context(), counters, func() error {
 		user, err = s.directory.signIn(r.Context(), from, name, p.Get("password"))
 		return err
@@ -156,8 +158,8 @@ func (s *Server) checkPassword(r *http.Request, o offer, p oauth2.Parameters) (u
 }
 
 // recordWait puts a try that was refused unseen on the audit trail.
-func (s *Server) recordWait(ctx context.Context, e Event) {
-	e.Kind, e.Err = EventLockout, &oauth2.Error{Code: "access_denied", Description: "too many wrong tries", Err: e.Err}
+func (s *Server) recordWait(ctx context.Context, e audit.Event) {
+	e.Kind, e.Err = audit.Lockout, &oauth2.Error{Code: "access_denied", Description: "too many wrong tries", Err: e.Err}
 	s.record(ctx, e)
 }
 

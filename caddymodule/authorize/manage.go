@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 )
@@ -64,7 +65,7 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.record(r.Context(), Event{Kind: EventRegistration, ClientID: c.Client.ID, Reason: "changed"})
+	s.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "changed"})
 	s.writeManaged(w, r, changed, secret)
 	return nil
 }
@@ -90,7 +91,7 @@ func (s *Server) unregister(w http.ResponseWriter, r *http.Request) error {
 	if err := s.registrar.remove(r.Context(), c.Client.ID); err != nil {
 		return err
 	}
-	s.record(r.Context(), Event{Kind: EventRegistration, ClientID: c.Client.ID, Reason: "deleted"})
+	s.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "deleted"})
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
@@ -178,7 +179,7 @@ func (s *Server) standing(f *refreshFamily, token string) standing {
 func (s *Server) endStolenFamily(ctx context.Context, f *refreshFamily) error {
 	g := f.Grant
 	err := s.revokeFamily(ctx, g)
-	s.record(ctx, Event{Kind: EventRevocation, User: g.User, ClientID: g.ClientID, Scope: g.scope(), Grant: "refresh_token", Reason: "a refresh token was used twice", Err: err})
+	s.record(ctx, audit.Event{Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.scope(), Grant: "refresh_token", Reason: "a refresh token was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking what a refresh token gave that was used twice: %w", err)
 	}

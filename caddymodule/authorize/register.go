@@ -3,6 +3,7 @@ package authorize
 import (
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
@@ -86,7 +87,7 @@ func (s *Server) register(w http.ResponseWriter, r *http.Request) error {
 	if err := s.registrar.store(r.Context(), made); err != nil {
 		return err
 	}
-	s.record(r.Context(), Event{Kind: EventRegistration, ClientID: made.Client.ID, Reason: made.Client.Name})
+	s.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: made.Client.ID, Reason: made.Client.Name})
 	info := s.information(made)
 	info.Secret, info.AccessToken = secret, access
 	s.writeJSON(w, http.StatusCreated, info)

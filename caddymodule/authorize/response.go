@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
@@ -82,7 +83,7 @@ func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *auth
 	case e.HTTPStatus() < http.StatusInternalServerError:
 		_ = req.spent(r.Context()) // refused, whether it was the first or not
 	}
-	s.recordRefusal(r, Event{Kind: EventAuthorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
+	s.recordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
 	var a answerParameters
 	a.add("error", e.Code)
 	if e.Shown {
@@ -99,7 +100,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		Title: "This link does not work", Detail: e.Description,
 		Text: "The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:",
 	}
-	s.recordRefusal(r, Event{Kind: kindOf(r.URL.Path), Err: err})
+	s.recordRefusal(r, audit.Event{Kind: kindOf(r.URL.Path), Err: err})
 	var own *oauth2.Error
 	switch {
 	case e.Personal:

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"time"
@@ -15,7 +16,7 @@ var errForeignToken = &oauth2.Error{Code: "unauthorized_client", Description: "t
 // one, because the token would go on working.
 func (s *Server) revocation(w http.ResponseWriter, r *http.Request) {
 	if err := s.revokeToken(w, r); err != nil {
-		s.recordRefusal(r, Event{Kind: EventRevocation, Err: err})
+		s.recordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
 		s.writeError(w, r, err)
 		return
 	}
@@ -47,7 +48,7 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	if err := s.revokeOwn(r.Context(), t); err != nil {
 		return err
 	}
-	s.record(r.Context(), Event{Kind: EventRevocation, ClientID: client.ID, User: t.subject()})
+	s.record(r.Context(), audit.Event{Kind: audit.Revocation, ClientID: client.ID, User: t.subject()})
 	return nil
 }
 

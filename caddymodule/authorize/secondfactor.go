@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
@@ -47,7 +48,7 @@ func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authoriza
 	}
 	if req.prompts("none") {
 		err := &oauth2.Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
-		s.record(r.Context(), Event{Kind: EventSignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err})
+		s.record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err})
 		s.redirectError(w, r, req, err)
 		return
 	}
@@ -67,7 +68,7 @@ func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authoriza
 // complete makes the session and answers the client.
 func (s *Server) complete(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
 	signedIn, err := s.startSession(w, r, user, session)
-	event := Event{Kind: EventSignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err}
+	event := audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err}
 	s.record(r.Context(), event)
 	if err != nil {
 		s.redirectError(w, r, req, err)
@@ -133,7 +134,7 @@ func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSign
 		})
 	}
 	page := secondFactorPage{Factor: p.Get("factor")}
-	event := Event{Kind: EventSignIn, ClientID: half.req.client.ID, User: half.user.ID, Provider: half.Session.Provider, Err: err}
+	event := audit.Event{Kind: audit.SignIn, ClientID: half.req.client.ID, User: half.user.ID, Provider: half.Session.Provider, Err: err}
 	var wait *waitError
 	switch {
 	case errors.As(err, &wait):

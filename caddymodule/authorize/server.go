@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/rs/cors"
@@ -64,7 +65,7 @@ type Server struct {
 	logger  *slog.Logger
 	routes  map[string]http.Handler
 
-	audit         func(context.Context, Event)
+	audit         func(context.Context, audit.Event)
 	clientAddress func(*http.Request) string
 	turnstile     *turnstile
 	notices       *notices
@@ -112,7 +113,7 @@ func (s *Server) setDefaults() {
 	}
 	s.revocations.loaded.Store(s.durable == s.store) // then they need no second place
 	if s.audit == nil {
-		s.audit = NewEventLog(s.logger).Record
+		s.audit = audit.NewLog(s.logger).Record
 	}
 	if s.started == nil {
 		s.started = func() time.Time { return time.Time{} }

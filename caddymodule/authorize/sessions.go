@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 	"time"
@@ -132,7 +133,7 @@ func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
 	if err := s.forgetSession(ctx, stored); err != nil {
 		return err
 	}
-	s.record(ctx, Event{Kind: EventSignOut, User: stored.User, Provider: stored.Provider, Reason: endingOf(ctx)})
+	s.record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: endingOf(ctx)})
 	s.tellClients(ctx, stored, notes)
 	return nil
 }

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
@@ -26,7 +27,7 @@ func (s *Server) token(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		response, err = s.exchange(r, p)
 	}
-	event := Event{Kind: EventToken, Grant: p.Get("grant_type"), Err: err}
+	event := audit.Event{Kind: audit.Token, Grant: p.Get("grant_type"), Err: err}
 	if err != nil {
 		s.recordRefusal(r, event)
 		s.writeError(w, r, err)

@@ -3,6 +3,7 @@ package authorize
 import (
 	"cmp"
 	"context"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net"
 	"net/http"
@@ -87,7 +88,7 @@ func noteGrant(ctx context.Context, clientID, user string, scope []string) {
 
 // record puts an event on the audit trail. What it leaves out of user, client and
 // granted scope is what is known of the request.
-func (s *Server) record(ctx context.Context, e Event) {
+func (s *Server) record(ctx context.Context, e audit.Event) {
 	t := trailOf(ctx)
 	e.Address = addressOf(ctx)
 	e.User, e.ClientID = cmp.Or(e.User, t.user), cmp.Or(e.ClientID, t.clientID)
@@ -103,7 +104,7 @@ func (s *Server) record(ctx context.Context, e Event) {
 
 // recordRefusal puts a refusal on the audit trail, unless whoever refused first
 // has done so: what is refused once is told once.
-func (s *Server) recordRefusal(r *http.Request, e Event) {
+func (s *Server) recordRefusal(r *http.Request, e audit.Event) {
 	if !trailOf(r.Context()).refused {
 		s.record(r.Context(), e)
 	}
@@ -113,11 +114,11 @@ func (s *Server) recordRefusal(r *http.Request, e Event) {
 func kindOf(path string) string {
 	switch Endpoint(path) {
 	case "login", "callback":
-		return EventSignIn
+		return audit.SignIn
 	case "logout":
-		return EventSignOut
+		return audit.SignOut
 	}
-	return EventAuthorization
+	return audit.Authorization
 }
 
 // remoteAddress is the peer's IP address.

@@ -3,7 +3,9 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 	"net/http"
 )
 
@@ -30,13 +32,13 @@ func (s *Server) trySecret(r *http.Request, whose string, err error, guessable b
 			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
 			Description: "too many wrong secrets came from your network", Err: wait,
 		}
-		s.recordRefusal(r, Event{Kind: EventLockout, Err: err})
+		s.recordRefusal(r, audit.Event{Kind: audit.Lockout, Err: err})
 	}
 	return err
 }
 
 func (s *Server) secretCounters(ctx context.Context, whose string) ([]counter, error) {
-	network := Network(addressOf(ctx))
+	network := fairqueue.Network(addressOf(ctx))
 	name := whose + "\x00" + network
 	pair, err1 := s.newCounter(ctx, guessSecret, name, name, s.turnstile.Failures)
 	address, err2 := s.newCounter(ctx, guessSecret+"-address", network, "", s.turnstile.AddressFailures)

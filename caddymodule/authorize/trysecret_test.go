@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 )
 
 const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
@@ -38,9 +39,9 @@ func TestSecretsAreCounted(t *testing.T) {
 		for _, basic := range []bool{true, false} {
 			t.Run(fmt.Sprint(path, " basic ", basic), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var last authorize.Event
+					var last audit.Event
 					s := newServer(t, func(c *authorize.Config) {
-						c.Audit = func(_ context.Context, e authorize.Event) { last = e }
+						c.Audit = func(_ context.Context, e audit.Event) { last = e }
 						c.Clients = append(c.Clients, authorize.Client{ID: "strong", Secret: strongSecret, GrantTypes: []string{"client_credentials"}})
 					})
 					send := func(address, id, secret string) *http.Response {
@@ -58,7 +59,7 @@ func TestSecretsAreCounted(t *testing.T) {
 						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(body(t, r), "temporarily_unavailable") {
 							t.Errorf("%s: status %d, Retry-After %q", id, r.StatusCode, r.Header.Get("Retry-After"))
 						}
-						if last.Kind != authorize.EventLockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong secrets came from your network: wait a second" {
+						if last.Kind != audit.Lockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong secrets came from your network: wait a second" {
 							t.Errorf("%s: event %+v", id, last)
 						}
 					}

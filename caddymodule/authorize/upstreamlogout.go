@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -24,7 +25,7 @@ func (s *Server) signedOutThere(p *provider) http.HandlerFunc {
 		if err := s.takeLogoutToken(w, r, p); err != nil {
 			e := *oauth2.AsError(err)
 			e.Status = http.StatusBadRequest // whatever failed (§2.8)
-			s.record(r.Context(), Event{Kind: EventSignOut, Err: &e})
+			s.record(r.Context(), audit.Event{Kind: audit.SignOut, Err: &e})
 			s.writeError(w, r, &e)
 		}
 	}

@@ -1,4 +1,4 @@
-package authorize
+package audit
 
 import (
 	"errors"
@@ -7,13 +7,13 @@ import (
 
 // The kinds of [Event].
 const (
-	EventSignIn        = "sign-in"       // a password, second factor or identity provider
-	EventAuthorization = "authorization" // a code or tokens by way of the browser
-	EventToken         = "token"         // tokens of the token endpoint
-	EventRevocation    = "revocation"    // of a token, a family of them or a session
-	EventLockout       = "lockout"       // an account or address must wait
-	EventSignOut       = "sign-out"
-	EventRegistration  = "registration" // a client registered, changed or deleted itself
+	SignIn        = "sign-in"       // a password, second factor or identity provider
+	Authorization = "authorization" // a code or tokens by way of the browser
+	Token         = "token"         // tokens of the token endpoint
+	Revocation    = "revocation"    // of a token, a family of them or a session
+	Lockout       = "lockout"       // an account or address must wait
+	SignOut       = "sign-out"
+	Registration  = "registration" // a client registered, changed or deleted itself
 )
 
 // Event is one entry of the audit trail: who did what, by which client and from
@@ -56,7 +56,7 @@ type Event struct {
 	Anonymous bool
 
 	// LeftOut is how many anonymous events of the same kind and address an
-	// [EventLog] stands for by this one; 0 for what happened once.
+	// [Log] stands for by this one; 0 for what happened once.
 	LeftOut int
 }
 

@@ -1,4 +1,4 @@
-package authorize_test
+package audit_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 )
 
 // eventCounts is a slog.Handler that counts what is logged: one by one, and left out.
@@ -22,9 +22,9 @@ type eventCounts struct {
 	written, leftOut map[string]int // by kind and address
 }
 
-func countEvents() (*authorize.EventLog, *eventCounts) {
+func countEvents() (*audit.Log, *eventCounts) {
 	c := &eventCounts{Handler: slog.DiscardHandler, written: map[string]int{}, leftOut: map[string]int{}}
-	return authorize.NewEventLog(slog.New(c)), c
+	return audit.NewLog(slog.New(c)), c
 }
 
 func (*eventCounts) Enabled(context.Context, slog.Level) bool { return true }
@@ -62,8 +62,8 @@ func sum(counts map[string]int) (n int) {
 	return n
 }
 
-func anonymous(kind, address string) authorize.Event {
-	return authorize.Event{Kind: kind, Address: address, Anonymous: true, Err: errors.New("refused")}
+func anonymous(kind, address string) audit.Event {
+	return audit.Event{Kind: kind, Address: address, Anonymous: true, Err: errors.New("refused")}
 }
 
 // Of anonymous events sixty a minute are written by kind and address, and of the
@@ -101,8 +101,8 @@ func TestEventLogKeepsWhatIsKnown(t *testing.T) {
 		log, counts := countEvents()
 		for range 2000 {
 			log.Record(t.Context(), anonymous("token", "192.0.2.1"))
-			log.Record(t.Context(), authorize.Event{Kind: "sign-in", Address: "192.0.2.1", User: "alice"})
-			log.Record(t.Context(), authorize.Event{Kind: "lockout", Address: "192.0.2.1", User: "alice", Err: errors.New("must wait")})
+			log.Record(t.Context(), audit.Event{Kind: "sign-in", Address: "192.0.2.1", User: "alice"})
+			log.Record(t.Context(), audit.Event{Kind: "lockout", Address: "192.0.2.1", User: "alice", Err: errors.New("must wait")})
 		}
 		_, written, _ := counts.read()
 		if written["sign-in 192.0.2.1"] != 2000 || written["lockout 192.0.2.1"] != 2000 {

@@ -1,7 +1,8 @@
-package authorize
+package audit
 
 import (
 	"context"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 	"log/slog"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ const (
 	maxEventWindows = 1000
 )
 
-// EventLog writes events to a log that is not whoever's to fill. Events of people and
+// Log writes events to a log that is not whoever's to fill. Events of people and
 // clients that are known, and what succeeded, are always written. Of anonymous ones
 // ([Event.Anonymous]) so many are written as a person looks at; how many were left out
 // is told, by kind and address, at the end of each minute. So it is some 3,500 records
@@ -31,7 +32,7 @@ const (
 // 300 of each kind, and a number for each of a thousand addresses.
 //
 // It is safe for concurrent use.
-type EventLog struct {
+type Log struct {
 	logger *slog.Logger
 
 	mu      sync.Mutex
@@ -49,20 +50,20 @@ type eventSource struct {
 // eventWindow counts the events of a source for eventWindowTime, from the first.
 type eventWindow struct{ written, leftOut int }
 
-// NewEventLog returns a log of events that writes to a logger.
-func NewEventLog(logger *slog.Logger) *EventLog {
-	return &EventLog{logger: logger, windows: map[eventSource]*eventWindow{}}
+// NewLog returns a log of events that writes to a logger.
+func NewLog(logger *slog.Logger) *Log {
+	return &Log{logger: logger, windows: map[eventSource]*eventWindow{}}
 }
 
 // Record writes an event, or counts it among those that are left out.
-func (l *EventLog) Record(ctx context.Context, e Event) {
-	if !e.Anonymous || l.admit(eventSource{network: Network(e.Address), kind: e.Kind}) {
+func (l *Log) Record(ctx context.Context, e Event) {
+	if !e.Anonymous || l.admit(eventSource{network: fairqueue.Network(e.Address), kind: e.Kind}) {
 		e.Log(ctx, l.logger)
 	}
 }
 
 // Flush tells now what was left out until now. It is for the end of a log.
-func (l *EventLog) Flush() {
+func (l *Log) Flush() {
 	l.mu.Lock()
 	windows := l.windows
 	l.windows = map[eventSource]*eventWindow{}
@@ -73,7 +74,7 @@ func (l *EventLog) Flush() {
 }
 
 // admit says whether one more event of a source is written.
-func (l *EventLog) admit(source eventSource) bool {
+func (l *Log) admit(source eventSource) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	all, own := l.window(eventSource{kind: source.kind, all: true}), l.window(source)
@@ -87,7 +88,7 @@ func (l *EventLog) admit(source eventSource) bool {
 }
 
 // window is called with the lock held.
-func (l *EventLog) window(source eventSource) *eventWindow {
+func (l *Log) window(source eventSource) *eventWindow {
 	if w := l.windows[source]; w != nil {
 		return w
 	}
@@ -101,7 +102,7 @@ func (l *EventLog) window(source eventSource) *eventWindow {
 }
 
 // end closes a window, unless Flush has.
-func (l *EventLog) end(source eventSource, w *eventWindow) {
+func (l *Log) end(source eventSource, w *eventWindow) {
 	l.mu.Lock()
 	open := l.windows[source] == w
 	if open {
@@ -114,7 +115,7 @@ func (l *EventLog) end(source eventSource, w *eventWindow) {
 }
 
 // tell writes how many events of a window that is closed were left out.
-func (l *EventLog) tell(source eventSource, w *eventWindow) {
+func (l *Log) tell(source eventSource, w *eventWindow) {
 	if w.leftOut == 0 {
 		return
 	}

@@ -1,4 +1,4 @@
-package authorize
+package audit
 
 import (
 	"context"
@@ -18,7 +18,7 @@ func (e Event) Level() slog.Level {
 	switch {
 	case e.Outcome() == "server_error":
 		return slog.LevelError
-	case e.Err != nil || e.Kind == EventLockout || e.LeftOut > 0:
+	case e.Err != nil || e.Kind == Lockout || e.LeftOut > 0:
 		return slog.LevelWarn
 	}
 	return slog.LevelInfo

@@ -1,0 +1,16 @@
+package fairqueue
+
+import "net/netip"
+
+// Network is what one customer of a provider has at least: an IPv4 address, or
+// the /64 of an IPv6 address. What is no IP address stays as it is.
+func Network(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	if ip = ip.Unmap(); ip.Is4() {
+		return ip.String()
+	}
+	return netip.PrefixFrom(ip, 64).Masked().String()
+}
