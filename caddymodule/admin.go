@@ -9,7 +9,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
 func init() { caddy.RegisterModule(new(adminAPI)) }
@@ -82,7 +82,7 @@ func notFound(_ http.ResponseWriter, r *http.Request) error {
 type status struct {
 	Issuer      string              `json:"issuer,omitempty"`
 	FHIRBase    string              `json:"fhir_base,omitempty"`
-	Keys        []authorize.KeyInfo `json:"keys,omitempty"`
+	Keys        []keyring.Info      `json:"keys,omitempty"`
 	Store       *storeStatus        `json:"store,omitempty"`
 	Definitions []definitionsStatus `json:"definitions"`
 	Caches      []cacheStatistics   `json:"expansion_caches"`

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -95,7 +96,7 @@ type App struct {
 
 	store   store.Store
 	durable store.Store
-	keys    *authorize.Keyring
+	keys    *keyring.Keyring
 	pooled  string // the keys in keysInUse
 	server  *authorize.Server
 	events  *audit.Log

@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -301,12 +302,12 @@ func (h *Bearer) checkApp() error {
 }
 
 // guardKeys lets guard verify with the authorization server's keys.
-type guardKeys struct{ ring *authorize.Keyring }
+type guardKeys struct{ ring *keyring.Keyring }
 
 // Key implements guard.KeySet.
 func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	key, err := k.ring.Key(ctx, kid)
-	if errors.Is(err, authorize.ErrUnknownKey) {
+	if errors.Is(err, keyring.ErrUnknownKey) {
 		return key, guard.ErrUnknownKey
 	}
 	return key, err

@@ -56,6 +56,37 @@ func TestImports(t *testing.T) {
 	}
 }
 
+// rooms are those of the authorization server's ground floor, and what of ours each may import
+// beside what lies in it.
+var rooms = map[string][]string{
+	"audit":    {"authorize/oauth2", "fairqueue"},
+	"keyring":  nil,
+	"oauth2":   nil,
+	"store":    nil,
+	"totp":     nil,
+	"upstream": {"strictjson"},
+}
+
+// TestGroundFloor keeps the rooms below the authorization server from importing what
+// stands on them.
+func TestGroundFloor(t *testing.T) {
+	const authorize = module + "caddymodule/authorize/"
+	for room, allowed := range rooms {
+		packages := listPackages(t, "./authorize/"+room+"/...")
+		if len(packages) == 0 {
+			t.Errorf("no package %s", room)
+		}
+		for _, p := range packages {
+			for _, dep := range p.Deps {
+				ours := strings.HasPrefix(dep, module) && !within(dep, authorize+room)
+				if ours && !slices.Contains(allowed, strings.TrimPrefix(dep, module+"caddymodule/")) {
+					t.Errorf("%s imports %s", p.ImportPath, dep)
+				}
+			}
+		}
+	}
+}
+
 // mayImport says whether the packages in the folder of core may import dep.
 func mayImport(core string, allowed []string, dep string) bool {
 	if strings.HasPrefix(dep, "github.com/caddyserver/") {

@@ -8,14 +8,14 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/certmagic"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
 // keysInUse keeps signing keys over reloads, by where they are stored: a file that
 // was damaged or lost must not end at such a moment what people were given.
 var keysInUse = caddy.NewUsagePool()
 
-type pooledKeys struct{ *authorize.KeysInUse }
+type pooledKeys struct{ *keyring.KeysInUse }
 
 // Destruct implements caddy.Destructor.
 func (pooledKeys) Destruct() error { return nil }
@@ -24,7 +24,7 @@ func (pooledKeys) Destruct() error { return nil }
 // before. Nothing is read yet.
 func (a *App) loadKeys() error {
 	storage, name := a.ctx.Storage(), a.keysName()
-	a.keys = authorize.NewKeyring(storage, name, a.logger)
+	a.keys = keyring.New(storage, name, a.logger)
 	key := fmt.Sprintf("%p %s", storage, name)
 	if settings, err := json.Marshal(storage); err == nil {
 		key = fmt.Sprintf("%T %s %s", storage, settings, name)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
@@ -84,7 +85,7 @@ func (s *Server) issue(ctx context.Context, g *grant, lifetime time.Duration) (*
 		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
 	now := time.Now()
-	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{
+	access, err := s.sign(ctx, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: s.issuer, Subject: user.ID, Audience: s.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: newTokenID(g.Family, dateAfter(cutoff)), ClientID: g.ClientID, Scope: g.scope(),
@@ -121,7 +122,7 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 	if err != nil {
 		return "", err
 	}
-	return s.sign(ctx, client.idTokenAlgorithm(), idTokenType, all)
+	return s.sign(ctx, client.idTokenAlgorithm(), keyring.IDTokenType, all)
 }
 
 // merged are claims, and more beside them.
@@ -154,7 +155,7 @@ func (s *Server) issueToClient(ctx context.Context, client *Client, scope []stri
 	if err != nil {
 		return nil, err
 	}
-	access, err := s.sign(ctx, accessTokenAlgorithm, accessTokenType, accessTokenClaims{
+	access, err := s.sign(ctx, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: s.issuer, Subject: client.ID, Audience: s.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: datedID(dateAfter(cutoff)), ClientID: client.ID, Scope: strings.Join(scope, " "),
@@ -168,7 +169,7 @@ const clientTokenLifetime = 5 * time.Minute
 // sign makes a JWT. It marshals the claims itself: go-jose's builder does so
 // twice, by way of a map.
 func (s *Server) sign(ctx context.Context, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
-	signer, err := s.keys.signer(ctx, alg, typ)
+	signer, err := s.keys.Signer(ctx, alg, typ)
 	if err != nil {
 		return "", err
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -35,7 +36,7 @@ func TestAwayCookies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &Server{keys: NewKeyring(new(sharedStorage), "keys", slog.New(slog.DiscardHandler))}
+				s := &Server{keys: keyring.New(new(keysInMemory), "keys", slog.New(slog.DiscardHandler))}
 				kept := away{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
 				w := httptest.NewRecorder()
 				if err := s.keepAway(w, httptest.NewRequest(http.MethodGet, "/", nil), kept); err != nil {
@@ -87,7 +88,7 @@ func replaceCookie(r *http.Request, name, value string) {
 func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
 	s, err := New(Config{
-		Issuer: "https://fhir.example.org", Logger: logger, Store: store.NewMemory(0, 0), Keys: NewKeyring(new(sharedStorage), "keys", logger),
+		Issuer: "https://fhir.example.org", Logger: logger, Store: store.NewMemory(0, 0), Keys: keyring.New(new(keysInMemory), "keys", logger),
 		Clients: []Client{{ID: "app", PKCE: PKCEOptional, RedirectURIs: []string{"https://app.example.org/callback"}}},
 		IdentityProviders: []IdentityProvider{{
 			Key: "p", Issuer: idp.Issuer, ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
@@ -101,7 +102,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := s.providers["p"]
-	a := away{Provider: "p", Request: upstream.AuthenticationRequest{State: randomToken(), Nonce: randomToken(), Verifier: randomToken()}}
+	a := away{Provider: "p", Request: upstream.AuthenticationRequest{State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken()}}
 	target, err := p.client.AuthenticationURL(t.Context(), a.Request)
 	if err != nil {
 		t.Fatal(err)

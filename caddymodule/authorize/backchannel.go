@@ -14,6 +14,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
@@ -125,8 +126,8 @@ func (s *Server) told(ctx context.Context, client *Client, stored *storedSession
 // logoutToken is signed as ID tokens are, and says in its header that it is none.
 func (s *Server) logoutToken(ctx context.Context, client *Client, stored *storedSession) (string, error) {
 	now := time.Now()
-	return s.sign(ctx, idTokenAlgorithm, logoutTokenType, logoutTokenClaims{
-		Issuer: s.issuer, Subject: stored.User, Audience: client.ID, Session: stored.sid, ID: randomToken(),
+	return s.sign(ctx, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
+		Issuer: s.issuer, Subject: stored.User, Audience: client.ID, Session: stored.sid, ID: oauth2.RandomToken(),
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(logoutTokenLifetime)),
 		Events: map[string]struct{}{logoutEvent: {}},
 	})

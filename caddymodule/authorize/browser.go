@@ -2,6 +2,8 @@ package authorize
 
 import (
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
 	"strings"
@@ -30,8 +32,8 @@ func (s *Server) browser(w http.ResponseWriter, r *http.Request) string {
 	if ids := browserIDs(r); len(ids) > 0 {
 		return ids[0]
 	}
-	id := randomToken()
-	http.SetCookie(w, newCookie(browserPrefix+randomToken()[:8], id))
+	id := oauth2.RandomToken()
+	http.SetCookie(w, newCookie(browserPrefix+oauth2.RandomToken()[:8], id))
 	return id
 }
 
@@ -41,10 +43,10 @@ func isBrowser(r *http.Request, id string) bool { return slices.Contains(browser
 // unsealHere opens what was sealed for a purpose and for this browser, under
 // whichever of its ids, no longer than maxAge ago.
 func (s *Server) unsealHere(r *http.Request, purpose, sealed string, maxAge time.Duration) (text string, err error) {
-	err = errUnsealed
+	err = keyring.ErrUnsealed
 	for _, id := range browserIDs(r) {
-		text, err = s.keys.unseal(r.Context(), sealed, purpose+" "+id, maxAge)
-		if !errors.Is(err, errUnsealed) {
+		text, err = s.keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
+		if !errors.Is(err, keyring.ErrUnsealed) {
 			return text, err
 		}
 	}

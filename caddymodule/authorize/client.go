@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
@@ -157,7 +158,7 @@ func (c *Client) mayGrant(grantType string) bool {
 }
 
 func (c *Client) idTokenAlgorithm() jose.SignatureAlgorithm {
-	return cmp.Or(jose.SignatureAlgorithm(c.IDTokenAlgorithm), idTokenAlgorithm)
+	return cmp.Or(jose.SignatureAlgorithm(c.IDTokenAlgorithm), keyring.IDTokenAlgorithm)
 }
 
 // secretIs compares digests, so that neither the place of the first difference
@@ -232,7 +233,7 @@ func (c *Client) checkFlows() error {
 			return fmt.Errorf("response_type %q is not one of %q", t, ResponseTypes)
 		}
 	}
-	if alg := c.idTokenAlgorithm(); !slices.Contains(idTokenAlgorithms, alg) {
+	if alg := c.idTokenAlgorithm(); !slices.Contains(keyring.IDTokenAlgorithms, alg) {
 		return fmt.Errorf("id_token_alg %q is not known: use RS256 or ES256", alg)
 	}
 	for _, t := range c.GrantTypes {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
@@ -105,8 +106,8 @@ func (m *clientMetadata) check() error {
 		return badMetadata("application_type must be web or native")
 	case m.SubjectType != "" && m.SubjectType != "public":
 		return badMetadata("subject_type must be public")
-	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(idTokenAlgorithm):
-		return badMetadata("id_token_signed_response_alg must be " + string(idTokenAlgorithm))
+	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(keyring.IDTokenAlgorithm):
+		return badMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
 	case len([]rune(m.Name)) > maxClientName || strings.ContainsFunc(m.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
 		return badMetadata("client_name must be at most 100 printable characters")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"log/slog"
 	"net/http"
@@ -32,7 +33,7 @@ const (
 	MaxRefreshTokenGrace = time.Minute
 
 	// MaxAccessTokenLifetime is no longer than a replaced key stays published.
-	MaxAccessTokenLifetime = keyRetention
+	MaxAccessTokenLifetime = keyring.Retention
 
 	// MaxSessionLifetime keeps a forgotten sign-in from lasting for ever.
 	MaxSessionLifetime = 30 * 24 * time.Hour
@@ -107,7 +108,7 @@ type Config struct {
 	Passwords PasswordComparer
 
 	// Keys sign tokens and seal pending requests.
-	Keys *Keyring
+	Keys *keyring.Keyring
 
 	// Store keeps what is in flight: codes, half sign-ins, and the revocations that each
 	// check of an access token looks for.

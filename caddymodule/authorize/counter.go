@@ -32,14 +32,14 @@ type counter struct {
 const counterBuckets = 1 << 14
 
 func (s *Server) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
-	sum, err := s.keys.mac(ctx, kind+"\x00"+name)
+	sum, err := s.keys.Mac(ctx, kind+"\x00"+name)
 	if err != nil {
 		return counter{}, err
 	}
 	bucket := binary.BigEndian.Uint16(sum) % counterBuckets
 	c := counter{key: fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket: bucket, limit: limit}
 	if owner != "" {
-		sum, err = s.keys.mac(ctx, "owner\x00"+owner)
+		sum, err = s.keys.Mac(ctx, "owner\x00"+owner)
 		c.owner = base64.RawURLEncoding.EncodeToString(sum[:min(len(sum), 9)])
 	}
 	return c, err

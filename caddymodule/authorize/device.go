@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
 	"time"
@@ -43,7 +44,7 @@ func (s *Server) device(r *http.Request) (d device) {
 	if err != nil {
 		return d
 	}
-	text, err := s.keys.unseal(r.Context(), cookie.Value, deviceCookie, deviceTime)
+	text, err := s.keys.Unseal(r.Context(), cookie.Value, deviceCookie, deviceTime)
 	if err != nil || json.Unmarshal([]byte(text), &d) != nil {
 		return device{}
 	}
@@ -54,7 +55,7 @@ func (s *Server) device(r *http.Request) (d device) {
 func (s *Server) deviceCookie(r *http.Request, user *User) (*http.Cookie, error) {
 	d := s.device(r)
 	if d.ID == "" {
-		d.ID = randomToken()
+		d.ID = oauth2.RandomToken()
 	}
 	name := deviceUser(canonicalName(user.ID))
 	others := slices.DeleteFunc(d.Users, func(other string) bool { return other == name })
@@ -63,7 +64,7 @@ func (s *Server) deviceCookie(r *http.Request, user *User) (*http.Cookie, error)
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := s.keys.seal(r.Context(), string(text), deviceCookie)
+	sealed, err := s.keys.Seal(r.Context(), string(text), deviceCookie)
 	if err != nil {
 		return nil, err
 	}

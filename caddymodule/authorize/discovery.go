@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/go-jose/go-jose/v4"
 )
 
@@ -97,7 +98,7 @@ func (s *Server) metadata() metadata {
 		ResponseModes:         []string{modeQuery, modeFormPost},
 		GrantTypes:            []string{"authorization_code"},
 		SubjectTypes:          []string{"public"},
-		IDTokenAlgorithms:     []string{string(idTokenAlgorithm)},
+		IDTokenAlgorithms:     []string{string(keyring.IDTokenAlgorithm)},
 		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", privateKeyJWT, "none"},
 		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", privateKeyJWT, "none"},
 		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", privateKeyJWT},

@@ -59,7 +59,7 @@
 // to sign in a client has; package upstream speaks with the providers.
 //
 // What waits for a person (the authorization request) is kept by the browser,
-// sealed ([Keyring], seal.go) and bound to it by a cookie, so that abandoned or
+// sealed ([keyring.Keyring], keyring/seal.go) and bound to it by a cookie, so that abandoned or
 // malicious requests take no memory here. It is checked again from scratch when
 // it comes back, against the configuration of that moment. What must be used
 // once, or must be revocable (codes, sessions), is in the [store.Store].
@@ -70,6 +70,9 @@
 // moment is void by a cutoff (cutoff.go, endgrants.go), and an access token ends with
 // whatever else it rests on (holder.go). What must outlive a restart is in [Config.Durable]: package
 // boltstore is a [store.Store] in a file. Clients prove who they are in clientauth.go.
+//
+// The ground floor imports nothing of this package: oauth2 (errors, parameters, PKCE), store, keyring, audit,
+// totp and upstream, each with a doc.go of its own.
 //
 // Errors are values ([oauth2.Error]). Where they go is decided in one place each:
 // to an error page while the redirect URI is not yet trusted, afterwards to the

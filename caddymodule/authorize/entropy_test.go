@@ -2,6 +2,7 @@ package authorize
 
 import (
 	"bytes"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"log/slog"
 	"strings"
@@ -27,7 +28,7 @@ func TestIsGuessable(t *testing.T) {
 		{"one letter, very often", strings.Repeat("a", 1000), true},
 		{"groups of nothing", strings.Repeat("-", 1000) + "abcdefgh", true},
 		{"as a password manager makes them", "tR4&kw!9Zp#mQ2^vB8xL", false},
-		{"a made-up randomToken", randomToken(), false},
+		{"a made-up randomToken", oauth2.RandomToken(), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := isGuessable(tt.secret); got != tt.want {
@@ -45,7 +46,7 @@ func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
 		Issuer: "https://fhir.example", Logger: logger, Store: store.NewMemory(0, 0),
 		Clients: []Client{
 			{ID: "weak", Secret: "open-sesame", GrantTypes: []string{"client_credentials"}},
-			{ID: "strong", Secret: randomToken(), GrantTypes: []string{"client_credentials"}},
+			{ID: "strong", Secret: oauth2.RandomToken(), GrantTypes: []string{"client_credentials"}},
 			{ID: "public", RedirectURIs: []string{"https://app.example/cb"}},
 		},
 		Registration: &Registration{InitialAccessToken: "open-sesame", Storage: unusedStorage{}, Folder: "x"},

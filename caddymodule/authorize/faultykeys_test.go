@@ -26,37 +26,37 @@ func (k faultyKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error
 	return k.keySource.Key(ctx, kid)
 }
 
-func (k faultyKeys) has(ctx context.Context, kid string) (bool, error) {
+func (k faultyKeys) Has(ctx context.Context, kid string) (bool, error) {
 	if err := k.fault("keys.has"); err != nil {
 		return false, err
 	}
-	return k.keySource.has(ctx, kid)
+	return k.keySource.Has(ctx, kid)
 }
 
-func (k faultyKeys) signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error) {
+func (k faultyKeys) Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error) {
 	if err := k.fault("keys.signer " + string(alg)); err != nil {
 		return nil, err
 	}
-	return k.keySource.signer(ctx, alg, typ)
+	return k.keySource.Signer(ctx, alg, typ)
 }
 
-func (k faultyKeys) seal(ctx context.Context, text, binding string) (string, error) {
+func (k faultyKeys) Seal(ctx context.Context, text, binding string) (string, error) {
 	if err := k.fault("keys.seal"); err != nil {
 		return "", err
 	}
-	return k.keySource.seal(ctx, text, binding)
+	return k.keySource.Seal(ctx, text, binding)
 }
 
-func (k faultyKeys) unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
+func (k faultyKeys) Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
 	if err := k.fault("keys.unseal"); err != nil {
 		return "", err
 	}
-	return k.keySource.unseal(ctx, sealed, binding, maxAge)
+	return k.keySource.Unseal(ctx, sealed, binding, maxAge)
 }
 
-func (k faultyKeys) mac(ctx context.Context, text string) ([]byte, error) {
+func (k faultyKeys) Mac(ctx context.Context, text string) ([]byte, error) {
 	if err := k.fault("keys.mac"); err != nil {
 		return nil, err
 	}
-	return k.keySource.mac(ctx, text)
+	return k.keySource.Mac(ctx, text)
 }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
@@ -57,7 +58,7 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 		hint = typed
 	}
 	a := away{Provider: p.Key, Issuer: p.Issuer, Query: ascii(req.query), Request: upstream.AuthenticationRequest{
-		State: randomToken(), Nonce: randomToken(), Verifier: randomToken(),
+		State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken(),
 		LoginHint: hint, Prompt: req.prompt, MaxAge: req.maxAge, UILocales: req.uiLocales, ACRValues: req.acrValues,
 	}}
 	target, down := p.client.AuthenticationURL(r.Context(), a.Request)
@@ -238,7 +239,7 @@ func (s *Server) keepAway(w http.ResponseWriter, r *http.Request, a away) error 
 	if err != nil {
 		return err
 	}
-	sealed, err := s.keys.seal(r.Context(), string(text), "idp "+s.browser(w, r))
+	sealed, err := s.keys.Seal(r.Context(), string(text), "idp "+s.browser(w, r))
 	if err != nil {
 		return err
 	}
@@ -262,7 +263,7 @@ func ascii(query string) string {
 // sign-in is over: the answer counts once.
 func (s *Server) readAway(r *http.Request, state string) (a away, err error) {
 	text, err := s.unsealHere(r, "idp", readPieces(r, awayCookie(state)), awayTime)
-	if errors.Is(err, errUnsealed) {
+	if errors.Is(err, keyring.ErrUnsealed) {
 		return a, errNotAway
 	}
 	if err == nil {

@@ -91,7 +91,7 @@ func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, er
 	if err != nil {
 		return nil, err
 	}
-	code := randomToken()
+	code := oauth2.RandomToken()
 	key := storeKey("code", code)
 	if err := s.store.Add(ctx, key, value, s.codeLifetime); err != nil {
 		return nil, err

@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -73,7 +74,7 @@ func testConfig() authorize.Config {
 	logger := slog.New(slog.DiscardHandler)
 	return authorize.Config{
 		Issuer: issuer, FHIRBasePath: "/fhir/R4", Passwords: plain{}, Logger: logger,
-		Keys:  authorize.NewKeyring(sharedKeys, "keys.json", logger),
+		Keys:  keyring.New(sharedKeys, "keys.json", logger),
 		Store: store.NewMemory(0, 0),
 		Users: []authorize.User{{
 			ID: "alice", PasswordHash: "right", Name: "Alice Adams", Email: "alice@example.org",

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
 var errBadHint = errors.New("id_token_hint is no ID token of ours")
@@ -12,7 +13,7 @@ var errBadHint = errors.New("id_token_hint is no ID token of ours")
 // where it may be one of ours whose key is no longer kept.
 func (s *Server) hint(ctx context.Context, raw string) (*idTokenClaims, error) {
 	claims := new(idTokenClaims)
-	_, err := s.open(ctx, raw, idTokenType, idTokenAlgorithms, claims) // a logout token is none
+	_, err := s.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims) // a logout token is none
 	if errors.Is(err, errInvalidToken) || err == nil && claims.Issuer != s.issuer {
 		err = errBadHint
 	}

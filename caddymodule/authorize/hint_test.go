@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
 // What an id_token_hint of alice's makes of who is signed in (OpenID Connect Core
@@ -66,7 +67,7 @@ func TestExpiredIDTokenHint(t *testing.T) {
 // A hint whose key is no longer kept proves nobody to be that person.
 func TestIDTokenHintOfForgottenKey(t *testing.T) {
 	other := newBrowser(t, newServer(t, func(c *authorize.Config) {
-		c.Keys = authorize.NewKeyring(new(keyStorage), "keys.json", c.Logger)
+		c.Keys = keyring.New(new(keyStorage), "keys.json", c.Logger)
 	}))
 	hint := url.Values{"id_token_hint": {other.tokens(nil).IDToken}}
 	b := newBrowser(t, newServer(t, nil))

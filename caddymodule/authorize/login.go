@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 	"math"
@@ -30,7 +31,7 @@ func (s *Server) askToSignIn(w http.ResponseWriter, r *http.Request, req *author
 		s.redirectError(w, r, req, err)
 		return
 	}
-	sealed, err := s.keys.seal(r.Context(), req.query, "login "+s.browser(w, r))
+	sealed, err := s.keys.Seal(r.Context(), req.query, "login "+s.browser(w, r))
 	if err != nil {
 		s.redirectError(w, r, req, err)
 		return
@@ -84,7 +85,7 @@ func loginParameters(w http.ResponseWriter, r *http.Request) (p oauth2.Parameter
 // openForBrowser opens what was sealed for a purpose and for this browser.
 func (s *Server) openForBrowser(r *http.Request, purpose, sealed string) (string, error) {
 	text, err := s.unsealHere(r, purpose, sealed, signInTime)
-	if errors.Is(err, errUnsealed) {
+	if errors.Is(err, keyring.ErrUnsealed) {
 		return "", errPageExpired
 	}
 	return text, err

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
@@ -115,7 +116,7 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters
 	claims, err := s.hint(r.Context(), raw)
 	asked := p.Get("client_id")
 	switch {
-	case errors.Is(err, errBadHint), errors.Is(err, ErrUnknownKey), err == nil && asked != "" && asked != claims.Audience:
+	case errors.Is(err, errBadHint), errors.Is(err, keyring.ErrUnknownKey), err == nil && asked != "" && asked != claims.Audience:
 		return oauth2.InvalidRequest("The id_token_hint is not an ID token of this server for this client.")
 	case err != nil:
 		return err
@@ -191,7 +192,7 @@ func (s *Server) upstreamLogout(w http.ResponseWriter, r *http.Request, stored *
 	if p == nil {
 		return "", nil
 	}
-	state, err := s.keys.seal(r.Context(), destination, "signed out "+s.browser(w, r))
+	state, err := s.keys.Seal(r.Context(), destination, "signed out "+s.browser(w, r))
 	if err != nil {
 		return "", err
 	}
@@ -224,7 +225,7 @@ func (s *Server) signedOut(w http.ResponseWriter, r *http.Request, destination s
 }
 
 func (s *Server) askToSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
-	sealed, err := s.keys.seal(r.Context(), req.query, "logout "+s.browser(w, r))
+	sealed, err := s.keys.Seal(r.Context(), req.query, "logout "+s.browser(w, r))
 	if err != nil {
 		s.refuse(w, r, err)
 		return

@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"slices"
 	"strconv"
@@ -52,7 +53,7 @@ func (s *Server) checkHint(ctx context.Context, req *authorizationRequest, p oau
 	}
 	claims, err := s.hint(ctx, raw)
 	switch {
-	case errors.Is(err, ErrUnknownKey):
+	case errors.Is(err, keyring.ErrUnknownKey):
 		req.unreadHint = true
 		return nil
 	case errors.Is(err, errBadHint), err == nil && claims.Audience != req.client.ID:

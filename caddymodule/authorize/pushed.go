@@ -90,7 +90,7 @@ func pushedQuery(client *Client, p oauth2.Parameters) string {
 }
 
 func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
-	id := randomToken()
+	id := oauth2.RandomToken()
 	key := storeKey("pushed", id)
 	err := s.pushed.Add(ctx, key, nil, pushedLifetime)
 	if errors.Is(err, store.ErrFull) {

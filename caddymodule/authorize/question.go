@@ -17,7 +17,7 @@ const answerTime = 5 * time.Minute
 // gets the request sealed, as the sign-in page does, and bound to the session as
 // well: what one person is asked, nobody who signs in later can answer.
 func (s *Server) ask(w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *signedIn) {
-	sealed, err := s.keys.seal(r.Context(), signedIn.sid+" "+req.query, page+" "+s.browser(w, r))
+	sealed, err := s.keys.Seal(r.Context(), signedIn.sid+" "+req.query, page+" "+s.browser(w, r))
 	if err != nil {
 		s.redirectError(w, r, req, err)
 		return

@@ -56,7 +56,7 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 	if g.online() {
 		lifetime = min(lifetime, s.sessionLifetime)
 	}
-	f := &refreshFamily{Grant: g, Key: randomBytes(32), Expiry: now.Add(lifetime)}
+	f := &refreshFamily{Grant: g, Key: oauth2.RandomBytes(32), Expiry: now.Add(lifetime)}
 	token := f.first(now)
 	value, err := json.Marshal(f)
 	if err != nil {

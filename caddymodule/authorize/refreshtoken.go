@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"time"
 )
 
@@ -18,7 +19,7 @@ const (
 )
 
 // randomID returns 128 random bits in base64url.
-func randomID() string { return base64.RawURLEncoding.EncodeToString(randomBytes(familyIDSize)) }
+func randomID() string { return base64.RawURLEncoding.EncodeToString(oauth2.RandomBytes(familyIDSize)) }
 
 // refreshFamily is the form of a chain of refresh tokens in the [store.Store]: each
 // token is used once and followed by the next (RFC 9700 §4.14.2).
@@ -77,14 +78,14 @@ func (f *refreshFamily) isCurrent(token string) bool {
 
 // first makes the family's first token.
 func (f *refreshFamily) first(now time.Time) string {
-	token := f.token(randomBytes(familyIDSize))
+	token := f.token(oauth2.RandomBytes(familyIDSize))
 	f.setCurrent(token, now)
 	return token
 }
 
 // rotate makes the token that follows one.
 func (f *refreshFamily) rotate(token string, now time.Time) string {
-	f.Salt = randomBytes(sha256.Size)
+	f.Salt = oauth2.RandomBytes(sha256.Size)
 	next := f.successor(token)
 	f.setCurrent(next, now)
 	return next

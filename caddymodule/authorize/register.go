@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
@@ -102,7 +103,7 @@ func (s *Server) information(c *registered) clientInformation {
 			RedirectURIs: c.Client.RedirectURIs, Method: c.Method, Name: c.Client.Name,
 			Algorithm: c.Client.AssertionAlgorithm, JWKS: c.Client.JWKS, JWKSURI: c.Client.JWKSURI,
 			GrantTypes: []string{"authorization_code"}, ResponseTypes: []string{"code"},
-			SubjectType: "public", IDTokenAlgorithm: string(idTokenAlgorithm),
+			SubjectType: "public", IDTokenAlgorithm: string(keyring.IDTokenAlgorithm),
 			Scope:                  strings.Join(slices.Concat(ReservedScopes, c.Client.Scopes), " "),
 			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
 		},

@@ -231,9 +231,9 @@ func (r *registrar) remove(ctx context.Context, id string) error {
 // newRegistered makes a client's credentials. The secret is empty for one that needs
 // none.
 func newRegistered(c Client, method string) (made *registered, secret, access string) {
-	access = randomToken()
+	access = oauth2.RandomToken()
 	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: digestOf(access)}
-	made.Client.ID = "registered-" + hex.EncodeToString(randomBytes(16))
+	made.Client.ID = "registered-" + hex.EncodeToString(oauth2.RandomBytes(16))
 	return made, made.become(c, method), access
 }
 
@@ -246,7 +246,7 @@ func (c *registered) become(client Client, method string) (secret string) {
 	case method == "none" || method == privateKeyJWT:
 		c.SecretDigest = nil
 	case c.SecretDigest == nil:
-		secret = randomToken()
+		secret = oauth2.RandomToken()
 		c.SecretDigest = digestOf(secret)
 	}
 	return secret

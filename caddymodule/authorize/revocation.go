@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 	"sync"
@@ -35,7 +36,7 @@ func newTokenID(family string, at time.Time) string { return family + "." + date
 // datedID is a random id that begins with a time.
 func datedID(at time.Time) string {
 	dated := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
-	return base64.RawURLEncoding.EncodeToString(append(dated, randomBytes(familyIDSize)...))
+	return base64.RawURLEncoding.EncodeToString(append(dated, oauth2.RandomBytes(familyIDSize)...))
 }
 
 // issuedAt is when the access token with a jti was issued; the zero time where the jti

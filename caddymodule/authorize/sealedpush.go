@@ -3,6 +3,8 @@ package authorize
 import (
 	"context"
 	"errors"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"strings"
 	"sync"
 	"time"
@@ -14,8 +16,8 @@ import (
 // holds the same request in the same way, and so is no longer than browsers are sent
 // to anyhow.
 func (s *Server) sealPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
-	id := randomBytes(len(pushID{}))
-	sealed, err := s.keys.seal(ctx, string(id)+query, pushBinding(client.ID))
+	id := oauth2.RandomBytes(len(pushID{}))
+	sealed, err := s.keys.Seal(ctx, string(id)+query, pushBinding(client.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -24,8 +26,8 @@ func (s *Server) sealPushed(ctx context.Context, client *Client, query string) (
 
 // openPushed opens a reference that was not used yet.
 func (s *Server) openPushed(ctx context.Context, clientID, sealed string) (*pushedRequest, error) {
-	text, err := s.keys.unseal(ctx, sealed, pushBinding(clientID), pushedLifetime)
-	if errors.Is(err, errUnsealed) {
+	text, err := s.keys.Unseal(ctx, sealed, pushBinding(clientID), pushedLifetime)
+	if errors.Is(err, keyring.ErrUnsealed) {
 		return nil, errSpentPush
 	}
 	if err != nil {

@@ -82,7 +82,7 @@ func (s *Server) keepHalf(ctx context.Context, half halfSignIn) (id string, err 
 	if err != nil {
 		return "", err
 	}
-	id = randomToken()
+	id = oauth2.RandomToken()
 	return id, s.store.Add(ctx, storeKey("factor", id), value, secondFactorTime)
 }
 

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"strings"
@@ -151,7 +152,7 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User
 	if session.At.IsZero() || session.At.After(now) {
 		session.At = now
 	}
-	session.sid, session.Began = randomToken(), now
+	session.sid, session.Began = oauth2.RandomToken(), now
 	device, err := s.deviceCookie(r, user)
 	if err != nil {
 		return nil, err
@@ -200,7 +201,7 @@ const maxUserAgent = 200
 
 // putSession stores a session under a new secret, and returns the cookie that holds it.
 func (s *Server) putSession(ctx context.Context, session *storedSession) (*http.Cookie, error) {
-	secret := randomToken()
+	secret := oauth2.RandomToken()
 	session.Secret = sha256.Sum256([]byte(secret))
 	value, err := json.Marshal(session)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 )
@@ -37,7 +38,7 @@ func (s *Server) verify(ctx context.Context, raw string) (*accessTokenClaims, er
 func (s *Server) verified(ctx context.Context, raw string) (verifiedToken, error) {
 	digest := sha256.Sum256([]byte(raw)) // of the whole: a part of it would stand for others too
 	if known, ok := s.remembered.get(digest); ok {
-		has, err := s.keys.has(ctx, known.kid)
+		has, err := s.keys.Has(ctx, known.kid)
 		if err != nil || has {
 			return known, err
 		}
@@ -51,8 +52,8 @@ func (s *Server) verified(ctx context.Context, raw string) (verifiedToken, error
 
 func (s *Server) checkSignature(ctx context.Context, raw string) (verifiedToken, error) {
 	claims := new(accessTokenClaims)
-	kid, err := s.open(ctx, raw, accessTokenType, []jose.SignatureAlgorithm{accessTokenAlgorithm}, claims)
-	if errors.Is(err, ErrUnknownKey) {
+	kid, err := s.open(ctx, raw, keyring.AccessTokenType, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm}, claims)
+	if errors.Is(err, keyring.ErrUnknownKey) {
 		err = errInvalidToken
 	}
 	if err != nil {

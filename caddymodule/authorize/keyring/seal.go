@@ -1,10 +1,11 @@
-package authorize
+package keyring
 
 import (
 	"context"
 	"crypto/aes"
 	"crypto/cipher"
-	"crypto/rand"
+	"crypto/hmac"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/binary"
 	"errors"
@@ -13,12 +14,13 @@ import (
 	"time"
 )
 
-var errUnsealed = errors.New("not sealed by us, for this browser, or not lately")
+// ErrUnsealed is the error for what is no seal of ours, or not one for now.
+var ErrUnsealed = errors.New("not sealed by us, for this browser, or not lately")
 
-// seal encrypts and authenticates text and the present time (AES-256-GCM, random
+// Seal encrypts and authenticates text and the present time (AES-256-GCM, random
 // nonce), so that a browser can keep it for us without reading or changing it.
 // It opens only with the same binding. The form is <key id>.<base64url>.
-func (k *Keyring) seal(ctx context.Context, text, binding string) (string, error) {
+func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error) {
 	key, err := k.sealKey(ctx)
 	if err != nil {
 		return "", err
@@ -36,9 +38,9 @@ func (k *Keyring) seal(ctx context.Context, text, binding string) (string, error
 // One that is further ahead would be good for longer than maxAge.
 const sealSkew = time.Minute
 
-// unseal opens what was sealed no longer than maxAge ago. Whatever is wrong with
-// a box, it is errUnsealed.
-func (k *Keyring) unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
+// Unseal opens what was sealed no longer than maxAge ago. Whatever is wrong with
+// a box, it is ErrUnsealed.
+func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
 	set, err := k.current(ctx)
 	if err != nil {
 		return "", err
@@ -46,11 +48,11 @@ func (k *Keyring) unseal(ctx context.Context, sealed, binding string, maxAge tim
 	kid, encoded, _ := strings.Cut(sealed, ".")
 	key, ok := set.byID(kid)
 	if !ok || key.JWK.Algorithm != string(sealAlgorithm) {
-		return "", errUnsealed
+		return "", ErrUnsealed
 	}
 	box, err := base64.RawURLEncoding.DecodeString(encoded)
 	if err != nil {
-		return "", errUnsealed
+		return "", ErrUnsealed
 	}
 	aead, err := newAEAD(key)
 	if err != nil {
@@ -58,18 +60,21 @@ func (k *Keyring) unseal(ctx context.Context, sealed, binding string, maxAge tim
 	}
 	dated, err := aead.Open(nil, nil, box, []byte(binding))
 	if err != nil {
-		return "", errUnsealed
+		return "", ErrUnsealed
 	}
 	at := time.Unix(int64(binary.BigEndian.Uint64(dated)), 0)
 	if age := time.Since(at); age > maxAge || age < -sealSkew {
-		return "", errUnsealed
+		return "", ErrUnsealed
 	}
 	return string(dated[8:]), nil
 }
 
-// mac is a hash that only who has our keys can work out. It changes when the key
+// macSize is how much of an HMAC-SHA256 is used, in bytes.
+const macSize = 16
+
+// Mac is a hash that only who has our keys can work out. It changes when the key
 // is followed by another.
-func (k *Keyring) mac(ctx context.Context, text string) ([]byte, error) {
+func (k *Keyring) Mac(ctx context.Context, text string) ([]byte, error) {
 	key, err := k.sealKey(ctx)
 	if err != nil {
 		return nil, err
@@ -78,7 +83,9 @@ func (k *Keyring) mac(ctx context.Context, text string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return mac(secret, []byte("mac\x00"+text)), nil
+	h := hmac.New(sha256.New, secret)
+	h.Write([]byte("mac\x00" + text))
+	return h.Sum(nil)[:macSize], nil
 }
 
 // sealKey is the secret key that is in use.
@@ -112,15 +119,4 @@ func newAEAD(key storedKey) (cipher.AEAD, error) {
 		return nil, fmt.Errorf("key %q: %w", key.JWK.KeyID, err)
 	}
 	return cipher.NewGCMWithRandomNonce(block)
-}
-
-// randomToken returns 256 random bits in the alphabet that every client
-// transports unharmed, even those that do not percent-encode (RFC 6749 §10.10
-// asks for 128 bits or more).
-func randomToken() string { return base64.RawURLEncoding.EncodeToString(randomBytes(32)) }
-
-func randomBytes(n int) []byte {
-	b := make([]byte, n)
-	_, _ = rand.Read(b) // never fails: see crypto/rand
-	return b
 }

@@ -1,4 +1,4 @@
-package authorize
+package keyring
 
 import (
 	"context"
@@ -19,28 +19,28 @@ import (
 var ErrUnknownKey = errors.New("no such key")
 
 const (
-	// keyLifetime is the age at which a key is followed by a new one.
-	keyLifetime = 90 * 24 * time.Hour
+	// lifetime is the age at which a key is followed by a new one.
+	lifetime = 90 * 24 * time.Hour
 
-	// keyRetention is how long a key that signs no more stays published. It is
+	// Retention is how long a key that signs no more stays published. It is
 	// longer than any token signed with it may live.
-	keyRetention = 24 * time.Hour
+	Retention = 24 * time.Hour
 
-	// keyRefresh is how old our copy of the stored keys may get, so that the
+	// refresh is how old our copy of the stored keys may get, so that the
 	// gateways that share a storage learn of each other's keys well within
 	// publishLead.
-	keyRefresh = 5 * time.Minute
+	refresh = 5 * time.Minute
 
-	// keyTimeout bounds the work on the storage, which goes on when the
+	// timeout bounds the work on the storage, which goes on when the
 	// request that happened to need it is gone.
-	keyTimeout = 30 * time.Second
+	timeout = 30 * time.Second
 )
 
 // Keyring holds the keys of one issuer. They are read from storage on first
 // need, made when there are none or when the newest is 90 days old, and shared
 // by all gateways that use the same storage.
 type Keyring struct {
-	storage KeyStorage
+	storage Storage
 	name    string
 	logger  *slog.Logger
 	*KeysInUse
@@ -52,19 +52,8 @@ type KeysInUse struct {
 	set atomic.Pointer[keySet]
 }
 
-// keySource is what a [Server] asks of its [Keyring].
-type keySource interface {
-	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
-	JWKS(ctx context.Context) ([]byte, error)
-	has(ctx context.Context, kid string) (bool, error)
-	signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error)
-	seal(ctx context.Context, text, binding string) (string, error)
-	unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
-	mac(ctx context.Context, text string) ([]byte, error)
-}
-
-// NewKeyring returns the keyring stored under name. It does not touch storage.
-func NewKeyring(storage KeyStorage, name string, logger *slog.Logger) *Keyring {
+// New returns the keyring stored under name. It does not touch storage.
+func New(storage Storage, name string, logger *slog.Logger) *Keyring {
 	return &Keyring{storage: storage, name: name, logger: logger, KeysInUse: new(KeysInUse)}
 }
 
@@ -95,8 +84,8 @@ func (k *Keyring) JWKS(ctx context.Context) ([]byte, error) {
 	return set.jwks, nil
 }
 
-// has says whether a key is still among ours.
-func (k *Keyring) has(ctx context.Context, kid string) (bool, error) {
+// Has reports whether a key is still among ours.
+func (k *Keyring) Has(ctx context.Context, kid string) (bool, error) {
 	set, err := k.current(ctx)
 	if err != nil {
 		return false, err
@@ -105,8 +94,8 @@ func (k *Keyring) has(ctx context.Context, kid string) (bool, error) {
 	return ok, nil
 }
 
-// signer returns the signer of new tokens of a type for an algorithm.
-func (k *Keyring) signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error) {
+// Signer returns the signer of new tokens of a type for an algorithm.
+func (k *Keyring) Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error) {
 	set, err := k.current(ctx)
 	if err != nil {
 		return nil, err
@@ -143,7 +132,7 @@ func (k *Keyring) Refresh(ctx context.Context) error {
 // refresh reads the keys, with mu held. When the storage fails, a stale copy is better
 // than no sign-in, and than new keys, which would end all tokens.
 func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keyTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
 	set, err := k.read(ctx)
 	if old := k.set.Load(); err != nil && old != nil {
@@ -157,7 +146,7 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-func (s *keySet) fresh() bool { return s != nil && time.Since(s.read) < keyRefresh }
+func (s *keySet) fresh() bool { return s != nil && time.Since(s.read) < refresh }
 
 // again is the same set, taken as read now.
 func (s *keySet) again() *keySet {
@@ -249,12 +238,12 @@ func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 	return parseKeySet(document, time.Now())
 }
 
-var keyAlgorithms = []jose.SignatureAlgorithm{accessTokenAlgorithm, idTokenAlgorithm, sealAlgorithm}
+var keyAlgorithms = []jose.SignatureAlgorithm{AccessTokenAlgorithm, IDTokenAlgorithm, sealAlgorithm}
 
 // due says whether an algorithm has no key, or only one past its lifetime.
 func (s *keySet) due() bool {
 	return slices.ContainsFunc(keyAlgorithms, func(alg jose.SignatureAlgorithm) bool {
-		return time.Since(s.newest(alg)) >= keyLifetime
+		return time.Since(s.newest(alg)) >= lifetime
 	})
 }
 
@@ -263,7 +252,7 @@ func (s *keySet) due() bool {
 func (s *keySet) spent(k storedKey, now time.Time) bool {
 	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
 		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
-			now.Sub(next.Created) >= publishLead+keyRetention
+			now.Sub(next.Created) >= publishLead+Retention
 	})
 }
 
@@ -271,7 +260,7 @@ func (s *keySet) spent(k storedKey, now time.Time) bool {
 func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
 	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.spent(k, now) })
 	for _, alg := range keyAlgorithms {
-		if now.Sub(s.newest(alg)) < keyLifetime {
+		if now.Sub(s.newest(alg)) < lifetime {
 			continue
 		}
 		key, err := generateKey(alg, now)

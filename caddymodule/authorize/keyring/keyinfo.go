@@ -1,9 +1,9 @@
-package authorize
+package keyring
 
 import "time"
 
-// KeyInfo is what may be told of a key: nothing by which one could sign.
-type KeyInfo struct {
+// Info is what may be told of a key: nothing by which one could sign.
+type Info struct {
 	// KeyID is its name in the JWKS and in the tokens that it signed (RFC 7517
 	// §4.5).
 	KeyID string `json:"kid"`
@@ -21,14 +21,14 @@ type KeyInfo struct {
 
 // Info tells of the keys that are in memory. It does not touch storage, so before
 // the first need of a key there are none.
-func (k *Keyring) Info() []KeyInfo {
+func (k *Keyring) Info() []Info {
 	set := k.set.Load()
 	if set == nil {
 		return nil
 	}
-	info := make([]KeyInfo, len(set.keys))
+	info := make([]Info, len(set.keys))
 	for i, key := range set.keys {
-		info[i] = KeyInfo{key.JWK.KeyID, key.JWK.Algorithm, key.Created, int64(time.Since(key.Created).Seconds())}
+		info[i] = Info{key.JWK.KeyID, key.JWK.Algorithm, key.Created, int64(time.Since(key.Created).Seconds())}
 	}
 	return info
 }

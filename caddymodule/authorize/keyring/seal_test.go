@@ -1,4 +1,4 @@
-package authorize
+package keyring
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// memoryKeys is a KeyStorage of one file.
+// memoryKeys is a Storage of one file.
 type memoryKeys struct{ file []byte }
 
 func (*memoryKeys) Lock(context.Context, string) error   { return nil }
@@ -32,7 +32,7 @@ func (m *memoryKeys) Store(_ context.Context, _ string, value []byte) error {
 // not before: dated by a clock that is wrong, it would be good for longer than maxAge.
 func TestSealsHaveTheirTime(t *testing.T) {
 	keys := new(memoryKeys) // made once
-	ring := func() *Keyring { return NewKeyring(keys, "keys.json", slog.New(slog.DiscardHandler)) }
+	ring := func() *Keyring { return New(keys, "keys.json", slog.New(slog.DiscardHandler)) }
 	for name, tt := range map[string]struct {
 		ahead, wait time.Duration // of the clock that sealed; until it is opened
 		opens       bool
@@ -49,19 +49,19 @@ func TestSealsHaveTheirTime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var sealed string
 			synctest.Test(t, func(t *testing.T) { // each bubble's clock begins at the same time
-				if _, err := ring().seal(t.Context(), "", ""); err != nil {
+				if _, err := ring().Seal(t.Context(), "", ""); err != nil {
 					t.Fatal(err)
 				}
 				time.Sleep(tt.ahead)
 				var err error
-				if sealed, err = ring().seal(t.Context(), "text", "browser"); err != nil {
+				if sealed, err = ring().Seal(t.Context(), "text", "browser"); err != nil {
 					t.Fatal(err)
 				}
 			})
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(tt.wait)
-				text, err := ring().unseal(t.Context(), sealed, "browser", time.Hour)
-				if opens := err == nil && text == "text"; opens != tt.opens || err != nil && !errors.Is(err, errUnsealed) {
+				text, err := ring().Unseal(t.Context(), sealed, "browser", time.Hour)
+				if opens := err == nil && text == "text"; opens != tt.opens || err != nil && !errors.Is(err, ErrUnsealed) {
 					t.Errorf("%q, %v", text, err)
 				}
 			})

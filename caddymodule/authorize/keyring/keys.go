@@ -1,4 +1,4 @@
-package authorize
+package keyring
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/go-jose/go-jose/v4"
 )
 
@@ -18,13 +19,13 @@ import (
 // so they get the signature that is cheap to make and short; RS256 is what
 // every OpenID Connect client can verify (OpenID Connect Core §15.1).
 const (
-	accessTokenAlgorithm = jose.ES256
-	idTokenAlgorithm     = jose.RS256
+	AccessTokenAlgorithm = jose.ES256
+	IDTokenAlgorithm     = jose.RS256
 	sealAlgorithm        = jose.SignatureAlgorithm(jose.A256GCM)
 )
 
-// idTokenAlgorithms are those that clients may choose from.
-var idTokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
+// IDTokenAlgorithms are those that clients may choose from.
+var IDTokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 
 // storedKey is one key as it lies in storage.
 type storedKey struct {
@@ -46,9 +47,9 @@ type signerID struct{ kid, typ string }
 // The typ of our tokens, so that none passes for another: RFC 9068 §2.1 has it
 // for access tokens, Back-Channel Logout §2.4 for logout tokens.
 const (
-	accessTokenType = "at+jwt"
-	idTokenType     = "JWT"
-	logoutTokenType = "logout+jwt"
+	AccessTokenType = "at+jwt"
+	IDTokenType     = "JWT"
+	LogoutTokenType = "logout+jwt"
 )
 
 // publishLead is how long a new key is published before it signs, so that
@@ -107,7 +108,7 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 			continue
 		}
 		precompute(k.JWK.Key)
-		for _, typ := range []string{accessTokenType, idTokenType, logoutTokenType} {
+		for _, typ := range []string{AccessTokenType, IDTokenType, LogoutTokenType} {
 			signer, err := newSigner(k.JWK, typ)
 			if err != nil {
 				return nil, fmt.Errorf("signing key %q: %w", k.JWK.KeyID, err)
@@ -142,28 +143,28 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 	var key any
 	var err error
 	switch alg {
-	case accessTokenAlgorithm:
+	case AccessTokenAlgorithm:
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	case idTokenAlgorithm:
+	case IDTokenAlgorithm:
 		key, err = rsa.GenerateKey(rand.Reader, 2048)
 	case sealAlgorithm:
-		key = randomBytes(32)
+		key = oauth2.RandomBytes(32)
 	default:
 		err = errors.New("no such algorithm")
 	}
 	if err != nil {
 		return storedKey{}, fmt.Errorf("making a key for %s: %w", alg, err)
 	}
-	jwk := jose.JSONWebKey{Key: key, KeyID: randomToken(), Algorithm: string(alg), Use: "sig"}
+	jwk := jose.JSONWebKey{Key: key, KeyID: oauth2.RandomToken(), Algorithm: string(alg), Use: "sig"}
 	if alg == sealAlgorithm {
 		jwk.Use = "enc"
 	}
 	return storedKey{Created: now, JWK: jwk}, nil
 }
 
-// KeyStorage is where a [Keyring] keeps its keys; Caddy's storage
+// Storage is where a [Keyring] keeps its keys; Caddy's storage
 // (certmagic.Storage) is one. A key that was never stored is fs.ErrNotExist.
-type KeyStorage interface {
+type Storage interface {
 	// Lock waits until nobody else holds the name, whichever process they are in.
 	Lock(ctx context.Context, name string) error
 

@@ -1,11 +1,10 @@
-package authorize
+package keyring
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
 	"log/slog"
 	"slices"
@@ -18,7 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// sharedStorage is a KeyStorage in memory that can be made to fail, and counts
+// sharedStorage is a Storage in memory that can be made to fail, and counts
 // how often it was written.
 type sharedStorage struct {
 	lock   sync.Mutex
@@ -48,8 +47,8 @@ func (s *sharedStorage) Store(_ context.Context, _ string, value []byte) error {
 	return s.fail
 }
 
-func testKeyring(storage KeyStorage) *Keyring {
-	return NewKeyring(storage, "keys", slog.New(slog.DiscardHandler))
+func testKeyring(storage Storage) *Keyring {
+	return New(storage, "keys", slog.New(slog.DiscardHandler))
 }
 
 // signedBy returns the id of the key that signs now.
@@ -77,7 +76,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 	kids := make([]string, 8)
 	var all sync.WaitGroup
 	for i := range kids {
-		all.Go(func() { kids[i] = signedBy(t, testKeyring(storage), accessTokenAlgorithm) })
+		all.Go(func() { kids[i] = signedBy(t, testKeyring(storage), AccessTokenAlgorithm) })
 	}
 	all.Wait()
 	for _, kid := range kids {
@@ -96,25 +95,25 @@ func TestKeysAreMadeOnce(t *testing.T) {
 func TestKeyRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		k := testKeyring(new(sharedStorage))
-		first := signedBy(t, k, accessTokenAlgorithm)
-		time.Sleep(keyLifetime - time.Minute)
-		if got := signedBy(t, k, accessTokenAlgorithm); got != first {
+		first := signedBy(t, k, AccessTokenAlgorithm)
+		time.Sleep(lifetime - time.Minute)
+		if got := signedBy(t, k, AccessTokenAlgorithm); got != first {
 			t.Error("rotated before its time")
 		}
 		time.Sleep(10 * time.Minute)
-		if got := signedBy(t, k, accessTokenAlgorithm); got != first {
+		if got := signedBy(t, k, AccessTokenAlgorithm); got != first {
 			t.Error("a key signs before it was published for an hour")
 		}
 		if set := k.set.Load(); len(set.keys) != 6 {
 			t.Errorf("%d keys, want the old and the new one of three algorithms", len(set.keys))
 		}
 		time.Sleep(publishLead)
-		second := signedBy(t, k, accessTokenAlgorithm)
+		second := signedBy(t, k, AccessTokenAlgorithm)
 		if second == first || !published(t, k, first) {
 			t.Error("the new key does not sign, or the old one is gone")
 		}
-		time.Sleep(keyLifetime)
-		third := signedBy(t, k, accessTokenAlgorithm)
+		time.Sleep(lifetime)
+		third := signedBy(t, k, AccessTokenAlgorithm)
 		if third != second || published(t, k, first) || !published(t, k, second) {
 			t.Error("after another 90 days the first key must be gone and the second one sign on")
 		}
@@ -126,12 +125,12 @@ func TestKeysOfOthersAreLearned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		one, other := testKeyring(storage), testKeyring(storage)
-		signedBy(t, one, idTokenAlgorithm)
-		signedBy(t, other, idTokenAlgorithm)
-		time.Sleep(keyLifetime)
-		signedBy(t, one, idTokenAlgorithm)
+		signedBy(t, one, IDTokenAlgorithm)
+		signedBy(t, other, IDTokenAlgorithm)
+		time.Sleep(lifetime)
+		signedBy(t, one, IDTokenAlgorithm)
 		time.Sleep(publishLead)
-		if kid := signedBy(t, one, idTokenAlgorithm); !published(t, other, kid) {
+		if kid := signedBy(t, one, IDTokenAlgorithm); !published(t, other, kid) {
 			t.Error("the key is unknown to the other gateway")
 		}
 	})
@@ -145,10 +144,10 @@ func TestKeysWhenStorageFails(t *testing.T) {
 			t.Errorf("first read: %v", err)
 		}
 		storage.fail = nil
-		kid := signedBy(t, k, accessTokenAlgorithm)
+		kid := signedBy(t, k, AccessTokenAlgorithm)
 		storage.fail = errors.New("disk on fire")
 		time.Sleep(time.Hour)
-		if got := signedBy(t, k, accessTokenAlgorithm); got != kid {
+		if got := signedBy(t, k, AccessTokenAlgorithm); got != kid {
 			t.Errorf("with failing storage signed by %q, want the key in memory", got)
 		}
 	})
@@ -192,15 +191,15 @@ func TestKeysInUseGoOn(t *testing.T) {
 			var log bytes.Buffer
 			logger := slog.New(slog.NewTextHandler(&log, nil))
 			storage := new(keyFile)
-			before := NewKeyring(storage, "keys", logger)
-			kid := signedBy(t, before, accessTokenAlgorithm)
+			before := New(storage, "keys", logger)
+			kid := signedBy(t, before, AccessTokenAlgorithm)
 			storage.file, storage.fail, storage.writes = test.file, test.fail, 0
-			after := NewKeyring(storage, "keys", logger)
+			after := New(storage, "keys", logger)
 			after.TakeOver(before.KeysInUse)
 			if err := after.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if got := signedBy(t, after, accessTokenAlgorithm); got != kid {
+			if got := signedBy(t, after, AccessTokenAlgorithm); got != kid {
 				t.Errorf("signed by %q, want %q", got, kid)
 			}
 			if storage.writes > 0 || !bytes.Equal(storage.file, test.file) {
@@ -230,8 +229,8 @@ func TestKeysPartlyGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k, late := testKeyring(storage), testKeyring(storage)
-		kid := signedBy(t, k, accessTokenAlgorithm)
-		signedBy(t, late, accessTokenAlgorithm)
+		kid := signedBy(t, k, AccessTokenAlgorithm)
+		signedBy(t, late, AccessTokenAlgorithm)
 		whole := storage.file
 		for i := range k.set.Load().keys {
 			kept, err := json.Marshal(slices.Delete(slices.Clone(k.set.Load().keys), i, i+1))
@@ -239,16 +238,16 @@ func TestKeysPartlyGone(t *testing.T) {
 				t.Fatal(err)
 			}
 			storage.file, storage.writes = kept, 0
-			if err := k.Refresh(t.Context()); err != nil || storage.writes > 0 || signedBy(t, k, accessTokenAlgorithm) != kid {
+			if err := k.Refresh(t.Context()); err != nil || storage.writes > 0 || signedBy(t, k, AccessTokenAlgorithm) != kid {
 				t.Errorf("without key %d: %v, written %d times", i, err, storage.writes)
 			}
 		}
 		storage.file = whole
 		for range 3 {
-			time.Sleep(keyLifetime)
-			signedBy(t, k, accessTokenAlgorithm)
+			time.Sleep(lifetime)
+			signedBy(t, k, AccessTokenAlgorithm)
 		}
-		if err := late.Refresh(t.Context()); err != nil || published(t, late, kid) || signedBy(t, late, accessTokenAlgorithm) != signedBy(t, k, accessTokenAlgorithm) {
+		if err := late.Refresh(t.Context()); err != nil || published(t, late, kid) || signedBy(t, late, AccessTokenAlgorithm) != signedBy(t, k, AccessTokenAlgorithm) {
 			t.Errorf("after three rotations: %v, or other keys", err)
 		}
 	})
@@ -260,10 +259,10 @@ func TestKeysGoneWhenDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k := testKeyring(storage)
-		kid := signedBy(t, k, accessTokenAlgorithm)
+		kid := signedBy(t, k, AccessTokenAlgorithm)
 		storage.file, storage.writes = nil, 0
-		time.Sleep(keyLifetime + time.Hour)
-		if got := signedBy(t, k, accessTokenAlgorithm); got != kid || storage.writes > 0 {
+		time.Sleep(lifetime + time.Hour)
+		if got := signedBy(t, k, AccessTokenAlgorithm); got != kid || storage.writes > 0 {
 			t.Errorf("signed by %q, want %q; written %d times", got, kid, storage.writes)
 		}
 	})
@@ -273,34 +272,5 @@ func TestSealedKeyIsNoVerificationKey(t *testing.T) {
 	k := testKeyring(new(sharedStorage))
 	if published(t, k, signedBy(t, k, sealAlgorithm)) {
 		t.Error("the sealing key can be asked for")
-	}
-}
-
-// Names and addresses share the counters of failures. Which two share one cannot be
-// worked out, to pick an address whose failures count as somebody else's.
-func TestCountersCannotBeForeseen(t *testing.T) {
-	server := func(storage KeyStorage) *Server {
-		return &Server{keys: NewKeyring(storage, "keys", slog.New(slog.DiscardHandler))}
-	}
-	storage := new(sharedStorage)
-	ours, replica, others := server(storage), server(storage), server(new(sharedStorage))
-	same := 0
-	for i := range 256 {
-		var found [3]counter
-		for j, s := range []*Server{ours, replica, others} {
-			var err error
-			if found[j], err = s.newCounter(t.Context(), "address", fmt.Sprintf("192.0.2.%d", i), "", 100); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if found[0] != found[1] {
-			t.Fatalf("replicas count apart: %v, %v", found[0], found[1])
-		}
-		if found[0] == found[2] {
-			same++
-		}
-	}
-	if same > 128 {
-		t.Errorf("%d of 256 are the same with other keys", same)
 	}
 }
