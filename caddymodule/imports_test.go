@@ -60,7 +60,7 @@ func TestImports(t *testing.T) {
 // beside what lies in it.
 var rooms = map[string][]string{
 	"audit":    {"authorize/oauth2", "fairqueue"},
-	"keyring":  nil,
+	"keyring":  {"authorize/oauth2"},
 	"oauth2":   nil,
 	"store":    nil,
 	"totp":     nil,
