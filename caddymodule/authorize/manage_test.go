@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"encoding/json"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -135,6 +136,23 @@ func TestRegistrationChangeRefused(t *testing.T) {
 	delete(storage.files, "fhir/clients/x/"+c.ID+".json") // by another gateway, a moment ago
 	if r, got := b.update(c, metadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.files) != 1 {
 		t.Errorf("a client that is gone: %d %+v", r.StatusCode, got)
+	}
+}
+
+// The operator is told which file is damaged, where a client is changed whose copy here
+// is still whole.
+func TestChangeOfUnreadableRegistration(t *testing.T) {
+	storage, log := new(clientStorage), new(strings.Builder)
+	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		registering(storage)(c)
+		c.Logger = slog.New(slog.NewTextHandler(log, nil))
+	}))
+	_, c := b.register(metadata(nil), initialAccess)
+	file := "fhir/clients/x/" + c.ID + ".json"
+	storage.files[file] = []byte("{")
+	r, _ := b.update(c, metadata(map[string]any{"client_id": c.ID}))
+	if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(log.String(), file+" in storage: ") {
+		t.Errorf("%d, log %q", r.StatusCode, log)
 	}
 }
 

@@ -153,12 +153,17 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 		err = r.complete(c)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s in storage: %w", r.key(id), err)
+		return nil, r.unreadable(id, err)
 	}
 	if c.Client.ID != id {
 		return nil, nil
 	}
 	return c, nil
+}
+
+// unreadable is the error of a stored client, and names its file for the operator.
+func (r *registrar) unreadable(id string, err error) error {
+	return fmt.Errorf("%s in storage: %w", r.key(id), err)
 }
 
 // complete holds a client to the configuration of the moment.
@@ -204,10 +209,10 @@ func (r *registrar) change(ctx context.Context, id string, alter func(*registere
 	if err == nil {
 		err = json.Unmarshal(value, c)
 	}
-	if err == nil {
-		err = alter(c)
+	if err != nil {
+		return nil, r.unreadable(id, err)
 	}
-	if err == nil {
+	if err = alter(c); err == nil {
 		value, err = json.Marshal(c)
 	}
 	if err == nil {
