@@ -201,6 +201,16 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 	return nil
 }
 
+// checkAddress checks an address of a client, and says which option it is of.
+func checkAddress(option string) func(uri string) error {
+	return func(uri string) error {
+		if err := authorize.CheckClientRedirectURI(uri); err != nil {
+			return fmt.Errorf("%s %w", option, err)
+		}
+		return nil
+	}
+}
+
 // parseClient reads a client. Syntax:
 //
 //	client <id> {
@@ -236,7 +246,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	fields := subdirectives{
 		"name":            word(&c.Name, nil),
 		"secret":          word(&c.Secret, checkPlaceholders),
-		"redirect_uri":    words(&c.RedirectURIs, authorize.CheckClientRedirectURI),
+		"redirect_uri":    words(&c.RedirectURIs, checkAddress("redirect_uri")),
 		"native":          bareword(&c.Native),
 		"scope":           scopes(&c.Scopes, authorize.CheckScope),
 		"response_type":   words(&c.ResponseTypes, oneOf(authorize.ResponseTypes...)),
@@ -251,7 +261,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"id_token_claims": bareword(&c.IDTokenClaims),
 		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
-		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, authorize.CheckClientRedirectURI),
+		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
 		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.subdirectives())

@@ -77,7 +77,7 @@ func newNotices() *notices {
 // must not (Back-Channel Logout §2.2): it is held to what redirect URIs are.
 func CheckBackchannelLogoutURI(uri string) error {
 	if err := CheckRedirectURI(uri); err != nil {
-		return fmt.Errorf("backchannel_logout_uri: %w", err)
+		return fmt.Errorf("backchannel_logout_uri %w", err)
 	}
 	return nil
 }

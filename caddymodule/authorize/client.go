@@ -192,9 +192,14 @@ func (c *Client) checkRedirectURIs() error {
 	if c.Native {
 		check = checkNativeRedirectURI
 	}
-	for _, uri := range slices.Concat(c.RedirectURIs, c.PostLogoutRedirectURIs) {
+	for _, uri := range c.RedirectURIs {
 		if err := check(uri); err != nil {
-			return err
+			return fmt.Errorf("redirect_uri %w", err)
+		}
+	}
+	for _, uri := range c.PostLogoutRedirectURIs {
+		if err := check(uri); err != nil {
+			return fmt.Errorf("post_logout_redirect_uri %w", err)
 		}
 	}
 	if c.BackchannelLogoutURI != "" {
@@ -270,16 +275,17 @@ var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-
 // http://localhost) it refuses what parsers read differently from each other:
 // user information, backslashes, control characters, and hosts of anything but
 // letters, digits, dots, hyphens and underscores, which could also end the
-// address where it stands in a page's policy.
+// address where it stands in a page's policy. The error begins with the URI: which
+// option or parameter it is of, the caller says.
 func CheckRedirectURI(uri string) error {
-	refuse := func(reason string) error { return fmt.Errorf("redirect_uri %q %s", uri, reason) }
+	refuse := func(reason string) error { return fmt.Errorf("%q %s", uri, reason) }
 	if err := checkRedirectCharacters(uri); err != nil {
 		return err
 	}
 	u, err := url.Parse(uri)
 	switch {
 	case err != nil:
-		return fmt.Errorf("redirect_uri is not a URI: %w", err)
+		return fmt.Errorf("%q is not a URI: %w", uri, err)
 	case u.Opaque != "" || u.Hostname() == "":
 		return refuse("must be absolute, with a host")
 	case !hostAndPort.MatchString(u.Host):
@@ -295,10 +301,10 @@ func CheckRedirectURI(uri string) error {
 // checkRedirectCharacters refuses a fragment, and what parsers read differently.
 func checkRedirectCharacters(uri string) error {
 	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
-		return fmt.Errorf("redirect_uri %q must be of the characters of a URI; write other hosts in punycode", uri)
+		return fmt.Errorf("%q must be of the characters of a URI; write other hosts in punycode", uri)
 	}
 	if strings.Contains(uri, "#") {
-		return fmt.Errorf("redirect_uri %q must not have a fragment", uri)
+		return fmt.Errorf("%q must not have a fragment", uri)
 	}
 	return nil
 }

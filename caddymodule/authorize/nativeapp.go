@@ -27,8 +27,10 @@ func checkNativeRedirectURI(uri string) error {
 		return err
 	}
 	if loopbackAddress.MatchString(uri) || privateUse.MatchString(uri) {
-		_, err := url.Parse(uri)
-		return err
+		if _, err := url.Parse(uri); err != nil {
+			return fmt.Errorf("%q is not a URI: %w", uri, err)
+		}
+		return nil
 	}
 	if err := CheckRedirectURI(uri); err != nil {
 		return fmt.Errorf("%w; a native app may have http://127.0.0.1, http://[::1], and a private-use scheme such as com.example.app:/callback, too", err)
