@@ -25,7 +25,7 @@ func inspect(file io.ReaderAt, size int64, visit func(key, held []byte)) (*walke
 	}
 	w := &walker{image: i}
 	c := contents{seed: maphash.MakeSeed()}
-	w.tree(i.root, span{}, 0, func(e element) {
+	w.tree(i.root, span{}, func(e element) {
 		c.hasEntries = c.hasEntries || string(e.key) == string(entriesBucket)
 		w.bucket(e, func(entry element) {
 			switch err := c.add(e.key, entry); {

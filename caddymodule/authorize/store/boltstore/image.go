@@ -30,9 +30,6 @@ const (
 
 	noFreelist = 1<<64 - 1
 
-	// maxDepth is more levels than a tree of any size has.
-	maxDepth = 64
-
 	minPageSize, maxPageSize = 1 << 10, 1 << 24
 )
 
@@ -86,7 +83,7 @@ func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 
 // page reads a page with those that it goes on in. None is part of two.
 func (i *image) page(id uint64) ([]byte, error) {
-	if id < 2 || id >= i.end {
+	if id >= i.end {
 		return nil, fmt.Errorf("page %d of %d", id, i.end)
 	}
 	b := make([]byte, i.pageSize)
@@ -178,12 +175,10 @@ func (s span) check(list []element) error {
 	return nil
 }
 
-// tree calls visit for each element of a tree's leaves, as far as they can be read.
-func (w *walker) tree(id uint64, place span, depth int, visit func(element)) {
+// tree calls visit for each element of a tree's leaves, as far as they can be read. It
+// has an end, as no page is read twice.
+func (w *walker) tree(id uint64, place span, visit func(element)) {
 	page, err := w.page(id)
-	if err == nil && depth > maxDepth {
-		err = errors.New("a tree without end")
-	}
 	var list []element
 	if err == nil {
 		list, err = elements(page)
@@ -204,7 +199,7 @@ func (w *walker) tree(id uint64, place span, depth int, visit func(element)) {
 		if n+1 < len(list) {
 			below.to = list[n+1].key
 		}
-		w.tree(e.child, below, depth+1, visit)
+		w.tree(e.child, below, visit)
 	}
 }
 
@@ -216,7 +211,7 @@ func (w *walker) bucket(e element, visit func(element)) {
 		return
 	}
 	if root := u64(e.value, 0); root != 0 {
-		w.tree(root, span{}, 0, visit)
+		w.tree(root, span{}, visit)
 		return
 	}
 	page := e.value[bucketHeaderSize:]
