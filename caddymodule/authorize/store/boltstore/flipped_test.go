@@ -53,6 +53,9 @@ func pageWith(t *testing.T, file []byte, kind byte, n int, text string) []byte {
 	return nil
 }
 
+// damagedValue is what an entry holds, which the order of time does not.
+func damagedValue(n byte) string { return strings.Repeat(string([]byte{n}), 600) }
+
 func drop(page []byte) {
 	binary.NativeEndian.PutUint16(page[10:], binary.NativeEndian.Uint16(page[10:])-1)
 }
@@ -102,6 +105,35 @@ func TestFlippedBytes(t *testing.T) {
 			page := listOfFree(f)
 			copy(page[24:], page[16:24])
 		}, 40},
+		{"a page is free and in use", func(t *testing.T, f []byte) {
+			free, used := listOfFree(f), binary.NativeEndian.Uint64(pageWith(t, f, leafPage, 3, damagedValue(20)))
+			list := make([]uint64, binary.NativeEndian.Uint16(free[10:]))
+			for n := range list {
+				list[n] = binary.NativeEndian.Uint64(free[16+8*n:])
+			}
+			list = append(list, used)
+			slices.Sort(list)
+			binary.NativeEndian.PutUint16(free[10:], uint16(len(list)))
+			for n, id := range list {
+				binary.NativeEndian.PutUint64(free[16+8*n:], id)
+			}
+		}, 40},
+		{"a page has another id", func(t *testing.T, f []byte) { pageWith(t, f, leafPage, 3, damagedValue(20))[0] ^= 1 }, 30},
+		{"a page goes on beyond the last", func(t *testing.T, f []byte) {
+			page := pageWith(t, f, leafPage, 3, damagedValue(20))
+			binary.NativeEndian.PutUint32(page[12:], 1<<31)
+		}, 30},
+		{"an element beyond its page", func(t *testing.T, f []byte) {
+			copy(pageWith(t, f, leafPage, 3, damagedValue(20))[16+12:], "\xff\xff\xff\x00")
+		}, 30},
+		{"another expiry", func(t *testing.T, f []byte) {
+			page := pageWith(t, f, leafPage, 3, damagedValue(20))
+			page[bytes.Index(page, []byte(damagedKey(20)))+len(damagedKey(20))+7]++
+		}, 40},
+		{"entries twice", func(t *testing.T, f []byte) {
+			page, other := pageWith(t, f, leafPage, 3, damagedValue(10)), pageWith(t, f, leafPage, 3, damagedValue(30))
+			copy(other[8:], page[8:])
+		}, 30},
 		{"a free page less", func(_ *testing.T, f []byte) { drop(listOfFree(f)) }, 40},
 	}
 	whole := wholeFile(t)
@@ -110,7 +142,7 @@ func TestFlippedBytes(t *testing.T) {
 			t.Parallel()
 			file := bytes.Clone(whole)
 			test.flip(t, file)
-			s, _, log := damagedStore(t, file)
+			s, path, log := damagedStore(t, file)
 			if err := s.Open(); err != nil {
 				if test.saved > 0 {
 					t.Fatal(err)
@@ -127,10 +159,33 @@ func TestFlippedBytes(t *testing.T) {
 				}
 				put(t, s, damagedKey(n), time.Minute)
 			}
+			log.Reset()
+			if err := s.Close(); err != nil {
+				t.Fatal(err)
+			}
+			again := openStore(t, path, 0)
+			again.SetLogger(slog.New(slog.NewTextHandler(log, nil)))
+			if err := again.Open(); err != nil || log.Len() > 0 {
+				t.Errorf("the copy, opened again: %v, log %q", err, log)
+			}
 			if saved < test.saved {
 				t.Errorf("%d entries of %d", saved, test.saved)
 			}
 		})
+	}
+}
+
+// Of two meta pages, the one that is not whole is not followed, but the other.
+func TestFlippedMeta(t *testing.T) {
+	t.Parallel()
+	size := os.Getpagesize()
+	for _, at := range []int{0, size} {
+		file := wholeFile(t)
+		file[at+16+16]++ // the root
+		s, _, log := damagedStore(t, file)
+		if n := readable(t, s); n < damagedEntries-1 || log.Len() > 0 {
+			t.Errorf("meta page %d: %d entries, log %q", at/size, n, log)
+		}
 	}
 }
 
