@@ -18,38 +18,32 @@ func answerError(w http.ResponseWriter, r *http.Request, base string, failures *
 	if err == nil {
 		return nil
 	}
-	ofAPI := below(originalPath(r), base)
-	if ofAPI || hasErrorRoutes(r) {
+	ofAPI, errorRoutes := below(originalPath(r), base), errorRoutesOf(r)
+	if ofAPI || errorRoutes != nil {
 		failures.request(r, err)
 	}
 	if !ofAPI {
 		return err
 	}
 	caddyhttp.SetVar(r.Context(), failedBelow, base)
-	if hasErrorRoute(r, err) {
+	if errorRoutes != nil && anyRouteFor(errorRoutes.WithError(r, err), errorRoutes.Routes) {
 		return err
 	}
 	return writeOutcome(w, r, err)
 }
 
-// hasErrorRoutes reports whether the server has any error route. Where it has none,
-// Caddy logs failures itself.
-func hasErrorRoutes(r *http.Request) bool {
+// errorRoutesOf returns the error routes (`handle_errors`) of the server, of all its sites, or
+// nil where there are none: Caddy logs failures itself then.
+func errorRoutesOf(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	return ok && server.Errors != nil && len(server.Errors.Routes) > 0
-}
-
-// hasErrorRoute reports whether one of the server's error routes (`handle_errors`) is
-// for this error of this request. The server's alone are no answer to that: they are
-// those of all its sites.
-func hasErrorRoute(r *http.Request, err error) bool {
-	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
-	if !ok || server.Errors == nil {
-		return false
+	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
+		return nil
 	}
-	return anyRouteFor(server.Errors.WithError(r, err), server.Errors.Routes)
+	return server.Errors
 }
 
+// anyRouteFor reports whether one of the routes is for a request. A server's alone are no
+// answer to that: they are those of all its sites.
 func anyRouteFor(r *http.Request, routes caddyhttp.RouteList) bool {
 	return slices.ContainsFunc(routes, func(route caddyhttp.Route) bool {
 		matched, err := route.MatcherSets.AnyMatchWithError(r)

@@ -19,8 +19,8 @@ const (
 	// into the sign-in page's address: Caddy takes 16 KiB of header.
 	maxQuery = 10 << 10
 
-	// MaxBody bounds a request's body, in bytes.
-	MaxBody = 64 << 10
+	// maxBody bounds a request's body, in bytes.
+	maxBody = 64 << 10
 )
 
 // errLargeBody has the status of RFC 9126 §2.3 and RFC 9110 §15.5.14.
@@ -109,7 +109,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 // ReadBody reads a body up to the limit. The caller of our handler bounds how long it
 // may take.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxBody))
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	switch {
 	case errors.As(err, new(*http.MaxBytesError)):
 		return nil, errLargeBody
