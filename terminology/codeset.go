@@ -1,11 +1,13 @@
 package terminology
 
+import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+
 // codeSet is a set of codes by system and code, whatever version of the code system they are from, unless
 // byVersion is set. Concepts are bits; only codes whose concept is not here are kept as text.
 type codeSet struct {
 	library   *Library
 	byVersion bool
-	concepts  map[uint32]bitset // by code system
+	concepts  map[uint32]bitset.Set // by code system
 	loose     map[looseCode]struct{}
 	elsewhere int // how many other versions of code systems were looked into
 }
@@ -17,7 +19,7 @@ type looseCode struct {
 }
 
 func newCodeSet(l *Library) *codeSet {
-	return &codeSet{library: l, concepts: make(map[uint32]bitset)}
+	return &codeSet{library: l, concepts: make(map[uint32]bitset.Set)}
 }
 
 // newCodeSetOf returns a set with the given entries.
@@ -40,16 +42,16 @@ func (s *codeSet) add(e entry) {
 	}
 	concepts, ok := s.concepts[e.codeSystem]
 	if !ok {
-		concepts = newBitset(s.library.codeSystems[e.codeSystem].len())
+		concepts = bitset.New(s.library.codeSystems[e.codeSystem].len())
 		s.concepts[e.codeSystem] = concepts
 	}
-	concepts.add(e.concept)
+	concepts.Add(e.concept)
 }
 
 // has reports whether an entry's code is in the set.
 func (s *codeSet) has(e entry) bool {
 	if e.concept != none {
-		if concepts, ok := s.concepts[e.codeSystem]; ok && concepts.has(e.concept) {
+		if concepts, ok := s.concepts[e.codeSystem]; ok && concepts.Has(e.concept) {
 			return true
 		}
 	}
@@ -70,7 +72,7 @@ func (s *codeSet) hasInOtherVersion(e entry) bool {
 		if !ok || e.concept != none && version == e.codeSystem {
 			continue
 		}
-		if concept, ok := s.library.codeSystems[version].concept(s.library.code(e)); ok && concepts.has(concept) {
+		if concept, ok := s.library.codeSystems[version].concept(s.library.code(e)); ok && concepts.Has(concept) {
 			return true
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"math"
 	"runtime/debug"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
 // codeSystemBuilder gathers one CodeSystem from the JSON stream. It is used again for the next one, so
@@ -16,9 +18,9 @@ type codeSystemBuilder struct {
 	conceptReader
 	pairs  []pair // parent, child
 	rows   []propertyRow
-	nested uint32 // the concept within which the next one stands
-	size   int64  // of the file being read, or 0
-	memory memory // of texts, where they are large
+	nested uint32         // the concept within which the next one stands
+	size   int64          // of the file being read, or 0
+	memory offheap.Memory // of texts, where they are large
 }
 
 // largeText is how much text a code system has that is not like others: there is room for all of it at once,
@@ -34,7 +36,7 @@ func (b *codeSystemBuilder) reserve(r *reader) {
 	}
 	read := r.dec.InputOffset()
 	factor := min(float64(b.size)/float64(max(1, read)), 1000) * 1.02
-	b.texts = b.memory.grown(b.texts, room(len(b.texts), factor))
+	b.texts = b.memory.Grow(b.texts, room(len(b.texts), factor))
 	b.code, b.display = reserved(b.code, factor), reserved(b.display, factor)
 	b.meaning, b.nestedIn = reserved(b.meaning, factor), reserved(b.nestedIn, factor)
 	b.conceptReader.designations = reserved(b.conceptReader.designations, factor)
@@ -45,30 +47,30 @@ func (b *codeSystemBuilder) reserve(r *reader) {
 // comes next would be on top of that. This costs next to nothing, as arrays without pointers need not be
 // looked through.
 func (b *codeSystemBuilder) settle(cs *codeSystem) {
-	m := new(memory)
+	m := new(offheap.Memory)
 	cs.texts = b.texts[:len(b.texts):len(b.texts)]
-	if b.memory.holds(b.texts) {
-		*m, b.memory = b.memory, memory{}
+	if b.memory.Holds(b.texts) {
+		*m, b.memory = b.memory, offheap.Memory{}
 	} else {
-		settle(m, (*[]byte)(&cs.texts))
-		b.memory.release()
+		offheap.Move(m, (*[]byte)(&cs.texts))
+		b.memory.Release()
 	}
 	cs.settle(m)
-	owned(cs, m)
+	offheap.Own(cs, m)
 	b.codeSystem = codeSystem{}
 	b.pairs, b.rows, b.conceptReader.designations = nil, nil, nil
 	debug.FreeOSMemory()
 }
 
 // settle moves the arrays of the concepts into memory.
-func (cs *codeSystem) settle(m *memory) {
+func (cs *codeSystem) settle(m *offheap.Memory) {
 	d, v := &cs.designations, &cs.values
-	settle(m, &cs.code, &cs.display, &cs.meaning, &d.value, &d.extension, &v.value, &v.coding)
-	settle(m, (*[]uint32)(&cs.index), &cs.nestedIn, &d.from, &v.from)
-	settle(m, &cs.parents.from, &cs.parents.to, &cs.children.from, &cs.children.to)
-	settle(m, &d.language, &d.use, &v.property)
-	settle(m, &cs.flags)
-	settle(m, &v.kind)
+	offheap.Move(m, &cs.code, &cs.display, &cs.meaning, &d.value, &d.extension, &v.value, &v.coding)
+	offheap.Move(m, (*[]uint32)(&cs.index), &cs.nestedIn, &d.from, &v.from)
+	offheap.Move(m, &cs.parents.from, &cs.parents.to, &cs.children.from, &cs.children.to)
+	offheap.Move(m, &d.language, &d.use, &v.property)
+	offheap.Move(m, &cs.flags)
+	offheap.Move(m, &v.kind)
 }
 
 // reserved returns a list with room for factor times as much as it holds.

@@ -3,6 +3,8 @@ package terminology
 import (
 	"math/bits"
 	"sort"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
 // commonPrefixes holds what a filter that is a common beginning is answered with: how many documents match
@@ -68,7 +70,7 @@ func findCommon(x *index) commonPrefixes {
 			dense++
 		}
 	})
-	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(newBitset(len(x.order))))
+	b.first, b.sets = make([]uint32, 0, ranges*firsts), make([]uint64, 0, dense*len(bitset.New(len(x.order))))
 	b.group(0, x.words.len(), 0, b.add)
 	return b.commonPrefixes
 }
@@ -143,7 +145,7 @@ func (b *commonBuilder) addFirst(line []byte) {
 }
 
 // appendFirst appends the first ranks of a set that are not among others, up to a length.
-func appendFirst(dst []uint32, length int, set *rankSet, others bitset) []uint32 {
+func appendFirst(dst []uint32, length int, set *rankSet, others bitset.Set) []uint32 {
 	for i, word := range set.each {
 		if others != nil {
 			word &^= others[i]

@@ -4,13 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
 // filtered evaluates compose.include.filter: the concepts for which every filter holds, in the order of
 // the code system.
 func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	cs := c.library.codeSystems[index]
-	var selected bitset
+	var selected bitset.Set
 	for i, f := range set.filters {
 		matching, err := c.filter(cs, f)
 		if err != nil {
@@ -24,15 +26,15 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 			selected[i] &= matching[i]
 		}
 	}
-	entries := make([]entry, 0, selected.count())
-	selected.each(func(concept uint32) {
+	entries := make([]entry, 0, selected.Count())
+	selected.Each(func(concept uint32) {
 		entries = append(entries, entry{codeSystem: index, concept: concept})
 	})
 	return entries, nil
 }
 
 // filter returns the concepts for which a filter holds.
-func (c *composer) filter(cs *codeSystem, f filter) (bitset, error) {
+func (c *composer) filter(cs *codeSystem, f filter) (bitset.Set, error) {
 	if f.isHierarchical() {
 		other, err := cs.related(f)
 		if err != nil {
@@ -44,14 +46,14 @@ func (c *composer) filter(cs *codeSystem, f filter) (bitset, error) {
 	if err != nil {
 		return nil, err
 	}
-	matching := newBitset(cs.len())
+	matching := bitset.New(cs.len())
 	for concept := range uint32(cs.len()) {
 		holds, err := test.holds(concept)
 		if err != nil {
 			return nil, err
 		}
 		if holds {
-			matching.add(concept)
+			matching.Add(concept)
 		}
 	}
 	return matching, nil
@@ -100,12 +102,12 @@ func (cs *codeSystem) related(f filter) (uint32, error) {
 }
 
 // byHierarchy returns the concepts that stand to one in the hierarchy as an operator says.
-func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset, err error) {
+func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset.Set, err error) {
 	switch op {
 	case "child-of":
-		matching = newBitset(cs.len())
+		matching = bitset.New(cs.len())
 		for _, child := range cs.children.of(concept) {
-			matching.add(child)
+			matching.Add(child)
 		}
 		return matching, c.spend(cs.len()/64 + len(cs.children.of(concept)))
 	case "generalizes":
@@ -117,17 +119,17 @@ func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (match
 		return nil, err
 	}
 	if op == "descendent-of" || op == "descendent-leaf" {
-		matching.remove(concept) // it is there if the hierarchy has a cycle
+		matching.Remove(concept) // it is there if the hierarchy has a cycle
 		if op == "descendent-leaf" {
-			matching.each(func(below uint32) {
+			matching.Each(func(below uint32) {
 				if len(cs.children.of(below)) > 0 {
-					matching.remove(below)
+					matching.Remove(below)
 				}
 			})
 		}
 		return matching, nil
 	}
-	matching.add(concept)
+	matching.Add(concept)
 	if op == "is-not-a" {
 		return cs.complement(matching), c.spend(cs.len())
 	}
@@ -135,11 +137,11 @@ func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (match
 }
 
 // complement returns all concepts that are not in a set.
-func (cs *codeSystem) complement(of bitset) bitset {
-	rest := newBitset(cs.len())
+func (cs *codeSystem) complement(of bitset.Set) bitset.Set {
+	rest := bitset.New(cs.len())
 	for concept := range uint32(cs.len()) {
-		if !of.has(concept) {
-			rest.add(concept)
+		if !of.Has(concept) {
+			rest.Add(concept)
 		}
 	}
 	return rest

@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
 // conceptCorpus is all concepts of a code system, in a language.
@@ -180,7 +182,7 @@ func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 			x := cs.searchIndex("")
 			built = true
 			log.DebugContext(ctx, "search index built", slog.String("system", cs.canonical()),
-				slog.Int("words", x.words.len()), slog.Int("bytes", x.bytes()), slog.Int64("off_heap", offHeap.Load()))
+				slog.Int("words", x.words.len()), slog.Int("bytes", x.bytes()), slog.Int64("off_heap", offheap.InUse()))
 		}
 	}
 	if built {

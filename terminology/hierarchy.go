@@ -1,6 +1,6 @@
 package terminology
 
-import "math/bits"
+import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 
 // relation holds for each concept a list of concepts: list i is to[from[i]:from[i+1]]. An empty
 // relation, without any pair, holds no memory at all.
@@ -77,19 +77,19 @@ func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, valu
 
 // closure returns the concepts that can be reached from one by a relation in one step or more, unless that is
 // more than can be paid for. It needs no recursion, so neither depth nor a cycle in the data does harm.
-func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset, error) {
+func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset.Set, error) {
 	if err := spend(n / 64); err != nil {
 		return nil, err
 	}
-	reached := newBitset(n)
+	reached := bitset.New(n)
 	pending := append([]uint32(nil), r.of(start)...)
 	for len(pending) > 0 {
 		concept := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
-		if reached.has(concept) {
+		if reached.Has(concept) {
 			continue
 		}
-		reached.add(concept)
+		reached.Add(concept)
 		next := r.of(concept)
 		if err := spend(1 + len(next)); err != nil {
 			return nil, err
@@ -97,30 +97,4 @@ func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset,
 		pending = append(pending, next...)
 	}
 	return reached, nil
-}
-
-// bitset is a set of concepts of one code system.
-type bitset []uint64
-
-func newBitset(n int) bitset             { return make(bitset, (n+63)/64) }
-func (b bitset) has(concept uint32) bool { return b[concept/64]&(1<<(concept%64)) != 0 }
-func (b bitset) add(concept uint32)      { b[concept/64] |= 1 << (concept % 64) }
-func (b bitset) remove(concept uint32)   { b[concept/64] &^= 1 << (concept % 64) }
-
-// count returns the number of concepts in the set.
-func (b bitset) count() int {
-	n := 0
-	for _, word := range b {
-		n += bits.OnesCount64(word)
-	}
-	return n
-}
-
-// each calls visit with the concepts in the set in ascending order.
-func (b bitset) each(visit func(concept uint32)) {
-	for i, word := range b {
-		for ; word != 0; word &= word - 1 {
-			visit(uint32(i*64 + bits.TrailingZeros64(word)))
-		}
-	}
 }

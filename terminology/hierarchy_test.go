@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
 func TestRelation(t *testing.T) {
@@ -21,15 +23,15 @@ func TestRelation(t *testing.T) {
 }
 
 func TestBitset(t *testing.T) {
-	b := newBitset(130)
+	b := bitset.New(130)
 	for _, concept := range []uint32{0, 63, 64, 129, 5} {
-		b.add(concept)
+		b.Add(concept)
 	}
-	b.remove(5)
+	b.Remove(5)
 	var got []uint32
-	b.each(func(concept uint32) { got = append(got, concept) })
-	if !slices.Equal(got, []uint32{0, 63, 64, 129}) || b.count() != 4 || b.has(5) || !b.has(64) {
-		t.Errorf("got %v, %d", got, b.count())
+	b.Each(func(concept uint32) { got = append(got, concept) })
+	if !slices.Equal(got, []uint32{0, 63, 64, 129}) || b.Count() != 4 || b.Has(5) || !b.Has(64) {
+		t.Errorf("got %v, %d", got, b.Count())
 	}
 }
 

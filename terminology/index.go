@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"slices"
 	"sort"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
 // index finds the documents of a corpus that match a filter, without looking at each. It is flat arrays
@@ -112,8 +114,8 @@ func (x *index) unite(dst *rankSet, from, to int) {
 				}
 			}
 			rank += more
-			bits.add(rank)
-			used.add(rank / 64)
+			bits.Add(rank)
+			used.Add(rank / 64)
 		}
 	}
 }
@@ -245,11 +247,11 @@ func lowestOf(ranks []uint32) (lowest []uint32) {
 }
 
 // members returns the ranks of a set of documents.
-func (x *index) members(docs bitset) bitset {
-	ranks := newBitset(len(x.order))
+func (x *index) members(docs bitset.Set) bitset.Set {
+	ranks := bitset.New(len(x.order))
 	for rank, doc := range x.order {
-		if docs.has(doc) {
-			ranks.add(uint32(rank))
+		if docs.Has(doc) {
+			ranks.Add(uint32(rank))
 		}
 	}
 	return ranks

@@ -6,6 +6,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
 // indexBuilder builds an index. It goes through the documents in the order of their ranks and notes the words
@@ -51,22 +53,22 @@ func newIndex(c corpus) *index {
 	x := b.index
 	b.index = index{}
 	if n >= large {
-		m := new(memory)
+		m := new(offheap.Memory)
 		x.settle(m)
-		owned(&x, m)
+		offheap.Own(&x, m)
 		debug.FreeOSMemory()
 	}
 	return &x
 }
 
 // settle moves the arrays into memory.
-func (x *index) settle(m *memory) {
+func (x *index) settle(m *offheap.Memory) {
 	c := &x.common
-	settle(m, &x.order, &x.words.from, &x.from, &x.byDisplay, &x.lowest, &x.byCode)
-	settle(m, &c.from, &c.to, &c.count, &c.first, &c.leading, &c.dense)
-	settle(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
-	settle(m, &x.displays.all, &x.codes.all, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
-	settle(m, &x.words.text, &x.postings)
+	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.byDisplay, &x.lowest, &x.byCode)
+	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.leading, &c.dense)
+	offheap.Move(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
+	offheap.Move(m, &x.displays.all, &x.codes.all, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
+	offheap.Move(m, &x.words.text, &x.postings)
 }
 
 // sorted returns the ranks in the order of some text of their documents.

@@ -3,6 +3,8 @@ package terminology
 import (
 	"runtime"
 	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
 // hit is a document that matches, and how well.
@@ -14,7 +16,7 @@ type hit struct {
 // indexQuery is one filter being looked for in an index. It is used again, for the memory of its sets.
 type indexQuery struct {
 	index  *index
-	within bitset // the ranks to look among; nil for all
+	within bitset.Set // the ranks to look among; nil for all
 	judge  judge
 
 	first   []uint32 // the first that match, where these are enough; match is not known then
@@ -31,7 +33,7 @@ type indexQuery struct {
 var indexQueries = sync.Pool{New: func() any { return new(indexQuery) }}
 
 // searchIndex returns the hits from the position from up to to, in order, and how many there are in all.
-func searchIndex(x *index, within bitset, f *textFilter, how leniency, from, to int) ([]hit, int) {
+func searchIndex(x *index, within bitset.Set, f *textFilter, how leniency, from, to int) ([]hit, int) {
 	q := indexQueries.Get().(*indexQuery)
 	q.index, q.within, q.at, q.from, q.to = x, within, 0, from, to
 	q.judge.corpus, q.judge.filter = x.corpus, f

@@ -1,6 +1,10 @@
 package terminology
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+)
 
 // rankSymbols ranks what may match a filter of symbols, by looking at each, and returns how many do.
 func (q *indexQuery) rankSymbols() (total int) {
@@ -131,7 +135,7 @@ func (q *indexQuery) emitOrdered() {
 
 // emit takes what is in a set, and neither taken already nor among others. What comes before the window is
 // counted, not looked at.
-func (q *indexQuery) emit(set *rankSet, others bitset, t tier) {
+func (q *indexQuery) emit(set *rankSet, others bitset.Set, t tier) {
 	for i, word := range set.each {
 		if q.done() {
 			return

@@ -293,13 +293,13 @@ func (cs *codeSystem) subsumption(a, b uint32, spend func(n int) error) (string,
 		return "not-subsumed", nil
 	}
 	above, err := cs.parents.closure(cs.len(), b, spend)
-	if err == nil && above.has(a) {
+	if err == nil && above.Has(a) {
 		return "subsumes", nil
 	}
 	if err == nil {
 		above, err = cs.parents.closure(cs.len(), a, spend)
 	}
-	if err == nil && above.has(b) {
+	if err == nil && above.Has(b) {
 		return "subsumed-by", nil
 	}
 	return "not-subsumed", err

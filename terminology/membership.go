@@ -3,6 +3,8 @@ package terminology
 import (
 	"bytes"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
 // found is a code in a value set: the entry that an expansion would have for it.
@@ -24,8 +26,8 @@ type membership struct {
 	places   map[*valueSet][]found                          // where they have the code
 	seen     map[*valueSet]bool                             // by checkImports
 
-	relatives map[relatives]bitset // of the code's concept
-	chosen    int                  // how many versions of code systems choose has returned
+	relatives map[relatives]bitset.Set // of the code's concept
+	chosen    int                      // how many versions of code systems choose has returned
 }
 
 // find returns the places in which a value set has the code, in the order of its includes. A value set is
@@ -209,7 +211,7 @@ func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, erro
 	if err != nil {
 		return false, err
 	}
-	related := relatives.has(other)
+	related := relatives.Has(other)
 	switch f.op {
 	case "descendent-of":
 		return related && concept != other, nil
@@ -229,7 +231,7 @@ type relatives struct {
 
 // relativesOf returns the relatives of the code's concept. They are found once, and there are few, while what a
 // filter holds for may be half of a code system.
-func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bitset, error) {
+func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bitset.Set, error) {
 	key := relatives{codeSystem: cs, below: below}
 	if found, ok := m.relatives[key]; ok {
 		return found, nil
@@ -241,7 +243,7 @@ func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bi
 	found, err := relation.closure(cs.len(), concept, m.spend)
 	if err == nil {
 		if m.relatives == nil {
-			m.relatives = make(map[relatives]bitset)
+			m.relatives = make(map[relatives]bitset.Set)
 		}
 		m.relatives[key] = found
 	}

@@ -1,25 +1,29 @@
 package terminology
 
-import "math/bits"
+import (
+	"math/bits"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+)
 
 // rankSet is a set of ranks. Most filters match few of many documents, so a set of one's own is emptied,
 // counted and gone through at the cost of what is in it, not of all that could be.
 type rankSet struct {
-	bits bitset
-	used bitset // which words of bits are not zero; nil for a set of the index, which must not be changed
-	size int    // of a set of the index, how many there are
+	bits bitset.Set
+	used bitset.Set // which words of bits are not zero; nil for a set of the index, which must not be changed
+	size int        // of a set of the index, how many there are
 }
 
 // isOwn reports whether a set may be changed.
 func (s *rankSet) isOwn() bool { return s.used != nil }
 
 // has reports whether a rank is in the set.
-func (s *rankSet) has(rank uint32) bool { return s.bits.has(rank) }
+func (s *rankSet) has(rank uint32) bool { return s.bits.Has(rank) }
 
 // add adds a rank.
 func (s *rankSet) add(rank uint32) {
-	s.bits.add(rank)
-	s.used.add(rank / 64)
+	s.bits.Add(rank)
+	s.used.Add(rank / 64)
 }
 
 // empty takes all ranks out and makes room for those below n. All memory of bits is zero where used does not
@@ -33,7 +37,7 @@ func (s *rankSet) empty(n int) {
 	clear(s.used)
 	words := (n + 63) / 64
 	if cap(s.bits) < words {
-		s.bits, s.used = newBitset(n), newBitset(words)
+		s.bits, s.used = bitset.New(n), bitset.New(words)
 	}
 	s.bits, s.used = s.bits[:words], s.used[:(words+63)/64]
 }
@@ -42,27 +46,27 @@ func (s *rankSet) empty(n int) {
 func (s *rankSet) union(other *rankSet) {
 	for i, word := range other.each {
 		s.bits[i] |= word
-		s.used.add(uint32(i))
+		s.used.Add(uint32(i))
 	}
 }
 
 // unionOf adds what is in both of two sets.
-func (s *rankSet) unionOf(a, b bitset) {
+func (s *rankSet) unionOf(a, b bitset.Set) {
 	for i, word := range a {
 		if word &= b[i]; word != 0 {
 			s.bits[i] |= word
-			s.used.add(uint32(i))
+			s.used.Add(uint32(i))
 		}
 	}
 }
 
 // intersect leaves only what is in another set too.
-func (s *rankSet) intersect(other bitset) {
+func (s *rankSet) intersect(other bitset.Set) {
 	for i, used := range s.used {
 		for ; used != 0; used &= used - 1 {
 			at := i*64 + bits.TrailingZeros64(used)
 			if s.bits[at] &= other[at]; s.bits[at] == 0 {
-				s.used.remove(uint32(at))
+				s.used.Remove(uint32(at))
 			}
 		}
 	}

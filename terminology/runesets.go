@@ -2,6 +2,8 @@ package terminology
 
 import (
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
 // runeSets holds, for each letter or sign, the set of the documents it is in. A small set is a list, a
@@ -39,7 +41,7 @@ type runeSetsBuilder struct {
 // growingSet is a list that becomes a bitset once it is no smaller than one.
 type growingSet struct {
 	list []uint32
-	bits bitset
+	bits bitset.Set
 	last uint32
 }
 
@@ -51,13 +53,13 @@ func (b *runeSetsBuilder) add(r rune, rank uint32) {
 	}
 	s.last = rank + 1
 	if s.bits != nil {
-		s.bits.add(rank)
+		s.bits.Add(rank)
 		return
 	}
 	if s.list = append(s.list, rank); len(s.list) > b.n/32 {
-		s.bits = newBitset(b.n)
+		s.bits = bitset.New(b.n)
 		for _, rank := range s.list {
-			s.bits.add(rank)
+			s.bits.Add(rank)
 		}
 		s.list = nil
 	}
@@ -99,7 +101,7 @@ func (b *runeSetsBuilder) build() runeSets {
 		s.isDense = append(s.isDense, set.bits != nil)
 		if set.bits != nil {
 			s.start = append(s.start, uint32(len(s.bits)))
-			s.length = append(s.length, uint32(set.bits.count()))
+			s.length = append(s.length, uint32(set.bits.Count()))
 			s.bits = append(s.bits, set.bits...)
 		} else {
 			s.start = append(s.start, uint32(len(s.lists)))

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
 // scanned is how many entries of an expansion are rather looked at one by one than found by an index.
@@ -27,11 +29,11 @@ type searcher struct {
 // system, in all of its concepts; or whatever else there is, as entries.
 type part struct {
 	corpus corpus
-	index  *index   // nil where the corpus is scanned
-	within bitset   // the ranks of the index that are meant; nil for all
-	rows   []uint32 // the place in the expansion of each document; nil for a run
-	first  uint32   // for a run: the place in the expansion of its first entry
-	system uint32   // for a run: the index in Library.codeSystems
+	index  *index     // nil where the corpus is scanned
+	within bitset.Set // the ranks of the index that are meant; nil for all
+	rows   []uint32   // the place in the expansion of each document; nil for a run
+	first  uint32     // for a run: the place in the expansion of its first entry
+	system uint32     // for a run: the index in Library.codeSystems
 }
 
 // search returns the entries that match a filter, as [TextFilterRule] has it, from the position from up
@@ -219,9 +221,9 @@ func (l *Library) run(x *expansion, list string, from, to int) part {
 	index := l.codeSystems[system].searchIndex(list)
 	p := part{corpus: index.corpus, index: index, first: uint32(from), system: system}
 	if n := len(index.order); to-from < n {
-		members := newBitset(n)
+		members := bitset.New(n)
 		for _, e := range x.entries[from:to] {
-			members.add(e.concept)
+			members.Add(e.concept)
 		}
 		p.within = index.members(members)
 	}

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
 // vocabulary numbers words in the order in which they are first seen.
@@ -93,7 +95,7 @@ func sortByText(n int, text []byte, from []uint32) []uint32 {
 // wordStream is the words of one document after the other, as varints: their numbers plus one, and 0 at the
 // end of each document. It grows without being copied, in memory that is given back when it is no longer needed.
 type wordStream struct {
-	memory memory
+	memory offheap.Memory
 	chunks [][]byte
 }
 
@@ -112,8 +114,8 @@ func (s *wordStream) chunk() []byte {
 	if last := len(s.chunks) - 1; last >= 0 {
 		size = min(1<<19, 4*cap(s.chunks[last]))
 	}
-	if size >= smallest {
-		if region := s.memory.take(size); region != nil {
+	if size >= offheap.Smallest {
+		if region := s.memory.Take(size); region != nil {
 			return region[:0]
 		}
 	}
@@ -123,7 +125,7 @@ func (s *wordStream) chunk() []byte {
 // release gives the memory back.
 func (s *wordStream) release() {
 	s.chunks = nil
-	s.memory.release()
+	s.memory.Release()
 }
 
 // each calls visit with each word and the rank of its document.

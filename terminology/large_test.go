@@ -9,50 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
-
-func TestSettle(t *testing.T) {
-	m := new(memory)
-	long, short := make([]uint32, smallest), make([]uint32, 3)
-	for i := range long {
-		long[i] = uint32(i)
-	}
-	want, before := slices.Clone(long), &long[0]
-	settle(m, &long, &short)
-	if !slices.Equal(long, want) || len(short) != 3 {
-		t.Error("content has changed")
-	}
-	if mapsMemory() && (&long[0] == before || len(m.regions) != 1) {
-		t.Errorf("%d regions, want 1 for the long list", len(m.regions))
-	}
-	m.release()
-	if m.regions != nil {
-		t.Error("regions left")
-	}
-}
-
-func TestMemoryGrows(t *testing.T) {
-	var m memory
-	defer m.release()
-	var list texts
-	list.append([]byte("first"))
-	for range 3 {
-		list = m.grown(list, 10)
-		list.append([]byte("next"))
-	}
-	if got := string(list[1:]); got != "\x05first\x04next\x04next\x04next" {
-		t.Errorf("got %q", got)
-	}
-	if len(m.regions) > 1 {
-		t.Errorf("%d regions, want that of the last growth alone", len(m.regions))
-	}
-	if len(m.regions) == 1 && !m.holds(list) {
-		t.Error("not in memory")
-	}
-	if m.holds(append(list, make([]byte, 1<<20)...)) {
-		t.Error("holds what has moved to the heap")
-	}
-}
 
 // TestMemoryOfLarge loads a code system that is kept off the heap. It must be the same as one on the heap, and
 // its memory must be given back when the library is gone, and not before.
@@ -64,9 +23,9 @@ func TestMemoryOfLarge(t *testing.T) {
 		concepts = append(concepts, fmt.Sprintf(`{"code":"c%d","display":%q,"property":[{"code":"parent","valueCode":"c%d"}]}`, i, text, i/9))
 	}
 	resource := `{"resourceType":"CodeSystem","url":"s","status":"active","content":"complete","concept":[` + strings.Join(concepts, ",") + "]}"
-	before := offHeap.Load()
+	before := offheap.InUse()
 	large := libraryOf(t, resource)
-	if mapsMemory() && offHeap.Load()-before < largeText {
+	if leavesHeap() && offheap.InUse()-before < largeText {
 		t.Error("all is on the heap")
 	}
 	small, err := emptyLibrary().with(nil)
@@ -94,32 +53,6 @@ func TestMemoryOfLarge(t *testing.T) {
 	runtime.KeepAlive(large)
 }
 
-// TestMemoryIsReleased checks that the memory of what is gone is given back.
-func TestMemoryIsReleased(t *testing.T) {
-	before := offHeap.Load()
-	owner, m := new([100]byte), new(memory)
-	m.take(1 << 20)
-	owned(owner, m)
-	runtime.GC()
-	if mapsMemory() && len(m.regions) != 1 {
-		t.Fatal("released too soon")
-	}
-	runtime.KeepAlive(owner)
-	for offHeap.Load() > before { // the cleanup runs some time after the collection
-		runtime.GC()
-	}
-}
-
-// mapsMemory reports whether there is memory off the heap on this system.
-func mapsMemory() bool {
-	region := mapped(1)
-	if region == nil {
-		return false
-	}
-	unmap(region)
-	return true
-}
-
 // TestBrokenLargeFile checks that what was read of a large file that breaks off is given back.
 func TestBrokenLargeFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "broken.json")
@@ -136,8 +69,15 @@ func TestBrokenLargeFile(t *testing.T) {
 	if err := l.file(t.Context(), file); err == nil {
 		t.Fatal("a broken file was read")
 	}
-	if len(l.codes.memory.regions) > 1 {
-		t.Errorf("%d regions, want one at most", len(l.codes.memory.regions))
+	if n := l.codes.memory.Regions(); n > 1 {
+		t.Errorf("%d regions, want one at most", n)
 	}
-	l.codes.memory.release()
+	l.codes.memory.Release()
+}
+
+// leavesHeap reports whether large arrays can lie outside of the heap on this system.
+func leavesHeap() bool {
+	var m offheap.Memory
+	defer m.Release()
+	return m.Take(1) != nil
 }

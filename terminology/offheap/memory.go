@@ -1,0 +1,91 @@
+package offheap
+
+import (
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+)
+
+// Memory is a list of regions outside of the garbage-collected heap. Large arrays lie there because on the heap
+// they would let the collector wait until there is as much garbage as there are arrays, and so take twice their
+// size.
+//
+// The collector does not see who reads a region: an array in it must not be read once its owner is gone (see
+// [Own]).
+type Memory struct{ regions [][]byte }
+
+// mappedBytes counts what all regions take.
+var mappedBytes atomic.Int64
+
+// InUse returns how many bytes there are outside of the heap.
+func InUse() int64 { return mappedBytes.Load() }
+
+// Smallest is the size in bytes from which an array gets a region, which is whole pages.
+const Smallest = 64 << 10
+
+// scalar is what arrays without pointers are made of.
+type scalar interface {
+	~bool | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int32
+}
+
+// Own releases m when owner is collected. Whoever reads the arrays in m must hold on to owner meanwhile.
+func Own[T any](owner *T, m *Memory) {
+	runtime.AddCleanup(owner, (*Memory).Release, m)
+}
+
+// Release gives all regions back.
+func (m *Memory) Release() {
+	for _, region := range m.regions {
+		mappedBytes.Add(-int64(len(region)))
+		unmap(region)
+	}
+	m.regions = nil
+}
+
+// Regions returns how many regions there are.
+func (m *Memory) Regions() int { return len(m.regions) }
+
+// Take returns a region of at least size bytes, all zero, or nil if the system has none to give. Pages that are
+// never written to take up no memory.
+func (m *Memory) Take(size int) []byte {
+	region := mapped(size)
+	if region != nil {
+		mappedBytes.Add(int64(size))
+		m.regions = append(m.regions, region)
+	}
+	return region
+}
+
+// Move moves the arrays that are large enough into m.
+func Move[T scalar](m *Memory, lists ...*[]T) {
+	for _, list := range lists {
+		size := len(*list) * int(unsafe.Sizeof(*new(T)))
+		if size < Smallest {
+			continue
+		}
+		if region := m.Take(size); region != nil {
+			own := unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(region))), len(*list))
+			copy(own, *list)
+			*list = own
+		}
+	}
+}
+
+// Grow returns text with room for more bytes. m must hold nothing but text.
+func (m *Memory) Grow(text []byte, more int) []byte {
+	var next Memory
+	region := next.Take(len(text) + more)
+	if region == nil {
+		return text
+	}
+	copy(region, text)
+	text = region[:len(text)]
+	m.Release()
+	*m = next
+	return text
+}
+
+// Holds reports whether text lies in m. It does not once an append has moved it to the heap for lack of room.
+func (m *Memory) Holds(text []byte) bool {
+	return len(m.regions) > 0 && unsafe.SliceData(m.regions[0]) == unsafe.SliceData(text)
+}

@@ -1,0 +1,9 @@
+//go:build !unix
+
+package offheap
+
+// mapped returns nil: without mmap all arrays stay on the heap.
+func mapped(int) []byte { return nil }
+
+// unmap does nothing, as there is nothing mapped.
+func unmap([]byte) {}

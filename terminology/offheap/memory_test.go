@@ -1,0 +1,74 @@
+package offheap
+
+import (
+	"runtime"
+	"slices"
+	"testing"
+)
+
+func TestSettle(t *testing.T) {
+	m := new(Memory)
+	long, short := make([]uint32, Smallest), make([]uint32, 3)
+	for i := range long {
+		long[i] = uint32(i)
+	}
+	want, before := slices.Clone(long), &long[0]
+	Move(m, &long, &short)
+	if !slices.Equal(long, want) || len(short) != 3 {
+		t.Error("content has changed")
+	}
+	if mapsMemory() && (&long[0] == before || len(m.regions) != 1) {
+		t.Errorf("%d regions, want 1 for the long list", len(m.regions))
+	}
+	m.Release()
+	if m.regions != nil {
+		t.Error("regions left")
+	}
+}
+
+func TestMemoryGrows(t *testing.T) {
+	var m Memory
+	defer m.Release()
+	list := []byte("first")
+	for range 3 {
+		list = append(m.Grow(list, 10), " next"...)
+	}
+	if got := string(list); got != "first next next next" {
+		t.Errorf("got %q", got)
+	}
+	if len(m.regions) > 1 {
+		t.Errorf("%d regions, want that of the last growth alone", len(m.regions))
+	}
+	if len(m.regions) == 1 && !m.Holds(list) {
+		t.Error("not in memory")
+	}
+	if m.Holds(append(list, make([]byte, 1<<20)...)) {
+		t.Error("holds what has moved to the heap")
+	}
+}
+
+// TestMemoryIsReleased checks that the memory of what is gone is given back.
+func TestMemoryIsReleased(t *testing.T) {
+	before := InUse()
+	owner, m := new([100]byte), new(Memory)
+	m.Take(1 << 20)
+	Own(owner, m)
+	runtime.GC()
+	if mapsMemory() && len(m.regions) != 1 {
+		t.Fatal("released too soon")
+	}
+	runtime.KeepAlive(owner)
+	for InUse() > before { // the cleanup runs some time after the collection
+		runtime.GC()
+	}
+}
+
+// mapsMemory reports whether there is memory off the heap on this system.
+func mapsMemory() bool {
+	region := mapped(1)
+	if region == nil {
+		return false
+	}
+	unmap(region)
+	return true
+}
