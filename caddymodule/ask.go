@@ -126,7 +126,7 @@ func (q *question) askUpstream(r *http.Request, server *remote.Server, here erro
 		err = q.h.failures.server(server.Base(), err)
 		return nil, unavailable(unlessIncomplete(isStanding(here), here, err), err)
 	case answer.Negative() && !errors.Is(here, terminology.ErrUnknown):
-		return missingHere(r, here)
+		return missingHere(here)
 	case !q.isAnsweredBy(r, answer):
 		return notToKeep(answer), nil
 	}
@@ -188,13 +188,13 @@ func withCookies(a *cache.Answer, cookies []string) *cache.Answer {
 
 // missingHere is the answer that says what is missing here, or the one that was made
 // without it, to be kept like others that there is nothing.
-func missingHere(r *http.Request, here error) (*cache.Answer, error) {
+func missingHere(here error) (*cache.Answer, error) {
 	var failed *terminology.Error
 	if !errors.As(here, &failed) {
 		return nil, here
 	}
-	if failed.Answer != nil {
-		return standing(r, failed)
+	if failed.Provisional != nil {
+		return standing(failed.Provisional), nil
 	}
 	header := http.Header{"Content-Type": {"application/fhir+json"}}
 	return &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}, nil
@@ -248,7 +248,7 @@ func (q *question) readNext(r *http.Request, w *heldAnswer, recorder *remote.Rec
 	answer, err := recorder.Answer(q.operation)
 	switch {
 	case err == nil && answer.Negative() && incomplete:
-		return missingHere(r, here)
+		return missingHere(here)
 	case err == nil && !q.isAnsweredBy(r, answer):
 		return withCookies(notToKeep(answer), recorder.Header()["Set-Cookie"]), nil
 	case err == nil:

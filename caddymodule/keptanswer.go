@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -57,7 +58,7 @@ func (h *Expand) serveHere(w http.ResponseWriter, r *http.Request, local operati
 	if isAuthorised(r) {
 		header["Cache-Control"] = h.private
 	}
-	err := asWhom(w, r, local)
+	err := local(w, r)
 	if err != nil {
 		delete(header, "Cache-Status")
 		delete(header, "Cache-Control")
@@ -67,7 +68,7 @@ func (h *Expand) serveHere(w http.ResponseWriter, r *http.Request, local operati
 
 // isAuthorised reports whether a request is one that not everybody could make.
 func isAuthorised(r *http.Request) bool {
-	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || principal(r, false) != (cache.Principal{})
+	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || principal(r.Context(), false) != (cache.Principal{})
 }
 
 // read reads the body of a POST, which was read before and put back, and reports
@@ -92,7 +93,7 @@ func isFetchFailure(err error) bool {
 
 // serveKept answers a request by way of the cache.
 func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q *question, number uint64, known sighting) error {
-	call := cache.Call{Scheme: &e.shared, Principal: principal(r, false), Body: q.body, Produce: q.forAll}
+	call := cache.Call{Scheme: &e.shared, Principal: principal(r.Context(), false), Body: q.body, Produce: q.forAll}
 	var err error
 	result := expandedCached
 	if known != seenNext {
@@ -104,7 +105,7 @@ func (h *Expand) serveKept(w http.ResponseWriter, r *http.Request, e *epochs, q 
 		}
 		q.remember(r)
 		q.rewind(r)
-		call.Scheme, call.Produce, call.Principal = &e.next, q.forOne, principal(r, true)
+		call.Scheme, call.Produce, call.Principal = &e.next, q.forOne, principal(r.Context(), true)
 		result = expandedNext
 		err = h.kept.cache.Serve(w, r, &call)
 	}
@@ -142,8 +143,8 @@ func (c *ExpandCaching) lifetime() string {
 
 // principal is whom fhir_bearer let in. Where answers are the same for all, it is
 // enough to know that it was somebody.
-func principal(r *http.Request, who bool) (p cache.Principal) {
-	replacer, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+func principal(ctx context.Context, who bool) (p cache.Principal) {
+	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return p
 	}
@@ -163,7 +164,7 @@ func principal(r *http.Request, who bool) (p cache.Principal) {
 // serveUncached answers a request without looking into the cache or putting anything
 // there.
 func (h *Expand) serveUncached(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, local operation) error {
-	here := asWhom(w, r, local)
+	here := local(w, r)
 	if here == nil || !elsewhere(here) {
 		return told(here)
 	}

@@ -61,28 +61,27 @@ func askForIncomplete(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 // where others have none.
 func isStanding(err error) bool {
 	var here *terminology.Error
-	return errors.As(err, &here) && here.Answer != nil
+	return errors.As(err, &here) && here.Provisional != nil
 }
 
 // standing is that answer, to be kept.
-func standing(r *http.Request, here *terminology.Error) (*cache.Answer, error) {
-	get := *r
-	get.Method = http.MethodGet // of which HEAD has the header
-	w := newHeldAnswer()
-	err := here.Answer(w, &get)
-	return &cache.Answer{Status: w.status, Header: w.header, Body: w.body.Bytes(), Negative: true}, err
+func standing(here *terminology.Provisional) *cache.Answer {
+	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {here.ContentType}}, Body: here.Body, Negative: true}
 }
 
 // writeStanding writes that answer, where there is one in place of an error. It may be
 // another one any time.
 func writeStanding(w http.ResponseWriter, r *http.Request, err error) error {
 	var here *terminology.Error
-	if !errors.As(err, &here) || here.Answer == nil {
+	if !errors.As(err, &here) || here.Provisional == nil {
 		return err
 	}
-	w.Header()["Cache-Control"] = []string{"private, no-cache"}
-	return told(here.Answer(w, r))
+	w.Header()["Cache-Control"] = privateNoCache
+	return told(writeAnswer(w, r, standing(here.Provisional), privateNoCache))
 }
+
+// privateNoCache is the Cache-Control of what may be another one any time.
+var privateNoCache = []string{"private, no-cache"}
 
 // askNext measures how long the next handler takes.
 func askNext(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {

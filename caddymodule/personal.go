@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -48,21 +49,11 @@ func mentionsCacheID(body []byte) bool {
 	return hasCacheID(string(body))
 }
 
-// asWhom answers from here. Under a cache-id, definitions are remembered for whom the
-// credentials stand; where fhir_bearer has taken these away, the user takes their
-// place.
-func asWhom(w http.ResponseWriter, r *http.Request, local operation) error {
-	if r.Method != http.MethodPost && !isPersonal(r) || len(r.Header["Authorization"]) > 0 {
-		return local(w, r)
-	}
-	who := principal(r, true)
+// principalOf tells those apart whom fhir_bearer let in, or is empty where there is no guard.
+func principalOf(ctx context.Context) string {
+	who := principal(ctx, true)
 	if who == (cache.Principal{}) {
-		return local(w, r)
+		return ""
 	}
-	as := *r
-	as.Header = r.Header.Clone()
-	as.Header.Set("Authorization", fmt.Sprintf("%q %q %q", who.Issuer, who.User, who.Client))
-	err := local(w, &as)
-	r.Body = as.Body // which was read, and put back
-	return err
+	return fmt.Sprintf("%q %q %q", who.Issuer, who.User, who.Client)
 }

@@ -19,8 +19,8 @@
 // whole (watch.go). What it does not hold is missing: [Error.Missing] says what. It can be fetched from a
 // [Source] and is then held beside the library (fetched.go, fetchedlibrary.go, fetchedrenewal.go, beside.go), or
 // the caller asks somebody else, for which package remote is. An expansion that somebody else made can be
-// searched and paged here (whole.go, wholebuilder.go). An answer that says no for lack of a definition can be left
-// to others too, and stands where they have none ([Handler.Others]).
+// searched and paged here (whole.go, wholebuilder.go). An answer that says no for lack of a definition is provisional:
+// others can be asked for a better one ([Handler.Others]).
 //
 // The sister operations look at the same arrays: validate.go (with membership.go, which looks for one code
 // without an expansion, validateversion.go and validatedisplay.go), lookup.go, translate.go (with

@@ -53,11 +53,18 @@ type Error struct {
 	// has no answer; nil where that is not the reason. There may be more than are named.
 	Missing []Missing
 
-	// Answer writes the answer that there is all the same, which is to be given where nobody else has a better
-	// one; see [Handler.Others]. Nil: there is none.
-	Answer func(w http.ResponseWriter, r *http.Request) error
+	// Provisional is the answer that can be given without what is missing, for when nobody else has a better one;
+	// see [Handler.Others]. Nil: there is none.
+	Provisional *Provisional
+}
 
-	body []byte // what Answer writes, in JSON
+// Provisional is an answer, with status 200, that says no only for lack of definitions.
+type Provisional struct {
+	// ContentType is the media type of Body.
+	ContentType string
+
+	// Body is the resource, in the format that was asked for.
+	Body []byte
 }
 
 // Missing is a definition that is needed and not here.

@@ -122,7 +122,7 @@ func completed[T any](q *asking, f *Fetched, l *Library, err error, again func(*
 // missingIn returns the definitions for lack of which there is an error, and which have not been looked for yet.
 func missingIn(err error) []Missing {
 	var failed *Error
-	if !errors.As(err, &failed) || failed.body != nil {
+	if !errors.As(err, &failed) || failed.Provisional != nil {
 		return nil
 	}
 	return failed.Missing

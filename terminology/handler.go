@@ -26,7 +26,7 @@ type Handler struct {
 	Fetched *Fetched
 
 	// Others says that others can be asked: an answer of $validate-code or $translate that says no, and rests on
-	// definitions which are not here, is then not written but returned, as [Error.Answer] of an error that wraps
+	// definitions which are not here, is then not written but returned, as [Error.Provisional] of an error that wraps
 	// [ErrIncomplete]. Default: false, it is written.
 	Others bool
 
@@ -70,20 +70,26 @@ type Handler struct {
 	// 503 and an error that wraps [ErrBusy]. Default: there is always room.
 	Turn func(ctx context.Context) (leave func(), err error)
 
+	// Principal names whom a request without credentials was authorised for, where the server around has taken the
+	// credentials away: what requests bring along under a cache-id is remembered for one principal alone. Default:
+	// requests without credentials are of one principal.
+	Principal func(ctx context.Context) string
+
 	remembered resourceCache
 }
 
 // asking is a request for an operation, with what it may cost.
 type asking struct {
 	*http.Request
-	library *Library // that it is answered from
-	budget  budget
+	library   *Library // that it is answered from
+	budget    budget
+	principal func(context.Context) string
 }
 
 // ask begins to answer a request.
 func (h *Handler) ask(r *http.Request) *asking {
 	l := h.current()
-	return &asking{Request: r, library: l, budget: budget{ctx: r.Context(), limit: l.maxGathered, turn: h.Turn}}
+	return &asking{Request: r, library: l, budget: budget{ctx: r.Context(), limit: l.maxGathered, turn: h.Turn}, principal: h.Principal}
 }
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
@@ -131,7 +137,7 @@ func (p *parameters) of(q *asking) {
 	if header := r.Header.Get("Accept-Language"); header != "*" {
 		p.languageHeader = header
 	}
-	p.cacheKey, p.cached = cacheKey(r, p.cacheID)
+	p.cacheKey, p.cached = cacheKey(q, p.cacheID)
 }
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
@@ -154,7 +160,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(q *a
 		body, err = completed(q, h.Fetched, l, err, func(l *Library) ([]byte, error) { return answer(q, l, inputs) })
 	}
 	if err != nil {
-		return withAnswer(err, f)
+		return f.provisional(err)
 	}
 	q.budget.rest()
 	return f.write(w, r, http.StatusOK, body)
@@ -167,16 +173,21 @@ func (h *Handler) unlessOthers(body []byte, missed []Missing) ([]byte, error) {
 		return body, nil
 	}
 	e := incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
-	e.Missing, e.body = missed, body
+	e.Missing, e.Provisional = missed, &Provisional{Body: body}
 	return nil, e
 }
 
-// withAnswer gives the error for an answer that others may better the way to write that answer.
-func withAnswer(err error, f format) error {
+// provisional puts an error's provisional answer, which is in JSON, into the format.
+func (f format) provisional(err error) error {
 	var e *Error
-	if errors.As(err, &e) && e.body != nil {
-		e.Answer = func(w http.ResponseWriter, r *http.Request) error { return f.write(w, r, http.StatusOK, e.body) }
+	if !errors.As(err, &e) || e.Provisional == nil {
+		return err
 	}
+	kind, body, failed := f.encode(e.Provisional.Body)
+	if failed != nil {
+		return failed
+	}
+	e.Provisional = &Provisional{ContentType: kind[0], Body: body}
 	return err
 }
 

@@ -2,7 +2,6 @@ package terminology
 
 import (
 	"crypto/sha256"
-	"net/http"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -30,16 +29,24 @@ type remembered struct {
 // maxCacheIDs bounds how many cache-ids are remembered.
 const maxCacheIDs = 200
 
-// cacheKey returns the key for a request's cache-id, or false where it has none. It holds the credentials as
-// well, so that no client is answered from what another one sent.
-func cacheKey(r *http.Request, id string) (key [sha256.Size]byte, ok bool) {
+// cacheKey returns the key for a request's cache-id, or false where it has none. It holds the credentials, or the
+// principal, as well, so that no client is answered from what another one sent.
+func cacheKey(q *asking, id string) (key [sha256.Size]byte, ok bool) {
 	if id == "" {
-		id = r.Header.Get("X-Cache-Id")
+		id = q.Header.Get("X-Cache-Id")
 	}
 	if id == "" {
 		return key, false
 	}
-	return sha256.Sum256([]byte(id + "\x00" + r.Header.Get("Authorization"))), true
+	return sha256.Sum256([]byte(id + "\x00" + q.holder())), true
+}
+
+// holder tells those apart who send requests: by their credentials, or else by the principal.
+func (q *asking) holder() string {
+	if len(q.Header["Authorization"]) > 0 || q.principal == nil {
+		return q.Header.Get("Authorization")
+	}
+	return q.principal(q.Context())
 }
 
 // library returns a library with all that was sent under a key, up to now and now.

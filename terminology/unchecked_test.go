@@ -84,7 +84,7 @@ func TestListedUncheckedOthers(t *testing.T) {
 	if !errors.As(err, &e) || !slices.Contains(e.Missing, missing("CodeSystem", "http://x/gone", "2")[0]) {
 		t.Fatalf("got %v", err)
 	}
-	if err := e.Answer(w, httptest.NewRequest(http.MethodGet, "/", nil)); err != nil || !readValidated(t, w.Body.Bytes()).result {
+	if err := writeProvisional(w, e); err != nil || !readValidated(t, w.Body.Bytes()).result {
 		t.Errorf("got %v, %s", err, w.Body)
 	}
 }

@@ -60,6 +60,7 @@ func (a *answer) write(w http.ResponseWriter, r *http.Request, inputs []input) e
 var (
 	varying  = []string{"Accept, Accept-Language"}
 	fhirJSON = []string{"application/fhir+json"}
+	fhirXML  = []string{"application/fhir+xml"}
 )
 
 // streamed is from how many entries on an answer is written while it is made.
@@ -203,20 +204,10 @@ func isPretty(inputs []input) bool {
 // write writes a resource, which is given in JSON.
 func (f format) write(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
 	header := w.Header()
-	header["Content-Type"] = fhirJSON
-	if f.xml {
-		header.Set("Content-Type", "application/fhir+xml")
-		document, err := fhirxml.Append(nil, body)
-		if err != nil {
-			return fmt.Errorf("writing the answer as XML: %w", err)
-		}
-		body = document
-	} else if f.pretty {
-		value := jsontext.Value(body)
-		if err := value.Indent(); err != nil {
-			return fmt.Errorf("indenting the answer: %w", err)
-		}
-		body = value
+	kind, body, err := f.encode(body)
+	header["Content-Type"] = kind
+	if err != nil {
+		return err
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(status)
@@ -227,4 +218,22 @@ func (f format) write(w http.ResponseWriter, r *http.Request, status int, body [
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil
+}
+
+// encode returns a resource, which is given in JSON, in the format, and its Content-Type.
+func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
+	switch {
+	case f.xml:
+		if body, err = fhirxml.Append(nil, body); err != nil {
+			err = fmt.Errorf("writing the answer as XML: %w", err)
+		}
+		return fhirXML, body, err
+	case f.pretty:
+		value := jsontext.Value(body)
+		if err = value.Indent(); err != nil {
+			err = fmt.Errorf("indenting the answer: %w", err)
+		}
+		return fhirJSON, value, err
+	}
+	return fhirJSON, body, nil
 }
