@@ -68,9 +68,10 @@ var groundFloors = map[string]map[string][]string{
 		"authorize/upstream": {"strictjson"},
 	},
 	module + "terminology/": {
-		"bitset":  nil,
-		"fhirxml": nil,
-		"offheap": nil,
+		"bitset":   nil,
+		"fhirjson": nil,
+		"fhirxml":  nil,
+		"offheap":  nil,
 	},
 }
 

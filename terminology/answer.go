@@ -5,6 +5,8 @@ import (
 	"io"
 	"strconv"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // answer is what goes into the ValueSet that $expand returns, and what is needed while it is written.
@@ -80,7 +82,7 @@ func (a *answer) appendExpansion(dst []byte) []byte {
 func (vs *valueSet) append(dst []byte, p *parameters) []byte {
 	member := func(name, value string) {
 		if p.subset.has(name) {
-			dst = appendMember(dst, name, value)
+			dst = fhirjson.AppendMember(dst, name, value)
 		}
 	}
 	if p.includeDefinition == yes {
@@ -102,11 +104,11 @@ func (vs *valueSet) append(dst []byte, p *parameters) []byte {
 	member("date", vs.date)
 	member("publisher", vs.publisher)
 	for _, m := range vs.rest {
-		if !p.subset.has(m.name) {
+		if !p.subset.has(m.Name) {
 			continue
 		}
-		dst = appendString(append(dst, ','), m.name)
-		dst = append(append(dst, ':'), m.value...)
+		dst = fhirjson.AppendString(append(dst, ','), m.Name)
+		dst = append(append(dst, ':'), m.Value...)
 	}
 	return dst
 }
@@ -128,30 +130,30 @@ const (
 // appendExpansionExtensions appends expansion.extension: that there may be more codes than those of the
 // answer, and which properties the entries have. It comes last since only then these are known.
 func (a *answer) appendExpansionExtensions(dst []byte) []byte {
-	list := array{name: "extension"}
+	list := fhirjson.Array{Name: "extension"}
 	for _, index := range a.expansion.codeSystems {
 		cs := a.library.codeSystems[index]
 		if cs.content == contentComplete {
 			continue
 		}
-		if !list.begun {
-			dst = append(list.next(dst), `{"url":"`+extensionBase+`valueset-unclosed","valueBoolean":true}`...)
+		if list.IsEmpty() {
+			dst = append(list.Next(dst), `{"url":"`+extensionBase+`valueset-unclosed","valueBoolean":true}`...)
 		}
 		// The wording is that of the other servers, so that clients may look for it.
-		dst = append(list.next(dst), `{"url":"`+extensionBase+`valueset-unclosed-reason","valueString":`...)
-		dst = appendString(dst, "This extension is based on "+article(string(cs.content))+" of the code system "+cs.url)
+		dst = append(list.Next(dst), `{"url":"`+extensionBase+`valueset-unclosed-reason","valueString":`...)
+		dst = fhirjson.AppendString(dst, "This extension is based on "+article(string(cs.content))+" of the code system "+cs.url)
 		dst = append(dst, '}')
 	}
 	for _, p := range a.declared {
-		dst = append(list.next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
-		dst = append(appendString(dst, p.code), '}')
+		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
+		dst = append(fhirjson.AppendString(dst, p.code), '}')
 		if p.uri != "" {
 			dst = append(dst, `,{"url":"uri","valueUri":`...)
-			dst = append(appendString(dst, p.uri), '}')
+			dst = append(fhirjson.AppendString(dst, p.uri), '}')
 		}
 		dst = append(dst, `]}`...)
 	}
-	return list.end(dst)
+	return list.End(dst)
 }
 
 // article puts the indefinite article before a noun.
@@ -160,28 +162,4 @@ func article(noun string) string {
 		return "an " + noun
 	}
 	return "a " + noun
-}
-
-// array writes a member that is an array, and is left out when it is empty: FHIR's JSON has no empty ones.
-type array struct {
-	name  string
-	begun bool
-}
-
-// next appends what stands before an element.
-func (x *array) next(dst []byte) []byte {
-	if x.begun {
-		return append(dst, ',')
-	}
-	x.begun = true
-	dst = append(append(dst, ',', '"'), x.name...)
-	return append(dst, '"', ':', '[')
-}
-
-// end appends what stands after the last element.
-func (x *array) end(dst []byte) []byte {
-	if !x.begun {
-		return dst
-	}
-	return append(dst, ']')
 }

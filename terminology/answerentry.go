@@ -3,6 +3,8 @@ package terminology
 import (
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // appendContains appends expansion.contains, as a list or as a tree.
@@ -13,11 +15,11 @@ func (a *answer) appendContains(dst []byte) []byte {
 	if len(a.page) <= maxPrefetched {
 		a.fetch()
 	}
-	list := array{name: "contains"}
+	list := fhirjson.Array{Name: "contains"}
 	for _, e := range a.page {
-		dst = a.flush(append(a.appendEntry(list.next(dst), e), '}'))
+		dst = a.flush(append(a.appendEntry(list.Next(dst), e), '}'))
 	}
-	return list.end(dst)
+	return list.End(dst)
 }
 
 // maxPrefetched is up to how many entries of a page are read beforehand.
@@ -38,12 +40,12 @@ func (a *answer) fetch() {
 
 // appendTree appends an entry and those that follow it, each with the entries within it.
 func (a *answer) appendTree(dst []byte, first uint32) []byte {
-	list := array{name: "contains"}
+	list := fhirjson.Array{Name: "contains"}
 	for i := first; i != none; i = a.shape.next[i] {
-		dst = a.appendEntry(list.next(dst), a.page[i])
+		dst = a.appendEntry(list.Next(dst), a.page[i])
 		dst = a.flush(append(a.appendTree(dst, a.shape.child[i]), '}'))
 	}
-	return list.end(dst)
+	return list.End(dst)
 }
 
 // appendEntry appends one of expansion.contains, up to the brace that ends it.
@@ -62,12 +64,12 @@ func (a *answer) appendEntry(dst []byte, e entry) []byte {
 		dst = append(dst, `,"inactive":true`...)
 	}
 	if a.expansion.versioned && e.concept != none {
-		dst = appendMember(dst, "version", l.codeSystems[e.codeSystem].version)
+		dst = fhirjson.AppendMember(dst, "version", l.codeSystems[e.codeSystem].version)
 	}
 	dst = append(dst, `,"code":`...)
-	dst = appendString(dst, l.code(e))
+	dst = fhirjson.AppendString(dst, l.code(e))
 	if !a.detailed {
-		return appendMember(dst, "display", l.display(e))
+		return fhirjson.AppendMember(dst, "display", l.display(e))
 	}
 	return a.appendTexts(dst, e)
 }
@@ -78,7 +80,7 @@ func (a *answer) appendSystem(dst []byte, system uint32) []byte {
 		return append(dst, dst[last.from:last.to]...)
 	}
 	a.lastSystem.system, a.lastSystem.from = system, len(dst)
-	dst = appendString(append(dst, `"system":`...), a.library.systems[system].url)
+	dst = fhirjson.AppendString(append(dst, `"system":`...), a.library.systems[system].url)
 	a.lastSystem.to = len(dst)
 	return dst
 }
@@ -86,12 +88,12 @@ func (a *answer) appendSystem(dst []byte, system uint32) []byte {
 // appendTexts appends display and designations where these have to be chosen.
 func (a *answer) appendTexts(dst []byte, e entry) []byte {
 	if a.hasOneText(e) {
-		return appendMember(dst, "display", a.library.display(e))
+		return fhirjson.AppendMember(dst, "display", a.library.display(e))
 	}
 	a.texts = a.library.shownTexts(a.texts[:0], e, a.valueSet.language, a.expansion.supplements)
 	display := a.languages.preferred(a.texts)
 	if display >= 0 {
-		dst = appendMember(dst, "display", a.texts[display].value)
+		dst = fhirjson.AppendMember(dst, "display", a.texts[display].value)
 	}
 	if a.parameters.wantsDesignations() {
 		dst = a.parameters.appendDesignations(dst, a.texts, display)
@@ -118,7 +120,7 @@ type extensionValues [extensionReplacedBy + 1][]byte
 // they are, and its properties.
 func (a *answer) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) []byte {
 	start := len(dst)
-	list := array{name: "extension"}
+	list := fhirjson.Array{Name: "extension"}
 	system, own := a.extensionsOf(e)
 	for _, kind := range shownFromSystem {
 		if own[kind] == nil {
@@ -130,15 +132,15 @@ func (a *answer) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) 
 	}
 	dst = a.appendAlternates(dst, &list, e)
 	dst = a.appendProperties(dst, &list, e, flags, system, own)
-	if !list.begun {
+	if list.IsEmpty() {
 		return dst
 	}
-	dst = append(list.end(dst), ',')
+	dst = append(list.End(dst), ',')
 	return slices.Delete(dst, start, start+1) // the comma before
 }
 
 // appendAlternates appends the other codes that a code system, or a supplement to it, has for a concept.
-func (a *answer) appendAlternates(dst []byte, list *array, e entry) []byte {
+func (a *answer) appendAlternates(dst []byte, list *fhirjson.Array, e entry) []byte {
 	if e.concept == none {
 		return dst
 	}
@@ -170,11 +172,11 @@ var (
 )
 
 // appendShown appends an extension, if it has a value.
-func appendShown(dst []byte, list *array, kind extensionKind, value []byte) []byte {
+func appendShown(dst []byte, list *fhirjson.Array, kind extensionKind, value []byte) []byte {
 	if value == nil {
 		return dst
 	}
-	dst = append(append(list.next(dst), `{"url":"`+extensionBase...), shownNames[kind]...)
+	dst = append(append(list.Next(dst), `{"url":"`+extensionBase...), shownNames[kind]...)
 	dst = append(append(dst, '"', ','), value...)
 	return append(dst, '}')
 }

@@ -3,13 +3,15 @@ package terminology
 import (
 	"slices"
 	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // appendParameters appends the member expansion.parameter, after a comma: what of the request had an
 // effect, the definitions that were made use of, and warnings about their standing.
 func (a *answer) appendParameters(dst []byte) []byte {
 	p, x := a.parameters, a.expansion
-	list := parameterList{dst: dst, list: array{name: "parameter"}}
+	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.filter != nil {
 		list.text("filter", "valueString", *p.filter)
 	}
@@ -40,7 +42,7 @@ func (a *answer) appendParameters(dst []byte) []byte {
 		list.text(rule.name, "valueUri", rule.value)
 	}
 	a.appendUsed(&list)
-	return list.list.end(list.dst)
+	return list.list.End(list.dst)
 }
 
 // appendUsed appends the definitions that were made use of.
@@ -73,19 +75,19 @@ func (a *answer) appendUsed(list *parameterList) {
 // parameterList writes expansion.parameter.
 type parameterList struct {
 	dst  []byte
-	list array
+	list fhirjson.Array
 }
 
 // begin appends a parameter up to its value.
 func (l *parameterList) begin(name, kind string) {
-	l.dst = append(append(l.list.next(l.dst), `{"name":"`...), name...)
+	l.dst = append(append(l.list.Next(l.dst), `{"name":"`...), name...)
 	l.dst = append(append(append(l.dst, `","`...), kind...), '"', ':')
 }
 
 // text appends a parameter that is some kind of string.
 func (l *parameterList) text(name, kind, value string) {
 	l.begin(name, kind)
-	l.dst = append(appendString(l.dst, value), '}')
+	l.dst = append(fhirjson.AppendString(l.dst, value), '}')
 }
 
 // number appends a parameter that is a number, if it was given.

@@ -3,11 +3,13 @@ package terminology
 import (
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // appendProperties appends the properties of an entry: its status, if that is not active, what extensions
 // say that R5 has as properties, and those that were asked for.
-func (a *answer) appendProperties(dst []byte, list *array, e entry, flags conceptFlags, system, own extensionValues) []byte {
+func (a *answer) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags conceptFlags, system, own extensionValues) []byte {
 	if flags&flagStatus != 0 {
 		if status := a.library.statusOf(e); status != "" {
 			dst = a.appendProperty(dst, list, property{code: "status", uri: conceptProperties + "status"}, "valueCode", status, true)
@@ -54,7 +56,7 @@ var extensionProperties = []struct {
 
 // appendRelated appends the codes of the concepts above or below an entry, if they were asked for by name: they are
 // properties that FHIR defines for every code system (R4 §4.8.10), however it says what its hierarchy is.
-func (a *answer) appendRelated(dst []byte, list *array, name string, cs *codeSystem, related []uint32) []byte {
+func (a *answer) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *codeSystem, related []uint32) []byte {
 	if !slices.Contains(a.parameters.properties, name) {
 		return dst
 	}
@@ -65,7 +67,7 @@ func (a *answer) appendRelated(dst []byte, list *array, name string, cs *codeSys
 }
 
 // appendAsked appends the properties of a concept that were asked for by name, or by * for all.
-func (a *answer) appendAsked(dst []byte, list *array, cs *codeSystem, concept uint32) []byte {
+func (a *answer) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
 	if cs.values.from == nil {
 		return dst
 	}
@@ -91,15 +93,15 @@ func (a *answer) appendAsked(dst []byte, list *array, cs *codeSystem, concept ui
 }
 
 // appendProperty appends a property of an entry, and notes that there is one of the kind.
-func (a *answer) appendProperty(dst []byte, list *array, p property, member, value string, quoted bool) []byte {
+func (a *answer) appendProperty(dst []byte, list *fhirjson.Array, p property, member, value string, quoted bool) []byte {
 	if !slices.ContainsFunc(a.declared, func(d property) bool { return d.code == p.code }) {
 		a.declared = append(a.declared, p)
 	}
-	dst = append(list.next(dst), `{"url":"`+propertyValue+`","extension":[{"url":"code","valueCode":`...)
-	dst = append(appendString(dst, p.code), `},{"url":"value","`...)
+	dst = append(list.Next(dst), `{"url":"`+propertyValue+`","extension":[{"url":"code","valueCode":`...)
+	dst = append(fhirjson.AppendString(dst, p.code), `},{"url":"value","`...)
 	dst = append(append(dst, member...), '"', ':')
 	if quoted {
-		dst = appendString(dst, value)
+		dst = fhirjson.AppendString(dst, value)
 	} else {
 		dst = append(dst, value...)
 	}

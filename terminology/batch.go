@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // maxValidations bounds how many codings one request may have validated.
@@ -40,7 +42,7 @@ func (h *Handler) validations(l *Library, q *asking, inputs []input) ([]byte, er
 	}
 	if size > maxReread/len(single) {
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf(
-			"the resources for all validations are too large for so many (%s in all); send fewer at once", sizeText(int64(size*len(single))))}
+			"the resources for all validations are too large for so many (%s in all); send fewer at once", fhirjson.SizeText(int64(size*len(single))))}
 	}
 	out := newParametersWriter()
 	for _, in := range single {

@@ -1,11 +1,12 @@
 package terminology
 
 import (
-	"bytes"
 	"maps"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // besides returns a library with the given resources beside those of l: as if they had been loaded after
@@ -23,7 +24,7 @@ func (l *Library) besides(resources []jsontext.Value) (*Library, error) {
 	o.expansions = newExpansionCache(l.expansions.limit)
 	loader := newResourceLoader(o)
 	for _, resource := range resources {
-		if err := loader.resource(newReader(bytes.NewReader(resource))); err != nil {
+		if err := loader.resource(fhirjson.ReaderOf(resource)); err != nil {
 			return nil, err
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // expandParameters are the parameters of $expand that are implemented.
@@ -41,21 +43,21 @@ func (l *Library) capabilities() []byte {
 	dst := append([]byte(nil), `{"resourceType":"TerminologyCapabilities","version":"1","name":"TerminologyService","title":"Terminology service",`+
 		`"status":"active","date":"`...)
 	dst = append(l.loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
-	list := array{name: "codeSystem"}
+	list := fhirjson.Array{Name: "codeSystem"}
 	for i := range l.systems {
 		dst = l.appendSystem(dst, &list, &l.systems[i])
 	}
-	dst = append(list.end(dst), `,"expansion":{"hierarchical":true,"paging":true`...)
-	parameters := array{name: "parameter"}
+	dst = append(list.End(dst), `,"expansion":{"hierarchical":true,"paging":true`...)
+	parameters := fhirjson.Array{Name: "parameter"}
 	for _, name := range expandParameters {
-		dst = append(appendString(append(parameters.next(dst), `{"name":`...), name), '}')
+		dst = append(fhirjson.AppendString(append(parameters.Next(dst), `{"name":`...), name), '}')
 	}
-	dst = appendMember(parameters.end(dst), "textFilter", TextFilterRule)
+	dst = fhirjson.AppendMember(parameters.End(dst), "textFilter", TextFilterRule)
 	return append(dst, `},"codeSearch":"all","validateCode":{"translations":true},"translation":{"needsMap":true}}`...)
 }
 
 // appendSystem appends a code system of which there are concepts here, with its versions.
-func (l *Library) appendSystem(dst []byte, list *array, s *system) []byte {
+func (l *Library) appendSystem(dst []byte, list *fhirjson.Array, s *system) []byte {
 	var versions []*codeSystem
 	for _, index := range s.versions {
 		if cs := l.codeSystems[index]; cs.content.hasConcepts() {
@@ -66,17 +68,17 @@ func (l *Library) appendSystem(dst []byte, list *array, s *system) []byte {
 		return dst
 	}
 	slices.SortFunc(versions, func(a, b *codeSystem) int { return strings.Compare(a.version, b.version) })
-	dst = appendString(append(list.next(dst), `{"uri":`...), s.url)
-	inner := array{name: "version"}
+	dst = fhirjson.AppendString(append(list.Next(dst), `{"uri":`...), s.url)
+	inner := fhirjson.Array{Name: "version"}
 	for _, cs := range versions {
-		dst = append(inner.next(dst), '{')
+		dst = append(inner.Next(dst), '{')
 		if cs.version != "" {
-			dst = append(appendString(append(dst, `"code":`...), cs.version), ',')
+			dst = append(fhirjson.AppendString(append(dst, `"code":`...), cs.version), ',')
 		}
 		dst = strconv.AppendBool(append(dst, `"isDefault":`...), l.codeSystems[s.current] == cs)
 		dst = append(dst, '}')
 	}
 	subsumes := !slices.ContainsFunc(versions, func(cs *codeSystem) bool { return cs.notSubsuming })
-	dst = strconv.AppendBool(append(inner.end(dst), `,"subsumption":`...), subsumes)
+	dst = strconv.AppendBool(append(inner.End(dst), `,"subsumption":`...), subsumes)
 	return append(dst, '}')
 }

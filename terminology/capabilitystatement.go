@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // CapabilityStatement answers [base]/metadata where no other server does: what is answered here, that is to
@@ -57,23 +59,23 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	dst := []byte(`{"resourceType":"CapabilityStatement","extension":[`)
 	dst = append(appendFeature(dst, "tx-tests/FeatureDefinition/test-version", `"valueCode":"`+testVersion+`"`), ',')
 	dst = append(appendFeature(dst, "tx-ecosystem/FeatureDefinition/CodeSystemAsParameter", `"valueBoolean":true`), ']')
-	dst = appendMember(dst, "url", address)
+	dst = fhirjson.AppendMember(dst, "url", address)
 	dst = append(dst, `,"version":"1","name":"TerminologyService","title":"Terminology service","status":"active","date":"`...)
 	dst = append(h.current().loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
 	dst = append(dst, `,"instantiates":["http://hl7.org/fhir/CapabilityStatement/terminology-server"],"software":{"name":"caddy-fhir"`...)
-	dst = appendMember(dst, "version", h.Version)
+	dst = fhirjson.AppendMember(dst, "version", h.Version)
 	if !h.Released.IsZero() {
-		dst = appendMember(dst, "releaseDate", h.Released.UTC().Format(time.DateOnly))
+		dst = fhirjson.AppendMember(dst, "releaseDate", h.Released.UTC().Format(time.DateOnly))
 	}
 	dst = append(dst, `},"implementation":{"description":"Terminology service from definitions in memory"`...)
-	dst = append(appendMember(dst, "url", strings.TrimSuffix(address, "/metadata")), '}')
+	dst = append(fhirjson.AppendMember(dst, "url", strings.TrimSuffix(address, "/metadata")), '}')
 	dst = append(dst, `,"fhirVersion":"4.0.1","format":["application/fhir+json","application/fhir+xml","json","xml"],"rest":[{"mode":"server"`...)
 	dst = h.appendSecurity(dst)
-	list := array{name: "resource"}
+	list := fhirjson.Array{Name: "resource"}
 	for i := range restResources {
-		dst = restResources[i].append(list.next(dst))
+		dst = restResources[i].append(list.Next(dst))
 	}
-	dst = append(list.end(dst), `,"operation":[{"name":"versions","definition":"http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions"}]`...)
+	dst = append(list.End(dst), `,"operation":[{"name":"versions","definition":"http://hl7.org/fhir/OperationDefinition/CapabilityStatement-versions"}]`...)
 	return append(dst, `}]}`...)
 }
 
@@ -88,7 +90,7 @@ func (h *Handler) appendSecurity(dst []byte) []byte {
 			dst = append(dst, ',')
 		}
 		dst = append(dst, `{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":`...)
-		dst = append(appendString(dst, code), `}]}`...)
+		dst = append(fhirjson.AppendString(dst, code), `}]}`...)
 	}
 	return append(dst, `]}`...)
 }
@@ -107,15 +109,15 @@ func (x *restResource) append(dst []byte) []byte {
 	dst = append(append(append(dst, `{"type":"`...), x.kind...), '"')
 	if x.searched {
 		dst = append(dst, `,"interaction":[{"code":"read"},{"code":"search-type"}]`...)
-		parameters := array{name: "searchParam"}
+		parameters := fhirjson.Array{Name: "searchParam"}
 		for _, p := range searchTypes {
-			dst = append(parameters.next(dst), `{"name":"`+p[0]+`","type":"`+p[1]+`"}`...)
+			dst = append(parameters.Next(dst), `{"name":"`+p[0]+`","type":"`+p[1]+`"}`...)
 		}
-		dst = parameters.end(dst)
+		dst = parameters.End(dst)
 	}
-	operations := array{name: "operation"}
+	operations := fhirjson.Array{Name: "operation"}
 	for _, name := range x.operations {
-		dst = append(operations.next(dst), `{"name":"`+name+`","definition":"http://hl7.org/fhir/OperationDefinition/`+x.kind+`-`+name+`"}`...)
+		dst = append(operations.Next(dst), `{"name":"`+name+`","definition":"http://hl7.org/fhir/OperationDefinition/`+x.kind+`-`+name+`"}`...)
 	}
-	return append(operations.end(dst), '}')
+	return append(operations.End(dst), '}')
 }

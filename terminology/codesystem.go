@@ -1,6 +1,10 @@
 package terminology
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // codeSystem is a CodeSystem with its concepts in flat arrays. A concept is its index in them, which is
 // its place in the definition: a parent before its children, depth first. Nothing in it is changed once
@@ -11,12 +15,12 @@ type codeSystem struct {
 	caseSensitive  bool
 	compositional  bool
 	versionNeeded  bool
-	languagePack   bool     // a supplement that adds a language, and so is made use of without being named
-	notSubsuming   bool     // hierarchyMeaning is grouped-by or part-of: a concept is not what the one above it is
-	supplements    string   // canonical of the code system that a supplement adds to
-	entireValueSet string   // CodeSystem.valueSet: canonical of the value set of all its codes
-	system         uint32   // index of url in Library.systems
-	rest           []member // all other members but the concepts, as they are
+	languagePack   bool              // a supplement that adds a language, and so is made use of without being named
+	notSubsuming   bool              // hierarchyMeaning is grouped-by or part-of: a concept is not what the one above it is
+	supplements    string            // canonical of the code system that a supplement adds to
+	entireValueSet string            // CodeSystem.valueSet: canonical of the value set of all its codes
+	system         uint32            // index of url in Library.systems
+	rest           []fhirjson.Member // all other members but the concepts, as they are
 
 	texts    texts
 	code     []textRef

@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
@@ -30,11 +31,11 @@ const largeText = 4 << 20
 // reserve makes room for what is still to come, where a large code system needs more. How much that is
 // follows from how much of the source has been read. Memory that is not needed after all is never touched,
 // and so never resident.
-func (b *codeSystemBuilder) reserve(r *reader) {
+func (b *codeSystemBuilder) reserve(r *fhirjson.Reader) {
 	if len(b.texts) < largeText || cap(b.texts)-len(b.texts) > 1<<16 || b.size == 0 {
 		return
 	}
-	read := r.dec.InputOffset()
+	read := r.Offset()
 	factor := min(float64(b.size)/float64(max(1, read)), 1000) * 1.02
 	b.texts = b.memory.Grow(b.texts, room(len(b.texts), factor))
 	b.code, b.display = reserved(b.code, factor), reserved(b.display, factor)
@@ -107,20 +108,20 @@ func (b *codeSystemBuilder) reset() {
 }
 
 // propertyDefinition reads one of CodeSystem.property.
-func (b *codeSystemBuilder) propertyDefinition(r *reader) error {
+func (b *codeSystemBuilder) propertyDefinition(r *fhirjson.Reader) error {
 	var p property
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "code":
-			return r.string(&p.code)
+			return r.ReadString(&p.code)
 		case "uri":
-			return r.string(&p.uri)
+			return r.ReadString(&p.uri)
 		case "description":
-			return r.string(&p.description)
+			return r.ReadString(&p.description)
 		case "type":
-			return r.string(&p.kind)
+			return r.ReadString(&p.kind)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	if err != nil {
@@ -143,7 +144,7 @@ func (b *codeSystemBuilder) addProperty(p property) error {
 }
 
 // concept reads one of CodeSystem.concept with all that stand within it.
-func (b *codeSystemBuilder) concept(r *reader) error {
+func (b *codeSystemBuilder) concept(r *fhirjson.Reader) error {
 	b.reserve(r)
 	concept, parent := uint32(b.len()), b.nested
 	b.code = append(b.code, 0)
@@ -154,16 +155,16 @@ func (b *codeSystemBuilder) concept(r *reader) error {
 		b.pairs = append(b.pairs, pair{from: parent, to: concept})
 	}
 	b.nested = concept
-	err := r.object(func(name []byte) error { return b.conceptMember(r, concept, string(name)) })
+	err := r.Object(func(name []byte) error { return b.conceptMember(r, concept, string(name)) })
 	b.nested = parent
 	if err == nil && len(b.codeOf(concept)) == 0 {
-		err = fmt.Errorf("%s: concept without a code", r.pointer())
+		err = fmt.Errorf("%s: concept without a code", r.Pointer())
 	}
 	return err
 }
 
 // conceptMember reads one member of a concept.
-func (b *codeSystemBuilder) conceptMember(r *reader, concept uint32, name string) error {
+func (b *codeSystemBuilder) conceptMember(r *fhirjson.Reader, concept uint32, name string) error {
 	switch name {
 	case "code":
 		return b.text(r, &b.code[concept])
@@ -172,24 +173,24 @@ func (b *codeSystemBuilder) conceptMember(r *reader, concept uint32, name string
 	case "definition":
 		return b.text(r, &b.meaning[concept])
 	case "designation":
-		return r.array(func() error { return b.designation(r, &b.texts, concept) })
+		return r.Array(func() error { return b.designation(r, &b.texts, concept) })
 	case "extension":
 		return b.extension(r, &b.texts, concept)
 	case "modifierExtension":
 		return b.modifiers(r)
 	case "property":
-		return r.array(func() error { return b.value(r, concept) })
+		return r.Array(func() error { return b.value(r, concept) })
 	case "concept":
-		return r.array(func() error { return b.concept(r) })
+		return r.Array(func() error { return b.concept(r) })
 	default:
-		return r.skip()
+		return r.Skip()
 	}
 }
 
 // text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that
 // grows with what is read.
-func (b *codeSystemBuilder) text(r *reader, ref *textRef) error {
-	s, err := r.text()
+func (b *codeSystemBuilder) text(r *fhirjson.Reader, ref *textRef) error {
+	s, err := r.Text()
 	if err != nil {
 		return err
 	}
@@ -198,9 +199,9 @@ func (b *codeSystemBuilder) text(r *reader, ref *textRef) error {
 }
 
 // value reads one of CodeSystem.concept.property.
-func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
+func (b *codeSystemBuilder) value(r *fhirjson.Reader, concept uint32) error {
 	row, coded := propertyRow{concept: concept}, false
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch {
 		case string(name) == "code":
 			coded = true
@@ -210,15 +211,15 @@ func (b *codeSystemBuilder) value(r *reader, concept uint32) error {
 			return b.coding(r, &row)
 		case bytes.HasPrefix(name, []byte("value")):
 			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
-			s, err := r.primitive()
+			s, err := r.Primitive()
 			row.value = b.valueText(s)
 			return err
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	if err == nil && !coded {
-		err = fmt.Errorf("%s: property without a code", r.pointer())
+		err = fmt.Errorf("%s: property without a code", r.Pointer())
 	}
 	if row.value != 0 {
 		b.rows = append(b.rows, row)
@@ -236,8 +237,8 @@ func (b *codeSystemBuilder) valueText(value []byte) textRef {
 }
 
 // propertyCode reads the code of a concept's property and finds or adds the property.
-func (b *codeSystemBuilder) propertyCode(r *reader, index *uint16) error {
-	code, err := r.text()
+func (b *codeSystemBuilder) propertyCode(r *fhirjson.Reader, index *uint16) error {
+	code, err := r.Text()
 	if err != nil {
 		return err
 	}
@@ -252,8 +253,8 @@ func (b *codeSystemBuilder) propertyCode(r *reader, index *uint16) error {
 }
 
 // coding reads a valueCoding. Its code is what filters look at; all of it is kept to be shown.
-func (b *codeSystemBuilder) coding(r *reader, row *propertyRow) error {
-	raw, err := r.value('{')
+func (b *codeSystemBuilder) coding(r *fhirjson.Reader, row *propertyRow) error {
+	raw, err := r.Value('{')
 	if err != nil {
 		return err
 	}
@@ -262,12 +263,12 @@ func (b *codeSystemBuilder) coding(r *reader, row *propertyRow) error {
 		return err
 	}
 	row.coding = b.texts.append(whole)
-	inner := newReader(bytes.NewReader(whole))
-	return inner.object(func(name []byte) error {
+	inner := fhirjson.ReaderOf(whole)
+	return inner.Object(func(name []byte) error {
 		if string(name) == "code" {
 			return b.text(inner, &row.value)
 		}
-		return inner.skip()
+		return inner.Skip()
 	})
 }
 

@@ -1,10 +1,11 @@
 package terminology
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // coding is a Coding that a request holds, and where it stands there.
@@ -38,19 +39,19 @@ func (c *coding) String() string {
 // parseCoding reads a Coding.
 func parseCoding(value jsontext.Value, at string) (coding, error) {
 	c := coding{at: at}
-	r := newReader(bytes.NewReader(value))
-	err := r.object(func(name []byte) error {
+	r := fhirjson.ReaderOf(value)
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "system":
-			return r.string(&c.system)
+			return r.ReadString(&c.system)
 		case "version":
-			return r.string(&c.version)
+			return r.ReadString(&c.version)
 		case "code":
-			return r.string(&c.code)
+			return r.ReadString(&c.code)
 		case "display":
-			return r.string(&c.display)
+			return r.ReadString(&c.display)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	if err != nil {
@@ -65,13 +66,13 @@ const maxCodings = 1000
 // parseConcept reads the codings of a CodeableConcept.
 func parseConcept(value jsontext.Value) ([]coding, error) {
 	var list []coding
-	r := newReader(bytes.NewReader(value))
-	err := r.object(func(name []byte) error {
+	r := fhirjson.ReaderOf(value)
+	err := r.Object(func(name []byte) error {
 		if string(name) != "coding" {
-			return r.skip()
+			return r.Skip()
 		}
-		return r.array(func() error {
-			raw, err := r.value('{')
+		return r.Array(func() error {
+			raw, err := r.Value('{')
 			if err != nil || len(list) == maxCodings {
 				return err
 			}

@@ -1,11 +1,12 @@
 package terminology
 
 import (
-	"bytes"
 	"net/http"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // conceptMap is a ConceptMap, as $translate needs it.
@@ -46,41 +47,41 @@ type mapTarget struct {
 type mapAttribute struct{ property, system, value, display string }
 
 // member reads one member of a ConceptMap. The names of R5 are understood beside those of R4.
-func (m *conceptMap) member(r *reader, name string) error {
+func (m *conceptMap) member(r *fhirjson.Reader, name string) error {
 	if known, err := m.definition.member(r, name); known {
 		return err
 	}
 	switch name {
 	case "sourceUri", "sourceCanonical", "sourceScopeUri", "sourceScopeCanonical":
-		return r.string(&m.sourceScope)
+		return r.ReadString(&m.sourceScope)
 	case "targetUri", "targetCanonical", "targetScopeUri", "targetScopeCanonical":
-		return r.string(&m.targetScope)
+		return r.ReadString(&m.targetScope)
 	case "group":
-		return r.arrayOf(shortPart, func() error { return m.group(r) })
+		return r.ArrayOf(shortPart, func() error { return m.group(r) })
 	default:
-		return r.skip()
+		return r.Skip()
 	}
 }
 
 // group reads one of ConceptMap.group. Its systems may be url|version.
-func (m *conceptMap) group(r *reader) error {
+func (m *conceptMap) group(r *fhirjson.Reader) error {
 	var g mapGroup
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "source":
-			return r.string(&g.source)
+			return r.ReadString(&g.source)
 		case "sourceVersion":
-			return r.string(&g.sourceVersion)
+			return r.ReadString(&g.sourceVersion)
 		case "target":
-			return r.string(&g.target)
+			return r.ReadString(&g.target)
 		case "targetVersion":
-			return r.string(&g.targetVersion)
+			return r.ReadString(&g.targetVersion)
 		case "element":
-			return r.arrayOf(shortPart, func() error { return g.element(r) })
+			return r.ArrayOf(shortPart, func() error { return g.element(r) })
 		case "unmapped":
 			return g.unmapped.read(r)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	if url, version := splitCanonical(g.source); version != "" {
@@ -94,48 +95,48 @@ func (m *conceptMap) group(r *reader) error {
 }
 
 // read reads ConceptMap.group.unmapped.
-func (u *unmapped) read(r *reader) error {
-	return r.object(func(name []byte) error {
+func (u *unmapped) read(r *fhirjson.Reader) error {
+	return r.Object(func(name []byte) error {
 		switch string(name) {
 		case "mode":
-			return r.string(&u.mode)
+			return r.ReadString(&u.mode)
 		case "code":
-			return r.string(&u.code)
+			return r.ReadString(&u.code)
 		case "display":
-			return r.string(&u.display)
+			return r.ReadString(&u.display)
 		case "relationship":
-			return r.string(&u.equivalence)
+			return r.ReadString(&u.equivalence)
 		case "url", "otherMap":
-			return r.string(&u.otherMap)
+			return r.ReadString(&u.otherMap)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 }
 
 // element reads one of ConceptMap.group.element. That there is nothing to map to is said as R4 says it: by a target
 // without a code.
-func (g *mapGroup) element(r *reader) error {
+func (g *mapGroup) element(r *fhirjson.Reader) error {
 	var e mapElement
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "code":
-			return r.string(&e.code)
+			return r.ReadString(&e.code)
 		case "display":
-			return r.string(&e.display)
+			return r.ReadString(&e.display)
 		case "comment":
-			return r.string(&e.comment)
+			return r.ReadString(&e.comment)
 		case "noMap":
 			var none bool
-			err := r.bool(&none)
+			err := r.ReadBool(&none)
 			if none {
 				e.targets = append(e.targets, mapTarget{})
 			}
 			return err
 		case "target":
-			return r.arrayOf(shortPart, func() error { return e.target(r) })
+			return r.ArrayOf(shortPart, func() error { return e.target(r) })
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	g.elements = append(g.elements, e)
@@ -143,45 +144,45 @@ func (g *mapGroup) element(r *reader) error {
 }
 
 // target reads one of ConceptMap.group.element.target.
-func (e *mapElement) target(r *reader) error {
+func (e *mapElement) target(r *fhirjson.Reader) error {
 	var t mapTarget
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "code":
-			return r.string(&t.code)
+			return r.ReadString(&t.code)
 		case "display":
-			return r.string(&t.display)
+			return r.ReadString(&t.display)
 		case "equivalence", "relationship":
-			return r.string(&t.equivalence)
+			return r.ReadString(&t.equivalence)
 		case "comment":
-			return r.string(&t.comment)
+			return r.ReadString(&t.comment)
 		case "dependsOn":
-			return r.array(func() error { return r.mapAttribute(&t.dependsOn) })
+			return r.Array(func() error { return appendMapAttribute(&t.dependsOn, r) })
 		case "product":
-			return r.array(func() error { return r.mapAttribute(&t.products) })
+			return r.Array(func() error { return appendMapAttribute(&t.products, r) })
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	e.targets = append(e.targets, t)
 	return err
 }
 
-// mapAttribute reads one of dependsOn or product, and adds it to a list.
-func (r *reader) mapAttribute(list *[]mapAttribute) error {
+// appendMapAttribute reads one of dependsOn or product, and adds it to a list.
+func appendMapAttribute(list *[]mapAttribute, r *fhirjson.Reader) error {
 	var a mapAttribute
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "property":
-			return r.string(&a.property)
+			return r.ReadString(&a.property)
 		case "system":
-			return r.string(&a.system)
+			return r.ReadString(&a.system)
 		case "value":
-			return r.string(&a.value)
+			return r.ReadString(&a.value)
 		case "display":
-			return r.string(&a.display)
+			return r.ReadString(&a.display)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	*list = append(*list, a)
@@ -207,13 +208,13 @@ func (l *Library) addConceptMap(m *conceptMap) {
 
 // inlineConceptMap reads a concept map that a request holds. It needs no url.
 func inlineConceptMap(resource jsontext.Value) (*conceptMap, error) {
-	kind, err := resourceType(resource)
+	kind, err := fhirjson.ResourceType(resource)
 	if err == nil && kind != "ConceptMap" {
 		return nil, badRequest("invalid", "the parameter conceptMap must be a ConceptMap, not %s", kind)
 	}
 	l := emptyLibrary()
 	if err == nil {
-		err = newResourceLoader(l).resource(newReader(bytes.NewReader(resource)))
+		err = newResourceLoader(l).resource(fhirjson.ReaderOf(resource))
 	}
 	if err != nil {
 		return nil, &Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the concept map cannot be read: " + err.Error()}

@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // conceptReader reads what code systems and value sets say of a concept alike: designations and
@@ -25,24 +27,24 @@ func (c *conceptReader) reset() {
 }
 
 // designation reads one of concept.designation. One without a value says nothing.
-func (c *conceptReader) designation(r *reader, t *texts, owner uint32) error {
+func (c *conceptReader) designation(r *fhirjson.Reader, t *texts, owner uint32) error {
 	row := designationRow{owner: owner}
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "language":
-			s, err := r.text()
+			s, err := r.Text()
 			row.language = c.language(s)
 			return err
 		case "use":
 			return c.use(r, &row.use)
 		case "value":
-			s, err := r.text()
+			s, err := r.Text()
 			row.value = t.append(s)
 			return err
 		case "extension":
 			return c.designationExtensions(r, t, &row.extension)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	if row.value != 0 {
@@ -66,18 +68,18 @@ func (c *conceptReader) language(tag []byte) uint16 {
 }
 
 // use reads a designation's use.
-func (c *conceptReader) use(r *reader, index *uint16) error {
+func (c *conceptReader) use(r *fhirjson.Reader, index *uint16) error {
 	var use designationUse
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "system":
-			return r.string(&use.system)
+			return r.ReadString(&use.system)
 		case "code":
-			return r.string(&use.code)
+			return r.ReadString(&use.code)
 		case "display":
-			return r.string(&use.display)
+			return r.ReadString(&use.display)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	for i := len(c.uses) - 1; i >= 0; i-- {
@@ -94,7 +96,7 @@ func (c *conceptReader) use(r *reader, index *uint16) error {
 }
 
 // designationExtensions reads the extensions of a designation. Those that are known are kept, as JSON.
-func (c *conceptReader) designationExtensions(r *reader, t *texts, ref *textRef) error {
+func (c *conceptReader) designationExtensions(r *fhirjson.Reader, t *texts, ref *textRef) error {
 	c.scratch = append(c.scratch[:0], '[')
 	err := c.each(r, func(kind extensionKind, extension, _ []byte) error {
 		if len(c.scratch) > 1 {
@@ -110,7 +112,7 @@ func (c *conceptReader) designationExtensions(r *reader, t *texts, ref *textRef)
 }
 
 // extension reads the extensions of a concept.
-func (c *conceptReader) extension(r *reader, t *texts, owner uint32) error {
+func (c *conceptReader) extension(r *fhirjson.Reader, t *texts, owner uint32) error {
 	return c.each(r, func(kind extensionKind, _, value []byte) error {
 		if value != nil {
 			c.extensions = append(c.extensions, extensionRow{owner: owner, kind: kind, value: t.append(value)})
@@ -120,9 +122,9 @@ func (c *conceptReader) extension(r *reader, t *texts, owner uint32) error {
 }
 
 // each calls known with each extension of an array that is known: whole, and its value[x] as a member.
-func (c *conceptReader) each(r *reader, known func(kind extensionKind, extension, value []byte) error) error {
-	return r.array(func() error {
-		raw, err := r.value('{')
+func (c *conceptReader) each(r *fhirjson.Reader, known func(kind extensionKind, extension, value []byte) error) error {
+	return r.Array(func() error {
+		raw, err := r.Value('{')
 		if err != nil {
 			return err
 		}
@@ -142,11 +144,11 @@ func (c *conceptReader) each(r *reader, known func(kind extensionKind, extension
 // codesystem-alternate, which has none, the extensions in it.
 func parseExtension(extension jsontext.Value) (kind extensionKind, value []byte, err error) {
 	var parts []byte
-	inner := newReader(bytes.NewReader(extension))
-	err = inner.object(func(name []byte) error {
+	inner := fhirjson.ReaderOf(extension)
+	err = inner.Object(func(name []byte) error {
 		if string(name) == "url" {
 			var url string
-			err := inner.string(&url)
+			err := inner.ReadString(&url)
 			if name, ok := strings.CutPrefix(url, extensionBase); ok {
 				kind = extensionURLs[name]
 			}
@@ -154,10 +156,10 @@ func parseExtension(extension jsontext.Value) (kind extensionKind, value []byte,
 		}
 		isPart := string(name) == "extension"
 		if !isPart && !bytes.HasPrefix(name, []byte("value")) {
-			return inner.skip()
+			return inner.Skip()
 		}
-		member := append(appendString([]byte(nil), name), ':')
-		raw, err := inner.dec.ReadValue()
+		member := append(fhirjson.AppendString([]byte(nil), name), ':')
+		raw, err := inner.AnyValue()
 		if member = append(member, raw...); isPart {
 			parts = member
 		} else {

@@ -7,6 +7,8 @@ import (
 	"fmt"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4, and the bindings of its elements, one resource
@@ -25,5 +27,5 @@ func (l *resourceLoader) core(ctx context.Context) error {
 		return fmt.Errorf("zstd: %w", err)
 	}
 	defer src.Close()
-	return l.resources(ctx, src, &shortage{most: maxShortInFile})
+	return l.resources(ctx, src, fhirjson.NewShortage(maxShortInFile))
 }

@@ -1,10 +1,11 @@
 package terminology
 
 import (
-	"bytes"
 	"cmp"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // dependencies are other elements that a request for a translation tells of, with their values (R4
@@ -71,12 +72,12 @@ func (in *input) attributeValues() (list []mapAttribute, err error) {
 
 // conceptText returns CodeableConcept.text.
 func conceptText(concept jsontext.Value) (text string, err error) {
-	r := newReader(bytes.NewReader(concept))
-	err = r.object(func(name []byte) error {
+	r := fhirjson.ReaderOf(concept)
+	err = r.Object(func(name []byte) error {
 		if string(name) == "text" {
-			return r.string(&text)
+			return r.ReadString(&text)
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	if err != nil {
 		return "", badRequest("structure", "CodeableConcept cannot be read: %v", err)

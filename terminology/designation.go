@@ -1,6 +1,10 @@
 package terminology
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // shownText is a display or designation of a concept, as an answer may show it.
 type shownText struct {
@@ -176,11 +180,11 @@ func (t *shownText) append(dst []byte) []byte {
 	if t.extension != nil {
 		dst = append(append(dst, `,"extension":`...), t.extension...)
 	}
-	dst = appendMember(dst, "language", t.language)
+	dst = fhirjson.AppendMember(dst, "language", t.language)
 	if t.use.code != "" {
 		dst = t.use.append(append(dst, `,"use":`...))
 	}
-	dst = append(appendMember(dst, "value", t.value), '}')
+	dst = append(fhirjson.AppendMember(dst, "value", t.value), '}')
 	dst[start] = '{' // in place of the comma
 	return dst
 }
@@ -188,9 +192,9 @@ func (t *shownText) append(dst []byte) []byte {
 // append appends a use as JSON.
 func (u *designationUse) append(dst []byte) []byte {
 	start := len(dst)
-	dst = appendMember(dst, "system", u.system)
-	dst = appendMember(dst, "code", u.code)
-	dst = append(appendMember(dst, "display", u.display), '}')
+	dst = fhirjson.AppendMember(dst, "system", u.system)
+	dst = fhirjson.AppendMember(dst, "code", u.code)
+	dst = append(fhirjson.AppendMember(dst, "display", u.display), '}')
 	dst[start] = '{'
 	return dst
 }

@@ -1,11 +1,11 @@
 // Package terminology is a FHIR R4 terminology service: it loads definitions ([Load]), expands a ValueSet's
 // compose into codes, and answers ValueSet/$expand and its sister operations over HTTP ([Handler]). It knows
 // nothing of the server around it, keeps no state but what it has loaded or fetched and what requests leave
-// under a cache-id, and imports nothing else of this module but its own fhirxml.
+// under a cache-id, and imports nothing else of this module but what lies in its own folder.
 //
 //	core/r4.ndjson.zst   *.json   *.tgz            Load: source.go, core.go
 //	          └────────────┴────────┘
-//	                       │ tokens                reader.go, resource.go, conceptreader.go
+//	                       │ tokens                fhirjson, resource.go, conceptreader.go
 //	     codeSystem ◄──────┴──────► valueSet       codesystembuilder.go, valuesetreader.go
 //	          └────────────┬────────┘
 //	                    Library ◄── tx-resource    library.go, overlay.go

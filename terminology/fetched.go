@@ -14,6 +14,8 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 	"golang.org/x/sync/singleflight"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // Source is where definitions are fetched from that are not loaded.
@@ -256,7 +258,7 @@ func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
 	}
 	if limit := cmp.Or(f.MaxBytes, defaultMaxFetched); int64(len(resource)) > limit {
 		return nil, &Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
-			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, sizeText(limit))}
+			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.SizeText(limit))}
 	}
 	f.logger().InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
 		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // FuzzExpandQuery checks that any query string gets either a well-formed answer, within bounds, or an
@@ -87,7 +89,7 @@ func FuzzDefinitions(f *testing.F) {
 		if bytes.HasPrefix(data, []byte("\x1f\x8b")) {
 			err = loader.fhirPackage(t.Context(), bytes.NewReader(data))
 		} else {
-			err = loader.resources(t.Context(), bytes.NewReader(data), &shortage{most: maxShortInFile})
+			err = loader.resources(t.Context(), bytes.NewReader(data), fhirjson.NewShortage(maxShortInFile))
 		}
 		if err != nil {
 			return

@@ -267,19 +267,3 @@ func TestWriteError(t *testing.T) {
 type brokenWriter struct{ http.ResponseWriter }
 
 func (brokenWriter) Write([]byte) (int, error) { return 0, http.ErrHandlerTimeout }
-
-func TestJSONStrings(t *testing.T) {
-	for _, s := range []string{"", "plain", "\x00\x1f\x7f", `"\/`, "é😀\u2028", "\xff", "a\xc3", "\xed\xa0\x80", "\ufffd", "\xf0\x9f\x98"} {
-		var back, want string
-		if err := json.Unmarshal(appendString(nil, s), &back); err != nil {
-			t.Errorf("%q: %v", s, err)
-		}
-		standard, _ := json.Marshal(s)
-		if err := json.Unmarshal(standard, &want); err != nil || back != want {
-			t.Errorf("%q: got %q, want %q", s, back, want)
-		}
-		if string(appendString(nil, []byte(s))) != string(appendString(nil, s)) {
-			t.Errorf("%q: bytes and string differ", s)
-		}
-	}
-}

@@ -1,10 +1,11 @@
 package terminology
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // latestOf returns the latest of the resources that are the definition, or nil if none is. One with its
@@ -38,21 +39,21 @@ func (h *head) hasContent() bool { return h.kind != "CodeSystem" || h.content.ha
 
 // headOf reads the head of a resource.
 func headOf(resource jsontext.Value) (*head, error) {
-	h, r := new(head), newReader(bytes.NewReader(resource))
-	return h, r.object(func(name []byte) error {
+	h, r := new(head), fhirjson.ReaderOf(resource)
+	return h, r.Object(func(name []byte) error {
 		switch string(name) {
 		case "resourceType":
-			return r.string(&h.kind)
+			return r.ReadString(&h.kind)
 		case "id":
-			return r.string(&h.id)
+			return r.ReadString(&h.id)
 		case "url":
-			return r.string(&h.url)
+			return r.ReadString(&h.url)
 		case "version":
-			return r.string(&h.version)
+			return r.ReadString(&h.version)
 		case "content":
-			return r.string((*string)(&h.content))
+			return r.ReadString((*string)(&h.content))
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 }

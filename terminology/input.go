@@ -13,6 +13,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
@@ -73,7 +74,7 @@ func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, erro
 	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, limit))
 	var tooLarge *http.MaxBytesError
 	if errors.As(err, &tooLarge) {
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + sizeText(limit)}
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-long", Err: err, Text: "the body is larger than the limit of " + fhirjson.SizeText(limit)}
 	}
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, &Error{Status: http.StatusRequestTimeout, Code: "timeout", Err: err, Text: "the body came too slowly"}
@@ -116,7 +117,7 @@ func queryInputs(query string) ([]input, error) {
 
 // bodyInputs adds the parameters of a body.
 func bodyInputs(inputs []input, body []byte, bare string) ([]input, error) {
-	kind, err := resourceType(body)
+	kind, err := fhirjson.ResourceType(body)
 	if err != nil {
 		return nil, &Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: "the body is not a FHIR resource in JSON: " + err.Error()}
 	}
@@ -126,14 +127,14 @@ func bodyInputs(inputs []input, body []byte, bare string) ([]input, error) {
 		}
 		return append(inputs, input{name: bare, resource: body}), nil
 	}
-	r := newReader(bytes.NewReader(body))
-	err = r.object(func(name []byte) error {
+	r := fhirjson.ReaderOf(body)
+	err = r.Object(func(name []byte) error {
 		if string(name) == "parameter" {
-			return r.inputs(&inputs, 0)
+			return appendInputs(&inputs, r, 0)
 		}
-		return r.skip()
+		return r.Skip()
 	})
-	if err == nil && !r.atEnd() {
+	if err == nil && !r.AtEnd() {
 		err = errors.New("there is more after the resource")
 	}
 	if err != nil {
@@ -145,66 +146,35 @@ func bodyInputs(inputs []input, body []byte, bare string) ([]input, error) {
 // errTooManyInputs is the error for a Parameters resource that is too large to be meant.
 var errTooManyInputs = errors.New("too many parameters, or nested too deep")
 
-// inputs reads Parameters.parameter or parameter.part.
-func (r *reader) inputs(list *[]input, depth int) error {
-	return r.array(func() error {
+// appendInputs reads Parameters.parameter or parameter.part.
+func appendInputs(list *[]input, r *fhirjson.Reader, depth int) error {
+	return r.Array(func() error {
 		if len(*list) >= maxInputs || depth > maxPartDepth {
 			return errTooManyInputs
 		}
 		var in input
-		err := r.object(func(name []byte) error { return r.inputMember(&in, name, depth) })
+		err := r.Object(func(name []byte) error { return in.member(r, name, depth) })
 		*list = append(*list, in)
 		return err
 	})
 }
 
-// inputMember reads one member of a parameter.
-func (r *reader) inputMember(in *input, name []byte, depth int) error {
+// member reads one member of a parameter.
+func (in *input) member(r *fhirjson.Reader, name []byte, depth int) error {
 	switch {
 	case string(name) == "name":
-		return r.string(&in.name)
+		return r.ReadString(&in.name)
 	case string(name) == "resource":
-		return r.raw('{', &in.resource)
+		return r.CopyValue('{', &in.resource)
 	case string(name) == "part":
-		return r.inputs(&in.parts, depth+1)
+		return appendInputs(&in.parts, r, depth+1)
 	case !bytes.HasPrefix(name, []byte("value")):
-		return r.skip()
-	case r.isPrimitive():
-		s, err := r.primitive()
+		return r.Skip()
+	case r.IsPrimitive():
+		s, err := r.Primitive()
 		in.value = string(s)
 		return err
 	default:
-		return r.raw('{', &in.complex)
+		return r.CopyValue('{', &in.complex)
 	}
 }
-
-// raw copies the next value, which must be of the given kind.
-func (r *reader) raw(kind jsontext.Kind, into *jsontext.Value) error {
-	value, err := r.value(kind)
-	*into = value.Clone()
-	return err
-}
-
-// resourceType returns the type of a resource.
-func resourceType(resource jsontext.Value) (kind string, err error) {
-	r := newReader(bytes.NewReader(resource))
-	err = r.object(func(name []byte) error {
-		if string(name) == "resourceType" {
-			if err := r.string(&kind); err != nil {
-				return err
-			}
-			return errFound
-		}
-		return r.skip()
-	})
-	if errors.Is(err, errFound) {
-		return kind, nil
-	}
-	if err == nil {
-		err = errNoResourceType
-	}
-	return "", err
-}
-
-// errFound ends the reading of a resource of which enough is known.
-var errFound = errors.New("found")

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
@@ -33,7 +34,7 @@ func TestMemoryOfLarge(t *testing.T) {
 		t.Fatal(err)
 	}
 	loader := newResourceLoader(small) // of a request
-	if err := loader.resource(newReader(strings.NewReader(resource))); err != nil {
+	if err := loader.resource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
 	a, b := large.codeSystems[0], small.codeSystems[0]

@@ -1,8 +1,6 @@
 package terminology
 
-import (
-	"fmt"
-)
+import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
 // Defaults of the limits of a [Handler].
 const (
@@ -19,13 +17,5 @@ const maxWritten = 64 << 20
 
 // tooLong is the error for an answer that would be larger.
 func tooLong() error {
-	return unprocessable("too-costly", "the answer would be larger than %s; ask for less at once", sizeText(maxWritten))
-}
-
-// sizeText writes a number of bytes.
-func sizeText(n int64) string {
-	if n >= 1<<20 && n%(1<<20) == 0 {
-		return fmt.Sprintf("%d MiB", n>>20)
-	}
-	return fmt.Sprintf("%d bytes", n)
+	return unprocessable("too-costly", "the answer would be larger than %s; ask for less at once", fhirjson.SizeText(maxWritten))
 }

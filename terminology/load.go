@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // Options says what [Load] loads.
@@ -157,10 +159,10 @@ func emptyLibrary() *Library {
 var errEmpty = errors.New("empty: no resource in it")
 
 // resources reads JSON resources, one after the other, up to the end of src.
-func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *shortage) error {
-	r := newSourceReader(ctx, src, l.options, short)
+func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *fhirjson.Shortage) error {
+	r := fhirjson.NewSourceReader(ctx, src, l.options.MaxValue).Counting(short)
 	for n := 0; ; n++ {
-		if r.atEnd() {
+		if r.AtEnd() {
 			if n == 0 {
 				return errEmpty
 			}

@@ -14,6 +14,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // codeSystemWith returns a code system with one concept.
@@ -93,7 +95,7 @@ func TestBrokenDefinitions(t *testing.T) {
 		{"no JSON", "x.json", "resourceType: ValueSet", "invalid character 'r'", nil},
 		{"more after the resource", "x.json", codeSystemWith("http://x/a", "1", "c") + `]`, "want an object", nil},
 		{"empty", "x.json", " \n", "empty", errEmpty},
-		{"no resource", "x.json", `{"name":"x","version":"1"}`, "no resourceType", errNoResourceType},
+		{"no resource", "x.json", `{"name":"x","version":"1"}`, "no resourceType", fhirjson.ErrNoResourceType},
 		{"no object", "x.json", `["a"]`, "want an object, found an array", nil},
 		{"number for a string", "x.json", `{"resourceType":"ValueSet","url":7}`, "/url: want a string, found a number", nil},
 		{"null for a string", "x.json", `{"resourceType":"ValueSet","url":null}`, "want a string, found null", nil},

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // concepts are the parameters of $lookup and $subsumes.
@@ -238,7 +240,7 @@ func (w *parametersWriter) properties(wanted []string, cs *codeSystem, concept u
 			value = cs.texts.at(cs.values.coding[row])
 		case valueInteger, valueDecimal, valueBoolean:
 		default:
-			value = appendString(nil, value)
+			value = fhirjson.AppendString(nil, value)
 		}
 		w.parts("property", textPart("code", "valueCode", p.code), outPart{name: "value", kind: valueMembers[kind], value: value})
 	}

@@ -1,13 +1,15 @@
 package terminology
 
+import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+
 // appendOutcome appends an OperationOutcome as JSON.
 func appendOutcome(dst []byte, issues []Issue) []byte {
 	dst = append(dst, `{"resourceType":"OperationOutcome"`...)
-	list := array{name: "issue"}
+	list := fhirjson.Array{Name: "issue"}
 	for i := range issues {
-		dst = issues[i].append(list.next(dst))
+		dst = issues[i].append(list.Next(dst))
 	}
-	return append(list.end(dst), '}')
+	return append(list.End(dst), '}')
 }
 
 // append appends an issue as JSON.
@@ -15,18 +17,18 @@ func (i *Issue) append(dst []byte) []byte {
 	start := len(dst)
 	if i.MessageID != "" {
 		dst = append(dst, `,"extension":[{"url":"`+MessageIDExtension+`","valueString":`...)
-		dst = append(appendString(dst, i.MessageID), '}', ']')
+		dst = append(fhirjson.AppendString(dst, i.MessageID), '}', ']')
 	}
-	dst = appendMember(dst, "severity", i.Severity)
-	dst = appendMember(dst, "code", i.Code)
+	dst = fhirjson.AppendMember(dst, "severity", i.Severity)
+	dst = fhirjson.AppendMember(dst, "code", i.Code)
 	dst = append(dst, `,"details":{`...)
 	if i.TxCode != "" {
 		dst = append(dst, `"coding":[{"system":"`+TxIssueType+`","code":`...)
-		dst = append(appendString(dst, i.TxCode), `}],`...)
+		dst = append(fhirjson.AppendString(dst, i.TxCode), `}],`...)
 	}
 	dst = append(dst, `"text":`...)
-	dst = append(appendString(dst, i.Text), '}')
-	dst = appendMember(dst, "diagnostics", i.Text)
+	dst = append(fhirjson.AppendString(dst, i.Text), '}')
+	dst = fhirjson.AppendMember(dst, "diagnostics", i.Text)
 	dst = append(appendStrings(dst, "expression", i.Expression), '}')
 	dst[start] = '{' // in place of the comma
 	return dst
@@ -34,9 +36,9 @@ func (i *Issue) append(dst []byte) []byte {
 
 // appendStrings appends a member that is an array of strings.
 func appendStrings(dst []byte, name string, values []string) []byte {
-	list := array{name: name}
+	list := fhirjson.Array{Name: name}
 	for _, value := range values {
-		dst = appendString(list.next(dst), value)
+		dst = fhirjson.AppendString(list.Next(dst), value)
 	}
-	return list.end(dst)
+	return list.End(dst)
 }

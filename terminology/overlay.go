@@ -1,12 +1,13 @@
 package terminology
 
 import (
-	"bytes"
 	"fmt"
 	"net/http"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // overlay returns a library with everything that is in l, to which more can be added without a change to
@@ -24,10 +25,10 @@ func (l *Library) overlay() *Library {
 // with returns a library in which the given resources are added to those of l.
 func (l *Library) with(resources []jsontext.Value) (*Library, error) {
 	o := l.overlay()
-	loader, short := newResourceLoader(o), &shortage{most: maxShort}
+	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
 	for _, resource := range resources {
-		r := newReader(bytes.NewReader(resource))
-		r.short = short
+		r := fhirjson.ReaderOf(resource)
+		r.Counting(short)
 		if err := loader.resource(r); err != nil {
 			return nil, &Error{
 				Status: http.StatusBadRequest, Code: "structure", Err: err,
@@ -42,7 +43,7 @@ func (l *Library) with(resources []jsontext.Value) (*Library, error) {
 func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
 	loader := newResourceLoader(l)
 	loader.anonymous = true
-	err := loader.resource(newReader(bytes.NewReader(resource)))
+	err := loader.resource(fhirjson.ReaderOf(resource))
 	if err != nil {
 		return nil, &Error{Status: http.StatusBadRequest, Code: "structure", Err: err, Text: fmt.Sprintf("the value set cannot be read: %v", err)}
 	}

@@ -1,28 +1,32 @@
 package terminology
 
-import "strconv"
+import (
+	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // parametersWriter writes a Parameters resource.
 type parametersWriter struct {
 	dst  []byte
-	list array
+	list fhirjson.Array
 }
 
 func newParametersWriter() *parametersWriter {
-	return &parametersWriter{dst: []byte(`{"resourceType":"Parameters"`), list: array{name: "parameter"}}
+	return &parametersWriter{dst: []byte(`{"resourceType":"Parameters"`), list: fhirjson.Array{Name: "parameter"}}
 }
 
 // end returns the resource.
-func (w *parametersWriter) end() []byte { return append(w.list.end(w.dst), '}') }
+func (w *parametersWriter) end() []byte { return append(w.list.End(w.dst), '}') }
 
 // raw writes a parameter whose value, or resource, is JSON already.
 func (w *parametersWriter) raw(name, kind string, value []byte) {
-	w.dst = appendPart(w.list.next(w.dst), name, kind, value)
+	w.dst = appendPart(w.list.Next(w.dst), name, kind, value)
 }
 
 // text writes a parameter that is some kind of string.
 func (w *parametersWriter) text(name, kind, value string) {
-	w.raw(name, kind, appendString(nil, value))
+	w.raw(name, kind, fhirjson.AppendString(nil, value))
 }
 
 // optional writes a parameter that is some kind of string, unless it is empty.
@@ -39,14 +43,14 @@ func (w *parametersWriter) boolean(name string, value bool) {
 
 // parts writes a parameter that has parts.
 func (w *parametersWriter) parts(name string, parts ...outPart) {
-	w.dst = append(append(w.list.next(w.dst), `{"name":`...), appendString(nil, name)...)
-	list := array{name: "part"}
+	w.dst = append(append(w.list.Next(w.dst), `{"name":`...), fhirjson.AppendString(nil, name)...)
+	list := fhirjson.Array{Name: "part"}
 	for _, p := range parts {
 		if p.value != nil {
-			w.dst = appendPart(list.next(w.dst), p.name, p.kind, p.value)
+			w.dst = appendPart(list.Next(w.dst), p.name, p.kind, p.value)
 		}
 	}
-	w.dst = append(list.end(w.dst), '}')
+	w.dst = append(list.End(w.dst), '}')
 }
 
 // outPart is one of the parts of a parameter, with its value as JSON; nil where there is none.
@@ -60,12 +64,12 @@ func textPart(name, kind, value string) outPart {
 	if value == "" {
 		return outPart{}
 	}
-	return outPart{name: name, kind: kind, value: appendString(nil, value)}
+	return outPart{name: name, kind: kind, value: fhirjson.AppendString(nil, value)}
 }
 
 // appendPart appends a parameter or part.
 func appendPart(dst []byte, name, kind string, value []byte) []byte {
-	dst = appendString(append(dst, `{"name":`...), name)
+	dst = fhirjson.AppendString(append(dst, `{"name":`...), name)
 	dst = append(append(append(dst, ',', '"'), kind...), '"', ':')
 	return append(append(dst, value...), '}')
 }

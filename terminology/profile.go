@@ -1,6 +1,10 @@
 package terminology
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // profile is a StructureDefinition: of it, the bindings of its elements are kept, so that the parameter
 // context of $expand can name one.
@@ -14,42 +18,42 @@ type profile struct {
 type binding struct{ id, path, valueSet string }
 
 // member reads one member of a StructureDefinition.
-func (p *profile) member(r *reader, name string) error {
+func (p *profile) member(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "url":
-		return r.string(&p.url)
+		return r.ReadString(&p.url)
 	case "contained":
-		return r.array(func() error { return p.contained.contained(r) })
+		return r.Array(func() error { return p.contained.contained(r) })
 	case "snapshot", "differential":
-		return r.object(func(name []byte) error {
+		return r.Object(func(name []byte) error {
 			if string(name) == "element" {
-				return r.array(func() error { return p.element(r) })
+				return r.Array(func() error { return p.element(r) })
 			}
-			return r.skip()
+			return r.Skip()
 		})
 	default:
-		return r.skip()
+		return r.Skip()
 	}
 }
 
 // element reads one of snapshot.element or differential.element.
-func (p *profile) element(r *reader) error {
+func (p *profile) element(r *fhirjson.Reader) error {
 	var b binding
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "id":
-			return r.string(&b.id)
+			return r.ReadString(&b.id)
 		case "path":
-			return r.string(&b.path)
+			return r.ReadString(&b.path)
 		case "binding":
-			return r.object(func(name []byte) error {
+			return r.Object(func(name []byte) error {
 				if string(name) == "valueSet" {
-					return r.string(&b.valueSet)
+					return r.ReadString(&b.valueSet)
 				}
-				return r.skip()
+				return r.Skip()
 			})
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	if b.valueSet != "" {

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"runtime"
 	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // published is a code system or value set of the library, as a resource. It is not the whole of what was
@@ -11,7 +13,7 @@ import (
 type published struct {
 	kind string
 	*definition
-	rest     []member
+	rest     []fhirjson.Member
 	concepts *codeSystem // whose concepts are shown, or nil
 }
 
@@ -60,8 +62,8 @@ func (p *published) append(dst []byte, part *subset) []byte {
 	dst = appendSubsetted(dst) // always: something may be missing that was there when it was loaded
 	dst = p.definition.append(dst, part)
 	for _, m := range p.rest {
-		if part.has(m.name) {
-			dst = append(append(appendString(append(dst, ','), m.name), ':'), m.value...)
+		if part.has(m.Name) {
+			dst = append(append(fhirjson.AppendString(append(dst, ','), m.Name), ':'), m.Value...)
 		}
 	}
 	if p.concepts != nil && part.has("concept") {
@@ -77,7 +79,7 @@ func (d *definition) append(dst []byte, part *subset) []byte {
 		{"status", d.status}, {"date", d.date}, {"publisher", d.publisher},
 	} {
 		if part.has(m.name) {
-			dst = appendMember(dst, m.name, m.value)
+			dst = fhirjson.AppendMember(dst, m.name, m.value)
 		}
 	}
 	if d.experimental != nil && part.has("experimental") {
@@ -119,23 +121,23 @@ func (cs *codeSystem) appendConcepts(dst []byte) []byte {
 
 // appendConcept appends a concept up to the brace that ends it.
 func (cs *codeSystem) appendConcept(dst []byte, concept uint32) []byte {
-	dst = appendString(append(dst, `{"code":`...), cs.codeOf(concept))
-	dst = appendMember(dst, "display", cs.displayOf(concept))
-	dst = appendMember(dst, "definition", cs.meaningOf(concept))
-	list := array{name: "designation"}
+	dst = fhirjson.AppendString(append(dst, `{"code":`...), cs.codeOf(concept))
+	dst = fhirjson.AppendMember(dst, "display", cs.displayOf(concept))
+	dst = fhirjson.AppendMember(dst, "definition", cs.meaningOf(concept))
+	list := fhirjson.Array{Name: "designation"}
 	from, to := cs.designations.rows(concept)
 	for row := from; row < to; row++ {
-		dst = cs.appendDesignation(list.next(dst), row)
+		dst = cs.appendDesignation(list.Next(dst), row)
 	}
-	dst = list.end(dst)
+	dst = list.End(dst)
 	if cs.values.from == nil {
 		return dst
 	}
-	list = array{name: "property"}
+	list = fhirjson.Array{Name: "property"}
 	for row := cs.values.from[concept]; row < cs.values.from[concept+1]; row++ {
-		dst = cs.appendValue(list.next(dst), row)
+		dst = cs.appendValue(list.Next(dst), row)
 	}
-	return list.end(dst)
+	return list.End(dst)
 }
 
 // appendDesignation appends a designation.
@@ -145,18 +147,18 @@ func (cs *codeSystem) appendDesignation(dst []byte, row uint32) []byte {
 	if extension := d.extensionOf(row); extension != 0 {
 		dst = append(append(dst, `,"extension":`...), cs.texts.at(extension)...)
 	}
-	dst = appendMember(dst, "language", cs.languages[d.language[row]])
+	dst = fhirjson.AppendMember(dst, "language", cs.languages[d.language[row]])
 	if use := &cs.uses[d.use[row]]; *use != (designationUse{}) {
 		dst = use.append(append(dst, `,"use":`...))
 	}
-	dst = appendString(append(dst, `,"value":`...), cs.texts.at(d.value[row]))
+	dst = fhirjson.AppendString(append(dst, `,"value":`...), cs.texts.at(d.value[row]))
 	dst[start] = '{' // in place of the comma
 	return append(dst, '}')
 }
 
 // appendValue appends a concept's property.
 func (cs *codeSystem) appendValue(dst []byte, row uint32) []byte {
-	dst = appendString(append(dst, `{"code":`...), cs.properties[cs.values.property[row]].code)
+	dst = fhirjson.AppendString(append(dst, `{"code":`...), cs.properties[cs.values.property[row]].code)
 	kind, value := cs.values.kind[row], cs.texts.at(cs.values.value[row])
 	dst = append(append(append(dst, ',', '"'), valueMembers[kind]...), '"', ':')
 	switch kind {
@@ -165,7 +167,7 @@ func (cs *codeSystem) appendValue(dst []byte, row uint32) []byte {
 	case valueInteger, valueDecimal, valueBoolean:
 		dst = append(dst, value...)
 	default:
-		dst = appendString(dst, value)
+		dst = fhirjson.AppendString(dst, value)
 	}
 	return append(dst, '}')
 }

@@ -1,16 +1,14 @@
 package terminology
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
-)
 
-// errNoResourceType is the error for a JSON object that is no FHIR resource.
-var errNoResourceType = errors.New("no resourceType: not a FHIR resource")
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // errTwoTypes is the error for a resource that says twice what it is.
 var errTwoTypes = errors.New("resourceType is there twice")
@@ -38,16 +36,16 @@ func newResourceLoader(l *Library) *resourceLoader {
 
 // resource reads one resource. Its type decides how the members are read, so members that come before
 // resourceType are kept aside; in practice it is always the first.
-func (l *resourceLoader) resource(r *reader) error {
+func (l *resourceLoader) resource(r *fhirjson.Reader) error {
 	var kind string
-	var early []member
-	start := r.dec.InputOffset()
-	err := r.object(func(name []byte) error {
+	var early []fhirjson.Member
+	start := r.Offset()
+	err := r.Object(func(name []byte) error {
 		if string(name) == "resourceType" {
 			if kind != "" {
 				return errTwoTypes
 			}
-			if err := r.string(&kind); err != nil {
+			if err := r.ReadString(&kind); err != nil {
 				return err
 			}
 			l.begin(kind)
@@ -56,34 +54,28 @@ func (l *resourceLoader) resource(r *reader) error {
 		if kind != "" {
 			return l.member(r, kind, string(name))
 		}
-		early = append(early, member{name: string(name)})
-		value, err := r.dec.ReadValue()
-		early[len(early)-1].value = value.Clone()
+		early = append(early, fhirjson.Member{Name: string(name)})
+		value, err := r.AnyValue()
+		early[len(early)-1].Value = value.Clone()
 		return err
 	})
 	if err != nil {
 		return err
 	}
 	if kind == "" {
-		return errNoResourceType
+		return fhirjson.ErrNoResourceType
 	}
-	if err := r.shortage().add(r.dec.InputOffset()-start, shortDefinition); err != nil {
+	if err := r.Shortage().Add(r.Offset()-start, shortDefinition); err != nil {
 		return err
 	}
 	return l.finish(kind)
 }
 
-// member is a member of a resource that was read before its type was known.
-type member struct {
-	name  string
-	value jsontext.Value
-}
-
 // replay reads the members that were kept aside.
-func (l *resourceLoader) replay(r *reader, kind string, early []member) error {
+func (l *resourceLoader) replay(r *fhirjson.Reader, kind string, early []fhirjson.Member) error {
 	for _, m := range early {
-		if err := l.member(r.inner(m.value), kind, m.name); err != nil {
-			return fmt.Errorf("%s: %w", m.name, err)
+		if err := l.member(r.Inner(m.Value), kind, m.Name); err != nil {
+			return fmt.Errorf("%s: %w", m.Name, err)
 		}
 	}
 	return nil
@@ -104,7 +96,7 @@ func (l *resourceLoader) begin(kind string) {
 }
 
 // member reads one member of a resource.
-func (l *resourceLoader) member(r *reader, kind, name string) error {
+func (l *resourceLoader) member(r *fhirjson.Reader, kind, name string) error {
 	switch kind {
 	case "CodeSystem":
 		return l.codes.member(r, name)
@@ -116,23 +108,23 @@ func (l *resourceLoader) member(r *reader, kind, name string) error {
 		return l.maps.member(r, name)
 	case "Bundle":
 		if name == "entry" {
-			return r.array(func() error { return l.entry(r) })
+			return r.Array(func() error { return l.entry(r) })
 		}
 	}
-	return r.skip()
+	return r.Skip()
 }
 
 // entry reads one of Bundle.entry.
-func (l *resourceLoader) entry(r *reader) error {
+func (l *resourceLoader) entry(r *fhirjson.Reader) error {
 	if l.depth++; l.depth > maxBundleDepth {
-		return fmt.Errorf("%s: Bundles nested deeper than %d", r.pointer(), maxBundleDepth)
+		return fmt.Errorf("%s: Bundles nested deeper than %d", r.Pointer(), maxBundleDepth)
 	}
 	defer func() { l.depth-- }()
-	return r.object(func(name []byte) error {
+	return r.Object(func(name []byte) error {
 		if string(name) == "resource" {
 			return l.resource(r)
 		}
-		return r.skip()
+		return r.Skip()
 	})
 }
 
@@ -164,41 +156,41 @@ func (l *resourceLoader) finish(kind string) error {
 }
 
 // member reads one member that code systems and value sets have alike, and reports whether it was one.
-func (d *definition) member(r *reader, name string) (bool, error) {
+func (d *definition) member(r *fhirjson.Reader, name string) (bool, error) {
 	switch name {
 	case "id":
-		return true, r.string(&d.id)
+		return true, r.ReadString(&d.id)
 	case "url":
-		return true, r.name(&d.url)
+		return true, r.ReadName(&d.url)
 	case "version":
-		return true, r.name(&d.version)
+		return true, r.ReadName(&d.version)
 	case "name":
-		return true, r.string(&d.name)
+		return true, r.ReadString(&d.name)
 	case "title":
-		return true, r.string(&d.title)
+		return true, r.ReadString(&d.title)
 	case "status":
-		return true, r.string(&d.status)
+		return true, r.ReadString(&d.status)
 	case "language":
-		return true, r.string(&d.language)
+		return true, r.ReadString(&d.language)
 	case "date":
-		return true, r.string(&d.date)
+		return true, r.ReadString(&d.date)
 	case "publisher":
-		return true, r.string(&d.publisher)
+		return true, r.ReadString(&d.publisher)
 	case "experimental":
 		d.experimental = new(bool)
-		return true, r.bool(d.experimental)
+		return true, r.ReadBool(d.experimental)
 	}
 	return false, nil
 }
 
 // definitionOf reads of a resource what code systems and value sets have alike.
 func definitionOf(resource jsontext.Value) (d definition, err error) {
-	r := newReader(bytes.NewReader(resource))
-	err = r.object(func(name []byte) error {
+	r := fhirjson.ReaderOf(resource)
+	err = r.Object(func(name []byte) error {
 		if known, err := d.member(r, string(name)); known {
 			return err
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	return d, err
 }
@@ -209,34 +201,18 @@ func isLeftOut(name string) bool {
 	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
 }
 
-// keep adds the next value to a list of members, and returns a reader of it.
-func (r *reader) keep(name string, list *[]member) (*reader, error) {
-	raw, err := r.dec.ReadValue()
-	if err != nil {
-		return nil, err
-	}
-	value := raw.Clone()
-	if err := value.Compact(); err != nil {
-		return nil, err
-	}
-	*list = append(*list, member{name: name, value: value})
-	inner := r.inner(value)
-	inner.within = strings.TrimSuffix(r.pointer(), "/")
-	return inner, nil
-}
-
 // member reads one member of a CodeSystem.
-func (b *codeSystemBuilder) member(r *reader, name string) error {
+func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
 	if known, err := b.codeSystem.definition.member(r, name); known {
 		return err
 	}
 	switch {
 	case name == "concept":
-		return r.array(func() error { return b.concept(r) })
+		return r.Array(func() error { return b.concept(r) })
 	case isLeftOut(name):
-		return r.skip()
+		return r.Skip()
 	}
-	inner, err := r.keep(name, &b.rest)
+	inner, err := r.Keep(name, &b.rest)
 	if err != nil {
 		return err
 	}
@@ -244,43 +220,43 @@ func (b *codeSystemBuilder) member(r *reader, name string) error {
 }
 
 // known reads a member that says how the code system is to be understood.
-func (b *codeSystemBuilder) known(r *reader, name string) error {
+func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "caseSensitive":
-		return r.bool(&b.caseSensitive)
+		return r.ReadBool(&b.caseSensitive)
 	case "compositional":
-		return r.bool(&b.compositional)
+		return r.ReadBool(&b.compositional)
 	case "versionNeeded":
-		return r.bool(&b.versionNeeded)
+		return r.ReadBool(&b.versionNeeded)
 	case "hierarchyMeaning":
-		meaning, err := r.text()
+		meaning, err := r.Text()
 		b.notSubsuming = string(meaning) == "grouped-by" || string(meaning) == "part-of"
 		return err
 	case "supplements":
-		return r.string(&b.supplements)
+		return r.ReadString(&b.supplements)
 	case "valueSet":
-		return r.string(&b.entireValueSet)
+		return r.ReadString(&b.entireValueSet)
 	case "content":
-		return r.string((*string)(&b.content))
+		return r.ReadString((*string)(&b.content))
 	case "extension":
 		return b.extensionMember(r)
 	case "modifierExtension", "implicitRules":
 		return b.modifiers(r)
 	case "property":
-		return r.array(func() error { return b.propertyDefinition(r) })
+		return r.Array(func() error { return b.propertyDefinition(r) })
 	}
 	return nil
 }
 
 // extensionMember reads the extensions of a CodeSystem.
-func (b *codeSystemBuilder) extensionMember(r *reader) error {
-	list, err := r.extensionList(0)
+func (b *codeSystemBuilder) extensionMember(r *fhirjson.Reader) error {
+	list, err := r.Extensions(0)
 	for _, x := range list {
-		switch x.url {
+		switch x.URL {
 		case extensionBase + "structuredefinition-standards-status":
-			b.standardsStatus = x.value
+			b.standardsStatus = x.Value
 		case extensionBase + "codesystem-supplement-type":
-			b.languagePack = x.value == "lang-pack"
+			b.languagePack = x.Value == "lang-pack"
 		}
 	}
 	return err

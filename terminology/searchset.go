@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // Search answers [base]/CodeSystem and [base]/ValueSet with the definitions of the library that meet all of
@@ -186,22 +188,22 @@ func (s *search) finds(p *published) bool {
 func (s *search) bundle(found []published, part *subset, address string) ([]byte, error) {
 	dst := []byte(`{"resourceType":"Bundle","type":"searchset","total":`)
 	dst = strconv.AppendInt(dst, int64(len(found)), 10)
-	links := array{name: "link"}
-	dst = s.appendLink(links.next(dst), "self", address, s.offset)
+	links := fhirjson.Array{Name: "link"}
+	dst = s.appendLink(links.Next(dst), "self", address, s.offset)
 	from := min(s.offset, len(found))
 	to := min(from+s.count, len(found))
 	if part.summary == "count" {
 		to = from
 	} else if to < len(found) && s.count > 0 {
-		dst = s.appendLink(links.next(dst), "next", address, to)
+		dst = s.appendLink(links.Next(dst), "next", address, to)
 	}
-	dst = links.end(dst)
-	entries := array{name: "entry"}
+	dst = links.End(dst)
+	entries := fhirjson.Array{Name: "entry"}
 	for i := range found[from:to] {
 		p, before := &found[from+i], len(dst)
-		dst = append(entries.next(dst), '{')
+		dst = append(entries.Next(dst), '{')
 		if p.id != "" {
-			dst = append(appendString(append(dst, `"fullUrl":`...), address+"/"+p.id), ',')
+			dst = append(fhirjson.AppendString(append(dst, `"fullUrl":`...), address+"/"+p.id), ',')
 		}
 		dst = append(p.append(append(dst, `"resource":`...), part), `,"search":{"mode":"match"}}`...)
 		if err := s.budget.read(len(dst) - before); err != nil {
@@ -211,7 +213,7 @@ func (s *search) bundle(found []published, part *subset, address string) ([]byte
 			return nil, tooLong()
 		}
 	}
-	return append(entries.end(dst), '}'), nil
+	return append(entries.End(dst), '}'), nil
 }
 
 // appendLink appends the link to a page of the same search.
@@ -227,5 +229,5 @@ func (s *search) appendLink(dst []byte, relation, address string, offset int) []
 		address += "?" + query.Encode()
 	}
 	dst = append(dst, fmt.Sprintf(`{"relation":%q,"url":`, relation)...)
-	return append(appendString(dst, address), '}')
+	return append(fhirjson.AppendString(dst, address), '}')
 }

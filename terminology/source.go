@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
@@ -101,7 +102,7 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 	}
 	switch filepath.Ext(name) {
 	case ".json":
-		return l.resources(ctx, src, &shortage{most: maxShortInFile})
+		return l.resources(ctx, src, fhirjson.NewShortage(maxShortInFile))
 	case ".xml":
 		return l.xmlResource(ctx, src)
 	case ".tgz":
@@ -121,13 +122,13 @@ func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
 		return err
 	}
 	if len(document) > maxXML {
-		return fmt.Errorf("larger than %s, which is too much for XML; JSON may be larger", sizeText(maxXML))
+		return fmt.Errorf("larger than %s, which is too much for XML; JSON may be larger", fhirjson.SizeText(maxXML))
 	}
 	resource, err := fhirxml.AppendJSON(nil, document)
 	if err != nil {
 		return err
 	}
-	return l.resources(ctx, bytes.NewReader(resource), &shortage{most: maxShortInFile})
+	return l.resources(ctx, bytes.NewReader(resource), fhirjson.NewShortage(maxShortInFile))
 }
 
 // fhirPackage loads a FHIR package: a tar file, compressed with gzip, that has the resources in its
@@ -139,7 +140,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 		return fmt.Errorf("gzip: %w", err)
 	}
 	unzipped := &unpacked{packed: packed, src: gunzip, most: l.options.MaxPackage}
-	archive, short := tar.NewReader(unzipped), &shortage{most: maxShortInFile}
+	archive, short := tar.NewReader(unzipped), fhirjson.NewShortage(maxShortInFile)
 	found := false
 	for {
 		header, err := archive.Next()
@@ -154,7 +155,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 		}
 		found = true
 		if header.Size > l.options.MaxEntry {
-			return fmt.Errorf("%s: %w", header.Name, &tooLargeError{what: "the file", most: l.options.MaxEntry})
+			return fmt.Errorf("%s: %w", header.Name, &fhirjson.TooLargeError{What: "the file", Most: l.options.MaxEntry})
 		}
 		l.codes.size = header.Size
 		if err := l.resources(ctx, archive, short); err != nil {

@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // TestDefinitionBombs loads files that are made to fill the memory: each is refused with an error that names what is
 // too large.
 func TestDefinitionBombs(t *testing.T) {
-	long := strings.Repeat("a", maxString)
+	long := strings.Repeat("a", fhirjson.MaxString)
 	empties := `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShortInFile/(shortPart-4)*6/10) + `{}]}]}`
 	bundleOf := func(n int, resource string) string {
 		return `{"resourceType":"Bundle","entry":[` + repeat(n, func(int) string { return `{"resource":` + resource + `}` }) + `]}`
@@ -68,7 +70,7 @@ func TestBombWhileWatched(t *testing.T) {
 	}
 	before := w.Current()
 	writeFile(t, name, tgz(t, "package/a.json", colours, "package/b.json", strings.Repeat(" ", 1<<20)))
-	var large *tooLargeError
+	var large *fhirjson.TooLargeError
 	if err := w.Refresh(t.Context()); !errors.As(err, &large) {
 		t.Errorf("got %v", err)
 	}
@@ -83,7 +85,7 @@ func TestLoadingEnds(t *testing.T) {
 	l := newResourceLoader(emptyLibrary())
 	l.options = &Options{MaxValue: 1 << 20}
 	src := io.MultiReader(strings.NewReader(`{"resourceType":"CodeSystem","concept":[`), &ending{cancel: cancel})
-	if err := l.resources(ctx, src, &shortage{most: maxShort}); !errors.Is(err, context.Canceled) {
+	if err := l.resources(ctx, src, fhirjson.NewShortage(fhirjson.MaxShort)); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -113,15 +115,15 @@ func TestBroughtDefinitionsAreBounded(t *testing.T) {
 		return fmt.Sprintf(`{"resourceType":"CodeSystem","url":"http://x/b","version":"%d","content":"complete"}`, i)
 	}
 	empty := func(int) string { return `{"resourceType":"ValueSet"}` }
-	half := strings.Repeat("{},", maxShort/(shortPart-4)*6/10)
+	half := strings.Repeat("{},", fhirjson.MaxShort/(shortPart-4)*6/10)
 	for _, test := range []struct{ name, brought, want string }{
-		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", maxShort/(shortPart-4)) + `{}]}]}`, "elements of a few bytes"},
+		{"empty elements", `{"resourceType":"ConceptMap","group":[{"element":[` + strings.Repeat("{},", fhirjson.MaxShort/(shortPart-4)) + `{}]}]}`, "elements of a few bytes"},
 		{"empty elements in two resources", `{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}},{"name":"tx-resource","resource":` +
 			`{"resourceType":"ConceptMap","group":[{"element":[` + half + `{}]}]}`, "elements of a few bytes"},
 		{"empty elements before the type", `{"group":[{"element":[` + half + `{}]}],"group":[{"element":[` + half + `{}]}],"resourceType":"ConceptMap"}`, "elements of a few bytes"},
-		{"a long url", `{"resourceType":"CodeSystem","url":"` + strings.Repeat("x", maxName+1) + `"}`, "a url or version is larger than"},
-		{"a long version", `{"resourceType":"CodeSystem","url":"http://x/b","version":"` + strings.Repeat("x", maxName+1) + `"}`, "a url or version is larger than"},
-		{"a long system", valueSetOf("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", maxName+1)+`"}]}`), "a url or version is larger than"},
+		{"a long url", `{"resourceType":"CodeSystem","url":"` + strings.Repeat("x", fhirjson.MaxName+1) + `"}`, "a url or version is larger than"},
+		{"a long version", `{"resourceType":"CodeSystem","url":"http://x/b","version":"` + strings.Repeat("x", fhirjson.MaxName+1) + `"}`, "a url or version is larger than"},
+		{"a long system", valueSetOf("http://x/vs", `{"include":[{"system":"`+strings.Repeat("x", fhirjson.MaxName+1)+`"}]}`), "a url or version is larger than"},
 		{"as many versions of a code system as may be", bundle(maxBroughtVersions, version), ""},
 		{"versions of a code system", bundle(maxBroughtVersions+1, version), "more than 100 versions"},
 		{"as many definitions as may be", bundle(maxBrought-1, empty), ""}, // the Bundle is one

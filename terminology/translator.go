@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // translator looks for what a concept is in other code systems, and writes what it finds.
@@ -175,7 +177,7 @@ func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, targ
 func attributeParts(name string, list []mapAttribute) (parts []outPart) {
 	for i := range list {
 		a := &list[i]
-		value := appendPart([]byte{'['}, "element", "valueUri", appendString(nil, a.property))
+		value := appendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, a.property))
 		concept := (&designationUse{system: a.system, code: a.value, display: a.display}).append(nil)
 		value = append(appendPart(append(value, ','), "concept", "valueCoding", concept), ']')
 		parts = append(parts, outPart{name: name, kind: "part", value: value})

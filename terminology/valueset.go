@@ -3,6 +3,8 @@ package terminology
 import (
 	"cmp"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // valueSet is a ValueSet with its compose as it is needed for expansion.
@@ -18,8 +20,8 @@ type valueSet struct {
 	supplements      []string // canonicals of code systems, by the extension valueset-supplement
 	defaults         []input  // parameters of $expand, by the extension valueset-expansion-parameter
 	contained        []*valueSet
-	codeSystems      []uint32 // contained ones, as indexes in Library.codeSystems
-	rest             []member // all other members, and compose, as they are
+	codeSystems      []uint32          // contained ones, as indexes in Library.codeSystems
+	rest             []fhirjson.Member // all other members, and compose, as they are
 }
 
 // called returns what messages call the value set: its canonical, or, in the words of the other servers, that it has

@@ -1,6 +1,10 @@
 package terminology
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // valueSetBuilder reads a ValueSet.
 type valueSetBuilder struct {
@@ -12,14 +16,14 @@ type valueSetBuilder struct {
 
 // member reads one member of a ValueSet. What is not needed to expand it is kept as it is, for
 // includeDefinition.
-func (b *valueSetBuilder) member(r *reader, name string) error {
+func (b *valueSetBuilder) member(r *fhirjson.Reader, name string) error {
 	if known, err := b.vs.definition.member(r, name); known {
 		return err
 	}
 	if isLeftOut(name) {
-		return r.skip()
+		return r.Skip()
 	}
-	inner, err := r.keep(name, &b.vs.rest)
+	inner, err := r.Keep(name, &b.vs.rest)
 	if err != nil {
 		return err
 	}
@@ -27,14 +31,14 @@ func (b *valueSetBuilder) member(r *reader, name string) error {
 }
 
 // known reads a member that is needed to expand the value set.
-func (b *valueSetBuilder) known(r *reader, name string) error {
+func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "compose":
 		return b.compose(r)
 	case "contained":
-		return r.array(func() error { return b.contained(r) })
+		return r.Array(func() error { return b.contained(r) })
 	case "extension":
-		list, err := r.extensionList(0)
+		list, err := r.Extensions(0)
 		b.extensions(list)
 		return err
 	case "modifierExtension", "implicitRules":
@@ -44,15 +48,15 @@ func (b *valueSetBuilder) known(r *reader, name string) error {
 }
 
 // extensions takes over what the extensions of a value set, or of its compose, say.
-func (b *valueSetBuilder) extensions(list []extension) {
+func (b *valueSetBuilder) extensions(list []fhirjson.Extension) {
 	for _, x := range list {
-		switch x.url {
+		switch x.URL {
 		case extensionBase + "structuredefinition-standards-status":
-			b.vs.standardsStatus = x.value
+			b.vs.standardsStatus = x.Value
 		case extensionBase + "valueset-supplement":
-			b.vs.supplements = append(b.vs.supplements, x.value)
+			b.vs.supplements = append(b.vs.supplements, x.Value)
 		case extensionBase + "valueset-expansion-parameter", toolsExtensionBase + "valueset-expansion-parameter":
-			b.vs.defaults = append(b.vs.defaults, input{name: x.part("name"), value: x.part("value")})
+			b.vs.defaults = append(b.vs.defaults, input{name: x.Part("name"), value: x.Part("value")})
 		}
 	}
 }
@@ -61,19 +65,19 @@ func (b *valueSetBuilder) extensions(list []extension) {
 const toolsExtensionBase = "http://hl7.org/fhir/tools/StructureDefinition/"
 
 // contained reads one contained resource. Only value sets and code systems are of use here.
-func (b *valueSetBuilder) contained(r *reader) error {
-	raw, err := r.value('{')
+func (b *valueSetBuilder) contained(r *fhirjson.Reader) error {
+	raw, err := r.Value('{')
 	if err != nil || b.depth > 0 {
 		return err
 	}
 	if err := b.library.bring(); err != nil {
 		return err
 	}
-	if err := r.shortage().add(int64(len(raw)), shortDefinition); err != nil {
+	if err := r.Shortage().Add(int64(len(raw)), shortDefinition); err != nil {
 		return err
 	}
-	kind, err := resourceType(raw)
-	x := r.inner(raw.Clone())
+	kind, err := fhirjson.ResourceType(raw)
+	x := r.Inner(raw.Clone())
 	switch {
 	case err != nil:
 		return err
@@ -86,18 +90,18 @@ func (b *valueSetBuilder) contained(r *reader) error {
 }
 
 // containedValueSet reads a contained value set.
-func (b *valueSetBuilder) containedValueSet(r *reader) error {
+func (b *valueSetBuilder) containedValueSet(r *fhirjson.Reader) error {
 	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
-	err := r.object(func(name []byte) error { return inner.member(r, string(name)) })
+	err := r.Object(func(name []byte) error { return inner.member(r, string(name)) })
 	b.vs.contained = append(b.vs.contained, &inner.vs)
 	return err
 }
 
 // containedCodeSystem reads a contained code system.
-func (b *valueSetBuilder) containedCodeSystem(r *reader) error {
+func (b *valueSetBuilder) containedCodeSystem(r *fhirjson.Reader) error {
 	var inner codeSystemBuilder
 	inner.reset()
-	if err := r.object(func(name []byte) error { return inner.member(r, string(name)) }); err != nil {
+	if err := r.Object(func(name []byte) error { return inner.member(r, string(name)) }); err != nil {
 		return err
 	}
 	cs, err := inner.build()
@@ -122,55 +126,55 @@ func (b *valueSetBuilder) build() *valueSet {
 }
 
 // compose reads ValueSet.compose.
-func (b *valueSetBuilder) compose(r *reader) error {
+func (b *valueSetBuilder) compose(r *fhirjson.Reader) error {
 	b.vs.composed = true
-	return r.object(func(name []byte) error {
+	return r.Object(func(name []byte) error {
 		switch string(name) {
 		case "inactive":
 			var inactive bool
-			err := r.bool(&inactive)
+			err := r.ReadBool(&inactive)
 			b.vs.activeOnly = !inactive
 			return err
 		case "lockedDate":
-			return r.string(&b.vs.lockedDate)
+			return r.ReadString(&b.vs.lockedDate)
 		case "include":
-			return r.arrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.include) })
+			return r.ArrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.include) })
 		case "exclude":
-			return r.arrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.exclude) })
+			return r.ArrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.exclude) })
 		case "extension":
-			list, err := r.extensionList(0)
+			list, err := r.Extensions(0)
 			b.extensions(list)
 			return err
 		case "modifierExtension":
 			return b.vs.modifiers(r)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 }
 
 // conceptSet reads one of compose.include or exclude and appends it to list.
-func (b *valueSetBuilder) conceptSet(r *reader, list *[]conceptSet) error {
+func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]conceptSet) error {
 	var set conceptSet
 	rows := &b.library.listed
 	set.first = rows.end()
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "system":
-			return r.name(&set.system)
+			return r.ReadName(&set.system)
 		case "version":
-			return r.name(&set.version)
+			return r.ReadName(&set.version)
 		case "concept":
 			set.enumerated = true
-			return r.array(func() error { return b.concept(r) })
+			return r.Array(func() error { return b.concept(r) })
 		case "filter":
-			return r.array(func() error { return b.filter(r, &set) })
+			return r.Array(func() error { return b.filter(r, &set) })
 		case "valueSet":
-			return r.array(func() error { return b.imported(r, &set) })
+			return r.Array(func() error { return b.imported(r, &set) })
 		case "modifierExtension":
 			return b.vs.modifiers(r)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	set.last = rows.end()
@@ -185,28 +189,28 @@ func (b *valueSetBuilder) conceptSet(r *reader, list *[]conceptSet) error {
 }
 
 // imported reads the canonical of a value set.
-func (b *valueSetBuilder) imported(r *reader, set *conceptSet) error {
+func (b *valueSetBuilder) imported(r *fhirjson.Reader, set *conceptSet) error {
 	var url string
-	err := r.string(&url)
+	err := r.ReadString(&url)
 	set.valueSets = append(set.valueSets, url)
 	return err
 }
 
 // filter reads one of compose.include.filter.
-func (b *valueSetBuilder) filter(r *reader, set *conceptSet) error {
+func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *conceptSet) error {
 	var f filter
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "property":
-			return r.string(&f.property)
+			return r.ReadString(&f.property)
 		case "op":
-			return r.string(&f.op)
+			return r.ReadString(&f.op)
 		case "value":
-			return r.string(&f.value)
+			return r.ReadString(&f.value)
 		case "modifierExtension":
 			return b.vs.modifiers(r)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	set.filters = append(set.filters, f)
@@ -214,32 +218,32 @@ func (b *valueSetBuilder) filter(r *reader, set *conceptSet) error {
 }
 
 // concept reads one of compose.include.concept into a row.
-func (b *valueSetBuilder) concept(r *reader) error {
+func (b *valueSetBuilder) concept(r *fhirjson.Reader) error {
 	var code, display textRef
 	rows := &b.library.listed
 	row := rows.end()
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "code":
-			s, err := r.text()
+			s, err := r.Text()
 			code = rows.texts.append(s)
 			return err
 		case "display":
-			s, err := r.text()
+			s, err := r.Text()
 			display = rows.texts.append(s)
 			return err
 		case "designation":
-			return r.array(func() error { return rows.designation(r, &rows.texts, row) })
+			return r.Array(func() error { return rows.designation(r, &rows.texts, row) })
 		case "extension":
 			return rows.extension(r, &rows.texts, row)
 		case "modifierExtension":
 			return b.vs.modifiers(r)
 		default:
-			return r.skip()
+			return r.Skip()
 		}
 	})
 	if err == nil && len(rows.texts.at(code)) == 0 {
-		err = fmt.Errorf("%s: concept without a code", r.pointer())
+		err = fmt.Errorf("%s: concept without a code", r.Pointer())
 	}
 	rows.code = append(rows.code, code)
 	rows.display = append(rows.display, display)

@@ -6,15 +6,17 @@ import (
 	"encoding/hex"
 	"fmt"
 	"strconv"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // Whole is an expansion that another server made, all of it, to be searched and paged here by
 // [TextFilterRule]. Its entries are told as that server told them, whatever is in them. Make one with a
 // [WholeBuilder]. It may be used by any number of goroutines.
 type Whole struct {
-	head       []member // of the ValueSet, but expansion
-	expansion  []member // but contains, total, offset and parameter
-	parameters [][]byte // of expansion.parameter, but those of a page
+	head       []fhirjson.Member // of the ValueSet, but expansion
+	expansion  []fhirjson.Member // but contains, total, offset and parameter
+	parameters [][]byte          // of expansion.parameter, but those of a page
 	entries    []wholeEntry
 	languages  languages
 	index      *index // nil where there are few entries
@@ -54,22 +56,22 @@ func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
 	}
 	dst := append(make([]byte, 0, 1024+len(page)*(1+w.size/(1+len(w.entries)))), '{')
 	for _, m := range w.head {
-		dst = append(m.append(dst), ',')
+		dst = append(m.Append(dst), ',')
 	}
 	dst = append(dst, `"expansion":{"identifier":"`...)
 	dst = w.appendIdentifier(dst, p)
 	dst = append(dst, '"')
 	for _, m := range w.expansion {
-		dst = m.append(append(dst, ','))
+		dst = m.Append(append(dst, ','))
 	}
 	dst = strconv.AppendInt(append(dst, `,"total":`...), int64(total), 10)
 	dst = appendNumber(append(dst, `,"offset":`...), p.Offset)
 	dst = w.appendParameters(dst, p)
-	list := array{name: "contains"}
+	list := fhirjson.Array{Name: "contains"}
 	for _, doc := range page {
-		dst = append(list.next(dst), w.entries[doc].raw...)
+		dst = append(list.Next(dst), w.entries[doc].raw...)
 	}
-	return append(list.end(dst), '}', '}'), nil
+	return append(list.End(dst), '}', '}'), nil
 }
 
 // page returns the entries of a page, and how many match in all.
@@ -116,8 +118,8 @@ func (w *Whole) search(f *textFilter, how leniency, from, to int) ([]hit, int) {
 func (w *Whole) definition() *valueSet {
 	vs := new(valueSet)
 	for _, m := range w.head {
-		if m.name == "url" {
-			vs.url = string(bytes.Trim(m.value, `"`))
+		if m.Name == "url" {
+			vs.url = string(bytes.Trim(m.Value, `"`))
 		}
 	}
 	return vs
@@ -125,16 +127,16 @@ func (w *Whole) definition() *valueSet {
 
 // appendParameters appends expansion.parameter: those of the page, and what the other server told.
 func (w *Whole) appendParameters(dst []byte, p Page) []byte {
-	list := parameterList{dst: dst, list: array{name: "parameter"}}
+	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.Filter != "" {
 		list.text("filter", "valueString", p.Filter)
 	}
 	list.number("offset", p.Offset)
 	list.number("count", p.Count)
 	for _, raw := range w.parameters {
-		list.dst = append(list.list.next(list.dst), raw...)
+		list.dst = append(list.list.Next(list.dst), raw...)
 	}
-	return list.list.end(list.dst)
+	return list.list.End(list.dst)
 }
 
 // appendIdentifier appends what identifies a page, which is not what identified the expansion there.
@@ -147,11 +149,6 @@ func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 	sum := uuid5(name)
 	id := hex.EncodeToString(sum[:])
 	return fmt.Appendf(dst, "urn:uuid:%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
-}
-
-// append appends a member as JSON.
-func (m member) append(dst []byte) []byte {
-	return append(append(appendString(dst, m.name), ':'), m.value...)
 }
 
 // wholeCorpus is the entries of a Whole, to be searched.

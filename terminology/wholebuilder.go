@@ -1,10 +1,11 @@
 package terminology
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"errors"
 	"fmt"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // WholeBuilder puts a [Whole] together from the pages of an expansion. Where these contradict each other, as
@@ -48,10 +49,10 @@ func (b *WholeBuilder) Designations() bool { return b.designations }
 // there are more to be asked for.
 func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
 	x := wholePage{builder: b, total: -1, offset: -1}
-	r := newReader(bytes.NewReader(page))
-	err = r.object(func(name []byte) error {
+	r := fhirjson.ReaderOf(page)
+	err = r.Object(func(name []byte) error {
 		if string(name) == "expansion" {
-			return r.object(func(name []byte) error { return x.member(r, string(name)) })
+			return r.Object(func(name []byte) error { return x.member(r, string(name)) })
 		}
 		return x.keep(r, string(name), &b.whole.head)
 	})
@@ -116,7 +117,7 @@ func (b *WholeBuilder) Whole() (*Whole, error) {
 		hash.Write(w.entries[i].raw)
 	}
 	for _, m := range w.head {
-		hash.Write(m.value)
+		hash.Write(m.Value)
 	}
 	hash.Sum(w.digest[:0])
 	if len(w.entries) > scanned {

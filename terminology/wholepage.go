@@ -6,6 +6,8 @@ import (
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // maxNesting bounds how deep entries may stand within each other.
@@ -21,8 +23,8 @@ type wholePage struct {
 }
 
 // keep keeps a member of the first page as it is.
-func (x *wholePage) keep(r *reader, name string, list *[]member) error {
-	raw, err := r.dec.ReadValue()
+func (x *wholePage) keep(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
+	raw, err := r.AnyValue()
 	if err != nil || x.builder.pages > 0 {
 		return err
 	}
@@ -30,23 +32,23 @@ func (x *wholePage) keep(r *reader, name string, list *[]member) error {
 	if err := value.Compact(); err != nil {
 		return err
 	}
-	*list = append(*list, member{name: name, value: value})
+	*list = append(*list, fhirjson.Member{Name: name, Value: value})
 	return nil
 }
 
 // member reads one member of the expansion.
-func (x *wholePage) member(r *reader, name string) error {
+func (x *wholePage) member(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "identifier":
-		return r.skip()
+		return r.Skip()
 	case "total":
 		return x.number(r, &x.total)
 	case "offset":
 		return x.number(r, &x.offset)
 	case "contains":
-		return r.array(func() error { return x.entry(r) })
+		return r.Array(func() error { return x.entry(r) })
 	case "parameter":
-		return r.array(func() error { return x.parameter(r) })
+		return r.Array(func() error { return x.parameter(r) })
 	case "extension":
 		return x.extensions(r)
 	}
@@ -54,8 +56,8 @@ func (x *wholePage) member(r *reader, name string) error {
 }
 
 // number reads a number from 0 up.
-func (x *wholePage) number(r *reader, n *int) error {
-	text, err := r.value('0')
+func (x *wholePage) number(r *fhirjson.Reader, n *int) error {
+	text, err := r.Value('0')
 	if err != nil {
 		return err
 	}
@@ -68,8 +70,8 @@ func (x *wholePage) number(r *reader, n *int) error {
 }
 
 // extensions reads the extensions of the expansion. One says that the server left entries out.
-func (x *wholePage) extensions(r *reader) error {
-	raw, err := r.dec.ReadValue()
+func (x *wholePage) extensions(r *fhirjson.Reader) error {
+	raw, err := r.AnyValue()
 	if err != nil {
 		return err
 	}
@@ -77,7 +79,7 @@ func (x *wholePage) extensions(r *reader) error {
 		return errNotWhole
 	}
 	if value := raw.Clone(); x.builder.pages == 0 {
-		x.builder.whole.expansion = append(x.builder.whole.expansion, member{name: "extension", value: value})
+		x.builder.whole.expansion = append(x.builder.whole.expansion, fhirjson.Member{Name: "extension", Value: value})
 	}
 	return nil
 }
@@ -86,8 +88,8 @@ func (x *wholePage) extensions(r *reader) error {
 var paging = []string{"filter", "offset", "count"}
 
 // parameter reads one of expansion.parameter.
-func (x *wholePage) parameter(r *reader) error {
-	raw, err := r.value('{')
+func (x *wholePage) parameter(r *fhirjson.Reader) error {
+	raw, err := r.Value('{')
 	if err != nil {
 		return err
 	}
@@ -96,8 +98,8 @@ func (x *wholePage) parameter(r *reader) error {
 		return err
 	}
 	var in input
-	inner := newReader(bytes.NewReader(value))
-	if err := inner.object(func(name []byte) error { return inner.inputMember(&in, name, 0) }); err != nil {
+	inner := fhirjson.ReaderOf(value)
+	if err := inner.Object(func(name []byte) error { return in.member(inner, name, 0) }); err != nil {
 		return err
 	}
 	b := x.builder
@@ -111,17 +113,17 @@ func (x *wholePage) parameter(r *reader) error {
 }
 
 // entry reads one of expansion.contains, and after it those that stand in it.
-func (x *wholePage) entry(r *reader) error {
-	raw, err := r.value('{')
+func (x *wholePage) entry(r *fhirjson.Reader) error {
+	raw, err := r.Value('{')
 	if err != nil {
 		return err
 	}
 	e, within := wholeEntry{}, jsontext.Value(nil)
 	var system, version string
-	inner := newReader(bytes.NewReader(raw.Clone()))
-	err = inner.object(func(name []byte) error {
+	inner := fhirjson.NewReader(bytes.NewReader(raw.Clone()))
+	err = inner.Object(func(name []byte) error {
 		member := string(name)
-		value, err := inner.dec.ReadValue()
+		value, err := inner.AnyValue()
 		if err != nil {
 			return err
 		}
@@ -133,7 +135,7 @@ func (x *wholePage) entry(r *reader) error {
 		if member != "designation" || !x.builder.Terse {
 			e.keep(member, value)
 		}
-		return e.read(newReader(bytes.NewReader(value)), member, &system, &version)
+		return e.read(fhirjson.ReaderOf(value), member, &system, &version)
 	})
 	if err != nil {
 		return err
@@ -152,8 +154,8 @@ func (x *wholePage) entry(r *reader) error {
 		return fmt.Errorf("%w: entries within each other more than %d deep", errNotWhole, maxNesting)
 	}
 	defer func() { x.depth-- }()
-	nested := newReader(bytes.NewReader(within))
-	return nested.array(func() error { return x.entry(nested) })
+	nested := fhirjson.ReaderOf(within)
+	return nested.Array(func() error { return x.entry(nested) })
 }
 
 // keep appends a member as it is.
@@ -164,58 +166,58 @@ func (e *wholeEntry) keep(name string, value jsontext.Value) {
 	}
 	value = value.Clone()
 	_ = value.Compact() // it was read, so it is JSON
-	e.raw = member{name: name, value: value}.append(append(e.raw, open))
+	e.raw = fhirjson.Member{Name: name, Value: value}.Append(append(e.raw, open))
 }
 
 // read reads a member that the search needs.
-func (e *wholeEntry) read(r *reader, name string, system, version *string) error {
+func (e *wholeEntry) read(r *fhirjson.Reader, name string, system, version *string) error {
 	var text string
 	switch name {
 	case "system":
-		return r.string(system)
+		return r.ReadString(system)
 	case "version":
-		return r.string(version)
+		return r.ReadString(version)
 	case "inactive":
-		return r.bool(&e.inactive)
+		return r.ReadBool(&e.inactive)
 	case "code":
-		err := r.string(&text)
+		err := r.ReadString(&text)
 		e.code = []byte(text)
 		return err
 	case "display":
-		err := r.string(&text)
+		err := r.ReadString(&text)
 		e.display = []byte(text)
 		e.texts = append(e.texts, shownText{value: e.display, display: true})
 		return err
 	case "designation":
-		return r.array(func() error { return e.designation(r) })
+		return r.Array(func() error { return e.designation(r) })
 	}
 	return nil
 }
 
 // designation reads one of contains.designation. The display in another language is one by which a concept
 // is found as well, whatever language is asked for.
-func (e *wholeEntry) designation(r *reader) error {
+func (e *wholeEntry) designation(r *fhirjson.Reader) error {
 	var t shownText
-	err := r.object(func(name []byte) error {
+	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "language":
-			return r.string(&t.language)
+			return r.ReadString(&t.language)
 		case "value":
-			text, err := r.text()
+			text, err := r.Text()
 			t.value = bytes.Clone(text)
 			return err
 		case "use":
-			return r.object(func(name []byte) error {
+			return r.Object(func(name []byte) error {
 				switch string(name) {
 				case "system":
-					return r.string(&t.use.system)
+					return r.ReadString(&t.use.system)
 				case "code":
-					return r.string(&t.use.code)
+					return r.ReadString(&t.use.code)
 				}
-				return r.skip()
+				return r.Skip()
 			})
 		}
-		return r.skip()
+		return r.Skip()
 	})
 	t.display = t.use.system == preferredForLanguage.system && t.use.code == preferredForLanguage.code
 	e.texts = append(e.texts, t)

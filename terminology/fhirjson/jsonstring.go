@@ -1,21 +1,21 @@
-package terminology
+package fhirjson
 
 import (
 	"encoding/hex"
 	"unicode/utf8"
 )
 
-// appendMember appends a member with a string, after others, unless the string is empty.
-func appendMember[text string | []byte](dst []byte, name string, value text) []byte {
+// AppendMember appends a member with a string, after others, unless the string is empty.
+func AppendMember[text string | []byte](dst []byte, name string, value text) []byte {
 	if len(value) == 0 {
 		return dst
 	}
 	dst = append(append(dst, ',', '"'), name...)
-	return appendString(append(dst, '"', ':'), value)
+	return AppendString(append(dst, '"', ':'), value)
 }
 
-// appendString appends a JSON string. What is not valid UTF-8 becomes U+FFFD.
-func appendString[text string | []byte](dst []byte, s text) []byte {
+// AppendString appends a JSON string. What is not valid UTF-8 becomes U+FFFD.
+func AppendString[text string | []byte](dst []byte, s text) []byte {
 	dst = append(dst, '"')
 	start := 0
 	for i := 0; i < len(s); {
