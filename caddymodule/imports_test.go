@@ -5,38 +5,50 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 )
 
-const module = "github.com/caddy-fhir/caddy-fhir/"
+const (
+	module    = "github.com/caddy-fhir/caddy-fhir/"
+	caddyHost = "github.com/caddyserver/"
+	roomsFile = "testdata/rooms.txt"
+)
 
-// cores are the packages that know nothing of Caddy, and which other packages
-// of this module each may import.
+// cores are the folders whose packages know nothing of Caddy, and which packages
+// of ours outside its folder each may import.
 var cores = map[string][]string{
-	module + "terminology":            ground,
-	module + "caddymodule/authorize":  ground,
-	module + "caddymodule/guard":      ground,
-	module + "caddymodule/smart":      nil,
-	module + "caddymodule/fairqueue":  nil,
-	module + "caddymodule/strictjson": nil,
+	"terminology":            ground,
+	"caddymodule/authorize":  ground,
+	"caddymodule/guard":      ground,
+	"caddymodule/smart":      nil,
+	"caddymodule/fairqueue":  nil,
+	"caddymodule/strictjson": nil,
 }
 
-// ground is what all cores may stand on.
-var ground = []string{module + "caddymodule/smart", module + "caddymodule/fairqueue", module + "caddymodule/strictjson"}
+// ground is what all cores may import.
+var ground = []string{"caddymodule/smart", "caddymodule/fairqueue", "caddymodule/strictjson"}
 
-// goPackage is what go list says of a package.
+// A goPackage is what go list says of a package.
 type goPackage struct {
 	ImportPath string
-	Deps       []string
+	Imports    []string // directly
+	Deps       []string // directly or not
 }
 
-// TestImports keeps the cores apart: whatever they import, directly or not, is
-// neither Caddy nor, but for those on the ground, one of ours outside of their own folder.
+// A room is a package of this module, and what it may import.
+type room struct {
+	name    string
+	imports []string
+}
+
+// TestImports keeps the cores free of Caddy and apart from each other, whatever
+// testdata/rooms.txt says.
 func TestImports(t *testing.T) {
-	packages := listPackages(t, "../terminology/...", "./authorize/...", "./guard/...", "./smart/...", "./fairqueue/...", "./strictjson/...")
+	packages := listPackages(t)
 	for core, allowed := range cores {
 		found := false
 		for _, p := range packages {
@@ -56,51 +68,93 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// groundFloors are rooms on which the others of a core stand, and what of ours each may import beside what lies
-// in it.
-var groundFloors = map[string]map[string][]string{
-	module + "caddymodule/": {
-		"authorize/audit":    {"authorize/oauth2", "fairqueue"},
-		"authorize/keyring":  {"authorize/oauth2"},
-		"authorize/oauth2":   nil,
-		"authorize/store":    nil,
-		"authorize/totp":     nil,
-		"authorize/upstream": {"strictjson"},
-	},
-	module + "terminology/": {
-		"bitset":   nil,
-		"fhirjson": nil,
-		"fhirxml":  nil,
-		"offheap":  nil,
-	},
+// TestRooms compares what each package imports with testdata/rooms.txt, where a
+// package imports only what stands below it.
+func TestRooms(t *testing.T) {
+	rooms := readRooms(t)
+	for i, r := range rooms {
+		for _, imported := range r.imports {
+			below := func(b room) bool { return b.name == imported }
+			if imported != "caddy" && !slices.ContainsFunc(rooms[i+1:], below) {
+				t.Errorf("%s: %s imports %s, which does not stand below it", roomsFile, r.name, imported)
+			}
+		}
+	}
+	for _, p := range listPackages(t) {
+		i := slices.IndexFunc(rooms, func(r room) bool { return r.name == p.ImportPath })
+		if i < 0 {
+			t.Errorf("%s is not in %s: add it there", p.ImportPath, roomsFile)
+			continue
+		}
+		compareImports(t, rooms[i], p)
+		rooms = slices.Delete(rooms, i, i+1)
+	}
+	for _, r := range rooms {
+		t.Errorf("%s: there is no package %s", roomsFile, r.name)
+	}
 }
 
-// TestGroundFloor keeps the rooms below a core from importing what stands on them.
-func TestGroundFloor(t *testing.T) {
-	for core, rooms := range groundFloors {
-		for room, allowed := range rooms {
-			packages := listPackages(t, core+room+"/...")
-			if len(packages) == 0 {
-				t.Errorf("no package %s", room)
-			}
-			for _, p := range packages {
-				for _, dep := range p.Deps {
-					ours := strings.HasPrefix(dep, module) && !within(dep, core+room)
-					if ours && !slices.Contains(allowed, strings.TrimPrefix(dep, core)) {
-						t.Errorf("%s imports %s", p.ImportPath, dep)
-					}
-				}
-			}
+// compareImports compares what a package imports with what it may import.
+func compareImports(t *testing.T, r room, p goPackage) {
+	t.Helper()
+	imports := ourImports(p)
+	for _, imported := range imports {
+		if !slices.Contains(r.imports, imported) {
+			t.Errorf("%s imports %s, against %s", r.name, imported, roomsFile)
+		}
+	}
+	for _, allowed := range r.imports {
+		if !slices.Contains(imports, allowed) {
+			t.Errorf("%s: %s no longer imports %s", roomsFile, r.name, allowed)
 		}
 	}
 }
 
+// ourImports are the packages of this module that a package imports, and "caddy"
+// where it imports Caddy.
+func ourImports(p goPackage) (imports []string) {
+	for _, path := range p.Imports {
+		switch {
+		case isOurs(path):
+			imports = append(imports, path)
+		case strings.HasPrefix(path, caddyHost) && !slices.Contains(imports, "caddy"):
+			imports = append(imports, "caddy")
+		}
+	}
+	return imports
+}
+
+// readRooms reads testdata/rooms.txt.
+func readRooms(t *testing.T) (rooms []room) {
+	t.Helper()
+	text, err := os.ReadFile(roomsFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		switch name := strings.TrimSpace(line); {
+		case name == "" || strings.HasPrefix(name, "#"):
+		case strings.HasPrefix(line, "\t"):
+			last := &rooms[len(rooms)-1]
+			last.imports = append(last.imports, name)
+		default:
+			rooms = append(rooms, room{name: name})
+		}
+	}
+	return rooms
+}
+
 // mayImport says whether the packages in the folder of core may import dep.
 func mayImport(core string, allowed []string, dep string) bool {
-	if strings.HasPrefix(dep, "github.com/caddyserver/") {
+	if strings.HasPrefix(dep, caddyHost) {
 		return false
 	}
-	return !strings.HasPrefix(dep, module) || within(dep, core) || slices.Contains(allowed, dep)
+	return !isOurs(dep) || within(dep, core) || slices.Contains(allowed, dep)
+}
+
+// isOurs says whether a package is of this module.
+func isOurs(path string) bool {
+	return within(path, "caddymodule") || within(path, "terminology")
 }
 
 // within says whether a package is folder, or lies in it.
@@ -108,19 +162,19 @@ func within(path, folder string) bool {
 	return path == folder || strings.HasPrefix(path, folder+"/")
 }
 
-// listPackages asks go list for packages and all that they import. With -e: a
-// package that does not compile is a matter of its own tests.
-func listPackages(t *testing.T, patterns ...string) []goPackage {
+// listPackages asks go list for this module's packages and all that they import, and
+// leaves the module's name out of the paths. With -e: a package that does not compile
+// is a matter of its own tests.
+func listPackages(t *testing.T) (packages []goPackage) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "go", append([]string{"list", "-e", "-json=ImportPath,Deps"}, patterns...)...)
+	cmd := exec.CommandContext(t.Context(), "go", "list", "-e", "-json=ImportPath,Imports,Deps", "../...")
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go list: %v\n%s", err, &stderr)
 	}
-	var packages []goPackage
-	decoder := json.NewDecoder(bytes.NewReader(out))
+	decoder := json.NewDecoder(strings.NewReader(strings.ReplaceAll(string(out), `"`+module, `"`)))
 	for {
 		var p goPackage
 		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
