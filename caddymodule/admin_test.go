@@ -28,7 +28,7 @@ func TestAdminStatus(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.code()
 	addCache(t, "a", &fakeCache{statistics: cacheStatistics{Entries: 3}})
-	w, err := admin(t, g.ctx, http.MethodGet, "/fhir/status")
+	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")
 	if err != nil || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatal(err, w.Header())
 	}

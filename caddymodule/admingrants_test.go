@@ -19,12 +19,12 @@ func TestGrantsAreEnded(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	passes := func(token string) bool { return g.get("/fhir/R4/Patient/1", token).StatusCode == http.StatusOK }
 	for _, query := range []string{"user=alice", "client_id=demo-app", "user=alice&client_id=demo-app"} {
-		g.jar = map[string]string{}
+		g.Cookies = map[string]string{}
 		token := g.token()
 		if !passes(token) {
 			t.Fatal("the token is not let in to begin with")
 		}
-		w, err := admin(t, g.ctx, http.MethodDelete, "/fhir/grants?"+query)
+		w, err := admin(t, g.Context, http.MethodDelete, "/fhir/grants?"+query)
 		var ended endedGrants
 		if err == nil {
 			err = json.Unmarshal(w.Body.Bytes(), &ended)
@@ -32,7 +32,7 @@ func TestGrantsAreEnded(t *testing.T) {
 		if err != nil || ended.Void == "" || (ended.Sessions > 0) != (query == "user=alice") {
 			t.Errorf("%s: %v, %+v", query, err, ended)
 		}
-		if g.jar = map[string]string{}; passes(token) || !passes(g.token()) {
+		if g.Cookies = map[string]string{}; passes(token) || !passes(g.token()) {
 			t.Errorf("%s: the token is let in, or a later one is not", query)
 		}
 	}
@@ -43,7 +43,7 @@ func TestGuardRefusesTokenOfEndedSession(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	token := g.token()
 	before := g.get("/fhir/R4/Patient/1", token).StatusCode
-	if _, err := admin(t, g.ctx, http.MethodDelete, "/fhir/sessions?user=alice"); err != nil {
+	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/sessions?user=alice"); err != nil {
 		t.Fatal(err)
 	}
 	if after := g.get("/fhir/R4/Patient/1", token).StatusCode; before != http.StatusOK || after != http.StatusUnauthorized {
@@ -75,12 +75,12 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		method, target string
 		want           int
 	}{
-		{g.ctx, http.MethodDelete, "", http.StatusBadRequest},
-		{g.ctx, http.MethodDelete, "?user=", http.StatusBadRequest},
-		{g.ctx, http.MethodDelete, "?user=alice&client=demo-app", http.StatusBadRequest},
-		{g.ctx, http.MethodDelete, "?user=alice&user=bob", http.StatusBadRequest},
-		{g.ctx, http.MethodDelete, "?user=alcie", http.StatusNotFound},
-		{g.ctx, http.MethodGet, "?user=alice", http.StatusMethodNotAllowed},
+		{g.Context, http.MethodDelete, "", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, "?user=", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, "?user=alice&client=demo-app", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, "?user=alice&user=bob", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, "?user=alcie", http.StatusNotFound},
+		{g.Context, http.MethodGet, "?user=alice", http.StatusMethodNotAllowed},
 		{caddy.Context{}, http.MethodDelete, "?user=alice", http.StatusNotFound},
 	} {
 		_, err := admin(t, tt.ctx, tt.method, "/fhir/grants"+tt.target)
@@ -96,7 +96,7 @@ func TestAdminSessionsSayWhatGoesOn(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.code()
 	for _, target := range []string{"?user=alice", "/no-such-session"} {
-		w, err := admin(t, g.ctx, http.MethodDelete, "/fhir/sessions"+target)
+		w, err := admin(t, g.Context, http.MethodDelete, "/fhir/sessions"+target)
 		if err != nil || !strings.Contains(w.Body.String(), "offline_access") || !strings.Contains(w.Body.String(), "/fhir/grants") {
 			t.Errorf("%s: %v %s", target, err, w.Body)
 		}
@@ -107,7 +107,7 @@ func TestRevokeCommand(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.code()
 	ask := func(target string) (*http.Response, error) {
-		w, err := admin(t, g.ctx, http.MethodDelete, target)
+		w, err := admin(t, g.Context, http.MethodDelete, target)
 		return w.Result(), err
 	}
 	var out strings.Builder

@@ -13,7 +13,7 @@ func TestAdminSessions(t *testing.T) {
 	g := newGateway(t, exampleWith(t, "", ""))
 	list := func(query string) []sessionStatus {
 		t.Helper()
-		w, err := admin(t, g.ctx, http.MethodGet, "/fhir/sessions"+query)
+		w, err := admin(t, g.Context, http.MethodGet, "/fhir/sessions"+query)
 		var found []sessionStatus
 		if err == nil {
 			err = json.Unmarshal(w.Body.Bytes(), &found)
@@ -25,7 +25,7 @@ func TestAdminSessions(t *testing.T) {
 	}
 	end := func(target string) {
 		t.Helper()
-		if _, err := admin(t, g.ctx, http.MethodDelete, "/fhir/sessions"+target); err != nil {
+		if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/sessions"+target); err != nil {
 			t.Error(err)
 		}
 	}
@@ -42,7 +42,7 @@ func TestAdminSessions(t *testing.T) {
 	if left := list(""); len(left) != 0 {
 		t.Errorf("ended by its sid: %+v", left)
 	}
-	g.jar = map[string]string{}
+	g.Cookies = map[string]string{}
 	g.code()
 	end("?user=alice")
 	if left := list(""); len(left) != 0 {
@@ -57,9 +57,9 @@ func TestAdminSessionsRefused(t *testing.T) {
 		method, target string
 		want           int
 	}{
-		{g.ctx, http.MethodDelete, "/fhir/sessions", http.StatusBadRequest},
-		{g.ctx, http.MethodPost, "/fhir/sessions", http.StatusMethodNotAllowed},
-		{g.ctx, http.MethodGet, "/fhir/sessions/x", http.StatusMethodNotAllowed},
+		{g.Context, http.MethodDelete, "/fhir/sessions", http.StatusBadRequest},
+		{g.Context, http.MethodPost, "/fhir/sessions", http.StatusMethodNotAllowed},
+		{g.Context, http.MethodGet, "/fhir/sessions/x", http.StatusMethodNotAllowed},
 		{caddy.Context{}, http.MethodGet, "/fhir/sessions", http.StatusNotFound},
 		{caddy.Context{}, http.MethodDelete, "/fhir/sessions/x", http.StatusNotFound},
 	} {

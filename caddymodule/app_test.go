@@ -141,7 +141,7 @@ func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	before := newGatewayAt(t, exampleWith(t, "", ""), keys)
 	code := before.code()
 	after := newGatewayAt(t, exampleWith(t, "", ""), keys)
-	after.jar = before.jar
+	after.Cookies = before.Cookies
 	response := after.post("/oauth2/token", codeForm(code))
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("code after a reload: %d %s", response.StatusCode, read(t, response))

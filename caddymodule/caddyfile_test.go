@@ -15,7 +15,7 @@ import (
 
 var (
 	slow   = flag.Bool("slow", false, "try every value set, not every tenth")
-	update = flag.Bool("update", false, "write the golden files and docs/conformance.md anew")
+	update = flag.Bool("update", false, "write the golden files anew")
 )
 
 const separator = "\n----------\n"

@@ -237,7 +237,7 @@ func TestCookiesAreNotKept(t *testing.T) {
 		if got := g.askFor(foreign, "").Header.Get("Set-Cookie"); got != "session=1" || asked.Load() != n+1 {
 			t.Errorf("Set-Cookie %q, asked %d times", got, asked.Load())
 		}
-		clear(g.jar)
+		clear(g.Cookies)
 	}
 }
 

@@ -1,44 +1,39 @@
 package caddymodule
 
 import (
-	"crypto/tls"
 	"encoding/json"
-	"io"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// gateway is a provisioned configuration whose server is called directly: no
-// port is opened and nothing is started.
+// gateway is one of package gatewaytest, with what the tests of this package ask of
+// it besides.
 type gateway struct {
+	*gatewaytest.Gateway
 	t      testing.TB
 	server http.Handler
-	jar    map[string]string
-	ctx    caddy.Context
 }
 
 // exampleGateway is the one of Caddyfile.example before a backend (none: "").
 func exampleGateway(t testing.TB, backend http.Handler) *gateway {
 	t.Helper()
-	address := noBackend
+	address := gatewaytest.NoBackend
 	if backend != nil {
 		server := httptest.NewServer(backend)
 		t.Cleanup(server.Close)
 		address = strings.TrimPrefix(server.URL, "http://")
 	}
-	t.Setenv("FHIR_BACKEND", address)
-	return newGateway(t, exampleWith(t, "", ""))
+	return newGateway(t, exampleWith(t, "{$FHIR_BACKEND:localhost:8080}", address))
 }
 
 // exampleWith is Caddyfile.example with a piece of its text replaced.
@@ -62,61 +57,13 @@ func newGateway(t testing.TB, caddyfile string) *gateway {
 // newGatewayAt keeps its keys and certificates in a folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
-	config := adapted(t, caddyfile)
-	config.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
-	ctx, err := provision(t, config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	app, err := ctx.App("http")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return &gateway{t: t, server: app.(*caddyhttp.App).Servers["srv0"], jar: map[string]string{}, ctx: ctx}
+	g := gatewaytest.NewAt(t, caddyfile, folder)
+	return &gateway{Gateway: g, t: t, server: g.Server}
 }
 
-// adapted is a Caddyfile as Caddy reads it. A warning, as about formatting, is
-// an error here.
-func adapted(t testing.TB, caddyfile string) *caddy.Config {
-	t.Helper()
-	document, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfile), map[string]any{"filename": "Caddyfile"})
-	if err != nil || len(warnings) > 0 {
-		t.Fatalf("adapting: %v, warnings %v", err, warnings)
-	}
-	config := new(caddy.Config)
-	if err := json.Unmarshal(document, config); err != nil {
-		t.Fatal(err)
-	}
-	return config
-}
-
-func (g *gateway) send(r *http.Request) *http.Response {
-	r.TLS, r.Host = &tls.ConnectionState{ServerName: "localhost"}, "localhost:8443"
-	for name, value := range g.jar {
-		r.AddCookie(&http.Cookie{Name: name, Value: value})
-	}
-	w := httptest.NewRecorder()
-	g.server.ServeHTTP(w, r)
-	response := w.Result()
-	for _, c := range response.Cookies() {
-		g.jar[c.Name] = c.Value
-	}
-	return response
-}
-
-func (g *gateway) get(target, token string) *http.Response {
-	r := httptest.NewRequest(http.MethodGet, target, nil)
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	return g.send(r)
-}
-
-func (g *gateway) post(path string, form url.Values) *http.Response {
-	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	return g.send(r)
-}
+func (g *gateway) send(r *http.Request) *http.Response              { return g.Send(r) }
+func (g *gateway) get(target, token string) *http.Response          { return g.Get(target, token) }
+func (g *gateway) post(path string, form url.Values) *http.Response { return g.Post(path, form) }
 
 // demoCallback is the one that needs no click where alice is signed in.
 const demoCallback = "https://app.example.org/callback"
@@ -180,21 +127,26 @@ func (g *gateway) outcome(r *http.Response) outcomeIssue {
 
 func read(t testing.TB, r *http.Response) string {
 	t.Helper()
-	b, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(b)
+	return gatewaytest.Read(t, r)
 }
 
 func writeFile(t testing.TB, name, content string) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), name)
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
+	return gatewaytest.WriteFile(t, name, content)
 }
 
 // formatted is a Caddyfile as caddy fmt writes it.
 func formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }
+
+// Shorter names, for what much of this package's tests say.
+const noBackend = gatewaytest.NoBackend
+
+func provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
+	t.Helper()
+	return gatewaytest.Provision(t, config)
+}
+
+func adapted(t testing.TB, caddyfile string) *caddy.Config {
+	t.Helper()
+	return gatewaytest.Adapt(t, caddyfile)
+}

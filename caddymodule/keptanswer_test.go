@@ -137,7 +137,7 @@ func TestAnswersAreForTheScope(t *testing.T) {
 		_, _ = io.WriteString(w, expansionOf(foreign, fmt.Sprint("answer ", asked.Add(1))))
 	}))
 	for n, scope := range []string{"openid user/*.rs", "openid", "openid user/*.rs"} {
-		clear(g.jar)
+		clear(g.Cookies)
 		request := demoRequest()
 		request.Set("scope", scope)
 		var token struct {
@@ -548,7 +548,7 @@ func TestPurgeEndsAnswers(t *testing.T) {
 	} {
 		g.wantCodes(t, a, "1")
 		g.wantCodes(t, b, "2")
-		if _, err := admin(t, g.ctx, http.MethodDelete, "/fhir/expansions"+query); err != nil {
+		if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/expansions"+query); err != nil {
 			t.Fatal(err)
 		}
 		for i, url := range []string{a, b} {

@@ -24,7 +24,7 @@ func TestReloadKeepsKeys(t *testing.T) {
 				t.Fatal(err)
 			}
 			after := newGatewayAt(t, exampleWith(t, "", ""), folder)
-			app, err := fhirApp(after.ctx)
+			app, err := fhirApp(after.Context)
 			if err != nil {
 				t.Fatal(err)
 			}

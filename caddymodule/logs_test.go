@@ -53,10 +53,10 @@ func TestLogsTellNoSecret(t *testing.T) {
 		t.Fatal(err)
 	}
 	code := answer.Query().Get("code")
-	session := g.jar
-	g.jar = map[string]string{}
+	session := g.Cookies
+	g.Cookies = map[string]string{}
 	token := g.token()
-	g.jar = session
+	g.Cookies = session
 	g.post("/oauth2/token", codeForm(code))
 	g.post("/oauth2/token", codeForm(code))
 	q.Set("response_type", "token")
@@ -131,7 +131,7 @@ func TestAuditLogUnderFlood(t *testing.T) {
 	for range 100 {
 		g.get("/oauth2/authorize?client_id=nobody", "")
 	}
-	app, err := g.ctx.App("fhir")
+	app, err := g.Context.App("fhir")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,45 +1,10 @@
 package caddymodule
 
 import (
-	"fmt"
 	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// noBackend is the address of a FHIR server that does not run, whatever else runs on
-// the machine: no socket can lie in a file.
-const noBackend = "unix/" + os.DevNull + "/fhir.sock"
-
-func TestMain(m *testing.M) {
-	os.Exit(runTests(m))
-}
-
-// runTests runs the tests so that nothing set on the machine, and nothing kept in the
-// folders of its user, makes a difference to them.
-func runTests(m *testing.M) int {
-	folder, err := os.MkdirTemp("", "caddymodule")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(folder)
-	for _, variable := range os.Environ() {
-		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "CADDY_") || strings.HasPrefix(name, "FHIR_") {
-			_ = os.Unsetenv(name)
-		}
-	}
-	for name, value := range map[string]string{
-		"FHIR_BACKEND":    noBackend,
-		"XDG_CONFIG_HOME": filepath.Join(folder, "config"),
-		"XDG_DATA_HOME":   filepath.Join(folder, "data"),
-	} {
-		_ = os.Setenv(name, value)
-	}
-	caddy.DefaultStorage.Path = caddy.AppDataDir() // as Caddy sets it before it knows of our folders
-	return m.Run()
-}
+func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }

@@ -17,7 +17,7 @@ import (
 // of a histogram, how often it observed.
 func (g *gateway) series() map[string]float64 {
 	g.t.Helper()
-	families, err := g.ctx.GetMetricsRegistry().Gather()
+	families, err := g.Context.GetMetricsRegistry().Gather()
 	if err != nil {
 		g.t.Fatal(err)
 	}
@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 		do   func()
 		want []string // each one more
 	}{
-		{"a sign-in", func() { g.jar = map[string]string{}; g.code() }, []string{
+		{"a sign-in", func() { g.Cookies = map[string]string{}; g.code() }, []string{
 			"caddy_fhir_authorization_events_total grant= kind=sign-in outcome=success",
 			"caddy_fhir_authorization_events_total grant=code kind=authorization outcome=success",
 			"caddy_fhir_endpoint_duration_seconds endpoint=authorize",

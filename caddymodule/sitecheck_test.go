@@ -56,7 +56,7 @@ func TestCheckSites(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGateway(t, siteWith(tt.issuer, tt.address, tt.body))
-			app, err := g.ctx.App("http")
+			app, err := g.Context.App("http")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +75,7 @@ func TestCheckSites(t *testing.T) {
 
 // Caddyfile.example, from which people start, is as it should be.
 func TestExampleHasNoWarnings(t *testing.T) {
-	app, err := exampleGateway(t, nil).ctx.App("http")
+	app, err := exampleGateway(t, nil).Context.App("http")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func TestSitesWithoutApp(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			g := newGateway(t, globals+"https://localhost {\n\t"+tt.body+"\n}\n")
-			app, err := g.ctx.App("fhir_sites")
+			app, err := g.Context.App("fhir_sites")
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"encoding/base64"
@@ -7,10 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 func moduleServer(p *relyingParty) {
@@ -51,7 +52,7 @@ func moduleIDTokenUnsigned(p *relyingParty) {
 
 func (p *relyingParty) discovery() (document map[string]any) {
 	p.t.Helper()
-	p.readJSON(p.get("/.well-known/openid-configuration", ""), &document)
+	p.readJSON(p.Get("/.well-known/openid-configuration", ""), &document)
 	return document
 }
 
@@ -66,7 +67,7 @@ func moduleUserinfo(method string, inHeader bool) func(*relyingParty) {
 			r = httptest.NewRequest(method, "/oauth2/userinfo", strings.NewReader(form.Encode()))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 		}
-		p.checkUserinfo(p.send(r), f.id)
+		p.checkUserinfo(p.Send(r), f.id)
 	}
 }
 
@@ -77,8 +78,8 @@ func moduleWithoutNonceFails(p *relyingParty) {
 	p.refused(q, p.ask(q), p.mode(), "invalid_request")
 }
 
-// moduleScopes checks that the claims of some scopes are all there, and no
-// others: in userinfo, or in the ID token where there is no userinfo.
+// moduleScopes checks that exactly the claims of some scopes are there: in userinfo,
+// or in the ID token where there is no userinfo.
 func moduleScopes(scopes ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		p.checkScopes(p.flow(url.Values{"scope": {"openid " + strings.Join(scopes, " ")}}), scopes...)
@@ -114,15 +115,15 @@ func moduleAlternateOrder(p *relyingParty) {
 	for _, name := range names {
 		pairs = append(pairs, url.Values{name: q[name]}.Encode())
 	}
-	p.checkScopes(p.flowOf(q, p.follow(p.get("/oauth2/authorize?"+strings.Join(pairs, "&"), ""))), "email")
+	p.checkScopes(p.flowOf(q, p.follow(p.Get("/oauth2/authorize?"+strings.Join(pairs, "&"), ""))), "email")
 }
 
 func moduleHarmless(change url.Values) func(*relyingParty) {
 	return func(p *relyingParty) { p.flow(change) }
 }
 
-// twice signs in, and once more with more in the request. It says whether the
-// person had to sign in again.
+// twice signs in, then sends a second request, and checks whether the person had to
+// sign in again.
 func (p *relyingParty) twice(wait time.Duration, change func(first *signInFlow) url.Values, again bool) (first, second *signInFlow) {
 	p.t.Helper()
 	first = p.flow(nil)
@@ -176,7 +177,7 @@ func moduleIDTokenHint(p *relyingParty) {
 
 func moduleLoginHint(p *relyingParty) {
 	q := p.request(url.Values{"login_hint": {"alice"}})
-	page := read(p.t, p.get(p.get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
+	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
 	if got := readHTMLForm(page).fields.Get("username"); got != "alice" {
 		p.t.Errorf("the page begins with %q", got)
 	}
@@ -196,10 +197,10 @@ func moduleCodeReuseLater(p *relyingParty) {
 	q := p.request(nil)
 	form := p.codeForm(p.granted(q, p.ask(q)).Get("code"))
 	token := p.exchange(form).AccessToken
-	p.checkUserinfo(p.get("/oauth2/userinfo", token), map[string]any{"sub": "alice"})
+	p.checkUserinfo(p.Get("/oauth2/userinfo", token), map[string]any{"sub": "alice"})
 	time.Sleep(30 * time.Second) // in a bubble
 	p.refusedToken(form, badRequest, "invalid_grant")
-	if r := p.get("/oauth2/userinfo", token); r.StatusCode != http.StatusUnauthorized {
+	if r := p.Get("/oauth2/userinfo", token); r.StatusCode != http.StatusUnauthorized {
 		p.t.Errorf("the first access token: %d", r.StatusCode)
 	}
 }
@@ -210,43 +211,12 @@ func moduleRegisteredRedirectURI(p *relyingParty) {
 
 func modulePostedRequest(p *relyingParty) {
 	q := p.request(nil)
-	p.flowOf(q, p.follow(p.post("/oauth2/authorize", q)))
+	p.flowOf(q, p.follow(p.Post("/oauth2/authorize", q)))
 }
 
 func moduleSecretPost(p *relyingParty) {
 	p.client.method = "client_secret_post"
 	p.flow(nil)
-}
-
-func moduleRequestURI(p *relyingParty) {
-	q := p.request(nil)
-	fetched := make(chan string, 10)
-	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { fetched <- r.URL.Path }))
-	defer server.Close()
-	q.Set("request_uri", server.URL+"/request.jwt")
-	p.refused(q, p.ask(q), p.mode(), "request_uri_not_supported")
-	if len(fetched) > 0 {
-		p.t.Error("the request_uri was fetched")
-	}
-}
-
-func moduleRequestObject(p *relyingParty) {
-	q := p.request(nil)
-	q.Set("request", requestObject(q))
-	p.refused(q, p.ask(q), p.mode(), "request_not_supported")
-	if supported := p.discovery()["request_parameter_supported"]; supported != false {
-		p.t.Errorf("request_parameter_supported %v", supported)
-	}
-}
-
-// requestObject is a request as an unsigned JWT (OpenID Connect Core §6.1).
-func requestObject(q url.Values) string {
-	claims := map[string]string{"iss": q.Get("client_id"), "aud": conformanceIssuer}
-	for name := range q {
-		claims[name] = q.Get(name)
-	}
-	text, _ := json.Marshal(claims) // strings cannot fail
-	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(text) + "."
 }
 
 func moduleClaimsEssential(p *relyingParty) {
@@ -262,62 +232,6 @@ func moduleClaimsEssential(p *relyingParty) {
 	if claims["name"] != "Alice Adams" {
 		p.t.Errorf("claims %v", claims)
 	}
-}
-
-func moduleRequestObjectRedirectURI(p *relyingParty) {
-	q := p.request(nil)
-	q.Set("request", requestObject(q))
-	q.Set("redirect_uri", "https://rp.example/"+unguessable())
-	p.shownError(p.ask(q))
-}
-
-func moduleRefreshToken(p *relyingParty) {
-	refreshTwo(p, p.as(secondClient))
-}
-
-// refreshTwo refreshes as two clients, and the first with the token of the second.
-func refreshTwo(first, second *relyingParty) {
-	first.refreshed(true)
-	token := second.refreshed(false)
-	first.refusedToken(formOfRefresh(token, ""), badRequest, "invalid_grant")
-	second.exchange(formOfRefresh(token, "")) // that changed nothing
-}
-
-// visibleText is what a refresh token may be made of (RFC 6749 §A.17).
-var visibleText = regexp.MustCompile(`^[\x20-\x7e]+$`)
-
-// refreshed signs in, refreshes and compares what that gives with what the
-// sign-in gave (OpenID Connect Core §12.2). It returns the newest refresh token.
-func (p *relyingParty) refreshed(withScope bool) string {
-	p.t.Helper()
-	scope := "openid offline_access"
-	first := p.flow(url.Values{"scope": {scope}, "prompt": {"consent"}})
-	if first.consents != 1 || !visibleText.MatchString(first.tokens.Refresh) {
-		p.t.Fatalf("asked for consent %d times, refresh token %q", first.consents, first.tokens.Refresh)
-	}
-	if grants := p.discovery()["grant_types_supported"].([]any); !slices.Contains(grants, "refresh_token") {
-		p.t.Errorf("grant_types_supported %v", grants)
-	}
-	asked := ""
-	if withScope {
-		asked = scope
-	}
-	time.Sleep(time.Second) // in a bubble, so that iat differs
-	tokens := p.exchange(formOfRefresh(first.tokens.Refresh, asked))
-	if tokens.AccessToken == first.tokens.AccessToken || tokens.Refresh == "" {
-		p.t.Error("the same access token, or no refresh token")
-	}
-	id := p.checkIDToken(nil, tokens)
-	for _, name := range []string{"iss", "sub", "aud", "auth_time"} {
-		if id[name] != first.id[name] {
-			p.t.Errorf("%s: %v, was %v", name, id[name], first.id[name])
-		}
-	}
-	if id["nonce"] != nil || id["iat"].(float64) <= first.id["iat"].(float64) {
-		p.t.Errorf("claims %v", id)
-	}
-	p.checkUserinfo(p.get("/oauth2/userinfo", tokens.AccessToken), id)
-	return tokens.Refresh
 }
 
 func modulePKCE(p *relyingParty) {

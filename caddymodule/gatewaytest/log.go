@@ -1,24 +1,22 @@
-package caddymodule
+package gatewaytest
 
 import (
 	"bytes"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 )
 
 func init() {
 	caddy.RegisterModule(testLog{})
 }
 
-// testLog is a log writer that keeps the last lines for the case that its test fails.
-// All that the tests have Caddy log would hide which of them failed, and why.
+// testLog is a log writer that keeps the last lines and shows them if the test fails.
+// Shown always, they would hide which test failed, and why.
 type testLog struct {
 	Number int64 `json:"number"`
 }
@@ -66,28 +64,6 @@ func (l *lastLines) String() string {
 	return string(bytes.Join(l.lines, nil))
 }
 
-// provision loads a configuration, as [caddy.ProvisionContext] does. The last of its
-// warnings and errors are shown if the test fails, but for logs that it sends elsewhere.
-func provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
-	t.Helper()
-	if config.Logging == nil {
-		config.Logging = new(caddy.Logging)
-	}
-	if config.Logging.Logs == nil {
-		config.Logging.Logs = map[string]*caddy.CustomLog{}
-	}
-	if config.Logging.Logs[caddy.DefaultLoggerName] == nil {
-		config.Logging.Logs[caddy.DefaultLoggerName] = new(caddy.CustomLog)
-	}
-	writer := caddyconfig.JSONModuleObject(keepLog(t), "output", "test", nil)
-	for _, log := range config.Logging.Logs {
-		if log.WriterRaw == nil {
-			log.WriterRaw, log.Level = writer, "WARN"
-		}
-	}
-	return caddy.ProvisionContext(config)
-}
-
 // keepLog makes a log for a test.
 func keepLog(t testing.TB) testLog {
 	number, lines := testLogNumbers.Add(1), new(lastLines)
@@ -98,15 +74,4 @@ func keepLog(t testing.TB) testLog {
 		}
 	})
 	return testLog{number}
-}
-
-func TestLastLines(t *testing.T) {
-	log := new(lastLines)
-	for range maxLastLines {
-		_, _ = io.WriteString(log, "old\n")
-	}
-	_, _ = io.WriteString(log, "new\n")
-	if got := log.String(); strings.Count(got, "\n") != maxLastLines || !strings.HasSuffix(got, "old\nnew\n") {
-		t.Errorf("%q", got)
-	}
 }

@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"bytes"
@@ -13,10 +13,12 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// partyTokens are the answer of the token endpoint.
-type partyTokens struct {
+// tokenResponse is the response of the token endpoint.
+type tokenResponse struct {
 	AccessToken string          `json:"access_token"`
 	TokenType   string          `json:"token_type"`
 	ExpiresIn   json.RawMessage `json:"expires_in"`
@@ -27,8 +29,8 @@ type partyTokens struct {
 	Description string          `json:"error_description"`
 }
 
-// tokenRequest is a request of the token endpoint, by which the client proves
-// who it is; the method "" does not.
+// tokenRequest is a request to the token endpoint, authenticated by the client's
+// method. The method "" authenticates nobody.
 func (p *relyingParty) tokenRequest(path string, form url.Values) *http.Request {
 	p.t.Helper()
 	switch p.client.method {
@@ -50,12 +52,12 @@ func (p *relyingParty) tokenRequest(path string, form url.Values) *http.Request 
 	return r
 }
 
-// assertion is a client assertion with what Inferno puts into it: no iat.
+// assertion is a client assertion with the claims that Inferno sends: no iat.
 func (p *relyingParty) assertion(change map[string]any) string {
 	p.t.Helper()
 	audience := p.audience
 	if audience == "" {
-		audience = conformanceIssuer + "/oauth2/token"
+		audience = issuer + "/oauth2/token"
 	}
 	claims := map[string]any{
 		"iss": p.client.id, "sub": p.client.id, "aud": audience, "jti": unguessable(),
@@ -81,21 +83,21 @@ func signedWith(t testing.TB, key jose.SigningKey, claims any) string {
 	return token
 }
 
-// atToken sends a form to the token endpoint and checks what all its answers have
-// in common: JSON, not to be stored (RFC 6749 §5.1).
-func (p *relyingParty) atToken(form url.Values) (int, *partyTokens) {
+// atToken sends a form to the token endpoint and checks what holds for all of its
+// responses: JSON, not to be stored (RFC 6749 §5.1).
+func (p *relyingParty) atToken(form url.Values) (int, *tokenResponse) {
 	p.t.Helper()
-	return p.tokensOf(p.send(p.tokenRequest("/oauth2/token", form)))
+	return p.tokensOf(p.Send(p.tokenRequest("/oauth2/token", form)))
 }
 
-func (p *relyingParty) tokensOf(r *http.Response) (int, *partyTokens) {
+func (p *relyingParty) tokensOf(r *http.Response) (int, *tokenResponse) {
 	p.t.Helper()
-	body, tokens := []byte(read(p.t, r)), new(partyTokens)
+	body, tokens := []byte(gatewaytest.Read(p.t, r)), new(tokenResponse)
 	if err := json.Unmarshal(body, tokens); err != nil {
 		p.t.Fatalf("status %d: %v: %s", r.StatusCode, err, body)
 	}
 	kind, store := r.Header.Get("Content-Type"), r.Header.Get("Cache-Control")
-	if kind != "application/json" || !strings.Contains(store, "no-store") || r.Header.Get("Pragma") != "no-cache" {
+	if kind != "application/json" || store != "no-store" || r.Header.Get("Pragma") != "no-cache" {
 		p.t.Errorf("Content-Type %q, Cache-Control %q, Pragma %q", kind, store, r.Header.Get("Pragma"))
 	}
 	return r.StatusCode, tokens
@@ -104,7 +106,7 @@ func (p *relyingParty) tokensOf(r *http.Response) (int, *partyTokens) {
 func (p *relyingParty) codeForm(code string) url.Values {
 	form := url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {p.client.redirectURI}}
 	if p.pkce {
-		form.Set("code_verifier", partyVerifier)
+		form.Set("code_verifier", codeVerifier)
 	}
 	return form
 }
@@ -117,8 +119,8 @@ func formOfRefresh(token, scope string) url.Values {
 	return form
 }
 
-// exchange checks the token endpoint's answer to a form that must succeed.
-func (p *relyingParty) exchange(form url.Values) *partyTokens {
+// exchange checks the response to a token request that must succeed.
+func (p *relyingParty) exchange(form url.Values) *tokenResponse {
 	p.t.Helper()
 	status, tokens := p.atToken(form)
 	if status != http.StatusOK || tokens.Error != "" || tokens.AccessToken == "" || !strings.EqualFold(tokens.TokenType, "Bearer") {
@@ -131,8 +133,7 @@ func (p *relyingParty) exchange(form url.Values) *partyTokens {
 	return tokens
 }
 
-// refusedToken checks the token endpoint's answer to a form that must fail (RFC
-// 6749 §5.2).
+// refusedToken checks the response to a token request that must fail (RFC 6749 §5.2).
 func (p *relyingParty) refusedToken(form url.Values, statuses []int, codes ...string) {
 	p.t.Helper()
 	status, got := p.atToken(form)

@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"crypto/ecdsa"
@@ -13,35 +13,36 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// conformanceSite is the gateway that all modules run against, and what is
-// registered at it.
-type conformanceSite struct {
-	gateway *gateway
+// site is the gateway that all modules run against.
+type site struct {
+	gateway *gatewaytest.Gateway
 	logouts chan string // logout tokens, as they reach the first client
 }
 
 // The clients of the site.
 var (
-	firstClient = partyClient{
+	firstClient = oauthClient{
 		id: "first", secret: "first secret/+%", method: "client_secret_basic",
 		redirectURI: "https://rp.example/callback",
 	}
-	secondClient = partyClient{
+	secondClient = oauthClient{
 		id: "second", secret: "second-secret", method: "client_secret_basic",
 		redirectURI: "https://rp.example/callback?dummy1=lorem&dummy2=ipsum",
 	}
-	infernoPublic    = partyClient{id: "inferno-public", method: "none", redirectURI: "https://inferno.example/custom/smart/redirect"}
-	infernoSymmetric = partyClient{
+	infernoPublic    = oauthClient{id: "inferno-public", method: "none", redirectURI: "https://inferno.example/custom/smart/redirect"}
+	infernoSymmetric = oauthClient{
 		id: "inferno-symmetric", secret: "inferno-secret", method: "client_secret_basic",
 		redirectURI: infernoPublic.redirectURI,
 	}
-	infernoRS384 = partyClient{id: "inferno-rs384", method: "private_key_jwt", redirectURI: infernoPublic.redirectURI}
-	infernoES384 = partyClient{id: "inferno-es384", method: "private_key_jwt", redirectURI: infernoPublic.redirectURI}
+	infernoRS384 = oauthClient{id: "inferno-rs384", method: "private_key_jwt", redirectURI: infernoPublic.redirectURI}
+	infernoES384 = oauthClient{id: "inferno-es384", method: "private_key_jwt", redirectURI: infernoPublic.redirectURI}
 )
 
-const conformanceCaddyfile = `{
+const siteCaddyfile = `{
 	admin off
 	skip_install_trust
 	auto_https disable_redirects
@@ -135,32 +136,32 @@ https://localhost:8443 {
 }
 `
 
-func newConformanceSite(t *testing.T) *conformanceSite {
+func newSite(t *testing.T) *site {
 	t.Helper()
-	s := &conformanceSite{logouts: make(chan string, 1000)}
+	s := &site{logouts: make(chan string, 1000)}
 	party := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { s.logouts <- r.PostFormValue("logout_token") }))
 	t.Cleanup(party.Close)
-	backend := httptest.NewServer(http.HandlerFunc(conformanceBackend))
+	backend := httptest.NewServer(http.HandlerFunc(fhirServer))
 	t.Cleanup(backend.Close)
-	for _, c := range []*partyClient{&infernoRS384, &infernoES384} {
-		c.key = conformanceKey(t, strings.ToUpper(strings.TrimPrefix(c.id, "inferno-")))
+	for _, c := range []*oauthClient{&infernoRS384, &infernoES384} {
+		c.key = newKey(t, strings.ToUpper(strings.TrimPrefix(c.id, "inferno-")))
 	}
-	s.gateway = newGateway(t, strings.NewReplacer(
-		"$2a$04$HASH", conformanceHash,
+	s.gateway = gatewaytest.New(t, strings.NewReplacer(
+		"$2a$04$HASH", passwordHash,
 		"BACKCHANNEL", strings.Replace(party.URL, "127.0.0.1", "localhost", 1)+"/logout",
 		"BACKEND", strings.TrimPrefix(backend.URL, "http://"),
 		"jwks RS384", "jwks "+publicKeyFile(t, infernoRS384.key),
 		"jwks ES384", "jwks "+publicKeyFile(t, infernoES384.key),
-	).Replace(conformanceCaddyfile))
-	partyAt(t, s.gateway, firstClient).flow(nil) // makes the keys, under a lock that no bubble may wait for
+	).Replace(siteCaddyfile))
+	newRelyingParty(t, s.gateway, firstClient).flow(nil) // makes the keys, under a lock that no bubble may wait for
 	return s
 }
 
-// conformanceHash is of the password "right", with as little work as bcrypt has.
-const conformanceHash = "$2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y"
+// passwordHash is bcrypt's of the password "right", at its lowest cost.
+const passwordHash = "$2a$04$3myc/AwjchU/ewsNB6qy1OJE8HZXIoy2Fg4RKTcP5Ys7efFvK9D6y"
 
-// conformanceBackend is a FHIR server with one practitioner.
-func conformanceBackend(w http.ResponseWriter, r *http.Request) {
+// fhirServer is a FHIR server with one practitioner.
+func fhirServer(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/fhir+json")
 	switch r.URL.Path {
 	case "/fhir/R4/metadata":
@@ -173,7 +174,7 @@ func conformanceBackend(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func conformanceKey(t testing.TB, algorithm string) *jose.JSONWebKey {
+func newKey(t testing.TB, algorithm string) *jose.JSONWebKey {
 	t.Helper()
 	var private any
 	var err error
@@ -194,15 +195,15 @@ func publicKeyFile(t *testing.T, key *jose.JSONWebKey) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return writeFile(t, "jwks.json", string(set))
+	return gatewaytest.WriteFile(t, "jwks.json", string(set))
 }
 
 func unguessable() string { return rand.Text() }
 
-// party is a client in a new browser: the first unless the plan has another.
-func (s *conformanceSite) party(t *testing.T, party conformanceParty) *relyingParty {
-	p := partyAt(t, s.gateway, firstClient)
+// party is the relying party of a variant, in a new browser.
+func (s *site) party(t *testing.T, v variant) *relyingParty {
+	p := newRelyingParty(t, s.gateway, firstClient)
 	p.logouts = s.logouts
-	party.become(p)
+	v.become(p)
 	return p
 }

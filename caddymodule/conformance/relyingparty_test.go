@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"crypto/sha256"
@@ -11,25 +11,28 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 const (
-	conformanceIssuer = "https://localhost:8443"
-	conformanceBase   = conformanceIssuer + "/fhir/R4"
+	issuer   = "https://localhost:8443"
+	fhirBase = issuer + "/fhir/R4"
 )
 
-// partyClient is a client as it is registered.
-type partyClient struct {
+// oauthClient is a client as it is registered.
+type oauthClient struct {
 	id, secret, redirectURI string
 	method                  string // by which it proves who it is at the token endpoint
 	key                     *jose.JSONWebKey
 }
 
-// relyingParty is a client and the browser of the person who uses it, before a
-// gateway. What it gets it checks as the modules of the plans have in common.
+// relyingParty is a client, and the browser of the person who uses it. It makes the
+// checks that the modules of the plans have in common.
 type relyingParty struct {
-	gateway
-	client       partyClient
+	*gatewaytest.Gateway
+	t            testing.TB
+	client       oauthClient
 	responseType string
 	responseMode string // "" for the usual one
 	pkce         bool
@@ -37,30 +40,27 @@ type relyingParty struct {
 	logouts      chan string
 }
 
-// partyAt is a new browser before a gateway.
-func partyAt(t testing.TB, g *gateway, client partyClient) *relyingParty {
-	return &relyingParty{
-		gateway: gateway{t: t, server: g.server, jar: map[string]string{}, ctx: g.ctx},
-		client:  client, responseType: "code",
-	}
+// newRelyingParty is a new browser before a gateway.
+func newRelyingParty(t testing.TB, g *gatewaytest.Gateway, client oauthClient) *relyingParty {
+	return &relyingParty{Gateway: g.NewBrowser(), t: t, client: client, responseType: "code"}
 }
 
 // as is another client in the same browser.
-func (p *relyingParty) as(client partyClient) *relyingParty {
+func (p *relyingParty) as(client oauthClient) *relyingParty {
 	other := *p
 	other.client = client
 	return &other
 }
 
-const partyVerifier = "a-code-verifier-of-the-conformance-tests-_~"
+const codeVerifier = "a-code-verifier-of-the-conformance-tests-_~"
 
 func challengeOf(verifier string) string {
 	sum := sha256.Sum256([]byte(verifier))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// request is an authorization request with a new state and nonce; change alters
-// it: an empty value removes a parameter.
+// request is an authorization request with a new state and nonce. An empty value in
+// change removes a parameter.
 func (p *relyingParty) request(change url.Values) url.Values {
 	q := url.Values{
 		"response_type": {p.responseType}, "client_id": {p.client.id}, "redirect_uri": {p.client.redirectURI},
@@ -71,7 +71,7 @@ func (p *relyingParty) request(change url.Values) url.Values {
 	}
 	if p.pkce {
 		q.Set("code_challenge_method", "S256")
-		q.Set("code_challenge", challengeOf(partyVerifier))
+		q.Set("code_challenge", challengeOf(codeVerifier))
 	}
 	for name, values := range change {
 		q[name] = values
@@ -82,24 +82,24 @@ func (p *relyingParty) request(change url.Values) url.Values {
 	return q
 }
 
-// authorizationAnswer is where a request led: to the redirect URI by one of three
-// ways, or to a page.
-type authorizationAnswer struct {
+// authorizationResponse is what a request led to: the redirect URI, by one of three
+// response modes, or a page.
+type authorizationResponse struct {
 	query, fragment, form url.Values
 	status                int
 	page                  string
 	signIns, consents     int // what the person was asked on the way
 }
 
-// ask sends a request by the browser, in which alice signs in and allows all.
-func (p *relyingParty) ask(q url.Values) *authorizationAnswer {
+// ask sends a request from the browser, where alice signs in and consents to all.
+func (p *relyingParty) ask(q url.Values) *authorizationResponse {
 	p.t.Helper()
-	return p.follow(p.get("/oauth2/authorize?"+q.Encode(), ""))
+	return p.follow(p.Get("/oauth2/authorize?"+q.Encode(), ""))
 }
 
-func (p *relyingParty) follow(r *http.Response) *authorizationAnswer {
+func (p *relyingParty) follow(r *http.Response) *authorizationResponse {
 	p.t.Helper()
-	a := new(authorizationAnswer)
+	a := new(authorizationResponse)
 	for range 10 {
 		location := r.Header.Get("Location")
 		if after, ok := strings.CutPrefix(location, p.client.redirectURI); ok {
@@ -107,10 +107,10 @@ func (p *relyingParty) follow(r *http.Response) *authorizationAnswer {
 			return a
 		}
 		if location != "" {
-			r = p.get(location, "")
+			r = p.Get(location, "")
 			continue
 		}
-		a.status, a.page = r.StatusCode, read(p.t, r)
+		a.status, a.page = r.StatusCode, gatewaytest.Read(p.t, r)
 		form := readHTMLForm(a.page)
 		switch {
 		case r.StatusCode != http.StatusOK:
@@ -128,15 +128,14 @@ func (p *relyingParty) follow(r *http.Response) *authorizationAnswer {
 		default:
 			return a
 		}
-		r = p.post(form.action, form.fields)
+		r = p.Post(form.action, form.fields)
 	}
 	p.t.Fatal("the browser is sent round in a circle")
 	return nil
 }
 
-// arrive reads what was added to the redirect URI. That has a query of its own,
-// where there is one, which must have been kept.
-func (p *relyingParty) arrive(a *authorizationAnswer, added string) {
+// arrive reads what was added to the redirect URI, whose own query must be kept.
+func (p *relyingParty) arrive(a *authorizationResponse, added string) {
 	p.t.Helper()
 	query, fragment, _ := strings.Cut(added, "#")
 	if query != "" && !strings.HasPrefix(query, "?") && !strings.HasPrefix(query, "&") {

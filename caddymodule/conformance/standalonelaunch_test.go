@@ -1,6 +1,7 @@
-package caddymodule
+package conformance
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -15,11 +16,11 @@ const (
 	infernoScope  = "launch/patient openid fhirUser offline_access patient/*.rs"
 )
 
-func smartDiscoveryPlan() conformancePlan {
-	return conformancePlan{
+func smartDiscoveryPlan() testPlan {
+	return testPlan{
 		name: "Inferno: smart_discovery_stu2_2",
 		text: "The SMART configuration, and who may read it.",
-		modules: []conformanceModule{
+		modules: []testModule{
 			{id: "well_known_endpoint", checks: "200, `application/json`", run: moduleWellKnown},
 			{id: "well_known_capabilities_stu2", checks: "what must be there, of which type; S256 and not plain; `issuer` and `jwks_uri` for `sso-openid-connect`", run: moduleWellKnownCapabilities},
 			{id: "smart_cors_well_known_endpoint", checks: "scripts of all origins may read it", run: moduleReadableByScripts("/fhir/R4/.well-known/smart-configuration")},
@@ -28,21 +29,22 @@ func smartDiscoveryPlan() conformancePlan {
 	}
 }
 
-// infernoParty is one of Inferno's clients. Which keys it has is known later.
-func infernoParty(name string, client *partyClient) conformanceParty {
-	return conformanceParty{name, func(p *relyingParty) { p.client, p.pkce = *client, true }}
+// infernoVariant is one of Inferno's clients. It takes a pointer because newSite makes
+// the keys later.
+func infernoVariant(name string, client *oauthClient) variant {
+	return variant{name, func(p *relyingParty) { p.client, p.pkce = *client, true }}
 }
 
-// standalonePlan is the standalone launch with what follows it.
-func standalonePlan() conformancePlan {
-	return conformancePlan{
+// standalonePlan is the standalone launch and what follows it.
+func standalonePlan() testPlan {
+	return testPlan{
 		name: "Inferno: smart_standalone_launch_stu2_2, smart_openid_connect_stu2_2, smart_token_refresh_stu2_2",
 		text: "Scope `" + infernoScope + "`, `aud`, PKCE, no nonce.",
-		parties: []conformanceParty{
-			infernoParty("public", &infernoPublic), infernoParty("symmetric", &infernoSymmetric),
-			infernoParty("RS384", &infernoRS384), infernoParty("ES384", &infernoES384),
+		variants: []variant{
+			infernoVariant("public", &infernoPublic), infernoVariant("symmetric", &infernoSymmetric),
+			infernoVariant("RS384", &infernoRS384), infernoVariant("ES384", &infernoES384),
 		},
-		modules: []conformanceModule{
+		modules: []testModule{
 			{id: "smart_app_redirect_stu2", checks: "the browser comes back, by GET and by POST", run: moduleAppRedirect},
 			{id: "smart_code_received", checks: "`code`, and no `error`", run: moduleCodeReceived},
 			{id: "smart_token_exchange_stu2_2", checks: "200 for a form with the code and the verifier", run: moduleTokenExchange},
@@ -70,7 +72,7 @@ func (p *relyingParty) smartConfiguration() (document map[string]any) {
 	p.t.Helper()
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/.well-known/smart-configuration", nil)
 	r.Header.Set("Accept", "application/json")
-	p.readJSON(p.send(r), &document)
+	p.readJSON(p.Send(r), &document)
 	return document
 }
 
@@ -88,7 +90,7 @@ func moduleWellKnownCapabilities(p *relyingParty) {
 	if !slices.Contains(list("grant_types_supported"), "authorization_code") || !slices.Equal(list("code_challenge_methods_supported"), []string{"S256"}) {
 		p.t.Errorf("%v", document)
 	}
-	if !slices.Contains(list("capabilities"), "sso-openid-connect") || document["issuer"] != conformanceIssuer {
+	if !slices.Contains(list("capabilities"), "sso-openid-connect") || document["issuer"] != issuer {
 		p.t.Errorf("capabilities %q, issuer %v", list("capabilities"), document["issuer"])
 	}
 }
@@ -97,11 +99,11 @@ func moduleReadableByScripts(path string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Header.Set("Origin", "https://somebody.example")
-		p.checkReadable(p.send(r), "https://somebody.example")
+		p.checkReadable(p.Send(r), "https://somebody.example")
 	}
 }
 
-// checkReadable checks that scripts of an origin can read an answer, which is 200.
+// checkReadable checks that a response is 200, and that scripts of an origin may read it.
 func (p *relyingParty) checkReadable(r *http.Response, origin string) {
 	p.t.Helper()
 	if got := r.Header.Get("Access-Control-Allow-Origin"); r.StatusCode != http.StatusOK || got != origin && got != "*" {
@@ -109,9 +111,9 @@ func (p *relyingParty) checkReadable(r *http.Response, origin string) {
 	}
 }
 
-// launch is a standalone launch's request.
+// launch is the authorization request of a standalone launch.
 func (p *relyingParty) launch() url.Values {
-	return p.request(url.Values{"scope": {infernoScope}, "aud": {conformanceBase}, "nonce": {""}})
+	return p.request(url.Values{"scope": {infernoScope}, "aud": {fhirBase}, "nonce": {""}})
 }
 
 func (p *relyingParty) launched() *signInFlow {
@@ -124,7 +126,7 @@ func moduleAppRedirect(p *relyingParty) {
 	q := p.launch()
 	p.granted(q, p.ask(q))
 	q = p.launch()
-	p.granted(q, p.follow(p.post("/oauth2/authorize", q)))
+	p.granted(q, p.follow(p.Post("/oauth2/authorize", q)))
 }
 
 func moduleCodeReceived(p *relyingParty) {
@@ -156,7 +158,7 @@ func moduleTokenExchangeByScript(p *relyingParty) {
 	q := p.launch()
 	r := p.tokenRequest("/oauth2/token", p.codeForm(p.granted(q, p.ask(q)).Get("code")))
 	r.Header.Set("Origin", infernoOrigin)
-	p.checkReadable(p.send(r), infernoOrigin)
+	p.checkReadable(p.Send(r), infernoOrigin)
 }
 
 func moduleDecodeIDToken(p *relyingParty) {
@@ -169,7 +171,7 @@ func moduleRetrieveConfiguration(p *relyingParty) {
 	f := p.launched()
 	path, _ := strings.CutPrefix(f.id["iss"].(string), "https://localhost:8443")
 	var document map[string]any
-	p.readJSON(p.get(path+"/.well-known/openid-configuration", ""), &document)
+	p.readJSON(p.Get(path+"/.well-known/openid-configuration", ""), &document)
 	if document["issuer"] != f.id["iss"] {
 		p.t.Errorf("issuer %v", document["issuer"])
 	}
@@ -204,17 +206,18 @@ func moduleTokenPayload(p *relyingParty) { p.launched() }
 func moduleFHIRUser(p *relyingParty) {
 	f := p.launched()
 	fhirUser, _ := f.id["fhirUser"].(string)
-	path, ok := strings.CutPrefix(fhirUser, conformanceIssuer)
+	path, ok := strings.CutPrefix(fhirUser, issuer)
 	if !ok {
 		p.t.Fatalf("fhirUser %q", fhirUser)
 	}
 	r := httptest.NewRequest(http.MethodGet, path, nil)
 	r.Header.Set("Authorization", "Bearer "+f.tokens.AccessToken)
 	r.Header.Set("Origin", infernoOrigin)
-	response := p.send(r)
+	response := p.Send(r)
 	p.checkReadable(response, infernoOrigin)
-	if body := read(p.t, response); !strings.Contains(body, `"resourceType":"Practitioner"`) {
-		p.t.Errorf("%s", body)
+	var resource struct{ ResourceType, ID string }
+	if err := json.NewDecoder(response.Body).Decode(&resource); err != nil || resource.ResourceType+"/"+resource.ID != "Practitioner/alice" {
+		p.t.Errorf("%+v, %v", resource, err)
 	}
 }
 

@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"fmt"
@@ -9,18 +9,18 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-func configPlan() conformancePlan {
-	return conformancePlan{
+func configPlan() testPlan {
+	return testPlan{
 		name: "oidcc-config-certification-test-plan",
 		text: "What the discovery document and the keys look like.",
-		modules: []conformanceModule{
+		modules: []testModule{
 			{id: "oidcc-discovery-endpoint-verification", checks: "200 and JSON, issuer, what must be there and of which type, https alone, keys public with kids of their own, nothing unknown", run: moduleDiscovery},
 		},
 	}
 }
 
-// metadataKinds are the members that a discovery document of ours may have, by
-// OpenID Connect Discovery §3, RFC 8414 §2, RFC 9126 §5, RFC 9207 §3, RP-Initiated
+// metadataKinds are the members that our discovery document may have, by OpenID
+// Connect Discovery §3, RFC 8414 §2, RFC 9126 §5, RFC 9207 §3, RP-Initiated
 // Logout §2.1 and Back-Channel Logout §2.1, and what each must be.
 var metadataKinds = map[string]string{
 	"issuer":                                                   "url",
@@ -72,7 +72,7 @@ func moduleDiscovery(p *relyingParty) {
 		}
 	}
 	// request_uri is supported where discovery is silent (OpenID Connect Discovery §3).
-	if document["issuer"] != conformanceIssuer || document["claims_parameter_supported"] != true || document["request_uri_parameter_supported"] != false {
+	if document["issuer"] != issuer || document["claims_parameter_supported"] != true || document["request_uri_parameter_supported"] != false {
 		p.t.Errorf("%v", document)
 	}
 	for name, wanted := range map[string][]string{
@@ -149,7 +149,7 @@ func (p *relyingParty) checkKeys() {
 		p.t.Error("no key for RS256")
 	}
 	var raw struct{ Keys []map[string]any }
-	p.readJSON(p.get("/.well-known/jwks.json", ""), &raw)
+	p.readJSON(p.Get("/.well-known/jwks.json", ""), &raw)
 	for _, key := range raw.Keys {
 		for _, private := range []string{"d", "p", "q", "dp", "dq", "qi", "oth", "k"} {
 			if key[private] != nil {

@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"net/http"
@@ -8,7 +8,7 @@ import (
 
 // coreModules are those that the plans for the code flow, the implicit flow and
 // form_post take theirs from, in the order of the basic plan.
-var coreModules = []conformanceModule{
+var coreModules = []testModule{
 	{id: "oidcc-server", checks: "sign-in: state, iss, entropy of the code, ID token, at_hash, userinfo, the same sub", run: moduleServer},
 	{id: "oidcc-response-type-missing", checks: "`invalid_request`, by the redirect URI", run: moduleResponseTypeMissing},
 	{id: "oidcc-idtoken-signature", checks: "RS256, by the one published key with the token's kid", run: moduleIDTokenSignature},
@@ -50,17 +50,17 @@ var coreModules = []conformanceModule{
 	{id: "oidcc-ensure-request-with-valid-pkce-succeeds", checks: "S256", run: modulePKCE},
 }
 
-// coreModulesWithout leaves some out.
-func coreModulesWithout(ids ...string) []conformanceModule {
-	return slices.DeleteFunc(slices.Clone(coreModules), func(m conformanceModule) bool { return slices.Contains(ids, m.id) })
+// coreModulesWithout are the core modules but for some.
+func coreModulesWithout(ids ...string) []testModule {
+	return slices.DeleteFunc(slices.Clone(coreModules), func(m testModule) bool { return slices.Contains(ids, m.id) })
 }
 
-func coreModulesOnly(ids ...string) []conformanceModule {
-	return slices.DeleteFunc(slices.Clone(coreModules), func(m conformanceModule) bool { return !slices.Contains(ids, m.id) })
+func coreModulesOnly(ids ...string) []testModule {
+	return slices.DeleteFunc(slices.Clone(coreModules), func(m testModule) bool { return !slices.Contains(ids, m.id) })
 }
 
-func basicPlan() conformancePlan {
-	return conformancePlan{
+func basicPlan() testPlan {
+	return testPlan{
 		name:    "oidcc-basic-certification-test-plan",
 		text:    "`response_type=code`, `client_secret_basic`. Errors come in the query.",
 		modules: coreModulesWithout("oidcc-ensure-request-without-nonce-fails"),

@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"math"
@@ -9,10 +9,10 @@ import (
 	"strings"
 )
 
-// parameters are what came by the way that is right for the request; by the
-// others nothing may come, neither code nor token nor error (OpenID Connect Core
-// §3.3.2.5, Multiple Response Types §5, Form Post Response Mode §2).
-func (p *relyingParty) parameters(a *authorizationAnswer, mode string) url.Values {
+// parameters returns the parameters of an authorization response that must use the
+// given response mode. The other modes must carry nothing: no code, token or error
+// (OpenID Connect Core §3.3.2.5, Multiple Response Types §5, Form Post Response Mode §2).
+func (p *relyingParty) parameters(a *authorizationResponse, mode string) url.Values {
 	p.t.Helper()
 	ways := map[string]url.Values{"query": a.query, "fragment": a.fragment, "form_post": a.form}
 	for way, values := range ways {
@@ -31,7 +31,7 @@ func (p *relyingParty) parameters(a *authorizationAnswer, mode string) url.Value
 	return ways[mode]
 }
 
-// mode is how success is answered, and errors too.
+// mode is the response mode of both success and error.
 func (p *relyingParty) mode() string {
 	switch {
 	case p.responseMode != "":
@@ -42,8 +42,8 @@ func (p *relyingParty) mode() string {
 	return "fragment"
 }
 
-// granted checks the authorization answer to a request that must succeed.
-func (p *relyingParty) granted(q url.Values, a *authorizationAnswer) url.Values {
+// granted checks the authorization response to a request that must succeed.
+func (p *relyingParty) granted(q url.Values, a *authorizationResponse) url.Values {
 	p.t.Helper()
 	got := p.parameters(a, p.mode())
 	p.checkStateAndIssuer(q, got)
@@ -71,12 +71,12 @@ func (p *relyingParty) checkStateAndIssuer(q, got url.Values) {
 	if got.Get("state") != q.Get("state") || got.Has("state") != q.Has("state") {
 		p.t.Errorf("state %q, sent %q", got["state"], q["state"])
 	}
-	if got.Get("iss") != conformanceIssuer {
+	if got.Get("iss") != issuer {
 		p.t.Errorf("iss %q", got["iss"])
 	}
 }
 
-// unescaped is what some clients put into a form as it is.
+// unescaped matches what some clients put into a form without escaping it.
 var unescaped = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
 // bitsOf estimates the entropy of a text by how often its characters occur in it.
@@ -93,9 +93,9 @@ func bitsOf(text string) (bits float64) {
 
 var errorText = regexp.MustCompile(`^[\x20-\x21\x23-\x5b\x5d-\x7e]*$`)
 
-// refused checks the answer to a request that must fail with one of some errors
-// (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6), by a way.
-func (p *relyingParty) refused(q url.Values, a *authorizationAnswer, mode string, codes ...string) {
+// refused checks the authorization response to a request that must fail with one of
+// the given errors (RFC 6749 §4.1.2.1, OpenID Connect Core §3.1.2.6).
+func (p *relyingParty) refused(q url.Values, a *authorizationResponse, mode string, codes ...string) {
 	p.t.Helper()
 	got := p.parameters(a, mode)
 	p.checkStateAndIssuer(q, got)
@@ -112,9 +112,8 @@ func (p *relyingParty) refused(q url.Values, a *authorizationAnswer, mode string
 	}
 }
 
-// shownError checks that a request leads to a page that tells of an error, and
-// nowhere else.
-func (p *relyingParty) shownError(a *authorizationAnswer) {
+// shownError checks that a request ends at an error page, without a redirect.
+func (p *relyingParty) shownError(a *authorizationResponse) {
 	p.t.Helper()
 	if a.status != http.StatusBadRequest || !strings.Contains(a.page, "This link does not work") || a.query != nil || a.form != nil {
 		p.t.Errorf("status %d, query %v, form %v: %s", a.status, a.query, a.form, a.page)

@@ -1,25 +1,27 @@
-package caddymodule
+package conformance
 
 import (
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-func g10Plan() conformancePlan {
-	return conformancePlan{
-		name:    "Inferno: (g)(10), errors and tokens",
-		text:    "Tests without an id of their own are named by group and number.",
-		parties: by(infernoParty("", &infernoSymmetric).become),
-		modules: []conformanceModule{
+func g10Plan() testPlan {
+	return testPlan{
+		name:     "Inferno: (g)(10), errors and tokens",
+		text:     "Tests without an id of their own are named by group and number.",
+		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		modules: []testModule{
 			{id: "g10_smart_invalid_aud-Test02", checks: "another `aud`: no code", run: moduleInvalidAudience},
 			{id: "g10_smart_invalid_token_request_stu2-Test03", checks: "an invalid code: 400", run: moduleInvalidCode},
 			{id: "g10_smart_invalid_token_request_stu2-Test04", checks: "an invalid client id: 400 or 401", run: moduleInvalidClientID},
 			{id: "smart_no_verifier_token_request", checks: "no `code_verifier`: 400 or 401", run: moduleVerifier()},
 			{id: "smart_blank_verifier_token_request", checks: "a blank one: likewise", run: moduleVerifier("")},
 			{id: "smart_bad_code_verifier_token_request", checks: "another one: likewise", run: moduleVerifier(strings.Repeat("another-", 8))},
-			{id: "smart_plain_code_verifier_token_request", checks: "the challenge itself: likewise", run: moduleVerifier(challengeOf(partyVerifier))},
+			{id: "smart_plain_code_verifier_token_request", checks: "the challenge itself: likewise", run: moduleVerifier(challengeOf(codeVerifier))},
 			{id: "g10_invalid_token_refresh", checks: "an invalid refresh token: 400 or 401", run: moduleInvalidRefresh},
 			{id: "g10_smart_scopes", checks: "scopes of SMART v1 (`patient/Condition.read`, …): all are granted", run: moduleV1Scopes},
 			{id: "g10_limited_scope_grant", checks: "the person takes a resource type out: its scope is not granted, the others are", run: moduleLimitedScope},
@@ -31,14 +33,14 @@ func g10Plan() conformancePlan {
 	}
 }
 
-func notBuiltPlan() conformancePlan {
-	missing := func(id, checks, why string) conformanceModule {
-		return conformanceModule{id: id, checks: checks, result: "not built: " + why}
+func notBuiltPlan() testPlan {
+	missing := func(id, checks, why string) testModule {
+		return testModule{id: id, checks: checks, result: "not built: " + why}
 	}
-	return conformancePlan{
+	return testPlan{
 		name: "Inferno: what is not built",
 		text: "No test of ours stands behind these rows.",
-		modules: []conformanceModule{
+		modules: []testModule{
 			missing("smart_ehr_launch_stu2_2", "launch from an EHR", "no EHR can register a launch"),
 			missing("g10_well_known_capabilities", "among them `context-standalone-patient`, `permission-patient`, `permission-v1`, `permission-v2`", "not all capabilities are offered"),
 			missing("g10_patient_context", "`patient` in the token response, and readable", "launch context"),
@@ -76,7 +78,7 @@ func moduleInvalidClientID(p *relyingParty) {
 	p.exchange(form) // none of that used the code up
 }
 
-// moduleVerifier sends another verifier than the right one, or none.
+// moduleVerifier sends a wrong code_verifier, or none.
 func moduleVerifier(values ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.launch()
@@ -92,7 +94,7 @@ func moduleInvalidRefresh(p *relyingParty) {
 	p.refusedToken(formOfRefresh(unguessable(), f.tokens.Scope), refusals, "invalid_grant")
 }
 
-// v1Types are the resource types that the (g)(10) criterion's scopes name.
+// v1Types are the resource types that the scopes of the (g)(10) criterion name.
 var v1Types = strings.Fields(`Medication AllergyIntolerance CarePlan CareTeam Condition Device DiagnosticReport DocumentReference
 	Encounter Goal Immunization Location MedicationRequest Observation Organization Patient Practitioner Procedure Provenance
 	PractitionerRole Specimen Coverage MedicationDispense ServiceRequest`)
@@ -114,8 +116,8 @@ func moduleLimitedScope(p *relyingParty) {
 	q.Set("scope", "openid patient/Patient.rs patient/Condition.rs patient/Observation.rs")
 	p.flowOf(q, p.ask(q)) // signs in
 	q.Set("prompt", "consent")
-	page := p.get(p.get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), "")
-	form := readHTMLForm(read(p.t, page))
+	page := p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), "")
+	form := readHTMLForm(gatewaytest.Read(p.t, page))
 	boxes := len(form.fields)
 	for name := range form.fields {
 		if strings.Contains(name, "patient/Observation.rs") {
@@ -126,14 +128,14 @@ func moduleLimitedScope(p *relyingParty) {
 		p.t.Fatalf("the page offers %v", form.fields)
 	}
 	form.fields.Set("decision", "allow")
-	f := p.flowOf(q, p.follow(p.post(form.action, form.fields)))
+	f := p.flowOf(q, p.follow(p.Post(form.action, form.fields)))
 	if !sameWords(f.tokens.Scope, "openid patient/Patient.rs patient/Condition.rs") {
 		p.t.Errorf("granted %q", f.tokens.Scope)
 	}
 }
 
 func moduleUnauthorizedAccess(p *relyingParty) {
-	if r := p.get("/fhir/R4/Patient/1", ""); r.StatusCode != http.StatusUnauthorized {
+	if r := p.Get("/fhir/R4/Patient/1", ""); r.StatusCode != http.StatusUnauthorized {
 		p.t.Errorf("status %d", r.StatusCode)
 	}
 }
@@ -142,18 +144,18 @@ func moduleUnauthorizedAccess(p *relyingParty) {
 func (p *relyingParty) revoked() *signInFlow {
 	p.t.Helper()
 	f := p.launched()
-	if r := p.get("/fhir/R4/Practitioner/alice", f.tokens.AccessToken); r.StatusCode != http.StatusOK {
+	if r := p.Get("/fhir/R4/Practitioner/alice", f.tokens.AccessToken); r.StatusCode != http.StatusOK {
 		p.t.Fatalf("before: status %d", r.StatusCode)
 	}
 	form := url.Values{"token": {f.tokens.Refresh}, "token_type_hint": {"refresh_token"}}
-	if r := p.send(p.tokenRequest("/oauth2/revoke", form)); r.StatusCode != http.StatusOK {
+	if r := p.Send(p.tokenRequest("/oauth2/revoke", form)); r.StatusCode != http.StatusOK {
 		p.t.Fatalf("revocation: status %d", r.StatusCode)
 	}
 	return f
 }
 
 func moduleRevokedAccess(p *relyingParty) {
-	r := p.get("/fhir/R4/Practitioner/alice", p.revoked().tokens.AccessToken)
+	r := p.Get("/fhir/R4/Practitioner/alice", p.revoked().tokens.AccessToken)
 	if !slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound}, r.StatusCode) {
 		p.t.Errorf("status %d", r.StatusCode)
 	}

@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"crypto/rand"
@@ -13,19 +13,21 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-const conformanceBye = "https://rp.example/bye"
+const postLogoutRedirectURI = "https://rp.example/bye"
 
-func logoutPlan() conformancePlan {
-	return conformancePlan{
+func logoutPlan() testPlan {
+	return testPlan{
 		name: "oidcc-rp-initiated-logout-certification-test-plan",
 		text: "Each signs in, sends the browser to sign out, and then asks by `prompt=none` whether the person is still signed in.",
-		modules: []conformanceModule{
+		modules: []testModule{
 			{id: "oidcc-rp-initiated-logout-discovery-endpoint-verification", checks: "`end_session_endpoint`", run: moduleLogoutDiscovery},
 			{id: "oidcc-rp-initiated-logout", checks: "back to the app with the state, 128 characters long; signed out", run: moduleLogout},
-			{id: "oidcc-rp-initiated-logout-bad-post-logout-redirect-uri", checks: "one that is not registered: a page, no redirect", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return conformanceBye + "/bad" })},
-			{id: "oidcc-rp-initiated-logout-query-added-to-post-logout-redirect-uri", checks: "likewise", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return conformanceBye + "?foo=bar" })},
+			{id: "oidcc-rp-initiated-logout-bad-post-logout-redirect-uri", checks: "one that is not registered: a page, no redirect", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return postLogoutRedirectURI + "/bad" })},
+			{id: "oidcc-rp-initiated-logout-query-added-to-post-logout-redirect-uri", checks: "likewise", run: moduleLogoutRefused("post_logout_redirect_uri", func(testing.TB, string) string { return postLogoutRedirectURI + "?foo=bar" })},
 			{id: "oidcc-rp-initiated-logout-modified-id-token-hint", checks: "a hint with alg `none`: a page, no redirect", run: moduleLogoutRefused("id_token_hint", withoutSignature)},
 			{id: "oidcc-rp-initiated-logout-bad-id-token-hint", checks: "a hint signed by another key under our kid: likewise", run: moduleLogoutRefused("id_token_hint", signedByAnother)},
 			{id: "oidcc-rp-initiated-logout-no-id-token-hint", checks: "an address without a hint: likewise", run: moduleLogoutRefused("id_token_hint", func(testing.TB, string) string { return "" })},
@@ -37,11 +39,11 @@ func logoutPlan() conformancePlan {
 	}
 }
 
-func backchannelPlan() conformancePlan {
-	return conformancePlan{
+func backchannelPlan() testPlan {
+	return testPlan{
 		name: "oidcc-backchannel-rp-initiated-logout-certification-test-plan",
 		text: "The client receives the logout token at an address of its own.",
-		modules: []conformanceModule{
+		modules: []testModule{
 			{id: "oidcc-backchannel-logout-discovery-endpoint-verification", checks: "`backchannel_logout_supported`, `backchannel_logout_session_supported`, `end_session_endpoint`", run: moduleBackchannelDiscovery},
 			{id: "oidcc-backchannel-rp-initiated-logout", checks: "a logout token with the session's sid, by a key of ours, without a nonce; back to the app; signed out", run: moduleBackchannel},
 		},
@@ -49,7 +51,7 @@ func backchannelPlan() conformancePlan {
 }
 
 func moduleLogoutDiscovery(p *relyingParty) {
-	if endpoint := p.discovery()["end_session_endpoint"]; endpoint != conformanceIssuer+"/oauth2/logout" {
+	if endpoint := p.discovery()["end_session_endpoint"]; endpoint != issuer+"/oauth2/logout" {
 		p.t.Errorf("end_session_endpoint %v", endpoint)
 	}
 }
@@ -59,15 +61,15 @@ func (p *relyingParty) logoutRequest() url.Values {
 	p.t.Helper()
 	f := p.flow(nil)
 	return url.Values{
-		"id_token_hint": {f.tokens.IDToken}, "post_logout_redirect_uri": {conformanceBye}, "state": {strings.Repeat("a/+ %", 26)[:128]},
+		"id_token_hint": {f.tokens.IDToken}, "post_logout_redirect_uri": {postLogoutRedirectURI}, "state": {strings.Repeat("a/+ %", 26)[:128]},
 	}
 }
 
 func (p *relyingParty) logOut(q url.Values) *http.Response {
-	return p.get("/oauth2/logout?"+q.Encode(), "")
+	return p.Get("/oauth2/logout?"+q.Encode(), "")
 }
 
-// checkSignedIn says whether alice should still be signed in.
+// checkSignedIn checks whether alice is still signed in.
 func (p *relyingParty) checkSignedIn(want bool) {
 	p.t.Helper()
 	q := p.request(url.Values{"prompt": {"none"}})
@@ -79,7 +81,7 @@ func (p *relyingParty) checkSignedIn(want bool) {
 	}
 }
 
-// checkBackAt checks that the browser is sent to the app with nothing but a state.
+// checkBackAt checks that the browser is sent to the app with the state alone.
 func (p *relyingParty) checkBackAt(r *http.Response, state string) {
 	p.t.Helper()
 	back, query, _ := strings.Cut(r.Header.Get("Location"), "?")
@@ -88,7 +90,7 @@ func (p *relyingParty) checkBackAt(r *http.Response, state string) {
 	if state != "" {
 		want.Set("state", state)
 	}
-	if err != nil || back != conformanceBye || !maps.EqualFunc(got, want, slices.Equal[[]string]) {
+	if err != nil || back != postLogoutRedirectURI || !maps.EqualFunc(got, want, slices.Equal[[]string]) {
 		p.t.Errorf("status %d, sent to %q", r.StatusCode, r.Header.Get("Location"))
 	}
 }
@@ -115,15 +117,15 @@ func moduleLogoutPage(p *relyingParty) {
 
 func (p *relyingParty) checkPage(r *http.Response, status int, title string) (page string) {
 	p.t.Helper()
-	page = read(p.t, r)
+	page = gatewaytest.Read(p.t, r)
 	if r.StatusCode != status || r.Header.Get("Location") != "" || !strings.Contains(page, title) {
 		p.t.Errorf("status %d, sent to %q: %s", r.StatusCode, r.Header.Get("Location"), page)
 	}
 	return page
 }
 
-// moduleLogoutRefused changes a parameter, which must lead to an error's page,
-// and to nothing else.
+// moduleLogoutRefused changes a parameter, which must lead to an error page and leave
+// the person signed in.
 func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
@@ -135,14 +137,14 @@ func moduleLogoutRefused(name string, change func(t testing.TB, idToken string) 
 	}
 }
 
-// moduleLogoutAsks sends no more than some parameters.
+// moduleLogoutAsks sends some of the parameters, with which the person must be asked.
 func moduleLogoutAsks(names ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
 		maps.DeleteFunc(q, func(name string, _ []string) bool { return !slices.Contains(names, name) })
 		form := readHTMLForm(p.checkPage(p.logOut(q), http.StatusOK, "Sign out?"))
 		p.checkSignedIn(true)
-		p.checkPage(p.post(form.action, form.fields), http.StatusOK, "You are signed out")
+		p.checkPage(p.Post(form.action, form.fields), http.StatusOK, "You are signed out")
 		p.checkSignedIn(false)
 	}
 }
@@ -153,7 +155,7 @@ func withoutSignature(_ testing.TB, idToken string) string {
 	return header + "." + strings.Split(idToken, ".")[1] + "."
 }
 
-// signedByAnother is an ID token with its claims and its kid, signed by a key that
+// signedByAnother is an ID token with the same claims and kid, signed by a key that
 // is not ours.
 func signedByAnother(t testing.TB, idToken string) string {
 	t.Helper()
@@ -202,7 +204,7 @@ func moduleBackchannel(p *relyingParty) {
 	switch {
 	case header.Algorithm != "RS256", header.ExtraHeaders[jose.HeaderType] != "logout+jwt":
 		p.t.Errorf("header %+v", header)
-	case claims["iss"] != conformanceIssuer, claims["aud"] != p.client.id, claims["sub"] != id["sub"], claims["nonce"] != nil:
+	case claims["iss"] != issuer, claims["aud"] != p.client.id, claims["sub"] != id["sub"], claims["nonce"] != nil:
 		p.t.Errorf("claims %v", claims)
 	case len(events) != 1 || event == nil || len(event) > 0, len(claims["jti"].(string)) < 22:
 		p.t.Errorf("claims %v", claims)
@@ -215,8 +217,8 @@ func moduleBackchannel(p *relyingParty) {
 	p.checkPage(p.logOut(url.Values{"id_token_hint": {raw}}), http.StatusBadRequest, "This link does not work") // it is no ID token
 }
 
-// logoutTokenOf waits for the logout token of a session; those of the modules
-// before may still be on their way.
+// logoutTokenOf waits for the logout token of a session. Those of earlier modules may
+// arrive first.
 func (p *relyingParty) logoutTokenOf(sid any) string {
 	p.t.Helper()
 	for raw := range p.logouts {

@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"encoding/json"
@@ -10,12 +10,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-func backendServicesPlan() conformancePlan {
-	return conformancePlan{
-		name:    "Inferno: backend_services_authorization",
-		text:    "`client_credentials` by `private_key_jwt`, scope `system/*.rs`.",
-		parties: []conformanceParty{infernoParty("RS384", &infernoRS384), infernoParty("ES384", &infernoES384)},
-		modules: []conformanceModule{
+func backendServicesPlan() testPlan {
+	return testPlan{
+		name:     "Inferno: backend_services_authorization",
+		text:     "`client_credentials` by `private_key_jwt`, scope `system/*.rs`.",
+		variants: []variant{infernoVariant("RS384", &infernoRS384), infernoVariant("ES384", &infernoES384)},
+		modules: []testModule{
 			{id: "smart_backend_services_token_tls_version", checks: "TLS 1.2 at least", result: "not applicable: no port is opened here, and TLS is Caddy's"},
 			{id: "smart_backend_services_invalid_grant_type", checks: "400", run: moduleBackendRefused("grant_type", "not_a_grant_type", "unsupported_grant_type")},
 			{id: "smart_backend_services_invalid_client_assertion", checks: "another `client_assertion_type`: 400", run: moduleBackendRefused("client_assertion_type", "not_an_assertion_type", "invalid_request")},
@@ -26,13 +26,13 @@ func backendServicesPlan() conformancePlan {
 	}
 }
 
-func introspectionPlan() conformancePlan {
-	return conformancePlan{
+func introspectionPlan() testPlan {
+	return testPlan{
 		name: "Inferno: smart_token_introspection",
 		text: "These tests have no ids of their own: they are named by group and number. The client that asks proves who it is;\n" +
 			"of the unknown token Inferno asks without that, which RFC 7662 §2.1 has refused (401).",
-		parties: by(infernoParty("", &infernoSymmetric).become),
-		modules: []conformanceModule{
+		variants: alone(infernoVariant("", &infernoSymmetric).become),
+		modules: []testModule{
 			{id: "smart_token_introspection_request_group-Test01", checks: "an active token: 200, JSON; by client secret, and by an access token", run: moduleIntrospectActive},
 			{id: "smart_token_introspection_request_group-Test02", checks: "an unknown token: 200, JSON", run: moduleIntrospectInvalid},
 			{id: "smart_token_introspection_response_group-Test01", checks: "`active`, `client_id`, `scope` and `exp` as in the token response, `iss`, `sub` and `fhirUser` as in the ID token", run: moduleIntrospectActive},
@@ -60,7 +60,7 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 	used := p.assertion(nil)
 	p.withAssertion(used, http.StatusOK)
 	another := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(p.client.key.Algorithm), Key: *p.client.key}
-	other := conformanceKey(p.t, p.client.key.Algorithm)
+	other := newKey(p.t, p.client.key.Algorithm)
 	another.Key = *other
 	for name, assertion := range map[string]string{
 		"no JWT":              "invalid",
@@ -71,7 +71,7 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 		"old":                 p.assertion(map[string]any{"exp": 1}),
 		"without exp":         p.assertion(map[string]any{"exp": nil}),
 		"without jti":         p.assertion(map[string]any{"jti": nil}),
-		"by another key":      signedWith(p.t, another, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": conformanceIssuer + "/oauth2/token", "jti": unguessable(), "exp": 4e9}),
+		"by another key":      signedWith(p.t, another, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": issuer + "/oauth2/token", "jti": unguessable(), "exp": 4e9}),
 		"good for a long day": p.assertion(map[string]any{"exp": 4e9}),
 	} {
 		if status := p.withAssertion(assertion, 0); status != http.StatusBadRequest && status != http.StatusUnauthorized {
@@ -80,13 +80,13 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 	}
 }
 
-// withAssertion asks for a token by an assertion.
+// withAssertion asks for a token with a client assertion.
 func (p *relyingParty) withAssertion(assertion string, want int) (status int) {
 	p.t.Helper()
 	form := credentialsForm()
 	form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
 	form.Set("client_assertion", assertion)
-	status, _ = p.tokensOf(p.post("/oauth2/token", form))
+	status, _ = p.tokensOf(p.Post("/oauth2/token", form))
 	if want != 0 && status != want {
 		p.t.Errorf("status %d", status)
 	}
@@ -102,15 +102,15 @@ func moduleBackendServices(p *relyingParty) {
 	}
 }
 
-// introspected asks about a token, as the resource server that may ask about all.
+// introspected asks about a token as the resource server, which may ask about any.
 func (p *relyingParty) introspected(token, bearer string) (answer map[string]any) {
 	p.t.Helper()
-	resourceServer := p.as(partyClient{id: "resource-server", secret: "resource-secret", method: "client_secret_basic"})
+	resourceServer := p.as(oauthClient{id: "resource-server", secret: "resource-secret", method: "client_secret_basic"})
 	r := resourceServer.tokenRequest("/oauth2/introspect", url.Values{"token": {token}})
 	if bearer != "" {
 		r.Header.Set("Authorization", "Bearer "+bearer)
 	}
-	p.readJSON(p.send(r), &answer)
+	p.readJSON(p.Send(r), &answer)
 	return answer
 }
 
@@ -136,7 +136,7 @@ func moduleIntrospectInvalid(p *relyingParty) {
 	}
 	r := httptest.NewRequest(http.MethodPost, "/oauth2/introspect", strings.NewReader("token=invalid_token_value"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	if got := p.send(r).StatusCode; got != http.StatusUnauthorized {
+	if got := p.Send(r).StatusCode; got != http.StatusUnauthorized {
 		p.t.Errorf("by nobody: status %d", got)
 	}
 }

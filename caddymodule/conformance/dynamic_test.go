@@ -1,4 +1,4 @@
-package caddymodule
+package conformance
 
 import (
 	"encoding/json"
@@ -9,18 +9,20 @@ import (
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-func dynamicPlan() conformancePlan {
-	return conformancePlan{
+func dynamicPlan() testPlan {
+	return testPlan{
 		name: "oidcc-dynamic-certification-test-plan",
 		text: "With PKCE, as apps that register themselves must come here. **The plan itself comes with `private_key_jwt` and\n" +
 			"without PKCE, and would not pass.**",
-		parties: []conformanceParty{
+		variants: []variant{
 			{"private_key_jwt", func(p *relyingParty) { p.pkce, p.client = true, infernoES384 }},
 			{"client_secret_basic", func(p *relyingParty) { p.pkce = true }},
 		},
-		modules: []conformanceModule{
+		modules: []testModule{
 			{id: "oidcc-idtoken-rs256", checks: "`id_token_signed_response_alg` RS256 is kept to", run: moduleRegisteredRS256},
 			{id: "oidcc-idtoken-unsigned", checks: "alg `none`: `invalid_client_metadata`; discovery does not offer it, so the module ends there", result: "skipped", run: moduleRegisteredUnsigned},
 			{id: "oidcc-userinfo-rs256", checks: "userinfo as a signed JWT", result: "not built: userinfo is JSON"},
@@ -47,25 +49,25 @@ func dynamicPlan() conformancePlan {
 	}
 }
 
-func assertionPlan() conformancePlan {
-	return conformancePlan{
-		name:    "oidcc-ensure-client-assertion-with-iss-aud-succeeds",
-		text:    "Of the dynamic plan too, but with a client that the configuration has.",
-		parties: by(func(p *relyingParty) { p.client, p.audience = infernoRS384, conformanceIssuer }),
-		modules: []conformanceModule{
+func assertionPlan() testPlan {
+	return testPlan{
+		name:     "oidcc-ensure-client-assertion-with-iss-aud-succeeds",
+		text:     "Of the dynamic plan too, but with a client that the configuration has.",
+		variants: alone(func(p *relyingParty) { p.client, p.audience = infernoRS384, issuer }),
+		modules: []testModule{
 			{id: "oidcc-ensure-client-assertion-with-iss-aud-succeeds", checks: "the issuer as the assertion's `aud`", run: func(p *relyingParty) { p.flow(nil) }},
 		},
 	}
 }
 
-func otherPlans() conformancePlan {
-	missing := func(id, checks, why string) conformanceModule {
-		return conformanceModule{id: id, checks: checks, result: why}
+func otherPlans() testPlan {
+	missing := func(id, checks, why string) testModule {
+		return testModule{id: id, checks: checks, result: why}
 	}
-	return conformancePlan{
+	return testPlan{
 		name: "Other plans of the OpenID Foundation",
 		text: "No test of ours stands behind these rows.",
-		modules: []conformanceModule{
+		modules: []testModule{
 			missing("oidcc-3rdparty-init-login-certification-test-plan", "sign-in that another party begins", "not built: `initiate_login_uri`"),
 			missing("oidcc-hybrid-certification-test-plan", "`code id_token` and its like", "not built: these response types"),
 			missing("oidcc-frontchannel-rp-initiated-logout-certification-test-plan", "logout by frames in the browser", "not built: clients are told by the back channel"),
@@ -74,8 +76,8 @@ func otherPlans() conformancePlan {
 	}
 }
 
-// partyRegistration is what the registration endpoint answers.
-type partyRegistration struct {
+// registrationResponse is the client information response of RFC 7591 §3.2.1.
+type registrationResponse struct {
 	ID           string   `json:"client_id"`
 	Secret       string   `json:"client_secret"`
 	Expires      *int64   `json:"client_secret_expires_at"`
@@ -91,7 +93,7 @@ type partyRegistration struct {
 }
 
 // register sends metadata to the registration endpoint.
-func (p *relyingParty) register(metadata map[string]any) (int, *partyRegistration) {
+func (p *relyingParty) register(metadata map[string]any) (int, *registrationResponse) {
 	p.t.Helper()
 	all := map[string]any{
 		"client_name": "Registered", "grant_types": []string{"authorization_code", "refresh_token"}, "response_types": []string{"code"},
@@ -107,12 +109,12 @@ func (p *relyingParty) register(metadata map[string]any) (int, *partyRegistratio
 	if err != nil {
 		p.t.Fatal(err)
 	}
-	path, _ := strings.CutPrefix(p.discovery()["registration_endpoint"].(string), conformanceIssuer)
+	path, _ := strings.CutPrefix(p.discovery()["registration_endpoint"].(string), issuer)
 	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(string(text)))
 	r.Header.Set("Content-Type", "application/json")
 	r.Header.Set("Authorization", "Bearer sesame")
-	response, got := p.send(r), new(partyRegistration)
-	body := read(p.t, response)
+	response, got := p.Send(r), new(registrationResponse)
+	body := gatewaytest.Read(p.t, response)
 	if err := json.Unmarshal([]byte(body), got); err != nil || response.Header.Get("Content-Type") != "application/json" {
 		p.t.Fatalf("status %d: %v: %s", response.StatusCode, err, body)
 	}
@@ -120,7 +122,7 @@ func (p *relyingParty) register(metadata map[string]any) (int, *partyRegistratio
 }
 
 // registered is a relying party that has registered itself (RFC 7591 §3.2.1).
-func (p *relyingParty) registered(redirectURI string, metadata map[string]any) (*relyingParty, *partyRegistration) {
+func (p *relyingParty) registered(redirectURI string, metadata map[string]any) (*relyingParty, *registrationResponse) {
 	p.t.Helper()
 	all := map[string]any{"redirect_uris": []string{redirectURI}}
 	for name, value := range metadata {
@@ -128,13 +130,13 @@ func (p *relyingParty) registered(redirectURI string, metadata map[string]any) (
 	}
 	status, got := p.register(all)
 	if status != http.StatusCreated || got.ID == "" || got.Issued == 0 || got.Token == "" ||
-		!slices.Equal(got.RedirectURIs, []string{redirectURI}) || got.Method != p.client.method || !strings.HasPrefix(got.URI, conformanceIssuer+"/") {
+		!slices.Equal(got.RedirectURIs, []string{redirectURI}) || got.Method != p.client.method || !strings.HasPrefix(got.URI, issuer+"/") {
 		p.t.Fatalf("status %d: %+v", status, got)
 	}
 	if byKey := p.client.key != nil; byKey != (got.JWKS != nil) || byKey == (bitsOf(got.Secret) >= 128 && got.Expires != nil) {
 		p.t.Fatalf("neither a secret nor keys, or both: %+v", got)
 	}
-	return p.as(partyClient{id: got.ID, secret: got.Secret, method: got.Method, key: p.client.key, redirectURI: redirectURI}), got
+	return p.as(oauthClient{id: got.ID, secret: got.Secret, method: got.Method, key: p.client.key, redirectURI: redirectURI}), got
 }
 
 const registeredAddress = "https://rp.example/registered"
@@ -144,10 +146,10 @@ func moduleRegistered(p *relyingParty) {
 	if f := client.flow(nil); f.consents != 1 {
 		p.t.Errorf("asked for consent %d times", f.consents)
 	}
-	path, _ := strings.CutPrefix(made.URI, conformanceIssuer)
+	path, _ := strings.CutPrefix(made.URI, issuer)
 	r := httptest.NewRequest(http.MethodDelete, path, nil)
 	r.Header.Set("Authorization", "Bearer "+made.Token)
-	if got := p.send(r); got.StatusCode != http.StatusNoContent {
+	if got := p.Send(r); got.StatusCode != http.StatusNoContent {
 		p.t.Errorf("deletion: status %d", got.StatusCode)
 	}
 	client.shownError(client.ask(client.request(nil)))
@@ -175,8 +177,8 @@ func (p *relyingParty) refusedRegistration(metadata map[string]any, code string)
 	}
 }
 
-// moduleRegisteredAt registers a redirect URI and sends one, which must be the
-// same.
+// moduleRegisteredAt registers one redirect URI and sends another, which must be
+// refused unless they are equal.
 func moduleRegisteredAt(redirectURI, sent string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		client, _ := p.registered(redirectURI, nil)

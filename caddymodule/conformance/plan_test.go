@@ -1,0 +1,162 @@
+package conformance
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+var update = flag.Bool("update", false, "write docs/conformance.md anew")
+
+const documentPath = "../../docs/conformance.md"
+
+// testModule is our port of one test module of a plan, under its id.
+type testModule struct {
+	id     string
+	checks string // in a few words
+
+	// result is what the page says if the test passes. Default: pass.
+	result string
+
+	// run is the test. It is nil for a module that does not apply or that needs what
+	// is not built; then result says why.
+	run func(*relyingParty)
+
+	// waits says that the module lets time pass, and so runs in a bubble of synctest.
+	waits bool
+}
+
+// testPlan is a list of modules, all of which run with each variant.
+type testPlan struct {
+	name, text string
+	modules    []testModule
+	variants   []variant // default: the first client alone
+}
+
+// variant is a way to run a plan: it sets up the relying party.
+type variant struct {
+	name   string // above its column, where there are more than one
+	become func(*relyingParty)
+}
+
+// alone is the list of a plan with one variant.
+func alone(become func(*relyingParty)) []variant { return []variant{{"result", become}} }
+
+func testPlans() []testPlan {
+	return slices.Concat([]testPlan{basicPlan()}, implicitPlan(), formPostPlans(), []testPlan{
+		configPlan(), logoutPlan(), backchannelPlan(), dynamicPlan(), assertionPlan(), otherPlans(),
+		smartDiscoveryPlan(), standalonePlan(), backendServicesPlan(), introspectionPlan(), g10Plan(), notBuiltPlan(),
+	})
+}
+
+// TestConformance runs our ports of the OpenID Foundation's and Inferno's modules
+// through a whole gateway, and compares the results with docs/conformance.md. With
+// -update it writes that page.
+func TestConformance(t *testing.T) {
+	s := newSite(t)
+	document := documentHead
+	complete := true
+	for _, plan := range testPlans() {
+		t.Run(plan.name, func(t *testing.T) {
+			table, ran := s.runPlan(t, plan)
+			document += table
+			complete = complete && ran
+		})
+	}
+	if t.Failed() || !complete { // or only some were asked for by -run
+		return
+	}
+	if *update {
+		if err := os.WriteFile(documentPath, []byte(document), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	text, err := os.ReadFile(documentPath)
+	if err != nil || string(text) != document {
+		t.Errorf("docs/conformance.md is not what the tests say (%v): run go test ./caddymodule/conformance -update", err)
+	}
+}
+
+const documentHead = `# Conformance
+
+What our own ports of public test modules say of this server. Each has the id of the module that it does over: of the
+OpenID Foundation's conformance suite, of Inferno's SMART App Launch test kit, and of the (g)(10) test kit. They check
+what the modules check, through a whole gateway made from a Caddyfile.
+
+These are our ports. **They are no certification**, nobody but us has run them, and they are no substitute for the
+suites themselves. *pass*: the port passes. *skipped*: the server refuses what it does not do, with the right error,
+and the module then ends as skipped. *not applicable*, *not built*: nothing was tested. *not run here*: the tests that are
+named do the like, of a part of the server.
+
+Where the interface of this server and the plans differ, the interface wins: errors come without an error_description;
+for ` + "`response_type=token`" + `, which no plan uses, they come in the query. Requests by POST are taken where ` + "`authorize_post`" + `
+says so, as here. PKCE is not required of the clients here, nor are they of the kind that people must consent to.
+
+This page is written by ` + "`go test ./caddymodule/conformance -update`" + `; a run without ` + "`-update`" + ` fails where it is not true.
+`
+
+// runPlan runs a plan. It returns the plan's part of the page, and whether every
+// module ran.
+func (s *site) runPlan(t *testing.T, plan testPlan) (table string, all bool) {
+	if plan.variants == nil {
+		plan.variants = alone(func(*relyingParty) {})
+	}
+	table = fmt.Sprintf("\n## %s\n\n%s\n\n| id | what it checks |", plan.name, plan.text)
+	for _, v := range plan.variants {
+		table += " " + v.name + " |"
+	}
+	table += "\n|---|---|" + strings.Repeat("---|", len(plan.variants)) + "\n"
+	all = true
+	for _, m := range plan.modules {
+		result, ran := s.runAll(t, plan, m)
+		all = all && ran
+		table += fmt.Sprintf("| `%s` | %s |%s\n", m.id, m.checks, strings.Repeat(" "+result+" |", len(plan.variants)))
+	}
+	return table, all
+}
+
+// runAll runs a module with all variants of a plan. It returns the result for the
+// page, which is true of each of them unless the test fails, and whether all ran.
+func (s *site) runAll(t *testing.T, plan testPlan, m testModule) (result string, all bool) {
+	result = m.result
+	if result == "" {
+		result = "pass"
+	}
+	if m.run == nil {
+		if m.result == "" {
+			t.Errorf("%s has neither a test nor a reason", m.id)
+		}
+		return result, true
+	}
+	all = true
+	for _, v := range plan.variants {
+		name := m.id
+		if len(plan.variants) > 1 {
+			name += "/" + v.name
+		}
+		ran := false
+		t.Run(name, func(t *testing.T) {
+			ran = true
+			s.run(t, v, m)
+		})
+		all = all && ran
+	}
+	return result, all
+}
+
+func (s *site) run(t *testing.T, v variant, m testModule) {
+	if !m.waits {
+		m.run(s.party(t, v))
+		return
+	}
+	now := time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(now)) // the bubble begins in the past, and the gateway was made outside
+		m.run(s.party(t, v))
+	})
+}

@@ -1,0 +1,109 @@
+package gatewaytest
+
+import (
+	"crypto/tls"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+)
+
+// Gateway is a provisioned configuration, and a browser that calls its server.
+type Gateway struct {
+	// Server is the first HTTP server of the configuration.
+	Server http.Handler
+
+	// Context is what the configuration was provisioned with.
+	Context caddy.Context
+
+	// Cookies are the browser's, by name.
+	Cookies map[string]string
+}
+
+// New is a gateway with a storage of its own.
+func New(t testing.TB, caddyfile string) *Gateway {
+	t.Helper()
+	return NewAt(t, caddyfile, t.TempDir())
+}
+
+// NewAt is a gateway that keeps its keys and certificates in a folder, as one
+// does that is restarted.
+func NewAt(t testing.TB, caddyfile, folder string) *Gateway {
+	t.Helper()
+	config := Adapt(t, caddyfile)
+	config.StorageRaw = caddyconfig.JSON(map[string]string{"module": "file_system", "root": folder}, nil)
+	ctx, err := Provision(t, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	app, err := ctx.App("http")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &Gateway{Server: app.(*caddyhttp.App).Servers["srv0"], Context: ctx, Cookies: map[string]string{}}
+}
+
+// NewBrowser is the same gateway before a browser without cookies.
+func (g *Gateway) NewBrowser() *Gateway {
+	return &Gateway{Server: g.Server, Context: g.Context, Cookies: map[string]string{}}
+}
+
+// Send sends a request to https://localhost:8443 with the browser's cookies, and
+// keeps those of the answer.
+func (g *Gateway) Send(r *http.Request) *http.Response {
+	r.TLS, r.Host = &tls.ConnectionState{ServerName: "localhost"}, "localhost:8443"
+	for name, value := range g.Cookies {
+		r.AddCookie(&http.Cookie{Name: name, Value: value})
+	}
+	w := httptest.NewRecorder()
+	g.Server.ServeHTTP(w, r)
+	response := w.Result()
+	for _, c := range response.Cookies() {
+		g.Cookies[c.Name] = c.Value
+	}
+	return response
+}
+
+// Get sends a GET request, with an access token unless that is empty.
+func (g *Gateway) Get(target, token string) *http.Response {
+	r := httptest.NewRequest(http.MethodGet, target, nil)
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	return g.Send(r)
+}
+
+// Post sends a form.
+func (g *Gateway) Post(path string, form url.Values) *http.Response {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(form.Encode()))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	return g.Send(r)
+}
+
+// Read is the body of an answer.
+func Read(t testing.TB, r *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// WriteFile makes a file that lasts as long as the test, and returns its path.
+func WriteFile(t testing.TB, name, content string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), name)
+	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
