@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/http"
 	"reflect"
-	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -87,36 +86,6 @@ func TestGrantsAreNotEnded(t *testing.T) {
 		var refused caddy.APIError
 		if !errors.As(err, &refused) || refused.HTTPStatus != tt.want {
 			t.Errorf("%s %s: %v", tt.method, tt.target, err)
-		}
-	}
-}
-
-// Whoever ends sessions learns what does not end with them.
-func TestAdminSessionsSayWhatGoesOn(t *testing.T) {
-	g := exampleGateway(t, nil)
-	g.code()
-	for _, target := range []string{"?user=alice", "/no-such-session"} {
-		w, err := admin(t, g.Context, http.MethodDelete, "/fhir/sessions"+target)
-		if err != nil || !strings.Contains(w.Body.String(), "offline_access") || !strings.Contains(w.Body.String(), "/fhir/grants") {
-			t.Errorf("%s: %v %s", target, err, w.Body)
-		}
-	}
-}
-
-func TestRevokeCommand(t *testing.T) {
-	g := exampleGateway(t, nil)
-	g.code()
-	ask := func(target string) (*http.Response, error) {
-		w, err := admin(t, g.Context, http.MethodDelete, target)
-		return w.Result(), err
-	}
-	var out strings.Builder
-	if code, err := revokeBy(&out, "alice", "", ask); code != 0 || err != nil || !strings.HasPrefix(out.String(), "Ended: sessions ") {
-		t.Errorf("exit code %d, error %v: %s", code, err, &out)
-	}
-	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "nobody"}} {
-		if code, err := revokeBy(&out, tt.user, tt.client, ask); code == 0 || err == nil {
-			t.Errorf("%+v: exit code %d, error %v", tt, code, err)
 		}
 	}
 }

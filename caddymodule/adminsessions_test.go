@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
@@ -67,6 +68,18 @@ func TestAdminSessionsRefused(t *testing.T) {
 		var refused caddy.APIError
 		if !errors.As(err, &refused) || refused.HTTPStatus != tt.want {
 			t.Errorf("%s %s: %v", tt.method, tt.target, err)
+		}
+	}
+}
+
+// Whoever ends sessions learns what does not end with them.
+func TestAdminSessionsSayWhatGoesOn(t *testing.T) {
+	g := exampleGateway(t, nil)
+	g.code()
+	for _, target := range []string{"?user=alice", "/no-such-session"} {
+		w, err := admin(t, g.Context, http.MethodDelete, "/fhir/sessions"+target)
+		if err != nil || !strings.Contains(w.Body.String(), "offline_access") || !strings.Contains(w.Body.String(), "/fhir/grants") {
+			t.Errorf("%s: %v %s", target, err, w.Body)
 		}
 	}
 }

@@ -5,12 +5,10 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -130,119 +128,6 @@ func TestHandlersNeedTheApp(t *testing.T) {
 	} {
 		if err := provision(ctx); err != nil {
 			t.Errorf("%s without the app: %v", name, err)
-		}
-	}
-}
-
-// A code and a session outlive a reload: they lead on under the next
-// configuration.
-func TestReloadKeepsCodesAndSessions(t *testing.T) {
-	keys := t.TempDir()
-	before := newGatewayAt(t, exampleWith(t, "", ""), keys)
-	code := before.code()
-	after := newGatewayAt(t, exampleWith(t, "", ""), keys)
-	after.Cookies = before.Cookies
-	response := after.post("/oauth2/token", codeForm(code))
-	if response.StatusCode != http.StatusOK {
-		t.Errorf("code after a reload: %d %s", response.StatusCode, read(t, response))
-	}
-	again, err := after.get("/oauth2/authorize?"+demoRequest().Encode(), "").Location()
-	if err != nil || again.Query().Get("code") == "" {
-		t.Errorf("session after a reload: %v %v", again, err)
-	}
-}
-
-func TestMemoryStoreIsPooled(t *testing.T) {
-	first, second := &MemoryStore{}, &MemoryStore{MaxEntries: 10}
-	for _, m := range []*MemoryStore{first, second} {
-		if err := m.Provision(caddy.Context{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if first.Store != second.Store {
-		t.Error("two configurations have two stores")
-	}
-	before, _ := memoryStores.References(memoryStoreKey)
-	failed := new(MemoryStore) // Provision never ran
-	for _, m := range []*MemoryStore{first, second, failed} {
-		if err := m.Cleanup(); err != nil {
-			t.Error(err)
-		}
-	}
-	if after, _ := memoryStores.References(memoryStoreKey); after != before-2 {
-		t.Errorf("%d users of the store before the cleanup, %d after", before, after)
-	}
-}
-
-// A configuration that does not start leaves the running one's store as it is.
-func TestStoreBoundWaitsForStart(t *testing.T) {
-	running, refused := &MemoryStore{}, &MemoryStore{MaxEntries: 1}
-	for _, m := range []*MemoryStore{running, refused} {
-		if err := m.Provision(caddy.Context{}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	t.Cleanup(func() { _ = running.Cleanup() })
-	for _, key := range []string{"a", "b", "c"} {
-		if err := running.Put(t.Context(), key, nil, time.Minute); err != nil {
-			t.Errorf("after a configuration that did not start: %v", err)
-		}
-	}
-	if err := refused.Cleanup(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Plain HTTP is refused, unless a proxy that trusted_proxies names says https.
-func TestHTTPS(t *testing.T) {
-	const global = "admin {$CADDY_ADMIN:localhost:2019}\n"
-	trusting := strings.Replace(exampleWith(t, global, global+"\tservers {\n\t\ttrusted_proxies static 192.0.2.0/24\n\t}\n"), "https://localhost:8443 {", "http://localhost:8443 {", 1)
-	g := newGateway(t, trusting)
-	tests := []struct {
-		name, from, proto string
-		want              int
-	}{
-		{"plain", "192.0.2.1:1", "", http.StatusBadRequest},
-		{"a trusted proxy says http", "192.0.2.1:1", "http", http.StatusBadRequest},
-		{"a trusted proxy says https", "192.0.2.1:1", "https", http.StatusOK},
-		{"somebody says https", "198.51.100.1:1", "https", http.StatusBadRequest},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			r := httptest.NewRequest(http.MethodGet, "/.well-known/openid-configuration", nil)
-			r.RemoteAddr, r.Host = tt.from, "localhost:8443"
-			r.Header.Set("X-Forwarded-Proto", tt.proto)
-			w := httptest.NewRecorder()
-			g.server.ServeHTTP(w, r)
-			if w.Code != tt.want {
-				t.Errorf("status %d, want %d", w.Code, tt.want)
-			}
-		})
-	}
-}
-
-func TestUnknownPathIs404(t *testing.T) {
-	g := exampleGateway(t, nil)
-	for _, path := range []string{"/index.html", "/oauth2/nothing", "/oauth2/authorize/", "/fhir/R4x"} {
-		if r := g.get(path, ""); r.StatusCode != http.StatusNotFound {
-			t.Errorf("%s: %d", path, r.StatusCode)
-		}
-	}
-}
-
-func demoRequest() url.Values {
-	return url.Values{"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {demoCallback}, "scope": {"openid user/*.rs"}}
-}
-
-// A kind that is none is not taken for another one in a JSON configuration either.
-func TestUnknownKindOfProvider(t *testing.T) {
-	for kind, ok := range map[string]bool{"": true, "oidc": true, "google": true, "Google": false, "saml": false} {
-		_, _, err := provisionApp(t, &App{
-			Issuer:            "https://x.example",
-			IdentityProviders: []IdentityProvider{{Key: "h", Kind: kind, Issuer: "https://h.example", ClientID: "c"}},
-		})
-		if (err == nil) != ok {
-			t.Errorf("%q: %v", kind, err)
 		}
 	}
 }

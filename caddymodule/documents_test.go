@@ -128,3 +128,44 @@ func wholeCaddyfile(part string) string {
 	}
 	return part
 }
+
+// The documents say which test shows what. Each test that they name exists.
+func TestDocumentsNameTests(t *testing.T) {
+	sources := testSources(t)
+	for name, least := range map[string]int{"interface.md": 40, "federation.md": 40, "tokens.md": 40, "authorization.md": 40, "regressions.md": 40, "cache.md": 30} {
+		document, err := os.ReadFile("../docs/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		named := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)(?:/([^`]+))?`").FindAllStringSubmatch(string(document), -1)
+		if len(named) < least {
+			t.Errorf("%s names %d tests", name, len(named))
+		}
+		for _, n := range named {
+			has := func(source string) bool {
+				return strings.Contains(source, "func "+n[1]+"(") && strings.Contains(source, n[2])
+			}
+			if !slices.ContainsFunc(sources, has) {
+				t.Errorf("%s: there is no test %s", name, n[0])
+			}
+		}
+	}
+}
+
+func testSources(t *testing.T) (sources []string) {
+	t.Helper()
+	for _, pattern := range []string{"*_test.go", "*/*_test.go", "*/*/*_test.go", "*/*/*/*_test.go", "../terminology/*_test.go", "../terminology/*/*_test.go", "../e2e/*_test.go"} {
+		files, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sources = append(sources, string(text))
+		}
+	}
+	return sources
+}

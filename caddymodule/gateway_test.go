@@ -150,3 +150,7 @@ func adapted(t testing.TB, caddyfile string) *caddy.Config {
 	t.Helper()
 	return gatewaytest.Adapt(t, caddyfile)
 }
+
+func demoRequest() url.Values {
+	return url.Values{"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {demoCallback}, "scope": {"openid user/*.rs"}}
+}

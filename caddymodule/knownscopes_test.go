@@ -1,6 +1,11 @@
 package caddymodule
 
-import "testing"
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+)
 
 func TestMeantScope(t *testing.T) {
 	for scope, want := range map[string]string{
@@ -27,5 +32,15 @@ func TestMeantScope(t *testing.T) {
 		if got := meantScope(scope); got != want {
 			t.Errorf("%s: got %q, want %q", scope, got, want)
 		}
+	}
+}
+
+// A scope that is spelt almost as one that is known loads, and a warning asks.
+func TestMisspeltScopeIsLogged(t *testing.T) {
+	var text bytes.Buffer
+	a := &App{logger: slog.New(slog.NewTextHandler(&text, nil))}
+	a.warnOfScopes(&Client{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}})
+	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "client_id=c scope=ofline_access did_you_mean=offline_access") {
+		t.Errorf("logged %q", logged)
 	}
 }

@@ -1,6 +1,9 @@
 package caddymodule
 
 import (
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -38,5 +41,33 @@ func TestResolveSecret(t *testing.T) {
 				t.Errorf("error %v, want one with %q", err, tt.fault)
 			}
 		})
+	}
+}
+
+// What a client sends is text, also where it looks like a placeholder of Caddy's:
+// in what is sent back, shown, logged in tokens, or set for the next handler.
+func TestPlaceholdersOfClientsStayText(t *testing.T) {
+	t.Setenv("REGRESSION_SECRET", "expanded-secret")
+	const placeholder = "{env.REGRESSION_SECRET}{file./etc/hostname}{http.request.host}"
+	g := newGateway(t, exampleWith(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.request.header.X-Sent}"
+`))
+	state := g.get("/oauth2/authorize?"+url.Values{
+		"client_id": {"demo-app"}, "redirect_uri": {demoCallback}, "scope": {"nonsense"}, "state": {placeholder},
+	}.Encode(), "").Header.Get("Location")
+	if u, err := url.Parse(state); err != nil || u.Query().Get("state") != placeholder {
+		t.Errorf("state: %s", state)
+	}
+	page := read(t, g.get(g.get("/oauth2/authorize?"+demoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
+	if !strings.Contains(page, "{env.REGRESSION_SECRET}") {
+		t.Errorf("sign-in page: %s", page)
+	}
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
+	r.Header.Set("Authorization", "Bearer "+g.token())
+	r.Header.Set("X-Sent", placeholder)
+	if got := read(t, g.send(r)); !strings.Contains(got, placeholder) {
+		t.Errorf("for the next handler: %s", got)
+	}
+	if got := read(t, g.get("/fhir/R4/Patient?x="+url.QueryEscape(placeholder), placeholder)); strings.Contains(got, "expanded") {
+		t.Errorf("outcome: %s", got)
 	}
 }

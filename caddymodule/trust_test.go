@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
@@ -225,6 +227,25 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 		}
 		if err := verify(jose.RS384, alg); err == nil {
 			t.Errorf("%s by a key for RS384", alg)
+		}
+	}
+}
+
+// Made-up opaque tokens count for the network of Caddy's client, and for no other.
+func TestIntrospectorNetwork(t *testing.T) {
+	h := &Bearer{Introspection: &Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}}
+	i, err := h.newIntrospector(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for address, want := range map[string]string{
+		"198.51.100.7":        "198.51.100.7",
+		"2001:db8:1:2:3:4::5": "2001:db8:1:2::/64",
+		"":                    "",
+	} {
+		ctx := context.WithValue(t.Context(), caddyhttp.VarsCtxKey, map[string]any{caddyhttp.ClientIPVarKey: address})
+		if got := i.Network(ctx); got != want {
+			t.Errorf("%q counts as %q", address, got)
 		}
 	}
 }

@@ -1,0 +1,29 @@
+package caddymodule
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// Definitions that cannot be loaded are named at the beginning of a line, and not only
+// at the end of Caddy's.
+func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
+	for name, tt := range map[string]struct{ definitions, want string }{
+		"missing": {"/nonesuch/*.json", `"error":"definitions /nonesuch/*.json: file does not exist"`},
+		"broken":  {writeFile(t, "broken.json", `{"resourceType":`), `broken.json: `},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := filepath.Join(t.TempDir(), "text.log")
+			config := adapted(t, "{\n\tlog {\n\t\toutput file "+text+"\n\t}\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\tcore off\n\t\tdefinitions "+tt.definitions+"\n\t}\n}\n")
+			if _, err := caddy.ProvisionContext(config); err == nil {
+				t.Fatal("loaded")
+			}
+			if logged := fileText(t, text); !strings.Contains(logged, "definitions cannot be loaded") || !strings.Contains(logged, tt.want) {
+				t.Errorf("logged %s", logged)
+			}
+		})
+	}
+}

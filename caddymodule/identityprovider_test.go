@@ -1,0 +1,16 @@
+package caddymodule
+
+import "testing"
+
+// A kind that is none is not taken for another one in a JSON configuration either.
+func TestUnknownKindOfProvider(t *testing.T) {
+	for kind, ok := range map[string]bool{"": true, "oidc": true, "google": true, "Google": false, "saml": false} {
+		_, _, err := provisionApp(t, &App{
+			Issuer:            "https://x.example",
+			IdentityProviders: []IdentityProvider{{Key: "h", Kind: kind, Issuer: "https://h.example", ClientID: "c"}},
+		})
+		if (err == nil) != ok {
+			t.Errorf("%q: %v", kind, err)
+		}
+	}
+}

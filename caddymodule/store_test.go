@@ -1,0 +1,68 @@
+package caddymodule
+
+import (
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+func TestMemoryStoreIsPooled(t *testing.T) {
+	first, second := &MemoryStore{}, &MemoryStore{MaxEntries: 10}
+	for _, m := range []*MemoryStore{first, second} {
+		if err := m.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if first.Store != second.Store {
+		t.Error("two configurations have two stores")
+	}
+	before, _ := memoryStores.References(memoryStoreKey)
+	failed := new(MemoryStore) // Provision never ran
+	for _, m := range []*MemoryStore{first, second, failed} {
+		if err := m.Cleanup(); err != nil {
+			t.Error(err)
+		}
+	}
+	if after, _ := memoryStores.References(memoryStoreKey); after != before-2 {
+		t.Errorf("%d users of the store before the cleanup, %d after", before, after)
+	}
+}
+
+// A configuration that does not start leaves the running one's store as it is.
+func TestStoreBoundWaitsForStart(t *testing.T) {
+	running, refused := &MemoryStore{}, &MemoryStore{MaxEntries: 1}
+	for _, m := range []*MemoryStore{running, refused} {
+		if err := m.Provision(caddy.Context{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Cleanup(func() { _ = running.Cleanup() })
+	for _, key := range []string{"a", "b", "c"} {
+		if err := running.Put(t.Context(), key, nil, time.Minute); err != nil {
+			t.Errorf("after a configuration that did not start: %v", err)
+		}
+	}
+	if err := refused.Cleanup(); err != nil {
+		t.Error(err)
+	}
+}
+
+// A code and a session outlive a reload: they lead on under the next
+// configuration.
+func TestReloadKeepsCodesAndSessions(t *testing.T) {
+	keys := t.TempDir()
+	before := newGatewayAt(t, exampleWith(t, "", ""), keys)
+	code := before.code()
+	after := newGatewayAt(t, exampleWith(t, "", ""), keys)
+	after.Cookies = before.Cookies
+	response := after.post("/oauth2/token", codeForm(code))
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("code after a reload: %d %s", response.StatusCode, read(t, response))
+	}
+	again, err := after.get("/oauth2/authorize?"+demoRequest().Encode(), "").Location()
+	if err != nil || again.Query().Get("code") == "" {
+		t.Errorf("session after a reload: %v %v", again, err)
+	}
+}
