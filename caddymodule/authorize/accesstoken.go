@@ -63,21 +63,32 @@ type idTokenClaims struct {
 	AMR             []string         `json:"amr,omitempty"`
 }
 
-// tokens are what one grant is turned into.
-type tokens struct {
+// issued are the tokens that one grant is turned into.
+type issued struct {
 	access, id, refresh string
 	lifetime            time.Duration
 }
 
+// tokenIssuer makes tokens.
+type tokenIssuer struct {
+	issuer, fhirBase    string
+	accessTokenLifetime time.Duration
+	keys                signing
+	clients             *registry
+	accounts            *accounts
+	grants              *grants
+	revocations         *revocations
+}
+
 // issue makes the tokens of a person's grant: an access token of that lifetime, and
 // with the scope openid an ID token.
-func (s *Server) issue(ctx context.Context, g *grant, lifetime time.Duration) (*tokens, error) {
+func (i *tokenIssuer) issue(ctx context.Context, g *grant, lifetime time.Duration) (*issued, error) {
 	noteGrant(ctx, g.ClientID, g.User, g.Scope)
-	user, err := s.grantUser(ctx, g)
+	user, err := i.grants.grantUser(ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	cutoff, err := s.latestCutoff(ctx, g.given())
+	cutoff, err := i.revocations.latestCutoff(ctx, g.given())
 	if err != nil {
 		return nil, err
 	}
@@ -85,29 +96,29 @@ func (s *Server) issue(ctx context.Context, g *grant, lifetime time.Duration) (*
 		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
 	now := time.Now()
-	access, err := s.sign(ctx, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
-		Issuer: s.issuer, Subject: user.ID, Audience: s.fhirBase,
+	access, err := sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
+		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: newTokenID(g.Family, dateAfter(cutoff)), ClientID: g.ClientID, Scope: g.scope(),
-		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: s.grantedFHIRUser(g, user),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: i.grantedFHIRUser(g, user),
 		UserinfoClaims: g.UserinfoClaims, Session: g.endsWith(), CredentialHash: user.tokensBoundTo,
-		Provider: g.Provider, ProviderAccount: s.linkedAccount(g),
+		Provider: g.Provider, ProviderAccount: i.accounts.linkedAccount(g.User, g.Provider, g.Subject),
 	})
-	t := &tokens{access: access, lifetime: lifetime}
+	t := &issued{access: access, lifetime: lifetime}
 	if err == nil && g.has("openid") {
-		t.id, err = s.issueIDToken(ctx, g, user, access, now)
+		t.id, err = i.issueIDToken(ctx, g, user, access, now)
 	}
 	return t, err
 }
 
-func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access string, now time.Time) (string, error) {
+func (i *tokenIssuer) issueIDToken(ctx context.Context, g *grant, user *User, access string, now time.Time) (string, error) {
 	claims := idTokenClaims{
-		Issuer: s.issuer, Subject: user.ID, Audience: g.ClientID,
-		Expiry: jwt.NewNumericDate(now.Add(s.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
+		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
+		Expiry: jwt.NewNumericDate(now.Add(i.accessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
-		FHIRUser: s.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR,
+		FHIRUser: i.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR,
 	}
-	client, err := s.client(ctx, g.ClientID)
+	client, err := i.clients.client(ctx, g.ClientID)
 	if err != nil {
 		return "", err
 	}
@@ -118,11 +129,11 @@ func (s *Server) issueIDToken(ctx context.Context, g *grant, user *User, access 
 	if client.ScopeClaimsInIDToken {
 		names = slices.Concat(names, claimsOfScope(g.Scope))
 	}
-	all, err := merged(claims, s.personClaims(user, names))
+	all, err := merged(claims, i.accounts.personClaims(user, names))
 	if err != nil {
 		return "", err
 	}
-	return s.sign(ctx, client.idTokenAlgorithm(), keyring.IDTokenType, all)
+	return sign(ctx, i.keys, client.idTokenAlgorithm(), keyring.IDTokenType, all)
 }
 
 // merged are claims, and more beside them.
@@ -148,19 +159,19 @@ func merged(claims any, more map[string]any) (any, error) {
 
 // issueToClient makes the access token of a client that acts for itself
 // (RFC 6749 §4.4). Its subject is the client.
-func (s *Server) issueToClient(ctx context.Context, client *Client, scope []string) (*tokens, error) {
+func (i *tokenIssuer) issueToClient(ctx context.Context, client *Client, scope []string) (*issued, error) {
 	noteGrant(ctx, client.ID, "", scope)
-	now, lifetime := time.Now(), min(s.accessTokenLifetime, clientTokenLifetime)
-	cutoff, err := s.latestCutoff(ctx, given{user: client.ID, clientID: client.ID})
+	now, lifetime := time.Now(), min(i.accessTokenLifetime, clientTokenLifetime)
+	cutoff, err := i.revocations.latestCutoff(ctx, given{user: client.ID, clientID: client.ID})
 	if err != nil {
 		return nil, err
 	}
-	access, err := s.sign(ctx, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
-		Issuer: s.issuer, Subject: client.ID, Audience: s.fhirBase,
+	access, err := sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
+		Issuer: i.issuer, Subject: client.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: datedID(dateAfter(cutoff)), ClientID: client.ID, Scope: strings.Join(scope, " "),
 	})
-	return &tokens{access: access, lifetime: lifetime}, err
+	return &issued{access: access, lifetime: lifetime}, err
 }
 
 // clientTokenLifetime is the bound that SMART Backend Services recommends.
@@ -168,8 +179,8 @@ const clientTokenLifetime = 5 * time.Minute
 
 // sign makes a JWT. It marshals the claims itself: go-jose's builder does so
 // twice, by way of a map.
-func (s *Server) sign(ctx context.Context, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
-	signer, err := s.keys.Signer(ctx, alg, typ)
+func sign(ctx context.Context, keys signing, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
+	signer, err := keys.Signer(ctx, alg, typ)
 	if err != nil {
 		return "", err
 	}
@@ -185,20 +196,20 @@ func (s *Server) sign(ctx context.Context, alg jose.SignatureAlgorithm, typ stri
 }
 
 // fhirUser is the absolute URL of the person's FHIR resource.
-func (s *Server) fhirUser(user *User) string {
+func (a *accounts) fhirUser(user *User) string {
 	if user.FHIRUser == "" {
 		return ""
 	}
-	return s.fhirBase + "/" + user.FHIRUser
+	return a.fhirBase + "/" + user.FHIRUser
 }
 
 // grantedFHIRUser is fhirUser where the client was granted to know it: clients
 // can read access tokens too.
-func (s *Server) grantedFHIRUser(g *grant, user *User) string {
+func (i *tokenIssuer) grantedFHIRUser(g *grant, user *User) string {
 	if !g.has("fhirUser") {
 		return ""
 	}
-	return s.fhirUser(user)
+	return i.accounts.fhirUser(user)
 }
 
 // accessTokenHash is at_hash for an ID token signed with a SHA-256 algorithm

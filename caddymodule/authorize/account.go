@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"strings"
 )
 
 // storedAccount is a federated person as the [store.Store] keeps them for as long as
@@ -23,33 +26,48 @@ type storedAccount struct {
 
 var errNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
 
+// accounts are the people who may sign in: local users, and those whom providers name.
+type accounts struct {
+	directory    *directory
+	providers    map[string]*provider
+	providerKeys []string    // in the order of the configuration
+	store        store.Store // what is asked for now
+	durable      store.Store // what outlives a restart
+	fhirBase     string      // fhirUser claims are absolute URLs below it
+	logger       *slog.Logger
+
+	// lifetime is how long a sign-in and what it gives at once refer to a federated
+	// person, and refreshLifetime how long a refresh token does.
+	lifetime, refreshLifetime time.Duration
+}
+
 // account returns a person by the sub of their tokens, or nil when they are no
 // longer known: removed or disabled here, or come by a provider that is gone or by
 // now allows others in.
-func (s *Server) account(ctx context.Context, id string) (*User, error) {
-	if user := s.directory.users[id]; user != nil {
+func (a *accounts) account(ctx context.Context, id string) (*User, error) {
+	if user := a.directory.users[id]; user != nil {
 		if user.Disabled {
 			return nil, nil
 		}
 		return user, nil
 	}
-	stored, err := s.allowedAccount(ctx, id)
+	stored, err := a.allowedAccount(ctx, id)
 	if stored == nil || err != nil {
 		return nil, err
 	}
 	stored.User.username, stored.User.groups = stored.Username, stored.Groups
-	stored.User.FHIRUser = s.providers[stored.Provider].fhirUser(stored.Subject, stored.User.FHIRUser)
+	stored.User.FHIRUser = a.providers[stored.Provider].fhirUser(stored.Subject, stored.User.FHIRUser)
 	return &stored.User, nil
 }
 
 // allowedAccount returns what a provider said of a person, or nil when it lets them in no
 // more.
-func (s *Server) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
-	stored, err := s.storedAccount(ctx, id)
+func (a *accounts) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
+	stored, err := a.storedAccount(ctx, id)
 	if stored == nil || err != nil {
 		return nil, err
 	}
-	p := s.providers[stored.Provider]
+	p := a.providers[stored.Provider]
 	if p == nil || p.Issuer != stored.Issuer || !p.allows(stored.identity()) {
 		return nil, nil
 	}
@@ -57,10 +75,10 @@ func (s *Server) allowedAccount(ctx context.Context, id string) (*storedAccount,
 }
 
 // storedAccount returns what a provider said of a person; nil where it said nothing.
-func (s *Server) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
-	value, err := s.store.Get(ctx, accountKey(id))
+func (a *accounts) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
+	value, err := a.store.Get(ctx, accountKey(id))
 	if errors.Is(err, store.ErrNotFound) {
-		value, err = s.restoreAccount(ctx, id)
+		value, err = a.restoreAccount(ctx, id)
 	}
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -81,23 +99,23 @@ func (a *storedAccount) identity() identity { return identity{user: a.User, grou
 // the linked local user's where linking is on and both sides have verified the
 // same e-mail address, else the person's own. What the provider said is stored for
 // both, so that they can be held to the rules of later on.
-func (s *Server) admit(ctx context.Context, p *provider, id identity) (*User, error) {
-	local := s.linked(p, id)
+func (a *accounts) admit(ctx context.Context, p *provider, id identity) (*User, error) {
+	local := a.linked(p, id)
 	if local != nil {
 		trailOf(ctx).user = local.ID
 	}
 	if !p.allows(id) || local != nil && local.Disabled {
-		return nil, s.turnAway(ctx, p, id)
+		return nil, a.turnAway(ctx, p, id)
 	}
-	s.checkFHIRUser(ctx, p, &id.user)
+	a.checkFHIRUser(ctx, p, &id.user)
 	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
 	value, err := json.Marshal(stored)
 	if err != nil {
 		return nil, err
 	}
-	err = s.store.Put(ctx, accountKey(id.user.ID), value, s.accountLifetime())
+	err = a.store.Put(ctx, accountKey(id.user.ID), value, a.lifetime)
 	if err == nil {
-		err = s.keepFor(ctx, id.user.ID, value, s.accountLifetime())
+		err = a.keepFor(ctx, id.user.ID, value, a.lifetime)
 	}
 	if err != nil || local != nil {
 		return local, err
@@ -122,20 +140,20 @@ func (p *provider) fhirUser(subject, claimed string) string {
 // unlinked says whether a local user who came as a provider's subject could come
 // that way no more: the provider is gone, is another one now, does not let them in,
 // or leads to somebody else.
-func (s *Server) unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
-	if provider == "" || s.directory.users[user.ID] == nil {
+func (a *accounts) unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
+	if provider == "" || a.directory.users[user.ID] == nil {
 		return false, nil
 	}
-	p := s.providers[provider]
+	p := a.providers[provider]
 	if p == nil {
 		return true, nil
 	}
-	return s.unlinkedAccount(ctx, user, p, accountID(p.Issuer, subject))
+	return a.unlinkedAccount(ctx, user, p, accountID(p.Issuer, subject))
 }
 
 // unlinkedAccount says whether a provider's account no longer leads to a local user.
-func (s *Server) unlinkedAccount(ctx context.Context, user *User, p *provider, id string) (bool, error) {
-	stored, err := s.allowedAccount(ctx, id)
+func (a *accounts) unlinkedAccount(ctx context.Context, user *User, p *provider, id string) (bool, error) {
+	stored, err := a.allowedAccount(ctx, id)
 	if stored == nil || err != nil {
 		return true, err
 	}
@@ -144,20 +162,20 @@ func (s *Server) unlinkedAccount(ctx context.Context, user *User, p *provider, i
 
 // linkedAccount is the provider's account by which a local user was given something, or
 // "".
-func (s *Server) linkedAccount(g *grant) string {
-	p := s.providers[g.Provider]
-	if p == nil || s.directory.users[g.User] == nil {
+func (a *accounts) linkedAccount(user, provider, subject string) string {
+	p := a.providers[provider]
+	if p == nil || a.directory.users[user] == nil {
 		return ""
 	}
-	return accountID(p.Issuer, g.Subject)
+	return accountID(p.Issuer, subject)
 }
 
 // checkLinks refuses two local users with one verified address where linking is
 // on: a person would be either of them, as it happens.
-func (s *Server) checkLinks() error {
+func (a *accounts) checkLinks() error {
 	owners := map[string]string{}
-	for _, p := range s.providers {
-		for _, user := range s.directory.users {
+	for _, p := range a.providers {
+		for _, user := range a.directory.users {
 			address := lowered(user.Email)
 			if other := owners[address]; p.LinkEmail && user.EmailVerified && other != "" && other != user.ID {
 				return fmt.Errorf("users %q and %q have the same verified e-mail address, and idp %q links by it", other, user.ID, p.Key)
@@ -173,8 +191,8 @@ func (s *Server) checkLinks() error {
 // linked finds the local user with a person's verified e-mail address. That the
 // user is disabled is for the caller to see: it must not fall back to an account
 // of the person's own.
-func (s *Server) linked(p *provider, id identity) *User {
-	for _, user := range s.directory.users {
+func (a *accounts) linked(p *provider, id identity) *User {
+	for _, user := range a.directory.users {
 		if p.links(id, user) {
 			return user
 		}
@@ -191,13 +209,13 @@ func (p *provider) links(id identity, user *User) bool {
 
 // checkFHIRUser makes the reference relative to our FHIR base, or drops one that
 // is no reference to a person there.
-func (s *Server) checkFHIRUser(ctx context.Context, p *provider, user *User) {
+func (a *accounts) checkFHIRUser(ctx context.Context, p *provider, user *User) {
 	if user.FHIRUser == "" {
 		return
 	}
-	user.FHIRUser = strings.TrimPrefix(user.FHIRUser, s.fhirBase+"/")
+	user.FHIRUser = strings.TrimPrefix(user.FHIRUser, a.fhirBase+"/")
 	if CheckFHIRUser(user.FHIRUser) != nil {
-		s.logger.WarnContext(ctx, "fhirUser of an identity provider is no person on this FHIR server, left out", "idp", p.Key)
+		a.logger.WarnContext(ctx, "fhirUser of an identity provider is no person on this FHIR server, left out", "idp", p.Key)
 		user.FHIRUser = ""
 	}
 }

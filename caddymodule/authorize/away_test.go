@@ -36,10 +36,10 @@ func TestAwayCookies(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &Server{keys: keyring.New(new(keysInMemory), "keys", slog.New(slog.DiscardHandler))}
+				f := &federation{step: &step{browsers: &browsers{keyring.New(new(keysInMemory), "keys", slog.New(slog.DiscardHandler))}}}
 				kept := away{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
 				w := httptest.NewRecorder()
-				if err := s.keepAway(w, httptest.NewRequest(http.MethodGet, "/", nil), kept); err != nil {
+				if err := f.keepAway(w, httptest.NewRequest(http.MethodGet, "/", nil), kept); err != nil {
 					t.Fatal(err)
 				}
 				back := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -51,7 +51,7 @@ func TestAwayCookies(t *testing.T) {
 				}
 				tt.do(back)
 				again := httptest.NewRecorder()
-				got, err := s.readAway(back, "state")
+				got, err := f.readAway(back, "state")
 				removePieces(again, back, awayCookie("state"))
 				if err != tt.want || err == nil && got != kept {
 					t.Errorf("error %v, want %v", err, tt.want)
@@ -87,21 +87,25 @@ func replaceCookie(r *http.Request, name, value string) {
 // not remembered, and keep nobody from signing in.
 func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
-	s, err := New(Config{
+	c := Config{
 		Issuer: "https://fhir.example.org", Logger: logger, Store: store.NewMemory(0, 0), Keys: keyring.New(new(keysInMemory), "keys", logger),
 		Clients: []Client{{ID: "app", PKCE: PKCEOptional, RedirectURIs: []string{"https://app.example.org/callback"}}},
 		IdentityProviders: []IdentityProvider{{
 			Key: "p", Issuer: idp.Issuer, ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
 		}},
-	})
+	}
+	if err := c.complete(); err != nil {
+		t.Fatal(err)
+	}
+	server, err := newAssembly(&c)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.returned = store.NewMemory(1, 0)
-	if err := s.returned.Add(t.Context(), "made up", nil, awayTime); err != nil {
+	f := &federation{accounts: server.accounts, returned: store.NewMemory(1, 0), identified: newIdentities()}
+	if err := f.returned.Add(t.Context(), "made up", nil, awayTime); err != nil {
 		t.Fatal(err)
 	}
-	p := s.providers["p"]
+	p := server.accounts.providers["p"]
 	a := away{Provider: "p", Request: upstream.AuthenticationRequest{State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken()}}
 	target, err := p.client.AuthenticationURL(t.Context(), a.Request)
 	if err != nil {
@@ -109,7 +113,7 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	}
 	q := oauth2.Parameters(idp.Authorize(t, target))
 	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
-	if user, _, err := s.federatedSession(back, p, &authorizationRequest{client: s.clients["app"]}, &homecoming{away: a, answer: q}); err != nil || user == nil {
+	if user, _, err := f.federatedSession(back, p, &authorizationRequest{client: server.clients.configured["app"]}, &homecoming{away: a, answer: q}); err != nil || user == nil {
 		t.Errorf("%v, %v", user, err)
 	}
 }
@@ -123,11 +127,4 @@ func TestBrowserIDsAreBounded(t *testing.T) {
 	if n := len(browserIDs(r)); n != maxBrowserIDs {
 		t.Errorf("%d ids are looked at", n)
 	}
-}
-
-// StatesForTest is how many states that came back from providers are kept, for the
-// tests in package authorize_test.
-func (s *Server) StatesForTest() int {
-	n, _ := s.returned.Size()
-	return n
 }

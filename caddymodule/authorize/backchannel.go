@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -16,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
@@ -82,52 +84,62 @@ func CheckBackchannelLogoutURI(uri string) error {
 	return nil
 }
 
+// notifier tells clients that sessions are over (OpenID Connect Back-Channel Logout).
+type notifier struct {
+	issuer  string
+	keys    signing
+	durable store.Store // of what clients got in sessions
+	trail   *recorder
+	logger  *slog.Logger
+	notices *notices
+}
+
 // tellClients tells every client that got an ID token in a session, and wants to
 // know, that it is over. It waits for none of them.
-func (s *Server) tellClients(ctx context.Context, stored *storedSession, notes []clientNote) {
+func (n *notifier) tellClients(ctx context.Context, stored *storedSession, notes []clientNote) {
 	for _, note := range notes {
-		if err := s.durable.Delete(ctx, clientKey(stored.sid, note.client.ID)); err != nil {
+		if err := n.durable.Delete(ctx, clientKey(stored.sid, note.client.ID)); err != nil {
 			// It means nothing without the session, and expires.
-			s.logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", note.client.ID, "error", err)
+			n.logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", note.client.ID, "error", err)
 		}
 		if note.idToken && note.client.BackchannelLogoutURI != "" {
-			s.tell(apart(ctx), note.client, stored)
+			n.tell(apart(ctx), note.client, stored)
 		}
 	}
 }
 
 // tell sends a logout token in the background.
-func (s *Server) tell(ctx context.Context, client *Client, stored *storedSession) {
-	if s.notices.waiting.Add(1) > maxNotices {
-		s.notices.waiting.Add(-1)
-		s.told(ctx, client, stored, errors.New("too many clients are being told at this moment"))
+func (n *notifier) tell(ctx context.Context, client *Client, stored *storedSession) {
+	if n.notices.waiting.Add(1) > maxNotices {
+		n.notices.waiting.Add(-1)
+		n.told(ctx, client, stored, errors.New("too many clients are being told at this moment"))
 		return
 	}
 	go func() {
-		defer s.notices.waiting.Add(-1)
-		token, err := s.logoutToken(ctx, client, stored)
+		defer n.notices.waiting.Add(-1)
+		token, err := n.logoutToken(ctx, client, stored)
 		if err == nil {
-			err = s.notices.deliver(ctx, client, token)
+			err = n.notices.deliver(ctx, client, token)
 		}
-		s.told(ctx, client, stored, err)
+		n.told(ctx, client, stored, err)
 	}()
 }
 
 // told logs and records what came of telling a client.
-func (s *Server) told(ctx context.Context, client *Client, stored *storedSession, err error) {
+func (n *notifier) told(ctx context.Context, client *Client, stored *storedSession, err error) {
 	reason := "the client was told"
 	if err != nil {
-		s.logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
+		n.logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
 		reason, err = "", &oauth2.Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
 	}
-	s.record(ctx, audit.Event{Kind: audit.SignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
+	n.trail.record(ctx, audit.Event{Kind: audit.SignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
 }
 
 // logoutToken is signed as ID tokens are, and says in its header that it is none.
-func (s *Server) logoutToken(ctx context.Context, client *Client, stored *storedSession) (string, error) {
+func (n *notifier) logoutToken(ctx context.Context, client *Client, stored *storedSession) (string, error) {
 	now := time.Now()
-	return s.sign(ctx, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
-		Issuer: s.issuer, Subject: stored.User, Audience: client.ID, Session: stored.sid, ID: oauth2.RandomToken(),
+	return sign(ctx, n.keys, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
+		Issuer: n.issuer, Subject: stored.User, Audience: client.ID, Session: stored.sid, ID: oauth2.RandomToken(),
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(logoutTokenLifetime)),
 		Events: map[string]struct{}{logoutEvent: {}},
 	})

@@ -23,6 +23,8 @@ type party struct {
 	uri    string
 	tokens chan string
 	answer atomic.Int32 // the status
+
+	transport roundTripper // in place of the network
 }
 
 func newParty(t *testing.T) *party {
@@ -66,6 +68,9 @@ func toldServer(t *testing.T, p *party) (*authorize.Server, trail) {
 	return newServer(t, func(c *authorize.Config) {
 		c.Audit = tr.record
 		c.Clients[0].BackchannelLogoutURI = p.uri
+		if p.transport != nil {
+			c.Clients[0].Transport = p.transport
+		}
 		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
 		c.Clients[2].BackchannelLogoutURI = p.uri + "/never" // takes no part
 	}), tr
@@ -201,16 +206,15 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 // A client that fails is told again, and nobody waits for it.
 func TestClientIsToldAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, tr := toldServer(t, &party{uri: "https://app.example/backchannel"})
 		var tokens []string
-		s.SetNoticeTransport(roundTripper(func(r *http.Request) (*http.Response, error) {
+		s, tr := toldServer(t, &party{uri: "https://app.example/backchannel", transport: func(r *http.Request) (*http.Response, error) {
 			tokens = append(tokens, r.PostFormValue("logout_token"))
 			status := http.StatusServiceUnavailable
 			if len(tokens) > 1 {
 				status = http.StatusNoContent
 			}
 			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
-		}))
+		}})
 		b := newBrowser(t, s)
 		b.answer(request(nil))
 		before := time.Now()
@@ -246,11 +250,10 @@ func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 func TestTellingAClientIsApart(t *testing.T) {
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		synctest.Test(t, func(t *testing.T) {
-			s, tr := toldServer(t, &party{uri: "https://app.example/backchannel"})
 			answer := make(chan int)
-			s.SetNoticeTransport(roundTripper(func(*http.Request) (*http.Response, error) {
+			s, tr := toldServer(t, &party{uri: "https://app.example/backchannel", transport: func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: <-answer, Body: http.NoBody}, nil
-			}))
+			}})
 			b := newBrowser(t, s)
 			b.tokens(nil)
 			b.signIn(request(url.Values{"prompt": {"login"}, "response_type": {"token"}, "scope": {"email"}}), "bob", "other")

@@ -2,12 +2,13 @@ package authorize
 
 import (
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // maxBrowserIDs bounds how many ids of one browser are looked at: more tabs than
@@ -26,9 +27,13 @@ func browserIDs(r *http.Request) (ids []string) {
 	return ids
 }
 
+// browsers knows browsers again, and gives them what nobody but the same one can bring
+// back.
+type browsers struct{ keys sealer }
+
 // browser returns an id that binds sealed requests to this browser, and gives it
 // one if it has none.
-func (s *Server) browser(w http.ResponseWriter, r *http.Request) string {
+func (b *browsers) browser(w http.ResponseWriter, r *http.Request) string {
 	if ids := browserIDs(r); len(ids) > 0 {
 		return ids[0]
 	}
@@ -42,10 +47,10 @@ func isBrowser(r *http.Request, id string) bool { return slices.Contains(browser
 
 // unsealHere opens what was sealed for a purpose and for this browser, under
 // whichever of its ids, no longer than maxAge ago.
-func (s *Server) unsealHere(r *http.Request, purpose, sealed string, maxAge time.Duration) (text string, err error) {
+func (b *browsers) unsealHere(r *http.Request, purpose, sealed string, maxAge time.Duration) (text string, err error) {
 	err = keyring.ErrUnsealed
 	for _, id := range browserIDs(r) {
-		text, err = s.keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
+		text, err = b.keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
 		if !errors.Is(err, keyring.ErrUnsealed) {
 			return text, err
 		}

@@ -64,14 +64,14 @@ func (c *Client) mayClaim(claim string) bool {
 }
 
 // personClaims are the named claims that a person's record holds.
-func (s *Server) personClaims(user *User, names []string) map[string]any {
+func (a *accounts) personClaims(user *User, names []string) map[string]any {
 	all := map[string]any{}
 	for name, value := range user.Claims {
 		putClaim(all, name, value)
 	}
 	for name, value := range map[string]string{
 		"name": user.Name, "preferred_username": user.username, "email": user.Email,
-		"phone_number": user.Phone, "fhirUser": s.fhirUser(user),
+		"phone_number": user.Phone, "fhirUser": a.fhirUser(user),
 	} {
 		if value != "" {
 			all[name] = value

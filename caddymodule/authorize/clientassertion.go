@@ -61,12 +61,12 @@ func badAssertion(description string) error {
 
 // authenticateAssertion is private_key_jwt (RFC 7523 §2.2, OpenID Connect Core
 // §9, SMART App Launch 2.2, Asymmetric Authentication).
-func (s *Server) authenticateAssertion(r *http.Request, p oauth2.Parameters) (*Client, error) {
+func (a *authenticator) authenticateAssertion(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	if p.Get("client_assertion_type") != assertionType {
 		return nil, oauth2.InvalidRequest("client_assertion_type must be " + assertionType)
 	}
 	raw := p.Get("client_assertion")
-	client, claims, err := s.assertingClient(r.Context(), raw)
+	client, claims, err := a.assertingClient(r.Context(), raw)
 	switch {
 	case err != nil:
 		return nil, err
@@ -76,16 +76,16 @@ func (s *Server) authenticateAssertion(r *http.Request, p oauth2.Parameters) (*C
 	if err := client.verifyAssertion(r.Context(), raw); err != nil {
 		return nil, err
 	}
-	audiences := []string{s.issuer + pathToken, s.issuer, s.issuer + r.URL.Path}
+	audiences := []string{a.issuer + pathToken, a.issuer, a.issuer + r.URL.Path}
 	if err := claims.check(client.ID, audiences, time.Now()); err != nil {
 		return nil, err
 	}
-	return client, s.useAssertion(r.Context(), claims)
+	return client, a.useAssertion(r.Context(), claims)
 }
 
 // assertingClient is the client whose keys are to verify an assertion, by what
 // it says and its signature has yet to prove; and what else it says.
-func (s *Server) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
+func (a *authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
 		return nil, nil, badAssertion("this is no JWT")
@@ -95,7 +95,7 @@ func (s *Server) assertingClient(ctx context.Context, raw string) (*Client, *ass
 	if decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
 		return nil, nil, badAssertion("this is no JWT")
 	}
-	client, err := s.client(ctx, claims.Subject)
+	client, err := a.clients.client(ctx, claims.Subject)
 	switch {
 	case err != nil:
 		return nil, nil, err
@@ -160,27 +160,22 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	return nil
 }
 
-// useAssertion lets each assertion pass once (RFC 7523 §3, jti), over a restart too.
-func (s *Server) useAssertion(ctx context.Context, c *assertionClaims) error {
+// useAssertion lets each assertion pass once (RFC 7523 §3, jti), over a restart too. The
+// client may send it again if the request then fails by our fault.
+func (a *authenticator) useAssertion(ctx context.Context, c *assertionClaims) error {
 	key := storeKey("assertion", c.Subject+"\x00"+c.ID)
-	err := s.durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
+	err := a.durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
 	if errors.Is(err, store.ErrExists) {
 		return badAssertion("jti was used already")
 	}
 	if err == nil {
-		trailOf(ctx).assertion = key
+		trailOf(ctx).release = func(ctx context.Context) { a.releaseAssertion(ctx, key) }
 	}
 	return err
 }
 
-// releaseAssertion lets a request's assertion be used again, where the request failed
-// by our fault: the client may send the same once more.
-func (s *Server) releaseAssertion(ctx context.Context) {
-	key := trailOf(ctx).assertion
-	if key == "" {
-		return
-	}
-	if err := s.durable.Delete(context.WithoutCancel(ctx), key); err != nil {
-		s.logger.ErrorContext(ctx, "the client assertion of a request that failed stays used", "error", err)
+func (a *authenticator) releaseAssertion(ctx context.Context, key string) {
+	if err := a.durable.Delete(context.WithoutCancel(ctx), key); err != nil {
+		a.logger.ErrorContext(ctx, "the client assertion of a request that failed stays used", "error", err)
 	}
 }

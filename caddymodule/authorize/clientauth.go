@@ -2,9 +2,12 @@ package authorize
 
 import (
 	"context"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"log/slog"
 	"net/http"
 	"net/url"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 var (
@@ -12,20 +15,32 @@ var (
 	errTwoMethods    = oauth2.InvalidRequest("authenticate the client in one way alone")
 )
 
+// authenticator finds out which client a request is from.
+type authenticator struct {
+	issuer  string
+	clients *registry
+	durable store.Store // of the assertions that were used
+	limiter *turnstile
+	logger  *slog.Logger
+
+	// ofRefreshToken finds the client of a refresh token, for those that send nothing else.
+	ofRefreshToken func(context.Context, oauth2.Parameters) (*Client, error)
+}
+
 // authenticateClient finds the client of a request and has it prove who it is,
 // in the one way that is registered: client_secret_basic or client_secret_post
 // with a secret, private_key_jwt with keys, none for public clients (RFC 6749
 // §2.3).
-func (s *Server) authenticateClient(r *http.Request, p oauth2.Parameters) (*Client, error) {
-	s.noteNamedClient(r, p)
-	client, err := s.clientOf(r, p)
+func (a *authenticator) authenticateClient(r *http.Request, p oauth2.Parameters) (*Client, error) {
+	a.noteNamedClient(r, p)
+	client, err := a.clientOf(r, p)
 	if err == nil && !client.Public() {
 		noteProven(r.Context())
 	}
 	return client, err
 }
 
-func (s *Server) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error) {
+func (a *authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	basic := len(r.Header.Values("Authorization")) > 0
 	secret := p.Get("client_secret")
 	assertion := p.Get("client_assertion") != "" || p.Get("client_assertion_type") != ""
@@ -33,15 +48,15 @@ func (s *Server) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error)
 	case assertion && (basic || secret != ""):
 		return nil, errTwoMethods
 	case assertion:
-		return s.authenticateAssertion(r, p)
+		return a.authenticateAssertion(r, p)
 	case basic:
-		return s.authenticateBasic(r, p)
+		return a.authenticateBasic(r, p)
 	case p.Get("client_id") == "" && r.URL.Path == pathToken && p.Get("grant_type") == "refresh_token":
-		return s.refreshClient(r.Context(), p)
+		return a.ofRefreshToken(r.Context(), p)
 	case p.Get("client_id") == "":
 		return nil, oauth2.InvalidClient("client_id is missing")
 	}
-	client, err := s.client(r.Context(), p.Get("client_id"))
+	client, err := a.clients.client(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -50,7 +65,7 @@ func (s *Server) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error)
 		if client != nil && !client.secretIs(secret) {
 			client = nil
 		}
-		return s.provenClient(r, p.Get("client_id"), client)
+		return a.provenClient(r, p.Get("client_id"), client)
 	case client == nil || !client.Public():
 		return nil, errUnknownClient
 	}
@@ -59,18 +74,18 @@ func (s *Server) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error)
 
 // provenClient is the client that a secret was right for, nil where it was wrong for
 // the one that was named.
-func (s *Server) provenClient(r *http.Request, named string, client *Client) (*Client, error) {
+func (a *authenticator) provenClient(r *http.Request, named string, client *Client) (*Client, error) {
 	err := error(errUnknownClient)
 	if client != nil {
 		err = nil
 	}
-	if err := s.trySecret(r, named, err, client == nil || client.guessable); err != nil {
+	if err := a.limiter.trySecret(r, named, err, client == nil || client.guessable); err != nil {
 		return nil, err
 	}
 	return client, nil
 }
 
-func (s *Server) authenticateBasic(r *http.Request, p oauth2.Parameters) (*Client, error) {
+func (a *authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	id, secret, ok := r.BasicAuth()
 	switch {
 	case !ok || len(r.Header.Values("Authorization")) > 1:
@@ -78,9 +93,9 @@ func (s *Server) authenticateBasic(r *http.Request, p oauth2.Parameters) (*Clien
 	case p.Get("client_secret") != "":
 		return nil, errTwoMethods
 	}
-	client, err := s.clientByBasic(r.Context(), id, secret)
+	client, err := a.clientByBasic(r.Context(), id, secret)
 	if err == nil && secret != "" {
-		client, err = s.provenClient(r, unescaped(id), client)
+		client, err = a.provenClient(r, unescaped(id), client)
 	}
 	switch {
 	case err != nil:
@@ -96,11 +111,11 @@ func (s *Server) authenticateBasic(r *http.Request, p oauth2.Parameters) (*Clien
 
 // clientByBasic tries the credentials form-decoded, as RFC 6749 §2.3.1 has
 // them, and then as they are, as many clients send them.
-func (s *Server) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
-	if c, err := s.client(ctx, unescaped(id)); err != nil || c != nil && c.secretIs(unescaped(secret)) {
+func (a *authenticator) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
+	if c, err := a.clients.client(ctx, unescaped(id)); err != nil || c != nil && c.secretIs(unescaped(secret)) {
 		return c, err
 	}
-	c, err := s.client(ctx, id)
+	c, err := a.clients.client(ctx, id)
 	if err != nil || c != nil && c.secretIs(secret) {
 		return c, err
 	}

@@ -1,15 +1,17 @@
 package authorize
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"log/slog"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Defaults and bounds of the lifetimes in [Config].
@@ -108,7 +110,7 @@ type Config struct {
 	Passwords PasswordComparer
 
 	// Keys sign tokens and seal pending requests.
-	Keys *keyring.Keyring
+	Keys Keys
 
 	// Store keeps what is in flight: codes, half sign-ins, and the revocations that each
 	// check of an access token looks for.
@@ -174,4 +176,66 @@ type Config struct {
 	// requests that change nothing. Never a token, code, password or secret.
 	// Default: nothing is logged.
 	Logger *slog.Logger
+}
+
+func (c *Config) fhirBase() string { return c.Issuer + c.FHIRBasePath }
+
+// complete checks the configuration and fills in what it may leave out.
+func (c *Config) complete() error {
+	if err := CheckIssuer(c.Issuer); err != nil {
+		return err
+	}
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.IsHTTPS == nil {
+		c.IsHTTPS = func(r *http.Request) bool { return r.TLS != nil }
+	}
+	if c.Durable == nil {
+		c.Durable = c.Store
+	}
+	if c.Audit == nil {
+		c.Audit = audit.NewLog(c.Logger).Record
+	}
+	if c.Started == nil {
+		c.Started = func() time.Time { return time.Time{} }
+	}
+	if c.ClientAddress == nil {
+		c.ClientAddress = remoteAddress
+	}
+	return c.completeLifetimes()
+}
+
+func (c *Config) completeLifetimes() error {
+	refresh := cmp.Or(c.RefreshTokenLifetime, DefaultRefreshTokenLifetime)
+	for _, l := range []struct {
+		name         string
+		value        *time.Duration
+		normal, most time.Duration
+	}{
+		{"access_token_lifetime", &c.AccessTokenLifetime, DefaultAccessTokenLifetime, MaxAccessTokenLifetime},
+		{"code_lifetime", &c.CodeLifetime, DefaultCodeLifetime, MaxCodeLifetime},
+		{"session_lifetime", &c.SessionLifetime, DefaultSessionLifetime, MaxSessionLifetime},
+		{"refresh_token_lifetime", &c.RefreshTokenLifetime, refresh, MaxRefreshTokenLifetime},
+		{"refresh_token_idle_lifetime", &c.RefreshTokenIdleLifetime, refresh, refresh},
+	} {
+		if *l.value == 0 {
+			*l.value = l.normal
+		} else if err := checkLifetime(l.name, *l.value, l.most); err != nil {
+			return err
+		}
+	}
+	return c.completeGrace()
+}
+
+func (c *Config) completeGrace() error {
+	switch {
+	case c.RefreshTokenGrace < 0:
+		c.RefreshTokenGrace = 0
+	case c.RefreshTokenGrace == 0:
+		c.RefreshTokenGrace = DefaultRefreshTokenGrace
+	default:
+		return checkLifetime("refresh_token_grace", c.RefreshTokenGrace, MaxRefreshTokenGrace)
+	}
+	return nil
 }

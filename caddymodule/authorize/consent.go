@@ -5,13 +5,14 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Values of [Client].Consent.
@@ -87,7 +88,7 @@ func mustStay(item string) bool {
 // The operator who writes a client into the configuration vouches for it, so
 // people are asked only if the configuration says so, or for the one request
 // that does.
-func (s *Server) consented(ctx context.Context, req *authorizationRequest, user *User) (ask bool, err error) {
+func (an *answers) consented(ctx context.Context, req *authorizationRequest, user *User) (ask bool, err error) {
 	switch {
 	case req.client.Consent == ConsentSkip:
 		return false, nil
@@ -96,7 +97,7 @@ func (s *Server) consented(ctx context.Context, req *authorizationRequest, user 
 	case req.client.Consent == "":
 		return false, nil
 	}
-	earlier, err := s.loadConsent(ctx, user.ID, req.client.ID)
+	earlier, err := an.consents.loadConsent(ctx, user.ID, req.client.ID)
 	switch {
 	case err != nil:
 		return false, err
@@ -110,9 +111,15 @@ func (s *Server) consented(ctx context.Context, req *authorizationRequest, user 
 
 func consentKey(user, clientID string) string { return storeKey("consent", user+"\x00"+clientID) }
 
+// consents are what people let clients have, where they are asked.
+type consents struct {
+	durable     store.Store
+	revocations *revocations
+}
+
 // loadConsent returns what a person let a client have, or nil if they were not asked.
-func (s *Server) loadConsent(ctx context.Context, user, clientID string) (*consent, error) {
-	value, err := s.durable.Get(ctx, consentKey(user, clientID))
+func (cs *consents) loadConsent(ctx context.Context, user, clientID string) (*consent, error) {
+	value, err := cs.durable.Get(ctx, consentKey(user, clientID))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -130,8 +137,8 @@ func (c *consent) covers(g *grant) bool {
 }
 
 // rememberConsent adds to what is known of a person's mind.
-func (s *Server) rememberConsent(ctx context.Context, user, clientID string, items, granted []string) error {
-	c, err := s.loadConsent(ctx, user, clientID)
+func (cs *consents) rememberConsent(ctx context.Context, user, clientID string, items, granted []string) error {
+	c, err := cs.loadConsent(ctx, user, clientID)
 	if err != nil {
 		return err
 	}
@@ -149,17 +156,17 @@ func (s *Server) rememberConsent(ctx context.Context, user, clientID string, ite
 	if err != nil {
 		return err
 	}
-	return s.durable.Put(ctx, consentKey(user, clientID), value, consentLifetime)
+	return cs.durable.Put(ctx, consentKey(user, clientID), value, consentLifetime)
 }
 
 // takeBack reports whether a person now refuses what they allowed before, and ends the
 // client's access tokens if they do. Its codes and refresh tokens end where they go
 // beyond what is still allowed (see stillConsented).
-func (s *Server) takeBack(ctx context.Context, client *Client, user string, items, granted []string) (bool, error) {
+func (cs *consents) takeBack(ctx context.Context, client *Client, user string, items, granted []string) (bool, error) {
 	if client.Consent != ConsentRequired {
 		return false, nil
 	}
-	earlier, err := s.loadConsent(ctx, user, client.ID)
+	earlier, err := cs.loadConsent(ctx, user, client.ID)
 	if earlier == nil || err != nil {
 		return false, err
 	}
@@ -167,7 +174,7 @@ func (s *Server) takeBack(ctx context.Context, client *Client, user string, item
 	if !slices.ContainsFunc(earlier.Granted, refused) {
 		return false, nil
 	}
-	return true, s.cutOff(ctx, consentCutoff(user, client.ID))
+	return true, cs.revocations.cutOff(ctx, consentCutoff(user, client.ID))
 }
 
 // consentPage is what pages/consent.html shows.
@@ -184,9 +191,9 @@ type consentPage struct {
 
 type consentItem struct{ Name, Text string }
 
-func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
+func (ps *pages) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
 	page := consentPage{
-		Request: p.Get("request"), Client: req.client.Title(), Host: s.host, Person: signedIn.user.person(),
+		Request: p.Get("request"), Client: req.client.Title(), Host: ps.host, Person: signedIn.user.person(),
 		Unknown: req.client.registered,
 	}
 	if to, err := url.Parse(req.redirectURI); err == nil {
@@ -199,8 +206,8 @@ func (s *Server) showConsent(w http.ResponseWriter, r *http.Request, req *author
 			page.Optional = append(page.Optional, consentItem{mayField + item, text})
 		}
 	}
-	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
-	s.show(w, r, http.StatusOK, consentPages, page)
+	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
+	ps.show(w, r, http.StatusOK, consentPages, page)
 }
 
 // mayField begins the name of an item's box.
@@ -208,36 +215,36 @@ const mayField = "may "
 
 // takeConsent takes what the page sends. Sent twice, it is taken twice, with the
 // same effect.
-func (s *Server) takeConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
+func (q *questions) takeConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
 	switch p.Get("decision") {
 	case "allow":
-		s.allow(w, r, req, signedIn, p)
+		q.allow(w, r, req, signedIn, p)
 	case "deny":
-		s.redirectError(w, r, req, errDenied)
+		q.responses.redirectError(w, r, req, errDenied)
 	default:
-		s.refuse(w, r, errNoDecision)
+		q.responses.refuse(w, r, errNoDecision)
 	}
 }
 
-func (s *Server) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
+func (q *questions) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
 	items := req.items()
 	granted := slices.DeleteFunc(slices.Clone(items), func(item string) bool {
 		return !mustStay(item) && p.Get(mayField+item) == ""
 	})
 	if err := req.limit(granted); err != nil {
-		s.redirectError(w, r, req, err)
+		q.responses.redirectError(w, r, req, err)
 		return
 	}
-	takenBack, err := s.takeBack(r.Context(), req.client, signedIn.user.ID, items, granted)
+	takenBack, err := q.consents.takeBack(r.Context(), req.client, signedIn.user.ID, items, granted)
 	if err == nil {
-		err = s.rememberConsent(r.Context(), signedIn.user.ID, req.client.ID, items, granted)
+		err = q.consents.rememberConsent(r.Context(), signedIn.user.ID, req.client.ID, items, granted)
 	}
 	switch {
 	case err != nil && takenBack: // the person must not believe that it is
-		s.redirectError(w, r, req, err)
+		q.responses.redirectError(w, r, req, err)
 		return
 	case err != nil: // the person is asked again
-		s.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
+		q.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
 	}
-	s.give(w, r, req, signedIn)
+	q.answers.give(w, r, req, signedIn)
 }

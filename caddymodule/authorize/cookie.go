@@ -1,10 +1,11 @@
 package authorize
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // The __Host- prefix makes the browser refuse these cookies from any other host

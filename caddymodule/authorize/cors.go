@@ -21,33 +21,39 @@ var clientMethods = map[string][]string{
 	pathUserinfo:   {http.MethodGet, http.MethodPost},
 }
 
-// setOrigins makes the rules by which scripts of other origins may read the
+// crossOrigins are the rules by which scripts of other origins may read answers.
+type crossOrigins struct {
+	origins map[string]bool       // of the clients' redirect URIs
+	rules   map[string]*cors.Cors // by path
+}
+
+// newCrossOrigins makes the rules by which scripts of other origins may read the
 // answers (Fetch §3.2): documents are for every origin, the clients' endpoints for
 // those of their redirect URIs alone. Cookies count nowhere: credentials are never
 // allowed.
-func (s *Server) setOrigins(c Config) error {
-	s.origins, s.cors = clientOrigins(c.Clients), map[string]*cors.Cors{}
-	for path := range s.routes {
+func newCrossOrigins(clients []Client, routes map[string]http.Handler) *crossOrigins {
+	o := &crossOrigins{origins: clientOrigins(clients), rules: map[string]*cors.Cors{}}
+	for path := range routes {
 		options := cors.Options{AllowedHeaders: []string{"Authorization", "Content-Type"}, MaxAge: corsMaxAge}
 		methods, ofClients := clientMethods[path]
 		switch {
 		case ofClients:
-			options.AllowedMethods, options.AllowOriginFunc = methods, s.AllowsOrigin
+			options.AllowedMethods, options.AllowOriginFunc = methods, o.AllowsOrigin
 			options.ExposedHeaders = []string{"WWW-Authenticate"}
 		case isDocument(path):
 			options.AllowedMethods = []string{http.MethodGet, http.MethodHead}
 		default:
 			continue
 		}
-		s.cors[path] = cors.New(options)
+		o.rules[path] = cors.New(options)
 	}
-	return nil
+	return o
 }
 
-// crossOrigin sets what the rules of a path say, and says whether the request was
+// answer sets what the rules of a path say, and says whether the request was
 // a preflight, which is thereby answered.
-func (s *Server) crossOrigin(w http.ResponseWriter, r *http.Request) bool {
-	rules := s.cors[r.URL.Path]
+func (o *crossOrigins) answer(w http.ResponseWriter, r *http.Request) bool {
+	rules := o.rules[r.URL.Path]
 	switch {
 	case rules == nil:
 		return false
@@ -67,7 +73,7 @@ func isPreflight(r *http.Request) bool {
 
 // AllowsOrigin says whether an origin, as a browser writes it, is that of a
 // redirect URI of a client.
-func (s *Server) AllowsOrigin(origin string) bool { return s.origins[origin] }
+func (o *crossOrigins) AllowsOrigin(origin string) bool { return o.origins[origin] }
 
 // clientOrigins are the origins of the redirect URIs.
 func clientOrigins(clients []Client) map[string]bool {

@@ -31,15 +31,15 @@ type counter struct {
 // choose one to have a hospital's wait.
 const counterBuckets = 1 << 14
 
-func (s *Server) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
-	sum, err := s.keys.Mac(ctx, kind+"\x00"+name)
+func (l *turnstile) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
+	sum, err := l.keys.Mac(ctx, kind+"\x00"+name)
 	if err != nil {
 		return counter{}, err
 	}
 	bucket := binary.BigEndian.Uint16(sum) % counterBuckets
 	c := counter{key: fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket: bucket, limit: limit}
 	if owner != "" {
-		sum, err = s.keys.Mac(ctx, "owner\x00"+owner)
+		sum, err = l.keys.Mac(ctx, "owner\x00"+owner)
 		c.owner = base64.RawURLEncoding.EncodeToString(sum[:min(len(sum), 9)])
 	}
 	return c, err
@@ -55,19 +55,19 @@ const (
 
 // counters are those that a try counts under: the count of the person's own
 // browser, or else those of the account and of the address, which all
-// browsers share. A success takes back the failures of the very account: of those that
-// share its counter, or its name but for the spelling, one might be a guesser's own.
-func (s *Server) counters(r *http.Request, kind, name string) ([]counter, error) {
+// browsers share. A success takes back the failures of the very account, which is named
+// owner, or name where there is none: of those that share its counter, or its name but
+// for the spelling, one might be a guesser's own.
+func (l *turnstile) counters(r *http.Request, kind, name, owner string) ([]counter, error) {
 	ctx := r.Context()
-	owner := s.directory.accountNamed(name)
 	name = canonicalName(name)
 	owner = cmp.Or(owner, name)
-	if d := s.device(r); d.knows(name) {
-		own, err := s.newCounter(ctx, kind+"-device", d.ID+"\x00"+name, d.ID+"\x00"+owner, s.turnstile.Failures)
+	if d := l.devices.device(r); d.knows(name) {
+		own, err := l.newCounter(ctx, kind+"-device", d.ID+"\x00"+name, d.ID+"\x00"+owner, l.Failures)
 		return []counter{own}, err
 	}
-	account, err1 := s.newCounter(ctx, kind, name, owner, s.turnstile.Failures)
-	address, err2 := s.newCounter(ctx, "address", fairqueue.Network(addressOf(ctx)), "", s.turnstile.AddressFailures)
+	account, err1 := l.newCounter(ctx, kind, name, owner, l.Failures)
+	address, err2 := l.newCounter(ctx, "address", fairqueue.Network(addressOf(ctx)), "", l.AddressFailures)
 	return []counter{account, address}, errors.Join(err1, err2)
 }
 

@@ -3,10 +3,11 @@ package authorize
 import (
 	"context"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"io/fs"
 	"log/slog"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
 // keysInMemory is a storage of keys in memory, for one test at a time.
@@ -30,15 +31,15 @@ func (f *keysInMemory) Store(_ context.Context, _ string, value []byte) error {
 // Names and addresses share the counters of failures. Which two share one cannot be
 // worked out, to pick an address whose failures count as somebody else's.
 func TestCountersCannotBeForeseen(t *testing.T) {
-	server := func(storage keyring.Storage) *Server {
-		return &Server{keys: keyring.New(storage, "keys", slog.New(slog.DiscardHandler))}
+	limiter := func(storage keyring.Storage) *turnstile {
+		return &turnstile{keys: keyring.New(storage, "keys", slog.New(slog.DiscardHandler))}
 	}
 	storage := new(keysInMemory)
-	ours, replica, others := server(storage), server(storage), server(new(keysInMemory))
+	ours, replica, others := limiter(storage), limiter(storage), limiter(new(keysInMemory))
 	same := 0
 	for i := range 256 {
 		var found [3]counter
-		for j, s := range []*Server{ours, replica, others} {
+		for j, s := range []*turnstile{ours, replica, others} {
 			var err error
 			if found[j], err = s.newCounter(t.Context(), "address", fmt.Sprintf("192.0.2.%d", i), "", 100); err != nil {
 				t.Fatal(err)

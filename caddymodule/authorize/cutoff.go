@@ -4,9 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strconv"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // A cutoff is a moment in the store: what a person, client, session or pair of person
@@ -52,19 +53,19 @@ func consentCutoff(user, clientID string) string {
 func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
 
 // cutOff makes void what was given until now.
-func (s *Server) cutOff(ctx context.Context, keys ...string) error {
-	return s.cutOffAt(ctx, time.Now(), keys...)
+func (r *revocations) cutOff(ctx context.Context, keys ...string) error {
+	return r.cutOffAt(ctx, time.Now(), keys...)
 }
 
 // cutOffAt makes void what was given until a time. What cannot be kept over a restart is
 // not made void.
-func (s *Server) cutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
+func (r *revocations) cutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
 	for _, key := range keys {
-		if s.durable != s.store && err == nil {
-			err = putCutoff(ctx, s.durable, key, at)
+		if r.durable != r.store && err == nil {
+			err = putCutoff(ctx, r.durable, key, at)
 		}
 		if err == nil {
-			err = putCutoff(ctx, s.store, key, at)
+			err = putCutoff(ctx, r.store, key, at)
 		}
 	}
 	if err != nil {
@@ -111,15 +112,15 @@ type given struct {
 
 // latestCutoff returns the latest cutoff that reaches what was given; the zero time
 // where there is none.
-func (s *Server) latestCutoff(ctx context.Context, g given) (latest time.Time, err error) {
-	if err := s.loadRevocations(ctx); err != nil {
+func (r *revocations) latestCutoff(ctx context.Context, g given) (latest time.Time, err error) {
+	if err := r.loadRevocations(ctx); err != nil {
 		return time.Time{}, err
 	}
-	keys, err := s.reachedBy(ctx, g)
+	keys, err := r.reachedBy(ctx, g)
 	for _, key := range keys {
 		var at time.Time
 		if err == nil {
-			at, err = readCutoff(ctx, s.store, key)
+			at, err = readCutoff(ctx, r.store, key)
 		}
 		if at.After(latest) {
 			latest = at
@@ -128,14 +129,14 @@ func (s *Server) latestCutoff(ctx context.Context, g given) (latest time.Time, e
 	return latest, err
 }
 
-func (s *Server) reachedBy(ctx context.Context, g given) (keys []string, err error) {
+func (r *revocations) reachedBy(ctx context.Context, g given) (keys []string, err error) {
 	if g.session != "" {
 		keys = append(keys, sessionCutoff(g.session))
 	}
 	if g.byConsent {
 		keys = append(keys, consentCutoff(g.user, g.clientID))
 	}
-	rare, err := readCutoff(ctx, s.store, rareCutoff)
+	rare, err := readCutoff(ctx, r.store, rareCutoff)
 	if rare.IsZero() || err != nil {
 		return keys, err
 	}
@@ -164,15 +165,15 @@ func readCutoff(ctx context.Context, in store.Store, key string) (at time.Time, 
 }
 
 // loadCutoffs takes into the store what the durable one knows.
-func (s *Server) loadCutoffs(ctx context.Context) error {
-	keys, err := s.durable.List(ctx, cutoffPrefix)
+func (r *revocations) loadCutoffs(ctx context.Context) error {
+	keys, err := r.durable.List(ctx, cutoffPrefix)
 	for _, key := range keys {
 		var at time.Time
 		if err == nil {
-			at, err = readCutoff(ctx, s.durable, key)
+			at, err = readCutoff(ctx, r.durable, key)
 		}
 		if err == nil {
-			err = putCutoff(ctx, s.store, key, at)
+			err = putCutoff(ctx, r.store, key, at)
 		}
 	}
 	return err
@@ -206,18 +207,18 @@ func (g *grant) code() given {
 }
 
 // grantVoid reports whether a grant was revoked, or given until a cutoff.
-func (s *Server) grantVoid(ctx context.Context, g *grant) (bool, error) {
-	revoked, err := s.Revoked(ctx, g.Family)
+func (gs *grants) grantVoid(ctx context.Context, g *grant) (bool, error) {
+	revoked, err := gs.revocations.Revoked(ctx, g.Family)
 	if revoked || err != nil {
 		return revoked, err
 	}
-	cutoff, err := s.latestCutoff(ctx, g.given())
+	cutoff, err := gs.revocations.latestCutoff(ctx, g.given())
 	return isCutOff(g.At, cutoff), err
 }
 
 // cutOffToken reports whether an access token was issued until a cutoff.
-func (s *Server) cutOffToken(ctx context.Context, t AccessToken, client *Client) (bool, error) {
-	cutoff, err := s.latestCutoff(ctx, given{
+func (h *holders) cutOffToken(ctx context.Context, t AccessToken, client *Client) (bool, error) {
+	cutoff, err := h.revocations.latestCutoff(ctx, given{
 		user: t.Subject, clientID: t.ClientID, session: t.Session, byConsent: client.Consent == ConsentRequired, brief: true,
 	})
 	if cutoff.IsZero() || err != nil {

@@ -4,10 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 const (
@@ -37,14 +38,17 @@ func deviceUser(canonical string) string {
 
 func (d device) knows(canonical string) bool { return slices.Contains(d.Users, deviceUser(canonical)) }
 
+// devices knows browsers again in which people signed in before.
+type devices struct{ keys sealer }
+
 // device is the browser of a request; the zero one where it is not known, or not
 // any more.
-func (s *Server) device(r *http.Request) (d device) {
+func (ds *devices) device(r *http.Request) (d device) {
 	cookie, err := r.Cookie(deviceCookie)
 	if err != nil {
 		return d
 	}
-	text, err := s.keys.Unseal(r.Context(), cookie.Value, deviceCookie, deviceTime)
+	text, err := ds.keys.Unseal(r.Context(), cookie.Value, deviceCookie, deviceTime)
 	if err != nil || json.Unmarshal([]byte(text), &d) != nil {
 		return device{}
 	}
@@ -52,19 +56,19 @@ func (s *Server) device(r *http.Request) (d device) {
 }
 
 // deviceCookie makes the browser known to a person who just signed in.
-func (s *Server) deviceCookie(r *http.Request, user *User) (*http.Cookie, error) {
-	d := s.device(r)
+func (ds *devices) deviceCookie(r *http.Request, user string) (*http.Cookie, error) {
+	d := ds.device(r)
 	if d.ID == "" {
 		d.ID = oauth2.RandomToken()
 	}
-	name := deviceUser(canonicalName(user.ID))
+	name := deviceUser(canonicalName(user))
 	others := slices.DeleteFunc(d.Users, func(other string) bool { return other == name })
 	d.Users = append([]string{name}, others[:min(len(others), maxDeviceUsers-1)]...)
 	text, err := json.Marshal(d)
 	if err != nil {
 		return nil, err
 	}
-	sealed, err := s.keys.Seal(r.Context(), string(text), deviceCookie)
+	sealed, err := ds.keys.Seal(r.Context(), string(text), deviceCookie)
 	if err != nil {
 		return nil, err
 	}

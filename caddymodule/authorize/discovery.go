@@ -78,21 +78,29 @@ type SMARTConfiguration struct {
 	Capabilities []string `json:"capabilities"`
 }
 
+// discovery are the documents that say what this server is and can.
+type discovery struct {
+	*responder
+	omitIssuer, authorizePOST bool
+	clients                   *registry
+	keys                      Keys
+}
+
 // metadata says what is offered to every client, and what the configuration adds.
-func (s *Server) metadata() metadata {
+func (d *discovery) metadata() metadata {
 	algorithms := algorithmNames(assertionAlgorithms)
 	m := metadata{
 		ClientAlgorithms: algorithms, RevocationAlgorithms: algorithms, IntrospectAlgorithms: algorithms,
 
-		Issuer:                s.issuer,
-		AuthorizationEndpoint: s.issuer + pathAuthorize,
-		TokenEndpoint:         s.issuer + pathToken,
-		UserinfoEndpoint:      s.issuer + pathUserinfo,
-		RevocationEndpoint:    s.issuer + pathRevoke,
-		IntrospectionEndpoint: s.issuer + pathIntrospect,
-		EndSessionEndpoint:    s.issuer + pathLogout,
-		PushedEndpoint:        s.issuer + pathPush,
-		JWKSURI:               s.issuer + pathJWKS,
+		Issuer:                d.issuer,
+		AuthorizationEndpoint: d.issuer + pathAuthorize,
+		TokenEndpoint:         d.issuer + pathToken,
+		UserinfoEndpoint:      d.issuer + pathUserinfo,
+		RevocationEndpoint:    d.issuer + pathRevoke,
+		IntrospectionEndpoint: d.issuer + pathIntrospect,
+		EndSessionEndpoint:    d.issuer + pathLogout,
+		PushedEndpoint:        d.issuer + pathPush,
+		JWKSURI:               d.issuer + pathJWKS,
 		Scopes:                append(slices.Clone(ReservedScopes), "fhirUser"),
 		ResponseTypes:         []string{"code"},
 		ResponseModes:         []string{modeQuery, modeFormPost},
@@ -103,31 +111,31 @@ func (s *Server) metadata() metadata {
 		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", privateKeyJWT, "none"},
 		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", privateKeyJWT},
 		ChallengeMethods:      []string{"S256"},
-		IssuerInAnswers:       !s.omitIssuer,
+		IssuerInAnswers:       !d.omitIssuer,
 		BackchannelLogout:     true,
 		BackchannelSession:    true,
 		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr"},
 		ClaimsParameter:       true,
 	}
-	if s.registrar != nil {
-		m.RegistrationEndpoint = s.issuer + pathRegister
+	if d.clients.registrar != nil {
+		m.RegistrationEndpoint = d.issuer + pathRegister
 	}
 	for _, of := range scopeClaims {
 		m.Claims = append(m.Claims, of.claims...)
 	}
-	s.addClients(&m)
+	d.addClients(&m)
 	return m
 }
 
 // addClients adds what some client may use, and others need not know of.
-func (s *Server) addClients(m *metadata) {
+func (d *discovery) addClients(m *metadata) {
 	for _, scope := range []string{"address", "groups"} {
-		if s.anyClient(func(c *Client) bool { return slices.Contains(c.Scopes, scope) }) {
+		if d.clients.anyClient(func(c *Client) bool { return slices.Contains(c.Scopes, scope) }) {
 			m.Scopes = append(m.Scopes, scope)
 		}
 	}
 	for _, t := range ResponseTypes[1:] {
-		if s.anyClient(func(c *Client) bool { return c.mayRespond(t) }) {
+		if d.clients.anyClient(func(c *Client) bool { return c.mayRespond(t) }) {
 			m.ResponseTypes = append(m.ResponseTypes, t)
 		}
 	}
@@ -135,18 +143,18 @@ func (s *Server) addClients(m *metadata) {
 		m.ResponseModes = append(m.ResponseModes, modeFragment)
 		m.GrantTypes = append(m.GrantTypes, "implicit")
 	}
-	if s.anyClient(func(c *Client) bool { return c.mayGrant("client_credentials") }) {
+	if d.clients.anyClient(func(c *Client) bool { return c.mayGrant("client_credentials") }) {
 		m.GrantTypes = append(m.GrantTypes, "client_credentials")
 	}
-	if s.anyClient((*Client).mayRefresh) {
+	if d.clients.anyClient((*Client).mayRefresh) {
 		m.GrantTypes = append(m.GrantTypes, "refresh_token")
 	}
 	for _, scope := range []string{offlineAccess, onlineAccess} {
-		if s.anyClient(func(c *Client) bool { return c.mayRefresh() && slices.Contains(c.Scopes, scope) }) {
+		if d.clients.anyClient(func(c *Client) bool { return c.mayRefresh() && slices.Contains(c.Scopes, scope) }) {
 			m.Scopes = append(m.Scopes, scope)
 		}
 	}
-	if s.anyClient(func(c *Client) bool { return c.idTokenAlgorithm() == jose.ES256 }) {
+	if d.clients.anyClient(func(c *Client) bool { return c.idTokenAlgorithm() == jose.ES256 }) {
 		m.IDTokenAlgorithms = append(m.IDTokenAlgorithms, string(jose.ES256))
 	}
 }
@@ -159,8 +167,8 @@ func algorithmNames(algorithms []jose.SignatureAlgorithm) []string {
 	return names
 }
 
-func (s *Server) smartConfiguration() SMARTConfiguration {
-	m := s.metadata()
+func (d *discovery) smartConfiguration() SMARTConfiguration {
+	m := d.metadata()
 	isImplicit := func(grant string) bool { return grant == "implicit" } // SMART lists those of the token endpoint alone
 	c := SMARTConfiguration{
 		Issuer: m.Issuer, JWKSURI: m.JWKSURI,
@@ -178,47 +186,47 @@ func (s *Server) smartConfiguration() SMARTConfiguration {
 	if slices.Contains(m.Scopes, onlineAccess) {
 		c.Capabilities = append(c.Capabilities, "permission-online")
 	}
-	if s.authorizePOST {
+	if d.authorizePOST {
 		c.Capabilities = append(c.Capabilities, "authorize-post")
 	}
 	return c
 }
 
 // anyClient says whether there is such a client, or could be one that registers.
-func (s *Server) anyClient(is func(*Client) bool) bool {
-	for _, c := range s.clients {
+func (r *registry) anyClient(is func(*Client) bool) bool {
+	for _, c := range r.configured {
 		if is(c) {
 			return true
 		}
 	}
-	return s.registrar != nil && is(&Client{ResponseTypes: []string{"code"}, Scopes: s.registrar.Scopes})
+	return r.registrar != nil && is(&Client{ResponseTypes: []string{"code"}, Scopes: r.registrar.Scopes})
 }
 
 // document serves a JSON document that never changes while this Server lives.
-func (s *Server) document(content any) (http.HandlerFunc, error) {
+func (d *discovery) document(content any) (http.HandlerFunc, error) {
 	body, err := json.Marshal(content)
 	if err != nil {
 		return nil, fmt.Errorf("writing a discovery document: %w", err)
 	}
-	return func(w http.ResponseWriter, r *http.Request) { s.publish(w, r, body) }, nil
+	return func(w http.ResponseWriter, r *http.Request) { d.publish(w, r, body) }, nil
 }
 
-func (s *Server) jwks(w http.ResponseWriter, r *http.Request) {
-	body, err := s.keys.JWKS(r.Context())
+func (d *discovery) jwks(w http.ResponseWriter, r *http.Request) {
+	body, err := d.keys.JWKS(r.Context())
 	if err != nil {
-		s.writeError(w, r, err)
+		d.responder.writeError(w, r, err)
 		return
 	}
-	s.publish(w, r, body)
+	d.publish(w, r, body)
 }
 
 // publish sends what anybody may read. Caches keep it for less
 // than a new key is published ahead of its use (publishLead).
-func (s *Server) publish(w http.ResponseWriter, r *http.Request, body []byte) {
+func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "public, max-age=600")
 	if _, err := w.Write(body); err != nil {
-		s.logger.DebugContext(r.Context(), "answer not written", "error", err)
+		d.logger.DebugContext(r.Context(), "answer not written", "error", err)
 	}
 }

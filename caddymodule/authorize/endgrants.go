@@ -5,9 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"strings"
 )
 
 // EndedGrants says what [Server.EndGrants] has ended beside codes and access tokens,
@@ -27,6 +28,16 @@ type EndedGrants struct {
 // were given.
 var ErrNobody = errors.New("no such user or client, and nothing was given to them")
 
+// endings ends what operators want ended.
+type endings struct {
+	durable     store.Store
+	accounts    *accounts
+	clients     *registry
+	sessions    *sessions
+	revocations *revocations
+	trail       *recorder
+}
+
 // EndGrants ends at once everything that a user let clients have, or that a client was
 // given by anybody, or by this user where both are named: codes, access tokens and
 // refresh tokens, and the consent that was remembered. A user's sessions end too where
@@ -34,33 +45,33 @@ var ErrNobody = errors.New("no such user or client, and nothing was given to the
 // their sessions are over for it (OpenID Connect Back-Channel Logout 1.0). What is
 // given later is good. Of what fails half-way, what was ended stays so; the call can be
 // repeated.
-func (s *Server) EndGrants(ctx context.Context, user, clientID string) (EndedGrants, error) {
+func (e *endings) EndGrants(ctx context.Context, user, clientID string) (EndedGrants, error) {
 	var ended EndedGrants
 	if user == "" && clientID == "" {
 		return ended, errors.New("neither a user nor a client is named")
 	}
-	err := s.endGrants(ctx, user, clientID, &ended)
+	err := e.endGrants(ctx, user, clientID, &ended)
 	if err == nil && ended == (EndedGrants{}) {
-		err = s.mustKnow(ctx, user, clientID)
+		err = e.mustKnow(ctx, user, clientID)
 	}
-	s.record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
+	e.trail.record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
 	return ended, err
 }
 
 // endGrants ends sessions first, so that whoever has one is given no more by it; then what
 // was given until that moment, be it in use right now. What fails keeps nothing else alive.
-func (s *Server) endGrants(ctx context.Context, user, clientID string, ended *EndedGrants) error {
+func (e *endings) endGrants(ctx context.Context, user, clientID string, ended *EndedGrants) error {
 	var errs [4]error
 	if clientID == "" {
-		ended.Sessions, errs[0] = s.EndSessions(ctx, user)
+		ended.Sessions, errs[0] = e.sessions.EndSessions(ctx, user)
 	}
-	errs[1] = s.cutOff(ctx, rareCutoff, cutoffOf(user, clientID))
+	errs[1] = e.revocations.cutOff(ctx, rareCutoff, cutoffOf(user, clientID))
 	if errs[1] == nil { // else who comes with a refresh token is not refused meanwhile
-		ended.RefreshTokens, errs[1] = s.endFamilies(ctx, user, clientID)
+		ended.RefreshTokens, errs[1] = e.endFamilies(ctx, user, clientID)
 	}
-	ended.Consents, errs[2] = s.endConsents(ctx, user, clientID)
+	ended.Consents, errs[2] = e.endConsents(ctx, user, clientID)
 	if clientID != "" {
-		errs[3] = s.leaveSessions(ctx, user, clientID)
+		errs[3] = e.sessions.leaveSessions(ctx, user, clientID)
 	}
 	return errors.Join(errs[:]...)
 }
@@ -77,16 +88,16 @@ func cutoffOf(user, clientID string) string {
 
 // mustKnow finds out about misspelt names, so that nobody thinks that more has ended
 // than did.
-func (s *Server) mustKnow(ctx context.Context, user, clientID string) error {
-	client, err := s.client(ctx, clientID)
+func (e *endings) mustKnow(ctx context.Context, user, clientID string) error {
+	client, err := e.clients.client(ctx, clientID)
 	if err != nil {
 		return err
 	}
-	person, err := s.account(ctx, user)
+	person, err := e.accounts.account(ctx, user)
 	if err != nil {
 		return err
 	}
-	if clientID != "" && client == nil || user != "" && person == nil && s.directory.users[user] == nil {
+	if clientID != "" && client == nil || user != "" && person == nil && e.accounts.directory.users[user] == nil {
 		return ErrNobody
 	}
 	return nil
@@ -94,16 +105,16 @@ func (s *Server) mustKnow(ctx context.Context, user, clientID string) error {
 
 // endFamilies deletes the refresh tokens of a user, a client or both. An empty name
 // stands for all.
-func (s *Server) endFamilies(ctx context.Context, user, clientID string) (int, error) {
-	return s.deleteOf(ctx, familyKey(""), func(value []byte) (bool, error) {
+func (e *endings) endFamilies(ctx context.Context, user, clientID string) (int, error) {
+	return e.deleteOf(ctx, familyKey(""), func(value []byte) (bool, error) {
 		f, err := parseFamily(value)
 		return err == nil && isOf(f.Grant.User, f.Grant.ClientID, user, clientID), err
 	})
 }
 
 // endConsents forgets the consent of a user, or to a client, or both.
-func (s *Server) endConsents(ctx context.Context, user, clientID string) (int, error) {
-	return s.deleteOf(ctx, "consent:", func(value []byte) (bool, error) {
+func (e *endings) endConsents(ctx context.Context, user, clientID string) (int, error) {
+	return e.deleteOf(ctx, "consent:", func(value []byte) (bool, error) {
 		c := new(consent)
 		err := json.Unmarshal(value, c)
 		return err == nil && isOf(c.User, c.ClientID, user, clientID), err
@@ -116,14 +127,14 @@ func isOf(hasUser, hasClient, user, clientID string) bool {
 
 // deleteOf deletes what is meant of the durable store's entries of a kind. What cannot
 // be read is passed over until the end: it must not keep the rest alive.
-func (s *Server) deleteOf(ctx context.Context, prefix string, meant func([]byte) (bool, error)) (deleted int, err error) {
-	keys, err := s.durable.List(ctx, prefix)
+func (e *endings) deleteOf(ctx context.Context, prefix string, meant func([]byte) (bool, error)) (deleted int, err error) {
+	keys, err := e.durable.List(ctx, prefix)
 	if err != nil {
 		return 0, err
 	}
 	var errs []error
 	for _, key := range keys {
-		is, err := s.deleteIf(ctx, key, meant)
+		is, err := e.deleteIf(ctx, key, meant)
 		if is {
 			deleted++
 		}
@@ -134,8 +145,8 @@ func (s *Server) deleteOf(ctx context.Context, prefix string, meant func([]byte)
 	return deleted, errors.Join(errs...)
 }
 
-func (s *Server) deleteIf(ctx context.Context, key string, meant func([]byte) (bool, error)) (bool, error) {
-	value, err := s.durable.Get(ctx, key)
+func (e *endings) deleteIf(ctx context.Context, key string, meant func([]byte) (bool, error)) (bool, error) {
+	value, err := e.durable.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) { // ended by itself meanwhile
 		return false, nil
 	}
@@ -146,22 +157,22 @@ func (s *Server) deleteIf(ctx context.Context, key string, meant func([]byte) (b
 	if !is || err != nil {
 		return false, err
 	}
-	return true, s.durable.Delete(ctx, key)
+	return true, e.durable.Delete(ctx, key)
 }
 
 // leaveSessions takes a client out of the sessions of a user, or of all, and tells it.
-func (s *Server) leaveSessions(ctx context.Context, user, clientID string) error {
-	client, err := s.client(ctx, clientID)
+func (s *sessions) leaveSessions(ctx context.Context, user, clientID string) error {
+	client, err := s.clients.client(ctx, clientID)
 	if client == nil || err != nil {
 		return err
 	}
 	meant := func(stored *storedSession) bool { return user == "" || stored.User == user }
 	_, err = s.eachSession(ctx, meant, func(stored *storedSession) error {
-		notes, err := s.noteOf(ctx, stored.sid, client)
+		notes, err := s.participants.noteOf(ctx, stored.sid, client)
 		if err != nil {
 			return err
 		}
-		s.tellClients(ctx, stored, notes)
+		s.notifier.tellClients(ctx, stored, notes)
 		return nil
 	})
 	return err

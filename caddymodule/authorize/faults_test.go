@@ -457,8 +457,10 @@ func eachFault(t *testing.T, p *authorizetest.Provider, lost bool, try func(*fau
 			&faultyStore{store.NewMemory(0, 0), "store", f}, &faultyStore{store.NewMemory(0, 0), "durable", f},
 			&faultyClients{faults: f},
 		}
-		server := newServer(t, faultConfig(p, kept))
-		server.FailKeysForTest(f.next)
+		server := newServer(t, func(c *authorize.Config) {
+			faultConfig(p, kept)(c)
+			c.Keys = faultyKeys{c.Keys, f}
+		})
 		more = try(f, kept, newBrowser(t, server))
 	}
 }

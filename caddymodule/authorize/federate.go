@@ -35,24 +35,33 @@ var (
 	errDoubleSignIn = oauth2.StartAgain("This sign-in is already over. Go back to the app.")
 )
 
+// federation signs people in by identity providers.
+type federation struct {
+	*step
+	accounts     *accounts
+	secondFactor *secondFactorStep
+	returned     *store.Memory // states that came back from providers
+	identified   *identities   // of those whose sign-in failed here after that
+}
+
 // leave sends the browser to a provider. The sealed request comes from the
 // sign-in page's link, or from askToSignIn.
-func (s *Server) leave(p *provider) http.HandlerFunc {
+func (f *federation) leave(p *provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		trailOf(r.Context()).provider = p.Key
 		sealed := r.URL.Query().Get("request")
-		req, err := s.pending(r, sealed)
+		req, err := f.pending(r, sealed)
 		switch {
-		case s.failed(w, r, req, err):
-		case !s.offer(req.client).has(p.Key):
-			s.redirectError(w, r, req, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
+		case f.responses.failed(w, r, req, err):
+		case !f.accounts.offer(req.client).has(p.Key):
+			f.responses.redirectError(w, r, req, &oauth2.Error{Code: "access_denied", Description: "the client does not allow this identity provider"})
 		default:
-			s.leaveWith(w, r, p, req)
+			f.leaveWith(w, r, p, req)
 		}
 	}
 }
 
-func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest) {
+func (f *federation) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest) {
 	hint := req.loginHint
 	if typed := r.URL.Query().Get("login_hint"); typed != "" {
 		hint = typed
@@ -64,14 +73,14 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 	target, down := p.client.AuthenticationURL(r.Context(), a.Request)
 	err := down
 	if err == nil {
-		err = s.keepAway(w, r, a)
+		err = f.keepAway(w, r, a)
 	}
 	switch {
 	case left(r, err):
-	case down != nil && s.offer(req.client).hasOther(req, p):
-		s.showProviderDown(w, r, p, req, down)
+	case down != nil && f.accounts.offer(req.client).hasOther(req, p):
+		f.showProviderDown(w, r, p, req, down)
 	case err != nil:
-		s.redirectError(w, r, req, p.explain(err))
+		f.responses.redirectError(w, r, req, p.explain(err))
 	default:
 		w.Header().Set("Location", target)
 		w.WriteHeader(http.StatusFound)
@@ -81,30 +90,30 @@ func (s *Server) leaveWith(w http.ResponseWriter, r *http.Request, p *provider, 
 // showProviderDown brings the person back to the sign-in page where a provider cannot
 // be reached, as there are other ways to sign in. The interface has its errors go to
 // the client for a provider that fails once it has been asked.
-func (s *Server) showProviderDown(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, err error) {
-	s.record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.client.ID, Err: p.explain(err)})
-	s.showSignIn(w, r, http.StatusServiceUnavailable, req, signInPage{
-		Request: r.URL.Query().Get("request"), Username: s.likely(req), Down: p.Name,
+func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, err error) {
+	f.trail.record(r.Context(), audit.Event{Kind: audit.SignIn, Provider: p.Key, ClientID: req.client.ID, Err: p.explain(err)})
+	f.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, signInPage{
+		Request: r.URL.Query().Get("request"), Username: f.accounts.likely(req), Down: p.Name,
 	})
 }
 
 // comeBack takes a provider's answer (OpenID Connect Core §3.1.2.5).
-func (s *Server) comeBack(p *provider) http.HandlerFunc {
+func (f *federation) comeBack(p *provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		trailOf(r.Context()).provider = p.Key
 		q, err := oauth2.QueryParameters(r.URL.RawQuery)
 		var a away
 		if err == nil {
-			a, err = s.readAway(r, q.Get("state"))
+			a, err = f.readAway(r, q.Get("state"))
 		}
 		if err == nil && (a.Provider != p.Key || a.Issuer != p.Issuer) {
 			err = errNotAway // another provider's answer: mix-up (RFC 9700 §4.4.2)
 		}
 		if err != nil {
-			s.refuse(w, r, err)
+			f.responses.refuse(w, r, err)
 			return
 		}
-		req, err := s.authorizationRequest(r.Context(), a.Query)
+		req, err := f.requests.authorizationRequest(r.Context(), a.Query)
 		back := &homecoming{away: a, answer: q}
 		if req != nil {
 			req.spend = func(context.Context) error {
@@ -113,8 +122,8 @@ func (s *Server) comeBack(p *provider) http.HandlerFunc {
 				return nil
 			}
 		}
-		if !s.failed(w, r, req, err) {
-			s.signInBy(w, r, p, req, back)
+		if !f.responses.failed(w, r, req, err) {
+			f.signInBy(w, r, p, req, back)
 		}
 	}
 }
@@ -129,27 +138,27 @@ type homecoming struct {
 
 // signInBy signs the person in whom the provider's answer is about. Where that fails
 // by our fault, the answer can be sent again, though the provider would not take it.
-func (s *Server) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, back *homecoming) {
-	user, session, err := s.federatedSession(r, p, req, back)
+func (f *federation) signInBy(w http.ResponseWriter, r *http.Request, p *provider, req *authorizationRequest, back *homecoming) {
+	user, session, err := f.federatedSession(r, p, req, back)
 	if left(r, err) {
 		return
 	}
 	defer func() {
 		if back.from != nil && !back.over {
-			s.identified.keep(back.away.Request.State, back.from)
+			f.identified.keep(back.away.Request.State, back.from)
 		}
 	}()
 	if err != nil {
 		err = p.explain(err)
-		s.record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, Err: err})
+		f.trail.record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, Err: err})
 	}
 	switch {
 	case errors.Is(err, errDoubleSignIn):
-		s.refuse(w, r, err)
+		f.responses.refuse(w, r, err)
 	case err != nil:
-		s.redirectError(w, r, req, err)
+		f.responses.redirectError(w, r, req, err)
 	default:
-		s.admitted(w, r, req, user, session)
+		f.secondFactor.admitted(w, r, req, user, session)
 	}
 }
 
@@ -161,17 +170,17 @@ func left(r *http.Request, err error) bool {
 
 // federatedSession is who a provider's answer is about, and the session that
 // they may have.
-func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizationRequest, back *homecoming) (user *User, session storedSession, err error) {
-	if !s.offer(req.client).has(p.Key) {
+func (f *federation) federatedSession(r *http.Request, p *provider, req *authorizationRequest, back *homecoming) (user *User, session storedSession, err error) {
+	if !f.accounts.offer(req.client).has(p.Key) {
 		return nil, session, errNotAllowed
 	}
-	from, err := s.identify(r.Context(), p, back.away, back.answer)
+	from, err := f.identify(r.Context(), p, back.away, back.answer)
 	if err != nil {
 		return nil, session, err
 	}
 	back.from = from
 	noteProven(r.Context())
-	user, err = s.admit(r.Context(), p, p.identity(from))
+	user, err = f.accounts.admit(r.Context(), p, p.identity(from))
 	if err != nil {
 		return nil, session, err
 	}
@@ -187,14 +196,14 @@ func (s *Server) federatedSession(r *http.Request, p *provider, req *authorizati
 
 // identify makes an identity of a provider's answer, once for each state; once more
 // where the sign-in failed here after that.
-func (s *Server) identify(ctx context.Context, p *provider, a away, q oauth2.Parameters) (*upstream.Identity, error) {
-	if from := s.identified.take(a.Request.State); from != nil {
+func (f *federation) identify(ctx context.Context, p *provider, a away, q oauth2.Parameters) (*upstream.Identity, error) {
+	if from := f.identified.take(a.Request.State); from != nil {
 		return from, nil
 	}
 	// Before the provider is asked: it may take a code that comes twice for a
 	// stolen one, and revoke what it gave for the first. Where there is no room, it
 	// alone sees to that: a flood must not keep the others from signing in.
-	if err := s.returned.Add(ctx, a.Request.State, nil, awayTime); errors.Is(err, store.ErrExists) {
+	if err := f.returned.Add(ctx, a.Request.State, nil, awayTime); errors.Is(err, store.ErrExists) {
 		return nil, errDoubleSignIn
 	}
 	from, err := p.client.Exchange(ctx, upstream.Callback{
@@ -203,7 +212,7 @@ func (s *Server) identify(ctx context.Context, p *provider, a away, q oauth2.Par
 	if err != nil {
 		// It signed nobody in. To keep it would let answers that are made up, for
 		// which nobody need have an account, take up the room for good ones.
-		_ = s.returned.Delete(ctx, a.Request.State) // in memory: never fails
+		_ = f.returned.Delete(ctx, a.Request.State) // in memory: never fails
 	}
 	return from, err
 }
@@ -234,12 +243,12 @@ func (p *provider) explain(err error) error {
 	return err
 }
 
-func (s *Server) keepAway(w http.ResponseWriter, r *http.Request, a away) error {
+func (f *federation) keepAway(w http.ResponseWriter, r *http.Request, a away) error {
 	text, err := json.Marshal(a)
 	if err != nil {
 		return err
 	}
-	sealed, err := s.keys.Seal(r.Context(), string(text), "idp "+s.browser(w, r))
+	sealed, err := f.browsers.keys.Seal(r.Context(), string(text), "idp "+f.browsers.browser(w, r))
 	if err != nil {
 		return err
 	}
@@ -261,8 +270,8 @@ func ascii(query string) string {
 
 // readAway opens the cookie that belongs to an answer's state. It is removed when the
 // sign-in is over: the answer counts once.
-func (s *Server) readAway(r *http.Request, state string) (a away, err error) {
-	text, err := s.unsealHere(r, "idp", readPieces(r, awayCookie(state)), awayTime)
+func (f *federation) readAway(r *http.Request, state string) (a away, err error) {
+	text, err := f.browsers.unsealHere(r, "idp", readPieces(r, awayCookie(state)), awayTime)
 	if errors.Is(err, keyring.ErrUnsealed) {
 		return a, errNotAway
 	}

@@ -29,12 +29,12 @@ var (
 
 // postForm sends an answer through the browser in the body of a POST (OAuth 2.0
 // Form Post Response Mode), to the redirect URI's origin and to no other.
-func (s *Server) postForm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, a answerParameters) {
-	page := formPostPage{Address: req.redirectURI, Client: req.client.Title(), Host: s.host}
+func (ps *pages) postForm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, a answerParameters) {
+	page := formPostPage{Address: req.redirectURI, Client: req.client.Title(), Host: ps.host}
 	for _, p := range a {
 		page.Fields = append(page.Fields, formField{p.name, p.value})
 	}
 	script := "; script-src 'sha256-" + base64.StdEncoding.EncodeToString(submitHash[:]) + "'"
 	w.Header().Set("Content-Security-Policy", contentPolicy+origin(req.redirectURI)+script)
-	s.show(w, r, http.StatusOK, formPostPages, page)
+	ps.show(w, r, http.StatusOK, formPostPages, page)
 }

@@ -6,12 +6,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // grant is what a person let a client have: the content of a code, and the
@@ -42,8 +43,16 @@ type grant struct {
 	IDTokenClaims  []string `json:"id_token_claims,omitempty"`
 }
 
+// grants says what of a grant still stands.
+type grants struct {
+	accounts    *accounts
+	consents    *consents
+	revocations *revocations
+	sessions    *sessions
+}
+
 // newGrant is what a person who is signed in lets a client have from now on.
-func (s *Server) newGrant(ctx context.Context, req *authorizationRequest, by *signedIn) (*grant, error) {
+func (gs *grants) newGrant(ctx context.Context, req *authorizationRequest, by *signedIn) (*grant, error) {
 	credential := by.user.credential()
 	g := &grant{
 		Family:        randomID(),
@@ -64,16 +73,16 @@ func (s *Server) newGrant(ctx context.Context, req *authorizationRequest, by *si
 		UserinfoClaims: req.userinfoClaims,
 		IDTokenClaims:  req.idTokenClaims,
 	}
-	cutoff, err := s.latestCutoff(ctx, given{user: g.User, clientID: g.ClientID})
+	cutoff, err := gs.revocations.latestCutoff(ctx, given{user: g.User, clientID: g.ClientID})
 	if g.At = dateAfter(cutoff); err == nil {
-		err = s.stillSignedIn(ctx, by.sid)
+		err = gs.sessions.stillSignedIn(ctx, by.sid)
 	}
 	return g, err
 }
 
 // stillSignedIn refuses a session that ended while a request of it was under way. It comes
 // after a grant has got its time: a session that ends later makes the grant void.
-func (s *Server) stillSignedIn(ctx context.Context, sid string) error {
+func (s *sessions) stillSignedIn(ctx context.Context, sid string) error {
 	session, err := s.readSession(ctx, sid)
 	if err == nil && session == nil {
 		err = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
@@ -85,18 +94,30 @@ func (g *grant) scope() string { return strings.Join(g.Scope, " ") }
 
 func (g *grant) has(scope string) bool { return slices.Contains(g.Scope, scope) }
 
+// codes are the authorization codes.
+type codes struct {
+	lifetime    time.Duration
+	store       store.Store
+	durable     store.Store
+	recent      *recentCodes
+	grants      *grants
+	families    *families
+	revocations *revocations
+	trail       *recorder
+}
+
 // codeAnswer stores the grant under a new code (RFC 6749 §4.1.2).
-func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, error) {
+func (cs *codes) codeAnswer(ctx context.Context, g *grant) (answerParameters, error) {
 	value, err := json.Marshal(g)
 	if err != nil {
 		return nil, err
 	}
 	code := oauth2.RandomToken()
 	key := storeKey("code", code)
-	if err := s.store.Add(ctx, key, value, s.codeLifetime); err != nil {
+	if err := cs.store.Add(ctx, key, value, cs.lifetime); err != nil {
 		return nil, err
 	}
-	if err := s.keepCode(ctx, g, key); err != nil {
+	if err := cs.keepCode(ctx, g, key); err != nil {
 		return nil, err
 	}
 	var a answerParameters
@@ -107,15 +128,15 @@ func (s *Server) codeAnswer(ctx context.Context, g *grant) (answerParameters, er
 // grantUser is the person of a grant. It ends with them: who was removed or
 // disabled, has another password since, or came by a link that there is no more,
 // gives nothing any more.
-func (s *Server) grantUser(ctx context.Context, g *grant) (*User, error) {
-	user, err := s.account(ctx, g.User)
+func (gs *grants) grantUser(ctx context.Context, g *grant) (*User, error) {
+	user, err := gs.accounts.account(ctx, g.User)
 	if err != nil {
 		return nil, err
 	}
 	if user == nil {
 		return nil, oauth2.InvalidGrant("the user is no longer known")
 	}
-	unlinked, err := s.unlinked(ctx, user, g.Provider, g.Subject)
+	unlinked, err := gs.accounts.unlinked(ctx, user, g.Provider, g.Subject)
 	if err != nil {
 		return nil, err
 	}
@@ -133,21 +154,21 @@ var errSpentCode = oauth2.InvalidGrant("the code is unknown, expired or used alr
 // redeemable is the grant of a code that was not used yet. Everything that can be
 // wrong with the request is checked before the code counts as used, so that nobody
 // without the client's credentials and verifier can use up somebody's code.
-func (s *Server) redeemable(ctx context.Context, client *Client, p oauth2.Parameters) (*grant, error) {
-	g, err := s.storedGrant(ctx, p.Get("code"))
+func (cs *codes) redeemable(ctx context.Context, client *Client, p oauth2.Parameters) (*grant, error) {
+	g, err := cs.storedGrant(ctx, p.Get("code"))
 	if err != nil {
 		return nil, err
 	}
 	if err := g.check(client, p); err != nil {
 		return nil, err
 	}
-	switch _, err = s.store.Get(ctx, tokenKey(g.Family)); {
+	switch _, err = cs.store.Get(ctx, tokenKey(g.Family)); {
 	case errors.Is(err, store.ErrNotFound):
-		return g, s.codeStands(ctx, g, client)
+		return g, cs.codeStands(ctx, g, client)
 	case err != nil:
 		return nil, err
 	}
-	return nil, s.endTwiceUsed(ctx, g)
+	return nil, cs.endTwiceUsed(ctx, g)
 }
 
 // redeem uses a code up. Of several at once one succeeds, and none whose tokens could
@@ -156,22 +177,22 @@ func (s *Server) redeemable(ctx context.Context, client *Client, p oauth2.Parame
 // That a code was used is an entry of its own rather than the code's absence, so that
 // of many at once all but one see it, however they interleave; and it is the entry
 // that becomes the revocation, so that there is always room for that.
-func (s *Server) redeem(ctx context.Context, g *grant) error {
-	err := s.store.Add(ctx, tokenKey(g.Family), tokenUsed, s.codeLifetime)
+func (cs *codes) redeem(ctx context.Context, g *grant) error {
+	err := cs.store.Add(ctx, tokenKey(g.Family), tokenUsed, cs.lifetime)
 	switch {
 	case errors.Is(err, store.ErrExists):
-		return s.endTwiceUsed(ctx, g)
+		return cs.endTwiceUsed(ctx, g)
 	case err != nil && g.refreshes():
-		return errors.Join(err, s.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
+		return errors.Join(err, cs.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
 	}
 	return err
 }
 
 // endTwiceUsed revokes what a code gave that comes a second time: it was stolen
 // before or after the first (RFC 6749 §4.1.2).
-func (s *Server) endTwiceUsed(ctx context.Context, g *grant) error {
-	err := s.revokeFamily(ctx, g)
-	s.record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
+func (cs *codes) endTwiceUsed(ctx context.Context, g *grant) error {
+	err := cs.families.revokeFamily(ctx, g)
+	cs.trail.record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking what a code gave that was used twice: %w", err)
 	}
@@ -179,22 +200,22 @@ func (s *Server) endTwiceUsed(ctx context.Context, g *grant) error {
 }
 
 // codeStands refuses a code that ended before it was exchanged.
-func (s *Server) codeStands(ctx context.Context, g *grant, client *Client) error {
-	cutoff, err := s.latestCutoff(ctx, g.code())
+func (cs *codes) codeStands(ctx context.Context, g *grant, client *Client) error {
+	cutoff, err := cs.revocations.latestCutoff(ctx, g.code())
 	switch {
 	case err != nil:
 		return err
 	case isCutOff(g.At, cutoff):
 		return oauth2.InvalidGrant("the person has signed out since, or the grant was revoked")
 	}
-	return s.stillAllowed(ctx, g, client)
+	return cs.grants.stillAllowed(ctx, g, client)
 }
 
-func (s *Server) storedGrant(ctx context.Context, code string) (*grant, error) {
+func (cs *codes) storedGrant(ctx context.Context, code string) (*grant, error) {
 	if code == "" {
 		return nil, oauth2.InvalidRequest("code is missing")
 	}
-	value, err := s.store.Get(ctx, storeKey("code", code))
+	value, err := cs.store.Get(ctx, storeKey("code", code))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errSpentCode
 	}

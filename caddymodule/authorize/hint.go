@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
@@ -11,10 +12,10 @@ var errBadHint = errors.New("id_token_hint is no ID token of ours")
 // hint reads an ID token of ours that comes back as an id_token_hint, expired or
 // not (OpenID Connect Core §3.1.2.1). Its error is errBadHint, or ErrUnknownKey
 // where it may be one of ours whose key is no longer kept.
-func (s *Server) hint(ctx context.Context, raw string) (*idTokenClaims, error) {
+func (vr *verifier) hint(ctx context.Context, raw string) (*idTokenClaims, error) {
 	claims := new(idTokenClaims)
-	_, err := s.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims) // a logout token is none
-	if errors.Is(err, errInvalidToken) || err == nil && claims.Issuer != s.issuer {
+	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims) // a logout token is none
+	if errors.Is(err, errInvalidToken) || err == nil && claims.Issuer != vr.issuer {
 		err = errBadHint
 	}
 	if err != nil {

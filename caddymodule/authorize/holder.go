@@ -54,17 +54,24 @@ type Holder struct {
 	FHIRUser string
 }
 
+// holders knows whom tokens stand for.
+type holders struct {
+	clients     *registry
+	accounts    *accounts
+	revocations *revocations
+}
+
 // Holder returns whom an access token stands for, or nil if the token has ended with
 // what it rests on: a person who was removed or disabled or has another password, a
 // client that is gone or may no longer have the scope, a session or a way to sign in
 // that there is no more, all that somebody was given. Whether the token itself was revoked, [Server.Revoked]
 // says.
-func (s *Server) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
-	client, err := s.client(ctx, t.ClientID)
+func (h *holders) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
+	client, err := h.clients.client(ctx, t.ClientID)
 	if client == nil || err != nil || !client.mayHave(t.Scope) {
 		return nil, err
 	}
-	if ended, err := s.cutOffToken(ctx, t, client); ended || err != nil {
+	if ended, err := h.cutOffToken(ctx, t, client); ended || err != nil {
 		return nil, err
 	}
 	if t.Subject == t.ClientID {
@@ -73,29 +80,29 @@ func (s *Server) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
 		}
 		return new(Holder), nil
 	}
-	user, err := s.account(ctx, t.Subject)
+	user, err := h.accounts.account(ctx, t.Subject)
 	if user == nil || err != nil || user.tokensBoundTo != t.CredentialHash {
 		return nil, err
 	}
-	if open, err := s.wayIsOpen(ctx, t, client, user); !open || err != nil {
+	if open, err := h.wayIsOpen(ctx, t, client, user); !open || err != nil {
 		return nil, err
 	}
-	return &Holder{FHIRUser: s.fhirUser(user)}, nil
+	return &Holder{FHIRUser: h.accounts.fhirUser(user)}, nil
 }
 
 // wayIsOpen reports whether the person of a token could still come to the client the
 // way that they did.
-func (s *Server) wayIsOpen(ctx context.Context, t AccessToken, client *Client, user *User) (bool, error) {
+func (h *holders) wayIsOpen(ctx context.Context, t AccessToken, client *Client, user *User) (bool, error) {
 	if t.Provider == "" && len(client.IdentityProviders) == 0 { // most of them
 		return true, nil
 	}
-	if !s.offer(client).has(t.Provider) {
+	if !h.accounts.offer(client).has(t.Provider) {
 		return false, nil
 	}
 	if t.ProviderAccount == "" {
 		return true, nil
 	}
-	unlinked, err := s.unlinkedAccount(ctx, user, s.providers[t.Provider], t.ProviderAccount)
+	unlinked, err := h.accounts.unlinkedAccount(ctx, user, h.accounts.providers[t.Provider], t.ProviderAccount)
 	return !unlinked, err
 }
 

@@ -2,9 +2,10 @@ package authorize
 
 import (
 	"context"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"strconv"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // implicitTokenLifetime is how long an access token lives at most that came by way of
@@ -14,8 +15,8 @@ const implicitTokenLifetime = time.Hour
 // tokenAnswer is the answer of the token flow (RFC 6749 §4.2.2). The ID token
 // comes with it where openid was asked for. The scope is told where it is not the
 // one that was asked for.
-func (s *Server) tokenAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
-	t, err := s.issue(ctx, g, min(s.accessTokenLifetime, implicitTokenLifetime))
+func (an *answers) tokenAnswer(ctx context.Context, req *authorizationRequest, g *grant) (answerParameters, error) {
+	t, err := an.tokens.issue(ctx, g, min(an.tokens.accessTokenLifetime, implicitTokenLifetime))
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +34,8 @@ func (s *Server) tokenAnswer(ctx context.Context, req *authorizationRequest, g *
 // idTokenAnswer is the answer to response_type id_token (OpenID Connect Core
 // §3.2.2.5). There is no access token to ask userinfo with, so the claims that
 // the scope asks for are in the ID token (§5.4).
-func (s *Server) idTokenAnswer(ctx context.Context, g *grant) (answerParameters, error) {
-	user, err := s.account(ctx, g.User)
+func (an *answers) idTokenAnswer(ctx context.Context, g *grant) (answerParameters, error) {
+	user, err := an.accounts.account(ctx, g.User)
 	if err != nil {
 		return nil, err
 	}
@@ -42,7 +43,7 @@ func (s *Server) idTokenAnswer(ctx context.Context, g *grant) (answerParameters,
 		return nil, &oauth2.Error{Code: "access_denied", Description: "the user is no longer known"}
 	}
 	g.IDTokenClaims = append(g.IDTokenClaims, claimsOfScope(g.Scope)...)
-	token, err := s.issueIDToken(ctx, g, user, "", time.Now())
+	token, err := an.tokens.issueIDToken(ctx, g, user, "", time.Now())
 	var a answerParameters
 	a.add("id_token", token)
 	return a, err

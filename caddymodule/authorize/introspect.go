@@ -31,30 +31,40 @@ type refreshIntrospection struct {
 	Scope    string           `json:"scope"`
 }
 
-// introspect is the introspection endpoint (RFC 7662). It is for those who prove
-// who they are: whoever can ask can try tokens.
-func (s *Server) introspect(w http.ResponseWriter, r *http.Request) {
-	answer, err := s.introspected(w, r)
-	if err != nil {
-		s.writeError(w, r, err)
-		return
-	}
-	s.writeJSON(w, http.StatusOK, answer)
+// introspectionEndpoint tells clients what a token is worth.
+type introspectionEndpoint struct {
+	*responder
+	authenticator *authenticator
+	clients       *registry
+	families      *families
+	revocation    *revocationEndpoint
+	userinfo      *userinfoEndpoint
 }
 
-func (s *Server) introspected(w http.ResponseWriter, r *http.Request) (any, error) {
+// introspect is the introspection endpoint (RFC 7662). It is for those who prove
+// who they are: whoever can ask can try tokens.
+func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Request) {
+	answer, err := e.introspected(w, r)
+	if err != nil {
+		e.responder.writeError(w, r, err)
+		return
+	}
+	e.responder.writeJSON(w, http.StatusOK, answer)
+}
+
+func (e *introspectionEndpoint) introspected(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return nil, err
 	}
-	asker, err := s.asker(r, p)
+	asker, err := e.asker(r, p)
 	switch {
 	case err != nil:
 		return nil, err
 	case p.Get("token") == "":
 		return nil, oauth2.InvalidRequest("token is missing")
 	}
-	t, err := s.ownToken(r.Context(), p.Get("token"))
+	t, err := e.revocation.ownToken(r.Context(), p.Get("token"))
 	switch {
 	case errors.Is(err, errInvalidToken):
 		return new(introspection), nil
@@ -63,7 +73,7 @@ func (s *Server) introspected(w http.ResponseWriter, r *http.Request) (any, erro
 	case t.clientID() != asker.ID && !asker.IntrospectAll:
 		return new(introspection), nil
 	case t.family != nil:
-		return s.introspectedRefresh(r.Context(), t)
+		return e.introspectedRefresh(r.Context(), t)
 	}
 	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
 }
@@ -71,19 +81,19 @@ func (s *Server) introspected(w http.ResponseWriter, r *http.Request) (any, erro
 // asker is the client that asks: one with a secret or keys, or one that sends an
 // access token of its own (SMART App Launch 2.2, Token Introspection). Either
 // way it learns of its own tokens alone, unless it may introspect all.
-func (s *Server) asker(r *http.Request, p oauth2.Parameters) (*Client, error) {
+func (e *introspectionEndpoint) asker(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
-		claims, err := s.bearerClaims(r)
+		claims, err := e.userinfo.bearerClaims(r)
 		if err != nil {
 			return nil, err
 		}
-		client, err := s.client(r.Context(), claims.ClientID)
+		client, err := e.clients.client(r.Context(), claims.ClientID)
 		if err == nil && client == nil { // gone since the token was verified
 			err = invalidToken
 		}
 		return client, err
 	}
-	client, err := s.authenticateClient(r, p)
+	client, err := e.authenticator.authenticateClient(r, p)
 	if err == nil && client.Public() {
 		err = oauth2.InvalidClient("introspection is for clients that prove who they are: with a secret, a key or an access token")
 	}
@@ -92,20 +102,20 @@ func (s *Server) asker(r *http.Request, p oauth2.Parameters) (*Client, error) {
 
 // introspectedRefresh tells of a refresh token whether a request with it would
 // succeed.
-func (s *Server) introspectedRefresh(ctx context.Context, t *ownToken) (any, error) {
+func (e *introspectionEndpoint) introspectedRefresh(ctx context.Context, t *ownToken) (any, error) {
 	g := t.family.Grant
-	client, err := s.client(ctx, g.ClientID)
+	client, err := e.clients.client(ctx, g.ClientID)
 	if !t.current || client == nil {
 		return new(introspection), err
 	}
-	err = s.stillGranted(ctx, t.family, client)
+	err = e.families.stillGranted(ctx, t.family, client)
 	var refused *oauth2.Error
 	if errors.As(err, &refused) {
 		return new(introspection), nil
 	}
 	return &refreshIntrospection{
-		Active: true, Issuer: s.issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.scope(),
-		Expiry:   jwt.NewNumericDate(t.family.end(s.refreshIdleLifetime)),
+		Active: true, Issuer: e.responder.issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.scope(),
+		Expiry:   jwt.NewNumericDate(t.family.end(e.families.idleLifetime)),
 		IssuedAt: jwt.NewNumericDate(t.family.IssuedAt),
 	}, err
 }

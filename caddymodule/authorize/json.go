@@ -3,9 +3,12 @@ package authorize
 import (
 	"encoding/json"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 type errorResponse struct {
@@ -13,44 +16,52 @@ type errorResponse struct {
 	Description string `json:"error_description,omitempty"`
 }
 
+// responder answers what programs ask, in JSON.
+type responder struct {
+	issuer  string
+	isHTTPS func(*http.Request) bool
+	logger  *slog.Logger
+	trail   *recorder
+}
+
 // writeJSON sends what must not be kept by any cache (RFC 6749 §5.1; the second
 // header is for caches of HTTP/1.0).
-func (s *Server) writeJSON(w http.ResponseWriter, status int, body any) {
+func (a *responder) writeJSON(w http.ResponseWriter, status int, body any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Pragma", "no-cache")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
-		s.logger.Debug("answer not written", "error", err)
+		a.logger.Debug("answer not written", "error", err)
 	}
 }
 
 // writeError sends an error of the token endpoint (RFC 6749 §5.2) or of one that
 // takes access tokens (RFC 6750 §3).
-func (s *Server) writeError(w http.ResponseWriter, r *http.Request, err error) {
+func (a *responder) writeError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	s.logRefusal(r, e)
-	if e.HTTPStatus() >= http.StatusInternalServerError {
-		s.releaseAssertion(r.Context())
+	a.logRefusal(r, e)
+	if release := trailOf(r.Context()).release; release != nil && e.HTTPStatus() >= http.StatusInternalServerError {
+		release(r.Context())
 	}
-	if challenge := s.challenge(r, e); challenge != "" {
+	if challenge := a.challenge(r, e); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
 	if wait := waitOf(err); wait > 0 {
 		retryAfter(w, wait)
 	}
-	s.writeJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
+	a.writeJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
 }
 
 // logRefusal logs what is not on the audit trail.
-func (s *Server) logRefusal(r *http.Request, e *oauth2.Error) {
+func (a *responder) logRefusal(r *http.Request, e *oauth2.Error) {
 	switch {
 	case trailOf(r.Context()).refused:
 	case e.Code == "server_error":
-		s.logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
+		a.logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
 	default:
-		s.logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", e)
+		a.logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", e)
 	}
 }
 
@@ -58,17 +69,17 @@ func (s *Server) logRefusal(r *http.Request, e *oauth2.Error) {
 // try HTTP Basic gets no challenge for it, as RFC 6749 §5.2 has it and RFC 9110
 // §15.5.2 has not: browsers would ask the person for a password, and widespread
 // OAuth libraries would report the challenge and not the error beside it.
-func (s *Server) challenge(r *http.Request, e *oauth2.Error) string {
+func (a *responder) challenge(r *http.Request, e *oauth2.Error) string {
 	switch {
 	case e.Code == "invalid_client":
 		if r.Header.Get("Authorization") == "" {
 			return ""
 		}
-		return fmt.Sprintf("Basic realm=%q", s.issuer)
+		return fmt.Sprintf("Basic realm=%q", a.issuer)
 	case r.URL.Path != pathUserinfo && e.Code != "invalid_token":
 		return ""
 	}
-	parts := []string{fmt.Sprintf("Bearer realm=%q", s.issuer)}
+	parts := []string{fmt.Sprintf("Bearer realm=%q", a.issuer)}
 	if e.Code != "" {
 		parts = append(parts, fmt.Sprintf("error=%q", e.Code), fmt.Sprintf("error_description=%q", e.Description))
 	}
@@ -76,4 +87,37 @@ func (s *Server) challenge(r *http.Request, e *oauth2.Error) string {
 		parts = append(parts, `scope="openid"`)
 	}
 	return strings.Join(parts, ", ")
+}
+
+// plainHTTP says why a request does not count as one over https. A header says nothing
+// that anybody might not have written, but who runs the proxy will want to know why it
+// was not believed.
+func plainHTTP(r *http.Request) string {
+	const refusal = "this endpoint is for https alone"
+	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {
+		return refusal
+	}
+	return refusal + "; a proxy in front says whether the browser used it by X-Forwarded-Proto, and is believed if the gateway's trusted_proxies name it"
+}
+
+// endpoint lets the named methods through, over HTTPS (RFC 6749 §3.1, §3.2).
+// Nothing that passes here is kept by caches unless the endpoint says so.
+func (a *responder) endpoint(serve http.HandlerFunc, methods ...string) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r = a.trail.withTrail(r)
+		w.Header().Set("Cache-Control", "no-store")
+		w.Header().Set("Referrer-Policy", "no-referrer")
+		switch {
+		case !a.isHTTPS(r):
+			a.writeError(w, r, oauth2.InvalidRequest(plainHTTP(r)))
+		case !slices.Contains(methods, r.Method):
+			w.Header().Set("Allow", strings.Join(methods, ", "))
+			a.writeError(w, r, &oauth2.Error{
+				Code: "invalid_request", Status: http.StatusMethodNotAllowed,
+				Description: "use " + strings.Join(methods, " or "),
+			})
+		default:
+			serve(w, r)
+		}
+	})
 }

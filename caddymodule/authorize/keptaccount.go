@@ -6,35 +6,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func accountKey(id string) string { return "account:" + id }
 
-// accountLifetime is how long a sign-in and what it gives at once refer to a
-// federated person.
-func (s *Server) accountLifetime() time.Duration {
-	return s.sessionLifetime + s.codeLifetime + s.accessTokenLifetime + time.Minute
-}
-
-// keepAccount makes the account of a grant's person, or what links them to the
-// provider that they came by, outlive their session, for as long as there is a refresh
-// token of theirs.
-func (s *Server) keepAccount(ctx context.Context, g *grant, lifetime time.Duration) error {
-	p := s.providers[g.Provider]
+// keepAccount makes the account of a provider's subject, or what links it to a local
+// user, outlive the session, for as long as there is a refresh token of theirs.
+func (a *accounts) keepAccount(ctx context.Context, provider, subject string, lifetime time.Duration) error {
+	p := a.providers[provider]
 	if p == nil {
 		return nil
 	}
-	id := accountID(p.Issuer, g.Subject)
-	value, err := s.store.Get(ctx, accountKey(id))
+	id := accountID(p.Issuer, subject)
+	value, err := a.store.Get(ctx, accountKey(id))
 	if errors.Is(err, store.ErrNotFound) { // removed in this very moment
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return s.keepFor(ctx, id, value, lifetime+s.accountLifetime())
+	return a.keepFor(ctx, id, value, lifetime+a.lifetime)
 }
 
 // keptAccount is an account as the durable store keeps it.
@@ -46,19 +40,19 @@ type keptAccount struct {
 // keepFor keeps what a provider said of a person for some time at least: what was kept
 // for longer stays as long, with what is said now. It is written if that is something
 // else, or must last longer.
-func (s *Server) keepFor(ctx context.Context, id string, account []byte, lifetime time.Duration) error {
+func (a *accounts) keepFor(ctx context.Context, id string, account []byte, lifetime time.Duration) error {
 	var kept keptAccount
 	if err := json.Unmarshal(account, &kept); err != nil {
 		return fmt.Errorf("keeping an account: %w", err)
 	}
 	for ctx.Err() == nil {
-		old, err := s.durable.Get(ctx, keptAccountPrefix+id)
+		old, err := a.durable.Get(ctx, keptAccountPrefix+id)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 		kept.Until = time.Now().Add(lifetime).Truncate(time.Second)
 		if err == nil {
-			if kept.Until, err = s.keptUntil(old, kept.Until); err != nil {
+			if kept.Until, err = a.keptUntil(old, kept.Until); err != nil {
 				return err
 			}
 		}
@@ -67,9 +61,9 @@ func (s *Server) keepFor(ctx context.Context, id string, account []byte, lifetim
 			return err
 		}
 		if old == nil {
-			err = s.durable.Add(ctx, keptAccountPrefix+id, value, time.Until(kept.Until))
+			err = a.durable.Add(ctx, keptAccountPrefix+id, value, time.Until(kept.Until))
 		} else {
-			err = s.durable.Swap(ctx, keptAccountPrefix+id, old, value, time.Until(kept.Until))
+			err = a.durable.Swap(ctx, keptAccountPrefix+id, old, value, time.Until(kept.Until))
 		}
 		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) { // by another at the same time
 			return err
@@ -80,13 +74,13 @@ func (s *Server) keepFor(ctx context.Context, id string, account []byte, lifetim
 
 // keptUntil is until when an account must be kept that is kept already: no shorter. One
 // that does not say is from before they did, and may be that of a refresh token.
-func (s *Server) keptUntil(old []byte, until time.Time) (time.Time, error) {
+func (a *accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 	var kept keptAccount
 	if err := json.Unmarshal(old, &kept); err != nil {
 		return until, fmt.Errorf("reading a kept account: %w", err)
 	}
 	if kept.Until.IsZero() {
-		kept.Until = time.Now().Add(s.refreshLifetime + s.accountLifetime()).Truncate(time.Second)
+		kept.Until = time.Now().Add(a.refreshLifetime + a.lifetime).Truncate(time.Second)
 	}
 	if kept.Until.After(until) {
 		return kept.Until, nil
@@ -99,14 +93,14 @@ func (s *Server) keptUntil(old []byte, until time.Time) (time.Time, error) {
 // again. The identity must be that of an ID token that has just been verified, so that
 // nobody but the provider can end anything. An account that another idp of the same
 // issuer let in last is that one's to end.
-func (s *Server) turnAway(ctx context.Context, p *provider, id identity) error {
-	stored, err := s.storedAccount(ctx, id.user.ID)
+func (a *accounts) turnAway(ctx context.Context, p *provider, id identity) error {
+	stored, err := a.storedAccount(ctx, id.user.ID)
 	if stored != nil && trailOf(ctx).user == "" {
 		trailOf(ctx).user = id.user.ID
 	}
 	if err == nil && stored != nil && stored.Provider == p.Key {
 		// That which brings the other back goes first.
-		err = errors.Join(s.durable.Delete(ctx, keptAccountPrefix+id.user.ID), s.store.Delete(ctx, accountKey(id.user.ID)))
+		err = errors.Join(a.durable.Delete(ctx, keptAccountPrefix+id.user.ID), a.store.Delete(ctx, accountKey(id.user.ID)))
 	}
 	refusal := *errNotAllowed
 	refusal.Err = err
@@ -117,10 +111,10 @@ const keptAccountPrefix = "kept-account:"
 
 // restoreAccount brings an account back that was kept, so that the next who asks
 // for it finds it in the store.
-func (s *Server) restoreAccount(ctx context.Context, id string) ([]byte, error) {
-	value, err := s.durable.Get(ctx, keptAccountPrefix+id)
+func (a *accounts) restoreAccount(ctx context.Context, id string) ([]byte, error) {
+	value, err := a.durable.Get(ctx, keptAccountPrefix+id)
 	if err != nil {
 		return nil, err
 	}
-	return value, s.store.Put(ctx, accountKey(id), value, s.accountLifetime())
+	return value, a.store.Put(ctx, accountKey(id), value, a.lifetime)
 }

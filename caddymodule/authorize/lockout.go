@@ -5,11 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"log/slog"
-	"slices"
 	"sync"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // Lockout slows down who guesses passwords, second factors or clients' secrets. Nobody is ever
@@ -82,6 +82,9 @@ func (e *waitError) Error() string { return "wait " + inWords(e.wait) }
 type turnstile struct {
 	Lockout
 	store   store.Store
+	keys    sealer
+	devices *devices
+	trail   *recorder
 	logger  *slog.Logger
 	stripes [64]stripe
 
@@ -108,41 +111,37 @@ type flight struct {
 // whenever another try is over.
 const maxWaiting = 100
 
-// verdict is what a try came to.
-type verdict int
+// outcome is what a try came to.
+type outcome int
 
 const (
-	undecided verdict = iota // it was not made
-	right
-	wrong
+	undecided outcome = iota // it was not made, or failed by our fault
+	succeeded
+	failed
 )
 
 // try makes a try that counts against counters, unless one of them must wait:
-// then the error is a [waitError], and check is not called.
-func (l *turnstile) try(ctx context.Context, counters []counter, check func() error) (err error) {
+// then the error is a [waitError], and check is not called. A try that comes to the
+// error wrong failed by what was tried, and counts as a failure; any other error counts
+// as nothing.
+func (l *turnstile) try(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
 	if l.Off {
 		return check()
 	}
-	v := undecided
+	outcome := undecided
 	for _, c := range counters {
 		if err := l.begin(ctx, c); err != nil {
 			return err
 		}
-		defer func() { l.end(ctx, c, v) }()
+		defer func() { l.end(ctx, c, outcome) }()
 	}
 	switch err = check(); {
 	case err == nil:
-		v = right
-	case isWrong(err):
-		v = wrong
+		outcome = succeeded
+	case errors.Is(err, wrong):
+		outcome = failed
 	}
 	return err
-}
-
-// isWrong reports whether a try failed because of what was tried.
-func isWrong(err error) bool {
-	return slices.ContainsFunc([]error{errWrongPassword, errWrongCode, errUnknownClient, errRegistrationToken},
-		func(wrong error) bool { return errors.Is(err, wrong) })
 }
 
 // begin waits for a turn. As many tries go ahead at once as could all fail
@@ -196,13 +195,13 @@ func (l *turnstile) board(ctx context.Context, s *stripe, c counter) (landed <-c
 
 // end counts what a try came to. It does so also for a client that is gone
 // already: going would be a way not to be counted.
-func (l *turnstile) end(ctx context.Context, c counter, v verdict) {
+func (l *turnstile) end(ctx context.Context, c counter, v outcome) {
 	s := &l.stripes[c.stripe()]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := l.count(context.WithoutCancel(ctx), c, v); err != nil {
 		l.logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
-		if v == wrong {
+		if v == failed {
 			l.failUncounted()
 		}
 	}
@@ -214,15 +213,15 @@ func (l *turnstile) end(ctx context.Context, c counter, v verdict) {
 	}
 }
 
-func (l *turnstile) count(ctx context.Context, c counter, v verdict) error {
-	if v == undecided || v == right && c.owner == "" {
+func (l *turnstile) count(ctx context.Context, c counter, v outcome) error {
+	if v == undecided || v == succeeded && c.owner == "" {
 		return nil
 	}
 	t, err := l.read(ctx, c)
 	switch {
 	case err != nil:
 		return err
-	case v == wrong:
+	case v == failed:
 		t.fail(c.owner, c.limit, l.MaxWait)
 	case !t.forgive(c.owner):
 		return nil

@@ -3,12 +3,14 @@ package authorize
 import (
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // logoutRequest is a checked request to sign out (OpenID Connect RP-Initiated
@@ -34,6 +36,17 @@ func (l *logoutRequest) destination() string {
 	return l.redirectURI + separator + answerParameters{{"state", l.state}}.encode()
 }
 
+// logoutEndpoint is where people sign out.
+type logoutEndpoint struct {
+	*step
+	issuer   string
+	clients  *registry
+	accounts *accounts
+	sessions *sessions
+	verifier *verifier
+	logger   *slog.Logger
+}
+
 // logout is the end session endpoint. Whoever has an ID token of the person that is
 // signed in signs them out at once; from anybody else it is a link that any site
 // can set, so the person is asked.
@@ -41,32 +54,32 @@ func (l *logoutRequest) destination() string {
 // A request without a session cookie, such as a client's server sends, ends the
 // session that its hint names. A stolen ID token can do that too, and no more: it
 // ends that one session, and gives nothing.
-func (s *Server) logout(w http.ResponseWriter, r *http.Request) {
+func (e *logoutEndpoint) logout(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		s.logoutPosted(w, r)
+		e.logoutPosted(w, r)
 		return
 	}
-	req, err := s.logoutRequest(r, r.URL.RawQuery)
+	req, err := e.logoutRequest(r, r.URL.RawQuery)
 	var signedIn *signedIn
 	if err == nil {
-		signedIn, err = s.session(r)
+		signedIn, err = e.sessions.session(r)
 	}
 	switch {
 	case err != nil:
-		s.refuse(w, r, err)
+		e.responses.refuse(w, r, err)
 	case signedIn == nil || req.subject == signedIn.user.ID:
-		s.signOut(w, r, req)
+		e.signOut(w, r, req)
 	default:
-		s.askToSignOut(w, r, req)
+		e.askToSignOut(w, r, req)
 	}
 }
 
 // logoutPosted takes the page's answer. A client's own POST becomes a GET, as
 // at the authorization endpoint, so that the browser sends our cookies.
-func (s *Server) logoutPosted(w http.ResponseWriter, r *http.Request) {
+func (e *logoutEndpoint) logoutPosted(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
 	if err != nil {
-		s.refuse(w, r, err)
+		e.responses.refuse(w, r, err)
 		return
 	}
 	if p.Get("request") == "" {
@@ -74,28 +87,28 @@ func (s *Server) logoutPosted(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusSeeOther)
 		return
 	}
-	query, err := s.openForBrowser(r, "logout", p.Get("request"))
+	query, err := e.browsers.openForBrowser(r, "logout", p.Get("request"))
 	var req *logoutRequest
 	if err == nil {
-		req, err = s.logoutRequest(r, query)
+		req, err = e.logoutRequest(r, query)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
+		e.responses.refuse(w, r, err)
 		return
 	}
-	s.signOut(w, r, req)
+	e.signOut(w, r, req)
 }
 
-func (s *Server) logoutRequest(r *http.Request, query string) (*logoutRequest, error) {
+func (e *logoutEndpoint) logoutRequest(r *http.Request, query string) (*logoutRequest, error) {
 	p, err := oauth2.QueryParameters(query)
 	if err != nil {
 		return nil, err
 	}
 	l := &logoutRequest{query: query, state: p.Get("state")}
-	if l.client, err = s.client(r.Context(), p.Get("client_id")); err != nil {
+	if l.client, err = e.clients.client(r.Context(), p.Get("client_id")); err != nil {
 		return nil, err
 	}
-	if err := s.readHint(r, l, p); err != nil {
+	if err := e.readHint(r, l, p); err != nil {
 		return nil, err
 	}
 	l.redirectURI = p.Get("post_logout_redirect_uri")
@@ -108,12 +121,12 @@ func (s *Server) logoutRequest(r *http.Request, query string) (*logoutRequest, e
 // readHint takes client, subject and session from an ID token of ours, expired or not
 // (RP-Initiated Logout §4). It names the client and the session that the client knows;
 // the cookie says who is signed in at this browser.
-func (s *Server) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
+func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
 		return nil
 	}
-	claims, err := s.hint(r.Context(), raw)
+	claims, err := e.verifier.hint(r.Context(), raw)
 	asked := p.Get("client_id")
 	switch {
 	case errors.Is(err, errBadHint), errors.Is(err, keyring.ErrUnknownKey), err == nil && asked != "" && asked != claims.Audience:
@@ -122,7 +135,7 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters
 		return err
 	}
 	l.subject = claims.Subject
-	l.client, err = s.client(r.Context(), claims.Audience)
+	l.client, err = e.clients.client(r.Context(), claims.Audience)
 	if l.client != nil { // one that is gone signs nobody out
 		l.sid = claims.Session
 	}
@@ -130,11 +143,11 @@ func (s *Server) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters
 }
 
 // hintedSession returns the session that the hint names, or nil.
-func (s *Server) hintedSession(ctx context.Context, l *logoutRequest) (*storedSession, error) {
+func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*storedSession, error) {
 	if l.sid == "" {
 		return nil, nil
 	}
-	stored, err := s.readSession(ctx, l.sid)
+	stored, err := e.sessions.readSession(ctx, l.sid)
 	if stored == nil || stored.User != l.subject {
 		return nil, err
 	}
@@ -144,20 +157,20 @@ func (s *Server) hintedSession(ctx context.Context, l *logoutRequest) (*storedSe
 // signOut ends the browser's session, and that of the hint. Where the provider that
 // the browser's began with has an end_session endpoint, the browser goes there next;
 // nobody else does, because the way there shows the provider's ID token.
-func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
+func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	if req.client != nil {
 		trailOf(r.Context()).clientID = req.client.ID
 	}
-	stored, err := s.storedSession(r)
+	stored, err := e.sessions.storedSession(r)
 	var target string
 	if err == nil && stored != nil {
-		target, err = s.upstreamLogout(w, r, stored, req.destination())
+		target, err = e.upstreamLogout(w, r, stored, req.destination())
 	}
 	if err == nil {
-		err = s.endBoth(r.Context(), stored, req)
+		err = e.endBoth(r.Context(), stored, req)
 	}
 	if err != nil {
-		s.refuse(w, r, err)
+		e.responses.refuse(w, r, err)
 		return
 	}
 	removeCookie(w, sessionCookie)
@@ -166,39 +179,39 @@ func (s *Server) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequ
 		w.WriteHeader(http.StatusFound)
 		return
 	}
-	s.signedOut(w, r, req.destination())
+	e.signedOut(w, r, req.destination())
 }
 
 // endBoth ends the browser's session and that of the hint: there may be both, one or
 // none, and the two may be the same. The browser's is last: while it is there, the
 // browser can try again.
-func (s *Server) endBoth(ctx context.Context, own *storedSession, req *logoutRequest) error {
-	hinted, err := s.hintedSession(ctx, req)
+func (e *logoutEndpoint) endBoth(ctx context.Context, own *storedSession, req *logoutRequest) error {
+	hinted, err := e.hintedSession(ctx, req)
 	if err == nil && hinted != nil && (own == nil || own.sid != hinted.sid) {
 		noteEnding(ctx, "signed out by an ID token of it, from elsewhere")
-		err = s.endSession(ctx, hinted)
+		err = e.sessions.endSession(ctx, hinted)
 	}
 	if err != nil || own == nil {
 		return err
 	}
 	noteEnding(ctx, "signed out in its browser")
-	return s.endSession(ctx, own)
+	return e.sessions.endSession(ctx, own)
 }
 
 // upstreamLogout is where to sign out at the provider, or "". That the provider
 // cannot be asked keeps nobody signed in here.
-func (s *Server) upstreamLogout(w http.ResponseWriter, r *http.Request, stored *storedSession, destination string) (string, error) {
-	p := s.providers[stored.Provider]
+func (e *logoutEndpoint) upstreamLogout(w http.ResponseWriter, r *http.Request, stored *storedSession, destination string) (string, error) {
+	p := e.accounts.providers[stored.Provider]
 	if p == nil {
 		return "", nil
 	}
-	state, err := s.keys.Seal(r.Context(), destination, "signed out "+s.browser(w, r))
+	state, err := e.browsers.keys.Seal(r.Context(), destination, "signed out "+e.browsers.browser(w, r))
 	if err != nil {
 		return "", err
 	}
-	target, ok, err := p.client.EndSessionURL(r.Context(), stored.UpstreamIDToken, s.issuer+pathLogout+"/"+p.Key, state)
+	target, ok, err := p.client.EndSessionURL(r.Context(), stored.UpstreamIDToken, e.issuer+pathLogout+"/"+p.Key, state)
 	if err != nil {
-		s.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
+		e.logger.WarnContext(r.Context(), "not signed out at the identity provider", "idp", p.Key, "error", err)
 	}
 	if !ok {
 		return "", nil
@@ -207,32 +220,32 @@ func (s *Server) upstreamLogout(w http.ResponseWriter, r *http.Request, stored *
 }
 
 // signedOutUpstream is where a provider sends the browser after signing out.
-func (s *Server) signedOutUpstream(w http.ResponseWriter, r *http.Request) {
-	destination, err := s.openForBrowser(r, "signed out", r.URL.Query().Get("state"))
+func (e *logoutEndpoint) signedOutUpstream(w http.ResponseWriter, r *http.Request) {
+	destination, err := e.browsers.openForBrowser(r, "signed out", r.URL.Query().Get("state"))
 	if err != nil {
 		destination = "" // signed out all the same
 	}
-	s.signedOut(w, r, destination)
+	e.signedOut(w, r, destination)
 }
 
-func (s *Server) signedOut(w http.ResponseWriter, r *http.Request, destination string) {
+func (e *logoutEndpoint) signedOut(w http.ResponseWriter, r *http.Request, destination string) {
 	if destination == "" {
-		s.showMessage(w, r, http.StatusOK, messagePage{Title: "You are signed out", Text: "You can close this page."})
+		e.pages.showMessage(w, r, http.StatusOK, messagePage{Title: "You are signed out", Text: "You can close this page."})
 		return
 	}
 	w.Header().Set("Location", destination)
 	w.WriteHeader(http.StatusFound)
 }
 
-func (s *Server) askToSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
-	sealed, err := s.keys.Seal(r.Context(), req.query, "logout "+s.browser(w, r))
+func (e *logoutEndpoint) askToSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
+	sealed, err := e.browsers.keys.Seal(r.Context(), req.query, "logout "+e.browsers.browser(w, r))
 	if err != nil {
-		s.refuse(w, r, err)
+		e.responses.refuse(w, r, err)
 		return
 	}
 	page := signOutPage{Request: sealed}
 	if req.client != nil {
 		page.Client = req.client.Title()
 	}
-	s.showSignOut(w, r, req, page)
+	e.pages.showSignOut(w, r, req, page)
 }

@@ -1,18 +1,19 @@
 package authorize
 
 import (
+	"net/http"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"net/http"
 )
 
 // managed finds the client that a request is about, and whose token it carries.
-func (s *Server) managed(r *http.Request) (*registered, error) {
+func (e *registrationEndpoint) managed(r *http.Request) (*registered, error) {
 	p, err := oauth2.QueryParameters(r.URL.RawQuery)
 	if err != nil {
 		return nil, err
 	}
-	c, err := s.registrar.load(r.Context(), p.Get("client_id"))
+	c, err := e.registrar.load(r.Context(), p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -20,42 +21,42 @@ func (s *Server) managed(r *http.Request) (*registered, error) {
 	if c != nil {
 		digest = c.AccessDigest
 	}
-	if err := s.tryRegistrationToken(r, p.Get("client_id"), digest, false); err != nil {
+	if err := e.tryRegistrationToken(r, p.Get("client_id"), digest, false); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-func (s *Server) showRegistered(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.managed(r)
+func (e *registrationEndpoint) showRegistered(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.managed(r)
 	if err == nil {
-		s.writeManaged(w, r, c, "")
+		e.writeManaged(w, r, c, "")
 	}
 	return err
 }
 
 // writeManaged answers with what is registered, and the token that the request came
 // with (RFC 7592 §3). The secret is told where it is new.
-func (s *Server) writeManaged(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
-	info := s.information(c)
+func (e *registrationEndpoint) writeManaged(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
+	info := e.information(c)
 	info.Secret, info.AccessToken = secret, registrationToken(r)
-	s.writeJSON(w, http.StatusOK, info)
+	e.responder.writeJSON(w, http.StatusOK, info)
 }
 
 // update puts other metadata in the place of a client's (RFC 7592 §2.2): what is left
 // out gets its default. The secret stays, or goes with the use for it; a client that
 // comes to need one is told a new one.
-func (s *Server) update(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.managed(r)
+func (e *registrationEndpoint) update(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.managed(r)
 	if err != nil {
 		return err
 	}
-	m, client, err := s.registrar.readClient(w, r)
+	m, client, err := e.registrar.readClient(w, r)
 	if err != nil {
 		return err
 	}
 	var secret string
-	changed, err := s.registrar.change(r.Context(), c.Client.ID, func(c *registered) error {
+	changed, err := e.registrar.change(r.Context(), c.Client.ID, func(c *registered) error {
 		if err := m.checkIdentity(c); err != nil {
 			return err
 		}
@@ -65,8 +66,8 @@ func (s *Server) update(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	s.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "changed"})
-	s.writeManaged(w, r, changed, secret)
+	e.trail.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "changed"})
+	e.writeManaged(w, r, changed, secret)
 	return nil
 }
 
@@ -83,15 +84,15 @@ func (m *registrationRequest) checkIdentity(c *registered) error {
 }
 
 // unregister deletes a client. What it was given ends with it: see Holder.
-func (s *Server) unregister(w http.ResponseWriter, r *http.Request) error {
-	c, err := s.managed(r)
+func (e *registrationEndpoint) unregister(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.managed(r)
 	if err != nil {
 		return err
 	}
-	if err := s.registrar.remove(r.Context(), c.Client.ID); err != nil {
+	if err := e.registrar.remove(r.Context(), c.Client.ID); err != nil {
 		return err
 	}
-	s.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "deleted"})
+	e.trail.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "deleted"})
 	w.WriteHeader(http.StatusNoContent)
 	return nil
 }

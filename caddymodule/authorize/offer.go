@@ -1,8 +1,9 @@
 package authorize
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // offer is how a person can sign in to a client.
@@ -13,18 +14,18 @@ type offer struct {
 
 // offer lists the ways that a client allows, in the order of its list or else of
 // the configuration.
-func (s *Server) offer(client *Client) offer {
+func (a *accounts) offer(client *Client) offer {
 	keys := client.IdentityProviders
 	if len(keys) == 0 {
-		keys = append([]string{Local}, s.providerKeys...)
+		keys = append([]string{Local}, a.providerKeys...)
 	}
 	var o offer
 	for _, key := range keys {
-		if p := s.providers[key]; p != nil {
+		if p := a.providers[key]; p != nil {
 			o.providers = append(o.providers, p)
 		}
 	}
-	o.local = slices.Contains(keys, Local) && len(s.directory.users) > 0
+	o.local = slices.Contains(keys, Local) && len(a.directory.users) > 0
 	return o
 }
 

@@ -6,13 +6,14 @@ import (
 	"embed"
 	"encoding/base64"
 	"html/template"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 )
 
 //go:embed pages
-var pages embed.FS
+var pageFiles embed.FS
 
 // signInPage is what pages/signin.html shows.
 type signInPage struct {
@@ -70,7 +71,7 @@ var (
 )
 
 func readStyle() template.CSS {
-	css, err := pages.ReadFile("pages/style.css")
+	css, err := pageFiles.ReadFile("pages/style.css")
 	if err != nil {
 		panic(err) // embedded: cannot happen in a binary that was built
 	}
@@ -82,31 +83,38 @@ func parsePage(name string) *template.Template {
 		"style":  func() template.CSS { return style },
 		"script": func() template.JS { return submitScript },
 	}
-	return template.Must(template.New("layout.html").Funcs(own).ParseFS(pages, "pages/layout.html", name))
+	return template.Must(template.New("layout.html").Funcs(own).ParseFS(pageFiles, "pages/layout.html", name))
 }
 
-func (s *Server) showSignIn(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page signInPage) {
-	page.Client, page.Host = req.client.Title(), s.host
-	offer := s.offer(req.client)
+// pages are what people see.
+type pages struct {
+	host     string // of the issuer
+	accounts *accounts
+	logger   *slog.Logger
+}
+
+func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page signInPage) {
+	page.Client, page.Host = req.client.Title(), ps.host
+	offer := ps.accounts.offer(req.client)
 	page.Local = offer.local
 	for _, p := range offer.providers {
 		page.Ways = append(page.Ways, signInWay{p.Name, pathLogin + "/" + p.Key + "?request=" + url.QueryEscape(page.Request)})
 		page.ByEmail = page.ByEmail || len(p.Domains) > 0
 	}
-	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
-	s.show(w, r, status, signInPages, page)
+	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
+	ps.show(w, r, status, signInPages, page)
 }
 
-func (s *Server) showSecondFactor(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page secondFactorPage) {
-	page.Client, page.Host = req.client.Title(), s.host
-	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
-	s.show(w, r, status, factorPages, page)
+func (ps *pages) showSecondFactor(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page secondFactorPage) {
+	page.Client, page.Host = req.client.Title(), ps.host
+	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
+	ps.show(w, r, status, factorPages, page)
 }
 
-func (s *Server) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, page signOutPage) {
-	page.Host = s.host
-	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
-	s.show(w, r, http.StatusOK, signOutPages, page)
+func (ps *pages) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, page signOutPage) {
+	page.Host = ps.host
+	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
+	ps.show(w, r, http.StatusOK, signOutPages, page)
 }
 
 // formAction allows what the form's answer may redirect to, because Chromium
@@ -114,9 +122,9 @@ func (s *Server) showSignOut(w http.ResponseWriter, r *http.Request, req *logout
 // identity provider, and whatever https address either goes on to from there.
 // Plain http is for those on loopback alone, so they are named; an IPv6 address is
 // none that a policy can name (CSP 3 §2.3.1), nor has a private-use scheme a host.
-func (s *Server) formAction(redirectURI string) string {
+func (ps *pages) formAction(redirectURI string) string {
 	allowed := "'self' https:"
-	for _, address := range append([]string{redirectURI}, s.issuers()...) {
+	for _, address := range append([]string{redirectURI}, ps.issuers()...) {
 		u, err := url.Parse(address)
 		switch {
 		case err != nil || u.Scheme == "https" || u.Scheme == "":
@@ -129,26 +137,26 @@ func (s *Server) formAction(redirectURI string) string {
 	return allowed
 }
 
-func (s *Server) issuers() []string {
+func (ps *pages) issuers() []string {
 	var issuers []string
-	for _, key := range s.providerKeys {
-		issuers = append(issuers, s.providers[key].Issuer)
+	for _, key := range ps.accounts.providerKeys {
+		issuers = append(issuers, ps.accounts.providers[key].Issuer)
 	}
 	return issuers
 }
 
-func (s *Server) showMessage(w http.ResponseWriter, r *http.Request, status int, page messagePage) {
-	page.Host = s.host
+func (ps *pages) showMessage(w http.ResponseWriter, r *http.Request, status int, page messagePage) {
+	page.Host = ps.host
 	w.Header().Set("Content-Security-Policy", contentPolicy+"'none'")
-	s.show(w, r, status, messagePages, page)
+	ps.show(w, r, status, messagePages, page)
 }
 
 // show writes a page that no other site may frame, no cache keeps, and no link
 // on it tells the next site about (RFC 9700 §4.16).
-func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, t *template.Template, page any) {
+func (ps *pages) show(w http.ResponseWriter, r *http.Request, status int, t *template.Template, page any) {
 	var body bytes.Buffer
 	if err := t.Execute(&body, page); err != nil {
-		s.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
+		ps.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
 		http.Error(w, "Something went wrong here.", http.StatusServiceUnavailable)
 		return
 	}
@@ -158,6 +166,6 @@ func (s *Server) show(w http.ResponseWriter, r *http.Request, status int, t *tem
 	h.Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	if _, err := body.WriteTo(w); err != nil {
-		s.logger.DebugContext(r.Context(), "answer not written", "error", err)
+		ps.logger.DebugContext(r.Context(), "answer not written", "error", err)
 	}
 }

@@ -3,12 +3,13 @@ package authorize
 import (
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // checkPrompt reads how the person is to be asked (OpenID Connect Core §3.1.2.1),
@@ -46,12 +47,12 @@ func (req *authorizationRequest) outlived(at time.Time, least time.Duration) boo
 // checkHint lets nobody sign in but the person of an id_token_hint (OpenID Connect
 // Core §3.1.2.1). Where the key that would prove the hint is long gone, nobody
 // is taken for that person without signing in.
-func (s *Server) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
 		return nil
 	}
-	claims, err := s.hint(ctx, raw)
+	claims, err := q.verifier.hint(ctx, raw)
 	switch {
 	case errors.Is(err, keyring.ErrUnknownKey):
 		req.unreadHint = true
@@ -65,8 +66,8 @@ func (s *Server) checkHint(ctx context.Context, req *authorizationRequest, p oau
 }
 
 // likely is the user name to begin with on the sign-in page.
-func (s *Server) likely(req *authorizationRequest) string {
-	if req.loginHint == "" && len(req.subjects) == 1 && s.directory.users[req.subjects[0]] != nil {
+func (a *accounts) likely(req *authorizationRequest) string {
+	if req.loginHint == "" && len(req.subjects) == 1 && a.directory.users[req.subjects[0]] != nil {
 		return req.subjects[0]
 	}
 	return req.loginHint

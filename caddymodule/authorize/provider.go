@@ -3,6 +3,7 @@ package authorize
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"regexp"
 	"slices"
@@ -141,7 +142,21 @@ type provider struct {
 	client *upstream.Provider
 }
 
-func (s *Server) newProvider(c IdentityProvider) (*provider, error) {
+// addProvider has people sign in by a provider, which sends them back to a redirect URI.
+func (a *accounts) addProvider(c IdentityProvider, redirectURI string) error {
+	if a.providers[c.Key] != nil {
+		return fmt.Errorf("idp %q is there twice", c.Key)
+	}
+	p, err := newProvider(c, redirectURI, a.logger)
+	if err != nil {
+		return err
+	}
+	a.providers[c.Key] = p
+	a.providerKeys = append(a.providerKeys, c.Key)
+	return nil
+}
+
+func newProvider(c IdentityProvider, redirectURI string, logger *slog.Logger) (*provider, error) {
 	if c.Name == "" {
 		c.Name = c.Key
 	}
@@ -150,7 +165,7 @@ func (s *Server) newProvider(c IdentityProvider) (*provider, error) {
 	}
 	client, err := upstream.New(upstream.Config{
 		Issuer: c.Issuer, ClientID: c.ClientID, ClientSecret: c.ClientSecret, Scopes: c.Scopes,
-		RedirectURI: s.issuer + pathCallback + c.Key, Timeout: c.Timeout, Transport: c.Transport, Logger: s.logger,
+		RedirectURI: redirectURI, Timeout: c.Timeout, Transport: c.Transport, Logger: logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("idp %q: %w", c.Key, err)

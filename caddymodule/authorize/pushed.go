@@ -3,12 +3,13 @@ package authorize
 import (
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const (
@@ -38,6 +39,22 @@ var (
 	errMustPush    = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
 )
 
+// pushEndpoint takes authorization requests from clients, before any browser sees them.
+type pushEndpoint struct {
+	*responder
+	authenticator *authenticator
+	requests      *requests
+	pushed        *pushes
+}
+
+// pushes are the requests that were pushed.
+type pushes struct {
+	keys  sealer
+	store store.Store   // of those of clients that prove who they are
+	count *store.Memory // of what this process keeps there
+	spent spentPushes   // of those that are sealed in their reference
+}
+
 // push is the pushed authorization request endpoint (RFC 9126): it authenticates
 // the client and checks the request before any browser sees it.
 //
@@ -45,21 +62,21 @@ var (
 // short: it goes through the client's own server, whose proxies may take no long
 // header. Anybody can push as a public client, and must fill nothing by it: these
 // requests travel sealed in their reference (sealedpush.go).
-func (s *Server) push(w http.ResponseWriter, r *http.Request) {
-	response, err := s.pushRequest(w, r)
+func (e *pushEndpoint) push(w http.ResponseWriter, r *http.Request) {
+	response, err := e.pushRequest(w, r)
 	if err != nil {
-		s.writeError(w, r, err)
+		e.responder.writeError(w, r, err)
 		return
 	}
-	s.writeJSON(w, http.StatusCreated, response)
+	e.responder.writeJSON(w, http.StatusCreated, response)
 }
 
-func (s *Server) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedResponse, error) {
+func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedResponse, error) {
 	p, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return nil, err
 	}
-	client, err := s.authenticateClient(r, p)
+	client, err := e.authenticator.authenticateClient(r, p)
 	if err != nil {
 		return nil, err
 	}
@@ -67,13 +84,13 @@ func (s *Server) pushRequest(w http.ResponseWriter, r *http.Request) (*pushedRes
 		return nil, errPushedTwice
 	}
 	query := pushedQuery(client, p)
-	if _, err := s.authorizationRequest(r.Context(), query); err != nil {
+	if _, err := e.requests.authorizationRequest(r.Context(), query); err != nil {
 		return nil, err
 	}
 	if client.Public() {
-		return s.sealPushed(r.Context(), client, query)
+		return e.pushed.sealPushed(r.Context(), client, query)
 	}
-	return s.keepPushed(r.Context(), client, query)
+	return e.pushed.keepPushed(r.Context(), client, query)
 }
 
 // pushedQuery is the request as the authorization endpoint reads it.
@@ -89,16 +106,16 @@ func pushedQuery(client *Client, p oauth2.Parameters) string {
 	return q.Encode()
 }
 
-func (s *Server) keepPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
+func (ps *pushes) keepPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
 	id := oauth2.RandomToken()
 	key := storeKey("pushed", id)
-	err := s.pushed.Add(ctx, key, nil, pushedLifetime)
+	err := ps.count.Add(ctx, key, nil, pushedLifetime)
 	if errors.Is(err, store.ErrFull) {
 		err = &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "too many pushed requests are waiting"}
 	}
 	if err == nil {
-		if err = s.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
-			_ = s.pushed.Delete(ctx, key) // in memory: never fails
+		if err = ps.store.Add(ctx, key, []byte(client.ID+"\n"+query), pushedLifetime); err != nil {
+			_ = ps.count.Delete(ctx, key) // in memory: never fails
 		}
 	}
 	if err != nil {
@@ -116,7 +133,7 @@ type pushedRequest struct {
 // pulled finds the pushed request that a query names, or nil where it names none. Of
 // the query only client_id counts beside it (RFC 9126 §4), so that nobody on the
 // way through the browser can add to what the client pushed.
-func (s *Server) pulled(ctx context.Context, query string) (*pushedRequest, error) {
+func (ps *pushes) pulled(ctx context.Context, query string) (*pushedRequest, error) {
 	p, malformed := oauth2.ReadQuery(query)
 	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)
 	switch {
@@ -129,15 +146,15 @@ func (s *Server) pulled(ctx context.Context, query string) (*pushedRequest, erro
 		return nil, err
 	}
 	if isSealed(reference) {
-		return s.openPushed(ctx, p.Get("client_id"), reference)
+		return ps.openPushed(ctx, p.Get("client_id"), reference)
 	}
-	return s.storedPush(ctx, p.Get("client_id"), reference)
+	return ps.storedPush(ctx, p.Get("client_id"), reference)
 }
 
 // storedPush reads a client's request from the store.
-func (s *Server) storedPush(ctx context.Context, clientID, id string) (*pushedRequest, error) {
+func (ps *pushes) storedPush(ctx context.Context, clientID, id string) (*pushedRequest, error) {
 	key := storeKey("pushed", id)
-	value, err := s.store.Get(ctx, key)
+	value, err := ps.store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errSpentPush
 	}
@@ -149,12 +166,12 @@ func (s *Server) storedPush(ctx context.Context, clientID, id string) (*pushedRe
 		return nil, errSpentPush
 	}
 	return &pushedRequest{query, func(ctx context.Context) error {
-		_, err := s.store.Take(ctx, key)
+		_, err := ps.store.Take(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
 			return errSpentPush
 		}
 		if err == nil {
-			_ = s.pushed.Delete(ctx, key) // room for another; it would have come anyway
+			_ = ps.count.Delete(ctx, key) // room for another; it would have come anyway
 		}
 		return err
 	}}, nil

@@ -1,11 +1,13 @@
 package authorize
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // answerTime is how long after signing in a person may take to answer, whatever
@@ -16,55 +18,66 @@ const answerTime = 5 * time.Minute
 // ask sends the browser to a page that asks the person who is signed in. The page
 // gets the request sealed, as the sign-in page does, and bound to the session as
 // well: what one person is asked, nobody who signs in later can answer.
-func (s *Server) ask(w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *signedIn) {
-	sealed, err := s.keys.Seal(r.Context(), signedIn.sid+" "+req.query, page+" "+s.browser(w, r))
+func (an *answers) ask(w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *signedIn) {
+	sealed, err := an.browsers.keys.Seal(r.Context(), signedIn.sid+" "+req.query, page+" "+an.browsers.browser(w, r))
 	if err != nil {
-		s.redirectError(w, r, req, err)
+		an.responses.redirectError(w, r, req, err)
 		return
 	}
 	if err := req.spent(r.Context()); err != nil {
-		s.redirectError(w, r, req, err)
+		an.responses.redirectError(w, r, req, err)
 		return
 	}
 	w.Header().Set("Location", page+"?request="+url.QueryEscape(sealed))
 	w.WriteHeader(http.StatusFound)
 }
 
+// questions are the pages that ask somebody who is signed in.
+type questions struct {
+	*step
+	accounts *accounts
+	sessions *sessions
+	consents *consents
+	signIns  *signIns
+	answers  *answers
+	logger   *slog.Logger
+}
+
 // asked opens what ask sealed for a page, and checks it again from scratch: the
 // person must still be signed in, and the request still be a good one.
-func (s *Server) asked(r *http.Request, page, sealed string) (*authorizationRequest, *signedIn, error) {
-	text, err := s.openForBrowser(r, page, sealed)
+func (q *questions) asked(r *http.Request, page, sealed string) (*authorizationRequest, *signedIn, error) {
+	text, err := q.browsers.openForBrowser(r, page, sealed)
 	if err != nil {
 		return nil, nil, err
 	}
 	sid, query, _ := strings.Cut(text, " ")
-	signedIn, err := s.session(r)
+	signedIn, err := q.sessions.session(r)
 	if err != nil {
 		return nil, nil, err
 	}
 	if signedIn == nil || signedIn.sid != sid {
 		return nil, nil, errPageExpired
 	}
-	req, err := s.authorizationRequest(r.Context(), query)
-	if err == nil && !s.offer(req.client).has(signedIn.by) {
+	req, err := q.requests.authorizationRequest(r.Context(), query)
+	if err == nil && !q.accounts.offer(req.client).has(signedIn.by) {
 		err = errNotAllowed
 	}
 	return req, signedIn, err
 }
 
 // question serves a page that asks: GET shows it, POST takes the answer.
-func (s *Server) question(page string, show, take func(http.ResponseWriter, *http.Request, *authorizationRequest, *signedIn, oauth2.Parameters)) http.HandlerFunc {
+func (q *questions) question(page string, show, take func(http.ResponseWriter, *http.Request, *authorizationRequest, *signedIn, oauth2.Parameters)) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		p, err := loginParameters(w, r)
 		if err != nil {
-			s.refuse(w, r, err)
+			q.responses.refuse(w, r, err)
 			return
 		}
-		req, signedIn, err := s.asked(r, page, p.Get("request"))
+		req, signedIn, err := q.asked(r, page, p.Get("request"))
 		switch {
-		case s.failed(w, r, req, err):
+		case q.responses.failed(w, r, req, err):
 		case r.Method == http.MethodPost && p.Get("decision") != "deny" && req.outlived(signedIn.at, answerTime):
-			s.askToSignIn(w, r, req)
+			q.signIns.askToSignIn(w, r, req)
 		case r.Method == http.MethodPost:
 			take(w, r, req, signedIn, p)
 		default:

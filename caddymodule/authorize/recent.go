@@ -3,9 +3,10 @@ package authorize
 import (
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"slices"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // What one person may have at a time, far more than an app in order needs: a store is
@@ -85,8 +86,8 @@ func (l recentList) fit(list []byte, size int) (items []byte, dropped []string, 
 
 // keepSession makes room for a person's new session. They are signed in by then, so
 // that there is no room made keeps nobody out.
-func (s *Server) keepSession(ctx context.Context, session *storedSession) {
-	list := recentList{store: s.durable, key: storeKey("sessions", session.User), most: maxSessions, ttl: s.sessionLifetime}
+func (s *sessions) keepSession(ctx context.Context, session *storedSession) {
+	list := recentList{store: s.durable, key: storeKey("sessions", session.User), most: maxSessions, ttl: s.lifetime}
 	dropped, err := list.keep(ctx, session.sid)
 	noteEnding(ctx, "the person has too many newer ones")
 	for _, sid := range dropped {
@@ -99,14 +100,14 @@ func (s *Server) keepSession(ctx context.Context, session *storedSession) {
 }
 
 // keepCode makes room for a person's new code.
-func (s *Server) keepCode(ctx context.Context, g *grant, key string) error {
-	old, ok := s.codes.keep(g.User, recentCode{key: key, family: g.Family})
+func (cs *codes) keepCode(ctx context.Context, g *grant, key string) error {
+	old, ok := cs.recent.keep(g.User, recentCode{key: key, family: g.Family})
 	if !ok {
 		return nil
 	}
-	err := s.store.Delete(ctx, old.key)
+	err := cs.store.Delete(ctx, old.key)
 	// That it was used need not be known any more; that it was revoked must be.
-	if e := s.store.Swap(ctx, tokenKey(old.family), tokenUsed, tokenUsed, time.Second); !errors.Is(e, store.ErrChanged) {
+	if e := cs.store.Swap(ctx, tokenKey(old.family), tokenUsed, tokenUsed, time.Second); !errors.Is(e, store.ErrChanged) {
 		err = errors.Join(err, e)
 	}
 	return err
@@ -115,19 +116,19 @@ func (s *Server) keepCode(ctx context.Context, g *grant, key string) error {
 // keepFamily makes room for a person's new family at a client. It must be stored: as
 // one that is not, it would have ended. The client has it by then, so that there is no
 // room made is no failure of its request.
-func (s *Server) keepFamily(ctx context.Context, g *grant) {
-	if err := s.dropFamilies(ctx, g); err != nil {
-		s.logger.ErrorContext(ctx, "refresh tokens of a person and a client not counted", "client_id", g.ClientID, "error", err)
+func (fs *families) keepFamily(ctx context.Context, g *grant) {
+	if err := fs.dropFamilies(ctx, g); err != nil {
+		fs.logger.ErrorContext(ctx, "refresh tokens of a person and a client not counted", "client_id", g.ClientID, "error", err)
 	}
 }
 
 // dropFamilies adds a family to those of its person and client, and removes those that
 // are too many.
-func (s *Server) dropFamilies(ctx context.Context, g *grant) error {
+func (fs *families) dropFamilies(ctx context.Context, g *grant) error {
 	list := recentList{
-		store: s.durable, key: storeKey("families", g.User+"\x00"+g.ClientID), most: maxFamilies, ttl: s.refreshLifetime,
+		store: fs.durable, key: storeKey("families", g.User+"\x00"+g.ClientID), most: maxFamilies, ttl: fs.lifetime,
 		ended: func(id string) (bool, error) {
-			_, err := s.durable.Get(ctx, familyKey(id))
+			_, err := fs.durable.Get(ctx, familyKey(id))
 			if errors.Is(err, store.ErrNotFound) {
 				return true, nil
 			}
@@ -136,7 +137,7 @@ func (s *Server) dropFamilies(ctx context.Context, g *grant) error {
 	}
 	dropped, err := list.keep(ctx, g.Family)
 	for _, id := range dropped {
-		err = errors.Join(err, s.durable.Delete(ctx, familyKey(id)))
+		err = errors.Join(err, fs.durable.Delete(ctx, familyKey(id)))
 	}
 	return err
 }

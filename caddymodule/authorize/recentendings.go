@@ -29,44 +29,44 @@ type recentEndings struct {
 	forget func(ctx context.Context, id string) error // removes the entry of one
 }
 
-func (s *Server) keepRevocation(ctx context.Context, user, clientID, id string) {
-	s.keepEnding(ctx, id, recentEndings{
-		recentList: recentList{store: s.durable, key: storeKey("revocations", pair(user, clientID)), most: maxRevocations, ttl: cutoffLifetime},
+func (r *revocations) keepRevocation(ctx context.Context, user, clientID, id string) {
+	r.keepEnding(ctx, id, recentEndings{
+		recentList: recentList{store: r.durable, key: storeKey("revocations", pair(user, clientID)), most: maxRevocations, ttl: cutoffLifetime},
 		cutoff:     revocationsCutoff(user, clientID),
 		forget: func(ctx context.Context, id string) error {
-			return errors.Join(s.store.Delete(ctx, tokenKey(id)), s.durable.Delete(ctx, revokedPrefix+id))
+			return errors.Join(r.store.Delete(ctx, tokenKey(id)), r.durable.Delete(ctx, revokedPrefix+id))
 		},
 	})
 }
 
-func (s *Server) keepEndedSession(ctx context.Context, session *storedSession) {
-	s.keepEnding(ctx, session.sid, recentEndings{
-		recentList: recentList{store: s.durable, key: storeKey("ended-sessions", session.User), most: maxEndedSessions, ttl: cutoffLifetime},
+func (r *revocations) keepEndedSession(ctx context.Context, session *storedSession) {
+	r.keepEnding(ctx, session.sid, recentEndings{
+		recentList: recentList{store: r.durable, key: storeKey("ended-sessions", session.User), most: maxEndedSessions, ttl: cutoffLifetime},
 		cutoff:     endedSessionsCutoff(session.User),
 		forget: func(ctx context.Context, sid string) error {
-			return errors.Join(s.store.Delete(ctx, sessionCutoff(sid)), s.durable.Delete(ctx, sessionCutoff(sid)))
+			return errors.Join(r.store.Delete(ctx, sessionCutoff(sid)), r.durable.Delete(ctx, sessionCutoff(sid)))
 		},
 	})
 }
 
 // keepEnding adds an ending, which is stored by then: that it is not counted is no failure
 // of it.
-func (s *Server) keepEnding(ctx context.Context, id string, of recentEndings) {
+func (r *revocations) keepEnding(ctx context.Context, id string, of recentEndings) {
 	dropped, err := of.keep(ctx, endingItem(time.Now(), id))
 	for _, item := range dropped {
-		err = errors.Join(err, s.foldEnding(ctx, item, of))
+		err = errors.Join(err, r.foldEnding(ctx, item, of))
 	}
 	if err != nil {
-		s.logger.ErrorContext(ctx, "endings of a person not counted", "error", err)
+		r.logger.ErrorContext(ctx, "endings of a person not counted", "error", err)
 	}
 }
 
 // foldEnding has the cutoff stand for an ending.
-func (s *Server) foldEnding(ctx context.Context, item string, of recentEndings) error {
+func (r *revocations) foldEnding(ctx context.Context, item string, of recentEndings) error {
 	nanoseconds, id, _ := strings.Cut(item, " ")
 	at, err := strconv.ParseInt(nanoseconds, 10, 64)
 	if err == nil {
-		err = s.cutOffAt(ctx, time.Unix(0, at), rareCutoff, of.cutoff)
+		err = r.cutOffAt(ctx, time.Unix(0, at), rareCutoff, of.cutoff)
 	}
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -43,18 +44,39 @@ func (g *grant) endsWith() string {
 	return ""
 }
 
+// families are the grants that can be refreshed, each with its chain of refresh tokens.
+type families struct {
+	durable     store.Store
+	clients     *registry
+	accounts    *accounts
+	grants      *grants
+	revocations *revocations
+	trail       *recorder
+	logger      *slog.Logger
+
+	// lifetime is how long a grant can be refreshed in all, idleLifetime how long a
+	// refresh token can wait for its use, and sessionLifetime how long one lives at most
+	// that ends with the session.
+	lifetime, idleLifetime, sessionLifetime time.Duration
+
+	// grace is how long after its use a refresh token gives the same successor once more;
+	// for what an earlier process stored it counts from started.
+	grace   time.Duration
+	started func() time.Time
+}
+
 // startFamily makes the first refresh token of a grant that asks for one, or "". It
 // comes before the code is used up, and after a try that failed the family may be
 // there already, with a token that nobody was given: this one takes its place. Who
 // uses the code up too removes the family after that, so one that is stored here and
 // loses ends as well.
-func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
+func (fs *families) startFamily(ctx context.Context, g *grant) (string, error) {
 	if !g.refreshes() {
 		return "", nil
 	}
-	now, lifetime := time.Now(), s.refreshLifetime
+	now, lifetime := time.Now(), fs.lifetime
 	if g.online() {
-		lifetime = min(lifetime, s.sessionLifetime)
+		lifetime = min(lifetime, fs.sessionLifetime)
 	}
 	f := &refreshFamily{Grant: g, Key: oauth2.RandomBytes(32), Expiry: now.Add(lifetime)}
 	token := f.first(now)
@@ -62,20 +84,20 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := s.keepAccount(ctx, g, lifetime); err != nil {
+	if err := fs.accounts.keepAccount(ctx, g.Provider, g.Subject, lifetime); err != nil {
 		return "", err
 	}
-	if err := s.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.end(s.refreshIdleLifetime))); err != nil {
+	if err := fs.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.end(fs.idleLifetime))); err != nil {
 		return "", fmt.Errorf("storing a refresh token: %w", err)
 	}
 	// Whoever ends everything looks for families after setting the cutoff, and this for
 	// the cutoff after storing the family: so one of the two ends it.
-	void, err := s.grantVoid(ctx, g)
+	void, err := fs.grants.grantVoid(ctx, g)
 	if err == nil && void {
 		err = errSpentCode
 	}
 	if err != nil {
-		return "", errors.Join(err, s.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
+		return "", errors.Join(err, fs.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
 	}
 	return token, nil
 }
@@ -87,13 +109,13 @@ func (s *Server) startFamily(ctx context.Context, g *grant) (string, error) {
 // taken for one: for a moment it is given the same successor once more. To a
 // thief who is as fast this gives nothing new, because thief and client now hold
 // the same token, and the second of them to use it is noticed.
-func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
+func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
 	token := p.Get("refresh_token")
 	if token == "" {
 		return nil, oauth2.InvalidRequest("refresh_token is missing")
 	}
 	for ctx.Err() == nil {
-		response, err := s.useRefreshToken(ctx, client, token, p.Get("scope"))
+		response, err := e.useRefreshToken(ctx, client, token, p.Get("scope"))
 		if !errors.Is(err, store.ErrChanged) {
 			return response, err
 		}
@@ -105,32 +127,32 @@ func (s *Server) exchangeRefreshToken(ctx context.Context, client *Client, p oau
 // is stored last: whatever fails before, the client can try again. Where another
 // request uses the token at the same time, the error is [store.ErrChanged], and the token is
 // to be looked at once more, as one that was followed.
-func (s *Server) useRefreshToken(ctx context.Context, client *Client, token, asked string) (*tokenResponse, error) {
-	f, stored, err := s.family(ctx, token)
+func (e *tokenEndpoint) useRefreshToken(ctx context.Context, client *Client, token, asked string) (*tokenResponse, error) {
+	f, stored, err := e.families.family(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	g, err := s.checkRefresh(ctx, f, client, token, asked)
+	g, err := e.families.checkRefresh(ctx, f, client, token, asked)
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.issue(ctx, g, s.accessTokenLifetime)
+	t, err := e.tokens.issue(ctx, g, e.accessTokenLifetime)
 	if err != nil {
 		return nil, err
 	}
-	if t.refresh, err = s.rotate(ctx, f, stored, token); err != nil {
+	if t.refresh, err = e.families.rotate(ctx, f, stored, token); err != nil {
 		return nil, err
 	}
 	return t.response(g.scope()), nil
 }
 
 // family reads the family that a token names, and the form in which it is stored.
-func (s *Server) family(ctx context.Context, token string) (*refreshFamily, []byte, error) {
+func (fs *families) family(ctx context.Context, token string) (*refreshFamily, []byte, error) {
 	id := familyOf(token)
 	if id == "" {
 		return nil, nil, errBadRefreshToken
 	}
-	stored, err := s.durable.Get(ctx, familyKey(id))
+	stored, err := fs.durable.Get(ctx, familyKey(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, errBadRefreshToken
 	}
@@ -144,17 +166,17 @@ func (s *Server) family(ctx context.Context, token string) (*refreshFamily, []by
 // checkRefresh says what a refresh token gives: the grant it goes back to, with
 // the scope that is asked for. Whose token it is comes first: nobody else's
 // request changes anything.
-func (s *Server) checkRefresh(ctx context.Context, f *refreshFamily, client *Client, token, asked string) (*grant, error) {
+func (fs *families) checkRefresh(ctx context.Context, f *refreshFamily, client *Client, token, asked string) (*grant, error) {
 	if f.Grant.ClientID != client.ID {
 		return nil, oauth2.InvalidGrant("the refresh token was given to another client")
 	}
-	switch s.standing(f, token) {
+	switch fs.standing(f, token) {
 	case stranger:
 		return nil, errBadRefreshToken
 	case spent:
-		return nil, s.endStolenFamily(ctx, f)
+		return nil, fs.endStolenFamily(ctx, f)
 	}
-	if err := s.stillGranted(ctx, f, client); err != nil {
+	if err := fs.stillGranted(ctx, f, client); err != nil {
 		return nil, err
 	}
 	g := *f.Grant
@@ -167,19 +189,19 @@ func (s *Server) checkRefresh(ctx context.Context, f *refreshFamily, client *Cli
 // standing says how a token stands to its family. Where the current token was made by
 // the process before this one, and the answer with it may have been lost as that ended,
 // the grace counts from when this one began to serve.
-func (s *Server) standing(f *refreshFamily, token string) standing {
+func (fs *families) standing(f *refreshFamily, token string) standing {
 	rotated := f.IssuedAt
-	if start := s.started(); rotated.Before(start) {
+	if start := fs.started(); rotated.Before(start) {
 		rotated = start
 	}
-	return f.standing(token, time.Since(rotated) < s.refreshGrace)
+	return f.standing(token, time.Since(rotated) < fs.grace)
 }
 
 // endStolenFamily revokes what a family has given.
-func (s *Server) endStolenFamily(ctx context.Context, f *refreshFamily) error {
+func (fs *families) endStolenFamily(ctx context.Context, f *refreshFamily) error {
 	g := f.Grant
-	err := s.revokeFamily(ctx, g)
-	s.record(ctx, audit.Event{Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.scope(), Grant: "refresh_token", Reason: "a refresh token was used twice", Err: err})
+	err := fs.revokeFamily(ctx, g)
+	fs.trail.record(ctx, audit.Event{Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.scope(), Grant: "refresh_token", Reason: "a refresh token was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking what a refresh token gave that was used twice: %w", err)
 	}
@@ -187,10 +209,10 @@ func (s *Server) endStolenFamily(ctx context.Context, f *refreshFamily) error {
 }
 
 // revokeFamily ends a grant: its refresh tokens, and all access tokens.
-func (s *Server) revokeFamily(ctx context.Context, g *grant) error {
-	err := errors.Join(s.revoke(ctx, g.Family, MaxAccessTokenLifetime), s.durable.Delete(ctx, familyKey(g.Family)))
+func (fs *families) revokeFamily(ctx context.Context, g *grant) error {
+	err := errors.Join(fs.revocations.revoke(ctx, g.Family, MaxAccessTokenLifetime), fs.durable.Delete(ctx, familyKey(g.Family)))
 	if err == nil {
-		s.keepRevocation(ctx, g.User, g.ClientID, g.Family)
+		fs.revocations.keepRevocation(ctx, g.User, g.ClientID, g.Family)
 	}
 	return err
 }
@@ -198,19 +220,19 @@ func (s *Server) revokeFamily(ctx context.Context, g *grant) error {
 // stillGranted refuses a grant that has ended since: it was revoked or has
 // expired, its person is gone or the session it was bound to over, or the client
 // may no longer have what it was granted.
-func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Client) error {
+func (fs *families) stillGranted(ctx context.Context, f *refreshFamily, client *Client) error {
 	g := f.Grant
-	void, err := s.grantVoid(ctx, g)
+	void, err := fs.grants.grantVoid(ctx, g)
 	switch {
 	case err != nil:
 		return err
-	case void || !time.Now().Before(f.end(s.refreshIdleLifetime)):
+	case void || !time.Now().Before(f.end(fs.idleLifetime)):
 		return errBadRefreshToken
 	}
-	if err := s.stillAllowed(ctx, g, client); err != nil || !g.online() {
+	if err := fs.grants.stillAllowed(ctx, g, client); err != nil || !g.online() {
 		return err
 	}
-	_, err = s.durable.Get(ctx, sessionKey(g.Session))
+	_, err = fs.durable.Get(ctx, sessionKey(g.Session))
 	if errors.Is(err, store.ErrNotFound) {
 		return oauth2.InvalidGrant("the person has signed out")
 	}
@@ -218,27 +240,27 @@ func (s *Server) stillGranted(ctx context.Context, f *refreshFamily, client *Cli
 }
 
 // stillAllowed refuses a code or refresh token whose grant could not be given again.
-func (s *Server) stillAllowed(ctx context.Context, g *grant, client *Client) error {
+func (gs *grants) stillAllowed(ctx context.Context, g *grant, client *Client) error {
 	if again, err := grantScope(client, g.scope()); err != nil || !slices.Equal(again, g.Scope) {
 		return oauth2.InvalidGrant("the client may no longer have what it was granted")
 	}
-	if !s.offer(client).has(g.Provider) {
+	if !gs.accounts.offer(client).has(g.Provider) {
 		return oauth2.InvalidGrant("the client no longer allows the way that the person signed in")
 	}
-	if err := s.stillConsented(ctx, g, client); err != nil {
+	if err := gs.stillConsented(ctx, g, client); err != nil {
 		return err
 	}
-	_, err := s.grantUser(ctx, g)
+	_, err := gs.grantUser(ctx, g)
 	return err
 }
 
 // stillConsented refuses what a person let a client have and does not any more,
 // where the client must have their consent.
-func (s *Server) stillConsented(ctx context.Context, g *grant, client *Client) error {
+func (gs *grants) stillConsented(ctx context.Context, g *grant, client *Client) error {
 	if client.Consent != ConsentRequired {
 		return nil
 	}
-	given, err := s.loadConsent(ctx, g.User, client.ID)
+	given, err := gs.consents.loadConsent(ctx, g.User, client.ID)
 	if err == nil && (given == nil || !given.covers(g)) {
 		err = oauth2.InvalidGrant("the person's consent has ended")
 	}
@@ -263,7 +285,7 @@ func narrowScope(granted []string, asked string) ([]string, error) {
 
 // rotate returns the token that follows one: a new one, or the same again where
 // it was followed a moment ago.
-func (s *Server) rotate(ctx context.Context, f *refreshFamily, stored []byte, token string) (string, error) {
+func (fs *families) rotate(ctx context.Context, f *refreshFamily, stored []byte, token string) (string, error) {
 	if !f.isCurrent(token) {
 		return f.successor(token), nil
 	}
@@ -272,18 +294,18 @@ func (s *Server) rotate(ctx context.Context, f *refreshFamily, stored []byte, to
 	if err != nil {
 		return "", err
 	}
-	return next, s.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.end(s.refreshIdleLifetime)))
+	return next, fs.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.end(fs.idleLifetime)))
 }
 
 // refreshClient finds the client of a refresh token that comes to the token endpoint
 // without a client_id, as some public clients send it. There is nothing else that
 // such a client could prove who it is by.
-func (s *Server) refreshClient(ctx context.Context, p oauth2.Parameters) (*Client, error) {
-	f, _, err := s.family(ctx, p.Get("refresh_token"))
+func (fs *families) refreshClient(ctx context.Context, p oauth2.Parameters) (*Client, error) {
+	f, _, err := fs.family(ctx, p.Get("refresh_token"))
 	if err != nil {
 		return nil, err
 	}
-	client, err := s.client(ctx, f.Grant.ClientID)
+	client, err := fs.clients.client(ctx, f.Grant.ClientID)
 	if err == nil && (client == nil || !client.Public()) {
 		err = oauth2.InvalidClient("client_id is missing")
 	}

@@ -6,8 +6,9 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // A refresh token is 48 bytes in base64url: the id of its family, a secret, and

@@ -3,13 +3,14 @@ package authorize
 import (
 	"errors"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // clientInformation is the answer (RFC 7591 §3.2.1, RFC 7592 §3). The secret is
@@ -24,25 +25,33 @@ type clientInformation struct {
 	clientMetadata
 }
 
+// registrationEndpoint is where apps register themselves, and look after what they
+// registered.
+type registrationEndpoint struct {
+	*responder
+	registrar *registrar
+	limiter   *turnstile
+}
+
 // registration is the client registration endpoint (RFC 7591), and that of a
 // registered client's configuration (RFC 7592).
-func (s *Server) registration(w http.ResponseWriter, r *http.Request) {
+func (e *registrationEndpoint) registration(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch r.Method {
 	case http.MethodPost:
-		err = s.register(w, r)
+		err = e.register(w, r)
 	case http.MethodGet:
-		err = s.showRegistered(w, r)
+		err = e.showRegistered(w, r)
 	case http.MethodPut:
-		err = s.update(w, r)
+		err = e.update(w, r)
 	default:
-		err = s.unregister(w, r)
+		err = e.unregister(w, r)
 	}
 	if errors.Is(err, errRegistrationToken) {
-		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q, error=%q", s.issuer, errRegistrationToken.Code))
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q, error=%q", e.responder.issuer, errRegistrationToken.Code))
 	}
 	if err != nil {
-		s.writeError(w, r, err)
+		e.responder.writeError(w, r, err)
 	}
 }
 
@@ -63,7 +72,7 @@ func registrationToken(r *http.Request) string {
 
 // tryRegistrationToken checks the token of a registration, or of all where whose is
 // empty. Without one nothing was tried.
-func (s *Server) tryRegistrationToken(r *http.Request, whose string, digest []byte, guessable bool) error {
+func (e *registrationEndpoint) tryRegistrationToken(r *http.Request, whose string, digest []byte, guessable bool) error {
 	token := registrationToken(r)
 	if token == "" {
 		return errRegistrationToken
@@ -72,33 +81,33 @@ func (s *Server) tryRegistrationToken(r *http.Request, whose string, digest []by
 	if sameDigest(digest, token) {
 		err = nil
 	}
-	return s.trySecret(r, "registration "+whose, err, guessable)
+	return e.limiter.trySecret(r, "registration "+whose, err, guessable)
 }
 
-func (s *Server) register(w http.ResponseWriter, r *http.Request) error {
-	initial := s.registrar.InitialAccessToken
-	if err := s.tryRegistrationToken(r, "", digestOf(initial), isGuessable(initial)); err != nil {
+func (e *registrationEndpoint) register(w http.ResponseWriter, r *http.Request) error {
+	initial := e.registrar.InitialAccessToken
+	if err := e.tryRegistrationToken(r, "", digestOf(initial), isGuessable(initial)); err != nil {
 		return err
 	}
-	m, client, err := s.registrar.readClient(w, r)
+	m, client, err := e.registrar.readClient(w, r)
 	if err != nil {
 		return err
 	}
 	made, secret, access := newRegistered(client, m.Method)
-	if err := s.registrar.store(r.Context(), made); err != nil {
+	if err := e.registrar.store(r.Context(), made); err != nil {
 		return err
 	}
-	s.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: made.Client.ID, Reason: made.Client.Name})
-	info := s.information(made)
+	e.trail.record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: made.Client.ID, Reason: made.Client.Name})
+	info := e.information(made)
 	info.Secret, info.AccessToken = secret, access
-	s.writeJSON(w, http.StatusCreated, info)
+	e.responder.writeJSON(w, http.StatusCreated, info)
 	return nil
 }
 
-func (s *Server) information(c *registered) clientInformation {
+func (e *registrationEndpoint) information(c *registered) clientInformation {
 	info := clientInformation{
 		ID: c.Client.ID, IssuedAt: c.IssuedAt.Unix(),
-		URI: s.issuer + pathRegister + "?client_id=" + url.QueryEscape(c.Client.ID),
+		URI: e.responder.issuer + pathRegister + "?client_id=" + url.QueryEscape(c.Client.ID),
 		clientMetadata: clientMetadata{
 			RedirectURIs: c.Client.RedirectURIs, Method: c.Method, Name: c.Client.Name,
 			Algorithm: c.Client.AssertionAlgorithm, JWKS: c.Client.JWKS, JWKSURI: c.Client.JWKSURI,

@@ -50,13 +50,21 @@ func (req *authorizationRequest) spent(ctx context.Context) error {
 	return req.spend(ctx)
 }
 
+// requests checks authorization requests.
+type requests struct {
+	fhirBase string
+	accounts *accounts
+	clients  *registry
+	verifier *verifier
+}
+
 // destination finds where the answer may be sent. Until that is known, nothing
 // is: an error here must be shown, never redirected (RFC 6749 §4.1.2.1).
-func (s *Server) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
+func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
 	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
 		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
 	}
-	client, err := s.client(ctx, p.Get("client_id"))
+	client, err := q.clients.client(ctx, p.Get("client_id"))
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +79,7 @@ func (s *Server) destination(ctx context.Context, p oauth2.Parameters) (*authori
 }
 
 // fill checks everything else. State comes first, because errors carry it too.
-func (s *Server) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
 		req.state = states[0]
 	}
@@ -80,14 +88,14 @@ func (s *Server) fill(ctx context.Context, req *authorizationRequest, p oauth2.P
 		return err
 	}
 	for _, check := range []func(*authorizationRequest, oauth2.Parameters) error{
-		checkResponseType, checkResponseMode, checkUnsupported, checkPKCE, s.checkAudience, checkScope, checkState,
-		s.checkProvider, checkNonce, checkImplicit, checkPrompt, checkClaims,
+		checkResponseType, checkResponseMode, checkUnsupported, checkPKCE, q.checkAudience, checkScope, checkState,
+		q.checkProvider, checkNonce, checkImplicit, checkPrompt, checkClaims,
 	} {
 		if err := check(req, p); err != nil {
 			return err
 		}
 	}
-	return s.checkHint(ctx, req, p)
+	return q.checkHint(ctx, req, p)
 }
 
 func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
@@ -98,9 +106,9 @@ func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
 }
 
 // checkProvider refuses a provider that the client does not allow.
-func (s *Server) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
+func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
 	req.identityProvider = p.Get("identity_provider")
-	if req.identityProvider != "" && !s.offer(req.client).has(req.identityProvider) {
+	if req.identityProvider != "" && !q.accounts.offer(req.client).has(req.identityProvider) {
 		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
 	}
 	return nil
@@ -143,18 +151,18 @@ func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 // checkAudience refuses a token for another FHIR server than ours: SMART apps
 // name the one they mean (SMART App Launch 2.2, aud), and a mismatch is how a
 // counterfeit server is noticed.
-func (s *Server) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
+func (q *requests) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
 	aud := p.Get("aud")
-	if aud != "" && strings.TrimSuffix(aud, "/") != s.fhirBase {
+	if aud != "" && strings.TrimSuffix(aud, "/") != q.fhirBase {
 		return oauth2.InvalidRequest("aud is not the FHIR server that this authorization server is for")
 	}
-	return s.checkResource(p)
+	return checkResource(p, q.fhirBase)
 }
 
 // checkResource is the same by RFC 8707 §2, at the token endpoint too.
-func (s *Server) checkResource(p oauth2.Parameters) error {
+func checkResource(p oauth2.Parameters, fhirBase string) error {
 	resource := p.Get("resource")
-	if resource != "" && strings.TrimSuffix(resource, "/") != s.fhirBase {
+	if resource != "" && strings.TrimSuffix(resource, "/") != fhirBase {
 		return &oauth2.Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
 	}
 	return nil

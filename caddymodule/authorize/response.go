@@ -2,11 +2,12 @@ package authorize
 
 import (
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // answerParameters are what is appended to a redirect URI, in this order.
@@ -31,18 +32,26 @@ func (a answerParameters) encode() string {
 	return b.String()
 }
 
+// responses sends browsers back to clients, and shows people what is wrong.
+type responses struct {
+	issuer     string
+	omitIssuer bool
+	pages      *pages
+	trail      *recorder
+}
+
 // send sends the browser to the client, with state and issuer (RFC 9207) last. A
 // 302 turns the sign-in form's POST into a GET, so that the password is not sent
 // on (RFC 9700 §4.12).
-func (s *Server) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, a answerParameters) {
+func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, a answerParameters) {
 	a.add("state", req.state)
-	if !s.omitIssuer {
-		a.add("iss", s.issuer)
+	if !rs.omitIssuer {
+		a.add("iss", rs.issuer)
 	}
 	separator := "?"
 	switch {
 	case mode == modeFormPost:
-		s.postForm(w, r, req, a)
+		rs.pages.postForm(w, r, req, a)
 		return
 	case mode == modeFragment:
 		separator = "#"
@@ -55,14 +64,14 @@ func (s *Server) send(w http.ResponseWriter, r *http.Request, req *authorization
 
 // failed sends an error where it belongs, and says whether there was one: to the
 // redirect URI if the request is known to have a good one, else to the person.
-func (s *Server) failed(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) bool {
+func (rs *responses) failed(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) bool {
 	switch {
 	case err == nil:
 		return false
 	case req == nil:
-		s.refuse(w, r, err)
+		rs.refuse(w, r, err)
 	default:
-		s.redirectError(w, r, req, err)
+		rs.redirectError(w, r, req, err)
 	}
 	return true
 }
@@ -74,33 +83,33 @@ func (s *Server) failed(w http.ResponseWriter, r *http.Request, req *authorizati
 //
 // What the request came by is used up, unless the failure is ours. Who used it a
 // second time is not sent back with it, as the one before has been.
-func (s *Server) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
+func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := oauth2.AsError(err)
 	switch {
 	case errors.Is(err, errSpentPush):
-		s.refuse(w, r, err)
+		rs.refuse(w, r, err)
 		return
 	case e.HTTPStatus() < http.StatusInternalServerError:
 		_ = req.spent(r.Context()) // refused, whether it was the first or not
 	}
-	s.recordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
+	rs.trail.recordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
 	var a answerParameters
 	a.add("error", e.Code)
 	if e.Shown {
 		a.add("error_description", e.Description)
 	}
-	s.send(w, r, req, req.errorMode, a)
+	rs.send(w, r, req, req.errorMode, a)
 }
 
 // refuse shows an error to the person, because there is nowhere to send it. It
 // reflects nothing of the request.
-func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
+func (rs *responses) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	page := messagePage{
 		Title: "This link does not work", Detail: e.Description,
 		Text: "The app that sent you here made a mistake. Go back to it and try again. If that does not help, tell the people who run it:",
 	}
-	s.recordRefusal(r, audit.Event{Kind: kindOf(r.URL.Path), Err: err})
+	rs.trail.recordRefusal(r, audit.Event{Kind: kindOf(r.URL.Path), Err: err})
 	var own *oauth2.Error
 	switch {
 	case e.Personal:
@@ -108,5 +117,5 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	case !errors.As(err, &own):
 		page = messagePage{Title: "Something went wrong here", Text: "It is not your fault. Please try again in a minute."}
 	}
-	s.showMessage(w, r, e.HTTPStatus(), page)
+	rs.pages.showMessage(w, r, e.HTTPStatus(), page)
 }

@@ -7,12 +7,14 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // What the store says of an access token, or of all that one grant gave.
@@ -52,40 +54,49 @@ func issuedAt(tokenID string) time.Time {
 // revocations are in the store, where each check of an access token looks, and
 // a second time in the durable store, from where they come back after a restart.
 type revocations struct {
+	store, durable store.Store
+	logger         *slog.Logger
+
 	loaded  atomic.Bool
 	loading sync.Mutex
 }
 
+func newRevocations(inFlight, durable store.Store, logger *slog.Logger) *revocations {
+	r := &revocations{store: inFlight, durable: durable, logger: logger}
+	r.loaded.Store(durable == inFlight) // then they need no second place
+	return r
+}
+
 // revoke makes an access token void, or all that a grant gave, for as long as
 // there is something to live, and a little more for clocks that are late.
-func (s *Server) revoke(ctx context.Context, id string, left time.Duration) error {
+func (r *revocations) revoke(ctx context.Context, id string, left time.Duration) error {
 	left += time.Minute
-	err := s.store.Put(ctx, tokenKey(id), tokenRevoked, left)
-	if s.durable == s.store {
+	err := r.store.Put(ctx, tokenKey(id), tokenRevoked, left)
+	if r.durable == r.store {
 		return err
 	}
 	until, _ := time.Now().Add(left).MarshalText() // fails for years with five digits alone
-	return errors.Join(err, s.durable.Put(ctx, revokedPrefix+id, until, left))
+	return errors.Join(err, r.durable.Put(ctx, revokedPrefix+id, until, left))
 }
 
 const revokedPrefix = "revoked:"
 
 // Revoked says whether an access token of ours was revoked, by its jti: by
 // itself or with its family.
-func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
-	if err := s.loadRevocations(ctx); err != nil {
+func (r *revocations) Revoked(ctx context.Context, tokenID string) (bool, error) {
+	if err := r.loadRevocations(ctx); err != nil {
 		return false, err
 	}
 	family, _, member := strings.Cut(tokenID, ".")
-	revoked, err := s.isRevoked(ctx, tokenID)
+	revoked, err := r.isRevoked(ctx, tokenID)
 	if member && err == nil && !revoked {
-		return s.isRevoked(ctx, family)
+		return r.isRevoked(ctx, family)
 	}
 	return revoked, err
 }
 
-func (s *Server) isRevoked(ctx context.Context, id string) (bool, error) {
-	state, err := s.store.Get(ctx, tokenKey(id))
+func (r *revocations) isRevoked(ctx context.Context, id string) (bool, error) {
+	state, err := r.store.Get(ctx, tokenKey(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
@@ -94,33 +105,33 @@ func (s *Server) isRevoked(ctx context.Context, id string) (bool, error) {
 
 // loadRevocations takes into the store what the durable one knows, once. Until
 // that has succeeded, no token can be told to be good.
-func (s *Server) loadRevocations(ctx context.Context) error {
-	if s.revocations.loaded.Load() {
+func (r *revocations) loadRevocations(ctx context.Context) error {
+	if r.loaded.Load() {
 		return nil
 	}
-	s.revocations.loading.Lock()
-	defer s.revocations.loading.Unlock()
-	if s.revocations.loaded.Load() { // by another while we waited
+	r.loading.Lock()
+	defer r.loading.Unlock()
+	if r.loaded.Load() { // by another while we waited
 		return nil
 	}
-	keys, err := s.durable.List(ctx, revokedPrefix)
+	keys, err := r.durable.List(ctx, revokedPrefix)
 	if err != nil {
 		return fmt.Errorf("reading the revocations: %w", err)
 	}
 	for _, key := range keys {
-		if err := s.loadRevocation(ctx, key); err != nil {
+		if err := r.loadRevocation(ctx, key); err != nil {
 			return fmt.Errorf("reading a revocation: %w", err)
 		}
 	}
-	if err := s.loadCutoffs(ctx); err != nil {
+	if err := r.loadCutoffs(ctx); err != nil {
 		return err
 	}
-	s.revocations.loaded.Store(true)
+	r.loaded.Store(true)
 	return nil
 }
 
-func (s *Server) loadRevocation(ctx context.Context, key string) error {
-	text, err := s.durable.Get(ctx, key)
+func (r *revocations) loadRevocation(ctx context.Context, key string) error {
+	text, err := r.durable.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) { // its time has just come
 		return nil
 	}
@@ -132,5 +143,5 @@ func (s *Server) loadRevocation(ctx context.Context, key string) error {
 	if err != nil || left <= 0 {
 		return err
 	}
-	return s.store.Put(ctx, tokenKey(strings.TrimPrefix(key, revokedPrefix)), tokenRevoked, left)
+	return r.store.Put(ctx, tokenKey(strings.TrimPrefix(key, revokedPrefix)), tokenRevoked, left)
 }

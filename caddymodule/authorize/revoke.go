@@ -3,40 +3,50 @@ package authorize
 import (
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 var errForeignToken = &oauth2.Error{Code: "unauthorized_client", Description: "the token was given to another client"}
 
+// revocationEndpoint makes void what clients no longer need.
+type revocationEndpoint struct {
+	*responder
+	authenticator *authenticator
+	families      *families
+	revocations   *revocations
+	verifier      *verifier
+}
+
 // revocation is the revocation endpoint (RFC 7009). A token that is not valid
 // needs no revoking, so it is no error; that a revocation could not be stored is
 // one, because the token would go on working.
-func (s *Server) revocation(w http.ResponseWriter, r *http.Request) {
-	if err := s.revokeToken(w, r); err != nil {
-		s.recordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
-		s.writeError(w, r, err)
+func (e *revocationEndpoint) revocation(w http.ResponseWriter, r *http.Request) {
+	if err := e.revokeToken(w, r); err != nil {
+		e.trail.recordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
+		e.responder.writeError(w, r, err)
 		return
 	}
 	// The body means nothing (RFC 7009 §2.2), but some clients insist on JSON.
-	s.writeJSON(w, http.StatusOK, struct{}{})
+	e.responder.writeJSON(w, http.StatusOK, struct{}{})
 }
 
-func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
+func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	p, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return err
 	}
-	client, err := s.authenticateClient(r, p)
+	client, err := e.authenticator.authenticateClient(r, p)
 	switch {
 	case err != nil:
 		return err
 	case p.Get("token") == "":
 		return oauth2.InvalidRequest("token is missing")
 	}
-	t, err := s.ownToken(r.Context(), p.Get("token"))
+	t, err := e.ownToken(r.Context(), p.Get("token"))
 	switch {
 	case errors.Is(err, errInvalidToken):
 		return nil
@@ -45,21 +55,21 @@ func (s *Server) revokeToken(w http.ResponseWriter, r *http.Request) error {
 	case t.clientID() != client.ID:
 		return errForeignToken
 	}
-	if err := s.revokeOwn(r.Context(), t); err != nil {
+	if err := e.revokeOwn(r.Context(), t); err != nil {
 		return err
 	}
-	s.record(r.Context(), audit.Event{Kind: audit.Revocation, ClientID: client.ID, User: t.subject()})
+	e.trail.record(r.Context(), audit.Event{Kind: audit.Revocation, ClientID: client.ID, User: t.subject()})
 	return nil
 }
 
 // revokeOwn makes a token void; a refresh token takes its family with it.
-func (s *Server) revokeOwn(ctx context.Context, t *ownToken) error {
+func (e *revocationEndpoint) revokeOwn(ctx context.Context, t *ownToken) error {
 	if t.family != nil {
-		return s.revokeFamily(ctx, t.family.Grant)
+		return e.families.revokeFamily(ctx, t.family.Grant)
 	}
-	err := s.revoke(ctx, t.access.ID, time.Until(t.access.Expiry.Time()))
+	err := e.revocations.revoke(ctx, t.access.ID, time.Until(t.access.Expiry.Time()))
 	if err == nil && t.access.Subject != t.access.ClientID { // a client's own live for minutes
-		s.keepRevocation(ctx, t.access.Subject, t.access.ClientID, t.access.ID)
+		e.revocations.keepRevocation(ctx, t.access.Subject, t.access.ClientID, t.access.ID)
 	}
 	return err
 }
@@ -88,19 +98,19 @@ func (t *ownToken) subject() string {
 // ownToken reads a token: errInvalidToken where it is none of ours. A refresh
 // token that was followed by another still leads to its family. What kind it is
 // shows in its form, so token_type_hint tells us nothing (RFC 7009 §2.1).
-func (s *Server) ownToken(ctx context.Context, raw string) (*ownToken, error) {
+func (e *revocationEndpoint) ownToken(ctx context.Context, raw string) (*ownToken, error) {
 	if familyOf(raw) == "" {
-		claims, err := s.verify(ctx, raw)
+		claims, err := e.verifier.verify(ctx, raw)
 		return &ownToken{access: claims}, err
 	}
-	f, _, err := s.family(ctx, raw)
+	f, _, err := e.families.family(ctx, raw)
 	if errors.Is(err, errBadRefreshToken) {
 		return nil, errInvalidToken
 	}
 	if err != nil {
 		return nil, err
 	}
-	standing := s.standing(f, raw)
+	standing := e.families.standing(f, raw)
 	if standing == stranger {
 		return nil, errInvalidToken
 	}

@@ -3,11 +3,12 @@ package authorize
 import (
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // sealPushed gives a public client a reference that holds its request: sealed, so
@@ -15,9 +16,9 @@ import (
 // (RFC 9126 §2.2, §7.1). It is as long as the address of the sign-in page, which
 // holds the same request in the same way, and so is no longer than browsers are sent
 // to anyhow.
-func (s *Server) sealPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
+func (ps *pushes) sealPushed(ctx context.Context, client *Client, query string) (*pushedResponse, error) {
 	id := oauth2.RandomBytes(len(pushID{}))
-	sealed, err := s.keys.Seal(ctx, string(id)+query, pushBinding(client.ID))
+	sealed, err := ps.keys.Seal(ctx, string(id)+query, pushBinding(client.ID))
 	if err != nil {
 		return nil, err
 	}
@@ -25,8 +26,8 @@ func (s *Server) sealPushed(ctx context.Context, client *Client, query string) (
 }
 
 // openPushed opens a reference that was not used yet.
-func (s *Server) openPushed(ctx context.Context, clientID, sealed string) (*pushedRequest, error) {
-	text, err := s.keys.Unseal(ctx, sealed, pushBinding(clientID), pushedLifetime)
+func (ps *pushes) openPushed(ctx context.Context, clientID, sealed string) (*pushedRequest, error) {
+	text, err := ps.keys.Unseal(ctx, sealed, pushBinding(clientID), pushedLifetime)
 	if errors.Is(err, keyring.ErrUnsealed) {
 		return nil, errSpentPush
 	}
@@ -34,11 +35,11 @@ func (s *Server) openPushed(ctx context.Context, clientID, sealed string) (*push
 		return nil, err
 	}
 	id := pushID([]byte(text[:len(pushID{})]))
-	if s.spentPushes.has(id) {
+	if ps.spent.has(id) {
 		return nil, errSpentPush
 	}
 	return &pushedRequest{text[len(id):], func(context.Context) error {
-		if !s.spentPushes.spend(id) {
+		if !ps.spent.spend(id) {
 			return errSpentPush
 		}
 		return nil

@@ -5,16 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 // secondFactorTime is how long after the first factor the second one may come.
@@ -36,29 +38,39 @@ type halfSignIn struct {
 	req  *authorizationRequest
 }
 
+// secondFactorStep asks for the second factor where there is one, and completes sign-ins.
+type secondFactorStep struct {
+	*step
+	store    store.Store // of sign-ins of which the first factor was right
+	sessions *sessions
+	limiter  *turnstile
+	factors  *otp
+	answers  *answers
+}
+
 // admitted goes on with a person whose password, or provider, says who they are:
 // to the second factor if they have one, or else to the answer. Where a provider
 // signed them in without a page, because the client wants none (prompt=none), there
 // must be none for the second factor either (OpenID Connect Core §3.1.2.1).
-func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
+func (f *secondFactorStep) admitted(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
 	noteProven(r.Context())
 	if user.TOTPSecret == "" {
-		s.complete(w, r, req, user, session)
+		f.complete(w, r, req, user, session)
 		return
 	}
 	if req.prompts("none") {
 		err := &oauth2.Error{Code: "login_required", Description: "the second factor needs a page, and prompt is none"}
-		s.record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err})
-		s.redirectError(w, r, req, err)
+		f.trail.record(r.Context(), audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err})
+		f.responses.redirectError(w, r, req, err)
 		return
 	}
 	session.User, session.Credential = user.ID, user.credential()
-	id, err := s.keepHalf(r.Context(), halfSignIn{Session: session, Query: ascii(req.query), Browser: s.browser(w, r)})
+	id, err := f.keepHalf(r.Context(), halfSignIn{Session: session, Query: ascii(req.query), Browser: f.browsers.browser(w, r)})
 	if err == nil {
 		err = req.spent(r.Context())
 	}
 	if err != nil {
-		s.redirectError(w, r, req, err)
+		f.responses.redirectError(w, r, req, err)
 		return
 	}
 	w.Header().Set("Location", pathLogin+"?factor="+url.QueryEscape(id))
@@ -66,30 +78,30 @@ func (s *Server) admitted(w http.ResponseWriter, r *http.Request, req *authoriza
 }
 
 // complete makes the session and answers the client.
-func (s *Server) complete(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
-	signedIn, err := s.startSession(w, r, user, session)
+func (f *secondFactorStep) complete(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *User, session storedSession) {
+	signedIn, err := f.sessions.startSession(w, r, user, session)
 	event := audit.Event{Kind: audit.SignIn, ClientID: req.client.ID, User: user.ID, Provider: session.Provider, Err: err}
-	s.record(r.Context(), event)
+	f.trail.record(r.Context(), event)
 	if err != nil {
-		s.redirectError(w, r, req, err)
+		f.responses.redirectError(w, r, req, err)
 		return
 	}
-	s.answer(w, r, req, signedIn)
+	f.answers.answer(w, r, req, signedIn)
 }
 
-func (s *Server) keepHalf(ctx context.Context, half halfSignIn) (id string, err error) {
+func (f *secondFactorStep) keepHalf(ctx context.Context, half halfSignIn) (id string, err error) {
 	value, err := json.Marshal(half)
 	if err != nil {
 		return "", err
 	}
 	id = oauth2.RandomToken()
-	return id, s.store.Add(ctx, storeKey("factor", id), value, secondFactorTime)
+	return id, f.store.Add(ctx, storeKey("factor", id), value, secondFactorTime)
 }
 
 // half reads the sign-in that a page is about, and checks again whatever may
 // have changed since the first factor.
-func (s *Server) half(r *http.Request, id string) (*halfSignIn, error) {
-	value, err := s.store.Get(r.Context(), storeKey("factor", id))
+func (f *secondFactorStep) half(r *http.Request, id string) (*halfSignIn, error) {
+	value, err := f.store.Get(r.Context(), storeKey("factor", id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, errCodeTooLate
 	}
@@ -100,36 +112,36 @@ func (s *Server) half(r *http.Request, id string) (*halfSignIn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a sign-in: %w", err)
 	}
-	if half.user, err = s.sessionUser(r.Context(), &half.Session); err != nil {
+	if half.user, err = f.sessions.sessionUser(r.Context(), &half.Session); err != nil {
 		return nil, err
 	}
 	if !isBrowser(r, half.Browser) || half.user == nil {
 		return nil, errCodeTooLate
 	}
-	half.req, err = s.authorizationRequest(r.Context(), half.Query)
+	half.req, err = f.requests.authorizationRequest(r.Context(), half.Query)
 	return half, err
 }
 
 // secondFactor is the page that asks for the code: GET shows it, POST takes it.
-func (s *Server) secondFactor(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
-	half, err := s.half(r, p.Get("factor"))
+func (f *secondFactorStep) secondFactor(w http.ResponseWriter, r *http.Request, p oauth2.Parameters) {
+	half, err := f.half(r, p.Get("factor"))
 	switch {
 	case half == nil:
-		s.refuse(w, r, err)
-	case s.failed(w, r, half.req, err):
+		f.responses.refuse(w, r, err)
+	case f.responses.failed(w, r, half.req, err):
 	case r.Method == http.MethodPost:
-		s.takeCode(w, r, half, p)
+		f.takeCode(w, r, half, p)
 	default:
-		s.showSecondFactor(w, r, http.StatusOK, half.req, secondFactorPage{Factor: p.Get("factor")})
+		f.pages.showSecondFactor(w, r, http.StatusOK, half.req, secondFactorPage{Factor: p.Get("factor")})
 	}
 }
 
-func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSignIn, p oauth2.Parameters) {
-	counters, err := s.counters(r, guessCode, half.user.ID)
+func (f *secondFactorStep) takeCode(w http.ResponseWriter, r *http.Request, half *halfSignIn, p oauth2.Parameters) {
+	counters, err := f.limiter.counters(r, guessCode, half.user.ID, half.user.ID)
 	var used *usedStep
 	if err == nil {
-		err = s.turnstile.try(r.Context(), counters, func() (err error) {
-			used, err = s.useCode(r.Context(), half.user, p.Get("code"))
+		err = f.limiter.try(r.Context(), counters, errWrongCode, func() (err error) {
+			used, err = f.factors.useCode(r.Context(), half.user, p.Get("code"))
 			return err
 		})
 	}
@@ -138,26 +150,26 @@ func (s *Server) takeCode(w http.ResponseWriter, r *http.Request, half *halfSign
 	var wait *waitError
 	switch {
 	case errors.As(err, &wait):
-		s.recordWait(r.Context(), event)
+		f.trail.recordWait(r.Context(), event)
 		page.Wait = retryAfter(w, wait.wait)
-		s.showSecondFactor(w, r, http.StatusTooManyRequests, half.req, page)
+		f.pages.showSecondFactor(w, r, http.StatusTooManyRequests, half.req, page)
 	case errors.Is(err, errWrongCode):
-		s.record(r.Context(), event)
+		f.trail.record(r.Context(), event)
 		page.Wrong = true
-		s.showSecondFactor(w, r, http.StatusForbidden, half.req, page)
+		f.pages.showSecondFactor(w, r, http.StatusForbidden, half.req, page)
 	case errors.Is(err, context.Canceled): // nobody is there any more
 	case err != nil:
-		s.redirectError(w, r, half.req, err)
+		f.responses.redirectError(w, r, half.req, err)
 	default:
 		half.Session.AMR = slices.Concat(half.Session.AMR, []string{"otp", "mfa"})
 		over := false
 		half.req.spend = func(ctx context.Context) error {
-			err := s.store.Delete(ctx, storeKey("factor", p.Get("factor")))
+			err := f.store.Delete(ctx, storeKey("factor", p.Get("factor")))
 			over = err == nil
 			return err
 		}
-		if s.complete(w, r, half.req, half.user, half.Session); !over {
-			s.releaseCode(r.Context(), half.user, used)
+		if f.complete(w, r, half.req, half.user, half.Session); !over {
+			f.factors.releaseCode(r.Context(), half.user, used)
 		}
 	}
 }
@@ -172,10 +184,16 @@ type usedStep struct {
 // still be right.
 const usedStepTime = (2*totp.Skew + 2) * totp.Step
 
+// otp lets each code of a person's authenticator app count once.
+type otp struct {
+	durable store.Store
+	logger  *slog.Logger
+}
+
 // useCode takes a code of the person's authenticator app. None counts twice, nor does
 // one from before the last that counted; of several that come with the same at one
 // moment, one gets in (RFC 6238 §5.2).
-func (s *Server) useCode(ctx context.Context, user *User, code string) (*usedStep, error) {
+func (o *otp) useCode(ctx context.Context, user *User, code string) (*usedStep, error) {
 	secret, err := totp.DecodeSecret(user.TOTPSecret)
 	if err != nil {
 		return nil, err // checked in newDirectory
@@ -185,16 +203,16 @@ func (s *Server) useCode(ctx context.Context, user *User, code string) (*usedSte
 		return nil, errWrongCode
 	}
 	used := &usedStep{key: storeKey("otp", user.ID), step: strconv.AppendInt(nil, step, 10)}
-	used.before, err = s.durable.Get(ctx, used.key)
+	used.before, err = o.durable.Get(ctx, used.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		err = s.durable.Add(ctx, used.key, used.step, usedStepTime)
+		err = o.durable.Add(ctx, used.key, used.step, usedStepTime)
 	case err != nil:
 		return nil, err
 	case !used.follows():
 		return nil, errWrongCode
 	default:
-		err = s.durable.Swap(ctx, used.key, used.before, used.step, usedStepTime)
+		err = o.durable.Swap(ctx, used.key, used.before, used.step, usedStepTime)
 	}
 	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrChanged) {
 		return nil, errWrongCode
@@ -211,13 +229,13 @@ func (u *usedStep) follows() bool {
 
 // releaseCode lets a code be used again whose sign-in failed by our fault, and gave
 // nobody anything.
-func (s *Server) releaseCode(ctx context.Context, user *User, used *usedStep) {
+func (o *otp) releaseCode(ctx context.Context, user *User, used *usedStep) {
 	before := used.before
 	if before == nil {
 		before = []byte("0")
 	}
-	err := s.durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepTime)
+	err := o.durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepTime)
 	if err != nil && !errors.Is(err, store.ErrChanged) { // by another code
-		s.logger.ErrorContext(ctx, "the code of a sign-in that failed stays used", "user", user.ID, "error", err)
+		o.logger.ErrorContext(ctx, "the code of a sign-in that failed stays used", "user", user.ID, "error", err)
 	}
 }

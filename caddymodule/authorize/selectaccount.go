@@ -1,8 +1,9 @@
 package authorize
 
 import (
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 var selectAccountPages = parsePage("pages/selectaccount.html")
@@ -18,21 +19,21 @@ type selectAccountPage struct {
 // showSelectAccount answers prompt=select_account (OpenID Connect Core §3.1.2.1).
 // One account at a time is signed in at a browser, so the choice is between that
 // one and another.
-func (s *Server) showSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
-	w.Header().Set("Content-Security-Policy", contentPolicy+s.formAction(req.redirectURI))
-	s.show(w, r, http.StatusOK, selectAccountPages, selectAccountPage{
-		Request: p.Get("request"), Client: req.client.Title(), Host: s.host, Person: signedIn.user.person(),
+func (ps *pages) showSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
+	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
+	ps.show(w, r, http.StatusOK, selectAccountPages, selectAccountPage{
+		Request: p.Get("request"), Client: req.client.Title(), Host: ps.host, Person: signedIn.user.person(),
 	})
 }
 
-func (s *Server) selectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
+func (q *questions) selectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *signedIn, p oauth2.Parameters) {
 	switch p.Get("decision") {
 	case "continue":
-		s.answer(w, r, req, signedIn)
+		q.answers.answer(w, r, req, signedIn)
 	case "other":
-		s.askToSignIn(w, r, req)
+		q.signIns.askToSignIn(w, r, req)
 	default:
-		s.refuse(w, r, errNoDecision)
+		q.responses.refuse(w, r, errNoDecision)
 	}
 }
 

@@ -1,21 +1,11 @@
 package authorize
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
-	"time"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
-	"github.com/rs/cors"
 )
 
 // The endpoints below the issuer.
@@ -41,86 +31,31 @@ const (
 // Server is the authorization server of one issuer. It is safe for concurrent
 // use and serves the paths named in the package comment.
 type Server struct {
-	issuer, fhirBase, host string
-
-	clients      map[string]*Client
-	origins      map[string]bool       // of the clients' redirect URIs
-	cors         map[string]*cors.Cors // by path
-	registrar    *registrar            // nil where nobody can register
-	providers    map[string]*provider
-	providerKeys []string
-	directory    *directory
-	keys         keySource
-	store        store.Store
-	durable      store.Store
-	revocations  revocations
-	remembered   tokenMemory
-	returned     *store.Memory // states that came back from providers
-	identified   *identities   // of those whose sign-in failed here after that
-	pushed       *store.Memory // what this process keeps in store for pushed requests
-	spentPushes  spentPushes
-	codes        *recentCodes
-
-	isHTTPS func(*http.Request) bool
-	logger  *slog.Logger
-	routes  map[string]http.Handler
-
-	audit         func(context.Context, audit.Event)
-	clientAddress func(*http.Request) string
-	turnstile     *turnstile
-	notices       *notices
-
-	accessTokenLifetime, codeLifetime, sessionLifetime time.Duration
-	refreshLifetime, refreshIdleLifetime, refreshGrace time.Duration
-	authorizePOST, omitIssuer                          bool
-
-	started func() time.Time // when this process began to serve
+	routes       map[string]http.Handler
+	crossOrigins *crossOrigins
+	sessions     *sessions
+	endings      *endings
+	revocations  *revocations
+	holders      *holders
 }
 
 // New checks the configuration and returns its Server. It does no I/O.
 func New(c Config) (*Server, error) {
-	if err := CheckIssuer(c.Issuer); err != nil {
+	if err := c.complete(); err != nil {
 		return nil, err
 	}
-	s := &Server{
-		issuer: c.Issuer, fhirBase: c.Issuer + c.FHIRBasePath, host: strings.TrimPrefix(c.Issuer, "https://"),
-		clients: make(map[string]*Client, len(c.Clients)), providers: map[string]*provider{},
-		keys: c.Keys, store: c.Store, returned: store.NewMemory(0, 0),
-		identified: newIdentities(),
-		pushed:     store.NewMemory(maxPushed, 0),
-		durable:    c.Durable, audit: c.Audit, clientAddress: c.ClientAddress,
-		isHTTPS: c.IsHTTPS, logger: c.Logger, started: c.Started, authorizePOST: c.AuthorizePOST, omitIssuer: c.OmitIssuer,
+	a, err := newAssembly(&c)
+	if err != nil {
+		return nil, err
 	}
-	s.setDefaults()
-	for _, step := range []func(Config) error{s.setLifetimes, s.setLockout, s.setProviders, s.setPeople, s.setRoutes, s.setOrigins} {
-		if err := step(c); err != nil {
-			return nil, err
-		}
+	routes, err := a.routes(&c)
+	if err != nil {
+		return nil, err
 	}
-	return s, nil
-}
-
-// setDefaults fills in what a Config may leave out.
-func (s *Server) setDefaults() {
-	if s.logger == nil {
-		s.logger = slog.New(slog.DiscardHandler)
-	}
-	if s.isHTTPS == nil {
-		s.isHTTPS = func(r *http.Request) bool { return r.TLS != nil }
-	}
-	if s.durable == nil {
-		s.durable = s.store
-	}
-	s.revocations.loaded.Store(s.durable == s.store) // then they need no second place
-	if s.audit == nil {
-		s.audit = audit.NewLog(s.logger).Record
-	}
-	if s.started == nil {
-		s.started = func() time.Time { return time.Time{} }
-	}
-	if s.clientAddress == nil {
-		s.clientAddress = remoteAddress
-	}
+	return &Server{
+		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
+		sessions: a.sessions, endings: a.tokens.endings, revocations: a.revocations, holders: a.tokens.holders,
+	}, nil
 }
 
 // CheckIssuer says why an address cannot be an issuer, if it cannot. It has no
@@ -133,131 +68,6 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-func (s *Server) setLifetimes(c Config) error {
-	refresh := cmp.Or(c.RefreshTokenLifetime, DefaultRefreshTokenLifetime)
-	for _, l := range []struct {
-		name                string
-		set                 *time.Duration
-		value, normal, most time.Duration
-	}{
-		{"access_token_lifetime", &s.accessTokenLifetime, c.AccessTokenLifetime, DefaultAccessTokenLifetime, MaxAccessTokenLifetime},
-		{"code_lifetime", &s.codeLifetime, c.CodeLifetime, DefaultCodeLifetime, MaxCodeLifetime},
-		{"session_lifetime", &s.sessionLifetime, c.SessionLifetime, DefaultSessionLifetime, MaxSessionLifetime},
-		{"refresh_token_lifetime", &s.refreshLifetime, refresh, refresh, MaxRefreshTokenLifetime},
-		{"refresh_token_idle_lifetime", &s.refreshIdleLifetime, c.RefreshTokenIdleLifetime, refresh, refresh},
-		{"refresh_token_grace", &s.refreshGrace, max(c.RefreshTokenGrace, 0), DefaultRefreshTokenGrace, MaxRefreshTokenGrace},
-	} {
-		if *l.set = cmp.Or(l.value, l.normal); l.value == 0 {
-			continue
-		}
-		if err := checkLifetime(l.name, l.value, l.most); err != nil {
-			return err
-		}
-	}
-	if c.RefreshTokenGrace < 0 {
-		s.refreshGrace = 0
-	}
-	s.codes = newRecentCodes(s.codeLifetime)
-	return nil
-}
-
-func (s *Server) setLockout(c Config) error {
-	s.turnstile = &turnstile{Lockout: c.Lockout, store: s.durable, logger: s.logger}
-	s.notices = newNotices()
-	return s.turnstile.setDefaults()
-}
-
-func (s *Server) setProviders(c Config) error {
-	for _, idp := range c.IdentityProviders {
-		if s.providers[idp.Key] != nil {
-			return fmt.Errorf("idp %q is there twice", idp.Key)
-		}
-		p, err := s.newProvider(idp)
-		if err != nil {
-			return err
-		}
-		s.providers[idp.Key] = p
-		s.providerKeys = append(s.providerKeys, idp.Key)
-	}
-	return nil
-}
-
-// setPeople registers clients and users. None of the two may share a name: it
-// is the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
-func (s *Server) setPeople(c Config) (err error) {
-	if s.registrar, err = newRegistrar(c.Registration, s.logger); err != nil {
-		return err
-	}
-	if s.directory, err = newDirectory(c.Users, c.Passwords); err != nil {
-		return err
-	}
-	if err := s.checkLinks(); err != nil {
-		return err
-	}
-	for _, client := range c.Clients {
-		switch {
-		case s.clients[client.ID] != nil:
-			return fmt.Errorf("client %q is there twice", client.ID)
-		case s.directory.users[client.ID] != nil:
-			return fmt.Errorf("client %q and user %q must not have the same name", client.ID, client.ID)
-		}
-		if err := client.Complete(); err != nil {
-			return err
-		}
-		client.keys, _ = client.newKeys(s.logger, client.Transport) // as Complete made them, and with a logger
-		for _, key := range client.IdentityProviders {
-			if key != Local && s.providers[key] == nil {
-				return fmt.Errorf("client %q: there is no idp %q", client.ID, key)
-			}
-		}
-		if client.guessable {
-			s.logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+secretCommand, "client_id", client.ID)
-		}
-		client.granted = new(grantedScopes)
-		s.clients[client.ID] = &client
-	}
-	return nil
-}
-
-func (s *Server) setRoutes(c Config) error {
-	openid, err1 := s.document(s.metadata())
-	smart, err2 := s.document(s.smartConfiguration())
-	authorize := []string{http.MethodGet}
-	if c.AuthorizePOST {
-		authorize = append(authorize, http.MethodPost)
-	}
-	read := []string{http.MethodGet, http.MethodHead}
-	form := []string{http.MethodGet, http.MethodPost}
-	s.routes = map[string]http.Handler{
-		pathAuthorize:  s.endpoint(s.authorize, authorize...),
-		pathLogin:      s.endpoint(s.login, form...),
-		pathToken:      s.endpoint(s.token, http.MethodPost),
-		pathRevoke:     s.endpoint(s.revocation, http.MethodPost),
-		pathIntrospect: s.endpoint(s.introspect, http.MethodPost),
-		pathUserinfo:   s.endpoint(s.userinfo, form...),
-		pathLogout:     s.endpoint(s.logout, form...),
-		pathJWKS:       s.endpoint(s.jwks, read...),
-
-		pathSelectAccount: s.endpoint(s.question(pathSelectAccount, s.showSelectAccount, s.selectAccount), form...),
-		pathPush:          s.endpoint(s.push, http.MethodPost),
-		pathConsent:       s.endpoint(s.question(pathConsent, s.showConsent, s.takeConsent), form...),
-
-		"/.well-known/openid-configuration":                 s.endpoint(openid, read...),
-		"/.well-known/oauth-authorization-server":           s.endpoint(openid, read...),
-		c.FHIRBasePath + "/.well-known/smart-configuration": s.endpoint(smart, read...),
-	}
-	if s.registrar != nil {
-		s.routes[pathRegister] = s.endpoint(s.registration, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
-	}
-	for key, p := range s.providers {
-		s.routes[pathLogin+"/"+key] = s.endpoint(s.leave(p), http.MethodGet)
-		s.routes[pathCallback+key] = s.endpoint(s.comeBack(p), http.MethodGet)
-		s.routes[pathBackchannelLogout+key] = s.endpoint(s.signedOutThere(p), http.MethodPost)
-		s.routes[pathLogout+"/"+key] = s.endpoint(s.signedOutUpstream, http.MethodGet)
-	}
-	return errors.Join(err1, err2)
-}
-
 // Serves says whether a path is one of this server's.
 func (s *Server) Serves(path string) bool { return s.routes[path] != nil }
 
@@ -268,40 +78,57 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.NotFound(w, r)
 		return
 	}
-	if !s.crossOrigin(w, r) {
+	if !s.crossOrigins.answer(w, r) {
 		h.ServeHTTP(w, r)
 	}
 }
 
-// plainHTTP says why a request does not count as one over https. A header says nothing
-// that anybody might not have written, but who runs the proxy will want to know why it
-// was not believed.
-func plainHTTP(r *http.Request) string {
-	const refusal = "this endpoint is for https alone"
-	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {
-		return refusal
-	}
-	return refusal + "; a proxy in front says whether the browser used it by X-Forwarded-Proto, and is believed if the gateway's trusted_proxies name it"
+// AllowsOrigin says whether an origin, as a browser writes it, is that of a redirect URI
+// of a client.
+func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.AllowsOrigin(origin) }
+
+// Sessions lists the sessions of a user, or all where user is empty. Those that
+// their user's configuration ended (see doc.go) are not among them. It takes time
+// in proportion to all that the store holds.
+func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, error) {
+	return s.sessions.Sessions(ctx, user)
 }
 
-// endpoint lets the named methods through, over HTTPS (RFC 6749 §3.1, §3.2).
-// Nothing that passes here is kept by caches unless the endpoint says so.
-func (s *Server) endpoint(serve http.HandlerFunc, methods ...string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = s.withTrail(r)
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("Referrer-Policy", "no-referrer")
-		switch {
-		case !s.isHTTPS(r):
-			s.writeError(w, r, oauth2.InvalidRequest(plainHTTP(r)))
-		case !slices.Contains(methods, r.Method):
-			w.Header().Set("Allow", strings.Join(methods, ", "))
-			s.writeError(w, r, &oauth2.Error{
-				Code: "invalid_request", Status: http.StatusMethodNotAllowed,
-				Description: "use " + strings.Join(methods, " or "),
-			})
-		default:
-			serve(w, r)
-		}
-	})
+// EndSession ends a session by its sid, and tells the clients that asked to be
+// told (OpenID Connect Back-Channel Logout 1.0). It returns how many sessions it ended:
+// that it ended before is no error.
+func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
+	return s.sessions.EndSession(ctx, sid)
+}
+
+// EndSessions ends all sessions of a user, as [Server.EndSession] does, and returns how
+// many there were.
+func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
+	return s.sessions.EndSessions(ctx, user)
+}
+
+// EndGrants ends at once everything that a user let clients have, or that a client was
+// given by anybody, or by this user where both are named: codes, access tokens and
+// refresh tokens, and the consent that was remembered. A user's sessions end too where
+// no client is named; otherwise people stay signed in, and the client is told that
+// their sessions are over for it (OpenID Connect Back-Channel Logout 1.0). What is
+// given later is good. Of what fails half-way, what was ended stays so; the call can be
+// repeated.
+func (s *Server) EndGrants(ctx context.Context, user, clientID string) (EndedGrants, error) {
+	return s.endings.EndGrants(ctx, user, clientID)
+}
+
+// Revoked says whether an access token of ours was revoked, by its jti: by
+// itself or with its family.
+func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
+	return s.revocations.Revoked(ctx, tokenID)
+}
+
+// Holder returns whom an access token stands for, or nil if the token has ended with
+// what it rests on: a person who was removed or disabled or has another password, a
+// client that is gone or may no longer have the scope, a session or a way to sign in
+// that there is no more, all that somebody was given. Whether the token itself was
+// revoked, [Server.Revoked] says.
+func (s *Server) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
+	return s.holders.Holder(ctx, t)
 }

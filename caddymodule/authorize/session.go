@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"log/slog"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // signedIn is a person who signed in, as a session remembers it.
@@ -70,9 +72,24 @@ func storeKey(kind, secret string) string {
 	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
+// sessions are the sign-ins that last.
+type sessions struct {
+	durable      store.Store
+	store        store.Store // keeps room for what a session's end must put there
+	lifetime     time.Duration
+	accounts     *accounts
+	clients      *registry
+	devices      *devices
+	revocations  *revocations
+	participants *participants
+	notifier     *notifier
+	trail        *recorder
+	logger       *slog.Logger
+}
+
 // session returns who is signed in at this browser, or nil. Whether the way it
 // began will do for a client is for offer.serves to say.
-func (s *Server) session(r *http.Request) (*signedIn, error) {
+func (s *sessions) session(r *http.Request) (*signedIn, error) {
 	stored, err := s.storedSession(r)
 	if stored == nil || err != nil {
 		return nil, err
@@ -92,12 +109,12 @@ func (s *storedSession) signedIn(user *User) *signedIn {
 // sessionUser is whose session it is, or nil. A session ends with its user's
 // configuration: who was removed or disabled, has another password by now, or came by
 // a link that there is no more, must sign in again.
-func (s *Server) sessionUser(ctx context.Context, stored *storedSession) (*User, error) {
-	user, err := s.account(ctx, stored.User)
+func (s *sessions) sessionUser(ctx context.Context, stored *storedSession) (*User, error) {
+	user, err := s.accounts.account(ctx, stored.User)
 	if user == nil || err != nil || user.credential() != stored.Credential {
 		return nil, err
 	}
-	unlinked, err := s.unlinked(ctx, user, stored.Provider, stored.UpstreamSubject)
+	unlinked, err := s.accounts.unlinked(ctx, user, stored.Provider, stored.UpstreamSubject)
 	if unlinked || err != nil {
 		return nil, err
 	}
@@ -105,7 +122,7 @@ func (s *Server) sessionUser(ctx context.Context, stored *storedSession) (*User,
 }
 
 // storedSession returns the session of this browser, or nil.
-func (s *Server) storedSession(r *http.Request) (*storedSession, error) {
+func (s *sessions) storedSession(r *http.Request) (*storedSession, error) {
 	cookie, err := r.Cookie(sessionCookie)
 	if err != nil {
 		return nil, nil
@@ -122,7 +139,7 @@ func (s *Server) storedSession(r *http.Request) (*storedSession, error) {
 }
 
 // readSession returns the session with a sid, or nil.
-func (s *Server) readSession(ctx context.Context, sid string) (*storedSession, error) {
+func (s *sessions) readSession(ctx context.Context, sid string) (*storedSession, error) {
 	value, err := s.durable.Get(ctx, sessionKey(sid))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -141,7 +158,7 @@ func (s *Server) readSession(ctx context.Context, sid string) (*storedSession, e
 // that somebody fixed or read before leads nowhere. A user who signs in again
 // goes on with the same session: what clients got in it stays with it. Another
 // one's session ends.
-func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User, session storedSession) (*signedIn, error) {
+func (s *sessions) startSession(w http.ResponseWriter, r *http.Request, user *User, session storedSession) (*signedIn, error) {
 	earlier, err := s.storedSession(r)
 	if err != nil {
 		return nil, err
@@ -153,7 +170,7 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User
 		session.At = now
 	}
 	session.sid, session.Began = oauth2.RandomToken(), now
-	device, err := s.deviceCookie(r, user)
+	device, err := s.devices.deviceCookie(r, user.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -173,15 +190,15 @@ func (s *Server) startSession(w http.ResponseWriter, r *http.Request, user *User
 }
 
 // renewSession stores a session that goes on.
-func (s *Server) renewSession(ctx context.Context, session *storedSession) (*http.Cookie, error) {
-	if err := s.keepClients(ctx, session.sid); err != nil {
+func (s *sessions) renewSession(ctx context.Context, session *storedSession) (*http.Cookie, error) {
+	if err := s.participants.keepClients(ctx, session.sid); err != nil {
 		return nil, err
 	}
 	return s.putSession(ctx, session)
 }
 
 // addSession stores a new session, and ends the one that it takes the place of.
-func (s *Server) addSession(ctx context.Context, session, earlier *storedSession) (*http.Cookie, error) {
+func (s *sessions) addSession(ctx context.Context, session, earlier *storedSession) (*http.Cookie, error) {
 	cookie, err := s.putSession(ctx, session)
 	if err != nil {
 		return nil, err
@@ -200,7 +217,7 @@ func (s *Server) addSession(ctx context.Context, session, earlier *storedSession
 const maxUserAgent = 200
 
 // putSession stores a session under a new secret, and returns the cookie that holds it.
-func (s *Server) putSession(ctx context.Context, session *storedSession) (*http.Cookie, error) {
+func (s *sessions) putSession(ctx context.Context, session *storedSession) (*http.Cookie, error) {
 	secret := oauth2.RandomToken()
 	session.Secret = sha256.Sum256([]byte(secret))
 	value, err := json.Marshal(session)
@@ -210,7 +227,7 @@ func (s *Server) putSession(ctx context.Context, session *storedSession) (*http.
 	if err := s.reserveCutoff(ctx, session.sid); err != nil {
 		return nil, err
 	}
-	if err := s.durable.Put(ctx, sessionKey(session.sid), value, s.sessionLifetime); err != nil {
+	if err := s.durable.Put(ctx, sessionKey(session.sid), value, s.lifetime); err != nil {
 		return nil, err
 	}
 	return newCookie(sessionCookie, session.sid+"."+secret), nil

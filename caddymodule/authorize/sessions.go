@@ -4,10 +4,11 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // SessionInfo describes a sign-in that lasts, to those who run the server.
@@ -42,7 +43,7 @@ type SessionInfo struct {
 // Sessions lists the sessions of a user, or all where user is empty. Those that
 // their user's configuration ended (see doc.go) are not among them. It takes time
 // in proportion to all that the store holds.
-func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, error) {
+func (s *sessions) Sessions(ctx context.Context, user string) ([]SessionInfo, error) {
 	keys, err := s.durable.List(ctx, sessionKey(""))
 	if err != nil {
 		return nil, err
@@ -68,7 +69,7 @@ func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, erro
 }
 
 // sessionInfo describes a session, or is nil where it signs nobody in any more.
-func (s *Server) sessionInfo(ctx context.Context, stored *storedSession) (*SessionInfo, error) {
+func (s *sessions) sessionInfo(ctx context.Context, stored *storedSession) (*SessionInfo, error) {
 	user, err := s.sessionUser(ctx, stored)
 	if user == nil || err != nil {
 		return nil, err
@@ -77,7 +78,7 @@ func (s *Server) sessionInfo(ctx context.Context, stored *storedSession) (*Sessi
 		ID: stored.sid, User: stored.User, Since: stored.Began, SignedInAt: stored.At,
 		Provider: stored.Provider, Address: stored.Address, UserAgent: stored.UserAgent,
 	}
-	notes, err := s.clientsOf(ctx, stored.sid)
+	notes, err := s.participants.clientsOf(ctx, stored.sid)
 	for _, note := range notes {
 		info.Clients = append(info.Clients, note.client.ID)
 	}
@@ -87,7 +88,7 @@ func (s *Server) sessionInfo(ctx context.Context, stored *storedSession) (*Sessi
 // EndSession ends a session by its sid, and tells the clients that asked to be
 // told (OpenID Connect Back-Channel Logout 1.0). It returns how many sessions it ended:
 // that it ended before is no error.
-func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
+func (s *sessions) EndSession(ctx context.Context, sid string) (int, error) {
 	stored, err := s.readSession(ctx, sid)
 	if stored == nil || err != nil {
 		return 0, err
@@ -97,18 +98,18 @@ func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 
 // EndSessions ends all sessions of a user, as [Server.EndSession] does, and returns how
 // many there were.
-func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
+func (s *sessions) EndSessions(ctx context.Context, user string) (int, error) {
 	return s.endSessions(ctx, func(stored *storedSession) bool { return stored.User == user })
 }
 
 // endSessions ends as many as it can of the sessions that are meant.
-func (s *Server) endSessions(ctx context.Context, meant func(*storedSession) bool) (int, error) {
+func (s *sessions) endSessions(ctx context.Context, meant func(*storedSession) bool) (int, error) {
 	return s.eachSession(ctx, meant, func(stored *storedSession) error { return s.endSession(ctx, stored) })
 }
 
 // eachSession does something with as many as it can of the sessions that are meant, and
 // returns with how many.
-func (s *Server) eachSession(ctx context.Context, meant func(*storedSession) bool, do func(*storedSession) error) (done int, err error) {
+func (s *sessions) eachSession(ctx context.Context, meant func(*storedSession) bool, do func(*storedSession) error) (done int, err error) {
 	keys, err := s.durable.List(ctx, sessionKey(""))
 	errs := []error{err}
 	for _, key := range keys {
@@ -125,16 +126,16 @@ func (s *Server) eachSession(ctx context.Context, meant func(*storedSession) boo
 
 // endSession forgets a session, and with it all that hangs on it. Who is to be told is
 // read first: once the session is gone, nobody could try again.
-func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
-	notes, err := s.clientsOf(ctx, stored.sid)
+func (s *sessions) endSession(ctx context.Context, stored *storedSession) error {
+	notes, err := s.participants.clientsOf(ctx, stored.sid)
 	if err != nil {
 		return err
 	}
 	if err := s.forgetSession(ctx, stored); err != nil {
 		return err
 	}
-	s.record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: endingOf(ctx)})
-	s.tellClients(ctx, stored, notes)
+	s.trail.record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: endingOf(ctx)})
+	s.notifier.tellClients(ctx, stored, notes)
 	return nil
 }
 
@@ -143,8 +144,10 @@ func (s *Server) endSession(ctx context.Context, stored *storedSession) error {
 //
 // The cutoff is in the future, for what is given at this very moment, before the session
 // is removed. No other session has its sid.
-func (s *Server) forgetSession(ctx context.Context, stored *storedSession) error {
-	cutOff := func() error { return s.cutOffAt(ctx, time.Now().Add(endingTime), sessionCutoff(stored.sid)) }
+func (s *sessions) forgetSession(ctx context.Context, stored *storedSession) error {
+	cutOff := func() error {
+		return s.revocations.cutOffAt(ctx, time.Now().Add(endingTime), sessionCutoff(stored.sid))
+	}
 	err := cutOff()
 	full := errors.Is(err, store.ErrFull)
 	if err == nil || full {
@@ -154,14 +157,14 @@ func (s *Server) forgetSession(ctx context.Context, stored *storedSession) error
 		err = cutOff()
 	}
 	if err == nil {
-		s.keepEndedSession(ctx, stored)
+		s.revocations.keepEndedSession(ctx, stored)
 	}
 	return err
 }
 
 // deleteSession also removes what reserved room for the session's cutoff. If that fails, it
 // expires.
-func (s *Server) deleteSession(ctx context.Context, sid string) error {
+func (s *sessions) deleteSession(ctx context.Context, sid string) error {
 	err := s.durable.Delete(ctx, sessionKey(sid))
 	if err == nil && s.durable != s.store {
 		_ = s.store.Delete(ctx, sessionKey(sid))
@@ -171,11 +174,11 @@ func (s *Server) deleteSession(ctx context.Context, sid string) error {
 
 // reserveCutoff keeps room for the cutoff of a session in the store, where the session
 // itself is not.
-func (s *Server) reserveCutoff(ctx context.Context, sid string) error {
+func (s *sessions) reserveCutoff(ctx context.Context, sid string) error {
 	if s.durable == s.store {
 		return nil
 	}
-	return s.store.Put(ctx, sessionKey(sid), nil, s.sessionLifetime)
+	return s.store.Put(ctx, sessionKey(sid), nil, s.lifetime)
 }
 
 // endingTime is longer than it takes to end a session.
@@ -195,31 +198,38 @@ var (
 
 func clientKey(sid, clientID string) string { return storeKey("session-client", sid+" "+clientID) }
 
+// participants are the clients that got something in a session.
+type participants struct {
+	clients  *registry
+	durable  store.Store
+	lifetime time.Duration // of a session
+}
+
 // joinSession remembers that a client is given something in a session. Each has
 // an entry of its own, so that several at once do not lose one another's; and each
 // once, because a write to the durable store costs more than all else that a code does.
-func (s *Server) joinSession(ctx context.Context, g *grant) error {
+func (p *participants) joinSession(ctx context.Context, g *grant) error {
 	key := clientKey(g.Session, g.ClientID)
-	noted, err := s.durable.Get(ctx, key)
+	noted, err := p.durable.Get(ctx, key)
 	switch {
 	case err == nil && (bytes.Equal(noted, noteIDToken) || !g.has("openid")):
 		return nil
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return err
 	case g.has("openid"):
-		return s.durable.Put(ctx, key, noteIDToken, s.sessionLifetime)
+		return p.durable.Put(ctx, key, noteIDToken, p.lifetime)
 	}
-	if err = s.durable.Add(ctx, key, noteToken, s.sessionLifetime); errors.Is(err, store.ErrExists) {
+	if err = p.durable.Add(ctx, key, noteToken, p.lifetime); errors.Is(err, store.ErrExists) {
 		return nil
 	}
 	return err
 }
 
 // clientsOf returns the clients that got something in a session.
-func (s *Server) clientsOf(ctx context.Context, sid string) ([]clientNote, error) {
+func (p *participants) clientsOf(ctx context.Context, sid string) ([]clientNote, error) {
 	var notes []clientNote
-	for _, client := range s.clients {
-		note, err := s.noteOf(ctx, sid, client)
+	for _, client := range p.clients.configured {
+		note, err := p.noteOf(ctx, sid, client)
 		if err != nil {
 			return nil, err
 		}
@@ -229,8 +239,8 @@ func (s *Server) clientsOf(ctx context.Context, sid string) ([]clientNote, error
 }
 
 // noteOf returns the note of a client in a session, if there is one.
-func (s *Server) noteOf(ctx context.Context, sid string, client *Client) ([]clientNote, error) {
-	value, err := s.durable.Get(ctx, clientKey(sid, client.ID))
+func (p *participants) noteOf(ctx context.Context, sid string, client *Client) ([]clientNote, error) {
+	value, err := p.durable.Get(ctx, clientKey(sid, client.ID))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, nil
@@ -242,14 +252,14 @@ func (s *Server) noteOf(ctx context.Context, sid string, client *Client) ([]clie
 
 // keepClients lets the notes of a session last as long as the session, which a
 // new sign-in makes last longer.
-func (s *Server) keepClients(ctx context.Context, sid string) error {
-	notes, err := s.clientsOf(ctx, sid)
+func (p *participants) keepClients(ctx context.Context, sid string) error {
+	notes, err := p.clientsOf(ctx, sid)
 	for _, note := range notes {
 		value := noteToken
 		if note.idToken {
 			value = noteIDToken
 		}
-		if err := s.durable.Put(ctx, clientKey(sid, note.client.ID), value, s.sessionLifetime); err != nil {
+		if err := p.durable.Put(ctx, clientKey(sid, note.client.ID), value, p.lifetime); err != nil {
 			return err
 		}
 	}

@@ -3,11 +3,13 @@ package authorize
 import (
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
 	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // tokenResponse is the answer of the token endpoint (RFC 6749 §5.1).
@@ -20,33 +22,44 @@ type tokenResponse struct {
 	Refresh     string `json:"refresh_token,omitempty"`
 }
 
+// tokenEndpoint makes tokens of codes, refresh tokens and clients' credentials.
+type tokenEndpoint struct {
+	*responder
+	accessTokenLifetime time.Duration
+	fhirBase            string
+	authenticator       *authenticator
+	tokens              *tokenIssuer
+	codes               *codes
+	families            *families
+}
+
 // token is the token endpoint (RFC 6749 §3.2).
-func (s *Server) token(w http.ResponseWriter, r *http.Request) {
+func (e *tokenEndpoint) token(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.FormParameters(w, r)
 	var response *tokenResponse
 	if err == nil {
-		response, err = s.exchange(r, p)
+		response, err = e.exchange(r, p)
 	}
 	event := audit.Event{Kind: audit.Token, Grant: p.Get("grant_type"), Err: err}
 	if err != nil {
-		s.recordRefusal(r, event)
-		s.writeError(w, r, err)
+		e.trail.recordRefusal(r, event)
+		e.responder.writeError(w, r, err)
 		return
 	}
-	s.record(r.Context(), event)
-	s.writeJSON(w, http.StatusOK, response)
+	e.trail.record(r.Context(), event)
+	e.responder.writeJSON(w, http.StatusOK, response)
 }
 
 // exchange authenticates the client before it looks at what the client wants.
-func (s *Server) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
-	client, err := s.authenticateClient(r, p)
+func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
+	client, err := e.authenticator.authenticateClient(r, p)
 	if err != nil {
 		return nil, err
 	}
 	grants := map[string]func(context.Context, *Client, oauth2.Parameters) (*tokenResponse, error){
-		"authorization_code": s.exchangeCode,
-		"client_credentials": s.exchangeCredentials,
-		"refresh_token":      s.exchangeRefreshToken,
+		"authorization_code": e.exchangeCode,
+		"client_credentials": e.exchangeCredentials,
+		"refresh_token":      e.exchangeRefreshToken,
 	}
 	grantType := p.Get("grant_type")
 	exchange := grants[grantType]
@@ -58,7 +71,7 @@ func (s *Server) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse,
 	case !client.mayGrant(grantType):
 		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
 	}
-	if err := s.checkResource(p); err != nil {
+	if err := checkResource(p, e.fhirBase); err != nil {
 		return nil, err
 	}
 	return exchange(r.Context(), client, p)
@@ -66,35 +79,35 @@ func (s *Server) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse,
 
 // exchangeCode is the authorization code grant (RFC 6749 §4.1.3). That the code was
 // used is stored last: whatever fails before, the client can try again.
-func (s *Server) exchangeCode(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
-	g, err := s.redeemable(ctx, client, p)
+func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
+	g, err := e.codes.redeemable(ctx, client, p)
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.issue(ctx, g, s.accessTokenLifetime)
+	t, err := e.tokens.issue(ctx, g, e.accessTokenLifetime)
 	if err != nil {
 		return nil, err
 	}
-	if t.refresh, err = s.startFamily(ctx, g); err != nil {
+	if t.refresh, err = e.families.startFamily(ctx, g); err != nil {
 		return nil, err
 	}
-	if err := s.redeem(ctx, g); err != nil {
+	if err := e.codes.redeem(ctx, g); err != nil {
 		return nil, err
 	}
 	if t.refresh != "" {
-		s.keepFamily(ctx, g)
+		e.families.keepFamily(ctx, g)
 	}
 	return t.response(g.scope()), nil
 }
 
 // exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Nobody
 // signed in, so only system scopes make sense.
-func (s *Server) exchangeCredentials(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
+func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *Client, p oauth2.Parameters) (*tokenResponse, error) {
 	scope, err := systemScope(client, p.Get("scope"))
 	if err != nil {
 		return nil, err
 	}
-	t, err := s.issueToClient(ctx, client, scope)
+	t, err := e.tokens.issueToClient(ctx, client, scope)
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +129,7 @@ func systemScope(client *Client, asked string) ([]string, error) {
 	return scope, err
 }
 
-func (t *tokens) response(scope string) *tokenResponse {
+func (t *issued) response(scope string) *tokenResponse {
 	return &tokenResponse{
 		AccessToken: t.access, TokenType: "Bearer", ExpiresIn: int64(t.lifetime.Seconds()),
 		Scope: scope, IDToken: t.id, Refresh: t.refresh,

@@ -3,11 +3,12 @@ package authorize
 import (
 	"cmp"
 	"context"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net"
 	"net/http"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
 // trail is what becomes known about a request on its way, for its events. Only
@@ -20,16 +21,25 @@ type trail struct {
 	refused               bool   // a refusal is recorded already
 	proven                bool   // who sent it is known by a secret, a key, a session or a provider's word
 
-	// assertion is where the store remembers that the request's client assertion was
-	// used; empty where it came with none.
-	assertion string
+	// release lets what the request used up be used again, where the request failed by
+	// our fault. Nil where there is nothing.
+	release func(context.Context)
 }
 
 type trailKey struct{}
 
+// recorder records what requests come to, with what became known of them on their way.
+type recorder struct {
+	// audit gets every event, in the goroutine of its request.
+	audit func(context.Context, audit.Event)
+
+	// clientAddress is the IP address that a request is counted and recorded under.
+	clientAddress func(*http.Request) string
+}
+
 // withTrail begins the trail of a request.
-func (s *Server) withTrail(r *http.Request) *http.Request {
-	return r.WithContext(context.WithValue(r.Context(), trailKey{}, &trail{address: s.clientAddress(r)}))
+func (rec *recorder) withTrail(r *http.Request) *http.Request {
+	return r.WithContext(context.WithValue(r.Context(), trailKey{}, &trail{address: rec.clientAddress(r)}))
 }
 
 // trailOf is the trail of a context's request, or an empty one.
@@ -56,12 +66,12 @@ func addressOf(ctx context.Context) string { return trailOf(ctx).address }
 
 // noteNamedClient remembers which registered client a request names, whether or not
 // it proves to be that client.
-func (s *Server) noteNamedClient(r *http.Request, p oauth2.Parameters) {
+func (a *authenticator) noteNamedClient(r *http.Request, p oauth2.Parameters) {
 	id, _, basic := r.BasicAuth()
 	if !basic {
 		id = p.Get("client_id")
 	}
-	if client, err := s.client(r.Context(), id); err == nil && client != nil {
+	if client, err := a.clients.client(r.Context(), id); err == nil && client != nil {
 		trailOf(r.Context()).clientID = id
 	}
 }
@@ -88,7 +98,7 @@ func noteGrant(ctx context.Context, clientID, user string, scope []string) {
 
 // record puts an event on the audit trail. What it leaves out of user, client and
 // granted scope is what is known of the request.
-func (s *Server) record(ctx context.Context, e audit.Event) {
+func (rec *recorder) record(ctx context.Context, e audit.Event) {
 	t := trailOf(ctx)
 	e.Address = addressOf(ctx)
 	e.User, e.ClientID = cmp.Or(e.User, t.user), cmp.Or(e.ClientID, t.clientID)
@@ -99,14 +109,14 @@ func (s *Server) record(ctx context.Context, e audit.Event) {
 	} else {
 		e.Scope = cmp.Or(e.Scope, t.scope)
 	}
-	s.audit(ctx, e)
+	rec.audit(ctx, e)
 }
 
 // recordRefusal puts a refusal on the audit trail, unless whoever refused first
 // has done so: what is refused once is told once.
-func (s *Server) recordRefusal(r *http.Request, e audit.Event) {
+func (rec *recorder) recordRefusal(r *http.Request, e audit.Event) {
 	if !trailOf(r.Context()).refused {
-		s.record(r.Context(), e)
+		rec.record(r.Context(), e)
 	}
 }
 

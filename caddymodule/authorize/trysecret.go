@@ -3,10 +3,11 @@ package authorize
 import (
 	"context"
 	"errors"
+	"net/http"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
-	"net/http"
 )
 
 // guessSecret are the secrets of clients, and the tokens of registrations.
@@ -17,30 +18,30 @@ const guessSecret = "secret"
 // tries from elsewhere stop nobody. What nobody can guess passes even so, so that wrong
 // tries from the same network do not either. As with people, a success takes back the
 // failures of its own client there, and none of the network's.
-func (s *Server) trySecret(r *http.Request, whose string, err error, guessable bool) error {
+func (l *turnstile) trySecret(r *http.Request, whose string, err error, guessable bool) error {
 	if err == nil && !guessable {
 		return nil
 	}
-	counters, failed := s.secretCounters(r.Context(), whose)
+	counters, failed := l.secretCounters(r.Context(), whose)
 	if failed != nil {
 		return failed
 	}
-	err = s.turnstile.try(r.Context(), counters, func() error { return err })
+	err = l.try(r.Context(), counters, err, func() error { return err })
 	var wait *waitError
 	if errors.As(err, &wait) {
 		err = &oauth2.Error{
 			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
 			Description: "too many wrong secrets came from your network", Err: wait,
 		}
-		s.recordRefusal(r, audit.Event{Kind: audit.Lockout, Err: err})
+		l.trail.recordRefusal(r, audit.Event{Kind: audit.Lockout, Err: err})
 	}
 	return err
 }
 
-func (s *Server) secretCounters(ctx context.Context, whose string) ([]counter, error) {
+func (l *turnstile) secretCounters(ctx context.Context, whose string) ([]counter, error) {
 	network := fairqueue.Network(addressOf(ctx))
 	name := whose + "\x00" + network
-	pair, err1 := s.newCounter(ctx, guessSecret, name, name, s.turnstile.Failures)
-	address, err2 := s.newCounter(ctx, guessSecret+"-address", network, "", s.turnstile.AddressFailures)
+	pair, err1 := l.newCounter(ctx, guessSecret, name, name, l.Failures)
+	address, err2 := l.newCounter(ctx, guessSecret+"-address", network, "", l.AddressFailures)
 	return []counter{pair, address}, errors.Join(err1, err2)
 }

@@ -16,24 +16,31 @@ import (
 // longer one.
 const maxUpstreamSession = 255
 
+// backchannelLogout takes the word of providers that somebody signed out there.
+type backchannelLogout struct {
+	*responder
+	store    store.Store // of the logout tokens that were used
+	sessions *sessions
+}
+
 // signedOutThere is our back-channel logout endpoint for a provider (OpenID Connect
 // Back-Channel Logout 1.0 §2.5): the provider says that somebody signed out there, and
 // so they are signed out here.
-func (s *Server) signedOutThere(p *provider) http.HandlerFunc {
+func (b *backchannelLogout) signedOutThere(p *provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		trailOf(r.Context()).provider = p.Key
-		if err := s.takeLogoutToken(w, r, p); err != nil {
+		if err := b.takeLogoutToken(w, r, p); err != nil {
 			e := *oauth2.AsError(err)
 			e.Status = http.StatusBadRequest // whatever failed (§2.8)
-			s.record(r.Context(), audit.Event{Kind: audit.SignOut, Err: &e})
-			s.writeError(w, r, &e)
+			b.trail.record(r.Context(), audit.Event{Kind: audit.SignOut, Err: &e})
+			b.responder.writeError(w, r, &e)
 		}
 	}
 }
 
 // takeLogoutToken does what a logout token says, once (§2.6, §2.7). What could not be
 // done may be asked for again by the same token.
-func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *provider) error {
+func (b *backchannelLogout) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *provider) error {
 	form, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return err
@@ -48,17 +55,17 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 		return err
 	}
 	key := storeKey("logout-token", p.Key+"\x00"+token.ID)
-	err = s.store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
+	err = b.store.Add(ctx, key, nil, max(time.Until(token.Expiry)+upstream.Leeway, time.Second))
 	if errors.Is(err, store.ErrExists) {
 		return oauth2.InvalidRequest("logout_token was used already")
 	}
 	if err == nil || errors.Is(err, store.ErrFull) {
 		// Where there is no room to remember the token, it ends sessions as often as it
 		// comes until it is over: better than a session that goes on.
-		err = s.endUpstreamSessions(ctx, p, token)
+		err = b.endUpstreamSessions(ctx, p, token)
 	}
 	if err != nil {
-		return errors.Join(err, s.store.Delete(context.WithoutCancel(ctx), key))
+		return errors.Join(err, b.store.Delete(context.WithoutCancel(ctx), key))
 	}
 	w.WriteHeader(http.StatusOK)
 	return nil
@@ -67,8 +74,8 @@ func (s *Server) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *prov
 // endUpstreamSessions ends the sessions that began with what a logout token names. It
 // takes time in proportion to all that the store holds, which nobody but the provider
 // can cause.
-func (s *Server) endUpstreamSessions(ctx context.Context, p *provider, token *upstream.LogoutToken) error {
-	_, err := s.endSessions(ctx, func(stored *storedSession) bool { return stored.beganWith(p, token) })
+func (b *backchannelLogout) endUpstreamSessions(ctx context.Context, p *provider, token *upstream.LogoutToken) error {
+	_, err := b.sessions.endSessions(ctx, func(stored *storedSession) bool { return stored.beganWith(p, token) })
 	return err
 }
 

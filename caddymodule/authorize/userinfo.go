@@ -3,28 +3,36 @@ package authorize
 import (
 	"context"
 	"errors"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
+
+// userinfoEndpoint tells clients about the person whose access token they have.
+type userinfoEndpoint struct {
+	*responder
+	accounts *accounts
+	verifier *verifier
+}
 
 // userinfo is the UserInfo endpoint (OpenID Connect Core §5.3). It takes the access
 // token from the header or from a form (§5.3.1).
-func (s *Server) userinfo(w http.ResponseWriter, r *http.Request) {
-	user, names, err := s.bearer(w, r)
+func (e *userinfoEndpoint) userinfo(w http.ResponseWriter, r *http.Request) {
+	user, names, err := e.bearer(w, r)
 	if err != nil {
-		s.writeError(w, r, err)
+		e.responder.writeError(w, r, err)
 		return
 	}
-	claims := s.personClaims(user, names)
+	claims := e.accounts.personClaims(user, names)
 	claims["sub"] = user.ID
-	s.writeJSON(w, http.StatusOK, claims)
+	e.responder.writeJSON(w, http.StatusOK, claims)
 }
 
 // bearer returns the person whose access token the request carries, and the claims
 // that it is given for.
-func (s *Server) bearer(w http.ResponseWriter, r *http.Request) (*User, []string, error) {
+func (e *userinfoEndpoint) bearer(w http.ResponseWriter, r *http.Request) (*User, []string, error) {
 	raw, err := postedToken(w, r)
 	if err == nil && raw == "" {
 		raw, err = headerToken(r)
@@ -32,11 +40,11 @@ func (s *Server) bearer(w http.ResponseWriter, r *http.Request) (*User, []string
 	if err != nil {
 		return nil, nil, err
 	}
-	claims, err := s.tokenClaims(r.Context(), raw)
+	claims, err := e.tokenClaims(r.Context(), raw)
 	if err != nil {
 		return nil, nil, err
 	}
-	return s.tokenUser(r.Context(), claims)
+	return e.tokenUser(r.Context(), claims)
 }
 
 // postedToken is the access token of a form (RFC 6750 §2.2), or "". Beside one in
@@ -54,12 +62,12 @@ func postedToken(w http.ResponseWriter, r *http.Request) (string, error) {
 
 // bearerClaims are those of the access token that the request carries in its
 // Authorization header.
-func (s *Server) bearerClaims(r *http.Request) (*accessTokenClaims, error) {
+func (e *userinfoEndpoint) bearerClaims(r *http.Request) (*accessTokenClaims, error) {
 	raw, err := headerToken(r)
 	if err != nil {
 		return nil, err
 	}
-	return s.tokenClaims(r.Context(), raw)
+	return e.tokenClaims(r.Context(), raw)
 }
 
 // headerToken is the access token of the Authorization header (RFC 6750 §2.1).
@@ -76,8 +84,8 @@ func headerToken(r *http.Request) (string, error) {
 }
 
 // tokenClaims are those of an access token of ours.
-func (s *Server) tokenClaims(ctx context.Context, raw string) (*accessTokenClaims, error) {
-	claims, err := s.verify(ctx, raw)
+func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*accessTokenClaims, error) {
+	claims, err := e.verifier.verify(ctx, raw)
 	if errors.Is(err, errInvalidToken) {
 		err = invalidToken
 	}
@@ -89,7 +97,7 @@ var invalidToken = &oauth2.Error{
 	Description: "the access token is expired, revoked or not one of this server",
 }
 
-func (s *Server) tokenUser(ctx context.Context, claims *accessTokenClaims) (*User, []string, error) {
+func (e *userinfoEndpoint) tokenUser(ctx context.Context, claims *accessTokenClaims) (*User, []string, error) {
 	scope := strings.Fields(claims.Scope)
 	if !slices.Contains(scope, "openid") {
 		return nil, nil, &oauth2.Error{
@@ -97,7 +105,7 @@ func (s *Server) tokenUser(ctx context.Context, claims *accessTokenClaims) (*Use
 			Description: "userinfo needs the scope openid",
 		}
 	}
-	user, err := s.account(ctx, claims.Subject)
+	user, err := e.accounts.account(ctx, claims.Subject)
 	if err == nil && user == nil {
 		err = invalidToken
 	}
