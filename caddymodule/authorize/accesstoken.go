@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-jose/go-jose/v4/jwt"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // accessTokenClaims are those of RFC 9068 §2.2.
@@ -73,7 +73,7 @@ type issued struct {
 type tokenIssuer struct {
 	issuer, fhirBase    string
 	accessTokenLifetime time.Duration
-	keys                signing
+	keys                keyring.Signing
 	clients             *registry
 	accounts            *accounts
 	grants              *grants
@@ -96,7 +96,7 @@ func (i *tokenIssuer) issue(ctx context.Context, g *grant, lifetime time.Duratio
 		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
 	now := time.Now()
-	access, err := sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
+	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: newTokenID(g.Family, dateAfter(cutoff)), ClientID: g.ClientID, Scope: g.scope(),
@@ -133,7 +133,7 @@ func (i *tokenIssuer) issueIDToken(ctx context.Context, g *grant, user *User, ac
 	if err != nil {
 		return "", err
 	}
-	return sign(ctx, i.keys, client.idTokenAlgorithm(), keyring.IDTokenType, all)
+	return keyring.Sign(ctx, i.keys, client.idTokenAlgorithm(), keyring.IDTokenType, all)
 }
 
 // merged are claims, and more beside them.
@@ -166,7 +166,7 @@ func (i *tokenIssuer) issueToClient(ctx context.Context, client *Client, scope [
 	if err != nil {
 		return nil, err
 	}
-	access, err := sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
+	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: i.issuer, Subject: client.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: datedID(dateAfter(cutoff)), ClientID: client.ID, Scope: strings.Join(scope, " "),
@@ -176,24 +176,6 @@ func (i *tokenIssuer) issueToClient(ctx context.Context, client *Client, scope [
 
 // clientTokenLifetime is the bound that SMART Backend Services recommends.
 const clientTokenLifetime = 5 * time.Minute
-
-// sign makes a JWT. It marshals the claims itself: go-jose's builder does so
-// twice, by way of a map.
-func sign(ctx context.Context, keys signing, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
-	signer, err := keys.Signer(ctx, alg, typ)
-	if err != nil {
-		return "", err
-	}
-	payload, err := json.Marshal(claims)
-	if err != nil {
-		return "", fmt.Errorf("writing a token: %w", err)
-	}
-	jws, err := signer.Sign(payload)
-	if err != nil {
-		return "", fmt.Errorf("signing a token: %w", err)
-	}
-	return jws.CompactSerialize()
-}
 
 // fhirUser is the absolute URL of the person's FHIR resource.
 func (a *accounts) fhirUser(user *User) string {

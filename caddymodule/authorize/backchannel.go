@@ -87,7 +87,7 @@ func CheckBackchannelLogoutURI(uri string) error {
 // notifier tells clients that sessions are over (OpenID Connect Back-Channel Logout).
 type notifier struct {
 	issuer  string
-	keys    signing
+	keys    keyring.Signing
 	durable store.Store // of what clients got in sessions
 	trail   *recorder
 	logger  *slog.Logger
@@ -138,7 +138,7 @@ func (n *notifier) told(ctx context.Context, client *Client, stored *storedSessi
 // logoutToken is signed as ID tokens are, and says in its header that it is none.
 func (n *notifier) logoutToken(ctx context.Context, client *Client, stored *storedSession) (string, error) {
 	now := time.Now()
-	return sign(ctx, n.keys, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
+	return keyring.Sign(ctx, n.keys, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
 		Issuer: n.issuer, Subject: stored.User, Audience: client.ID, Session: stored.sid, ID: oauth2.RandomToken(),
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(logoutTokenLifetime)),
 		Events: map[string]struct{}{logoutEvent: {}},

@@ -29,7 +29,7 @@ func browserIDs(r *http.Request) (ids []string) {
 
 // browsers knows browsers again, and gives them what nobody but the same one can bring
 // back.
-type browsers struct{ keys sealer }
+type browsers struct{ keys keyring.Sealing }
 
 // browser returns an id that binds sealed requests to this browser, and gives it
 // one if it has none.

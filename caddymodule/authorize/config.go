@@ -110,7 +110,7 @@ type Config struct {
 	Passwords PasswordComparer
 
 	// Keys sign tokens and seal pending requests.
-	Keys Keys
+	Keys keyring.Keys
 
 	// Store keeps what is in flight: codes, half sign-ins, and the revocations that each
 	// check of an access token looks for.

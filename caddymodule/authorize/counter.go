@@ -10,9 +10,10 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 	"golang.org/x/text/cases"
 	"golang.org/x/text/unicode/norm"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 // counter is what failures are counted under.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
@@ -39,7 +40,7 @@ func deviceUser(canonical string) string {
 func (d device) knows(canonical string) bool { return slices.Contains(d.Users, deviceUser(canonical)) }
 
 // devices knows browsers again in which people signed in before.
-type devices struct{ keys sealer }
+type devices struct{ keys keyring.Sealing }
 
 // device is the browser of a request; the zero one where it is not known, or not
 // any more.

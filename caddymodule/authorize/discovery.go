@@ -6,8 +6,9 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
 // metadata is the discovery document of OpenID Connect Discovery §3 and
@@ -83,7 +84,7 @@ type discovery struct {
 	*responder
 	omitIssuer, authorizePOST bool
 	clients                   *registry
-	keys                      Keys
+	keys                      keyring.Keys
 }
 
 // metadata says what is offered to every client, and what the configuration adds.

@@ -4,13 +4,14 @@ import (
 	"context"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
 // faultyKeys are keys of which a use fails.
 type faultyKeys struct {
-	authorize.Keys
+	keyring.Keys
 	*faults
 }
 

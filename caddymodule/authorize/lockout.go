@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -82,7 +83,7 @@ func (e *waitError) Error() string { return "wait " + inWords(e.wait) }
 type turnstile struct {
 	Lockout
 	store   store.Store
-	keys    sealer
+	keys    keyring.Sealing
 	devices *devices
 	trail   *recorder
 	logger  *slog.Logger

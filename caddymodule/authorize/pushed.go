@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -49,7 +50,7 @@ type pushEndpoint struct {
 
 // pushes are the requests that were pushed.
 type pushes struct {
-	keys  sealer
+	keys  keyring.Sealing
 	store store.Store   // of those of clients that prove who they are
 	count *store.Memory // of what this process keeps there
 	spent spentPushes   // of those that are sealed in their reference

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
 var errInvalidToken = errors.New("not a valid token of ours")
@@ -16,7 +17,7 @@ var errInvalidToken = errors.New("not a valid token of ours")
 // verifier checks tokens of ours that come back to us.
 type verifier struct {
 	issuer, fhirBase string
-	keys             Keys
+	keys             keyring.Keys
 	remembered       tokenMemory
 	revocations      *revocations
 	holders          *holders

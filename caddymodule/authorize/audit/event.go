@@ -2,6 +2,7 @@ package audit
 
 import (
 	"errors"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 

@@ -2,10 +2,11 @@ package audit
 
 import (
 	"context"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
 const (
