@@ -21,6 +21,8 @@
 // Tests that stop a server, or need another configuration, start a gateway of
 // their own on a free port.
 //
+// bench measures the binary, house the code. Each is a command.
+//
 // It runs on Linux, with Go and Node. `npm ci` in node comes first. Tests that
 // need Chromium or wrk are skipped where these are not installed. CADDY_BIN
 // names a binary to test instead of building one. What a run leaves behind,

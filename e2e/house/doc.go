@@ -1,0 +1,19 @@
+// Command house prints how large the packages of this module are, and how they
+// depend on each other:
+//
+//	cd e2e && go run ./house
+//
+// It measures the module in the folder above, or in a folder given as its argument.
+//
+//	main.go      reads the packages, prints the figures
+//	room.go      one package: lines, symbols, functions, types
+//	arrows.go    imports between packages, uses between files, circles
+//
+// Lines are all lines of a file. Symbols are what a package exports: constants,
+// variables, functions, types, and exported methods of exported types. A file has an
+// arrow to another of its package if it uses anything that the other declares. An
+// arrow between packages is an import; it leads upward where
+// caddymodule/testdata/rooms.txt lists the imported package above the importing one.
+// A field is open if it is exported or has a name in JSON: a type that has only such
+// fields is configuration, or a document. Only the lines of tests are counted.
+package main
