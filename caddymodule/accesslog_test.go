@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -117,6 +118,19 @@ func loggingGateway(t *testing.T) (g *gateway, all, audit string) {
 	caddyfile = strings.Replace(caddyfile, "	fhir_authorize\n", "	log\n	fhir_authorize\n", 1)
 	caddyfile = strings.Replace(caddyfile, "<code>alice-demo-password</code>", "as you know", 1) // Caddy logs its configuration
 	return newGateway(t, caddyfile), all, audit
+}
+
+// logLines are the entries of a log in JSON.
+func logLines(t *testing.T, file string) (entries []map[string]any) {
+	t.Helper()
+	for line := range strings.Lines(fileText(t, file)) {
+		var entry map[string]any
+		if err := json.Unmarshal([]byte(line), &entry); err != nil {
+			t.Fatalf("%v: %s", err, line)
+		}
+		entries = append(entries, entry)
+	}
+	return entries
 }
 
 func fileText(t *testing.T, name string) string {

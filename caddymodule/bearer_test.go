@@ -23,7 +23,7 @@ func TestBearerRefuses(t *testing.T) {
 		name, target string
 		header       http.Header
 		status       int
-		challenge    string
+		challenge    string // in WWW-Authenticate
 		issue        string
 	}{
 		{"no token", "/fhir/R4/Patient", nil, 401, `Bearer realm="https://localhost:8443/fhir/R4"`, "login"},

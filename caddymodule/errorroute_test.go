@@ -10,31 +10,38 @@ import (
 func TestRefusalIsOutcome(t *testing.T) {
 	const here = "https://localhost:8443"
 	tests := []struct {
-		name, body, path string
+		name, site, path string
 		status           int
-		want             string // of the body
+		issue            string // of the outcome
+		body             string // where it is none
 	}{
-		{"no handle_errors", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, `"code":"login"`},
-		{"no handle_errors, guard within handle", "handle /fhir/R4/* {\n\tfhir_bearer\n\trespond ok\n}", "/fhir/R4/Patient", 401, `"code":"login"`},
-		{"no handle_errors, failed expansion", "fhir_expand\nrespond ok", "/fhir/R4/ValueSet/$expand?count=-1", 400, "OperationOutcome"},
-		{"no handle_errors, API that is down", "fhir_expand\nreverse_proxy " + noBackend, "/fhir/R4/Patient", 502, `"code":"transient"`},
-		{"no handle_errors, elsewhere", "fhir_expand\nreverse_proxy " + noBackend, "/Patient", 502, ""},
-		{"the fhir_outcome of another base", "fhir_bearer {\n\tfhir_base /api\n}\nhandle_errors {\n\tfhir_outcome\n}", "/api/Patient", 401, `"code":"login"`},
-		{"a site's own errors", "fhir_bearer\nhandle_errors {\n\trespond \"own {err.status_code}\"\n}", "/fhir/R4/Patient", 401, "own 401"},
-		{"a site's own errors of another status", "fhir_bearer\nhandle_errors 404 {\n\trespond own\n}", "/fhir/R4/Patient", 401, `"code":"login"`},
-		{"another site's errors beside", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, `"code":"login"`},
+		{"no handle_errors", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
+		{"no handle_errors, guard within handle", "handle /fhir/R4/* {\n\tfhir_bearer\n\trespond ok\n}", "/fhir/R4/Patient", 401, "login", ""},
+		{"no handle_errors, failed expansion", "fhir_expand\nrespond ok", "/fhir/R4/ValueSet/$expand?count=-1", 400, "invalid", ""},
+		{"no handle_errors, API that is down", "fhir_expand\nreverse_proxy " + noBackend, "/fhir/R4/Patient", 502, "transient", ""},
+		{"no handle_errors, elsewhere", "fhir_expand\nreverse_proxy " + noBackend, "/Patient", 502, "", ""},
+		{"the fhir_outcome of another base", "fhir_bearer {\n\tfhir_base /api\n}\nhandle_errors {\n\tfhir_outcome\n}", "/api/Patient", 401, "login", ""},
+		{"a site's own errors", "fhir_bearer\nhandle_errors {\n\trespond \"own {err.status_code}\"\n}", "/fhir/R4/Patient", 401, "", "own 401"},
+		{"a site's own errors of another status", "fhir_bearer\nhandle_errors 404 {\n\trespond own\n}", "/fhir/R4/Patient", 401, "login", ""},
+		{"another site's errors beside", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			caddyfile := siteWith(here, here, tt.body)
+			caddyfile := siteWith(here, here, tt.site)
 			if strings.Contains(tt.name, "beside") {
 				caddyfile += "\nhttps://other.example:8443 {\n\thandle_errors {\n\t\trespond other\n\t}\n}\n"
 			}
 			g := newGateway(t, caddyfile)
 			response := g.get(tt.path, "")
-			body := read(t, response)
-			if response.StatusCode != tt.status || !strings.Contains(body, tt.want) || tt.want == "" && body != "" {
-				t.Errorf("%d %s", response.StatusCode, body)
+			if response.StatusCode != tt.status {
+				t.Errorf("status %d", response.StatusCode)
+			}
+			if tt.issue != "" {
+				if issue := g.outcome(response); issue.Code != tt.issue {
+					t.Errorf("issue %+v", issue)
+				}
+			} else if body := read(t, response); body != tt.body {
+				t.Errorf("body %q", body)
 			}
 			if tt.status == http.StatusUnauthorized && response.Header.Get("WWW-Authenticate") == "" {
 				t.Error("no challenge")

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -29,14 +28,7 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 		token = g.token()
 	}
 	status = g.get(path, token).StatusCode
-	for line := range strings.Lines(fileText(t, file)) {
-		var entry map[string]any
-		if err := json.Unmarshal([]byte(line), &entry); err != nil {
-			t.Fatal(err)
-		}
-		lines = append(lines, entry)
-	}
-	return status, lines
+	return status, logLines(t, file)
 }
 
 // A failure is in the log once, at error level and with its cause, whatever renders it,

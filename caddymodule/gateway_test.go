@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -24,8 +25,9 @@ type gateway struct {
 	server http.Handler
 }
 
-// exampleGateway is the one of Caddyfile.example before a backend (none: "").
-func exampleGateway(t testing.TB, backend http.Handler) *gateway {
+// exampleGateway is that of Caddyfile.example in front of a backend, which may be nil,
+// with pieces of its text replaced.
+func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gateway {
 	t.Helper()
 	address := gatewaytest.NoBackend
 	if backend != nil {
@@ -33,20 +35,24 @@ func exampleGateway(t testing.TB, backend http.Handler) *gateway {
 		t.Cleanup(server.Close)
 		address = strings.TrimPrefix(server.URL, "http://")
 	}
-	return newGateway(t, exampleWith(t, "{$FHIR_BACKEND:localhost:8080}", address))
+	return newGateway(t, exampleWith(t, append(oldnew, "{$FHIR_BACKEND:localhost:8080}", address)...))
 }
 
-// exampleWith is Caddyfile.example with a piece of its text replaced.
-func exampleWith(t testing.TB, old, new string) string {
+// exampleWith is Caddyfile.example with pieces of its text replaced, each once.
+func exampleWith(t testing.TB, oldnew ...string) string {
 	t.Helper()
-	text, err := os.ReadFile("../Caddyfile.example")
+	file, err := os.ReadFile("../Caddyfile.example")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(text), old) {
-		t.Fatalf("Caddyfile.example has no %q", old)
+	text := string(file)
+	for pair := range slices.Chunk(oldnew, 2) {
+		if !strings.Contains(text, pair[0]) {
+			t.Fatalf("Caddyfile.example has no %q", pair[0])
+		}
+		text = strings.Replace(text, pair[0], pair[1], 1)
 	}
-	return strings.Replace(string(text), old, new, 1)
+	return text
 }
 
 func newGateway(t testing.TB, caddyfile string) *gateway {
@@ -123,6 +129,16 @@ func (g *gateway) outcome(r *http.Response) outcomeIssue {
 		g.t.Errorf("Content-Type %q", got)
 	}
 	return o.Issue[0]
+}
+
+// headerList are the members of a header that is a list (RFC 9110 §5.6.1).
+func headerList(h http.Header, name string) (members []string) {
+	for _, line := range h[http.CanonicalHeaderKey(name)] {
+		for member := range strings.SplitSeq(line, ",") {
+			members = append(members, strings.TrimSpace(member))
+		}
+	}
+	return members
 }
 
 func read(t testing.TB, r *http.Response) string {

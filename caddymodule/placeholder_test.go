@@ -1,9 +1,11 @@
 package caddymodule
 
 import (
+	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -49,6 +51,7 @@ func TestResolveSecret(t *testing.T) {
 func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	t.Setenv("REGRESSION_SECRET", "expanded-secret")
 	const placeholder = "{env.REGRESSION_SECRET}{file./etc/hostname}{http.request.host}"
+	const openID = "openid user/*.rs"
 	g := newGateway(t, exampleWith(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.request.header.X-Sent}"
 `))
 	state := g.get("/oauth2/authorize?"+url.Values{
@@ -58,14 +61,14 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 		t.Errorf("state: %s", state)
 	}
 	page := read(t, g.get(g.get("/oauth2/authorize?"+demoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
-	if !strings.Contains(page, "{env.REGRESSION_SECRET}") {
-		t.Errorf("sign-in page: %s", page)
+	if field := regexp.MustCompile(`name="username" value="([^"]*)"`).FindStringSubmatch(page); field == nil || html.UnescapeString(field[1]) != placeholder {
+		t.Errorf("sign-in page: %q: %s", field, page)
 	}
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r.Header.Set("Authorization", "Bearer "+g.token())
 	r.Header.Set("X-Sent", placeholder)
-	if got := read(t, g.send(r)); !strings.Contains(got, placeholder) {
-		t.Errorf("for the next handler: %s", got)
+	if got, want := read(t, g.send(r)), "alice demo-app "+openID+" "+placeholder; got != want {
+		t.Errorf("for the next handler: %q, want %q", got, want)
 	}
 	if got := read(t, g.get("/fhir/R4/Patient?x="+url.QueryEscape(placeholder), placeholder)); strings.Contains(got, "expanded") {
 		t.Errorf("outcome: %s", got)

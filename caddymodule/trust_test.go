@@ -114,16 +114,17 @@ https://localhost:8443 {
 		g      *gateway
 		token  string
 		status int
+		user   string // what the next handler is told
 	}{
-		{"our own", beside, beside.token(), http.StatusBadGateway},
-		{"the trusted issuer's", beside, k.token(t, "https://localhost:8443/fhir/R4"), http.StatusBadGateway},
-		{"the trusted issuer's for another API", beside, k.token(t, "api://other"), http.StatusUnauthorized},
-		{"an active opaque one", beside, "opaque", http.StatusBadGateway},
-		{"an opaque one that is not active", beside, "other", http.StatusUnauthorized},
-		{"alone, the trusted issuer's", alone, k.token(t, "api://fhir"), http.StatusOK},
-		{"alone, for another API", alone, k.token(t, "https://localhost:8443/fhir/R4"), http.StatusUnauthorized},
-		{"alone, an active opaque one", alone, "opaque", http.StatusOK},
-		{"alone, none", alone, "", http.StatusUnauthorized},
+		{"our own", beside, beside.token(), http.StatusBadGateway, ""},
+		{"the trusted issuer's", beside, k.token(t, "https://localhost:8443/fhir/R4"), http.StatusBadGateway, ""},
+		{"the trusted issuer's for another API", beside, k.token(t, "api://other"), http.StatusUnauthorized, ""},
+		{"an active opaque one", beside, "opaque", http.StatusBadGateway, ""},
+		{"an opaque one that is not active", beside, "other", http.StatusUnauthorized, ""},
+		{"alone, the trusted issuer's", alone, k.token(t, "api://fhir"), http.StatusOK, "u1 c1 " + k.URL},
+		{"alone, for another API", alone, k.token(t, "https://localhost:8443/fhir/R4"), http.StatusUnauthorized, ""},
+		{"alone, an active opaque one", alone, "opaque", http.StatusOK, "u2 c2 " + k.URL + "/introspect"},
+		{"alone, none", alone, "", http.StatusUnauthorized, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,8 +133,8 @@ https://localhost:8443 {
 			if r.StatusCode != tt.status {
 				t.Errorf("status %d, want %d: %s", r.StatusCode, tt.status, text)
 			}
-			if tt.status == http.StatusOK && !strings.HasPrefix(text, "u") {
-				t.Errorf("identity %q", text)
+			if tt.status == http.StatusOK && text != tt.user {
+				t.Errorf("identity %q, want %q", text, tt.user)
 			}
 		})
 	}
