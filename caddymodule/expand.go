@@ -134,9 +134,9 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	h.handler = &terminology.Handler{
-		Current: h.loaded.watch.Current, Fetched: h.kept.backend.definitions(), Others: true, MaxEntries: h.MaxEntries, MaxBody: h.MaxBody, MaxResources: h.MaxResources,
-		MaxFilterLength: h.MaxFilterLength, MaxFilterWords: h.MaxFilterWords,
-		MaxRemembered: h.MaxRemembered, Turn: takeTurn, Principal: principalOf,
+		Current: h.loaded.watch.Current, Fetched: h.kept.backend.definitions(), Others: true,
+		Limits:  terminology.Limits{Entries: h.MaxEntries, FilterLength: h.MaxFilterLength, FilterWords: h.MaxFilterWords},
+		MaxBody: h.MaxBody, MaxResources: h.MaxResources, MaxRemembered: h.MaxRemembered, Turn: takeTurn, Principal: principalOf,
 	}
 	h.handler.Version, h.handler.Released = software()
 	if _, err := fhirApp(ctx); err == nil {

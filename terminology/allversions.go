@@ -37,7 +37,7 @@ func (c *composer) inAllVersions(sets []conceptSet) ([]conceptSet, error) {
 func (c *composer) versionsHere(url string) []string {
 	var versions []string
 	if id, ok := c.library.systemID(url); ok {
-		date := cmp.Or(c.path[len(c.path)-1].lockedDate, c.options.date)
+		date := cmp.Or(c.path[len(c.path)-1].lockedDate, c.rules.Date)
 		for _, index := range c.library.systems[id].versions {
 			if cs := c.library.codeSystems[index]; cs.content.hasConcepts() && (date == "" || isBy(cs.date, date)) {
 				versions = append(versions, cs.version)

@@ -2,35 +2,29 @@ package terminology
 
 import (
 	"cmp"
-	"io"
 	"strconv"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// answer is what goes into the ValueSet that $expand returns, and what is needed while it is written.
-type answer struct {
-	library    *Library
-	valueSet   *valueSet
-	expansion  *expansion
-	parameters *parameters
-	languages  languages
-	page       []entry
-	total      int
-	shape      *tree // of the page, unless it is a list
+// expansionWriter writes the ValueSet that $expand returns.
+type expansionWriter struct {
+	*Expansion
+	subset subset
+	plain  bool  // a list, unless a tree is asked for, and always an offset
+	shape  *tree // of the page, unless it is a list
 
 	echo       []byte // expansion.parameter
 	identifier []byte
-	echoed     [256]byte // room for echo, as it mostly is
-	identity   [len("urn:uuid:") + 36]byte
-	out        io.Writer // where the answer goes while it is made, or nil
-	failed     error     // of writing it there
+	room       struct { // for echo, as large as it mostly is, and for identifier
+		echo       [256]byte
+		identifier [len("urn:uuid:") + 36]byte
+	}
+	stream stream
 
-	detailed bool       // more than code and display may be wanted of every entry
-	declared []property // those that entries of the page have
-	texts    []shownText
-
+	declared   []property // those that entries of the page have
+	shown      []shownText
 	lastSystem struct { // the one written last, and where that is
 		system   uint32
 		from, to int
@@ -38,54 +32,88 @@ type answer struct {
 	prefetched byte
 }
 
-// prepare makes what identifies the answer.
-func (a *answer) prepare() {
-	a.echo = a.appendParameters(a.echoed[:0])
-	a.identifier = appendIdentifier(a.identity[:0], a, a.echo)
+// newExpansionWriter prepares the writing of an expansion.
+func newExpansionWriter(x *Expansion) *expansionWriter {
+	w := &expansionWriter{Expansion: x}
+	w.prepare()
+	return w
+}
+
+// prepare makes what identifies the answer, and chooses its form.
+func (w *expansionWriter) prepare() {
+	w.shape = w.chooseShape()
+	w.echo = w.appendParameters(w.room.echo[:0])
+	w.identifier = appendIdentifier(w.room.identifier[:0], w.Expansion, w.echo)
+}
+
+// chooseShape returns the tree that the answer is to be shown as, or nil. Who asks by GET is given one only where
+// excludeNested is false, since it mostly reads the codes at the top alone; no other parameter counts here, or a client
+// that adds one would lose codes. A part of an expansion is a list, and what a text filter found is one as well, save
+// where the value set is itself made by a filter: its concepts keep their places then, unless they are paged.
+func (w *expansionWriter) chooseShape() *tree {
+	q, x := &w.query, w.expansion
+	if !x.tree || !w.wantsTree() || len(w.page) < w.total || q.Offset != nil && *q.Offset > 0 {
+		return nil
+	}
+	if q.Filter == "" {
+		return x.shape
+	}
+	if !x.filtered || q.Count != nil {
+		return nil
+	}
+	return w.library.shape(w.page, true)
+}
+
+// wantsTree reports whether the answer may be a tree. By GET, that takes a request that says so; a value set's own
+// parameters are not enough.
+func (w *expansionWriter) wantsTree() bool {
+	if w.plain {
+		return w.asked == No
+	}
+	return w.query.ExcludeNested != Yes
 }
 
 // append appends the ValueSet as JSON. It is written by hand, so that an answer costs no more than the
 // copying of its text.
-func (a *answer) append(dst []byte) []byte {
+func (w *expansionWriter) append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
-	dst = a.parameters.subset.appendMeta(dst)
-	dst = a.valueSet.append(dst, a.parameters)
-	if a.parameters.subset.has("expansion") {
-		dst = a.appendExpansion(dst)
+	dst = w.subset.appendMeta(dst)
+	dst = w.valueSet.append(dst, &w.subset, w.query.IncludeDefinition == Yes)
+	if w.subset.has("expansion") {
+		dst = w.appendExpansion(dst)
 	}
 	return append(dst, '}')
 }
 
 // appendExpansion appends the member expansion, or of it only how large it is.
-func (a *answer) appendExpansion(dst []byte) []byte {
+func (w *expansionWriter) appendExpansion(dst []byte) []byte {
 	dst = append(dst, `,"expansion":{"identifier":"`...)
-	dst = append(dst, a.identifier...)
+	dst = append(dst, w.identifier...)
 	dst = append(dst, `","timestamp":"`...)
-	dst = a.library.loaded.AppendFormat(dst, time.RFC3339)
+	dst = w.library.loaded.AppendFormat(dst, time.RFC3339)
 	dst = append(dst, `","total":`...)
-	dst = strconv.AppendInt(dst, int64(a.total), 10)
-	if !a.parameters.subset.hasCodes() {
+	dst = strconv.AppendInt(dst, int64(w.total), 10)
+	if !w.subset.hasCodes() {
 		return append(dst, '}')
 	}
-	if a.parameters.paged() || a.parameters.plain { // R4 has the offset where there is paging
+	if w.query.paged() || w.plain { // R4 has the offset where there is paging
 		dst = append(dst, `,"offset":`...)
-		dst = appendNumber(dst, a.parameters.offset)
+		dst = appendNumber(dst, w.query.Offset)
 	}
-	dst = append(dst, a.echo...)
-	dst = a.appendContains(dst)
-	dst = a.appendExpansionExtensions(dst)
+	dst = append(dst, w.echo...)
+	dst = w.appendContains(dst)
+	dst = w.appendExpansionExtensions(dst)
 	return append(dst, '}')
 }
 
-// append appends what the answer says of the value set itself: what identifies it, or, with
-// includeDefinition, all of it.
-func (vs *valueSet) append(dst []byte, p *parameters) []byte {
+// append appends what the answer says of the value set itself: what identifies it, or all of it.
+func (vs *valueSet) append(dst []byte, part *subset, whole bool) []byte {
 	member := func(name, value string) {
-		if p.subset.has(name) {
+		if part.has(name) {
 			dst = fhirjson.AppendMember(dst, name, value)
 		}
 	}
-	if p.includeDefinition == yes {
+	if whole {
 		member("id", vs.id)
 	}
 	member("language", vs.language)
@@ -94,17 +122,17 @@ func (vs *valueSet) append(dst []byte, p *parameters) []byte {
 	member("name", vs.name)
 	member("title", vs.title)
 	member("status", cmp.Or(vs.status, "unknown")) // R4 requires one
-	if vs.experimental != nil && p.subset.has("experimental") {
+	if vs.experimental != nil && part.has("experimental") {
 		dst = append(dst, `,"experimental":`...)
 		dst = strconv.AppendBool(dst, *vs.experimental)
 	}
-	if p.includeDefinition != yes {
+	if !whole {
 		return dst
 	}
 	member("date", vs.date)
 	member("publisher", vs.publisher)
 	for _, m := range vs.rest {
-		if !p.subset.has(m.Name) {
+		if !part.has(m.Name) {
 			continue
 		}
 		dst = fhirjson.AppendString(append(dst, ','), m.Name)
@@ -129,10 +157,10 @@ const (
 
 // appendExpansionExtensions appends expansion.extension: that there may be more codes than those of the
 // answer, and which properties the entries have. It comes last since only then these are known.
-func (a *answer) appendExpansionExtensions(dst []byte) []byte {
+func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
-	for _, index := range a.expansion.codeSystems {
-		cs := a.library.codeSystems[index]
+	for _, index := range w.expansion.codeSystems {
+		cs := w.library.codeSystems[index]
 		if cs.content == contentComplete {
 			continue
 		}
@@ -144,7 +172,7 @@ func (a *answer) appendExpansionExtensions(dst []byte) []byte {
 		dst = fhirjson.AppendString(dst, "This extension is based on "+article(string(cs.content))+" of the code system "+cs.url)
 		dst = append(dst, '}')
 	}
-	for _, p := range a.declared {
+	for _, p := range w.declared {
 		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
 		dst = append(fhirjson.AppendString(dst, p.code), '}')
 		if p.uri != "" {

@@ -8,16 +8,16 @@ import (
 )
 
 // appendContains appends expansion.contains, as a list or as a tree.
-func (a *answer) appendContains(dst []byte) []byte {
-	if a.shape != nil {
-		return a.appendTree(dst, a.shape.root)
+func (w *expansionWriter) appendContains(dst []byte) []byte {
+	if w.shape != nil {
+		return w.appendTree(dst, w.shape.root)
 	}
-	if len(a.page) <= maxPrefetched {
-		a.fetch()
+	if len(w.page) <= maxPrefetched {
+		w.fetch()
 	}
 	list := fhirjson.Array{Name: "contains"}
-	for _, e := range a.page {
-		dst = a.flush(append(a.appendEntry(list.Next(dst), e), '}'))
+	for _, e := range w.page {
+		dst = w.flush(append(w.appendEntry(list.Next(dst), e), '}'))
 	}
 	return list.End(dst)
 }
@@ -27,90 +27,78 @@ const maxPrefetched = 256
 
 // fetch reads the first bytes of what an entry shows, for all of a page at once. They are anywhere in memory, and
 // would be waited for one after the other otherwise.
-func (a *answer) fetch() {
+func (w *expansionWriter) fetch() {
 	var sum byte
-	for _, e := range a.page {
+	for _, e := range w.page {
 		if e.concept != none {
-			cs := a.library.codeSystems[e.codeSystem]
+			cs := w.library.codeSystems[e.codeSystem]
 			sum += byte(cs.flags[e.concept]) + cs.texts[cs.code[e.concept]] + cs.texts[cs.display[e.concept]]
 		}
 	}
-	a.prefetched = sum // so that reading is not left out
+	w.prefetched = sum // so that reading is not left out
 }
 
 // appendTree appends an entry and those that follow it, each with the entries within it.
-func (a *answer) appendTree(dst []byte, first uint32) []byte {
+func (w *expansionWriter) appendTree(dst []byte, first uint32) []byte {
 	list := fhirjson.Array{Name: "contains"}
-	for i := first; i != none; i = a.shape.next[i] {
-		dst = a.appendEntry(list.Next(dst), a.page[i])
-		dst = a.flush(append(a.appendTree(dst, a.shape.child[i]), '}'))
+	for i := first; i != none; i = w.shape.next[i] {
+		dst = w.appendEntry(list.Next(dst), w.page[i])
+		dst = w.flush(append(w.appendTree(dst, w.shape.child[i]), '}'))
 	}
 	return list.End(dst)
 }
 
 // appendEntry appends one of expansion.contains, up to the brace that ends it.
-func (a *answer) appendEntry(dst []byte, e entry) []byte {
-	l := a.library
+func (w *expansionWriter) appendEntry(dst []byte, e entry) []byte {
+	l := w.library
 	flags := l.flags(e)
 	dst = append(dst, '{')
-	if a.detailed || flags&flagStatus != 0 || e.listed != 0 || e.concept != none && len(l.codeSystems[e.codeSystem].extensions.owner) > 0 {
-		dst = a.appendEntryExtensions(dst, e, flags)
+	if w.detailed || flags&flagStatus != 0 || e.listed != 0 || e.concept != none && len(l.codeSystems[e.codeSystem].extensions.owner) > 0 {
+		dst = w.appendEntryExtensions(dst, e, flags)
 	}
-	dst = a.appendSystem(dst, l.systemOf(e))
+	dst = w.appendSystem(dst, l.systemOf(e))
 	if flags&flagAbstract != 0 {
 		dst = append(dst, `,"abstract":true`...)
 	}
 	if flags&flagInactive != 0 {
 		dst = append(dst, `,"inactive":true`...)
 	}
-	if a.expansion.versioned && e.concept != none {
+	if w.isVersioned(e) {
 		dst = fhirjson.AppendMember(dst, "version", l.codeSystems[e.codeSystem].version)
 	}
 	dst = append(dst, `,"code":`...)
 	dst = fhirjson.AppendString(dst, l.code(e))
-	if !a.detailed {
+	if !w.detailed {
 		return fhirjson.AppendMember(dst, "display", l.display(e))
 	}
-	return a.appendTexts(dst, e)
+	return w.appendTexts(dst, e)
 }
 
 // appendSystem appends the code system of an entry, which mostly is that of the one before.
-func (a *answer) appendSystem(dst []byte, system uint32) []byte {
-	if last := a.lastSystem; last.to > 0 && last.system == system {
+func (w *expansionWriter) appendSystem(dst []byte, system uint32) []byte {
+	if last := w.lastSystem; last.to > 0 && last.system == system {
 		return append(dst, dst[last.from:last.to]...)
 	}
-	a.lastSystem.system, a.lastSystem.from = system, len(dst)
-	dst = fhirjson.AppendString(append(dst, `"system":`...), a.library.systems[system].url)
-	a.lastSystem.to = len(dst)
+	w.lastSystem.system, w.lastSystem.from = system, len(dst)
+	dst = fhirjson.AppendString(append(dst, `"system":`...), w.library.systems[system].url)
+	w.lastSystem.to = len(dst)
 	return dst
 }
 
 // appendTexts appends display and designations where these have to be chosen.
-func (a *answer) appendTexts(dst []byte, e entry) []byte {
-	if a.hasOneText(e) {
-		return fhirjson.AppendMember(dst, "display", a.library.display(e))
+func (w *expansionWriter) appendTexts(dst []byte, e entry) []byte {
+	if w.hasOneText(e) {
+		return fhirjson.AppendMember(dst, "display", w.library.display(e))
 	}
-	a.texts = a.library.shownTexts(a.texts[:0], e, a.valueSet.language, a.expansion.supplements)
-	display := a.languages.preferred(a.texts)
+	w.shown = w.texts(w.shown[:0], e)
+	display := w.languages.preferred(w.shown)
 	if display >= 0 {
-		dst = fhirjson.AppendMember(dst, "display", a.texts[display].value)
+		dst = fhirjson.AppendMember(dst, "display", w.shown[display].value)
 	}
-	if a.parameters.wantsDesignations() {
-		dst = a.parameters.appendDesignations(dst, a.texts, display)
+	if w.query.wantsDesignations() {
+		dst = w.query.appendDesignations(dst, w.shown, display)
 	}
 	return dst
-}
-
-// hasOneText reports whether there is nothing to choose from: the code system knows no designations, so that
-// its display is the one in any language.
-func (a *answer) hasOneText(e entry) bool {
-	return e.listed == 0 && e.concept != none && !a.languages.only && len(a.expansion.supplements) == 0 &&
-		a.library.codeSystems[e.codeSystem].designations.from == nil
-}
-
-// wantsDesignations reports whether designations were asked for at all.
-func (p *parameters) wantsDesignations() bool {
-	return p.includeDesignations == yes || p.includeDesignations == unset && len(p.designations) > 0
 }
 
 // extensionValues are the values of the extensions of a concept, by kind, as JSON members.
@@ -118,10 +106,10 @@ type extensionValues [extensionReplacedBy + 1][]byte
 
 // appendEntryExtensions appends the extensions of an entry with a comma after them: those that are shown as
 // they are, and its properties.
-func (a *answer) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) []byte {
+func (w *expansionWriter) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) []byte {
 	start := len(dst)
 	list := fhirjson.Array{Name: "extension"}
-	system, own := a.extensionsOf(e)
+	system, own := w.extensionsOf(e)
 	for _, kind := range shownFromSystem {
 		if own[kind] == nil {
 			dst = appendShown(dst, &list, kind, system[kind])
@@ -130,8 +118,8 @@ func (a *answer) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) 
 	for _, kind := range shownFromValueSet {
 		dst = appendShown(dst, &list, kind, own[kind])
 	}
-	dst = a.appendAlternates(dst, &list, e)
-	dst = a.appendProperties(dst, &list, e, flags, system, own)
+	dst = w.appendAlternates(dst, &list, e)
+	dst = w.appendProperties(dst, &list, e, flags, system, own)
 	if list.IsEmpty() {
 		return dst
 	}
@@ -140,7 +128,7 @@ func (a *answer) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) 
 }
 
 // appendAlternates appends the other codes that a code system, or a supplement to it, has for a concept.
-func (a *answer) appendAlternates(dst []byte, list *fhirjson.Array, e entry) []byte {
+func (w *expansionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e entry) []byte {
 	if e.concept == none {
 		return dst
 	}
@@ -152,10 +140,10 @@ func (a *answer) appendAlternates(dst []byte, list *fhirjson.Array, e entry) []b
 			}
 		}
 	}
-	cs := a.library.codeSystems[e.codeSystem]
+	cs := w.library.codeSystems[e.codeSystem]
 	of(cs, e.concept)
-	for _, s := range a.expansion.supplements {
-		by := a.library.codeSystems[s.by]
+	for _, s := range w.expansion.supplements {
+		by := w.library.codeSystems[s.by]
 		if concept, ok := by.concept(cs.codeOf(e.concept)); ok && s.of == e.codeSystem {
 			of(by, concept)
 		}
@@ -190,19 +178,19 @@ var shownNames = map[extensionKind]string{
 
 // extensionsOf returns the extensions of an entry: those that the code system and the supplements to it
 // have, and those of the value set that lists it.
-func (a *answer) extensionsOf(e entry) (system, own extensionValues) {
+func (w *expansionWriter) extensionsOf(e entry) (system, own extensionValues) {
 	if e.concept != none {
-		cs := a.library.codeSystems[e.codeSystem]
+		cs := w.library.codeSystems[e.codeSystem]
 		cs.collect(e.concept, &system)
-		for _, s := range a.expansion.supplements {
-			by := a.library.codeSystems[s.by]
+		for _, s := range w.expansion.supplements {
+			by := w.library.codeSystems[s.by]
 			if concept, ok := by.concept(cs.codeOf(e.concept)); ok && s.of == e.codeSystem {
 				by.collect(concept, &system)
 			}
 		}
 	}
 	if e.listed != 0 {
-		table, _ := a.library.row(e.listed)
+		table, _ := w.library.row(e.listed)
 		for _, x := range table.extensionsOf(e.listed) {
 			own[x.kind] = table.texts.at(x.value)
 		}

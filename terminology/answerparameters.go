@@ -7,75 +7,117 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// appendParameters appends the member expansion.parameter, after a comma: what of the request had an
-// effect, the definitions that were made use of, and warnings about their standing.
-func (a *answer) appendParameters(dst []byte) []byte {
-	p, x := a.parameters, a.expansion
+// appendParameters appends the member expansion.parameter, after a comma.
+func (w *expansionWriter) appendParameters(dst []byte) []byte {
 	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
-	if p.filter != nil {
-		list.text("filter", "valueString", *p.filter)
+	w.listParameters(&list)
+	return list.list.End(list.dst)
+}
+
+// listParameters lists what of the question had an effect, the definitions that were used, and warnings about their
+// standing.
+func (w *expansionWriter) listParameters(list *parameterList) {
+	q, x := &w.query, w.expansion
+	if q.Filter != "" {
+		list.text("filter", "valueString", q.Filter)
 	}
-	if language := p.language(a.valueSet); language != "" {
+	if language := q.Language.of(w.valueSet); language != "" {
 		list.text("displayLanguage", "valueCode", language)
 	}
-	for _, designation := range p.designations {
+	for _, designation := range q.Designations {
 		list.text("designation", "valueString", designation)
 	}
-	list.choice("excludeNested", p.excludeNested)
-	list.choice("activeOnly", p.activeOnly)
-	list.choice("includeDesignations", p.includeDesignations)
-	list.choice("includeDefinition", p.includeDefinition)
-	list.choice("excludeNotForUI", p.excludeNotForUI)
-	list.choice("excludePostCoordinated", p.excludePostCoordinated)
+	list.choice("excludeNested", q.ExcludeNested)
+	list.choice("activeOnly", q.ActiveOnly)
+	list.choice("includeDesignations", q.IncludeDesignations)
+	list.choice("includeDefinition", q.IncludeDefinition)
+	list.choice("excludeNotForUI", q.ExcludeNotForUI)
+	list.choice("excludePostCoordinated", q.ExcludePostCoordinated)
 	if x.merged {
-		list.choice("versionsMatch", yes)
+		list.choice("versionsMatch", Yes)
 	}
-	if p.date != "" {
-		list.text("date", "valueDateTime", p.date)
+	if q.Date != "" {
+		list.text("date", "valueDateTime", q.Date)
 	}
-	list.number("offset", p.offset)
-	list.number("count", p.count)
-	for _, excluded := range p.rules.excluded {
+	list.number("offset", q.Offset)
+	list.number("count", q.Count)
+	for _, excluded := range q.Versions.Excluded {
 		list.text("exclude-system", "valueUri", excluded)
 	}
 	for _, rule := range x.applied {
 		list.text(rule.name, "valueUri", rule.value)
 	}
-	a.appendUsed(&list)
-	return list.list.End(list.dst)
+	w.listUsed(list)
 }
 
-// appendUsed appends the definitions that were made use of.
-func (a *answer) appendUsed(list *parameterList) {
-	for _, index := range a.expansion.codeSystems {
-		cs := a.library.codeSystems[index]
+// listUsed lists the definitions that were used.
+func (w *expansionWriter) listUsed(list *parameterList) {
+	for _, index := range w.expansion.codeSystems {
+		cs := w.library.codeSystems[index]
 		list.text("used-codesystem", "valueUri", cs.canonical())
 		if cs.content != contentComplete {
 			list.text("used-"+string(cs.content), "valueUri", cs.canonical())
 		}
-		list.warning(&cs.definition, a.valueSet)
+		list.warning(&cs.definition, w.valueSet)
 	}
-	for _, unchecked := range a.expansion.unchecked {
+	for _, unchecked := range w.expansion.unchecked {
 		list.text("warning-unknown-system", "valueUri", unchecked)
 	}
-	for _, vs := range a.expansion.valueSets {
+	for _, vs := range w.expansion.valueSets {
 		list.text("used-valueset", "valueUri", vs.canonical())
-		list.warning(&vs.definition, a.valueSet)
+		list.warning(&vs.definition, w.valueSet)
 	}
-	list.warning(&a.valueSet.definition, a.valueSet)
+	list.warning(&w.valueSet.definition, w.valueSet)
 	var told []uint32
-	for _, s := range a.expansion.supplements {
+	for _, s := range w.expansion.supplements {
 		if !slices.Contains(told, s.by) {
 			told = append(told, s.by)
-			list.text("used-supplement", "valueUri", a.library.codeSystems[s.by].canonical())
+			list.text("used-supplement", "valueUri", w.library.codeSystems[s.by].canonical())
 		}
 	}
 }
 
-// parameterList writes expansion.parameter.
+// parameterList writes expansion.parameter, or tells what is in it.
 type parameterList struct {
 	dst  []byte
 	list fhirjson.Array
+	told []Parameter // nil: it is written
+}
+
+// text adds a parameter that is some kind of string.
+func (l *parameterList) text(name, kind, value string) {
+	if l.told != nil {
+		l.told = append(l.told, Parameter{Name: name, Value: value})
+		return
+	}
+	l.begin(name, kind)
+	l.dst = append(fhirjson.AppendString(l.dst, value), '}')
+}
+
+// number adds a parameter that is a number, if it was given.
+func (l *parameterList) number(name string, n *int) {
+	if n != nil {
+		var room [20]byte
+		l.literal(name, "valueInteger", strconv.AppendInt(room[:0], int64(*n), 10))
+	}
+}
+
+// choice adds a parameter that is a boolean, if it was given.
+func (l *parameterList) choice(name string, c Choice) {
+	if c != Unset {
+		var room [5]byte
+		l.literal(name, "valueBoolean", strconv.AppendBool(room[:0], c == Yes))
+	}
+}
+
+// literal adds a parameter whose value is written without quotes.
+func (l *parameterList) literal(name, kind string, value []byte) {
+	if l.told != nil {
+		l.told = append(l.told, Parameter{Name: name, Value: string(value)})
+		return
+	}
+	l.begin(name, kind)
+	l.dst = append(append(l.dst, value...), '}')
 }
 
 // begin appends a parameter up to its value.
@@ -84,31 +126,7 @@ func (l *parameterList) begin(name, kind string) {
 	l.dst = append(append(append(l.dst, `","`...), kind...), '"', ':')
 }
 
-// text appends a parameter that is some kind of string.
-func (l *parameterList) text(name, kind, value string) {
-	l.begin(name, kind)
-	l.dst = append(fhirjson.AppendString(l.dst, value), '}')
-}
-
-// number appends a parameter that is a number, if it was given.
-func (l *parameterList) number(name string, n *int) {
-	if n == nil {
-		return
-	}
-	l.begin(name, "valueInteger")
-	l.dst = append(strconv.AppendInt(l.dst, int64(*n), 10), '}')
-}
-
-// choice appends a parameter that is a boolean, if it was given.
-func (l *parameterList) choice(name string, c choice) {
-	if c == unset {
-		return
-	}
-	l.begin(name, "valueBoolean")
-	l.dst = append(strconv.AppendBool(l.dst, c == yes), '}')
-}
-
-// warning appends a parameter about the standing of a definition, if there is something to say.
+// warning adds a parameter about the standing of a definition, if there is something to say.
 func (l *parameterList) warning(d *definition, vs *valueSet) {
 	if name := d.standing(vs); name != "" {
 		l.text("warning-"+name, "valueUri", d.canonical())
@@ -133,17 +151,6 @@ func (d *definition) standing(vs *valueSet) string {
 	case d.status == "draft" || d.standardsStatus == "draft":
 		if vs.status != "draft" && vs.standardsStatus != "draft" {
 			return "draft"
-		}
-	}
-	return ""
-}
-
-// language returns the languages that displays are wanted in, as they were asked for: by parameter, by the
-// value set's own parameter, by header, or by the language of the value set.
-func (p *parameters) language(vs *valueSet) string {
-	for _, source := range []string{p.displayLanguage, vs.standard("displayLanguage"), p.languageHeader, vs.language} {
-		if source != "" {
-			return source
 		}
 	}
 	return ""

@@ -9,10 +9,10 @@ import (
 
 // appendProperties appends the properties of an entry: its status, if that is not active, what extensions
 // say that R5 has as properties, and those that were asked for.
-func (a *answer) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags conceptFlags, system, own extensionValues) []byte {
+func (w *expansionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags conceptFlags, system, own extensionValues) []byte {
 	if flags&flagStatus != 0 {
-		if status := a.library.statusOf(e); status != "" {
-			dst = a.appendProperty(dst, list, property{code: "status", uri: conceptProperties + "status"}, "valueCode", status, true)
+		if status := w.library.statusOf(e); status != "" {
+			dst = w.appendProperty(dst, list, property{code: "status", uri: conceptProperties + "status"}, "valueCode", status, true)
 		}
 	}
 	for _, p := range extensionProperties {
@@ -21,23 +21,23 @@ func (a *answer) appendProperties(dst []byte, list *fhirjson.Array, e entry, fla
 			value = system[p.kind]
 		}
 		if value != nil {
-			dst = a.appendProperty(dst, list, p.property, p.member, afterColon(value), false)
+			dst = w.appendProperty(dst, list, p.property, p.member, afterColon(value), false)
 		}
 	}
-	if len(a.parameters.properties) == 0 || e.concept == none {
+	if len(w.query.Properties) == 0 || e.concept == none {
 		return dst
 	}
-	cs := a.library.codeSystems[e.codeSystem]
-	if meaning := cs.meaningOf(e.concept); meaning != nil && slices.Contains(a.parameters.properties, "definition") {
-		dst = a.appendProperty(dst, list, property{code: "definition", uri: conceptProperties + "definition"}, "valueString", string(meaning), true)
+	cs := w.library.codeSystems[e.codeSystem]
+	if meaning := cs.meaningOf(e.concept); meaning != nil && slices.Contains(w.query.Properties, "definition") {
+		dst = w.appendProperty(dst, list, property{code: "definition", uri: conceptProperties + "definition"}, "valueString", string(meaning), true)
 	}
-	dst = a.appendRelated(dst, list, "parent", cs, cs.parents.of(e.concept))
-	dst = a.appendRelated(dst, list, "child", cs, cs.children.of(e.concept))
-	dst = a.appendAsked(dst, list, cs, e.concept)
-	for _, s := range a.expansion.supplements {
-		by := a.library.codeSystems[s.by]
+	dst = w.appendRelated(dst, list, "parent", cs, cs.parents.of(e.concept))
+	dst = w.appendRelated(dst, list, "child", cs, cs.children.of(e.concept))
+	dst = w.appendAsked(dst, list, cs, e.concept)
+	for _, s := range w.expansion.supplements {
+		by := w.library.codeSystems[s.by]
 		if concept, ok := by.concept(cs.codeOf(e.concept)); ok && s.of == e.codeSystem {
-			dst = a.appendAsked(dst, list, by, concept)
+			dst = w.appendAsked(dst, list, by, concept)
 		}
 	}
 	return dst
@@ -56,27 +56,27 @@ var extensionProperties = []struct {
 
 // appendRelated appends the codes of the concepts above or below an entry, if they were asked for by name: they are
 // properties that FHIR defines for every code system (R4 §4.8.10), however it says what its hierarchy is.
-func (a *answer) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *codeSystem, related []uint32) []byte {
-	if !slices.Contains(a.parameters.properties, name) {
+func (w *expansionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *codeSystem, related []uint32) []byte {
+	if !slices.Contains(w.query.Properties, name) {
 		return dst
 	}
 	for _, other := range related {
-		dst = a.appendProperty(dst, list, property{code: name, uri: conceptProperties + name}, "valueCode", string(cs.codeOf(other)), true)
+		dst = w.appendProperty(dst, list, property{code: name, uri: conceptProperties + name}, "valueCode", string(cs.codeOf(other)), true)
 	}
 	return dst
 }
 
 // appendAsked appends the properties of a concept that were asked for by name, or by * for all.
-func (a *answer) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
+func (w *expansionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
 	if cs.values.from == nil {
 		return dst
 	}
-	all := slices.Contains(a.parameters.properties, "*")
+	all := slices.Contains(w.query.Properties, "*")
 	for row := cs.values.from[concept]; row < cs.values.from[concept+1]; row++ {
 		p := cs.properties[cs.values.property[row]]
 		told := p.is("status") && !strings.EqualFold(string(cs.texts.at(cs.values.value[row])), "active") ||
-			(p.code == "parent" || p.code == "child") && slices.Contains(a.parameters.properties, p.code)
-		if told || !all && !slices.Contains(a.parameters.properties, p.code) {
+			(p.code == "parent" || p.code == "child") && slices.Contains(w.query.Properties, p.code)
+		if told || !all && !slices.Contains(w.query.Properties, p.code) {
 			continue
 		}
 		kind := cs.values.kind[row]
@@ -87,15 +87,15 @@ func (a *answer) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, c
 		case valueInteger, valueDecimal, valueBoolean:
 			quoted = false
 		}
-		dst = a.appendProperty(dst, list, property{code: p.code, uri: p.uri}, valueMembers[kind], string(value), quoted)
+		dst = w.appendProperty(dst, list, property{code: p.code, uri: p.uri}, valueMembers[kind], string(value), quoted)
 	}
 	return dst
 }
 
 // appendProperty appends a property of an entry, and notes that there is one of the kind.
-func (a *answer) appendProperty(dst []byte, list *fhirjson.Array, p property, member, value string, quoted bool) []byte {
-	if !slices.ContainsFunc(a.declared, func(d property) bool { return d.code == p.code }) {
-		a.declared = append(a.declared, p)
+func (w *expansionWriter) appendProperty(dst []byte, list *fhirjson.Array, p property, member, value string, quoted bool) []byte {
+	if !slices.ContainsFunc(w.declared, func(d property) bool { return d.code == p.code }) {
+		w.declared = append(w.declared, p)
 	}
 	dst = append(list.Next(dst), `{"url":"`+propertyValue+`","extension":[{"url":"code","valueCode":`...)
 	dst = append(fhirjson.AppendString(dst, p.code), `},{"url":"value","`...)

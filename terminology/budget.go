@@ -11,16 +11,16 @@ import (
 // about as long, some fifty nanoseconds. All that is done for the request spends of the same one, however many
 // codings, includes or validations it has. Nil is one without bounds.
 //
-// It holds the request's context, against the rule: whoever spends looks at it, now and then, so that no loop
-// that is paid for goes on for a client that is gone.
+// It is the context that operations are asked with: whoever spends looks now and then whether that is done, so that
+// no loop that is paid for goes on for a client that is gone.
 type budget struct {
-	ctx   context.Context
+	context.Context
 	limit int
 	turn  func(ctx context.Context) (leave func(), err error) // waits until there is room for costly work; nil: there is
 	leave func()                                              // gives the turn back; nil: none is held
 
 	spent int
-	next  int // when so much is spent, ctx is looked at again
+	next  int // when so much is spent, the context is looked at again
 }
 
 // stretch is how many steps are taken between two looks at the context, and how many a request may take without
@@ -32,6 +32,25 @@ var errSpent = errors.New("too costly")
 
 // ErrBusy is wrapped in the error, with status 503, for a costly request for which there is no room now.
 var ErrBusy = errors.New("too many costly requests")
+
+// budgetKey is the key under which a context holds its budget.
+type budgetKey struct{}
+
+// Value returns the budget itself for its key, so that it is found in contexts that are made of it.
+func (b *budget) Value(key any) any {
+	if key == (budgetKey{}) {
+		return b
+	}
+	return b.Context.Value(key)
+}
+
+// budget returns the budget of a context, or a new one.
+func (l *Library) budget(ctx context.Context) *budget {
+	if b, ok := ctx.Value(budgetKey{}).(*budget); ok {
+		return b
+	}
+	return &budget{Context: ctx, limit: l.maxGathered}
+}
 
 // spend pays for n steps before they are taken. It fails where there are not so many left, where there is no
 // room for costly work, and with the context's error when that is done.
@@ -46,7 +65,7 @@ func (b *budget) spend(n int) error {
 		return &Error{Status: http.StatusUnprocessableEntity, Code: "too-costly", Err: errSpent,
 			Text: fmt.Sprintf("the operation gathers or looks at more than %d codes or texts; ask for less at once", b.limit)}
 	}
-	if err := b.ctx.Err(); err != nil {
+	if err := b.Context.Err(); err != nil {
 		return err
 	}
 	if b.spent > stretch {
@@ -63,7 +82,7 @@ func (b *budget) enter() (err error) {
 	if b == nil || b.turn == nil || b.leave != nil {
 		return nil
 	}
-	if b.leave, err = b.turn(b.ctx); err == nil || b.ctx.Err() != nil {
+	if b.leave, err = b.turn(b.Context); err == nil || b.Context.Err() != nil {
 		return err
 	}
 	return &Error{Status: http.StatusServiceUnavailable, Code: "throttled", Err: errors.Join(ErrBusy, err),

@@ -244,8 +244,8 @@ func TestCostlyDoNotWait(t *testing.T) {
 	vs, _ := l.valueSet("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
 		_, _, _ = l.inProgress.Do(vs.key, func() (any, error) {
-			costly := &budget{limit: l.maxGathered, spent: stretch + 1, ctx: t.Context()}
-			if x, err := l.expansion(vs, &expansionOptions{budget: costly}); err != nil || len(x.entries) != 4 {
+			costly := &budget{limit: l.maxGathered, spent: stretch + 1, Context: t.Context()}
+			if x, err := l.expanding(costly).expansion(vs); err != nil || len(x.entries) != 4 {
 				t.Errorf("got %v, %v", x, err)
 			}
 			return nil, nil
@@ -260,15 +260,15 @@ func TestExpansionOfOneThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var second *expansion
 		waited := make(chan error)
-		gone := &budget{limit: l.maxGathered, ctx: &leaving{Context: t.Context(), leave: func() {
+		gone := &budget{limit: l.maxGathered, Context: &leaving{Context: t.Context(), leave: func() {
 			go func() {
-				x, err := l.expansion(vs, &expansionOptions{budget: &budget{limit: l.maxGathered, ctx: t.Context()}})
+				x, err := l.expanding(&budget{limit: l.maxGathered, Context: t.Context()}).expansion(vs)
 				second = x
 				waited <- err
 			}()
 			synctest.Wait() // until it waits
 		}}}
-		if _, err := l.expansion(vs, &expansionOptions{budget: gone}); !errors.Is(err, context.Canceled) {
+		if _, err := l.expanding(gone).expansion(vs); !errors.Is(err, context.Canceled) {
 			t.Errorf("the one that leaves: got %v", err)
 		}
 		if err := <-waited; err != nil || len(second.entries) != 4 {

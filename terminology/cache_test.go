@@ -34,24 +34,24 @@ func TestConcurrentRequests(t *testing.T) {
 func TestExpansionsAreRemembered(t *testing.T) {
 	l := libraryOf(t, animals, allOf("http://x/animals"), codeSystemWith("http://x/a", "1", "c"), allOf("http://x/a"))
 	vs, _ := l.valueSet("http://x/animals-all")
-	first, err := l.expansion(vs, &expansionOptions{})
+	first, err := l.expanding(nil).expansion(vs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, _ := l.expansion(vs, &expansionOptions{}); second != first {
+	if second, _ := l.expanding(nil).expansion(vs); second != first {
 		t.Error("the expansion was made anew")
 	}
 	l.expansions = newExpansionCache(2*cachedSteady + 8) // 8 animals and one more: 9
-	first, _ = l.expansion(vs, &expansionOptions{})
+	first, _ = l.expanding(nil).expansion(vs)
 	other, _ := l.valueSet("http://x/a-all")
-	if _, err := l.expansion(other, &expansionOptions{}); err != nil {
+	if _, err := l.expanding(nil).expansion(other); err != nil {
 		t.Fatal(err)
 	}
-	if second, _ := l.expansion(vs, &expansionOptions{}); second == first {
+	if second, _ := l.expanding(nil).expansion(vs); second == first {
 		t.Error("the cache holds more than its limit")
 	}
 	l.expansions = newExpansionCache(cachedSteady + 5)
-	if _, err := l.expansion(vs, &expansionOptions{}); err != nil || l.expansions.items.ItemCount() != 0 {
+	if _, err := l.expanding(nil).expansion(vs); err != nil || l.expansions.items.ItemCount() != 0 {
 		t.Errorf("got %v, %d items", err, l.expansions.items.ItemCount())
 	}
 }

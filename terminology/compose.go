@@ -9,106 +9,14 @@ import (
 	"strings"
 )
 
-// expansionOptions are the parameters of $expand that decide which codes are in an expansion.
-type expansionOptions struct {
-	rules       versionRules
-	supplements []string // canonicals
-	date        string   // definitions of a later date do not count
-	activeOnly  bool
-	notForUI    bool // without the concepts that are abstract
-
-	budget *budget // what finding them may cost
-}
-
-// key tells options from others, for the cache.
-func (o *expansionOptions) key() string {
-	key := o.rules.key()
-	if len(o.supplements) > 0 || o.date != "" {
-		key += "\x02" + strings.Join(o.supplements, "\x01") + "\x02" + o.date
-	}
-	if o.activeOnly {
-		key += "\x03"
-	}
-	if o.notForUI {
-		key += "\x04"
-	}
-	return key
-}
-
 // composer expands one value set and, on the way, those that it imports.
 type composer struct {
 	library *Library
-	options *expansionOptions
+	rules   *Rules
+	budget  *budget
 	path    []*valueSet // being expanded: each imports the next
 	done    map[*valueSet]*expansion
 	used    *expansion // of the value set at the end of path
-}
-
-// expansion returns a value set's expansion: a remembered one, or else a new one, which is then
-// remembered. Several requests for the same one wait for one computation; one that was costly already does not,
-// as it may hold the turn that the computation needs.
-func (l *Library) expansion(vs *valueSet, options *expansionOptions) (*expansion, error) {
-	if l.base != nil && !l.beside || vs.key == "" || vs.transient {
-		return l.expand(vs, options)
-	}
-	key := vs.key
-	if more := options.key(); more != "" {
-		key += more
-	}
-	if x, ok := l.expansions.get(key); ok {
-		return x, nil
-	}
-	if options.budget.isCostly() {
-		return l.expandAs(key, vs, options)
-	}
-	for {
-		own := false
-		x, err, _ := l.inProgress.Do(key, func() (any, error) {
-			own = true
-			return l.expandAs(key, vs, options)
-		})
-		if err == nil {
-			return x.(*expansion), nil
-		}
-		if own || !isOwn(err) {
-			return nil, err
-		}
-	}
-}
-
-// expandAs makes a value set's expansion, and remembers it by a key.
-func (l *Library) expandAs(key string, vs *valueSet, options *expansionOptions) (*expansion, error) {
-	x, err := l.expand(vs, options)
-	if err != nil {
-		return nil, err
-	}
-	l.expansions.put(key, x)
-	return x, nil
-}
-
-// expand makes a value set's expansion.
-func (l *Library) expand(vs *valueSet, options *expansionOptions) (*expansion, error) {
-	c := &composer{library: l, options: options, done: make(map[*valueSet]*expansion)}
-	x, err := c.valueSet(vs)
-	if err != nil {
-		return nil, err
-	}
-	if options.activeOnly || options.notForUI {
-		unwanted := func(e entry) bool {
-			flags := l.flags(e)
-			return options.activeOnly && flags&flagInactive != 0 || options.notForUI && flags&flagAbstract != 0
-		}
-		x.entries = slices.DeleteFunc(x.entries, unwanted)
-	}
-	named := slices.Concat(vs.supplements, options.supplements)
-	if err := options.budget.spend(len(x.codeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
-		return nil, err
-	}
-	x.supplements, err = l.requiredSupplements(x, named)
-	if err != nil {
-		return nil, err
-	}
-	return x, l.seal(x, options.budget)
 }
 
 // valueSet expands a value set: its includes united, without its excludes (R4 §4.9.5).
@@ -220,8 +128,8 @@ func (c *composer) chooseIdentity(include, exclude []conceptSet) {
 		}
 		versions[set.system] = set.version
 	}
-	match := c.options.rules.versionsMatch
-	c.used.merged = c.used.versioned && (match == yes || match == unset && isDifference(include, exclude))
+	match := c.rules.Versions.Match
+	c.used.merged = c.used.versioned && (match == Yes || match == Unset && isDifference(include, exclude))
 	c.used.byVersion = c.used.versioned && !c.used.merged
 }
 
@@ -308,7 +216,7 @@ func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 // request brings along may be made to take for ever: the same work in each of a hundred
 // thousand includes.
 func (c *composer) spend(n int) error {
-	err := c.options.budget.spend(n)
+	err := c.budget.spend(n)
 	if err == nil || !errors.Is(err, errSpent) {
 		return err
 	}

@@ -15,7 +15,7 @@ func (v *validator) describe(c *coding, d *verdict) error {
 	var supplements []supplement
 	language := ""
 	if known {
-		if err := v.options.budget.spend(len(v.named) * (1 + len(l.supplements[cs.url]))); err != nil {
+		if err := v.budget.spend(len(v.named) * (1 + len(l.supplements[cs.url]))); err != nil {
 			return err
 		}
 		for _, s := range l.supplementsTo(cs, v.named) {

@@ -137,11 +137,11 @@ const synonym = "900000000000013009"
 
 // wantsDesignation reports whether a designation was asked for: by use, or by language as
 // urn:ietf:bcp:47|de.
-func (p *parameters) wantsDesignation(t *shownText) bool {
-	if len(p.designations) == 0 {
+func (q *Query) wantsDesignation(t *shownText) bool {
+	if len(q.Designations) == 0 {
 		return true
 	}
-	for _, token := range p.designations {
+	for _, token := range q.Designations {
 		system, code := splitCanonical(token)
 		if system == "urn:ietf:bcp:47" && code == t.language || t.use.code != "" && system == t.use.system && code == t.use.code {
 			return true
@@ -151,13 +151,13 @@ func (p *parameters) wantsDesignation(t *shownText) bool {
 }
 
 // appendDesignations appends contains.designation: all texts but the one that is the display.
-func (p *parameters) appendDesignations(dst []byte, texts []shownText, display int) []byte {
+func (q *Query) appendDesignations(dst []byte, texts []shownText, display int) []byte {
 	first := true
 	for i := range texts {
 		t := &texts[i]
 		same := display >= 0 && bytes.Equal(t.value, texts[display].value) && t.extension == nil
 		redundant := same && (t.display || t.language == "" && t.use == (designationUse{}))
-		if i == display || redundant || !p.wantsDesignation(t) {
+		if i == display || redundant || !q.wantsDesignation(t) {
 			continue
 		}
 		if first {

@@ -1,5 +1,6 @@
 // Package terminology is a FHIR R4 terminology service: it loads definitions ([Load]), expands a ValueSet's
-// compose into codes, and answers ValueSet/$expand and its sister operations over HTTP ([Handler]). It knows
+// compose into codes ([Library.Expand]), and answers ValueSet/$expand and its sister operations over HTTP
+// ([Handler]), which reads a request into a [Query], asks the library, and writes what it says. It knows
 // nothing of the server around it, keeps no state but what it has loaded or fetched and what requests leave
 // under a cache-id, and imports nothing else of this module but what lies in its own folder.
 //
@@ -10,10 +11,11 @@
 //	          └────────────┬────────┘
 //	                    Library ◄── tx-resource    library.go, overlay.go
 //	                       │ compose               compose.go, include.go, resolve.go, conceptfilter.go
-//	                   expansion                   expansion.go, tree.go, remembered in cache.go
+//	                   expansion                   expander.go, expansion.go, tree.go, remembered in cache.go
 //	                       │ filter                search.go, index.go, ranking.go, scan.go
-//	                       │ offset, count         page.go
-//	   request ──────►  answer                     input.go, parameters.go, handler.go ─► answer*.go, write.go
+//	     Query ───────► Expansion                  query.go, rules.go, subject.go, expand.go
+//	       ▲               │
+//	    request         answer                     handler.go: input.go, parameters.go ─► answer*.go, write.go
 //
 // Library is one that stays, or the current one of a [Watch], which loads changed files anew and swaps them in
 // whole (watch.go). What it does not hold is missing: [Error.Missing] says what. It can be fetched from a

@@ -2,7 +2,6 @@ package terminology
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -24,7 +23,7 @@ func FuzzExpandQuery(f *testing.F) {
 	} {
 		f.Add(seed)
 	}
-	h := &Handler{Library: coreLibrary(f), MaxEntries: 1500}
+	h := &Handler{Library: coreLibrary(f), Limits: Limits{Entries: 1500}}
 	f.Fuzz(func(t *testing.T, query string) {
 		w, err := request(h, http.MethodGet, query)
 		if err != nil {
@@ -54,7 +53,7 @@ func checkAnswer(t *testing.T, h *Handler, body []byte) {
 	if e.Expansion.Offset != nil {
 		offset = *e.Expansion.Offset
 	}
-	if e.ResourceType != "ValueSet" || e.URL == "" || e.Status == "" || entries > cmp.Or(h.MaxEntries, defaultMaxEntries) || entries > max(0, total-offset) {
+	if e.ResourceType != "ValueSet" || e.URL == "" || e.Status == "" || entries > h.Limits.entries() || entries > max(0, total-offset) {
 		t.Fatalf("got %q", body)
 	}
 	seen := map[string]bool{}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"runtime"
 	"strconv"
@@ -30,9 +31,8 @@ type Handler struct {
 	// [ErrIncomplete]. Default: false, it is written.
 	Others bool
 
-	// MaxEntries is how many codes one answer may hold. A request that would get more, having asked for
-	// no page or too large a one, is refused as too costly. Default: 10,000.
-	MaxEntries int
+	// Limits bounds what one request may ask for.
+	Limits Limits
 
 	// MaxBody is how large the body of a request may be, in bytes. A larger one is refused with 413.
 	// Default: 16 MiB.
@@ -41,14 +41,6 @@ type Handler struct {
 	// MaxResources is how many definitions a request may bring with it, as tx-resource. More are refused
 	// with 413. Default: 200.
 	MaxResources int
-
-	// MaxFilterLength is how long the parameter filter may be, in bytes. A longer one is refused with 400.
-	// Default: 1000.
-	MaxFilterLength int
-
-	// MaxFilterWords is how many words the parameter filter may have. More are refused with 400.
-	// Default: 20.
-	MaxFilterWords int
 
 	// MaxRemembered is how much of what requests bring along under a cache-id is remembered, in bytes of
 	// JSON; the libraries made of it take some times as much. Beyond it, the one that was not asked for
@@ -89,7 +81,7 @@ type asking struct {
 // ask begins to answer a request.
 func (h *Handler) ask(r *http.Request) *asking {
 	l := h.current()
-	return &asking{Request: r, library: l, budget: budget{ctx: r.Context(), limit: l.maxGathered, turn: h.Turn}, principal: h.Principal}
+	return &asking{Request: r, library: l, budget: budget{Context: r.Context(), limit: l.maxGathered, turn: h.Turn}, principal: h.Principal}
 }
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
@@ -105,39 +97,48 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := parseParameters(inputs)
-	if err != nil {
+	var p parameters
+	if err := p.read(inputs); err != nil {
 		return err
 	}
-	p.of(q)
-	p.plain = r.Method != http.MethodPost
-	p.library = q.library
-	defer runtime.KeepAlive(p.library) // its memory is given back when it is gone
-	a, err := h.answer(p, h.limit(r))
+	h.complete(&p, q)
+	defer runtime.KeepAlive(q.library) // its memory is given back when it is gone
+	x, err := h.expand(q, q.library, &p)
 	if err != nil {
-		a, err = completed(q, h.Fetched, p.library, err, func(l *Library) (*answer, error) {
-			again := *p
-			again.library = l
-			return h.answer(&again, h.limit(r))
-		})
+		x, err = completed(q, h.Fetched, q.library, err, func(l *Library) (*Expansion, error) { return h.expand(q, l, &p) })
 	}
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(a.library)
+	defer runtime.KeepAlive(x.library)
 	q.budget.rest()
-	return a.write(w, r, inputs)
+	return writeExpansion(w, r, x, &p)
 }
 
-// of takes over what a request says beside its parameters.
-func (p *parameters) of(q *asking) {
+// expand expands what a request asks for, from a library and what the request brings along.
+func (h *Handler) expand(q *asking, l *Library, p *parameters) (*Expansion, error) {
+	l, err := h.with(l, p, &q.budget)
+	if err != nil {
+		return nil, err
+	}
+	return l.Expand(&q.budget, p.Query)
+}
+
+// complete completes parameters with what a request says beside them.
+func (h *Handler) complete(p *parameters, q *asking) {
 	r := q.Request
 	p.budget = &q.budget
-	p.id = instance(r.URL.Path)
+	p.plain = r.Method != http.MethodPost
+	p.ID = instance(r.URL.Path)
 	if header := r.Header.Get("Accept-Language"); header != "*" {
-		p.languageHeader = header
+		p.Language.Accept = header
 	}
 	p.cacheKey, p.cached = cacheKey(q, p.cacheID)
+	p.Limits = h.Limits
+	p.Limits.Entries = h.limit(r)
+	if !p.subset.hasCodes() {
+		p.Limits.Entries = math.MaxInt // none of them is written
+	}
 }
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
@@ -218,7 +219,7 @@ func isResourceType(name string) bool {
 // limit returns how many codes the answer to a request may hold. A client can ask for less than is set, so
 // that it can try out what happens when the limit is reached.
 func (h *Handler) limit(r *http.Request) int {
-	limit := cmp.Or(h.MaxEntries, defaultMaxEntries)
+	limit := h.Limits.entries()
 	if header := r.Header.Get("X-Too-Costly-Threshold"); header != "" {
 		if n, err := strconv.Atoi(header); err == nil && n > 0 {
 			limit = min(limit, n)
@@ -227,111 +228,20 @@ func (h *Handler) limit(r *http.Request) int {
 	return limit
 }
 
-// answer expands the value set that is meant and chooses the page.
-func (h *Handler) answer(p *parameters, limit int) (*answer, error) {
-	if err := h.checkFilter(p); err != nil {
+// with returns a library with what a request brings along. Where it brings nothing, that is the library itself.
+func (h *Handler) with(l *Library, p *parameters, b *budget) (*Library, error) {
+	if len(p.resources) == 0 && !p.cached {
+		return l, nil
+	}
+	if err := b.read(sizeOf(p.resources)); err != nil {
 		return nil, err
 	}
-	l, vs, err := h.subject(p)
-	if err != nil {
-		return nil, err
+	if limit := cmp.Or(h.MaxResources, defaultMaxResources); len(p.resources) > limit {
+		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
 	}
-	if err := p.adopt(vs.defaults); err != nil {
-		return nil, err
+	limit := cmp.Or(h.MaxRemembered, defaultMaxRemembered)
+	if !p.cached || limit < 0 {
+		return l.With(p.resources...)
 	}
-	options := p.options()
-	x, err := l.expansion(vs, &options)
-	if err != nil {
-		return nil, err
-	}
-	a := &answer{library: l, valueSet: vs, expansion: x, parameters: p}
-	if languages := p.language(vs); languages != "" {
-		a.languages = parseLanguages(languages)
-	}
-	if a.page, a.total, err = l.page(x, p, a.languages.list()); err != nil {
-		return nil, err
-	}
-	if len(a.page) > limit && p.subset.hasCodes() {
-		return nil, tooCostly(vs, limit)
-	}
-	if err := p.budget.spend(len(a.page) * (len(x.supplements) + (len(p.designations)+len(p.properties))/askedPerStep)); err != nil {
-		return nil, err
-	}
-	a.detailed = p.wantsDesignations() || len(p.properties) > 0 || !a.languages.none() || len(x.supplements) > 0
-	a.shape = a.chooseShape()
-	return a, nil
-}
-
-// askedPerStep is how many of the designations and properties that a request asks for are looked through in one step,
-// for each code of the answer.
-const askedPerStep = 4
-
-// chooseShape returns the tree that the answer is to be shown as, or nil. Who asks by GET is given one only where
-// excludeNested is false, since it mostly reads the codes at the top alone; no other parameter counts here, or a client
-// that adds one would lose codes. A part of an expansion is a list, and what a text filter found is one as well, save
-// where the value set is itself made by a filter: its concepts keep their places then, unless they are paged.
-func (a *answer) chooseShape() *tree {
-	p, x := a.parameters, a.expansion
-	if !x.tree || !p.wantsTree() || len(a.page) < a.total || p.offset != nil && *p.offset > 0 {
-		return nil
-	}
-	if p.filter == nil {
-		return x.shape
-	}
-	if !x.filtered || p.count != nil {
-		return nil
-	}
-	return a.library.shape(a.page, true)
-}
-
-// wantsTree reports whether the answer may be a tree. By GET, that takes a request that says so; a value set's own
-// parameters are not enough.
-func (p *parameters) wantsTree() bool {
-	if p.plain {
-		return p.excludeNested == no && p.has("excludeNested")
-	}
-	return p.excludeNested != yes
-}
-
-// tooCostly is the error for an answer that would be too large.
-func tooCostly(vs *valueSet, limit int) error {
-	return issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
-		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); ask for a part, with offset and count", vs.canonical(), limit))
-}
-
-// options returns the parameters that decide which codes are in the expansion.
-func (p *parameters) options() expansionOptions {
-	return expansionOptions{
-		rules: p.rules, supplements: p.supplements, date: p.date,
-		activeOnly: p.activeOnly == yes, notForUI: p.excludeNotForUI == yes, budget: p.budget,
-	}
-}
-
-// adopt takes over parameters that a value set gives for its own expansion, where the request has none.
-func (p *parameters) adopt(defaults []input) error {
-	for i := range defaults {
-		in := &defaults[i]
-		if in.name == "displayLanguage" || p.has(in.name) {
-			continue
-		}
-		if _, err := p.set(in); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// checkFilter checks the limits of the parameter filter.
-func (h *Handler) checkFilter(p *parameters) error {
-	if p.filter == nil {
-		return nil
-	}
-	if limit := cmp.Or(h.MaxFilterLength, defaultMaxFilterLength); len(*p.filter) > limit {
-		return badRequest("too-long", "the filter may be at most %d bytes long", limit)
-	}
-	limit := cmp.Or(h.MaxFilterWords, defaultMaxFilterWords)
-	if len(*p.filter) >= 2*limit && len(strings.Fields(*p.filter)) > limit {
-		return badRequest("too-long", "the filter may have at most %d words", limit)
-	}
-	return nil
+	return h.remembered.library(l, p.cacheKey, p.resources, limit, b)
 }

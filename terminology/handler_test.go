@@ -134,7 +134,7 @@ func TestPaging(t *testing.T) {
 }
 
 func TestTooCostly(t *testing.T) {
-	h := &Handler{Library: coreLibrary(t), MaxEntries: 3}
+	h := &Handler{Library: coreLibrary(t), Limits: Limits{Entries: 3}}
 	for _, params := range [][]string{{}, {"count", "4"}, {"offset", "0"}} {
 		_, err := request(h, http.MethodGet, query(append([]string{"url", gender}, params...)...))
 		var e *Error

@@ -159,6 +159,11 @@ func (e expanded) parameters() []string {
 	return list
 }
 
+// expanding returns what expands value sets of a library by no rules, with a budget or without bounds.
+func (l *Library) expanding(b *budget) *expander {
+	return &expander{library: l, rules: &Rules{}, budget: b}
+}
+
 // query builds a query string from names and values in turn.
 func query(pairs ...string) string {
 	values := url.Values{}

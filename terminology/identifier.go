@@ -7,12 +7,12 @@ import (
 
 // appendIdentifier appends the expansion's identifier: a UUID of version 5, made from the value set, its
 // content and the parameters, so that the same question has the same answer to the byte.
-func appendIdentifier(dst []byte, a *answer, parameters []byte) []byte {
+func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
-	name = append(append(append(name, a.valueSet.url...), '|'), a.valueSet.version...)
+	name = append(append(append(name, x.valueSet.url...), '|'), x.valueSet.version...)
 	name = append(name, 0)
-	name = append(append(name, a.expansion.digest[:]...), parameters...)
-	for _, p := range a.parameters.properties { // which expansion.parameter does not tell
+	name = append(append(name, x.expansion.digest[:]...), parameters...)
+	for _, p := range x.query.Properties { // which expansion.parameter does not tell
 		name = append(append(name, 0), p...)
 	}
 	id := uuid5(name)

@@ -42,7 +42,7 @@ func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 // validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
 func (c *composer) validate(set *conceptSet) error {
 	vs := c.path[len(c.path)-1]
-	among := c.options.rules.cost() + c.library.countVersions(set.system) + vs.sumOfContainers(func(vs *valueSet) int { return len(vs.codeSystems) })
+	among := c.rules.Versions.cost() + c.library.countVersions(set.system) + vs.sumOfContainers(func(vs *valueSet) int { return len(vs.codeSystems) })
 	if err := c.spend(1 + among); err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (c *composer) imported(reference string) (*expansion, error) {
 // library, in the version that a parameter says where the reference has none.
 func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 	importing := c.path[len(c.path)-1]
-	among := c.options.rules.cost() + importing.sumOfContainers(func(vs *valueSet) int { return len(vs.contained) })
+	among := c.rules.Versions.cost() + importing.sumOfContainers(func(vs *valueSet) int { return len(vs.contained) })
 	if err := c.spend(1 + among); err != nil {
 		return nil, err
 	}
@@ -88,17 +88,17 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 	url, version := splitCanonical(reference)
 	if version == "" {
 		var rule string
-		if version, rule = versionFor(c.options.rules.valueSets, url); version != "" {
+		if version, rule = versionFor(c.rules.Versions.ValueSets, url); version != "" {
 			reference = canonical(url, version)
 			c.used.apply("default-valueset-version", rule)
 		}
 	}
-	if isWildcard(version) || c.options.date != "" {
+	if isWildcard(version) || c.rules.Date != "" {
 		if err := c.spend(len(c.library.valueSets)); err != nil {
 			return nil, err
 		}
 	}
-	if vs, ok := c.library.anyValueSet(reference, c.options.date); ok {
+	if vs, ok := c.library.anyValueSet(reference, c.rules.Date); ok {
 		return vs, nil
 	}
 	id := "VS_EXP_IMPORT_UNK"

@@ -29,7 +29,7 @@ func TestMemoryOfLarge(t *testing.T) {
 	if leavesHeap() && offheap.InUse()-before < largeText {
 		t.Error("all is on the heap")
 	}
-	small, err := emptyLibrary().with(nil)
+	small, err := emptyLibrary().With()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,10 +34,10 @@ func TestLimits(t *testing.T) {
 		method                  string
 		allowedSet, tooLargeSet string // more definitions
 	}{
-		{name: "entries", handler: &Handler{MaxEntries: 3}, path: "/ValueSet/$expand?url=http://x/0&count=", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3"},
-		{name: "entries without a page", handler: &Handler{MaxEntries: 3}, path: "/ValueSet/$expand?url=http://x/0", allowed: "&count=3", tooMuch: "", status: 422, code: "too-costly", text: "offset and count"},
-		{name: "filter length", handler: &Handler{MaxFilterLength: 5}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "abcde", tooMuch: "abcdef", status: 400, code: "too-long", text: "5 bytes"},
-		{name: "filter words", handler: &Handler{MaxFilterWords: 2}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "a+b", tooMuch: "a+b+c", status: 400, code: "too-long", text: "2 words"},
+		{name: "entries", handler: &Handler{Limits: Limits{Entries: 3}}, path: "/ValueSet/$expand?url=http://x/0&count=", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3"},
+		{name: "entries without a page", handler: &Handler{Limits: Limits{Entries: 3}}, path: "/ValueSet/$expand?url=http://x/0", allowed: "&count=3", tooMuch: "", status: 422, code: "too-costly", text: "offset and count"},
+		{name: "filter length", handler: &Handler{Limits: Limits{FilterLength: 5}}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "abcde", tooMuch: "abcdef", status: 400, code: "too-long", text: "5 bytes"},
+		{name: "filter words", handler: &Handler{Limits: Limits{FilterWords: 2}}, path: "/ValueSet/$expand?url=http://x/0&filter=", allowed: "a+b", tooMuch: "a+b+c", status: 400, code: "too-long", text: "2 words"},
 		{name: "body", handler: &Handler{MaxBody: int64(len(inline("a")))}, method: "POST", path: "/ValueSet/$expand", allowed: inline("a"), tooMuch: inline("aa"), status: 413, code: "too-long", text: "bytes"},
 		{name: "resources", handler: &Handler{MaxResources: 2}, method: "POST", path: "/ValueSet/$expand", allowed: resources(2), tooMuch: resources(3), status: 413, code: "too-costly", text: "2 tx-resource"},
 		{name: "import depth", options: Options{MaxImportDepth: 3}, path: "/ValueSet/$expand?url=http://x/", allowed: "3", tooMuch: "4", status: 422, code: "too-costly", text: "more than 3 deep"},

@@ -19,11 +19,10 @@ type concepts struct {
 // parseConcepts reads the parameters of $lookup and $subsumes. Each concept is given by code, with system and
 // version beside it, or by a Coding.
 func parseConcepts(inputs []input) (*concepts, error) {
-	common, err := parseParameters(inputs)
-	if err != nil {
+	c := new(concepts)
+	if err := c.read(inputs); err != nil {
 		return nil, err
 	}
-	c := &concepts{parameters: *common}
 	var system coding // system and version, for the codes
 	for i := range inputs {
 		switch in := &inputs[i]; in.name {
@@ -130,7 +129,7 @@ func (h *Handler) lookup(base *Library, q *asking, inputs []input) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := l.asOf(&p.a, p.date); err != nil {
+	if err := l.asOf(&p.a, p.Date); err != nil {
 		return nil, err
 	}
 	cs, concept, err := l.concept(&p.a)
@@ -138,7 +137,7 @@ func (h *Handler) lookup(base *Library, q *asking, inputs []input) ([]byte, erro
 		return nil, err
 	}
 	x := &expansion{codeSystems: []uint32{l.indexOf(cs)}}
-	if x.supplements, err = l.requiredSupplements(x, p.supplements); err != nil {
+	if x.supplements, err = l.requiredSupplements(x, p.Supplements); err != nil {
 		return nil, err
 	}
 	return l.lookup(p, cs, concept, x), nil
@@ -150,11 +149,10 @@ func (h *Handler) concepts(base *Library, q *asking, inputs []input) (*concepts,
 	if err != nil {
 		return nil, nil, err
 	}
-	p.library = base
-	p.of(q)
-	l, err := h.library(&p.parameters)
-	if err == nil && p.id != "" {
-		err = l.instance(p.id, &p.a, &p.b)
+	h.complete(&p.parameters, q)
+	l, err := h.with(base, &p.parameters, &q.budget)
+	if err == nil && p.ID != "" {
+		err = l.instance(p.ID, &p.a, &p.b)
 	}
 	return p, l, err
 }
@@ -172,7 +170,7 @@ func (l *Library) lookup(p *concepts, cs *codeSystem, concept uint32, x *expansi
 	out.text("code", "valueCode", string(cs.codeOf(concept)))
 	e := entry{codeSystem: x.codeSystems[0], concept: concept}
 	texts := l.shownTexts(nil, e, "", x.supplements)
-	languages := parseLanguages(p.language(&valueSet{}))
+	languages := parseLanguages(p.Language.of(&valueSet{}))
 	if i := languages.preferredOrFirst(texts); i >= 0 {
 		out.text("display", "valueString", string(texts[i].value))
 	} else {
@@ -183,11 +181,11 @@ func (l *Library) lookup(p *concepts, cs *codeSystem, concept uint32, x *expansi
 	for _, t := range texts {
 		out.designation(&t)
 	}
-	l.lookupProperties(out, p.properties, cs, concept)
+	l.lookupProperties(out, p.Properties, cs, concept)
 	for _, s := range x.supplements {
 		by := l.codeSystems[s.by]
 		if c, ok := by.concept(cs.codeOf(concept)); ok {
-			out.properties(p.properties, by, c)
+			out.properties(p.Properties, by, c)
 		}
 		out.text("used-supplement", "valueCanonical", by.canonical())
 	}

@@ -70,7 +70,7 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 	in = slices.DeleteFunc(in, func(f found) bool {
 		return slices.ContainsFunc(out, func(x found) bool { return !byVersion || x.index == f.index || x.isLoose() })
 	})
-	if outermost := len(m.path) == 1; vs.activeOnly || outermost && m.options.activeOnly { // the parameter is about what comes of it all
+	if outermost := len(m.path) == 1; vs.activeOnly || outermost && m.rules.ActiveOnly == Yes { // the parameter is about what comes of it all
 		for i := range in {
 			in[i].excluded = m.library.flags(in[i].entry)&flagInactive != 0
 		}

@@ -19,11 +19,13 @@ func (l *Library) overlay() *Library {
 	o.importDepth, o.maxGathered, o.maxRegexStates = l.importDepth, l.maxGathered, l.maxRegexStates
 	o.codeSystems, o.systems = slices.Clone(l.codeSystems), slices.Clone(l.systems)
 	o.listed.first = l.listed.end()
+	o.brought = l.brought
 	return o
 }
 
-// with returns a library in which the given resources are added to those of l.
-func (l *Library) with(resources []jsontext.Value) (*Library, error) {
+// With returns a library in which the given resources are added to those of l, and go before them. It is for a few
+// definitions that come with a question, and shares everything else with l, which is not changed.
+func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 	o := l.overlay()
 	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
 	for _, resource := range resources {

@@ -14,48 +14,17 @@ import (
 // maxParameterLength is how long a parameter may be, in bytes.
 const maxParameterLength = 8 << 10
 
-// choice is a boolean parameter, which may be absent.
-type choice uint8
-
-const (
-	unset choice = iota
-	no
-	yes
-)
-
-// parameters are those of ValueSet/$expand: of R4, of R5, and of the HL7 terminology ecosystem.
+// parameters are what a request for an operation says.
 type parameters struct {
-	library *Library // that the request is answered from
-
-	id      string // of the value set, at instance level
-	url     string // may be url|version
-	version string
-	context string
-
-	filter        *string
-	offset, count *int
-	date          string
-
-	includeDesignations, includeDefinition, activeOnly     choice
-	excludeNested, excludeNotForUI, excludePostCoordinated choice
-
-	designations    []string
-	properties      []string
-	displayLanguage string
-	languageHeader  string // Accept-Language
-	rules           versionRules
-	supplements     []string
-
-	valueSet  jsontext.Value
+	Query
+	given     []input          // as they were sent
 	resources []jsontext.Value // tx-resource
 	cacheID   string
 	cacheKey  [sha256.Size]byte
 	cached    bool // there is a cacheKey
-
-	budget *budget
-	subset subset
-	given  []input // as they were sent
-	plain  bool    // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
+	budget    *budget
+	subset    subset
+	plain     bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
 }
 
 // repeated are the parameters of $expand that may occur more than once; of the others that are known, two
@@ -65,27 +34,27 @@ var repeated = []string{
 	"check-system-version", "force-system-version", "default-valueset-version", "_elements",
 }
 
-// parseParameters makes parameters of inputs. Unknown ones are ignored, as R4 has it for operations.
-func parseParameters(inputs []input) (*parameters, error) {
-	p := &parameters{given: inputs}
+// read reads what was sent. Unknown parameters are ignored, as R4 has it for operations.
+func (p *parameters) read(inputs []input) error {
+	p.given = inputs
 	for i := range inputs {
 		in := &inputs[i]
 		if len(in.value) > maxParameterLength {
-			return nil, badRequest("too-long", "a parameter may be at most %d bytes long", maxParameterLength)
+			return badRequest("too-long", "a parameter may be at most %d bytes long", maxParameterLength)
 		}
 		if !isText(in.value) {
-			return nil, badRequest("invalid", "a parameter holds a character that no FHIR string has")
+			return badRequest("invalid", "a parameter holds a character that no FHIR string has")
 		}
 		known, err := p.set(in)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if known && i > 0 && !slices.Contains(repeated, in.name) &&
 			slices.ContainsFunc(inputs[:i], func(other input) bool { return other.name == in.name }) {
-			return nil, badRequest("invalid", "the parameter %s may be given only once", in.name)
+			return badRequest("invalid", "the parameter %s may be given only once", in.name)
 		}
 	}
-	return p, nil
+	return nil
 }
 
 // isText reports whether a value can be a FHIR string: UTF-8 without control characters but tab, line feed
@@ -100,30 +69,30 @@ func isText(value string) bool {
 func (p *parameters) set(in *input) (known bool, err error) {
 	switch in.name {
 	case "url":
-		p.url = in.value
+		p.URL = in.value
 	case "valueSet":
-		p.valueSet = in.resource
+		p.ValueSet = in.resource
 		if in.resource == nil {
 			return true, badRequest("invalid", "the parameter valueSet must be a resource, which only a POST can give")
 		}
 	case "valueSetVersion":
-		p.version = in.value
+		p.Version = in.value
 	case "context":
-		p.context = in.value
+		p.Context = in.value
 	case "contextDirection":
 		return true, checkDirection(in.value)
 	case "filter":
 		if strings.TrimSpace(in.value) != "" { // as no filter; and FHIR has no empty strings to echo it in
-			p.filter = &in.value
+			p.Filter = in.value
 		}
 	case "date":
-		p.date = in.value
+		p.Date = in.value
 	case "offset":
-		p.offset, err = number(in)
+		p.Offset, err = number(in)
 	case "count":
-		p.count, err = number(in)
+		p.Count, err = number(in)
 	case "displayLanguage":
-		p.displayLanguage, err = in.value, checkLanguage(in.value)
+		p.Language.Display, err = in.value, checkLanguage(in.value)
 	case "cache-id":
 		p.cacheID = in.value
 	default:
@@ -136,7 +105,7 @@ func (p *parameters) set(in *input) (known bool, err error) {
 		if known, err = p.subset.set(in); known || err != nil {
 			return known, err
 		}
-		return p.rules.set(in)
+		return p.Versions.set(in)
 	}
 	return true, err
 }
@@ -145,11 +114,11 @@ func (p *parameters) set(in *input) (known bool, err error) {
 func (p *parameters) setRepeated(in *input) bool {
 	switch in.name {
 	case "designation":
-		p.designations = append(p.designations, in.value)
+		p.Designations = append(p.Designations, in.value)
 	case "property":
-		p.properties = append(p.properties, in.value)
+		p.Properties = append(p.Properties, in.value)
 	case "useSupplement":
-		p.supplements = append(p.supplements, in.value)
+		p.Supplements = append(p.Supplements, in.value)
 	case "tx-resource":
 		if in.resource != nil {
 			p.resources = append(p.resources, in.resource)
@@ -162,30 +131,30 @@ func (p *parameters) setRepeated(in *input) bool {
 
 // setChoice takes over one parameter that is a boolean.
 func (p *parameters) setChoice(in *input) (known bool, err error) {
-	var c *choice
+	var c *Choice
 	switch in.name {
 	case "includeDesignations":
-		c = &p.includeDesignations
+		c = &p.IncludeDesignations
 	case "includeDefinition":
-		c = &p.includeDefinition
+		c = &p.IncludeDefinition
 	case "activeOnly":
-		c = &p.activeOnly
+		c = &p.ActiveOnly
 	case "excludeNested":
-		c = &p.excludeNested
+		c = &p.ExcludeNested
 	case "excludeNotForUI":
-		c = &p.excludeNotForUI
+		c = &p.ExcludeNotForUI
 	case "excludePostCoordinated":
-		c = &p.excludePostCoordinated
+		c = &p.ExcludePostCoordinated
 	case "versionsMatch":
-		c = &p.rules.versionsMatch
+		c = &p.Versions.Match
 	default:
 		return false, nil
 	}
 	switch in.value {
 	case "true":
-		*c = yes
+		*c = Yes
 	case "false":
-		*c = no
+		*c = No
 	default:
 		return true, badRequest("invalid", "the parameter %s must be true or false", in.name)
 	}
@@ -215,80 +184,8 @@ func number(in *input) (*int, error) {
 	return &result, nil
 }
 
-// paged reports whether only a part of the expansion was asked for.
-func (p *parameters) paged() bool { return p.offset != nil || p.count != nil }
-
-// versionRules are the parameters that choose versions of code systems and value sets.
-type versionRules struct {
-	preferred, required, forced []string // system-version, check-system-version, force-system-version
-	valueSets                   []string // default-valueset-version
-	excluded                    []string // exclude-system
-	versionsMatch               choice   // codes of different versions of a code system are the same code
-}
-
-// set takes over one parameter, and reports whether it is one of these rules.
-func (v *versionRules) set(in *input) (known bool, err error) {
-	var list *[]string
-	switch in.name {
-	case "system-version":
-		list = &v.preferred
-	case "check-system-version":
-		list = &v.required
-	case "force-system-version":
-		list = &v.forced
-	case "default-valueset-version":
-		list = &v.valueSets
-	case "exclude-system":
-		list = &v.excluded
-	default:
-		return false, nil
-	}
-	if url, version := splitCanonical(in.value); url == "" || version == "" && list != &v.excluded {
-		return true, badRequest("invalid", "the parameter %s must be system|version", in.name)
-	}
-	*list = append(*list, in.value)
-	return true, nil
-}
-
-// none reports whether there are no rules.
-func (v *versionRules) none() bool {
-	return v.preferred == nil && v.required == nil && v.forced == nil && v.valueSets == nil && v.excluded == nil && v.versionsMatch == unset
-}
-
-// cost is how many steps it takes to look for a code system or value set among the rules.
-func (v *versionRules) cost() (steps int) {
-	if v.none() {
-		return 0
-	}
-	for _, list := range [][]string{v.preferred, v.required, v.forced, v.valueSets, v.excluded} {
-		for _, rule := range list {
-			steps += 1 + len(rule)/plainBytes
-		}
-	}
-	return steps
-}
-
-// key tells rules from others, for a cache.
-func (v *versionRules) key() string {
-	if v.none() {
-		return ""
-	}
-	lists := [][]string{v.preferred, v.required, v.forced, v.valueSets, v.excluded}
-	var key strings.Builder
-	for _, list := range lists {
-		key.WriteString(strings.Join(list, "\x01"))
-		key.WriteByte(0)
-	}
-	key.WriteByte('0' + byte(v.versionsMatch))
-	return key.String()
-}
-
-// versionFor returns the version that a list has for a url, and the member of the list.
-func versionFor(list []string, url string) (version, rule string) {
-	for _, rule := range list {
-		if u, version, ok := strings.Cut(rule, "|"); ok && u == url {
-			return version, rule
-		}
-	}
-	return "", ""
+// has reports whether a parameter was given.
+func (p *parameters) has(name string) bool {
+	_, ok := find(p.given, name)
+	return ok
 }

@@ -16,13 +16,13 @@ func (c *composer) codeSystem(url, version string) (index uint32, wanted string,
 	if index := c.library.containedCodeSystem(c.path[len(c.path)-1], url, version); index != none {
 		return index, version, nil
 	}
-	rules := &c.options.rules
-	required, check := versionFor(rules.required, url)
-	if forced, rule := versionFor(rules.forced, url); forced != "" {
+	rules := &c.rules.Versions
+	required, check := versionFor(rules.Required, url)
+	if forced, rule := versionFor(rules.Forced, url); forced != "" {
 		version = forced
 		c.used.apply("force-system-version", rule)
 	} else if version == "" {
-		if preferred, rule := versionFor(rules.preferred, url); preferred != "" {
+		if preferred, rule := versionFor(rules.Preferred, url); preferred != "" {
 			version = preferred
 			c.used.apply("system-version", rule)
 		} else if required != "" {
@@ -31,7 +31,7 @@ func (c *composer) codeSystem(url, version string) (index uint32, wanted string,
 		}
 	}
 	index = c.library.codeSystem(url, version)
-	if date := cmp.Or(c.path[len(c.path)-1].lockedDate, c.options.date); version == "" && date != "" {
+	if date := cmp.Or(c.path[len(c.path)-1].lockedDate, c.rules.Date); version == "" && date != "" {
 		index, err = c.library.codeSystemAt(url, date)
 	}
 	if err == nil && index != none && required != "" && !matchesVersion(c.library.codeSystems[index].version, required) {
@@ -51,7 +51,7 @@ func (c *composer) isExcludedSystem(url, version string, index uint32) bool {
 	if index != none {
 		version = c.library.codeSystems[index].version
 	}
-	return slices.ContainsFunc(c.options.rules.excluded, func(reference string) bool {
+	return slices.ContainsFunc(c.rules.Versions.Excluded, func(reference string) bool {
 		system, only := splitCanonical(reference)
 		return system == url && (only == "" || matchesVersion(version, only))
 	})

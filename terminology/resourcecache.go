@@ -60,7 +60,7 @@ func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jso
 		if err := b.read(sizeOf(resources)); err != nil {
 			return nil, err
 		}
-		library, err := base.with(resources) // while others go on
+		library, err := base.With(resources...) // while others go on
 		if err != nil || c.add(key, item, known, library, fresh, limit) {
 			return library, err
 		}

@@ -111,7 +111,7 @@ func TestSearchLarge(t *testing.T) {
 func TestSearchInCodeSystem(t *testing.T) {
 	l := coreLibrary(t)
 	vs, _ := l.valueSet("http://terminology.hl7.org/ValueSet/v3-ActCode")
-	x, err := l.expansion(vs, &expansionOptions{})
+	x, err := l.expanding(nil).expansion(vs)
 	if err != nil {
 		t.Fatal(err)
 	}

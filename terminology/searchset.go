@@ -1,7 +1,6 @@
 package terminology
 
 import (
-	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,7 +15,7 @@ import (
 // Search answers [base]/CodeSystem and [base]/ValueSet with the definitions of the library that meet all of
 // the parameters url, version, name, title, status and _id (R4 RESTful search). Parameters that are not
 // known are ignored, and left out of the link self. A page has _count definitions, 20 where that is not
-// given, and at most [Handler.MaxEntries]. See [Handler.Expand] for what is written and returned.
+// given, and at most [Limits.Entries]. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	inputs, part, f, err := searchInputs(r)
 	if err != nil {
@@ -24,7 +23,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	q := h.ask(r)
 	defer q.budget.rest()
-	s := search{limit: cmp.Or(h.MaxEntries, defaultMaxEntries), count: 20, budget: &q.budget}
+	s := search{limit: h.Limits.entries(), count: 20, budget: &q.budget}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err

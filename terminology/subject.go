@@ -1,110 +1,91 @@
 package terminology
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
 	"time"
 )
 
-// subject finds the value set that a request is about, in the library or among what the request brings
-// along, and the library in which it is to be expanded.
-func (h *Handler) subject(p *parameters) (*Library, *valueSet, error) {
-	l, err := h.library(p)
-	if err != nil {
+// subject finds the value set that a question is about, and the library in which it is to be expanded: where the
+// question holds the value set, that is one with it.
+func (l *Library) subject(ref *ValueSetRef, rules *Rules, b *budget) (*Library, *valueSet, error) {
+	if ref.ValueSet != nil {
+		if err := b.read(len(ref.ValueSet)); err != nil {
+			return nil, nil, err
+		}
+		l = l.overlay()
+	}
+	if err := checkDate(rules.Date); err != nil {
 		return nil, nil, err
 	}
-	if err := checkDate(p.date); err != nil {
-		return nil, nil, err
-	}
-	switch {
-	case p.id != "":
-		return l.byInstance(p)
-	case p.valueSet != nil:
-		vs, err := l.inline(p.valueSet)
-		return l, vs, err
-	case p.url != "":
-		return l.byURL(p)
-	case p.context != "":
-		return l.byContext(p)
-	}
-	return nil, nil, badRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
+	vs, err := l.meant(ref, rules)
+	return l, vs, err
 }
 
-// library returns the library, with what the request brings along. Where it brings nothing, that is the
-// library itself.
-func (h *Handler) library(p *parameters) (*Library, error) {
-	if len(p.resources) == 0 && p.valueSet == nil && !p.cached {
-		return p.library, nil
+// meant finds the value set that is meant.
+func (l *Library) meant(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+	switch {
+	case ref.ID != "":
+		return l.byInstance(ref)
+	case ref.ValueSet != nil:
+		return l.inline(ref.ValueSet)
+	case ref.URL != "":
+		return l.byURL(ref, rules)
+	case ref.Context != "":
+		return l.byContext(ref, rules)
 	}
-	if err := p.budget.read(len(p.valueSet) + sizeOf(p.resources)); err != nil {
-		return nil, err
-	}
-	if limit := cmp.Or(h.MaxResources, defaultMaxResources); len(p.resources) > limit {
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
-	}
-	limit := cmp.Or(h.MaxRemembered, defaultMaxRemembered)
-	if !p.cached || limit < 0 {
-		return p.library.with(p.resources)
-	}
-	l, err := h.remembered.library(p.library, p.cacheKey, p.resources, limit, p.budget)
-	if err == nil && p.valueSet != nil {
-		return l.overlay(), nil // to which the value set can be added, for this request alone
-	}
-	return l, err
+	return nil, badRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
 }
 
 // byInstance finds a value set by its id. A url beside it, which nobody needs there, must be its own.
-func (l *Library) byInstance(p *parameters) (*Library, *valueSet, error) {
-	vs, ok := l.valueSetByID(p.id)
+func (l *Library) byInstance(ref *ValueSetRef) (*valueSet, error) {
+	vs, ok := l.valueSetByID(ref.ID)
 	if !ok {
-		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no value set with the id "+p.id)
-		e.Err, e.Missing = ErrUnknown, []Missing{{Kind: "ValueSet", ID: p.id}}
-		return nil, nil, e
+		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no value set with the id "+ref.ID)
+		e.Err, e.Missing = ErrUnknown, []Missing{{Kind: "ValueSet", ID: ref.ID}}
+		return nil, e
 	}
-	if p.url != "" && !vs.isNamed(p.url) {
-		return nil, nil, badRequest("invalid", "the value set with the id %s is %s, not %s", p.id, vs.canonical(), p.url)
+	if ref.URL != "" && !vs.isNamed(ref.URL) {
+		return nil, badRequest("invalid", "the value set with the id %s is %s, not %s", ref.ID, vs.canonical(), ref.URL)
 	}
-	return l, vs, nil
+	return vs, nil
 }
 
 // byURL finds a value set by its url, in the version that is asked for.
-func (l *Library) byURL(p *parameters) (*Library, *valueSet, error) {
-	reference := p.url
-	if url, version := splitCanonical(p.url); p.version != "" {
-		if version != "" && version != p.version {
-			return nil, nil, badRequest("invalid", "url has version %s, but valueSetVersion is %s", version, p.version)
+func (l *Library) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+	reference := ref.URL
+	if url, version := splitCanonical(ref.URL); ref.Version != "" {
+		if version != "" && version != ref.Version {
+			return nil, badRequest("invalid", "url has version %s, but valueSetVersion is %s", version, ref.Version)
 		}
-		reference = canonical(url, p.version)
+		reference = canonical(url, ref.Version)
 	} else if version == "" {
-		if version, _ := versionFor(p.rules.valueSets, url); version != "" {
+		if version, _ := versionFor(rules.Versions.ValueSets, url); version != "" {
 			reference = canonical(url, version)
 		}
 	}
-	if vs, ok := l.anyValueSet(reference, p.date); ok {
-		return l, vs, nil
+	if vs, ok := l.anyValueSet(reference, rules.Date); ok {
+		return vs, nil
 	}
 	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
 	if _, ok := l.valueSet(reference); ok {
-		return nil, nil, notAsOf("value set", reference, p.date)
+		return nil, notAsOf("value set", reference, rules.Date)
 	}
 	e := issue(http.StatusNotFound, "not-found", "not-found", "Unable_to_resolve_value_Set_", text)
 	e.Err, e.Missing = ErrUnknown, missing("ValueSet", reference, "")
-	return nil, nil, e
+	return nil, e
 }
 
 // byContext finds the value set that an element of a profile is bound to.
-func (l *Library) byContext(p *parameters) (*Library, *valueSet, error) {
-	reference, ok := l.boundTo(p.context)
+func (l *Library) byContext(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+	reference, ok := l.boundTo(ref.Context)
 	if !ok {
-		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("no value set is known for the context %s", p.context))
+		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("no value set is known for the context %s", ref.Context))
 		e.Err = ErrUnknown
-		return nil, nil, e
+		return nil, e
 	}
-	bound := *p
-	bound.url = reference
-	return l.byURL(&bound)
+	return l.byURL(&ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }
 
 // errDate is wrapped in the error for a date that is none.
@@ -129,14 +110,4 @@ func notAsOf(kind, reference, date string) error {
 		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: ErrUnsupported,
 		Text: fmt.Sprintf("%s %s is not here as it was on %s", kind, reference, date),
 	}
-}
-
-// has reports whether a parameter was given.
-func (p *parameters) has(name string) bool {
-	for i := range p.given {
-		if p.given[i].name == name {
-			return true
-		}
-	}
-	return false
 }

@@ -59,7 +59,7 @@ func TestSubset(t *testing.T) {
 
 // How many codes there are can be asked even where there are too many to be had.
 func TestSubsetCount(t *testing.T) {
-	h := &Handler{Library: libraryOf(t, described), MaxEntries: 1}
+	h := &Handler{Library: libraryOf(t, described), Limits: Limits{Entries: 1}}
 	_, answer := members(t, h, "url", "http://x/v", "_summary", "count")
 	var expansion map[string]any
 	if err := json.Unmarshal(answer["expansion"], &expansion); err != nil {

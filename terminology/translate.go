@@ -33,10 +33,9 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return nil, err
 		}
-		p.library = base
-		p.of(q)
-		p.limit = h.limit(r)
-		l, err := h.library(&p.parameters)
+		h.complete(&p.parameters, q)
+		p.limit = p.Limits.entries()
+		l, err := h.with(base, &p.parameters, &q.budget)
 		if err != nil {
 			return nil, err
 		}
@@ -50,11 +49,11 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 
 // parseTranslation reads the parameters of $translate.
 func parseTranslation(inputs []input) (*translation, error) {
-	common, err := parseParameters(inputs)
-	if err != nil {
+	t := new(translation)
+	if err := t.read(inputs); err != nil {
 		return nil, err
 	}
-	t := &translation{parameters: *common, maps: common.url}
+	t.maps = t.URL
 	given := 0
 	for i := range inputs {
 		isConcept, err := t.take(&inputs[i])
@@ -162,8 +161,8 @@ func (l *Library) translate(t *translation) ([]byte, []Missing, error) {
 	}
 	if len(maps) == 0 && t.isNamed() {
 		name := canonical(t.maps, t.mapVersion)
-		if t.id != "" {
-			name = "with the id " + t.id
+		if t.ID != "" {
+			name = "with the id " + t.ID
 		}
 		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("concept map %s is not known", name))
 		e.Err = ErrUnknown
@@ -186,12 +185,12 @@ func (l *Library) translate(t *translation) ([]byte, []Missing, error) {
 }
 
 // isNamed reports whether the request names a concept map that is to be here.
-func (t *translation) isNamed() bool { return t.id != "" || t.inline == nil && t.maps != "" }
+func (t *translation) isNamed() bool { return t.ID != "" || t.inline == nil && t.maps != "" }
 
 // applicable returns the concept maps that are to be looked into: the one that the request holds, and no other, or
 // those of the library. With an id, it is that one.
 func (t *translation) applicable(l *Library) (list []*conceptMap, err error) {
-	if t.inline != nil && t.id == "" {
+	if t.inline != nil && t.ID == "" {
 		m, err := inlineConceptMap(t.inline)
 		return []*conceptMap{m}, err
 	}
@@ -210,7 +209,7 @@ func (t *translation) applies(m *conceptMap) bool {
 	if t.maps != "" && !m.definition.isNamed(canonical(t.maps, t.mapVersion)) {
 		return false
 	}
-	if t.id != "" && t.id != m.id {
+	if t.ID != "" && t.ID != m.id {
 		return false
 	}
 	return isScope(m.sourceScope, t.source) && isScope(m.targetScope, t.target)

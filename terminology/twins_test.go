@@ -158,7 +158,7 @@ func ask(t *testing.T, l *Library, method, path, body, language string) map[stri
 		r.Header.Set("Accept-Language", language)
 	}
 	w := httptest.NewRecorder()
-	serve(&Handler{Library: l, MaxEntries: 1000}).ServeHTTP(w, r)
+	serve(&Handler{Library: l, Limits: Limits{Entries: 1000}}).ServeHTTP(w, r)
 	var answer map[string]any
 	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
 		t.Fatalf("%s %s: %v in %s", method, path, err, w.Body)

@@ -71,12 +71,11 @@ func (h *Handler) validateIn(l *Library, q *asking, inputs []input, inValueSet b
 	if err != nil {
 		return nil, nil, err
 	}
-	p.of(q)
+	h.complete(&p.parameters, q)
 	if err := p.choose(inValueSet); err != nil {
 		return nil, nil, err
 	}
-	p.library = l
-	v, err := h.validator(p, inValueSet)
+	v, err := h.validator(l, p, inValueSet)
 	if err != nil {
 		return nil, missingIn(err), err
 	}
@@ -100,11 +99,10 @@ func (v *validator) lacking(codings []coding) []Missing {
 
 // parseValidation reads the parameters of $validate-code.
 func parseValidation(inputs []input) (*validation, error) {
-	common, err := parseParameters(inputs)
-	if err != nil {
+	v := new(validation)
+	if err := v.read(inputs); err != nil {
 		return nil, err
 	}
-	v := &validation{parameters: *common}
 	for i := range inputs {
 		if err := v.take(&inputs[i]); err != nil {
 			return nil, err
@@ -139,7 +137,7 @@ func (v *validation) choose(inValueSet bool) error {
 	if v.code == nil {
 		return nil
 	}
-	v.infer = v.infer || v.context != ""
+	v.infer = v.infer || v.Context != ""
 	if v.code.system == "" && !v.infer {
 		return badRequest("invalid", "the parameter code needs the parameter system beside it, or inferSystem, or context")
 	}
@@ -151,7 +149,7 @@ func (v *validation) choose(inValueSet bool) error {
 // else what system says. Codings must be of it; of a CodeableConcept, those that are not do not count (R4
 // CodeSystem/$validate-code).
 func (v *validation) chooseInSystem() error {
-	system, version := splitCanonical(v.url)
+	system, version := splitCanonical(v.URL)
 	v.codeVersion = cmp.Or(v.codeVersion, version)
 	if system == "" && v.codeSystem != nil {
 		d, err := definitionOf(v.codeSystem)
@@ -162,7 +160,7 @@ func (v *validation) chooseInSystem() error {
 	}
 	if v.code != nil {
 		v.code.system, v.code.version = cmp.Or(system, v.code.system), cmp.Or(v.codeVersion, v.code.version)
-		if v.code.system == "" && v.id == "" {
+		if v.code.system == "" && v.ID == "" {
 			return badRequest("required", "the parameter code needs the parameter url beside it, which names the code system")
 		}
 		v.codings = []coding{*v.code}
@@ -226,13 +224,17 @@ func (v *validation) takeCode(in *input) (err error) {
 }
 
 // validator prepares what validates.
-func (h *Handler) validator(p *validation, inValueSet bool) (*validator, error) {
+func (h *Handler) validator(l *Library, p *validation, inValueSet bool) (*validator, error) {
 	if p.codeSystem != nil {
 		p.resources = append(p.resources, p.codeSystem)
 	}
-	v := &validator{lenient: p.lenient, memberOnly: p.memberOnly, concrete: p.concrete, concept: p.concept != nil, named: p.supplements}
+	v := &validator{lenient: p.lenient, memberOnly: p.memberOnly, concrete: p.concrete, concept: p.concept != nil, named: p.Supplements}
+	l, err := h.with(l, &p.parameters, p.budget)
+	if err != nil {
+		return nil, err
+	}
 	if inValueSet {
-		l, vs, err := h.subject(&p.parameters)
+		l, vs, err := l.subject(&p.ValueSetRef, &p.Rules, p.budget)
 		if err != nil {
 			return nil, err
 		}
@@ -240,26 +242,22 @@ func (h *Handler) validator(p *validation, inValueSet bool) (*validator, error) 
 			return nil, err
 		}
 		v.library, v.valueSet = l, vs
-		v.language = p.language(vs)
+		v.language = p.Language.of(vs)
 		v.named = slices.Concat(v.named, vs.supplements)
 	} else {
-		l, err := h.library(&p.parameters)
-		if err == nil {
-			err = checkDate(p.date)
-		}
-		if err != nil {
+		if err := checkDate(p.Date); err != nil {
 			return nil, err
 		}
-		if p.id != "" {
+		if p.ID != "" {
 			for i := range p.codings {
-				if err := l.instance(p.id, &p.codings[i]); err != nil {
+				if err := l.instance(p.ID, &p.codings[i]); err != nil {
 					return nil, err
 				}
 			}
 		}
-		v.library, v.language = l, p.language(&valueSet{})
+		v.library, v.language = l, p.Language.of(&valueSet{})
 	}
-	v.options = p.options()
+	v.rules, v.budget = p.Rules, p.budget
 	if v.language != "" {
 		v.languages = parseLanguages(v.language)
 	}

@@ -39,13 +39,13 @@ const (
 // include and the parameters say, or the coding's own where these allow it. Where none of them says a version, it
 // is the latest as on a date, if there is one.
 func (v *validator) chooseVersion(c *coding, declared, date string) versionChoice {
-	rules := &v.options.rules
+	rules := &v.rules.Versions
 	wanted, changed := declared, false
-	required, _ := versionFor(rules.required, c.system)
-	if forced, _ := versionFor(rules.forced, c.system); forced != "" {
+	required, _ := versionFor(rules.Required, c.system)
+	if forced, _ := versionFor(rules.Forced, c.system); forced != "" {
 		wanted, changed = forced, true
 	} else if declared == "" {
-		if preferred, _ := versionFor(rules.preferred, c.system); preferred != "" {
+		if preferred, _ := versionFor(rules.Preferred, c.system); preferred != "" {
 			wanted, changed = preferred, true
 		} else if required != "" {
 			wanted, changed = required, true
@@ -104,9 +104,9 @@ func (v *validator) ifPresent(index uint32) uint32 {
 
 // usual returns the version of a code system that is meant where nothing else says.
 func (v *validator) usual(system string) string {
-	version, _ := versionFor(v.options.rules.preferred, system)
+	version, _ := versionFor(v.rules.Versions.Preferred, system)
 	if version == "" {
-		version, _ = versionFor(v.options.rules.required, system)
+		version, _ = versionFor(v.rules.Versions.Required, system)
 	}
 	return version
 }

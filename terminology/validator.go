@@ -19,7 +19,8 @@ type note struct {
 type validator struct {
 	library    *Library
 	valueSet   *valueSet // nil: against the code system alone
-	options    expansionOptions
+	rules      Rules
+	budget     *budget
 	named      []string // canonicals of supplements
 	languages  languages
 	language   string // as it was asked for
@@ -68,7 +69,7 @@ func (v *validator) place(c *coding, n note) {
 // validate validates a coding. An error means that the value set itself is at fault.
 func (v *validator) validate(c *coding) (verdict, error) {
 	d := verdict{coding: c, entry: entry{codeSystem: none, concept: none}}
-	if err := v.options.budget.spend(codingSteps + v.options.rules.cost() + v.library.countVersions(c.system)); err != nil {
+	if err := v.budget.spend(codingSteps + v.rules.Versions.cost() + v.library.countVersions(c.system)); err != nil {
 		return d, err
 	}
 	if c.system == "" || c.code == "" {
@@ -139,14 +140,14 @@ type candidate struct {
 // candidates looks for a coding in the value set. Without a value set, the code system is the one place.
 func (v *validator) candidates(c *coding) ([]candidate, error) {
 	if v.valueSet == nil {
-		choice := v.chooseVersion(c, "", v.options.date)
+		choice := v.chooseVersion(c, "", v.rules.Date)
 		if choice.index == none {
 			return []candidate{{versionChoice: choice}}, nil
 		}
 		return []candidate{{versionChoice: choice}}, v.library.codeSystems[choice.index].usable("code system")
 	}
 	var list []candidate
-	m := &membership{code: []byte(c.code), places: make(map[*valueSet][]found), composer: composer{library: v.library, options: &v.options}}
+	m := &membership{code: []byte(c.code), places: make(map[*valueSet][]found), composer: composer{library: v.library, rules: &v.rules, budget: v.budget}}
 	m.choose = func(set *conceptSet) (uint32, bool) {
 		if index := m.library.containedCodeSystem(m.path[len(m.path)-1], set.system, set.version); index != none {
 			cs := m.library.codeSystems[index]
@@ -156,7 +157,7 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 		if set.system != c.system || m.isExcludedSystem(set.system, set.version, none) {
 			return m.library.codeSystem(set.system, set.version), set.system == c.system
 		}
-		choice := v.chooseVersion(c, set.version, cmp.Or(m.path[len(m.path)-1].lockedDate, v.options.date))
+		choice := v.chooseVersion(c, set.version, cmp.Or(m.path[len(m.path)-1].lockedDate, v.rules.Date))
 		if set.enumerated {
 			choice.takeListed()
 		}
@@ -176,7 +177,7 @@ func (v *validator) candidates(c *coding) ([]candidate, error) {
 		return nil, err
 	}
 	v.imported = m.imported
-	if err := m.options.budget.spend(len(members) * len(list) / plainBytes); err != nil {
+	if err := m.budget.spend(len(members) * len(list) / plainBytes); err != nil {
 		return nil, err
 	}
 	for i := range members {
@@ -238,7 +239,7 @@ func (v *validator) compared(texts []shownText) error {
 	for i := range texts {
 		cost += 4 + len(texts[i].value)/4
 	}
-	return v.options.budget.spend(cost)
+	return v.budget.spend(cost)
 }
 
 // judge notes what is wrong with a coding that was looked for.

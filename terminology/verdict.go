@@ -58,11 +58,11 @@ func (v *validator) onlyVersions() bool {
 
 // infer finds the system of a code by the value set.
 func (v *validator) infer(c *coding) error {
-	x, err := v.library.expansion(v.valueSet, &v.options)
+	x, err := (&expander{library: v.library, rules: &v.rules, budget: v.budget}).expansion(v.valueSet)
 	if err != nil {
 		return v.missingValueSet(err)
 	}
-	if err := v.options.budget.spend(len(x.entries) / 8); err != nil {
+	if err := v.budget.spend(len(x.entries) / 8); err != nil {
 		return err
 	}
 	var systems []string

@@ -33,15 +33,6 @@ type wholeEntry struct {
 	texts    []shownText // its designations
 }
 
-// Page says which part of a [Whole] is wanted.
-type Page struct {
-	// Filter is the parameter filter; empty for all.
-	Filter string
-
-	// Offset and Count are the parameters of these names; nil where they were not given.
-	Offset, Count *int
-}
-
 // Len returns how many entries there are.
 func (w *Whole) Len() int { return len(w.entries) }
 
@@ -76,16 +67,15 @@ func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
 
 // page returns the entries of a page, and how many match in all.
 func (w *Whole) page(p Page) (page []uint32, total int) {
-	window := parameters{offset: p.Offset, count: p.Count}
 	filter := newTextFilter(p.Filter)
 	if filter == nil {
-		from, to := window.window(len(w.entries))
+		from, to := p.window(len(w.entries))
 		for doc := from; doc < to; doc++ {
 			page = append(page, uint32(doc))
 		}
 		return page, len(w.entries)
 	}
-	from, to := window.window(maxInt32)
+	from, to := p.window(maxInt32)
 	for _, how := range []leniency{strictly, withinWords, withTypos} {
 		if !filter.allows(how) {
 			continue

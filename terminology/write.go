@@ -24,35 +24,36 @@ func putBuffer(buffer *[]byte) {
 	}
 }
 
-// write writes an expansion, or says that the one which the client has is still good.
-func (a *answer) write(w http.ResponseWriter, r *http.Request, inputs []input) error {
-	f, err := negotiate(r, inputs)
+// writeExpansion writes an expansion, or says that the one which the client has is still good.
+func writeExpansion(rw http.ResponseWriter, r *http.Request, x *Expansion, p *parameters) error {
+	f, err := negotiate(r, p.given)
 	if err != nil {
 		return err
 	}
-	a.prepare()
-	header := w.Header()
+	w := &expansionWriter{Expansion: x, subset: p.subset, plain: p.plain}
+	w.prepare()
+	header := rw.Header()
 	if header["Vary"] == nil {
 		header["Vary"] = varying
 	} else {
 		header.Add("Vary", varying[0])
 	}
 	if r.Method != http.MethodPost {
-		tag := a.tag(f)
+		tag := w.tag(f)
 		header["Etag"] = []string{tag}
 		if matchesTag(r.Header.Get("If-None-Match"), tag) {
-			w.WriteHeader(http.StatusNotModified)
+			rw.WriteHeader(http.StatusNotModified)
 			return nil
 		}
 	}
 	buffer := buffers.Get().(*[]byte)
 	defer putBuffer(buffer)
-	if len(a.page) > streamed && f == (format{}) && r.Method != http.MethodHead {
+	if len(x.page) > streamed && f == (format{}) && r.Method != http.MethodHead {
 		header["Content-Type"] = fhirJSON
-		return a.stream(w, buffer)
+		return w.writeTo(rw, buffer)
 	}
-	*buffer = a.append((*buffer)[:0])
-	return f.write(w, r, http.StatusOK, *buffer)
+	*buffer = w.append((*buffer)[:0])
+	return f.write(rw, r, http.StatusOK, *buffer)
 }
 
 // Values of headers that are the same for many answers. They are not changed by anyone: what appends to them
@@ -69,46 +70,55 @@ const streamed = 4096
 // chunk is how much of an answer is made, in bytes, before it is written.
 const chunk = 64 << 10
 
-// stream writes an answer while it is made.
-func (a *answer) stream(w io.Writer, buffer *[]byte) error {
-	a.out = w
-	*buffer = a.append((*buffer)[:0])
-	if a.failed == nil {
-		_, a.failed = w.Write(*buffer)
+// stream is where an answer goes while it is made.
+type stream struct {
+	out    io.Writer // nil: it is made whole
+	failed error     // of writing
+}
+
+// write writes a part of the answer, unless an earlier one could not be written.
+func (s *stream) write(part []byte) {
+	if s.failed == nil {
+		_, s.failed = s.out.Write(part)
 	}
-	if a.failed != nil {
-		return fmt.Errorf("writing the answer: %w", a.failed)
+}
+
+// writeTo writes an answer while it is made.
+func (w *expansionWriter) writeTo(out io.Writer, buffer *[]byte) error {
+	w.stream.out = out
+	*buffer = w.append((*buffer)[:0])
+	w.stream.write(*buffer)
+	if w.stream.failed != nil {
+		return fmt.Errorf("writing the answer: %w", w.stream.failed)
 	}
 	return nil
 }
 
 // flush writes what has been made of an answer, if it is streamed and there is enough of it.
-func (a *answer) flush(dst []byte) []byte {
-	if a.out == nil || len(dst) < chunk {
+func (w *expansionWriter) flush(dst []byte) []byte {
+	if w.stream.out == nil || len(dst) < chunk {
 		return dst
 	}
-	if a.failed == nil {
-		_, a.failed = a.out.Write(dst)
-	}
-	a.lastSystem.to = 0
+	w.stream.write(dst)
+	w.lastSystem.to = 0
 	return dst[:0]
 }
 
 // tag returns the entity tag of an answer. The identifier tells what it was made of; beside that it depends
 // on the format and, by its timestamp, on when the library was loaded.
-func (a *answer) tag(f format) string {
-	tag := append(append(make([]byte, 0, 64), '"'), a.identifier[len("urn:uuid:"):]...)
-	tag = strconv.AppendInt(append(tag, '-'), a.library.loaded.Unix(), 36)
+func (w *expansionWriter) tag(f format) string {
+	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)
+	tag = strconv.AppendInt(append(tag, '-'), w.library.loaded.Unix(), 36)
 	if f.xml {
 		tag = append(tag, 'x')
 	}
 	if f.pretty {
 		tag = append(tag, 'p')
 	}
-	if a.parameters.plain {
+	if w.plain {
 		tag = append(tag, 'l')
 	}
-	return string(append(a.parameters.subset.appendTag(tag), '"'))
+	return string(append(w.subset.appendTag(tag), '"'))
 }
 
 // matchesTag reports whether If-None-Match names a tag (RFC 9110 §13.1.2).

@@ -61,7 +61,7 @@ func benchmark(b *testing.B, valueSet string, queries ...string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	h := &terminology.Handler{Library: l, MaxEntries: synthetic.Concepts}
+	h := &terminology.Handler{Library: l, Limits: terminology.Limits{Entries: synthetic.Concepts}}
 	var requests []*http.Request
 	for _, query := range queries {
 		query = "url=" + url.QueryEscape(synthetic.URL+valueSet) + "&" + query

@@ -57,7 +57,7 @@ func measure(cs terminologytest.CodeSystem, workers int) (err error) {
 	fmt.Printf("load of %d concepts with %d designations, %.0f MB of JSON: %.1f s\n", cs.Concepts, cs.Designations,
 		float64(size)/1e6, time.Since(start).Seconds())
 	memory()
-	h := &terminology.Handler{Library: l, MaxEntries: cs.Concepts}
+	h := &terminology.Handler{Library: l, Limits: terminology.Limits{Entries: cs.Concepts}}
 	if err := whole(h, cs.URL+"/all"); err != nil {
 		return err
 	}

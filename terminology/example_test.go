@@ -1,0 +1,89 @@
+package terminology_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+)
+
+// load returns a library of the code systems and value sets of FHIR R4, which are built in.
+func load(ctx context.Context) *terminology.Library {
+	library, err := terminology.Load(ctx, terminology.Options{Core: true})
+	if err != nil {
+		log.Fatal(err)
+	}
+	return library
+}
+
+// A pick list that is searched while its user types.
+func ExampleLibrary_Expand() {
+	ctx := context.Background()
+	expansion, err := load(ctx).Expand(ctx, terminology.Query{
+		ValueSetRef: terminology.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
+		Page:        terminology.Page{Filter: "ma", Count: new(10)},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("found:", expansion.Total())
+	for code := range expansion.Codes() {
+		fmt.Printf("%s|%s %q\n", code.System, code.Code, code.Display)
+	}
+	for _, p := range expansion.Parameters() {
+		fmt.Printf("%s=%s\n", p.Name, p.Value)
+	}
+	// Output:
+	// found: 1
+	// http://hl7.org/fhir/administrative-gender|male "Male"
+	// filter=ma
+	// count=10
+	// used-codesystem=http://hl7.org/fhir/administrative-gender|4.0.1
+}
+
+// A value set that the program makes itself, of codes that are loaded.
+func ExampleLibrary_Expand_valueSet() {
+	ctx := context.Background()
+	expansion, err := load(ctx).Expand(ctx, terminology.Query{ValueSetRef: terminology.ValueSetRef{ValueSet: []byte(`{
+		"resourceType": "ValueSet",
+		"status": "active",
+		"compose": {"include": [{
+			"system": "http://terminology.hl7.org/CodeSystem/v3-ActCode",
+			"filter": [{"property": "concept", "op": "child-of", "value": "_ActCoverageTypeCode"}]
+		}]}
+	}`)}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for code := range expansion.Codes() {
+		fmt.Println(code.Code, code.Abstract, code.Display)
+	}
+	// Output:
+	// _ActInsurancePolicyCode true ActInsurancePolicyCode
+	// _ActInsuranceTypeCode true ActInsuranceTypeCode
+	// _ActProgramTypeCode true ActProgramTypeCode
+}
+
+// An error says what is missing, so that it can be had elsewhere.
+func ExampleError() {
+	ctx := context.Background()
+	_, err := load(ctx).Expand(ctx, terminology.Query{ValueSetRef: terminology.ValueSetRef{URL: "http://example.org/ValueSet/unknown"}})
+	var failed *terminology.Error
+	if errors.As(err, &failed) {
+		fmt.Println(errors.Is(err, terminology.ErrUnknown), failed.Code, failed.Missing[0])
+	}
+	// Output:
+	// true not-found ValueSet http://example.org/ValueSet/unknown
+}
+
+func TestPageIsChecked(t *testing.T) {
+	for _, page := range []terminology.Page{{Offset: new(-1)}, {Count: new(-1)}, {Offset: new(1), Count: new(1 << 40)}} {
+		q := terminology.Query{ValueSetRef: terminology.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}, Page: page}
+		if _, err := load(t.Context()).Expand(t.Context(), q); err == nil {
+			t.Errorf("page %+v: got no error", page)
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package terminology
+
+import (
+	"crypto/sha256"
+	"slices"
+)
+
+// expander expands value sets of a library by the rules of one question.
+type expander struct {
+	library *Library
+	rules   *Rules
+	budget  *budget
+}
+
+// expansion returns a value set's expansion: a remembered one, or else a new one, which is then remembered. Several
+// questions for the same one wait for one computation. A question that was costly already does not wait: it may hold
+// the turn that the computation needs.
+func (e *expander) expansion(vs *valueSet) (*expansion, error) {
+	l := e.library
+	if l.base != nil && !l.beside || vs.key == "" || vs.transient {
+		return e.expand(vs)
+	}
+	key := vs.key
+	if more := e.rules.key(); more != "" {
+		key += more
+	}
+	if x, ok := l.expansions.get(key); ok {
+		return x, nil
+	}
+	if e.budget.isCostly() {
+		return e.expandAs(key, vs)
+	}
+	return e.expandOnce(key, vs)
+}
+
+// expandOnce makes an expansion together with all who ask for the same one now.
+func (e *expander) expandOnce(key string, vs *valueSet) (*expansion, error) {
+	for {
+		own := false
+		x, err, _ := e.library.inProgress.Do(key, func() (any, error) {
+			own = true
+			return e.expandAs(key, vs)
+		})
+		if err == nil {
+			return x.(*expansion), nil
+		}
+		if own || !isOwn(err) {
+			return nil, err
+		}
+	}
+}
+
+// expandAs makes a value set's expansion, and remembers it by a key.
+func (e *expander) expandAs(key string, vs *valueSet) (*expansion, error) {
+	x, err := e.expand(vs)
+	if err != nil {
+		return nil, err
+	}
+	e.library.expansions.put(key, x)
+	return x, nil
+}
+
+// expand makes a value set's expansion.
+func (e *expander) expand(vs *valueSet) (*expansion, error) {
+	c := &composer{library: e.library, rules: e.rules, budget: e.budget, done: make(map[*valueSet]*expansion)}
+	x, err := c.valueSet(vs)
+	if err != nil {
+		return nil, err
+	}
+	if unwanted := e.rules.unwanted(); unwanted != 0 {
+		x.entries = slices.DeleteFunc(x.entries, func(entry entry) bool { return e.library.flags(entry)&unwanted != 0 })
+	}
+	named := slices.Concat(vs.supplements, e.rules.Supplements)
+	if err := e.budget.spend(len(x.codeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
+		return nil, err
+	}
+	x.supplements, err = e.library.requiredSupplements(x, named)
+	if err != nil {
+		return nil, err
+	}
+	return x, e.seal(x)
+}
+
+// unwanted returns the flags of the codes that are left out.
+func (r *Rules) unwanted() (flags conceptFlags) {
+	if r.ActiveOnly == Yes {
+		flags |= flagInactive
+	}
+	if r.ExcludeNotForUI == Yes {
+		flags |= flagAbstract
+	}
+	return flags
+}
+
+// seal works out what the answer says of the expansion as a whole.
+func (e *expander) seal(x *expansion) (err error) {
+	x.entries = slices.Clip(x.entries)
+	if x.tree {
+		if err := e.budget.spend(len(x.entries)); err != nil {
+			return err
+		}
+		x.shape = e.library.shape(x.entries, x.filtered)
+	}
+	x.digest, err = e.digest(x)
+	x.searcher = new(searcher)
+	return err
+}
+
+// digest is a hash over all that the entries say, so that two expansions have the same one exactly if
+// they have the same content.
+func (e *expander) digest(x *expansion) (sum [sha256.Size]byte, err error) {
+	l, hash := e.library, sha256.New()
+	var line []byte
+	field := func(s []byte) { line = append(append(line, s...), 0xff) } // 0xff is in no UTF-8 text
+	for _, index := range x.codeSystems {
+		line = line[:0]
+		field([]byte(l.codeSystems[index].canonical()))
+		hash.Write(line)
+	}
+	for _, s := range x.supplements {
+		line = line[:0]
+		field([]byte(l.codeSystems[s.by].canonical()))
+		hash.Write(line)
+	}
+	for _, code := range x.entries {
+		line = line[:0]
+		field([]byte(l.systems[l.systemOf(code)].url))
+		field(l.code(code))
+		field(l.display(code))
+		if x.versioned && code.concept != none {
+			field([]byte(l.codeSystems[code.codeSystem].version))
+		}
+		line = append(line, byte(l.flags(code)))
+		hash.Write(line)
+		if err := e.budget.spend(1 + len(line)/plainBytes); err != nil {
+			return sum, err
+		}
+	}
+	hash.Sum(sum[:0])
+	return sum, nil
+}

@@ -1,0 +1,174 @@
+package terminology
+
+import (
+	"cmp"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// Query is a question for [Library.Expand]: the parameters of ValueSet/$expand, of R4, of R5, and of the HL7
+// terminology ecosystem, under their own names. The zero value of a field means that the parameter is not given.
+type Query struct {
+	ValueSetRef
+	Page
+	Rules
+
+	// Language says in which language displays are wanted.
+	Language Language
+
+	// IncludeDesignations says whether designations are written, and IncludeDefinition whether the whole value set is.
+	IncludeDesignations, IncludeDefinition Choice
+
+	// ExcludeNested says whether codes are written as a list, and not within each other.
+	ExcludeNested Choice
+
+	// ExcludePostCoordinated is repeated in the answer, and has no other effect: there are no such codes here.
+	ExcludePostCoordinated Choice
+
+	// Designations are the designations that are wanted, by use or as urn:ietf:bcp:47|de.
+	Designations []string
+
+	// Properties are the codes of the properties that are wanted; * is all of them.
+	Properties []string
+
+	// Limits bounds what is asked for.
+	Limits Limits
+}
+
+// ValueSetRef says which value set is meant: the one with the id, the one that is given, or the one with the url or
+// the context. The first of these that is not empty counts.
+type ValueSetRef struct {
+	// ID is the id of the resource, of an operation on an instance. A URL beside it must be that resource's.
+	ID string
+
+	// ValueSet is the value set itself, in JSON.
+	ValueSet jsontext.Value
+
+	// URL is the canonical, url or url|version.
+	URL string
+
+	// Version is the version, where URL has none.
+	Version string
+
+	// Context is an element of a profile, as url#path: its binding names the value set.
+	Context string
+}
+
+// Page says which part of an expansion is wanted.
+type Page struct {
+	// Filter is the parameter filter; empty for all.
+	Filter string
+
+	// Offset and Count are the parameters of these names; nil where they were not given.
+	Offset, Count *int
+}
+
+// check checks what is asked for against the limits. A filter of spaces is none.
+func (q *Query) check() error {
+	if strings.TrimSpace(q.Filter) == "" {
+		q.Filter = ""
+	}
+	for _, n := range []*int{q.Offset, q.Count} {
+		if n != nil && (*n < 0 || *n > maxInt32) {
+			return badRequest("invalid", "the parameters offset and count must be whole numbers from 0 up to %d", maxInt32)
+		}
+	}
+	return q.Limits.check(q.Filter)
+}
+
+// paged reports whether only a part of the expansion was asked for.
+func (p *Page) paged() bool { return p.Offset != nil || p.Count != nil }
+
+// window returns the range of the page in a list of n entries.
+func (p *Page) window(n int) (from, to int) {
+	to = n
+	if p.Offset != nil {
+		from = min(*p.Offset, n)
+	}
+	if p.Count != nil {
+		to = min(from+*p.Count, n)
+	}
+	return from, to
+}
+
+// Language says in which language displays are wanted.
+type Language struct {
+	// Display is the parameter displayLanguage: a list of languages, which may have weights.
+	Display string
+
+	// Accept is the header Accept-Language. It counts after what the value set itself says.
+	Accept string
+}
+
+// of returns the languages that displays of a value set are wanted in, as they were asked for: by parameter, by the
+// value set's own parameter, by header, or by the language of the value set.
+func (l *Language) of(vs *valueSet) string {
+	return cmp.Or(l.Display, vs.standard("displayLanguage"), l.Accept, vs.language)
+}
+
+// Limits bounds what one question may ask for. Zero means the default.
+type Limits struct {
+	// Entries is how many codes or matches one answer may hold. A question that would get more, having asked for no
+	// page or too large a one, is too costly. Default: 10,000.
+	Entries int
+
+	// FilterLength is how long the parameter filter may be, in bytes. Default: 1000.
+	FilterLength int
+
+	// FilterWords is how many words the parameter filter may have. Default: 20.
+	FilterWords int
+}
+
+// entries returns how many codes an answer may hold.
+func (l *Limits) entries() int { return cmp.Or(l.Entries, defaultMaxEntries) }
+
+// check checks the parameter filter.
+func (l *Limits) check(filter string) error {
+	if limit := cmp.Or(l.FilterLength, defaultMaxFilterLength); len(filter) > limit {
+		return badRequest("too-long", "the filter may be at most %d bytes long", limit)
+	}
+	limit := cmp.Or(l.FilterWords, defaultMaxFilterWords)
+	if len(filter) >= 2*limit && len(strings.Fields(filter)) > limit {
+		return badRequest("too-long", "the filter may have at most %d words", limit)
+	}
+	return nil
+}
+
+// adopt takes over what a value set says for its own expansion, where the question says nothing.
+func (q *Query) adopt(defaults []input) error {
+	if len(defaults) == 0 {
+		return nil
+	}
+	var d parameters
+	for i := range defaults {
+		if in := &defaults[i]; in.name != "displayLanguage" { // see Language.of
+			if _, err := d.set(in); err != nil {
+				return err
+			}
+		}
+	}
+	q.Rules.adopt(&d.Rules)
+	q.Filter, q.Offset, q.Count = cmp.Or(q.Filter, d.Filter), cmp.Or(q.Offset, d.Offset), cmp.Or(q.Count, d.Count)
+	for _, c := range []struct{ own, other *Choice }{
+		{&q.IncludeDesignations, &d.IncludeDesignations}, {&q.IncludeDefinition, &d.IncludeDefinition},
+		{&q.ExcludeNested, &d.ExcludeNested}, {&q.ExcludePostCoordinated, &d.ExcludePostCoordinated},
+	} {
+		*c.own = cmp.Or(*c.own, *c.other)
+	}
+	q.Designations, q.Properties = orList(q.Designations, d.Designations), orList(q.Properties, d.Properties)
+	return nil
+}
+
+// orList returns the first list, or the second where there is no first.
+func orList(list, other []string) []string {
+	if list == nil {
+		return other
+	}
+	return list
+}
+
+// wantsDesignations reports whether designations were asked for at all.
+func (q *Query) wantsDesignations() bool {
+	return q.IncludeDesignations == Yes || q.IncludeDesignations == Unset && len(q.Designations) > 0
+}
