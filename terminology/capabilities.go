@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // expandParameters are the parameters of $expand that are implemented.
@@ -52,7 +53,7 @@ func (l *Library) capabilities() []byte {
 	for _, name := range expandParameters {
 		dst = append(fhirjson.AppendString(append(parameters.Next(dst), `{"name":`...), name), '}')
 	}
-	dst = fhirjson.AppendMember(parameters.End(dst), "textFilter", TextFilterRule)
+	dst = fhirjson.AppendMember(parameters.End(dst), "textFilter", textindex.Rule)
 	return append(dst, `},"codeSearch":"all","validateCode":{"translations":true},"translation":{"needsMap":true}}`...)
 }
 

@@ -2,8 +2,9 @@ package terminology
 
 import (
 	"bytes"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // codeIndex finds a concept by its code: an open hash table of concept ids plus one. The hash is of the
@@ -51,7 +52,7 @@ func hashFold(code []byte) uint32 {
 		if r >= utf8.RuneSelf {
 			r, width = utf8.DecodeRune(code[i:])
 		}
-		hash = (hash ^ uint32(foldCase(r))) * 16777619
+		hash = (hash ^ uint32(textindex.FoldCase(r))) * 16777619
 		i += width
 	}
 	return hash
@@ -65,21 +66,10 @@ func equalFold(a, b []byte) bool {
 	for len(a) > 0 && len(b) > 0 {
 		r, n := utf8.DecodeRune(a)
 		s, m := utf8.DecodeRune(b)
-		if foldCase(r) != foldCase(s) {
+		if textindex.FoldCase(r) != textindex.FoldCase(s) {
 			return false
 		}
 		a, b = a[n:], b[m:]
 	}
 	return len(a) == len(b)
-}
-
-// foldCase is the lower case of a rune.
-func foldCase(r rune) rune {
-	if r < utf8.RuneSelf {
-		if 'A' <= r && r <= 'Z' {
-			r += 'a' - 'A'
-		}
-		return r
-	}
-	return unicode.ToLower(r)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // conceptCorpus is all concepts of a code system, in a language.
@@ -17,14 +18,14 @@ type conceptCorpus struct {
 	languages  languages
 }
 
-// len returns the number of concepts.
-func (c *conceptCorpus) len() int { return c.codeSystem.len() }
+// Len returns the number of concepts.
+func (c *conceptCorpus) Len() int { return c.codeSystem.len() }
 
-// code returns a concept's code.
-func (c *conceptCorpus) code(doc uint32) []byte { return c.codeSystem.codeOf(doc) }
+// Code returns a concept's code.
+func (c *conceptCorpus) Code(doc uint32) []byte { return c.codeSystem.codeOf(doc) }
 
-// display returns what is shown of a concept.
-func (c *conceptCorpus) display(doc uint32) []byte {
+// Display returns what is shown of a concept.
+func (c *conceptCorpus) Display(doc uint32) []byte {
 	display := c.codeSystem.displayOf(doc)
 	if !c.languages.none() {
 		display = c.languages.displayOf(c.codeSystem.shownTexts(nil, doc))
@@ -35,8 +36,8 @@ func (c *conceptCorpus) display(doc uint32) []byte {
 	return display
 }
 
-// appendOthers appends the designations, and the display if another text is shown.
-func (c *conceptCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
+// AppendOthers appends the designations, and the display if another text is shown.
+func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 	if !c.languages.none() {
 		return c.languages.appendSearched(dst, c.codeSystem.shownTexts(nil, doc))
 	}
@@ -46,8 +47,8 @@ func (c *conceptCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
 	return dst
 }
 
-// inactive reports whether a concept is inactive.
-func (c *conceptCorpus) inactive(doc uint32) bool {
+// Inactive reports whether a concept is inactive.
+func (c *conceptCorpus) Inactive(doc uint32) bool {
 	return c.codeSystem.flags[doc]&flagInactive != 0
 }
 
@@ -96,32 +97,32 @@ func (l *languages) mean(tag string) bool {
 // searchIndexes are the indexes of one code system, by what a language means in it.
 type searchIndexes struct {
 	mu         sync.Mutex
-	byLanguage map[string]func() *index
+	byLanguage map[string]func() *textindex.Index
 }
 
 // maxIndexes is how many indexes of one code system are kept, beside the one for no language.
 const maxIndexes = 8
 
 // searchIndex returns the index of a code system in a list of languages, built when it is first needed.
-func (cs *codeSystem) searchIndex(list string) *index {
+func (cs *codeSystem) searchIndex(list string) *textindex.Index {
 	wanted := parseLanguages(list)
-	return cs.indexes.get(cs.languageKey(&wanted), func() *index {
-		return newIndex(&conceptCorpus{codeSystem: cs, languages: wanted})
+	return cs.indexes.get(cs.languageKey(&wanted), func() *textindex.Index {
+		return textindex.New(&conceptCorpus{codeSystem: cs, languages: wanted})
 	})()
 }
 
 // get returns the index for a key, or else remembers how to build it. Nobody waits for an index that
 // somebody else needs.
-func (s *searchIndexes) get(key string, build func() *index) func() *index {
+func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *textindex.Index {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	x, ok := s.byLanguage[key]
 	if !ok {
 		if s.byLanguage == nil {
-			s.byLanguage = make(map[string]func() *index)
+			s.byLanguage = make(map[string]func() *textindex.Index)
 		}
 		if len(s.byLanguage) > maxIndexes {
-			maps.DeleteFunc(s.byLanguage, func(key string, _ func() *index) bool { return key != "" })
+			maps.DeleteFunc(s.byLanguage, func(key string, _ func() *textindex.Index) bool { return key != "" })
 		}
 		x = sync.OnceValue(build)
 		s.byLanguage[key] = x
@@ -170,19 +171,16 @@ func (cs *codeSystem) rangeKey(language string) (key []byte, ok bool) {
 	return key, ok
 }
 
-// large is how many concepts a code system must have for its index to be built when it is loaded, so that
-// nobody has to wait for it. Others take a few milliseconds when they are first asked for.
-const large = 5000
-
-// indexLarge builds the indexes of all large code systems.
+// indexLarge builds the indexes of all large code systems, so that nobody has to wait for them. Those of others take
+// a few milliseconds when they are first asked for.
 func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range l.codeSystems {
-		if cs.len() >= large && ctx.Err() == nil {
+		if cs.len() >= textindex.Large && ctx.Err() == nil {
 			x := cs.searchIndex("")
 			built = true
 			log.DebugContext(ctx, "search index built", slog.String("system", cs.canonical()),
-				slog.Int("words", x.words.len()), slog.Int("bytes", x.bytes()), slog.Int64("off_heap", offheap.InUse()))
+				slog.Int("words", x.Words()), slog.Int("bytes", x.Bytes()), slog.Int64("off_heap", offheap.InUse()))
 		}
 	}
 	if built {
@@ -199,33 +197,33 @@ type entryCorpus struct {
 	supplements []supplement
 }
 
-// len returns the number of entries.
-func (c *entryCorpus) len() int { return len(c.rows) }
+// Len returns the number of entries.
+func (c *entryCorpus) Len() int { return len(c.rows) }
 
 // entry returns the entry that a document is.
 func (c *entryCorpus) entry(doc uint32) entry { return c.entries[c.rows[doc]] }
 
-// code returns an entry's code.
-func (c *entryCorpus) code(doc uint32) []byte { return c.library.code(c.entry(doc)) }
+// Code returns an entry's code.
+func (c *entryCorpus) Code(doc uint32) []byte { return c.library.code(c.entry(doc)) }
 
-// display returns what is shown of an entry.
-func (c *entryCorpus) display(doc uint32) []byte {
+// Display returns what is shown of an entry.
+func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.library.display(c.entry(doc))
 	if !c.languages.none() {
 		display = c.languages.displayOf(c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
 	}
 	if len(display) == 0 {
-		return c.code(doc)
+		return c.Code(doc)
 	}
 	return display
 }
 
-// appendOthers appends what else the value set, the code system and supplements say of an entry.
-func (c *entryCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
+// AppendOthers appends what else the value set, the code system and supplements say of an entry.
+func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 	return c.languages.appendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
 }
 
-// inactive reports whether an entry's concept is inactive.
-func (c *entryCorpus) inactive(doc uint32) bool {
+// Inactive reports whether an entry's concept is inactive.
+func (c *entryCorpus) Inactive(doc uint32) bool {
 	return c.library.flags(c.entry(doc))&flagInactive != 0
 }

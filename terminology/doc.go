@@ -12,7 +12,7 @@
 //	                    Library ◄── tx-resource    library.go, overlay.go
 //	                       │ compose               compose.go, include.go, resolve.go, conceptfilter.go
 //	                   expansion                   expander.go, expansion.go, tree.go, remembered in cache.go
-//	                       │ filter                search.go, index.go, ranking.go, scan.go
+//	                       │ filter                search.go, textindex
 //	     Query ───────► Expansion                  query.go, rules.go, subject.go, expand.go
 //	       ▲               │
 //	    request         answer                     handler.go: input.go, parameters.go ─► answer*.go, write.go
@@ -83,9 +83,9 @@
 //
 // # The filter parameter
 //
-// What it finds and in which order is [TextFilterRule], explained in docs/search.md. Concepts are found by
-// an index of their code system (index.go), one for each language that is asked for, or, where an
-// expansion has few of them, one by one (scan.go); both find the same, which tests make sure of.
+// What it finds and in which order is [textindex.Rule], explained in docs/search.md. Concepts are found by
+// an index of their code system (corpus.go), one for each language that is asked for, or, where an
+// expansion has few of them, one by one (package textindex); both find the same, which tests make sure of.
 //
 // # Other parameters
 //

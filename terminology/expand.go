@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"runtime"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // Expand answers ValueSet/$expand: it expands the value set that is meant and returns the page that is asked for.
@@ -74,7 +76,7 @@ const askedPerStep = 4
 
 // choosePage finds the entries that were asked for, and how many match in all.
 func (x *Expansion) choosePage(b *budget) (err error) {
-	if filter := newTextFilter(x.query.Filter); filter != nil {
+	if filter := textindex.NewFilter(x.query.Filter); filter != nil {
 		from, to := x.query.window(maxInt32)
 		x.page, x.total, err = x.library.search(x.expansion, filter, x.languages.list(), from, to, b)
 		return err

@@ -1,11 +1,11 @@
 package terminology
 
 import (
-	"slices"
 	"sync"
 	"sync/atomic"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // scanned is how many entries of an expansion are rather looked at one by one than found by an index.
@@ -18,119 +18,44 @@ const maxRuns = 8
 // anyone may ask in any language.
 const maxLanguages = 16
 
-// searcher finds the entries of one expansion that match a filter. What it needs for that is made when it
-// is first asked in a language.
+// searcher holds the divisions of one expansion, which are made when they are first needed.
 type searcher struct {
-	mu    sync.Mutex
-	parts map[string]*madeParts // by list of languages
+	mu        sync.Mutex
+	divisions map[string]*madeDivision // by list of languages
 }
 
-// part is some of the entries of an expansion, in a corpus: a run of concepts in the order of their code
-// system, in all of its concepts; or whatever else there is, as entries.
-type part struct {
-	corpus corpus
-	index  *index     // nil where the corpus is scanned
-	within bitset.Set // the ranks of the index that are meant; nil for all
-	rows   []uint32   // the place in the expansion of each document; nil for a run
-	first  uint32     // for a run: the place in the expansion of its first entry
-	system uint32     // for a run: the index in Library.codeSystems
+// division is the entries of an expansion in parts that can be searched: runs of concepts in the order of their code
+// system, which its index finds, and the rest.
+type division struct {
+	searched []textindex.Part
+	entries  []func(doc uint32) entry // by part: the entry that a document stands for
 }
 
-// search returns the entries that match a filter, as [TextFilterRule] has it, from the position from up
-// to to, and how many there are in all. Displays are those of the given list of languages, or the code systems'
-// own where it is empty.
-func (l *Library) search(x *expansion, f *textFilter, list string, from, to int, b *budget) ([]entry, int, error) {
-	parts, err := l.parts(x, list, b)
+// add adds a part.
+func (d *division) add(p textindex.Part, entryOf func(doc uint32) entry) {
+	d.searched, d.entries = append(d.searched, p), append(d.entries, entryOf)
+}
+
+// search returns the entries that match a filter, as [textindex.Rule] has it, from the position from up to to, and how many
+// there are in all. Displays are those of the given list of languages, or the code systems' own where it is empty.
+func (l *Library) search(x *expansion, f *textindex.Filter, list string, from, to int, b *budget) ([]entry, int, error) {
+	d, err := l.division(x, list, b)
 	if err != nil {
 		return nil, 0, err
 	}
-	for _, how := range []leniency{strictly, withinWords, withTypos} {
-		if !f.allows(how) {
-			continue
-		}
-		if page, total, err := searchParts(x, parts, f, how, from, to, b); total > 0 || err != nil {
-			return page, total, err
-		}
+	hits, total, err := textindex.Search(d.searched, f, from, to, b.spend)
+	entries := make([]entry, len(hits))
+	for i, h := range hits {
+		entries[i] = d.entries[h.Part](h.Doc)
 	}
-	return nil, 0, nil
+	return entries, total, err
 }
 
-// searchParts is search, in one way.
-func searchParts(x *expansion, parts []part, f *textFilter, how leniency, from, to int, b *budget) ([]entry, int, error) {
-	if len(parts) == 1 {
-		hits, total, err := parts[0].search(f, how, from, to, b)
-		entries := make([]entry, len(hits))
-		for i, h := range hits {
-			entries[i] = parts[0].entry(x, h.doc)
-		}
-		return entries, total, err
-	}
-	type placed struct {
-		hit
-		part *part
-	}
-	var all []placed
-	total := 0
-	for i := range parts {
-		hits, n, err := parts[i].search(f, how, 0, to, b)
-		if err != nil {
-			return nil, 0, err
-		}
-		total += n
-		for _, h := range hits {
-			all = append(all, placed{hit: h, part: &parts[i]})
-		}
-	}
-	slices.SortStableFunc(all, func(a, b placed) int {
-		if c := compareHits(a.part.corpus, a.hit, b.part.corpus, b.hit); c != 0 {
-			return c
-		}
-		return int(a.part.place(a.doc)) - int(b.part.place(b.doc))
-	})
-	all = all[min(from, len(all)):min(to, len(all))]
-	entries := make([]entry, len(all))
-	for i, h := range all {
-		entries[i] = h.part.entry(x, h.doc)
-	}
-	return entries, total, nil
-}
-
-// search returns the hits of one part.
-func (p *part) search(f *textFilter, how leniency, from, to int, b *budget) ([]hit, int, error) {
-	if p.index == nil {
-		return searchScan(p.corpus, f, how, from, to, b)
-	}
-	if how != strictly { // goes through all words
-		if err := b.spend(p.index.words.len() / plainBytes); err != nil {
-			return nil, 0, err
-		}
-	}
-	hits, total := searchIndex(p.index, p.within, f, how, from, to)
-	return hits, total, nil
-}
-
-// entry returns the entry that a document stands for.
-func (p *part) entry(x *expansion, doc uint32) entry {
-	if p.rows == nil {
-		return entry{codeSystem: p.system, concept: doc}
-	}
-	return x.entries[p.rows[doc]]
-}
-
-// place tells where a document stands in the expansion, among those of other parts. Those of one run have
-// the same place, and are in order already.
-func (p *part) place(doc uint32) uint32 {
-	if p.rows == nil {
-		return p.first
-	}
-	return p.rows[doc]
-}
-
-// parts returns the parts of an expansion in a list of languages. Making them may take an index, which is costly
-// but for a small expansion.
-func (l *Library) parts(x *expansion, list string, b *budget) ([]part, error) {
-	if parts, ok := x.searcher.look(list); ok {
-		return parts, nil
+// division returns the division of an expansion in a list of languages. It may take an index to make it, which is
+// costly but for a small expansion.
+func (l *Library) division(x *expansion, list string, b *budget) (*division, error) {
+	if d, ok := x.searcher.look(list); ok {
+		return d, nil
 	}
 	if len(x.entries) > scanned {
 		if err := b.enter(); err != nil {
@@ -140,51 +65,51 @@ func (l *Library) parts(x *expansion, list string, b *budget) ([]part, error) {
 	if err := b.spend(len(x.entries)); err != nil {
 		return nil, err
 	}
-	return x.searcher.get(list, func() []part { return l.divide(x, list) }), nil
+	return x.searcher.get(list, func() *division { return l.divide(x, list) }), nil
 }
 
-// look returns the parts for a list of languages, if they have been made.
-func (s *searcher) look(list string) ([]part, bool) {
+// look returns the division for a list of languages, if it has been made.
+func (s *searcher) look(list string) (*division, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	made, ok := s.parts[list]
+	made, ok := s.divisions[list]
 	if !ok || !made.ready.Load() {
 		return nil, false
 	}
-	return made.parts(), true
+	return made.division(), true
 }
 
-// get returns the parts for a list of languages, which are made once. Nobody waits for those that somebody else
-// needs.
-func (s *searcher) get(list string, divide func() []part) []part {
+// get returns the division for a list of languages, which is made once. Nobody waits for one that somebody else needs.
+func (s *searcher) get(list string, divide func() *division) *division {
 	s.mu.Lock()
-	made, ok := s.parts[list]
+	made, ok := s.divisions[list]
 	if !ok {
-		if s.parts == nil || len(s.parts) >= maxLanguages {
-			s.parts = make(map[string]*madeParts)
+		if s.divisions == nil || len(s.divisions) >= maxLanguages {
+			s.divisions = make(map[string]*madeDivision)
 		}
-		made = &madeParts{parts: sync.OnceValue(divide)}
-		s.parts[list] = made
+		made = &madeDivision{division: sync.OnceValue(divide)}
+		s.divisions[list] = made
 	}
 	s.mu.Unlock()
 	defer made.ready.Store(true)
-	return made.parts()
+	return made.division()
 }
 
-// madeParts are parts that are made when they are first needed.
-type madeParts struct {
-	parts func() []part
-	ready atomic.Bool
+// madeDivision is a division that is made when it is first needed.
+type madeDivision struct {
+	division func() *division
+	ready    atomic.Bool
 }
 
 // divide divides an expansion into parts.
-func (l *Library) divide(x *expansion, list string) (parts []part) {
+func (l *Library) divide(x *expansion, list string) *division {
+	d := new(division)
 	shortest := max(scanned+1, len(x.entries)/maxRuns)
 	var rest []uint32
 	for at := 0; at < len(x.entries); {
 		end := runFrom(x.entries, at)
 		if end-at >= shortest && len(x.supplements) == 0 && !l.isOwn(x.entries[at].codeSystem) {
-			parts = append(parts, l.run(x, list, at, end))
+			l.addRun(d, x, list, at, end)
 		} else {
 			for i := at; i < end; i++ {
 				rest = append(rest, uint32(i))
@@ -193,9 +118,9 @@ func (l *Library) divide(x *expansion, list string) (parts []part) {
 		at = end
 	}
 	if len(rest) > 0 {
-		parts = append(parts, l.rest(x, list, rest))
+		l.addRest(d, x, list, rest)
 	}
-	return parts
+	return d
 }
 
 // runFrom returns where the run ends that begins at a place: entries of one code system in its order, and
@@ -215,26 +140,27 @@ func runFrom(entries []entry, at int) int {
 	return end
 }
 
-// run returns the part for a run.
-func (l *Library) run(x *expansion, list string, from, to int) part {
+// addRun adds the part for a run, whose documents are all concepts of its code system.
+func (l *Library) addRun(d *division, x *expansion, list string, from, to int) {
 	system := x.entries[from].codeSystem
-	index := l.codeSystems[system].searchIndex(list)
-	p := part{corpus: index.corpus, index: index, first: uint32(from), system: system}
-	if n := len(index.order); to-from < n {
-		members := bitset.New(n)
+	cs := l.codeSystems[system]
+	p := textindex.Part{Index: cs.searchIndex(list), Place: func(uint32) uint32 { return uint32(from) }}
+	if to-from < cs.len() {
+		members := bitset.New(cs.len())
 		for _, e := range x.entries[from:to] {
 			members.Add(e.concept)
 		}
-		p.within = index.members(members)
+		p.Within = p.Index.RanksOf(members)
 	}
-	return p
+	d.add(p, func(doc uint32) entry { return entry{codeSystem: system, concept: doc} })
 }
 
-// rest returns the part for entries that stand in no run.
-func (l *Library) rest(x *expansion, list string, rows []uint32) part {
-	p := part{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows, languages: parseLanguages(list), supplements: x.supplements}, rows: rows}
+// addRest adds the part for entries that stand in no run, whose documents are places in rows.
+func (l *Library) addRest(d *division, x *expansion, list string, rows []uint32) {
+	c := &entryCorpus{library: l, entries: x.entries, rows: rows, languages: parseLanguages(list), supplements: x.supplements}
+	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
 	if len(rows) > scanned && (l.base == nil || l.beside) { // what a request brings along is asked for once
-		p.index = newIndex(p.corpus)
+		p.Index = textindex.New(c)
 	}
-	return p
+	d.add(p, c.entry)
 }

@@ -5,6 +5,8 @@ import (
 	"math"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // limbs is a code system in two languages, with one designation that says no language.
@@ -51,7 +53,7 @@ func TestSearchInLanguage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, test := range tests {
-			page, _, _ := l.search(x, newTextFilter(test.filter), test.language, 0, math.MaxInt, nil)
+			page, _, _ := l.search(x, textindex.NewFilter(test.filter), test.language, 0, math.MaxInt, nil)
 			var got []string
 			for _, e := range page {
 				got = append(got, string(l.code(e)))
@@ -61,9 +63,9 @@ func TestSearchInLanguage(t *testing.T) {
 			}
 		}
 		for i := range 40 {
-			l.search(x, newTextFilter("leg"), fmt.Sprintf("x%d", i), 0, 1, nil)
+			l.search(x, textindex.NewFilter("leg"), fmt.Sprintf("x%d", i), 0, 1, nil)
 		}
-		if n := len(x.searcher.parts); n > maxLanguages {
+		if n := len(x.searcher.divisions); n > maxLanguages {
 			t.Errorf("parts for %d languages are kept", n)
 		}
 	}
@@ -92,37 +94,24 @@ func TestSearchInParts(t *testing.T) {
 		for i := range rows {
 			rows[i] = uint32(i)
 		}
-		plain := []part{{corpus: &entryCorpus{library: l, entries: x.entries, rows: rows}, rows: rows}}
-		if parts, _ := l.parts(x, "", nil); size > scanned && len(parts) != 3 {
-			t.Errorf("%d parts, want two runs and the rest", len(parts))
+		plain := []textindex.Part{{Corpus: &entryCorpus{library: l, entries: x.entries, rows: rows}}}
+		if d, _ := l.division(x, "", nil); size > scanned && len(d.searched) != 3 {
+			t.Errorf("%d parts, want two runs and the rest", len(d.searched))
 		}
 		for _, filter := range []string{"i", "it", "item", "item 5", "zero", "0", "5 item", "itme", "55"} {
 			for _, window := range [][2]int{{0, math.MaxInt}, {0, 20}, {3, 9}, {1000, 1300}} {
-				f := newTextFilter(filter)
+				f := textindex.NewFilter(filter)
 				got, total, _ := l.search(x, f, "", window[0], window[1], nil)
-				how := strictly
-				if filter == "itme" {
-					how = withTypos
+				hits, n, _ := textindex.Search(plain, f, window[0], window[1], nil)
+				want := make([]entry, len(hits))
+				for i, h := range hits {
+					want[i] = x.entries[h.Doc]
 				}
-				want, n, _ := searchParts(x, plain, f, how, window[0], window[1], nil)
 				if fmt.Sprint(got) != fmt.Sprint(want) || total != n {
 					t.Errorf("size %d, filter %q, window %v: got %d of %d, want %d of %d", size, filter, window, len(got), total, len(want), n)
 				}
 			}
 		}
-	}
-}
-
-// TestSearchFarApart has words whose documents are so far apart that a step takes three bytes.
-func TestSearchFarApart(t *testing.T) {
-	d := make(documents, 40_000)
-	for i := range d {
-		d[i] = document{code: "x", display: "common"}
-	}
-	d[0].display, d[17_000].display, d[39_999].display = "needle", "needle", "needle"
-	hits, total := searchIndex(newIndex(d), nil, newTextFilter("needle"), strictly, 0, 10)
-	if total != 3 || hits[0].doc != 0 || hits[1].doc != 17_000 || hits[2].doc != 39_999 {
-		t.Errorf("got %v, total %d", hits, total)
 	}
 }
 
@@ -186,7 +175,7 @@ func TestLanguageKey(t *testing.T) {
 // TestIndexesAreBounded asks in many languages.
 func TestIndexesAreBounded(t *testing.T) {
 	var s searchIndexes
-	build := func() *index { return newIndex(documents{}) }
+	build := func() *textindex.Index { return textindex.New(new(entryCorpus)) }
 	first := s.get("", build)()
 	for i := range 100 {
 		s.get(fmt.Sprint(i), build)()

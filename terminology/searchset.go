@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // Search answers [base]/CodeSystem and [base]/ValueSet with the definitions of the library that meet all of
@@ -156,9 +157,9 @@ func comparison(name, modifier string) (prepare func(string) string, compare fun
 	same := func(has, wanted string) bool { return has == wanted }
 	switch {
 	case isString && modifier == "":
-		return fold, strings.HasPrefix, nil
+		return textindex.Fold, strings.HasPrefix, nil
 	case isString && modifier == "contains":
-		return fold, strings.Contains, nil
+		return textindex.Fold, strings.Contains, nil
 	case name == "status" && modifier == "":
 		return withoutSystem, same, nil
 	case modifier == "" || isString && modifier == "exact":
@@ -174,9 +175,6 @@ func withoutSystem(token string) string {
 	}
 	return token
 }
-
-// fold makes two strings the same that differ by case or accents only.
-func fold(s string) string { return string(new(folder).words([]byte(s))) }
 
 // finds reports whether a definition is what is searched for.
 func (s *search) finds(p *published) bool {

@@ -8,10 +8,11 @@ import (
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // Whole is an expansion that another server made, all of it, to be searched and paged here by
-// [TextFilterRule]. Its entries are told as that server told them, whatever is in them. Make one with a
+// [textindex.Rule]. Its entries are told as that server told them, whatever is in them. Make one with a
 // [WholeBuilder]. It may be used by any number of goroutines.
 type Whole struct {
 	head       []fhirjson.Member // of the ValueSet, but expansion
@@ -19,7 +20,7 @@ type Whole struct {
 	parameters [][]byte          // of expansion.parameter, but those of a page
 	entries    []wholeEntry
 	languages  languages
-	index      *index // nil where there are few entries
+	index      *textindex.Index // nil where there are few entries
 	digest     [sha256.Size]byte
 	size       int
 }
@@ -67,7 +68,7 @@ func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
 
 // page returns the entries of a page, and how many match in all.
 func (w *Whole) page(p Page) (page []uint32, total int) {
-	filter := newTextFilter(p.Filter)
+	filter := textindex.NewFilter(p.Filter)
 	if filter == nil {
 		from, to := p.window(len(w.entries))
 		for doc := from; doc < to; doc++ {
@@ -76,33 +77,15 @@ func (w *Whole) page(p Page) (page []uint32, total int) {
 		return page, len(w.entries)
 	}
 	from, to := p.window(maxInt32)
-	for _, how := range []leniency{strictly, withinWords, withTypos} {
-		if !filter.allows(how) {
-			continue
-		}
-		hits, total := w.search(filter, how, from, to)
-		if total == 0 {
-			continue
-		}
-		for _, h := range hits {
-			page = append(page, h.doc)
-		}
-		return page, total
+	hits, total, _ := textindex.Search([]textindex.Part{{Corpus: (*wholeCorpus)(w), Index: w.index}}, filter, from, to, nil) // fails only in spend
+	for _, h := range hits {
+		page = append(page, h.Doc)
 	}
-	return nil, 0
+	return page, total
 }
 
 // maxInt32 is more than there are entries.
 const maxInt32 = 1<<31 - 1
-
-// search looks for a filter in one way.
-func (w *Whole) search(f *textFilter, how leniency, from, to int) ([]hit, int) {
-	if w.index != nil {
-		return searchIndex(w.index, nil, f, how, from, to)
-	}
-	hits, total, _ := searchScan((*wholeCorpus)(w), f, how, from, to, nil) // without a budget nothing fails
-	return hits, total
-}
 
 // definition is what an error says of the value set.
 func (w *Whole) definition() *valueSet {
@@ -144,19 +127,24 @@ func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 // wholeCorpus is the entries of a Whole, to be searched.
 type wholeCorpus Whole
 
-func (c *wholeCorpus) len() int                 { return len(c.entries) }
-func (c *wholeCorpus) code(doc uint32) []byte   { return c.entries[doc].code }
-func (c *wholeCorpus) inactive(doc uint32) bool { return c.entries[doc].inactive }
+// Len returns the number of entries.
+func (c *wholeCorpus) Len() int { return len(c.entries) }
 
-// display returns what is shown of an entry.
-func (c *wholeCorpus) display(doc uint32) []byte {
+// Code returns the code of an entry.
+func (c *wholeCorpus) Code(doc uint32) []byte { return c.entries[doc].code }
+
+// Inactive reports whether an entry is inactive.
+func (c *wholeCorpus) Inactive(doc uint32) bool { return c.entries[doc].inactive }
+
+// Display returns what is shown of an entry.
+func (c *wholeCorpus) Display(doc uint32) []byte {
 	if e := &c.entries[doc]; len(e.display) > 0 {
 		return e.display
 	}
 	return c.entries[doc].code
 }
 
-// appendOthers appends the display and the designations by which an entry is found.
-func (c *wholeCorpus) appendOthers(dst [][]byte, doc uint32) [][]byte {
+// AppendOthers appends the display and the designations by which an entry is found.
+func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 	return c.languages.appendSearched(dst, c.entries[doc].texts)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
 // WholeBuilder puts a [Whole] together from the pages of an expansion. Where these contradict each other, as
@@ -121,8 +122,8 @@ func (b *WholeBuilder) Whole() (*Whole, error) {
 	}
 	hash.Sum(w.digest[:0])
 	if len(w.entries) > scanned {
-		w.index = newIndex((*wholeCorpus)(w))
-		w.size += w.index.bytes()
+		w.index = textindex.New((*wholeCorpus)(w))
+		w.size += w.index.Bytes()
 	}
 	return w, nil
 }

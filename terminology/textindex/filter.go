@@ -1,4 +1,4 @@
-package terminology
+package textindex
 
 import (
 	"bytes"
@@ -7,9 +7,9 @@ import (
 	"unicode/utf8"
 )
 
-// TextFilterRule says which concepts the parameter filter of $expand finds and in which order they come.
-// It is what TerminologyCapabilities.expansion.textFilter says, and docs/search.md explains it.
-const TextFilterRule = "Words are runs of letters and digits; case and accents do not count (NFKD). " +
+// Rule says which documents a filter finds and in which order they come.
+// docs/search.md explains it.
+const Rule = "Words are runs of letters and digits; case and accents do not count (NFKD). " +
 	"In displays and designations, not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
 	"which ends where the next begins: ActivityDefinition has the words activitydefinition and definition. " +
 	"The filter is cut at spaces into terms. A concept is found if every term is: each word of the term begins a word of " +
@@ -24,9 +24,9 @@ const TextFilterRule = "Words are runs of letters and digits; case and accents d
 	"may words have typos, their first letter excepted: " +
 	"one from four letters, two from eight, none in a word with a digit."
 
-// textFilter is the filter parameter of $expand, ready to be matched. Exactly one of symbols, letter and
+// Filter is what a person typed, ready to be matched. Exactly one of symbols, letter and
 // terms is set.
-type textFilter struct {
+type Filter struct {
 	symbols []byte // the filter as it is, when it holds neither letter nor digit
 	letter  []byte // the one letter or digit that it consists of
 	terms   []term
@@ -59,7 +59,7 @@ const (
 )
 
 // allows reports whether a filter can be looked for in a way. A letter is found anywhere as it is.
-func (f *textFilter) allows(how leniency) bool {
+func (f *Filter) allows(how leniency) bool {
 	switch how {
 	case withinWords:
 		return len(f.words) > 0
@@ -69,21 +69,21 @@ func (f *textFilter) allows(how leniency) bool {
 	return true
 }
 
-// newTextFilter prepares a filter. It is nil, and matches everything, where there is nothing to look for.
+// NewFilter prepares a filter. It is nil, and matches everything, where there is nothing to look for.
 // A byte that is not UTF-8 is a sign that no text has, not a part of others.
-func newTextFilter(filter string) *textFilter {
+func NewFilter(filter string) *Filter {
 	filter = strings.TrimSpace(strings.ToValidUTF8(filter, "\ufffd"))
 	if filter == "" {
 		return nil
 	}
 	var room [64]byte
 	f := folder{folded: room[:0]}
-	t := &textFilter{}
+	t := &Filter{}
 	text := append(t.room.text[:0], f.words([]byte(filter))...)
 	t.line = slices.Clip(text)
 	switch {
 	case len(t.line) == 0:
-		return &textFilter{symbols: []byte(filter)}
+		return &Filter{symbols: []byte(filter)}
 	case utf8.RuneCount(t.line) == 2:
 		t.letter = t.line[1:]
 	default:
@@ -94,7 +94,7 @@ func newTextFilter(filter string) *textFilter {
 }
 
 // cut cuts a filter into terms and words, whose text is appended to others.
-func (t *textFilter) cut(text []byte, f *folder, filter string) []byte {
+func (t *Filter) cut(text []byte, f *folder, filter string) []byte {
 	t.words, t.terms = t.room.words[:0], t.room.terms[:0]
 	for field := range strings.FieldsSeq(filter) {
 		start := len(text)
@@ -139,7 +139,7 @@ func (t *term) in(words []byte) bool {
 }
 
 // inOrder reports whether all words of the filter begin words of a line, one after the other.
-func (t *textFilter) inOrder(line []byte) bool {
+func (t *Filter) inOrder(line []byte) bool {
 	for _, word := range t.words {
 		at := bytes.Index(line, word)
 		if at < 0 {
@@ -152,7 +152,7 @@ func (t *textFilter) inOrder(line []byte) bool {
 
 // inOrderIn is inOrder for the words of a text, those inside others included. It need not be folded where it is
 // ASCII and no word begins inside another.
-func (f *textFilter) inOrderIn(text []byte, folder *folder) bool {
+func (f *Filter) inOrderIn(text []byte, folder *folder) bool {
 	rest := f.words
 	for i := 0; i < len(text); {
 		length, begins := beginsASCII(text[i:], rest[0][1:])
@@ -194,7 +194,7 @@ func beginsASCII(text, other []byte) (length int, begins bool) {
 }
 
 // theLetter returns the one letter or digit that the filter consists of.
-func (f *textFilter) theLetter() rune {
+func (f *Filter) theLetter() rune {
 	r, _ := utf8.DecodeRune(f.letter)
 	return r
 }

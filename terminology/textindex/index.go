@@ -1,4 +1,4 @@
-package terminology
+package textindex
 
 import (
 	"bytes"
@@ -8,13 +8,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// index finds the documents of a corpus that match a filter, without looking at each. It is flat arrays
-// without pointers, so that it can be written to disk and mapped.
+// Index finds the documents of a corpus that match a filter, without looking at each. It is flat arrays without
+// pointers, so that it can lie beside the heap.
 //
-// A document is called by its rank: its place in the order that all answers have within a tier, so that
-// sets of ranks are in the order of the answer already.
-type index struct {
-	corpus corpus
+// In it a document is known by its rank, its place in the order that answers have within a tier. So a set of ranks is
+// in the order of the answer already.
+type Index struct {
+	corpus Corpus
 	order  []uint32 // the document of each rank
 
 	words    wordList
@@ -33,56 +33,8 @@ type index struct {
 	symbols  runeSets // all others, in the display or the code
 }
 
-// wordList is a sorted list of words: word i is text[from[i]:from[i+1]].
-type wordList struct {
-	text  []byte
-	from  []uint32
-	every []uint64 // the key of every word that is a multiple of stride, as in sortedKeys
-}
-
-// sample fills every.
-func (w *wordList) sample() {
-	for i := 0; i < w.len(); i += stride {
-		w.every = append(w.every, prefixKey(w.at(i)))
-	}
-}
-
-// len returns the number of words.
-func (w *wordList) len() int { return len(w.from) - 1 }
-
-// at returns a word.
-func (w *wordList) at(i int) []byte { return w.text[w.from[i]:w.from[i+1]] }
-
-// prefixed returns the range of the words that begin with prefix.
-func (w *wordList) prefixed(prefix []byte) (from, to int) {
-	from = w.first(prefixKey(prefix), func(word []byte) bool { return bytes.Compare(word, prefix) >= 0 })
-	to = w.first(lastKey(prefix), func(word []byte) bool { return bytes.Compare(word, prefix) > 0 && !bytes.HasPrefix(word, prefix) })
-	return from, to
-}
-
-// first returns the first word for which is holds, as it does for all that have a higher key than the given
-// one, and for none that has a lower.
-func (w *wordList) first(key uint64, is func(word []byte) bool) int {
-	block := sort.Search(len(w.every), func(i int) bool {
-		return w.every[i] > key || w.every[i] == key && is(w.at(i*stride))
-	})
-	low, high := around(block, w.len())
-	return low + sort.Search(high-low, func(i int) bool { return is(w.at(low + i)) })
-}
-
-// after returns where the words from a given one on no longer begin with prefix. It takes steps that
-// double, as most ranges are short.
-func (w *wordList) after(from int, prefix []byte) int {
-	step := 1
-	for from+step < w.len() && bytes.HasPrefix(w.at(from+step), prefix) {
-		step *= 2
-	}
-	low := from + step/2
-	return low + sort.Search(min(from+step, w.len())-low, func(i int) bool { return !bytes.HasPrefix(w.at(low+i), prefix) })
-}
-
 // addWords adds the documents that have one of a range of words.
-func (x *index) addWords(dst *rankSet, from, to int) {
+func (x *Index) addWords(dst *rankSet, from, to int) {
 	if common, ok := x.common.set(from, to, len(x.order)); ok {
 		dst.union(&common)
 		return
@@ -91,7 +43,7 @@ func (x *index) addWords(dst *rankSet, from, to int) {
 }
 
 // unite adds the documents that have one of a range of words, by going through their postings.
-func (x *index) unite(dst *rankSet, from, to int) {
+func (x *Index) unite(dst *rankSet, from, to int) {
 	if from == to {
 		return
 	}
@@ -122,7 +74,7 @@ func (x *index) unite(dst *rankSet, from, to int) {
 
 // addContaining adds the documents that have a word in which part occurs. It goes through all words, so it is
 // for when nothing else was found.
-func (x *index) addContaining(dst *rankSet, part []byte) {
+func (x *Index) addContaining(dst *rankSet, part []byte) {
 	for at := 0; ; {
 		found := bytes.Index(x.words.text[at:], part)
 		if found < 0 {
@@ -140,7 +92,7 @@ func (x *index) addContaining(dst *rankSet, part []byte) {
 }
 
 // addMeant adds the documents that have a word which begins with word or what may be meant by it.
-func (x *index) addMeant(dst *rankSet, word []byte, most int) {
+func (x *Index) addMeant(dst *rankSet, word []byte, most int) {
 	t := newTypist(word, most)
 	from, end := x.words.prefixed([]byte(string(t.word[:1])))
 	for from < end {
@@ -158,7 +110,7 @@ func (x *index) addMeant(dst *rankSet, word []byte, most int) {
 }
 
 // coded returns the ranks of the documents whose code, written together, is code.
-func (x *index) coded(f *folder, code []byte) []uint32 {
+func (x *Index) coded(f *folder, code []byte) []uint32 {
 	key := prefixKey(code)
 	ranks := x.byCode[x.codes.from(key):x.codes.beyond(key)]
 	if len(code) < keyLength {
@@ -166,7 +118,7 @@ func (x *index) coded(f *folder, code []byte) []uint32 {
 	}
 	var joined []byte
 	compare := func(rank uint32) int {
-		joined = appendJoined(joined[:0], f.words(x.corpus.code(x.order[rank])))
+		joined = appendJoined(joined[:0], f.words(x.corpus.Code(x.order[rank])))
 		return bytes.Compare(joined, code)
 	}
 	ranks = ranks[sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) >= 0 }):]
@@ -175,14 +127,14 @@ func (x *index) coded(f *folder, code []byte) []uint32 {
 
 // displayed returns the range of byDisplay of the documents whose display begins with line; up to exact, it
 // is just that.
-func (x *index) displayed(f *folder, line []byte) (from, exact, to int) {
+func (x *Index) displayed(f *folder, line []byte) (from, exact, to int) {
 	key := prefixKey(line)
 	from, to = x.displays.from(key), x.displays.beyond(lastKey(line))
 	if len(line) < keyLength {
 		// Words hold no zero byte, so a display that goes on after the line is more than the line's key.
 		return from, x.displays.beyond(key), to
 	}
-	beginning := func(at, length int) []byte { return f.beginning(x.corpus.display(x.order[x.byDisplay[at]]), length) }
+	beginning := func(at, length int) []byte { return f.beginning(x.corpus.Display(x.order[x.byDisplay[at]]), length) }
 	from += sort.Search(to-from, func(i int) bool { return bytes.Compare(beginning(from+i, len(line)), line) >= 0 })
 	to = from + soonest(to-from, func(i int) bool { return !bytes.Equal(beginning(from+i, len(line)), line) })
 	exact = from + soonest(to-from, func(i int) bool { return len(beginning(from+i, len(line)+1)) > len(line) })
@@ -200,7 +152,7 @@ func soonest(n int, is func(i int) bool) int {
 }
 
 // addDisplayed adds the ranks in a range of byDisplay.
-func (x *index) addDisplayed(dst *rankSet, from, to int) {
+func (x *Index) addDisplayed(dst *rankSet, from, to int) {
 	for _, rank := range x.byDisplay[from:to] {
 		dst.add(rank)
 	}
@@ -211,7 +163,7 @@ const block = 32
 
 // addLowest adds the n lowest ranks in a range of byDisplay, and perhaps others. In a long range it looks
 // only at the n blocks that have the lowest ranks of all blocks, since the n lowest must be in these.
-func (x *index) addLowest(dst *rankSet, from, to, n int) {
+func (x *Index) addLowest(dst *rankSet, from, to, n int) {
 	first, last := (from+block-1)/block, to/block
 	if n > block || last-first <= n {
 		x.addDisplayed(dst, from, to)
@@ -246,8 +198,8 @@ func lowestOf(ranks []uint32) (lowest []uint32) {
 	return lowest
 }
 
-// members returns the ranks of a set of documents.
-func (x *index) members(docs bitset.Set) bitset.Set {
+// RanksOf returns a set of documents as a set of their ranks, which [Part.Within] takes.
+func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	ranks := bitset.New(len(x.order))
 	for rank, doc := range x.order {
 		if docs.Has(doc) {
@@ -257,8 +209,11 @@ func (x *index) members(docs bitset.Set) bitset.Set {
 	return ranks
 }
 
-// bytes returns how much memory the index takes, in bytes.
-func (x *index) bytes() int {
+// Words returns how many words there are.
+func (x *Index) Words() int { return x.words.len() }
+
+// Bytes returns how much memory the index takes, in bytes.
+func (x *Index) Bytes() int {
 	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.byDisplay) + len(x.lowest) + len(x.byCode))
 	return words + 8*(len(x.displays.all)+len(x.codes.all)+(len(x.order)+x.words.len())/stride) + len(x.postings) + len(x.words.text) + x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
 }

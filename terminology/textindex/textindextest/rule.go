@@ -1,4 +1,4 @@
-package terminology
+package textindextest
 
 import (
 	"regexp"
@@ -9,11 +9,35 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
+// Tier is how well a document matches, as [github.com/caddy-fhir/caddy-fhir/terminology/textindex.Rule] has it: the
+// lower, the better.
+type Tier uint8
+
+// The tiers, in the order of the rule.
+const (
+	ByCode Tier = iota
+	ByDisplay
+	ByBeginning
+	ByOrdered
+	ByAnywhere
+	Lenient
+	None
+)
+
+// Hit is a document that matches.
+type Hit struct {
+	// Doc is its place in the corpus.
+	Doc uint32
+
+	// Tier is how well it matches.
+	Tier Tier
+}
+
 // plainCase completes strings.ToLower.
 var plainCase = strings.NewReplacer("ß", "ss", "ς", "σ", "æ", "ae", "œ", "oe", "ø", "o", "ł", "l", "đ", "d", "ð", "d", "þ", "th", "ħ", "h", "ŧ", "t", "ı", "i", "ŋ", "n")
 
-// plainWords cuts a text into folded words, the long way round.
-func plainWords(text string) []string {
+// Words cuts a text into folded words, the long way round.
+func Words(text string) []string {
 	var b strings.Builder
 	for _, r := range norm.NFKD.String(text) {
 		switch {
@@ -38,8 +62,8 @@ func plainAll(text string) (words []string) {
 		return r
 	}, norm.NFKD.String(text))
 	for _, word := range strings.FieldsFunc(text, func(r rune) bool { return !unicode.In(r, unicode.L, unicode.N, unicode.Mc) }) {
-		words = append(words, plainWords(word)...)
-		words = append(words, plainWords(plainCut.ReplaceAllString(word, "$1 $2"))[1:]...)
+		words = append(words, Words(word)...)
+		words = append(words, Words(plainCut.ReplaceAllString(word, "$1 $2"))[1:]...)
 	}
 	return words
 }
@@ -59,104 +83,101 @@ func plainOrder(text, filter []string) bool {
 	return len(filter) == 0
 }
 
-// plainTier is TextFilterRule by the letter, but for typos.
-func plainTier(d document, filter string) tier {
-	display := d.display
-	if display == "" {
-		display = d.code
-	}
-	shown, code, wanted := plainWords(display), plainWords(d.code), plainWords(filter)
+// plainTier is the rule by the letter, but for typos.
+func plainTier(d Document, filter string) Tier {
+	display := d.shown()
+	shown, code, wanted := Words(display), Words(d.Code), Words(filter)
 	joined, line := strings.Join(code, ""), strings.Join(shown, " ")
 	all := plainAll(display)
 	texts := [][]string{all, code}
 	words := slices.Concat(all, code, []string{joined})
-	for _, other := range d.others {
+	for _, other := range d.Others {
 		texts = append(texts, plainAll(other))
 		words = append(words, plainAll(other)...)
 	}
 	letter := len(wanted) == 1 && len([]rune(wanted[0])) == 1
 	if len(wanted) == 0 {
-		return plainSymbols(d.code, display, strings.TrimSpace(filter))
+		return plainSymbols(d.Code, display, strings.TrimSpace(filter))
 	}
 	if letter && !strings.Contains(line, wanted[0]) {
-		return tierNone
+		return None
 	}
 	for _, term := range strings.Fields(filter) {
-		parts := plainWords(term)
+		parts := Words(term)
 		each := !slices.ContainsFunc(parts, func(p string) bool { return !beginsOne(words, p) })
 		if !letter && !each && !beginsOne(words, strings.Join(parts, "")) {
-			return tierNone
+			return None
 		}
 	}
 	whole := strings.Join(wanted, " ")
 	switch {
 	case joined == strings.Join(wanted, ""):
-		return tierCode
+		return ByCode
 	case line == whole:
-		return tierDisplay
+		return ByDisplay
 	case strings.HasPrefix(line, whole):
-		return tierBeginning
+		return ByBeginning
 	case letter && beginsOne(all, whole):
-		return tierOrdered
+		return ByOrdered
 	case letter:
-		return tierAnywhere
+		return ByAnywhere
 	case strings.HasPrefix(joined, strings.Join(wanted, "")):
-		return tierOrdered
+		return ByOrdered
 	case slices.ContainsFunc(texts, func(t []string) bool { return plainOrder(t, wanted) }):
-		return tierOrdered
+		return ByOrdered
 	case len(wanted) == 1:
-		return tierOrdered
+		return ByOrdered
 	default:
-		return tierAnywhere
+		return ByAnywhere
 	}
 }
 
 // plainSymbols is plainTier for a filter without letter or digit.
-func plainSymbols(code, display, filter string) tier {
+func plainSymbols(code, display, filter string) Tier {
 	switch {
 	case code == filter:
-		return tierCode
+		return ByCode
 	case display == filter:
-		return tierDisplay
+		return ByDisplay
 	case strings.HasPrefix(display, filter):
-		return tierBeginning
+		return ByBeginning
 	case strings.Contains(display, filter) || strings.Contains(code, filter):
-		return tierOrdered
+		return ByOrdered
 	default:
-		return tierNone
+		return None
 	}
 }
 
-// plainSearch is the whole rule by the letter.
-func plainSearch(d documents, filter string) []hit {
+// Search returns what a filter finds in documents, in order, as the rule says it by the letter.
+func Search(d Documents, filter string) []Hit {
 	filter = strings.ToValidUTF8(filter, "\ufffd")
-	var hits []hit
+	var hits []Hit
 	for doc := range d {
-		if t := plainTier(d[doc], filter); t != tierNone {
-			hits = append(hits, hit{doc: uint32(doc), tier: t})
+		if t := plainTier(d[doc], filter); t != None {
+			hits = append(hits, Hit{Doc: uint32(doc), Tier: t})
 		}
 	}
-	words := plainWords(filter)
-	for _, matches := range []func(document, string) bool{plainWithin, plainMeant} {
+	words := Words(filter)
+	for _, matches := range []func(Document, string) bool{plainWithin, plainMeant} {
 		if len(hits) > 0 || len([]rune(strings.Join(words, ""))) < 2 {
 			break
 		}
 		for doc := range d {
 			if matches(d[doc], filter) {
-				hits = append(hits, hit{doc: uint32(doc), tier: tierLenient})
+				hits = append(hits, Hit{Doc: uint32(doc), Tier: Lenient})
 			}
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int {
-		length := func(h hit) int { return len([]rune(string(d.display(h.doc)))) }
+	slices.SortStableFunc(hits, func(a, b Hit) int {
+		length := func(h Hit) int { return len([]rune(d[h.Doc].shown())) }
 		switch {
-		case a.tier != b.tier:
-			return int(a.tier) - int(b.tier)
+		case a.Tier != b.Tier:
+			return int(a.Tier) - int(b.Tier)
 		case length(a) != length(b):
 			return length(a) - length(b)
-		case d[a.doc].retired != d[b.doc].retired && d[a.doc].retired:
+		case d[a.Doc].Retired != d[b.Doc].Retired && d[a.Doc].Retired:
 			return 1
-		case d[a.doc].retired != d[b.doc].retired:
+		case d[a.Doc].Retired != d[b.Doc].Retired:
 			return -1
 		}
 		return 0
@@ -165,31 +186,28 @@ func plainSearch(d documents, filter string) []hit {
 }
 
 // plainDocument returns all words of a document.
-func plainDocument(d document) []string {
-	display := d.display
-	if display == "" {
-		display = d.code
-	}
-	words := slices.Concat(plainAll(display), plainWords(d.code), []string{strings.Join(plainWords(d.code), "")})
-	for _, other := range d.others {
+func plainDocument(d Document) []string {
+	display := d.shown()
+	words := slices.Concat(plainAll(display), Words(d.Code), []string{strings.Join(Words(d.Code), "")})
+	for _, other := range d.Others {
 		words = append(words, plainAll(other)...)
 	}
 	return words
 }
 
 // plainWithin reports whether each word of the filter is in the middle of a word of a document.
-func plainWithin(d document, filter string) bool {
+func plainWithin(d Document, filter string) bool {
 	words := plainDocument(d)
-	return !slices.ContainsFunc(plainWords(filter), func(part string) bool {
+	return !slices.ContainsFunc(Words(filter), func(part string) bool {
 		return !slices.ContainsFunc(words, func(word string) bool { return strings.Contains(word, part) })
 	})
 }
 
 // plainMeant reports whether a document matches with typos.
-func plainMeant(d document, filter string) bool {
+func plainMeant(d Document, filter string) bool {
 	words := plainDocument(d)
 	for _, term := range strings.Fields(filter) {
-		parts := plainWords(term)
+		parts := Words(term)
 		all := !slices.ContainsFunc(parts, func(part string) bool {
 			return !slices.ContainsFunc(words, func(word string) bool { return plainlyMeant(word, part) })
 		})
@@ -215,15 +233,15 @@ func plainlyMeant(word, typed string) bool {
 		return strings.HasPrefix(word, typed)
 	}
 	for n := range len(w) + 1 {
-		if n > 0 && w[0] == t[0] && plainDistance(w[:n], t) <= most {
+		if n > 0 && w[0] == t[0] && Distance(w[:n], t) <= most {
 			return true
 		}
 	}
 	return false
 }
 
-// plainDistance is the restricted Damerau-Levenshtein distance, as a whole table.
-func plainDistance(a, b []rune) int {
+// Distance is the restricted Damerau-Levenshtein distance, as a whole table.
+func Distance(a, b []rune) int {
 	table := make([][]int, len(a)+1)
 	for i := range table {
 		table[i] = make([]int, len(b)+1)

@@ -1,10 +1,12 @@
-package terminology
+package textindex
 
 import (
 	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
 )
 
 func TestMaxTypos(t *testing.T) {
@@ -35,7 +37,7 @@ func TestTypist(t *testing.T) {
 			best := math.MaxInt
 			letters := []rune(candidate)
 			for n := 1; n <= len(letters); n++ {
-				best = min(best, plainDistance(letters[:n], []rune(typed)))
+				best = min(best, textindextest.Distance(letters[:n], []rune(typed)))
 			}
 			want := letters[0] == []rune(typed)[0] && best <= most
 			decided, got := typist.look([]byte(candidate))
@@ -67,9 +69,9 @@ func TestTypos(t *testing.T) {
 		{"accents are none", "Ménière", "menier", true},
 	}
 	for _, test := range tests {
-		d := documents{{code: "?", display: test.display}}
-		for name, p := range map[string]part{"index": {corpus: d, index: newIndex(d)}, "scan": {corpus: d}} {
-			if _, total := searchBoth(p, test.filter, 0, 1); (total == 1) != test.want {
+		d := textindextest.Documents{{Code: "?", Display: test.display}}
+		for name, p := range map[string]Part{"index": {Index: New(d)}, "scan": {Corpus: d}} {
+			if _, total := search(p, test.filter, 0, 1); (total == 1) != test.want {
 				t.Errorf("%s: %s: filter %q for %q: got %d", name, test.name, test.filter, test.display, total)
 			}
 		}

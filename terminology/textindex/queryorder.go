@@ -1,4 +1,4 @@
-package terminology
+package textindex
 
 import (
 	"math/bits"
@@ -7,13 +7,13 @@ import (
 )
 
 // rankSymbols ranks what may match a filter of symbols, by looking at each, and returns how many do.
-func (q *indexQuery) rankSymbols() (total int) {
-	var tiers [tierNone][]hit
+func (q *query) rankSymbols() (total int) {
+	var tiers [tierNone][]Hit
 	for i, word := range q.match.each {
 		for ; word != 0; word &= word - 1 {
 			doc := q.index.order[i*64+bits.TrailingZeros64(word)]
 			if tier := q.judge.tier(doc); tier != tierNone {
-				tiers[tier] = append(tiers[tier], hit{doc: doc, tier: tier})
+				tiers[tier] = append(tiers[tier], Hit{Doc: doc, tier: tier})
 				total++
 			}
 		}
@@ -27,7 +27,7 @@ func (q *indexQuery) rankSymbols() (total int) {
 }
 
 // rank brings what matches into order, as far as it is wanted.
-func (q *indexQuery) rank() {
+func (q *query) rank() {
 	if q.done() {
 		return
 	}
@@ -52,7 +52,7 @@ func (q *indexQuery) rank() {
 }
 
 // emitRanks emits those of a few ranks that match. They are in order.
-func (q *indexQuery) emitRanks(ranks []uint32, t tier) {
+func (q *query) emitRanks(ranks []uint32, t tier) {
 	for _, rank := range ranks {
 		if q.done() {
 			return
@@ -64,16 +64,16 @@ func (q *indexQuery) emitRanks(ranks []uint32, t tier) {
 }
 
 // emitRank emits a rank, unless it has been before.
-func (q *indexQuery) emitRank(rank uint32, t tier) {
+func (q *query) emitRank(rank uint32, t tier) {
 	if !q.taken.has(rank) {
 		q.taken.add(rank)
-		q.take(hit{doc: q.index.order[rank], tier: t})
+		q.take(Hit{Doc: q.index.order[rank], tier: t})
 	}
 }
 
 // emitBeginning emits those that match of a range of index.byDisplay, which is that of the displays which begin
 // with the filter. If all of them match, only the first in order are looked at.
-func (q *indexQuery) emitBeginning(from, to int) {
+func (q *query) emitBeginning(from, to int) {
 	if from == to || q.done() {
 		return
 	}
@@ -92,7 +92,7 @@ func (q *indexQuery) emitBeginning(from, to int) {
 }
 
 // emitFirst emits the first that match.
-func (q *indexQuery) emitFirst() {
+func (q *query) emitFirst() {
 	for i, rank := range q.first {
 		switch {
 		case q.done():
@@ -106,7 +106,7 @@ func (q *indexQuery) emitFirst() {
 }
 
 // emitInitials emits what has the letter of the filter at the beginning of a word, and then the rest.
-func (q *indexQuery) emitInitials() {
+func (q *query) emitInitials() {
 	initials := q.withRune(&q.index.initials, q.judge.filter.theLetter())
 	if q.within != nil {
 		initials = q.both(initials, rankSet{bits: q.within})
@@ -118,7 +118,7 @@ func (q *indexQuery) emitInitials() {
 
 // emitOrdered emits what has the words of the filter in order, and then the rest. Each is looked at, but
 // only up to the last one that is wanted.
-func (q *indexQuery) emitOrdered() {
+func (q *query) emitOrdered() {
 	for i, word := range q.match.each {
 		for word &^= q.taken.bits[i]; word != 0; word &= word - 1 {
 			rank := uint32(i*64 + bits.TrailingZeros64(word))
@@ -135,7 +135,7 @@ func (q *indexQuery) emitOrdered() {
 
 // emit takes what is in a set, and neither taken already nor among others. What comes before the window is
 // counted, not looked at.
-func (q *indexQuery) emit(set *rankSet, others bitset.Set, t tier) {
+func (q *query) emit(set *rankSet, others bitset.Set, t tier) {
 	for i, word := range set.each {
 		if q.done() {
 			return
@@ -149,13 +149,13 @@ func (q *indexQuery) emit(set *rankSet, others bitset.Set, t tier) {
 			continue
 		}
 		for ; word != 0; word &= word - 1 {
-			q.take(hit{doc: q.index.order[i*64+bits.TrailingZeros64(word)], tier: t})
+			q.take(Hit{Doc: q.index.order[i*64+bits.TrailingZeros64(word)], tier: t})
 		}
 	}
 }
 
 // take takes the next hit.
-func (q *indexQuery) take(h hit) {
+func (q *query) take(h Hit) {
 	if q.at >= q.from && q.at < q.to {
 		q.hits = append(q.hits, h)
 	}
@@ -163,4 +163,4 @@ func (q *indexQuery) take(h hit) {
 }
 
 // done reports whether all that is wanted has been taken.
-func (q *indexQuery) done() bool { return q.at >= q.to }
+func (q *query) done() bool { return q.at >= q.to }

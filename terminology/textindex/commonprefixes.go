@@ -1,4 +1,4 @@
-package terminology
+package textindex
 
 import (
 	"math/bits"
@@ -61,7 +61,7 @@ func (c *commonPrefixes) bytes() int {
 
 // findCommon computes the sets of the beginnings that many words share. What a filter then costs is
 // bounded: a beginning has its set here, or few postings.
-func findCommon(x *index) commonPrefixes {
+func findCommon(x *Index) commonPrefixes {
 	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
 	ranges, dense := 0, 0
 	b.group(0, x.words.len(), 0, func(from, to, _ int) {
@@ -75,10 +75,13 @@ func findCommon(x *index) commonPrefixes {
 	return b.commonPrefixes
 }
 
+// noRank fills up the first documents of a range that has fewer.
+const noRank = ^uint32(0)
+
 // commonBuilder computes commonPrefixes.
 type commonBuilder struct {
 	commonPrefixes
-	index *index
+	index *Index
 	most  uint32 // how many bytes of postings are gone through on the spot
 
 	set, leads rankSet
@@ -140,7 +143,7 @@ func (b *commonBuilder) addFirst(line []byte) {
 	b.leading = append(b.leading, uint32(len(b.first)-start))
 	b.first = appendFirst(b.first, start+firsts, &b.set, b.leads.bits)
 	for len(b.first) < start+firsts {
-		b.first = append(b.first, none)
+		b.first = append(b.first, noRank)
 	}
 }
 

@@ -1,21 +1,14 @@
-package terminology
+package textindex
 
 import (
-	"runtime"
 	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// hit is a document that matches, and how well.
-type hit struct {
-	doc  uint32
-	tier tier
-}
-
-// indexQuery is one filter being looked for in an index. It is used again, for the memory of its sets.
-type indexQuery struct {
-	index  *index
+// query is one filter being looked for in an index. It is used again, for the memory of its sets.
+type query struct {
+	index  *Index
 	within bitset.Set // the ranks to look among; nil for all
 	judge  judge
 
@@ -25,32 +18,31 @@ type indexQuery struct {
 	taken   rankSet // what has been ranked already
 	spare   []rankSet
 
-	hits     []hit
+	hits     []Hit
 	at       int // how many hits came before
 	from, to int // the window of hits that are wanted
 }
 
-var indexQueries = sync.Pool{New: func() any { return new(indexQuery) }}
+var queries = sync.Pool{New: func() any { return new(query) }}
 
 // searchIndex returns the hits from the position from up to to, in order, and how many there are in all.
-func searchIndex(x *index, within bitset.Set, f *textFilter, how leniency, from, to int) ([]hit, int) {
-	q := indexQueries.Get().(*indexQuery)
+func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to int) ([]Hit, int) {
+	q := queries.Get().(*query)
 	q.index, q.within, q.at, q.from, q.to = x, within, 0, from, to
 	q.judge.corpus, q.judge.filter = x.corpus, f
 	q.taken.empty(len(x.order))
 	total := q.search(how)
-	hits := q.hits
+	hits := q.hits // no part of the index: from here on its memory may be given back
 	q.release(q.match)
 	q.index, q.within, q.hits, q.first, q.match = nil, nil, nil, nil, rankSet{}
 	q.judge.corpus, q.judge.filter = nil, nil
 	clear(q.judge.others[:cap(q.judge.others)])
-	indexQueries.Put(q)
-	runtime.KeepAlive(x)
+	queries.Put(q)
 	return hits, total
 }
 
 // search finds and ranks, and returns how many hits there are.
-func (q *indexQuery) search(how leniency) (total int) {
+func (q *query) search(how leniency) (total int) {
 	f := q.judge.filter
 	if how == strictly && q.within == nil && len(f.words) == 1 {
 		total = q.findAlone(f.words[0][1:])
@@ -61,7 +53,7 @@ func (q *indexQuery) search(how leniency) (total int) {
 		}
 		total = q.match.count()
 	}
-	q.hits = make([]hit, 0, max(0, min(q.to, total)-q.from))
+	q.hits = make([]Hit, 0, max(0, min(q.to, total)-q.from))
 	switch {
 	case f.symbols != nil:
 		total = q.rankSymbols()
@@ -74,7 +66,7 @@ func (q *indexQuery) search(how leniency) (total int) {
 }
 
 // set returns a set without members.
-func (q *indexQuery) set() (s rankSet) {
+func (q *query) set() (s rankSet) {
 	if last := len(q.spare) - 1; last >= 0 {
 		s, q.spare = q.spare[last], q.spare[:last]
 	}
@@ -83,14 +75,14 @@ func (q *indexQuery) set() (s rankSet) {
 }
 
 // release gives back a set that is no longer needed.
-func (q *indexQuery) release(s rankSet) {
+func (q *query) release(s rankSet) {
 	if s.isOwn() {
 		q.spare = append(q.spare, s)
 	}
 }
 
 // both returns what is in two sets, which are not needed any longer.
-func (q *indexQuery) both(a, b rankSet) rankSet {
+func (q *query) both(a, b rankSet) rankSet {
 	switch {
 	case a.isOwn():
 		a.intersect(b.bits)
@@ -107,7 +99,7 @@ func (q *indexQuery) both(a, b rankSet) rankSet {
 
 // findAlone finds the documents that have a word which begins with the only one of the filter, or just the
 // first of them if that is enough, and returns how many there are.
-func (q *indexQuery) findAlone(word []byte) (total int) {
+func (q *query) findAlone(word []byte) (total int) {
 	x := q.index
 	from, to := x.words.prefixed(word)
 	if i, ok := x.common.find(from, to); ok {
@@ -121,7 +113,7 @@ func (q *indexQuery) findAlone(word []byte) (total int) {
 }
 
 // find returns all that match, or, for symbols, all that may.
-func (q *indexQuery) find(how leniency) (found rankSet) {
+func (q *query) find(how leniency) (found rankSet) {
 	f := q.judge.filter
 	switch {
 	case f.symbols != nil:
@@ -140,7 +132,7 @@ func (q *indexQuery) find(how leniency) (found rankSet) {
 }
 
 // findTerm returns all in which a term is found.
-func (q *indexQuery) findTerm(t *term, how leniency) (found rankSet) {
+func (q *query) findTerm(t *term, how leniency) (found rankSet) {
 	for i, word := range t.words {
 		if with := q.findWord(word[1:], how); i == 0 {
 			found = with
@@ -156,7 +148,7 @@ func (q *indexQuery) findTerm(t *term, how leniency) (found rankSet) {
 }
 
 // findWord returns all in which a word is found.
-func (q *indexQuery) findWord(word []byte, how leniency) rankSet {
+func (q *query) findWord(word []byte, how leniency) rankSet {
 	x, most := q.index, maxTypos(word)
 	switch {
 	case how == withinWords:
@@ -173,7 +165,7 @@ func (q *indexQuery) findWord(word []byte, how leniency) rankSet {
 }
 
 // withWords returns the documents that have one of a range of words.
-func (q *indexQuery) withWords(from, to int) rankSet {
+func (q *query) withWords(from, to int) rankSet {
 	if common, ok := q.index.common.set(from, to, len(q.index.order)); ok {
 		return common
 	}
@@ -183,7 +175,7 @@ func (q *indexQuery) withWords(from, to int) rankSet {
 }
 
 // withRune returns the set of a letter or sign.
-func (q *indexQuery) withRune(sets *runeSets, r rune) rankSet {
+func (q *query) withRune(sets *runeSets, r rune) rankSet {
 	dense, list := sets.of(r, len(q.index.order))
 	if dense.bits != nil {
 		return dense
@@ -196,7 +188,7 @@ func (q *indexQuery) withRune(sets *runeSets, r rune) rankSet {
 }
 
 // findSymbols returns all that have each of the symbols somewhere.
-func (q *indexQuery) findSymbols(symbols string) (found rankSet) {
+func (q *query) findSymbols(symbols string) (found rankSet) {
 	first := true
 	for _, r := range symbols {
 		if r == ' ' {

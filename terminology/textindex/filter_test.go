@@ -1,8 +1,10 @@
-package terminology
+package textindex
 
 import (
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
 )
 
 func TestTextFilter(t *testing.T) {
@@ -64,11 +66,11 @@ func TestTextFilter(t *testing.T) {
 		{"plain", "\xff", false},
 	}
 	for _, test := range tests {
-		filter := newTextFilter(test.filter)
+		filter := NewFilter(test.filter)
 		if filter == nil && test.want {
 			continue // everything matches
 		}
-		d := documents{{code: "?", display: test.display}}
+		d := textindextest.Documents{{Code: "?", Display: test.display}}
 		if got := (&judge{corpus: d, filter: filter}).tier(0) != tierNone; got != test.want {
 			t.Errorf("display %q, filter %q: got %v", test.display, test.filter, got)
 		}

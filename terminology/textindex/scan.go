@@ -1,4 +1,4 @@
-package terminology
+package textindex
 
 import (
 	"bytes"
@@ -6,45 +6,45 @@ import (
 )
 
 // searchScan looks for a filter in all documents, one by one. It is what an index is a short cut for.
-func searchScan(c corpus, f *textFilter, how leniency, from, to int, b *budget) ([]hit, int, error) {
-	j := judge{corpus: c, filter: f, budget: b}
+func searchScan(c Corpus, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
+	j := judge{corpus: c, filter: f, spend: spend}
 	matches := j.lenient(how)
-	var hits []hit
-	for doc := range uint32(c.len()) {
+	var hits []Hit
+	for doc := range uint32(c.Len()) {
 		t := tierNone
 		if how == strictly {
 			t = j.tier(doc)
-			j.spend(len(f.words))
+			j.pay(len(f.words))
 		} else if matches(doc) {
 			t = tierLenient
 		}
 		if t != tierNone {
-			hits = append(hits, hit{doc: doc, tier: t})
+			hits = append(hits, Hit{Doc: doc, tier: t})
 		}
 		if j.err != nil {
 			return nil, 0, j.err
 		}
 	}
-	slices.SortStableFunc(hits, func(a, b hit) int { return compareHits(c, a, c, b) })
+	slices.SortStableFunc(hits, func(a, b Hit) int { return compareHits(c, a, c, b) })
 	total := len(hits)
 	return hits[min(from, total):min(to, total)], total, nil
 }
 
-// spend pays for looking at the words of a document so many times.
-func (j *judge) spend(times int) {
-	j.err = j.budget.spend(1 + len(j.all)*(1+times)/plainBytes)
+// pay pays for looking at the words of a document so many times.
+func (j *judge) pay(times int) {
+	j.err = j.spend(1 + len(j.all)*(1+times)/bytesPerStep)
 }
 
 // compareHits compares what decides the order, but for the place in the expansion.
-func compareHits(c corpus, a hit, d corpus, b hit) int {
+func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 	if a.tier != b.tier {
 		return int(a.tier) - int(b.tier)
 	}
-	return int(staticKey(c, a.doc)) - int(staticKey(d, b.doc))
+	return int(staticKey(c, a.Doc)) - int(staticKey(d, b.Doc))
 }
 
 // typists returns what is needed to look for each word of the filter in which typos are forgiven.
-func (f *textFilter) typists() map[string]*typist {
+func (f *Filter) typists() map[string]*typist {
 	typists := make(map[string]*typist)
 	for _, word := range f.words {
 		if most := maxTypos(word[1:]); most > 0 {
@@ -69,14 +69,14 @@ func (j *judge) lenient(how leniency) func(doc uint32) bool {
 // contains reports whether each word of the filter is within a word of a document.
 func (j *judge) contains(doc uint32) bool {
 	j.read(doc)
-	j.spend(len(j.filter.words))
+	j.pay(len(j.filter.words))
 	return !slices.ContainsFunc(j.filter.words, func(word []byte) bool { return !bytes.Contains(j.all, word[1:]) })
 }
 
 // meant reports whether a document matches when typos are forgiven.
 func (j *judge) meant(doc uint32, typists map[string]*typist) bool {
 	j.read(doc)
-	if j.spend(len(j.filter.line)); j.err != nil {
+	if j.pay(len(j.filter.line)); j.err != nil {
 		return false
 	}
 	for i := range j.filter.terms {

@@ -1,4 +1,4 @@
-package terminology
+package textindex
 
 import (
 	"encoding/binary"
@@ -10,10 +10,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// indexBuilder builds an index. It goes through the documents in the order of their ranks and notes the words
+// builder builds an index. It goes through the documents in the order of their ranks and notes the words
 // of each by their number; a counting sort turns that into postings.
-type indexBuilder struct {
-	index
+type builder struct {
+	Index
 	folder folder
 
 	vocabulary vocabulary
@@ -26,21 +26,24 @@ type indexBuilder struct {
 	joined []byte
 }
 
-// newIndex builds the index of a corpus.
-func newIndex(c corpus) *index {
-	b := &indexBuilder{index: index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
-	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.display(doc))...) })
-	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.code(doc))) })
+// Large is from how many documents on an index is kept beside the heap.
+const Large = 5000
+
+// New builds the index of a corpus, which must not change afterwards.
+func New(c Corpus) *Index {
+	b := &builder{Index: Index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
+	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.Display(doc))...) })
+	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.Code(doc))) })
 	b.lowest = lowestOf(b.byDisplay)
-	displays, codes := make([]uint64, c.len()), make([]uint64, c.len())
-	for i := range c.len() {
-		displays[i] = prefixKey(b.folder.words(c.display(b.order[b.byDisplay[i]])))
-		b.joined = appendJoined(b.joined[:0], b.folder.words(c.code(b.order[b.byCode[i]])))
+	displays, codes := make([]uint64, c.Len()), make([]uint64, c.Len())
+	for i := range c.Len() {
+		displays[i] = prefixKey(b.folder.words(c.Display(b.order[b.byDisplay[i]])))
+		b.joined = appendJoined(b.joined[:0], b.folder.words(c.Code(b.order[b.byCode[i]])))
 		codes[i] = prefixKey(b.joined)
 	}
 	b.displays, b.codes = newSortedKeys(displays), newSortedKeys(codes)
 	b.collect()
-	n := c.len()
+	n := c.Len()
 	b.letters.n, b.initials.n, b.symbols.n = n, n, n
 	for rank, doc := range b.order {
 		b.read(uint32(rank), doc)
@@ -48,11 +51,11 @@ func newIndex(c corpus) *index {
 	b.collect()
 	b.post()
 	b.collect()
-	b.index.letters, b.index.initials, b.index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
-	b.common = findCommon(&b.index)
-	x := b.index
-	b.index = index{}
-	if n >= large {
+	b.Index.letters, b.Index.initials, b.Index.symbols = b.letters.build(), b.initials.build(), b.symbols.build()
+	b.common = findCommon(&b.Index)
+	x := b.Index
+	b.Index = Index{}
+	if n >= Large {
 		m := new(offheap.Memory)
 		x.settle(m)
 		offheap.Own(&x, m)
@@ -62,7 +65,7 @@ func newIndex(c corpus) *index {
 }
 
 // settle moves the arrays into memory.
-func (x *index) settle(m *offheap.Memory) {
+func (x *Index) settle(m *offheap.Memory) {
 	c := &x.common
 	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.byDisplay, &x.lowest, &x.byCode)
 	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.leading, &c.dense)
@@ -72,7 +75,7 @@ func (x *index) settle(m *offheap.Memory) {
 }
 
 // sorted returns the ranks in the order of some text of their documents.
-func (b *indexBuilder) sorted(appendText func(dst []byte, doc uint32) []byte) []uint32 {
+func (b *builder) sorted(appendText func(dst []byte, doc uint32) []byte) []uint32 {
 	var text []byte
 	from := make([]uint32, 1, len(b.order)+1)
 	for i, doc := range b.order {
@@ -86,16 +89,16 @@ func (b *indexBuilder) sorted(appendText func(dst []byte, doc uint32) []byte) []
 }
 
 // collect gives back the memory that a large index no longer needs while it is built.
-func (b *indexBuilder) collect() {
-	if len(b.order) >= large {
+func (b *builder) collect() {
+	if len(b.order) >= Large {
 		debug.FreeOSMemory()
 	}
 }
 
 // staticOrder returns the documents in the order that answers have within a tier: the shorter display
 // first, then the active concept, then the order of the corpus.
-func staticOrder(c corpus) []uint32 {
-	keys := make([]uint64, c.len())
+func staticOrder(c Corpus) []uint32 {
+	keys := make([]uint64, c.Len())
 	for doc := range keys {
 		keys[doc] = uint64(staticKey(c, uint32(doc)))<<32 | uint64(doc)
 	}
@@ -108,17 +111,17 @@ func staticOrder(c corpus) []uint32 {
 }
 
 // staticKey is what documents are sorted by within a tier.
-func staticKey(c corpus, doc uint32) uint32 {
-	key := uint32(min(utf8.RuneCount(c.display(doc)), 1<<30)) << 1
-	if c.inactive(doc) {
+func staticKey(c Corpus, doc uint32) uint32 {
+	key := uint32(min(utf8.RuneCount(c.Display(doc)), 1<<30)) << 1
+	if c.Inactive(doc) {
 		key |= 1
 	}
 	return key
 }
 
 // read takes up one document.
-func (b *indexBuilder) read(rank, doc uint32) {
-	display, code := b.corpus.display(doc), b.corpus.code(doc)
+func (b *builder) read(rank, doc uint32) {
+	display, code := b.corpus.Display(doc), b.corpus.Code(doc)
 	line := b.folder.withInner(b.folder.words(display))
 	b.characters(rank, line)
 	b.add(rank, line)
@@ -130,7 +133,7 @@ func (b *indexBuilder) read(rank, doc uint32) {
 	if len(b.joined) > 0 {
 		b.word(rank, b.joined)
 	}
-	b.others = b.corpus.appendOthers(b.others[:0], doc)
+	b.others = b.corpus.AppendOthers(b.others[:0], doc)
 	for _, other := range b.others {
 		b.add(rank, b.folder.withInner(b.folder.words(other)))
 	}
@@ -138,7 +141,7 @@ func (b *indexBuilder) read(rank, doc uint32) {
 }
 
 // add takes up the words of one text.
-func (b *indexBuilder) add(rank uint32, line []byte) {
+func (b *builder) add(rank uint32, line []byte) {
 	for len(line) > 0 {
 		var word []byte
 		word, line = nextWord(line)
@@ -147,7 +150,7 @@ func (b *indexBuilder) add(rank uint32, line []byte) {
 }
 
 // word takes up one word.
-func (b *indexBuilder) word(rank uint32, word []byte) {
+func (b *builder) word(rank uint32, word []byte) {
 	id := b.vocabulary.id(word)
 	if int(id) == len(b.lastSeen) {
 		b.lastSeen = append(b.lastSeen, 0)
@@ -160,7 +163,7 @@ func (b *indexBuilder) word(rank uint32, word []byte) {
 }
 
 // characters takes up the letters and digits of a display.
-func (b *indexBuilder) characters(rank uint32, line []byte) {
+func (b *builder) characters(rank uint32, line []byte) {
 	initial := false
 	for i := 0; i < len(line); {
 		r, width := utf8.DecodeRune(line[i:])
@@ -178,7 +181,7 @@ func (b *indexBuilder) characters(rank uint32, line []byte) {
 }
 
 // signs takes up whatever in a text is neither letter nor digit.
-func (b *indexBuilder) signs(rank uint32, text []byte) {
+func (b *builder) signs(rank uint32, text []byte) {
 	for i := 0; i < len(text); {
 		r, width := rune(text[i]), 1
 		if r >= utf8.RuneSelf {
@@ -193,7 +196,7 @@ func (b *indexBuilder) signs(rank uint32, text []byte) {
 
 // post turns the stream into postings, by word in sorted order. It goes through it twice: to see how many
 // bytes each word needs, and to write them.
-func (b *indexBuilder) post() {
+func (b *builder) post() {
 	sorted := b.vocabulary.sorted()
 	last, next := b.lastSeen, make([]uint32, len(sorted)) // by word: its last rank, and where the next goes
 	clear(last)

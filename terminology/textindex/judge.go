@@ -1,8 +1,8 @@
-package terminology
+package textindex
 
 import "bytes"
 
-// tier is how well a concept matches a filter: the lower, the better. [TextFilterRule] has them in words.
+// tier is how well a document matches a filter: the lower, the better. [Rule] has them in words.
 type tier uint8
 
 const (
@@ -15,31 +15,12 @@ const (
 	tierNone                  // no match
 )
 
-// corpus is a list of documents that a filter is looked for in: concepts of a code system, or entries of
-// an expansion. The bytes it returns must not be changed.
-type corpus interface {
-	// len returns the number of documents.
-	len() int
-
-	// code returns a document's code.
-	code(doc uint32) []byte
-
-	// display returns what a person sees of a document: its display, or else its code.
-	display(doc uint32) []byte
-
-	// appendOthers appends the other texts by which a document is found.
-	appendOthers(dst [][]byte, doc uint32) [][]byte
-
-	// inactive reports whether a document's concept is inactive.
-	inactive(doc uint32) bool
-}
-
 // judge says how well documents match a filter. It keeps buffers between calls.
 type judge struct {
-	corpus corpus
-	filter *textFilter
-	budget *budget
-	err    error // of the budget
+	corpus Corpus
+	filter *Filter
+	spend  func(steps int) error
+	err    error // of spend
 
 	folder folder
 	line   []byte // words of the display, but those that begin inside others
@@ -80,7 +61,7 @@ func (j *judge) tier(doc uint32) tier {
 
 // bySymbols is tier for a filter without letter or digit.
 func (j *judge) bySymbols(doc uint32) tier {
-	display, code, symbols := j.corpus.display(doc), j.corpus.code(doc), j.filter.symbols
+	display, code, symbols := j.corpus.Display(doc), j.corpus.Code(doc), j.filter.symbols
 	switch {
 	case bytes.Equal(code, symbols):
 		return tierCode
@@ -101,7 +82,7 @@ func (j *judge) byLetter(doc uint32) tier {
 	if !bytes.Contains(j.line, j.filter.letter) {
 		return tierNone
 	}
-	j.joined = appendJoined(j.joined[:0], j.folder.words(j.corpus.code(doc)))
+	j.joined = appendJoined(j.joined[:0], j.folder.words(j.corpus.Code(doc)))
 	switch {
 	case bytes.Equal(j.joined, j.filter.joined):
 		return tierCode
@@ -119,13 +100,13 @@ func (j *judge) byLetter(doc uint32) tier {
 // read takes the words from all texts of a document.
 func (j *judge) read(doc uint32) {
 	j.readDisplay(doc)
-	j.all = append(j.all, j.folder.words(j.corpus.code(doc))...)
+	j.all = append(j.all, j.folder.words(j.corpus.Code(doc))...)
 	j.coded = len(j.all)
 	j.joined = appendJoined(j.joined[:0], j.all[j.shown:])
 	if len(j.joined) > 0 {
 		j.all = append(append(j.all, ' '), j.joined...)
 	}
-	j.others = j.corpus.appendOthers(j.others[:0], doc)
+	j.others = j.corpus.AppendOthers(j.others[:0], doc)
 	for _, other := range j.others {
 		j.all = append(j.all, j.folder.withInner(j.folder.words(other))...)
 	}
@@ -133,7 +114,7 @@ func (j *judge) read(doc uint32) {
 
 // readDisplay takes the words from the display alone.
 func (j *judge) readDisplay(doc uint32) {
-	line := j.folder.words(j.corpus.display(doc))
+	line := j.folder.words(j.corpus.Display(doc))
 	j.line = append(j.line[:0], line...)
 	j.all = append(j.all[:0], j.folder.withInner(line)...)
 	j.shown = len(j.all)
@@ -148,10 +129,10 @@ func (j *judge) ordered() bool {
 
 // isOrdered is ordered for a document of which nothing has been read. It reads as little as it can.
 func (j *judge) isOrdered(doc uint32) bool {
-	if j.filter.inOrderIn(j.corpus.display(doc), &j.folder) {
+	if j.filter.inOrderIn(j.corpus.Display(doc), &j.folder) {
 		return true
 	}
-	code := j.folder.words(j.corpus.code(doc))
+	code := j.folder.words(j.corpus.Code(doc))
 	if j.filter.inOrder(code) {
 		return true
 	}
@@ -159,7 +140,7 @@ func (j *judge) isOrdered(doc uint32) bool {
 	if bytes.HasPrefix(j.joined, j.filter.joined) {
 		return true
 	}
-	j.others = j.corpus.appendOthers(j.others[:0], doc)
+	j.others = j.corpus.AppendOthers(j.others[:0], doc)
 	return j.orderedInOthers()
 }
 

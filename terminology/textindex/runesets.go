@@ -1,4 +1,4 @@
-package terminology
+package textindex
 
 import (
 	"slices"

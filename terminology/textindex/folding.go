@@ -1,4 +1,4 @@
-package terminology
+package textindex
 
 import (
 	"math"
@@ -19,6 +19,9 @@ type folder struct {
 // words returns the words of s, each after a space: " acute appendicitis". So a word that begins with p
 // is in it exactly if " "+p is. The result is valid until the next call.
 func (f *folder) words(s []byte) []byte { return f.beginning(s, math.MaxInt) }
+
+// Fold returns the words of s as they are compared, each after a space.
+func Fold(s string) string { return string(new(folder).words([]byte(s))) }
 
 // beginning returns the first bytes of what words returns, as many as there are up to length.
 func (f *folder) beginning(s []byte, length int) []byte {
@@ -81,7 +84,7 @@ func (f *folder) decompose(s []byte) {
 // appendFolded appends a letter or digit in lower case. Some letters become what is written for them where they
 // are not to be had.
 func appendFolded(dst []byte, r rune) []byte {
-	r = foldCase(r)
+	r = FoldCase(r)
 	if r < utf8.RuneSelf {
 		return append(dst, byte(r))
 	}
@@ -135,11 +138,22 @@ func (f *folder) ascii(s []byte, length int) bool {
 var asciiWord = func() (table [utf8.RuneSelf]byte) {
 	for r := range rune(utf8.RuneSelf) {
 		if isWordRune(r) {
-			table[r] = byte(foldCase(r))
+			table[r] = byte(FoldCase(r))
 		}
 	}
 	return table
 }()
+
+// FoldCase returns a rune in lower case.
+func FoldCase(r rune) rune {
+	if r < utf8.RuneSelf {
+		if 'A' <= r && r <= 'Z' {
+			r += 'a' - 'A'
+		}
+		return r
+	}
+	return unicode.ToLower(r)
+}
 
 // appendJoined appends words, as folder.words returns them, without the spaces between them.
 func appendJoined(dst, words []byte) []byte {

@@ -1,0 +1,18 @@
+// Package textindex is the search as a person types: it finds documents by the beginnings of their words, and brings
+// them into the order that [Rule] says. It knows texts, codes and numbers of documents; what these are is for the
+// [Corpus] to know.
+//
+//	texts ─► Corpus    corpus.go
+//	            │ New  builder.go, with folding.go, vocabulary.go, runesets.go, commonprefixes.go
+//	          Index    index.go, wordlist.go, sortedkeys.go
+//	            │
+//	typed ─► Filter    filter.go
+//	            │ Search: search.go
+//	            ├─ in an index       query.go finds a set of ranks (rankset.go), queryorder.go puts it in order
+//	            ├─ one by one        scan.go
+//	            │  how well a document matches: judge.go; what may be meant by a word: typo.go
+//	          []Hit
+//
+// Both ways find the same, in the same order; tests compare them with each other and with the plain and slow rule in
+// package textindextest.
+package textindex

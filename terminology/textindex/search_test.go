@@ -1,0 +1,231 @@
+package textindex
+
+import (
+	"flag"
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex/textindextest"
+)
+
+// slow tries all that the tests draw at random or take from a long list. Otherwise they
+// try a tenth of it.
+var slow = flag.Bool("slow", false, "try all samples, not a tenth of them")
+
+// samples is how many of all are tried.
+func samples(all int) int {
+	if *slow {
+		return all
+	}
+	return all / 10
+}
+
+// wanted returns what the rule by the letter finds.
+func wanted(d textindextest.Documents, filter string) []Hit {
+	var hits []Hit
+	for _, h := range textindextest.Search(d, filter) {
+		hits = append(hits, Hit{Doc: h.Doc, tier: tier(h.Tier)})
+	}
+	return hits
+}
+
+// search looks for a filter in a part.
+func search(p Part, filter string, from, to int) ([]Hit, int) {
+	hits, total, _ := Search([]Part{p}, NewFilter(filter), from, to, nil) // fails only where it pays
+	return hits, total
+}
+
+// checkSearch compares index, scan and the rule by the letter, whole and in pages.
+func checkSearch(t *testing.T, d textindextest.Documents, x *Index, filter string) {
+	t.Helper()
+	if NewFilter(filter) == nil {
+		return
+	}
+	want := wanted(d, filter)
+	for name, p := range map[string]Part{"index": {Index: x}, "scan": {Corpus: d}} {
+		got, total := search(p, filter, 0, math.MaxInt)
+		if !slices.Equal(got, want) || total != len(want) {
+			t.Fatalf("%s: filter %q: got %v, total %d, want %v\n%v", name, filter, got, total, want, d)
+		}
+		size := 1 + len(filter)%5
+		var joined []Hit
+		for from := 0; from <= len(want); from += size {
+			page, total := search(p, filter, from, from+size)
+			if total != len(want) {
+				t.Fatalf("%s: filter %q from %d: total %d, want %d", name, filter, from, total, len(want))
+			}
+			joined = append(joined, page...)
+		}
+		if !slices.Equal(joined, want) {
+			t.Fatalf("%s: filter %q in pages of %d: got %v, want %v\n%v", name, filter, size, joined, want, d)
+		}
+	}
+}
+
+func TestSearchAgainstRule(t *testing.T) {
+	for seed := range uint64(samples(150)) {
+		r := rand.New(rand.NewPCG(seed, 11))
+		d := textindextest.RandomDocuments(r, 1+r.IntN(60))
+		x := New(d)
+		for range 30 {
+			checkSearch(t, d, x, textindextest.RandomFilter(r))
+		}
+	}
+}
+
+// TestSearchLarge has so many documents that some prefixes have sets of their own and some letters bitsets.
+func TestSearchLarge(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 11))
+	d := textindextest.RandomDocuments(r, 6000)
+	for i := range 3000 { // what many have, but few at the beginning
+		d[i].Display = "often " + d[i].Display + " seldom"
+		if i%500 == 0 {
+			d[i].Display = "Seldom " + d[i].Display
+		}
+	}
+	x := New(d)
+	if len(x.common.from) == 0 || len(x.common.sets) == 0 || len(x.lowest) < 100 {
+		t.Error("no common prefix, or no sets of any")
+	}
+	filters := []string{"a", "diab mel", "sel", "seldom"}
+	if *slow {
+		filters = append(filters, "ab", "abc", "d", "mel diab", "日", "%", "(", "e11.9", "b", "é", "diabx", "2 type", "di", "diabetes", "m", "me", "e11", "x", "xr", "日本", "ab a")
+	}
+	for _, filter := range filters {
+		want := wanted(d, filter)
+		got, total := search(Part{Index: x}, filter, 0, math.MaxInt)
+		if !slices.Equal(got, want) || total != len(want) {
+			t.Errorf("filter %q: got %d hits, total %d, want %d", filter, len(got), total, len(want))
+		}
+		for _, window := range [][2]int{{0, 1}, {0, 20}, {7, 27}, {30, firsts}, {30, firsts + 1}, {100, 300}, {5900, 6100}} {
+			page, total := search(Part{Index: x}, filter, window[0], window[1])
+			from, to := min(window[0], len(want)), min(window[1], len(want))
+			if !slices.Equal(page, want[from:to]) || total != len(want) {
+				t.Errorf("filter %q: got %d and page %v, want %d and %v", filter, total, page, len(want), want[from:to])
+			}
+		}
+	}
+}
+
+// FuzzFilter checks that the index finds what the rule says, whatever is typed.
+func FuzzFilter(f *testing.F) {
+	for _, word := range append(textindextest.RandomWords, "e11.9 diab", "\xff", "\xc3", " \x00 ", "a\u2028b", "ǆ", "가", strings.Repeat("a", 300)) {
+		f.Add(word)
+	}
+	d := textindextest.RandomDocuments(rand.New(rand.NewPCG(1, 11)), 60)
+	x := New(d)
+	f.Fuzz(func(t *testing.T, filter string) {
+		if len(filter) <= 1000 {
+			checkSearch(t, d, x, filter)
+		}
+	})
+}
+
+// finding is a filter, and the documents that it finds, in order.
+type finding struct{ name, filter, want string }
+
+// wantFound has the index and the scan find the same.
+func wantFound(t *testing.T, d textindextest.Documents, tests []finding) {
+	t.Helper()
+	x := New(d)
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			for name, p := range map[string]Part{"index": {Index: x}, "scan": {Corpus: d}} {
+				hits, _ := search(p, test.filter, 0, math.MaxInt)
+				var got []string
+				for _, h := range hits {
+					got = append(got, fmt.Sprint(h.Doc))
+				}
+				if strings.Join(got, " ") != test.want {
+					t.Errorf("%s: filter %q: got %v, want %s", name, test.filter, got, test.want)
+				}
+			}
+		})
+	}
+}
+
+// TestRankingInside has words that begin inside others.
+func TestRankingInside(t *testing.T) {
+	d := textindextest.Documents{
+		0: {Code: "ActivityDefinition", Display: "ActivityDefinition"},
+		1: {Code: "c1", Display: "Request orchestration"},
+		2: {Code: "c2", Display: "ServiceRequest"},
+		3: {Code: "c3", Display: "Event", Others: []string{"DefinitionDeEvento"}},
+		4: {Code: "codeOnly", Display: "Haemoglobin HbA1c"},
+		5: {Code: "c5", Display: "pH"},
+		6: {Code: "bareCode"},
+	}
+	wantFound(t, d, []finding{
+		{"inside and at the beginning", "def", "3 0"},
+		{"the whole word", "activityd", "0"},
+		{"over the middle", "activitydefinition", "0"},
+		{"in order", "activity def", "0"},
+		{"the other way round", "def act", "0"},
+		{"a display that begins so goes first", "req", "1 2"},
+		{"one letter: the display, then words and those inside, then the rest", "r", "1 2 6"},
+		{"after a digit and a letter", "a1c", "4"},
+		{"short ones stay whole", "ph", "5"},
+		{"a code is not cut", "only", "4"},
+		{"not even before another", "only haem", "4"},
+		{"a code that is what is shown", "code", "6 4"},
+		{"a typo inside", "defintion", "3 0"},
+	})
+}
+
+// TestRanking has one filter and what it finds, in order, for each step of the rule.
+func TestRanking(t *testing.T) {
+	d := textindextest.Documents{
+		0: {Code: "E11", Display: "Type 2 diabetes mellitus"},
+		1: {Code: "E11.9", Display: "Type 2 diabetes mellitus without complications"},
+		2: {Code: "e119x", Display: "Other"},
+		3: {Code: "dm", Display: "Diabetes"},
+		4: {Code: "D2", Display: "Diabetes type 2"},
+		5: {Code: "D1", Display: "Diabetes type 1", Retired: true},
+		6: {Code: "D3", Display: "Diabetes type 3"},
+		7: {Code: "mi", Display: "Myocardial infarction", Others: []string{"Heart attack", "Herzinfarkt"}},
+		8: {Code: "ha", Display: "Attack of the heart"},
+		9: {Code: "kidney", Display: "Nephropathy in diabetes"},
+	}
+	wantFound(t, d, []finding{
+		{"exact code first", "dm", "3"},
+		{"code without dots", "e119", "1 2"},
+		{"code with dots", "e11.9", "1 2"},
+		{"prefix of a code, the code itself first", "e11", "0 2 1"},
+		{"exact display, then its beginnings, the shorter first, the active first", "diabetes", "3 4 6 5 9 0 1"},
+		{"words in order, then in any order", "diabetes mellitus", "0 1"},
+		{"words in any order", "mellitus diabetes", "0 1"},
+		{"in order before out of order", "diab 2", "4 0 1"},
+		{"a designation in order before a display out of order", "heart att", "7 8"},
+		{"a designation", "herz", "7"},
+		{"one letter anywhere, in the display only", "k", "8"},
+		{"one letter: beginnings of the display, of words, the rest", "m", "7 0 1"},
+		{"in the middle of words, as nothing begins so", "betes", "3 4 6 5 9 0 1"},
+		{"in the middle of several words", "betes ellit", "0 1"},
+		{"in the middle of a code", "19x", "2"},
+		{"a typo", "diabtes", "3 4 6 5 9 0 1"},
+		{"two typos in a long word", "nefropathy", "9"},
+		{"a typo in one word only", "diabtes mellitus", "0 1"},
+		{"no typo where something is found", "typ", "0 1 4 6 5"},
+		{"no typo in a short word", "tyx", ""},
+		{"no typo in a word with a digit", "e118", ""},
+		{"no typo in the first letter", "tiabetes", ""},
+		{"a Part before a typo", "eart", "8 7"},
+	})
+}
+
+// TestSearchFarApart has words whose documents are so far apart that a step takes three bytes.
+func TestSearchFarApart(t *testing.T) {
+	d := make(textindextest.Documents, 40_000)
+	for i := range d {
+		d[i] = textindextest.Document{Code: "x", Display: "common"}
+	}
+	d[0].Display, d[17_000].Display, d[39_999].Display = "needle", "needle", "needle"
+	hits, total := search(Part{Index: New(d)}, "needle", 0, 10)
+	if total != 3 || hits[0].Doc != 0 || hits[1].Doc != 17_000 || hits[2].Doc != 39_999 {
+		t.Errorf("got %v, total %d", hits, total)
+	}
+}

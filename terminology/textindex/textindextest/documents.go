@@ -1,0 +1,106 @@
+package textindextest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// Document is a made-up document.
+type Document struct {
+	// Code and Display are its code and its display.
+	Code, Display string
+
+	// Others are its designations.
+	Others []string
+
+	// Retired says that it is inactive.
+	Retired bool
+}
+
+// Documents is a made-up corpus.
+type Documents []Document
+
+// Len returns the number of documents.
+func (d Documents) Len() int { return len(d) }
+
+// Code returns a document's code.
+func (d Documents) Code(doc uint32) []byte { return []byte(d[doc].Code) }
+
+// Inactive reports whether a document is retired.
+func (d Documents) Inactive(doc uint32) bool { return d[doc].Retired }
+
+// Display returns a document's display, or else its code.
+func (d Documents) Display(doc uint32) []byte { return []byte(d[doc].shown()) }
+
+// shown returns what is shown of a document.
+func (d *Document) shown() string {
+	if d.Display == "" {
+		return d.Code
+	}
+	return d.Display
+}
+
+// AppendOthers appends a document's designations.
+func (d Documents) AppendOthers(dst [][]byte, doc uint32) [][]byte {
+	for _, other := range d[doc].Others {
+		dst = append(dst, []byte(other))
+	}
+	return dst
+}
+
+// String lists the documents, for a failed test.
+func (d Documents) String() string {
+	var b strings.Builder
+	for i, doc := range d {
+		fmt.Fprintf(&b, "%d: %q %q %q %v\n", i, doc.Code, doc.Display, doc.Others, doc.Retired)
+	}
+	return b.String()
+}
+
+// RandomWords are what random texts are made of: with common beginnings, marks, ligatures, several
+// scripts, digits and signs.
+var RandomWords = []string{
+	"a", "ab", "abc", "abcd", "abcde", "diabetes", "diabetic", "mellitus", "Ménière", "meniere", "e\u0301tude", "ÉTUDE",
+	"ﬁbrosis", "fibrosis", "Ⅳ", "iv", "日本語", "日本", "本", "हिन्दी", "Ωmega", "ω", "İstanbul", "straße", "x-ray", "xray",
+	"E11.9", "e11", "E119", "9", "11", "type-2", "2", "(", ")", "%", "100%", "--", "+", "½", "Å", "\u0301", "b.c", "ba", "cab",
+	"ActivityDefinition", "activityDef", "DefinitionDeEvento", "HbA1c", "pH", "mRNA", "HIVTest", "étudeÉTUDE", "straßeÅngström", "日本Ωmega", "définieΔέλτα", "typeⅣ", "x2y",
+	"aBcDe", "é́A", "œdème", "Oedeme", "BLØDŁO", "blodlo", "lŁđ", "øØ",
+	"appendicitis", "appendectomy", "apendicitis", "diabetse",
+}
+
+// RandomText makes a text of up to n words.
+func RandomText(r *rand.Rand, n int) string {
+	var words []string
+	for range r.IntN(n + 1) {
+		words = append(words, RandomWords[r.IntN(len(RandomWords))])
+	}
+	return strings.Join(words, []string{" ", " ", "-", ", "}[r.IntN(4)])
+}
+
+// RandomDocuments makes a corpus.
+func RandomDocuments(r *rand.Rand, n int) Documents {
+	d := make(Documents, n)
+	for i := range d {
+		d[i] = Document{Code: RandomWords[r.IntN(len(RandomWords))] + RandomText(r, 1), Display: RandomText(r, 4), Retired: r.IntN(4) == 0}
+		for range r.IntN(3) {
+			d[i].Others = append(d[i].Others, RandomText(r, 3))
+		}
+	}
+	return d
+}
+
+// RandomFilter makes a filter that is likely to find something: pieces of words, some of them with typos.
+func RandomFilter(r *rand.Rand) string {
+	var b strings.Builder
+	for range 1 + r.IntN(3) {
+		word := []rune(RandomWords[r.IntN(len(RandomWords))])
+		word = word[:1+r.IntN(len(word))]
+		if r.IntN(4) == 0 {
+			word[r.IntN(len(word))] = []rune("abdei9é.")[r.IntN(8)]
+		}
+		b.WriteString(string(word))
+		b.WriteString([]string{" ", " ", "  ", "-", ""}[r.IntN(5)])
+	}
+	return b.String()
+}
