@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 func init() { caddy.RegisterModule(new(adminAPI)) }
@@ -85,7 +86,7 @@ type status struct {
 	Keys        []keyring.Info      `json:"keys,omitempty"`
 	Store       *storeStatus        `json:"store,omitempty"`
 	Definitions []definitionsStatus `json:"definitions"`
-	Caches      []cacheStatistics   `json:"expansion_caches"`
+	Caches      []front.Statistics  `json:"expansion_caches"`
 }
 
 // storeStatus is how much of its room a store takes.
@@ -101,7 +102,7 @@ type sizedStore interface {
 }
 
 func (a *adminAPI) status(*http.Request) (any, error) {
-	s := status{Definitions: loadedDefinitions(), Caches: []cacheStatistics{}}
+	s := status{Definitions: loadedDefinitions(), Caches: []front.Statistics{}}
 	eachExpansionCache(func(c expansionCache) { s.Caches = append(s.Caches, c.Statistics()) })
 	app, err := fhirApp(a.running())
 	switch {

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 // admin asks the admin API of a running configuration, as Caddy's server does.
@@ -28,7 +30,7 @@ func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.Re
 func TestAdminStatus(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.code()
-	addCache(t, "a", &fakeCache{statistics: cacheStatistics{Entries: 3}})
+	addCache(t, "a", &fakeCache{statistics: front.Statistics{Entries: 3}})
 	w, err := admin(t, g.Context, http.MethodGet, "/fhir/status")
 	if err != nil || w.Header().Get("Content-Type") != "application/json" {
 		t.Fatal(err, w.Header())
@@ -49,7 +51,7 @@ func TestAdminStatus(t *testing.T) {
 	if len(s.Definitions) == 0 || !s.Definitions[0].Core || s.Definitions[0].Concepts < 1000 || s.Definitions[0].Seconds <= 0 {
 		t.Errorf("definitions %+v", s.Definitions)
 	}
-	if !slices.Contains(s.Caches, cacheStatistics{Entries: 3}) || len(s.Caches) < 2 {
+	if !slices.Contains(s.Caches, front.Statistics{Entries: 3}) || len(s.Caches) < 2 {
 		t.Errorf("caches %+v", s.Caches)
 	}
 }
@@ -83,7 +85,7 @@ func TestAdminWithoutApp(t *testing.T) {
 }
 
 func TestAdminPurge(t *testing.T) {
-	first, second := &fakeCache{statistics: cacheStatistics{Entries: 3}}, &fakeCache{statistics: cacheStatistics{Entries: 4}}
+	first, second := &fakeCache{statistics: front.Statistics{Entries: 3}}, &fakeCache{statistics: front.Statistics{Entries: 4}}
 	addCache(t, "a", first)
 	addCache(t, "b", second)
 	for _, tt := range []struct{ query, url, system string }{

@@ -24,7 +24,7 @@ func TestHolders(t *testing.T) {
 	vars := map[string]any{caddyhttp.ClientIPVarKey: "2001:db8:1:2:3:4::5"}
 	ctx := context.WithValue(t.Context(), caddyhttp.VarsCtxKey, vars)
 	known := context.WithValue(ctx, caddy.ReplacerCtxKey, replacer)
-	later := askerOf(known).on(httptest.NewRequest(http.MethodGet, "/", nil)).Context()
+	later := expandHost{}.Detach(known)
 	replacer.Set("http.auth.user.client_id", "other")
 	for _, test := range []struct {
 		name string
@@ -37,7 +37,7 @@ func TestHolders(t *testing.T) {
 		{"without Caddy", t.Context(), []string{"network "}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if got := askerOf(test.ctx).holders(); !slices.Equal(got, test.want) {
+			if got := turnHolders(test.ctx); !slices.Equal(got, test.want) {
 				t.Errorf("got %q, want %q", got, test.want)
 			}
 		})
@@ -50,7 +50,7 @@ func TestFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := fairqueue.New(4)
 		from := func(address string) context.Context {
-			return context.WithValue(t.Context(), askerKey{}, asker{address: address})
+			return context.WithValue(t.Context(), detachedKey{}, &detached{address: address})
 		}
 		for i, test := range []struct {
 			address string
@@ -71,15 +71,7 @@ func TestFlood(t *testing.T) {
 // TestBusy has no room for costly requests: they are told when to come again, and the next handler is not asked in
 // our place; others are answered as ever.
 func TestBusy(t *testing.T) {
-	ctx, err := caddy.ProvisionContext(&caddy.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &Expand{}
-	if err := h.Provision(ctx); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = h.Cleanup() })
+	h := provisioned(t)
 	if h.handler.Turn == nil {
 		t.Error("costly requests need no turn")
 	}
@@ -98,8 +90,23 @@ func TestBusy(t *testing.T) {
 		if err != nil || w.Code != want {
 			t.Errorf("got %d, %v", w.Code, err)
 		}
-		if got := w.Header().Get("Retry-After"); (got == busyRetryAfter) != (want != http.StatusOK) {
+		if got := w.Header().Get("Retry-After"); (got == "5") != (want != http.StatusOK) {
 			t.Errorf("Retry-After is %q", got)
 		}
 	}
+}
+
+// provisioned is a handler with the default settings.
+func provisioned(t *testing.T) *Expand {
+	t.Helper()
+	ctx, err := caddy.ProvisionContext(&caddy.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := &Expand{}
+	if err := h.Provision(ctx); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = h.Cleanup() })
+	return h
 }

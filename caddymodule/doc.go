@@ -6,7 +6,7 @@
 //	fhir.stores.file              storefile.go   what must outlive a restart, in a file
 //	http.handlers.fhir_authorize  authorize.go   package authorize: sign-in, codes, tokens, discovery
 //	http.handlers.fhir_bearer     bearer.go      package guard: whose token is this, and is it valid
-//	http.handlers.fhir_expand     expand.go      package terminology: ValueSet/$expand
+//	http.handlers.fhir_expand     expand.go      package terminology/front: ValueSet/$expand
 //	http.handlers.fhir_outcome    outcome.go     errors as FHIR OperationOutcomes
 //	fhir_sites                    sites.go       warnings of handlers that stand in vain
 //	admin.api.fhir                admin.go       status, and what may be forgotten

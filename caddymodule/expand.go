@@ -1,12 +1,9 @@
 package caddymodule
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -14,8 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
-	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
-	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 func init() {
@@ -98,17 +94,12 @@ type Expand struct {
 	ExpandCaching
 	Source
 
-	cors       *crossOrigin
-	handler    *terminology.Handler
-	loaded     *definitions
-	kept       *expansions
-	sightings  *sightings
-	epoch      atomic.Pointer[epochs]
-	varying    []string // the headers that answers of the next handler vary by
-	public     []string // Cache-Control of what is made here
-	private    []string // the same for who is let in by a guard
-	operations operations
-	failures   *failureLog // not of kept, whose logger is of the configuration that made it
+	cors     *crossOrigin
+	handler  *terminology.Handler
+	front    *front.Front
+	loaded   *definitions
+	state    *pooledState
+	failures *failureLog
 }
 
 // CaddyModule returns the Caddy module information.
@@ -133,16 +124,8 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	if err := h.provisionKept(ctx); err != nil {
 		return err
 	}
-	h.handler = &terminology.Handler{
-		Current: h.loaded.watch.Current, Fetched: h.kept.backend.definitions(), Others: true,
-		Limits:  terminology.Limits{Entries: h.MaxEntries, FilterLength: h.MaxFilterLength, FilterWords: h.MaxFilterWords},
-		MaxBody: h.MaxBody, MaxResources: h.MaxResources, MaxRemembered: h.MaxRemembered, Turn: takeTurn, Principal: principalOf,
-	}
-	h.handler.Version, h.handler.Released = software()
-	if _, err := fhirApp(ctx); err == nil {
-		h.handler.Security = []string{"SMART-on-FHIR"}
-	}
-	h.operations = newOperations(h.handler, h.AllOperations)
+	h.handler = h.newHandler(ctx)
+	h.front = h.newFront()
 	return haveSitesChecked(ctx)
 }
 
@@ -160,13 +143,41 @@ func (h *Expand) provisionKept(ctx caddy.Context) (err error) {
 		ctx.Slogger().Error("definitions cannot be loaded", "error", err)
 		return err
 	}
-	for _, name := range h.VaryHeaders {
-		h.varying = append(h.varying, http.CanonicalHeaderKey(name))
-	}
-	h.sightings = newSightings()
-	h.public, h.private = []string{"public, " + h.lifetime()}, []string{"private, " + h.lifetime()}
-	h.kept, err = newExpansions(ctx, h)
+	h.state, err = newState(ctx, h)
 	return err
+}
+
+// newHandler makes what answers from here.
+func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
+	t := &terminology.Handler{
+		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
+		Limits:  terminology.Limits{Entries: h.MaxEntries, FilterLength: h.MaxFilterLength, FilterWords: h.MaxFilterWords},
+		MaxBody: h.MaxBody, MaxResources: h.MaxResources, MaxRemembered: h.MaxRemembered, Turn: takeTurn, Principal: expandHost{}.name,
+	}
+	t.Version, t.Released = software()
+	if _, err := fhirApp(ctx); err == nil {
+		t.Security = []string{"SMART-on-FHIR"}
+	}
+	return t
+}
+
+// newFront makes what answers, or has others answer.
+func (h *Expand) newFront() *front.Front {
+	o := front.Options{
+		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
+		VaryBy: variations[h.VaryBy], MaxAge: time.Duration(h.MaxAge), NextTimeout: h.timeout(),
+		Host: front.Host{
+			Guard: expandHost{}, Server: expandHost{}, Metrics: metrics, Failed: h.failures.server, Written: written,
+			CrossOrigin: func(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
+				w, _ = h.cors.answer(w, r, false)
+				return w
+			},
+		},
+	}
+	for _, name := range h.VaryHeaders {
+		o.VaryHeaders = append(o.VaryHeaders, http.CanonicalHeaderKey(name))
+	}
+	return front.New(o)
 }
 
 func (h *Expand) checkApp() error { return checkClients(h.CORS) }
@@ -183,8 +194,8 @@ func (h *Expand) provisionCORS(ctx caddy.Context) error {
 // Cleanup lets the definitions and the answers go, if Provision got as far as
 // having them.
 func (h *Expand) Cleanup() (err error) {
-	if h.kept != nil {
-		err = h.kept.release()
+	if h.state != nil {
+		err = h.state.release()
 	}
 	if h.loaded != nil {
 		err = errors.Join(err, h.loaded.release())
@@ -195,134 +206,18 @@ func (h *Expand) Cleanup() (err error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	defer fhirPace.limit(w, r)()
-	return answerError(w, r, h.FHIRBase, h.failures, h.serveOperation(w, r, next))
-}
-
-func (h *Expand) serveOperation(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	h.kept.open()
-	answer := h.operations.find(h.asked(r), h.FHIRBase)
-	if answer == nil {
-		return h.serveOther(w, r, next)
-	}
-	w, answered := h.cors.answer(w, r, false)
-	if answered {
+	if h.cors != nil && isPreflight(r) && h.front.Serves(preflighted(r)) {
+		_, _ = h.cors.answer(w, r, false)
 		return nil
 	}
-	h.kept.backend.see(r, next)
-	if err := h.serve(w, r, next, answer); err != nil { // the usual case is to cost nothing
-		return tellWhen(w, writeStanding(w, r, err))
-	}
-	return nil
+	return answerError(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
 }
 
-// tellWhen tells the client when a server that is too busy is to be asked again (RFC
-// 9110 §10.2.3).
-func tellWhen(w http.ResponseWriter, err error) error {
-	var unanswered *remote.Error
-	var unavailable *cache.Unavailable
-	wait := time.Duration(0)
-	switch {
-	case errors.As(err, &unavailable): // which knows what is left of the time
-		wait = unavailable.RetryAfter
-	case errors.As(err, &unanswered):
-		wait = unanswered.RetryAfter
-	}
-	if wait > 0 {
-		w.Header().Set("Retry-After", cache.Seconds(wait))
-	}
-	if isBusy(err) {
-		w.Header().Set("Retry-After", busyRetryAfter)
-	}
-	return err
-}
-
-// serveOther answers what is no operation of ours, or sees to it that somebody does.
-// Where all operations are answered here, nobody stands behind who could make an
-// empty 200 of what is not.
-func (h *Expand) serveOther(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if !h.AllOperations || !strings.HasPrefix(r.URL.Path, h.FHIRBase+"/") || r.Header.Get("Upgrade") != "" {
-		return h.passOther(w, r, next)
-	}
-	answer := caddyhttp.NewResponseRecorder(w, nil, nil)
-	if err := h.passOther(answer, r, next); err != nil || answer.Status() != 0 {
-		return err
-	}
-	return caddyhttp.Error(http.StatusNotFound, &terminology.Error{
-		Status: http.StatusNotFound, Code: "not-found", Text: "There is no such operation or resource here.",
-	})
-}
-
-// passOther answers what is asked for where no next handler does, and passes on the rest.
-func (h *Expand) passOther(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	if c := h.writeOf(r); c != nil {
-		return c.pass(w, r, next)
-	}
-	answer := h.operations.other(r, h.FHIRBase)
-	if answer == nil {
-		return next.ServeHTTP(w, r)
-	}
-	if answered, err := askFirst(w, r, next); answered || err != nil {
-		return err
-	}
-	w, answered := h.cors.answer(w, r, false)
-	if answered {
-		return nil
-	}
-	return told(answer(w, r))
-}
-
-// asked is the request that a preflight is about, if those are answered here, or
-// the request itself.
-func (h *Expand) asked(r *http.Request) *http.Request {
-	if h.cors == nil || !isPreflight(r) {
-		return r
-	}
+// preflighted is the request that a preflight is about.
+func preflighted(r *http.Request) *http.Request {
 	about := *r
 	about.Method = r.Header.Get("Access-Control-Request-Method")
 	return &about
-}
-
-// told counts an answer that was made here, or the error in its place.
-func told(err error) error {
-	if err != nil {
-		return failure(err)
-	}
-	metrics.expansion(expandedHere)
-	return nil
-}
-
-// statusClientGone is what Caddy, as nginx, logs of a client that did not wait.
-const statusClientGone = 499
-
-// failure counts an error, and is one for fhir_outcome to render.
-func failure(err error) error {
-	status, result := http.StatusInternalServerError, expansionFailed
-	var failed *terminology.Error
-	var unanswered *remote.Error
-	var theirs caddyhttp.HandlerError
-	switch {
-	case isStanding(err):
-		return err // it is no failure yet
-	case errors.As(err, &failed):
-		status = failed.Status
-	case errors.As(err, &unanswered):
-		status = unanswered.HTTPStatus()
-	case errors.Is(err, context.DeadlineExceeded):
-		status = http.StatusGatewayTimeout
-	case errors.Is(err, context.Canceled):
-		status = statusClientGone
-	case errors.Is(err, cache.ErrNotKept):
-		status, result = http.StatusGatewayTimeout, expansionRefused
-		err = &terminology.Error{Status: status, Code: "processing", Text: "There is no answer in the cache, and the request wants no other (only-if-cached).", Err: err}
-	case errors.As(err, &theirs):
-		metrics.expansion(expansionFailed)
-		return err
-	}
-	if status < http.StatusInternalServerError {
-		result = expansionRefused
-	}
-	metrics.expansion(result)
-	return caddyhttp.Error(status, err)
 }
 
 var (

@@ -5,6 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 // expansionCaches keeps caches of expansions over reloads. What is in it and is an
@@ -19,44 +21,24 @@ type expansionCache interface {
 	Purge(url, system string) int
 
 	// Statistics says what happened since the process began, and what there is.
-	Statistics() cacheStatistics
-}
-
-// cacheStatistics are those of one cache, or of all together.
-type cacheStatistics struct {
-	Hits      uint64 `json:"hits"`
-	Misses    uint64 `json:"misses"`
-	Stale     uint64 `json:"stale"` // answered with an expansion past its time
-	Evictions uint64 `json:"evictions"`
-	Entries   int    `json:"entries"`
-	Bytes     int64  `json:"bytes"`
-
-	Pulled      int   `json:"pulled"`       // expansions that were fetched whole from an upstream
-	PulledBytes int64 `json:"pulled_bytes"` // memory that they take, beside Bytes
-}
-
-func (s cacheStatistics) plus(t cacheStatistics) cacheStatistics {
-	return cacheStatistics{
-		s.Hits + t.Hits, s.Misses + t.Misses, s.Stale + t.Stale, s.Evictions + t.Evictions,
-		s.Entries + t.Entries, s.Bytes + t.Bytes, s.Pulled + t.Pulled, s.PulledBytes + t.PulledBytes,
-	}
+	Statistics() front.Statistics
 }
 
 // retiredCaches counts what happened in caches that are no more, so that counters go
 // on when a reload changes settings.
 var retiredCaches struct {
 	sync.Mutex
-	sum cacheStatistics
+	sum front.Statistics
 }
 
 // retire keeps the counters of a cache that is let go.
-func retire(s cacheStatistics) {
+func retire(s front.Statistics) {
 	retiredCaches.Lock()
 	defer retiredCaches.Unlock()
-	retiredCaches.sum = retiredCaches.sum.plus(cacheStatistics{Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions})
+	retiredCaches.sum = retiredCaches.sum.Plus(front.Statistics{Hits: s.Hits, Misses: s.Misses, Stale: s.Stale, Evictions: s.Evictions})
 }
 
-func retired() cacheStatistics {
+func retired() front.Statistics {
 	retiredCaches.Lock()
 	defer retiredCaches.Unlock()
 	return retiredCaches.sum
@@ -98,7 +80,7 @@ func (cacheCollector) Describe(to chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (cacheCollector) Collect(to chan<- prometheus.Metric) {
 	all := retired()
-	if eachExpansionCache(func(c expansionCache) { all = all.plus(c.Statistics()) }) == 0 {
+	if eachExpansionCache(func(c expansionCache) { all = all.Plus(c.Statistics()) }) == 0 {
 		return
 	}
 	for result, n := range map[string]uint64{"hit": all.Hits, "miss": all.Misses, "stale": all.Stale} {

@@ -315,7 +315,7 @@ func TestTimeouts(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if response := frontGateway(t, "timeout 100ms", server).send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != statusClientGone {
+	if response := frontGateway(t, "timeout 100ms", server).send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != 499 {
 		t.Errorf("a client that is gone: %d", response.StatusCode)
 	}
 }
@@ -423,7 +423,9 @@ func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.reads++
 		var found []string
 		for name, resource := range s.resources {
-			var head resourceHead
+			var head struct {
+				URL string `json:"url"`
+			}
 			_ = json.Unmarshal([]byte(resource), &head)
 			if strings.HasPrefix(name, kind+"/") && head.URL == r.URL.Query().Get("url") {
 				found = append(found, `{"resource":`+resource+`,"search":{"mode":"match"}}`)
@@ -492,12 +494,12 @@ func askingFor(url string) *http.Request {
 func TestRefusedWriteEndsNothing(t *testing.T) {
 	server := newScripted("good")
 	g := frontGateway(t, "ttl 1h", server)
-	h := &Expand{FHIRBase: DefaultFHIRBase}
+	h := provisioned(t)
 	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
 		read(t, g.askFor(foreign, ""))
 		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)
 		refuses := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(status, nil) })
-		if err := h.writeOf(r).pass(httptest.NewRecorder(), r, refuses); err == nil {
+		if err := h.front.ServeHTTP(httptest.NewRecorder(), r, refuses); err == nil {
 			t.Error("the error is gone")
 		}
 		asked := server.asked.Load()

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 // metrics are counted over reloads: the collectors live as long as the process,
@@ -24,7 +25,7 @@ type metricSet struct {
 	events    *prometheus.CounterVec
 	endpoints map[string]prometheus.Observer
 	decisions map[decision]prometheus.Counter
-	expanded  map[expansionResult]prometheus.Counter
+	expanded  map[front.Outcome]prometheus.Counter
 	next      prometheus.Histogram
 	upstream  prometheus.Histogram
 
@@ -46,7 +47,7 @@ func newMetricSet() *metricSet {
 	guarded := prometheus.NewCounterVec(counterOpts("bearer_decisions_total", "Requests that fhir_bearer decided about."), []string{"outcome"})
 	m.decisions = curried(decisions, func(d decision) prometheus.Counter { return guarded.WithLabelValues(string(d)) })
 	expanded := prometheus.NewCounterVec(counterOpts("expand_requests_total", "Requests for an operation that fhir_expand answers."), []string{"result"})
-	m.expanded = curried(expansionResults, func(r expansionResult) prometheus.Counter { return expanded.WithLabelValues(string(r)) })
+	m.expanded = curried(front.Outcomes, func(r front.Outcome) prometheus.Counter { return expanded.WithLabelValues(string(r)) })
 	m.collectors = []prometheus.Collector{m.events, m.next, m.upstream, endpoints, guarded, expanded, definitionsCollector{}, cacheCollector{}}
 	return m
 }
@@ -139,19 +140,3 @@ func refusal(err *guard.Error) decision {
 }
 
 func (m *metricSet) decided(d decision) { m.decisions[d].Inc() }
-
-// expansionResult is what became of a request to fhir_expand.
-type expansionResult string
-
-const (
-	expandedHere     expansionResult = "here"
-	expandedCached   expansionResult = "cached"   // by way of the cache, whoever made the answer
-	expandedNext     expansionResult = "next"     // what the next handler answers, errors among it
-	expandedUpstream expansionResult = "upstream" // by a terminology server, past the cache
-	expansionRefused expansionResult = "refused"
-	expansionFailed  expansionResult = "failed"
-)
-
-var expansionResults = []expansionResult{expandedHere, expandedCached, expandedNext, expandedUpstream, expansionRefused, expansionFailed}
-
-func (m *metricSet) expansion(r expansionResult) { m.expanded[r].Inc() }

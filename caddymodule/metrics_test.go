@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 // series are the values of a gateway's metrics of ours, as a scrape shows them;
@@ -154,7 +155,7 @@ func TestCountingAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		metrics.decided(decisionAllowed)
 		metrics.decided(refusal(expired))
-		metrics.expansion(expandedHere)
+		metrics.Count(front.Here)
 	}); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -168,13 +169,13 @@ func BenchmarkDecided(b *testing.B) {
 
 func BenchmarkExpansionCounted(b *testing.B) {
 	for b.Loop() {
-		metrics.expansion(expandedHere)
+		metrics.Count(front.Here)
 	}
 }
 
 // fakeCache stands for a cache of expansions.
 type fakeCache struct {
-	statistics  cacheStatistics
+	statistics  front.Statistics
 	url, system string
 }
 
@@ -185,7 +186,7 @@ func (c *fakeCache) Purge(url, system string) int {
 	return c.statistics.Entries
 }
 
-func (c *fakeCache) Statistics() cacheStatistics { return c.statistics }
+func (c *fakeCache) Statistics() front.Statistics { return c.statistics }
 
 // addCache puts a cache where the metrics and the admin API look for them.
 func addCache(t *testing.T, key string, c *fakeCache) {
@@ -201,8 +202,8 @@ func addCache(t *testing.T, key string, c *fakeCache) {
 func TestCacheMetrics(t *testing.T) {
 	g := exampleGateway(t, nil)
 	before := g.series()
-	addCache(t, "a", &fakeCache{statistics: cacheStatistics{Hits: 1, Misses: 2, Stale: 3, Evictions: 4, Entries: 5, Bytes: 6}})
-	addCache(t, "b", &fakeCache{statistics: cacheStatistics{Hits: 10, Misses: 20, Stale: 30, Evictions: 40, Entries: 50, Bytes: 60, PulledBytes: 70}})
+	addCache(t, "a", &fakeCache{statistics: front.Statistics{Hits: 1, Misses: 2, Stale: 3, Evictions: 4, Entries: 5, Bytes: 6}})
+	addCache(t, "b", &fakeCache{statistics: front.Statistics{Hits: 10, Misses: 20, Stale: 30, Evictions: 40, Entries: 50, Bytes: 60, PulledBytes: 70}})
 	got := g.series()
 	for name, want := range map[string]float64{
 		"caddy_fhir_expansion_cache_requests_total result=hit":   11,

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
 // docs/metrics.md lists every value of the labels that have a list, and no other.
@@ -19,7 +20,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 	for metric, want := range map[string][]string{
 		"caddy_fhir_endpoint_duration_seconds": authorize.Endpoints,
 		"caddy_fhir_bearer_decisions_total":    wordsOf(decisions),
-		"caddy_fhir_expand_requests_total":     wordsOf(expansionResults),
+		"caddy_fhir_expand_requests_total":     wordsOf(front.Outcomes),
 		"caddy_fhir_definitions":               {"concepts", "code_systems", "value_sets"},
 	} {
 		row := regexp.MustCompile("(?m)^\\| `" + metric + "` \\|[^|]*\\|(.*)\\|$").FindSubmatch(text)

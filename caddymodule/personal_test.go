@@ -11,25 +11,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-func TestCacheIDIsFound(t *testing.T) {
-	for query, want := range map[string]bool{
-		"": false, "url=x": false, "cache-id=1": true, "url=x&cache-id=1": true, "url=x&cache%2Did=1": true, "%63ache-id": true,
-		"filter=cache-id": false, "cache-ids=1": false, "%zz=1&cache-id=2": true,
-	} {
-		if got := hasCacheID(query); got != want {
-			t.Errorf("%q: %t", query, got)
-		}
-	}
-	for body, want := range map[string]bool{
-		`{"parameter":[{"name":"cache-id"}]}`: true, `{"parameter":[{"name":"cache\u002did"}]}`: true, `<name value="cache&#45;id"/>`: true, "url=x&cache%2Did=1": true,
-		`{"parameter":[{"name":"url","valueUri":"http://x"}]}`: false,
-	} {
-		if got := mentionsCacheID([]byte(body)); got != want {
-			t.Errorf("%s: %t", body, got)
-		}
-	}
-}
-
 // What one user brought along under a cache-id, another one with the same id does
 // not get: neither from what is remembered nor from the cache.
 func TestCacheIDIsTheUsers(t *testing.T) {
@@ -74,6 +55,7 @@ func TestUpstreamIsSentNoCacheID(t *testing.T) {
 // All that a token says of its holder keeps the answers of servers behind us apart: what
 // was asked in the context of one patient is not for another's.
 func TestPrincipal(t *testing.T) {
+	var host expandHost
 	names := []string{"id", "client_id", "scope", "patient", "fhir_user", "issuer"}
 	requestOf := func(other string) context.Context {
 		replacer := caddy.NewReplacer()
@@ -86,11 +68,11 @@ func TestPrincipal(t *testing.T) {
 		return context.WithValue(t.Context(), caddy.ReplacerCtxKey, replacer)
 	}
 	for _, name := range names {
-		if principal(requestOf(name), true) == principal(requestOf(""), true) {
+		if host.Principal(requestOf(name)) == host.Principal(requestOf("")) {
 			t.Errorf("%s makes no difference", name)
 		}
 	}
-	if principal(requestOf("patient"), false) != principal(requestOf(""), false) {
+	if host.Client(requestOf("patient")) != host.Client(requestOf("")) {
 		t.Error("answers that are the same for all are kept for each patient")
 	}
 }

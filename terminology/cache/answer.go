@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"net/http"
 	"slices"
@@ -63,6 +64,10 @@ type Call struct {
 
 	// Produce makes the answer. Required.
 	Produce Producer
+
+	// Detach returns the context for Produce, which may use it when the client's request is over: it is called
+	// before. Default: nil, the values of the request's context may be used at any time.
+	Detach func(context.Context) context.Context
 }
 
 // passed are the headers that a producer gets beside those that the key holds: answers do not depend on them,
@@ -84,7 +89,11 @@ func (c *Call) request(r *http.Request, representation Representation, old *entr
 		setUnlessEmpty(header, "If-None-Match", old.origin.Get("Etag"))
 		setUnlessEmpty(header, "If-Modified-Since", old.origin.Get("Last-Modified"))
 	}
-	clone := r.Clone(r.Context())
+	ctx := r.Context()
+	if c.Detach != nil {
+		ctx = c.Detach(ctx)
+	}
+	clone := r.Clone(ctx)
 	clone.Header = header
 	clone.Method = methodClass(r.Method)
 	clone.Body, clone.ContentLength, clone.TransferEncoding = http.NoBody, 0, nil

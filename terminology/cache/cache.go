@@ -157,7 +157,7 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, q *q
 	if err != nil {
 		return err
 	}
-	res, collapsed, err := c.collapse(r.Context(), i)
+	res, collapsed, err := c.collapse(i.request.Context(), i)
 	now := time.Now()
 	if (err != nil || res.failed()) && r.Context().Err() == nil && old != nil && old.age(now) < old.unreachable {
 		c.stale.Add(1)

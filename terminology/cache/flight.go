@@ -97,7 +97,7 @@ func (c *Cache) refresh(r *http.Request, call *Call, q *question, old *entry, no
 	if err != nil {
 		return
 	}
-	ctx := context.WithoutCancel(r.Context())
+	ctx := context.WithoutCancel(i.request.Context())
 	i.era.flights.DoChan(string(i.question.key.sum[:]), func() (any, error) {
 		res, err := c.ask(ctx, i)
 		if err != nil || res.failed() {

@@ -1,4 +1,4 @@
-package caddymodule
+package front
 
 import (
 	"hash/maphash"
@@ -6,11 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// sightings remember which questions there were lately, and which of them the next
-// handler answered, so that one that is there for the first time costs no more than
-// without a cache: most of what is typed letter by letter never comes again. What
-// was asked more than once is remembered apart, so that such questions do not drive
-// it out. They decide about effort alone: whatever they say, the answer is right.
+// sightings remember which requests there were lately, and which of them the next handler answered, so that one
+// that comes for the first time costs no more than without a cache: most of what is typed letter by letter never
+// comes again. What came more than once is remembered apart, so that the others do not drive it out. Sightings
+// decide about effort alone: whatever they say, the answer is right.
 type sightings struct {
 	hash  maphash.Seed
 	once  [1 << sightingBits]atomic.Uint64
@@ -19,7 +18,7 @@ type sightings struct {
 
 const sightingBits = 16
 
-// sighting is what is known of a question.
+// sighting is what is known of a request.
 type sighting uint8
 
 const (
@@ -30,10 +29,10 @@ const (
 
 func newSightings() *sightings { return &sightings{hash: maphash.MakeSeed()} }
 
-// seed stands for the definitions that questions are asked of.
+// seed stands for the definitions that requests are answered from.
 func (s *sightings) seed(epoch string) uint64 { return maphash.String(s.hash, epoch) }
 
-// of returns a number for a question. It is even, and never 0.
+// of returns a number for a request. It is even, and never 0.
 func (s *sightings) of(r *http.Request, seed uint64) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.hash)
@@ -51,27 +50,27 @@ func (s *sightings) of(r *http.Request, seed uint64) uint64 {
 	return h.Sum64()&^1 | 2
 }
 
-// look says what is known of a question, and remembers that it was asked.
-func (s *sightings) look(question uint64) sighting {
-	slot := question >> (64 - sightingBits)
+// look says what is known of a request, by its number, and remembers that it came.
+func (s *sightings) look(number uint64) sighting {
+	slot := number >> (64 - sightingBits)
 	known := s.often[slot].Load()
-	if known|1 != question|1 {
-		if known = s.once[slot].Load(); known|1 != question|1 {
-			s.once[slot].Store(question)
+	if known|1 != number|1 {
+		if known = s.once[slot].Load(); known|1 != number|1 {
+			s.once[slot].Store(number)
 			return unseen
 		}
 		s.often[slot].Store(known)
 	}
-	if known == question {
+	if known == number {
 		return seen
 	}
 	return seenNext
 }
 
-// isNext remembers that the next handler answered a question.
-func (s *sightings) isNext(question uint64) {
-	slot := question >> (64 - sightingBits)
+// isNext remembers that the next handler answered a request.
+func (s *sightings) isNext(number uint64) {
+	slot := number >> (64 - sightingBits)
 	for _, list := range []*atomic.Uint64{&s.once[slot], &s.often[slot]} {
-		list.CompareAndSwap(question, question|1)
+		list.CompareAndSwap(number, number|1)
 	}
 }

@@ -1,4 +1,4 @@
-package caddymodule
+package front
 
 import (
 	"encoding/json"

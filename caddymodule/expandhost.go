@@ -1,0 +1,172 @@
+package caddymodule
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+)
+
+// expandHost is Caddy, as package front knows it.
+type expandHost struct{}
+
+// identityPlaceholders are those of fhir_bearer.
+var identityPlaceholders = []string{
+	"http.auth.user.id", "http.auth.user.client_id", "http.auth.user.scope", "http.auth.user.patient", "http.auth.user.fhir_user", "http.auth.user.issuer",
+}
+
+// Client implements front.Guard.
+func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
+	if replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
+		if p.Client, ok = replacer.GetString("http.auth.user.client_id"); ok && p.Client == "" {
+			return h.Principal(ctx)
+		}
+	}
+	return p
+}
+
+// Principal implements front.Guard. It is whom fhir_bearer let in.
+func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
+	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return p
+	}
+	if p.Client, ok = replacer.GetString("http.auth.user.client_id"); !ok {
+		return p // there is no guard, which sets all of them
+	}
+	p.User, _ = replacer.GetString("http.auth.user.id")
+	p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
+	p.Scope, _ = replacer.GetString("http.auth.user.scope")
+	p.Patient, _ = replacer.GetString("http.auth.user.patient")
+	p.FHIRUser, _ = replacer.GetString("http.auth.user.fhir_user")
+	return p
+}
+
+// name tells principals apart; it is empty where there is no guard.
+func (h expandHost) name(ctx context.Context) string {
+	p := h.Principal(ctx)
+	if p == (cache.Principal{}) {
+		return ""
+	}
+	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
+}
+
+// detached is what is kept of a request that may be over when it is needed: Caddy's handlers change what is
+// in its context until then.
+type detached struct {
+	address  string
+	clientID string
+	identity map[string]any // by placeholder
+	vars     map[string]any
+}
+
+// detachedKey is the key of the *detached in a context.
+type detachedKey struct{}
+
+// newDetached copies it from a request's context.
+func newDetached(ctx context.Context) *detached {
+	d := &detached{address: clientIP(ctx)}
+	if vars, ok := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any); ok {
+		d.vars = maps.Clone(vars)
+	}
+	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
+	if !ok {
+		return d
+	}
+	d.identity = make(map[string]any, len(identityPlaceholders))
+	for _, name := range identityPlaceholders {
+		if value, ok := replacer.Get(name); ok {
+			d.identity[name] = value
+		}
+	}
+	d.clientID, _ = d.identity["http.auth.user.client_id"].(string)
+	return d
+}
+
+// Detach implements front.Server.
+func (expandHost) Detach(ctx context.Context) context.Context {
+	return context.WithValue(ctx, detachedKey{}, newDetached(ctx))
+}
+
+// Prepare implements front.Server.
+func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request {
+	ctx := r.Context()
+	d, ok := ctx.Value(detachedKey{}).(*detached)
+	if !ok {
+		d = newDetached(ctx)
+	}
+	original := ctx.Value(caddyhttp.OriginalRequestCtxKey)
+	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	replacer := caddy.NewReplacer()
+	for name, value := range d.identity {
+		replacer.Set(name, value)
+	}
+	r = caddyhttp.PrepareRequest(r, replacer, w, server)
+	maps.Copy(r.Context().Value(caddyhttp.VarsCtxKey).(map[string]any), d.vars)
+	return r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, original))
+}
+
+// background is how the next handler is reached by requests that are of no client.
+type background struct {
+	next   front.NextHandler
+	server *caddyhttp.Server
+	host   string
+}
+
+// Background implements front.Server.
+func (expandHost) Background(r *http.Request, next front.NextHandler) front.NextHandler {
+	server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
+	return &background{next, server, r.Host}
+}
+
+// ServeHTTP implements front.NextHandler.
+func (b *background) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
+	r.Host, r.RemoteAddr = b.host, "127.0.0.1:0"
+	return b.next.ServeHTTP(w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, b.server))
+}
+
+// Status implements front.Server.
+func (expandHost) Status(err error) int {
+	var failed caddyhttp.HandlerError
+	errors.As(err, &failed)
+	return failed.StatusCode
+}
+
+// handlerError makes what the front returns an error that Caddy knows the status of.
+func handlerError(err error) error {
+	var failed *front.Error
+	var theirs caddyhttp.HandlerError
+	switch {
+	case !errors.As(err, &failed):
+		return err
+	case failed.Status != 0:
+		return caddyhttp.Error(failed.Status, failed.Err)
+	case errors.As(failed.Err, &theirs):
+		return failed.Err
+	}
+	return caddyhttp.Error(http.StatusInternalServerError, failed.Err)
+}
+
+// Count implements front.Metrics.
+func (m *metricSet) Count(o front.Outcome) { m.expanded[o].Inc() }
+
+// NextTook implements front.Metrics.
+func (m *metricSet) NextTook(d time.Duration) { m.next.Observe(d.Seconds()) }
+
+// UpstreamTook implements front.Metrics.
+func (m *metricSet) UpstreamTook(d time.Duration) { m.upstream.Observe(d.Seconds()) }
+
+var (
+	_ front.Guard       = expandHost{}
+	_ front.Server      = expandHost{}
+	_ front.NextHandler = (*background)(nil)
+	_ front.Metrics     = (*metricSet)(nil)
+)

@@ -1,0 +1,155 @@
+package caddymodule
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/front"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// pooledState is what a fhir_expand keeps over reloads. It is in the pool under all that its settings are.
+type pooledState struct {
+	*front.State
+	key  string
+	file string // that answers are kept in over restarts, or ""
+}
+
+// newState makes the state for the settings, or takes it over from the configuration before, if nothing of the
+// settings has changed.
+func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
+	settings, err := settingsOf(ctx, h)
+	if err != nil {
+		return nil, err
+	}
+	routes, secrets, err := h.newRoutes()
+	if err != nil {
+		return nil, err
+	}
+	key := fmt.Sprintf("%x", sha256.Sum256(append(settings, secrets...)))
+	pooled, _, err := expansionCaches.LoadOrNew(key, func() (caddy.Destructor, error) {
+		o := h.stateOptions()
+		o.Routes, o.File, o.Logger = routes, h.snapshotOf(settings), ctx.Slogger()
+		if o.Wholes != nil {
+			o.Wholes.Logger = o.Logger
+		}
+		if o.Fetched != nil {
+			o.Fetched.Logger = o.Logger
+		}
+		return &pooledState{front.NewState(o), key, o.File}, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return pooled.(*pooledState), nil
+}
+
+// stateOptions are what the settings say of the state.
+func (h *Expand) stateOptions() (o front.StateOptions) {
+	if !h.CacheOff {
+		o.Cache = cache.New(h.cacheOptions())
+	}
+	if !h.PullThroughOff {
+		o.Wholes = &remote.Wholes{
+			After: h.PullThrough, MaxEntries: h.PullThroughMax, MaxAnswer: h.MaxEntries, TTL: time.Duration(h.TTL),
+		}
+	}
+	if h.BackendDefinitions {
+		o.Backend = remote.Handler{Base: h.FHIRBase, Timeout: h.timeout(), MaxAnswer: h.MaxBody}
+		o.Fetched = &terminology.Fetched{
+			TTL: time.Duration(h.TTL), MissingTTL: time.Duration(h.NegativeTTL), MaxStale: max(time.Duration(h.Stale), 1), // 0 would be its default
+		}
+	}
+	return o
+}
+
+// Destruct implements caddy.Destructor.
+func (s *pooledState) Destruct() error {
+	retire(s.Statistics())
+	return s.Close()
+}
+
+func (s *pooledState) release() error {
+	_, err := expansionCaches.Delete(s.key)
+	return err
+}
+
+// written tells all states of a write: they may be of the same server.
+func written(names []string, sure bool) {
+	expansionCaches.Range(func(_, value any) bool {
+		if s, ok := value.(*pooledState); ok {
+			s.Written(names, sure)
+		}
+		return true
+	})
+}
+
+// settingsOf are those of a handler, and of those around it: it is not known which
+// of them lead to the next handler's answers, and what decides who may ask. What
+// belongs to other sites does not count, unless there is nothing that tells them
+// apart.
+func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
+	var app caddy.Module
+	around := []any{h}
+	for _, module := range ctx.Modules() {
+		switch module.(type) {
+		case *caddyhttp.Subroute:
+			around = append(around, module)
+		case *caddyhttp.App:
+			app = module
+		}
+	}
+	if len(around) == 1 {
+		around = append(around, app)
+	}
+	return json.Marshal(around)
+}
+
+// newRoutes makes the servers that are to be asked; nil: there is none.
+func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error) {
+	if c.Upstream == nil && len(c.Routes) == 0 {
+		return nil, "", nil
+	}
+	repl := caddy.NewReplacer()
+	var fallback *remote.Server
+	if c.Upstream != nil {
+		if fallback, secrets, err = c.Upstream.server(repl); err != nil {
+			return nil, "", err
+		}
+	}
+	var list []remote.Route
+	for i := range c.Routes {
+		server, more, err := c.Routes[i].server(repl)
+		if err != nil {
+			return nil, "", err
+		}
+		list, secrets = append(list, remote.Route{Prefix: c.Routes[i].Prefix, Server: server}), secrets+more
+	}
+	routes, err := remote.NewRoutes(fallback, list...)
+	return routes, secrets, err
+}
+
+// snapshotOf names the file of the answers to questions under some settings.
+func (h *Expand) snapshotOf(settings []byte) string {
+	if !h.Persist || h.CacheOff {
+		return ""
+	}
+	folder := h.PersistFolder
+	if folder == "" {
+		folder = filepath.Join(caddy.AppDataDir(), "fhir_expansions")
+	}
+	return filepath.Join(folder, fmt.Sprintf("%x", sha256.Sum256(settings)))
+}
+
+var (
+	_ expansionCache   = (*pooledState)(nil)
+	_ caddy.Destructor = (*pooledState)(nil)
+)

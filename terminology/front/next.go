@@ -1,0 +1,105 @@
+package front
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"maps"
+	"net/http"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// nextHandler is what the next handler is called in the log.
+const nextHandler = "next handler"
+
+// askNext has the next handler make an answer to be stored, unless it said to be left alone.
+func (q *request) askNext(r *http.Request, m *missing) result {
+	f := q.front
+	if err := f.State.backoff.Err(""); err != nil {
+		return result{err: unavailable(m.afterNext(err), err)}
+	}
+	defer func(start time.Time) { f.Host.Metrics.NextTook(time.Since(start)) }(time.Now())
+	ctx, cancel := context.WithTimeout(r.Context(), f.NextTimeout)
+	defer cancel()
+	r = r.WithContext(ctx)
+	w := newHeldResponse(remote.DefaultMaxRecorded)
+	recorder := remote.NewRecorder(w, w.limit)
+	err := record(recorder, q.next, q.forNext(r, recorder))
+	wait := f.State.backoff.Note(recorder.Status(), recorder.Header(), false)
+	switch {
+	case recorder.Passed() && remote.Begins(q.path, w.header, w.body.Bytes()):
+		return result{err: &detour{nextStraight, m}}
+	case recorder.Passed():
+		_, err = recorder.Answer(q.path) // that it is too large
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+		err = &Error{Status: http.StatusGatewayTimeout, Err: errors.Join(ctx.Err(), err)}
+	case err == nil && !recorder.Answered():
+		return result{missing: m}
+	case err == nil:
+		return q.readNext(r, w, recorder, m)
+	}
+	err = f.Host.Failed(nextHandler, err)
+	return result{err: &cache.Unavailable{RetryAfter: wait, Err: m.afterNext(err)}}
+}
+
+// forNext returns the request for the next handler: one for a whole answer, which is for all who ask the same.
+func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Request {
+	request := remote.Recordable(q.front.Host.Server.Prepare(recorder, r))
+	if condition := r.Header.Get("If-None-Match"); condition != "" {
+		request.Header.Set("If-None-Match", condition)
+	}
+	return request
+}
+
+// record has the next handler answer. That it aborts because its answer is not taken is no failure of its own.
+func record(recorder *remote.Recorder, next NextHandler, request *http.Request) (err error) {
+	defer func() {
+		if cause := recover(); cause == http.ErrAbortHandler && recorder.Passed() {
+			err = errTooLarge
+		} else if cause != nil {
+			panic(cause)
+		}
+	}()
+	return recorder.Record(func(w http.ResponseWriter) error { return next.ServeHTTP(w, request) })
+}
+
+// readNext reads the next handler's answer.
+func (q *request) readNext(r *http.Request, w *heldResponse, recorder *remote.Recorder, m *missing) result {
+	if recorder.Status() == http.StatusNotModified && r.Header.Get("If-None-Match") != "" {
+		return result{answer: &cache.Answer{Status: http.StatusNotModified, Header: recorder.Header()}}
+	}
+	answer, err := recorder.Answer(q.path)
+	switch {
+	case err == nil && answer.Negative() && !m.unknown:
+		return m.answer()
+	case err == nil && !q.isAnsweredBy(r, answer):
+		return result{answer: withCookies(notStored(answer), recorder)}
+	case err == nil:
+		return result{answer: withCookies(answerOf(answer), recorder)}
+	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && recorder.Relay() == nil && isTold(w):
+		return result{answer: w.answer()}
+	}
+	if !errors.Is(err, remote.ErrRefused) { // that is between it and whoever asks
+		err = q.front.Host.Failed(nextHandler, err)
+	}
+	return result{err: unavailable(m.afterNext(err), err)}
+}
+
+// isTold reports whether a response that is no answer is given to the client all the same: a redirect, a
+// refusal, or a failure that is told in FHIR.
+func isTold(w *heldResponse) bool {
+	return w.status < http.StatusInternalServerError || bytes.Contains(w.body.Bytes(), []byte(`"OperationOutcome"`))
+}
+
+// withCookies is an answer with the cookies that its server sets: they are for the one who asked, so that it
+// is not stored.
+func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
+	if cookies := recorder.Header()["Set-Cookie"]; len(cookies) > 0 {
+		a.Header = maps.Clone(a.Header)
+		a.Header["Set-Cookie"] = cookies
+	}
+	return a
+}

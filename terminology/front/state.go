@@ -1,0 +1,118 @@
+package front
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// StateOptions are those of a [State].
+type StateOptions struct {
+	// Cache stores answers. Default: nil, none are stored.
+	Cache *cache.Cache
+
+	// File is where the answers are saved until the next start. Not without Cache. Default: they are not.
+	File string
+
+	// Routes choose the terminology server to ask. Default: nil, there is none.
+	Routes *remote.Routes
+
+	// Wholes are value sets that are fetched whole from terminology servers. Default: nil, none is.
+	Wholes *remote.Wholes
+
+	// Fetched are definitions of the server that the next handler leads to; its Source and Changed are set by
+	// [NewState]. Default: nil, none are fetched.
+	Fetched *terminology.Fetched
+
+	// Backend is how that server is asked; its Serve and Backoff are set by [NewState]. Required with Fetched.
+	Backend remote.Handler
+
+	// Logger is told of files that cannot be read or removed. Required.
+	Logger *slog.Logger
+}
+
+// State is what outlives a [Front]: the stored answers, and those who are asked, with what they said. Make
+// one with [NewState]; it is safe for concurrent use.
+type State struct {
+	cache   *cache.Cache // nil: no answers are stored
+	file    string       // that they are saved in; empty: none
+	routes  *remote.Routes
+	wholes  *remote.Wholes // nil: none is fetched
+	backend *backend       // nil: no definitions are fetched
+	backoff remote.Backoff // of the next handler
+	opened  sync.Once
+	logger  *slog.Logger
+}
+
+// NewState returns a state.
+func NewState(o StateOptions) *State {
+	s := &State{cache: o.Cache, file: o.File, routes: o.Routes, wholes: o.Wholes, logger: o.Logger}
+	if o.Fetched != nil {
+		s.backend = newBackend(o.Fetched, o.Backend, &s.backoff)
+		s.backend.fetched.Changed = s.changed
+	}
+	return s
+}
+
+// Fetched returns the definitions that were fetched; nil: none are.
+func (s *State) Fetched() *terminology.Fetched {
+	if s.backend == nil {
+		return nil
+	}
+	return s.backend.fetched
+}
+
+// Close saves the answers, if that is wanted and there was a request.
+func (s *State) Close() error {
+	unused := false
+	s.opened.Do(func() { unused = true })
+	if s.file == "" || unused {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(s.file), 0o700); err != nil {
+		return fmt.Errorf("persist: %w", err)
+	}
+	return s.cache.Save(s.file)
+}
+
+// Statistics are those of one state, or of all together.
+type Statistics struct {
+	Hits      uint64 `json:"hits"`      // answered with a stored response; counts go from the start of the process
+	Misses    uint64 `json:"misses"`    // not so
+	Stale     uint64 `json:"stale"`     // answered with one past its time
+	Evictions uint64 `json:"evictions"` // of responses, to make room for others
+
+	Entries int   `json:"entries"` // stored responses
+	Bytes   int64 `json:"bytes"`   // memory that they take
+
+	Pulled      int   `json:"pulled"`       // expansions that were fetched whole from an upstream
+	PulledBytes int64 `json:"pulled_bytes"` // memory that they take, beside Bytes
+}
+
+// Plus returns the sum.
+func (s Statistics) Plus(t Statistics) Statistics {
+	return Statistics{
+		s.Hits + t.Hits, s.Misses + t.Misses, s.Stale + t.Stale, s.Evictions + t.Evictions,
+		s.Entries + t.Entries, s.Bytes + t.Bytes, s.Pulled + t.Pulled, s.PulledBytes + t.PulledBytes,
+	}
+}
+
+// Statistics says what happened since the process began, and what there is.
+func (s *State) Statistics() (sum Statistics) {
+	if s.wholes != nil {
+		expansions, bytes := s.wholes.Held()
+		sum.Pulled, sum.PulledBytes = expansions, int64(bytes)
+	}
+	if s.cache != nil {
+		c := s.cache.Stats()
+		sum.Hits, sum.Misses, sum.Stale, sum.Evictions = c.Hits, c.Misses, c.Stale, c.Evictions
+		sum.Entries, sum.Bytes = int(c.Entries), c.Bytes
+	}
+	return sum
+}

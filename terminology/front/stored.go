@@ -1,0 +1,118 @@
+package front
+
+import (
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+)
+
+// schemes say what the stored responses are found by that were made from one library.
+type schemes struct {
+	library *terminology.Library
+	seed    uint64       // of the library, for sightings
+	shared  cache.Scheme // of answers that are the same for all
+	next    cache.Scheme // of those of the next handler
+}
+
+// currentSchemes returns the schemes for the library in use.
+func (f *Front) currentSchemes() *schemes {
+	library := f.Handler.Current()
+	if s := f.schemes.Load(); s != nil && s.library == library {
+		return s
+	}
+	epoch := f.Epoch(library)
+	s := &schemes{
+		library: library, seed: f.sightings.seed(epoch),
+		shared: cache.Scheme{Space: "shared", Epoch: epoch, VaryBy: cache.VaryByNone},
+		next:   cache.Scheme{Space: "next", Epoch: epoch, VaryBy: f.VaryBy, Headers: f.VaryHeaders},
+	}
+	f.schemes.Store(s)
+	return s
+}
+
+// serveStored answers a request by way of the cache: with a response that all share, or else with one of the
+// next handler, unless the answer is too large to be stored.
+func (q *request) serveStored(w http.ResponseWriter, r *http.Request, s *schemes) error {
+	f := q.front
+	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.detach}
+	d := &toNext
+	if q.known != seenNext {
+		call.Principal, call.Produce = f.Host.Guard.Client(r.Context()), q.produceShared
+		err := f.State.cache.Serve(w, r, &call)
+		if d = detourOf(err); d == nil {
+			return f.told(Stored, err)
+		}
+	}
+	if d.to == nextStored {
+		if q.number != 0 {
+			f.sightings.isNext(q.number)
+		}
+		q.rewind(r)
+		call.Scheme, call.Principal, call.Produce = &s.next, f.Host.Guard.Principal(r.Context()), q.produceOwn
+		err := f.State.cache.Serve(w, r, &call)
+		if d = detourOf(err); d == nil {
+			return f.told(Next, err)
+		}
+	}
+	q.rewind(r)
+	if d.to == nextStraight {
+		return q.passOn(w, r, d.missing.err)
+	}
+	return f.told(Here, q.serveHere(w, r).failure())
+}
+
+// toNext is the detour of what the next handler answered before.
+var toNext = detour{to: nextStored}
+
+// produceShared makes an answer that is the same for all: here, or by an upstream.
+func (q *request) produceShared(r *http.Request) (*cache.Answer, error) {
+	made := q.make(r)
+	if made.missing != nil {
+		return nil, &detour{nextStored, made.missing}
+	}
+	return made.answer, made.err
+}
+
+// produceOwn makes an answer that may depend on who asks.
+func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
+	made := q.make(r)
+	if made.missing != nil {
+		made = q.askNext(r, made.missing)
+	}
+	return made.answer, made.failure()
+}
+
+// make makes an answer here, or asks an upstream. What is missing then the next handler may have.
+func (q *request) make(r *http.Request) result {
+	here := q.makeHere(r)
+	if here.missing == nil {
+		return here
+	}
+	if server := q.upstream(r, here.missing); server != nil {
+		return q.askUpstream(r, server, here.missing)
+	}
+	return here
+}
+
+// serveUnstored answers a request without looking into the cache or putting anything there.
+func (q *request) serveUnstored(w http.ResponseWriter, r *http.Request) error {
+	f := q.front
+	here := resultOf(q.local(w, r))
+	if here.missing == nil {
+		return f.told(Here, here.err)
+	}
+	if err := q.readBody(r); err != nil {
+		return f.fail(err)
+	}
+	server := q.upstream(r, here.missing)
+	if server == nil || q.personal { // what is remembered under a cache-id elsewhere, an upstream would give to others
+		return q.passOn(w, r, here.missing.err)
+	}
+	theirs := q.askUpstream(r, server, here.missing)
+	if theirs.err != nil {
+		return f.fail(theirs.err)
+	}
+	f.Host.Metrics.Count(Upstream)
+	return f.write(w, r, theirs.answer, f.private)
+}

@@ -1,0 +1,76 @@
+package front
+
+import (
+	"maps"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// upstream returns the terminology server to ask for what is missing; nil: the next handler, which alone can
+// know what has which id.
+func (q *request) upstream(r *http.Request, m *missing) *remote.Server {
+	if q.front.State.routes == nil || strings.Count(q.path, "/") > 1 {
+		return nil
+	}
+	return q.front.State.routes.Server(q.subjectOf(r).Lacking(m.err))
+}
+
+// askUpstream asks a terminology server. If it knows nothing of what is missing here alone, that is more
+// useful to say.
+func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing) result {
+	asked := remote.Question{
+		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
+		Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"), IfNoneMatch: r.Header.Get("If-None-Match"),
+	}
+	host, wholes := &q.front.Host, q.front.State.wholes
+	if wholes != nil {
+		if whole, err := wholes.Answer(server, asked); whole != nil || err != nil {
+			return result{answer: answerOf(whole), err: err}
+		}
+	}
+	start := time.Now()
+	answer, err := server.Ask(r.Context(), asked)
+	host.Metrics.UpstreamTook(time.Since(start))
+	switch {
+	case err != nil:
+		err = host.Failed(server.Base(), err)
+		return result{err: unavailable(m.afterUpstream(err), err)}
+	case answer.Negative() && !m.unknown:
+		return m.answer()
+	case !q.isAnsweredBy(r, answer):
+		return result{answer: notStored(answer)}
+	}
+	if wholes != nil && !answer.NotModified {
+		wholes.Asked(server, asked, answer)
+	}
+	return result{answer: answerOf(answer)}
+}
+
+// isAnsweredBy reports whether an expansion is that of the value set that was asked for.
+func (q *request) isAnsweredBy(r *http.Request, a *remote.Answer) bool {
+	if q.path != "ValueSet/$expand" || a.Negative() || a.NotModified {
+		return true
+	}
+	return a.IsOf(q.subjectOf(r).ValueSet)
+}
+
+// notStored is an answer for the one who asked alone: a mistake had better not stay for the next one.
+func notStored(a *remote.Answer) *cache.Answer {
+	answer := answerOf(a)
+	answer.Header = maps.Clone(answer.Header)
+	answer.Header["Cache-Control"] = []string{"no-store"}
+	return answer
+}
+
+// answerOf is an answer as the cache has it. It names no definitions that it was made of: they are not known
+// for sure, so that each change ends it.
+func answerOf(a *remote.Answer) *cache.Answer {
+	if a == nil {
+		return nil
+	}
+	return &cache.Answer{Status: a.Status, Header: a.Header, Body: a.Body}
+}
