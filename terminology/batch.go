@@ -44,7 +44,7 @@ func (h *Handler) validations(l *Library, q *asking, inputs []input) ([]byte, er
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf(
 			"the resources for all validations are too large for so many (%s in all); send fewer at once", fhirjson.SizeText(int64(size*len(single))))}
 	}
-	out := newParametersWriter()
+	out := newParametersWriter(nil)
 	for _, in := range single {
 		if err := q.budget.spend(validationSteps + again); err != nil {
 			return nil, err
@@ -80,9 +80,9 @@ func (h *Handler) one(l *Library, q *asking, common []input, in *input) ([]byte,
 		}
 		_, hasValueSet := find(merged, "url")
 		_, hasResource := find(merged, "valueSet")
-		var result []byte
-		if result, _, err = h.validation(l, q, merged, hasValueSet || hasResource); err == nil {
-			return result, nil
+		var result *ValidationResult
+		if result, err = h.validation(l, q, merged, hasValueSet || hasResource); err == nil {
+			return result.AppendJSON(nil), nil
 		}
 	}
 	var failed *Error

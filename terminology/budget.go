@@ -102,6 +102,15 @@ func (b *budget) rest() {
 // read pays for the reading of a number of bytes of a resource.
 func (b *budget) read(n int) error { return b.spend(n / readBytes) }
 
+// compare pays for texts that are compared with a display.
+func (b *budget) compare(texts []shownText) error {
+	cost := 0
+	for i := range texts {
+		cost += 4 + len(texts[i].value)/4
+	}
+	return b.spend(cost)
+}
+
 // readBytes is how many bytes of a resource are read in one step.
 const readBytes = 16
 

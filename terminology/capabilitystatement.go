@@ -28,7 +28,7 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 // is written and returned.
 func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(*asking, *Library, []input) ([]byte, error) {
-		out := newParametersWriter()
+		out := newParametersWriter(nil)
 		out.text("version", "valueString", "4.0")
 		out.text("default", "valueString", "4.0")
 		return out.end(), nil

@@ -8,14 +8,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// coding is a Coding that a request holds, and where it stands there.
-type coding struct {
-	system, version, code, display string
-	at                             string // FHIRPath of the Coding; empty where its parts are parameters of their own
+// Coding is a code of a code system.
+type Coding struct {
+	// System is the url of the code system, and Version its version; empty where that is not known.
+	System, Version string
+
+	// Code is the code, and Display what is shown of it.
+	Code, Display string
+
+	at string // FHIRPath of the Coding in a request; empty where its parts are parameters of their own
 }
 
 // place returns the FHIRPath of a part of the coding.
-func (c *coding) place(part string) string {
+func (c *Coding) place(part string) string {
 	switch {
 	case c.at == "" && part == "":
 		return "code"
@@ -28,28 +33,28 @@ func (c *coding) place(part string) string {
 }
 
 // String writes the coding as messages do: system|version#code ('display').
-func (c *coding) String() string {
-	s := canonical(c.system, c.version) + "#" + c.code
-	if c.display != "" {
-		s += " ('" + c.display + "')"
+func (c *Coding) String() string {
+	s := canonical(c.System, c.Version) + "#" + c.Code
+	if c.Display != "" {
+		s += " ('" + c.Display + "')"
 	}
 	return s
 }
 
 // parseCoding reads a Coding.
-func parseCoding(value jsontext.Value, at string) (coding, error) {
-	c := coding{at: at}
+func parseCoding(value jsontext.Value, at string) (Coding, error) {
+	c := Coding{at: at}
 	r := fhirjson.ReaderOf(value)
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "system":
-			return r.ReadString(&c.system)
+			return r.ReadString(&c.System)
 		case "version":
-			return r.ReadString(&c.version)
+			return r.ReadString(&c.Version)
 		case "code":
-			return r.ReadString(&c.code)
+			return r.ReadString(&c.Code)
 		case "display":
-			return r.ReadString(&c.display)
+			return r.ReadString(&c.Display)
 		default:
 			return r.Skip()
 		}
@@ -64,8 +69,8 @@ func parseCoding(value jsontext.Value, at string) (coding, error) {
 const maxCodings = 1000
 
 // parseConcept reads the codings of a CodeableConcept.
-func parseConcept(value jsontext.Value) ([]coding, error) {
-	var list []coding
+func parseConcept(value jsontext.Value) ([]Coding, error) {
+	var list []Coding
 	r := fhirjson.ReaderOf(value)
 	err := r.Object(func(name []byte) error {
 		if string(name) != "coding" {

@@ -62,9 +62,9 @@ func (in *input) attributeValues() (list []mapAttribute, err error) {
 		return nil, err
 	}
 	text, err := conceptText(in.complex)
-	for _, c := range append(codings, single, coding{code: text}) {
-		if c.code != "" {
-			list = append(list, mapAttribute{system: c.system, value: c.code})
+	for _, c := range append(codings, single, Coding{Code: text}) {
+		if c.Code != "" {
+			list = append(list, mapAttribute{system: c.System, value: c.Code})
 		}
 	}
 	return list, err

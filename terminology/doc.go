@@ -24,10 +24,12 @@
 // searched and paged here (whole.go, wholebuilder.go). An answer that says no for lack of a definition is provisional:
 // others can be asked for a better one ([Handler.Others]).
 //
-// The sister operations look at the same arrays: validate.go (with membership.go, which looks for one code
-// without an expansion, validateversion.go and validatedisplay.go), lookup.go, translate.go (with
-// translator.go), batch.go and capabilities.go. What is loaded can be read and searched (published.go,
-// searchset.go), as far as it is kept.
+// The sister operations look at the same arrays. [Library.ValidateCode] (validate.go) takes one coding after the
+// other: candidate.go finds where the value set may have it, by membership.go without an expansion, and in the version
+// that versionchooser.go chooses; codingvalidator.go judges what was found, with codesystemcheck.go, conceptcheck.go and
+// displaychecker.go; note.go and validationresult.go say it. The others are lookup.go, translate.go (with translator.go),
+// batch.go and capabilities.go. What is loaded can be read and searched (published.go, searchset.go), as far as it is
+// kept.
 //
 // # Definitions
 //

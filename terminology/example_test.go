@@ -87,3 +87,56 @@ func TestPageIsChecked(t *testing.T) {
 		}
 	}
 }
+
+// A code that came in from elsewhere, with a display that it does not have.
+func ExampleLibrary_ValidateCode() {
+	ctx := context.Background()
+	result, err := load(ctx).ValidateCode(ctx, terminology.Validation{
+		ValueSetRef: terminology.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"},
+		Codings:     []terminology.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male", Display: "Man"}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Valid, result.Found.Display)
+	for _, issue := range result.Issues {
+		fmt.Printf("%s at %s: %s\n", issue.Severity, issue.Expression[0], issue.Text)
+	}
+	// Output:
+	// false Male
+	// error at display: Wrong Display Name 'Man' for http://hl7.org/fhir/administrative-gender#male. Valid display is 'Male' (for the language(s) '--')
+}
+
+// Several codes at once, which together may cost no more than one question.
+func ExampleLibrary_BatchValidateCode() {
+	ctx := context.Background()
+	gender := terminology.ValueSetRef{URL: "http://hl7.org/fhir/ValueSet/administrative-gender"}
+	var list []terminology.Validation
+	for _, code := range []string{"female", "feminine"} {
+		list = append(list, terminology.Validation{
+			ValueSetRef: gender, Codings: []terminology.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: code}},
+		})
+	}
+	for result, err := range load(ctx).BatchValidateCode(ctx, list) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(result.Valid)
+	}
+	// Output:
+	// true
+	// false
+}
+
+func ExampleLibrary_ValidateCodeInSystem() {
+	ctx := context.Background()
+	result, err := load(ctx).ValidateCodeInSystem(ctx, terminology.Validation{
+		Codings: []terminology.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "other"}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(result.Valid, result.Found.Version, result.Found.Display)
+	// Output:
+	// true 4.0.1 Other
+}

@@ -161,12 +161,12 @@ func (m Missing) source() Missing {
 }
 
 // missingSystems returns the code systems of codings that are not here with their concepts.
-func (l *Library) missingSystems(codings []coding) (list []Missing) {
+func (l *Library) missingSystems(codings []Coding) (list []Missing) {
 	for i := range codings {
 		c := &codings[i]
-		index := l.codeSystem(c.system, c.version)
-		if c.system != "" && (index == none || !l.codeSystems[index].content.hasConcepts()) {
-			list = append(list, missing("CodeSystem", c.system, c.version)...)
+		index := l.codeSystem(c.System, c.Version)
+		if c.System != "" && (index == none || !l.codeSystems[index].content.hasConcepts()) {
+			list = append(list, missing("CodeSystem", c.System, c.Version)...)
 		}
 	}
 	return list

@@ -102,6 +102,9 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	h.complete(&p, q)
+	if !p.subset.hasCodes() {
+		p.Limits.Entries = math.MaxInt // none of them is written
+	}
 	defer runtime.KeepAlive(q.library) // its memory is given back when it is gone
 	x, err := h.expand(q, q.library, &p)
 	if err != nil {
@@ -136,9 +139,6 @@ func (h *Handler) complete(p *parameters, q *asking) {
 	p.cacheKey, p.cached = cacheKey(q, p.cacheID)
 	p.Limits = h.Limits
 	p.Limits.Entries = h.limit(r)
-	if !p.subset.hasCodes() {
-		p.Limits.Entries = math.MaxInt // none of them is written
-	}
 }
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before

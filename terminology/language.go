@@ -2,6 +2,8 @@ package terminology
 
 import (
 	"cmp"
+	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -81,4 +83,17 @@ func likeness(tag, wanted string) int {
 		return languageBroader
 	}
 	return languageDiffers
+}
+
+// checkLanguage checks the parameter displayLanguage.
+func checkLanguage(list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		tag, _, _ := strings.Cut(item, ";")
+		tag = strings.TrimSpace(tag)
+		letters := strings.IndexFunc(tag, func(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' || r == '*' })
+		if tag != "" && letters != 0 {
+			return issue(http.StatusBadRequest, "processing", "invalid-display", "INVALID_DISPLAY_NAME", fmt.Sprintf("Invalid displayLanguage: '%s'", list))
+		}
+	}
+	return nil
 }

@@ -13,7 +13,7 @@ import (
 // concepts are the parameters of $lookup and $subsumes.
 type concepts struct {
 	parameters
-	a, b coding // of $lookup only a
+	a, b Coding // of $lookup only a
 }
 
 // parseConcepts reads the parameters of $lookup and $subsumes. Each concept is given by code, with system and
@@ -23,17 +23,17 @@ func parseConcepts(inputs []input) (*concepts, error) {
 	if err := c.read(inputs); err != nil {
 		return nil, err
 	}
-	var system coding // system and version, for the codes
+	var system Coding // system and version, for the codes
 	for i := range inputs {
 		switch in := &inputs[i]; in.name {
 		case "system":
-			system.system = in.value
+			system.System = in.value
 		case "version":
-			system.version = in.value
+			system.Version = in.value
 		case "code", "codeA":
-			c.a.code = in.value
+			c.a.Code = in.value
 		case "codeB":
-			c.b.code = in.value
+			c.b.Code = in.value
 		}
 	}
 	if err := c.complete(&c.a, &system, "code", "coding"); err != nil {
@@ -46,10 +46,10 @@ func parseConcepts(inputs []input) (*concepts, error) {
 }
 
 // complete takes a concept from the parameter that is a Coding, or else gives its code the system.
-func (c *concepts) complete(of, system *coding, code, whole string) error {
+func (c *concepts) complete(of, system *Coding, code, whole string) error {
 	in, ok := find(c.given, whole)
 	if !ok {
-		of.system, of.version = cmp.Or(of.system, system.system), cmp.Or(of.version, system.version)
+		of.System, of.Version = cmp.Or(of.System, system.System), cmp.Or(of.Version, system.Version)
 		return nil
 	}
 	if c.has(code) {
@@ -61,43 +61,43 @@ func (c *concepts) complete(of, system *coding, code, whole string) error {
 }
 
 // concept finds the concept that a coding means.
-func (l *Library) concept(c *coding) (*codeSystem, uint32, error) {
-	if c.system == "" || c.code == "" {
+func (l *Library) concept(c *Coding) (*codeSystem, uint32, error) {
+	if c.System == "" || c.Code == "" {
 		return nil, none, badRequest("required", "there must be the parameters code and system, or a coding with both")
 	}
-	index := l.codeSystem(c.system, c.version)
+	index := l.codeSystem(c.System, c.Version)
 	if index == none || !l.codeSystems[index].content.hasConcepts() {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
-			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", canonical(c.system, c.version)))
-		e.Err, e.Missing = ErrUnknown, missing("CodeSystem", c.system, c.version)
+			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", canonical(c.System, c.Version)))
+		e.Err, e.Missing = ErrUnknown, missing("CodeSystem", c.System, c.Version)
 		return nil, none, e
 	}
 	cs := l.codeSystems[index]
 	if err := cs.usable("code system"); err != nil {
 		return nil, none, err
 	}
-	concept, ok := cs.concept([]byte(c.code))
+	concept, ok := cs.concept([]byte(c.Code))
 	if !ok {
 		return nil, none, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
-			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.code, cs.url, cs.version))
+			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.Code, cs.url, cs.version))
 	}
 	return cs, concept, nil
 }
 
 // asOf gives a coding without a version the one that was the latest on a date, if there is a date.
-func (l *Library) asOf(c *coding, date string) error {
-	if err := checkDate(date); err != nil || date == "" || c.version != "" {
+func (l *Library) asOf(c *Coding, date string) error {
+	if err := checkDate(date); err != nil || date == "" || c.Version != "" {
 		return err
 	}
-	index, err := l.codeSystemAt(c.system, date)
+	index, err := l.codeSystemAt(c.System, date)
 	if err == nil && index != none {
-		c.version = l.codeSystems[index].version
+		c.Version = l.codeSystems[index].version
 	}
 	return err
 }
 
 // instance finds the code system of an operation on an instance, and takes the codings for codes of it.
-func (l *Library) instance(id string, codings ...*coding) error {
+func (l *Library) instance(id string, codings ...*Coding) error {
 	cs, ok := l.codeSystemByID(id)
 	if !ok {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no code system with the id "+id)
@@ -105,14 +105,14 @@ func (l *Library) instance(id string, codings ...*coding) error {
 		return e
 	}
 	for _, c := range codings {
-		if c.system == "" {
-			c.system = cs.url
+		if c.System == "" {
+			c.System = cs.url
 		}
-		if c.version == "" {
-			c.version = cs.version
+		if c.Version == "" {
+			c.Version = cs.version
 		}
-		if c.system != cs.url || !matchesVersion(cs.version, c.version) {
-			return badRequest("invalid", "the code system is %s, not %s", cs.canonical(), canonical(c.system, c.version))
+		if c.System != cs.url || !matchesVersion(cs.version, c.Version) {
+			return badRequest("invalid", "the code system is %s, not %s", cs.canonical(), canonical(c.System, c.Version))
 		}
 	}
 	return nil
@@ -159,7 +159,7 @@ func (h *Handler) concepts(base *Library, q *asking, inputs []input) (*concepts,
 
 // lookup returns the Parameters that describe a concept.
 func (l *Library) lookup(p *concepts, cs *codeSystem, concept uint32, x *expansion) []byte {
-	out := newParametersWriter()
+	out := newParametersWriter(nil)
 	name := cs.name
 	if name == "" {
 		name = cs.url
@@ -260,8 +260,8 @@ func (h *Handler) subsumes(base *Library, q *asking, inputs []input) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	if p.b.system == "" {
-		p.b.system, p.b.version = p.a.system, p.a.version
+	if p.b.System == "" {
+		p.b.System, p.b.Version = p.a.System, p.a.Version
 	}
 	cs, a, err := l.concept(&p.a)
 	if err != nil {
@@ -278,7 +278,7 @@ func (h *Handler) subsumes(base *Library, q *asking, inputs []input) ([]byte, er
 	if err != nil {
 		return nil, err
 	}
-	out := newParametersWriter()
+	out := newParametersWriter(nil)
 	out.text("outcome", "valueCode", outcome)
 	return out.end(), nil
 }

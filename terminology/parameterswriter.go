@@ -12,8 +12,9 @@ type parametersWriter struct {
 	list fhirjson.Array
 }
 
-func newParametersWriter() *parametersWriter {
-	return &parametersWriter{dst: []byte(`{"resourceType":"Parameters"`), list: fhirjson.Array{Name: "parameter"}}
+// newParametersWriter begins a resource after what is there already.
+func newParametersWriter(dst []byte) *parametersWriter {
+	return &parametersWriter{dst: append(dst, `{"resourceType":"Parameters"`...), list: fhirjson.Array{Name: "parameter"}}
 }
 
 // end returns the resource.

@@ -16,7 +16,7 @@ type translation struct {
 	inline                 jsontext.Value // the concept map, if the request holds it
 	depends                dependencies
 	mapVersion             string
-	codings                []coding // one, or those of a CodeableConcept
+	codings                []Coding // one, or those of a CodeableConcept
 	version                string   // of a code
 	reverse                bool
 	source, target         string // canonicals of value sets
@@ -76,11 +76,11 @@ func parseTranslation(inputs []input) (*translation, error) {
 func (t *translation) take(in *input) (isConcept bool, err error) {
 	switch in.name {
 	case "code", "sourceCode", "targetCode":
-		t.codings = []coding{{code: in.value}}
+		t.codings = []Coding{{Code: in.value}}
 	case "coding", "sourceCoding", "targetCoding":
-		var c coding
+		var c Coding
 		c, err = parseCoding(in.complex, in.name)
-		t.codings = []coding{c}
+		t.codings = []Coding{c}
 	case "codeableConcept", "sourceCodeableConcept", "targetCodeableConcept":
 		t.codings, err = parseConcept(in.complex)
 	case "conceptMap":
@@ -145,8 +145,8 @@ func (t *translation) orient() {
 		own, other = other, ""
 	}
 	for i := range t.codings {
-		if c := &t.codings[i]; c.system == "" {
-			c.system, c.version = own, cmp.Or(c.version, t.version)
+		if c := &t.codings[i]; c.System == "" {
+			c.System, c.Version = own, cmp.Or(c.Version, t.version)
 		}
 	}
 	t.toSystem = other
@@ -168,7 +168,7 @@ func (l *Library) translate(t *translation) ([]byte, []Missing, error) {
 		e.Err = ErrUnknown
 		return nil, nil, e
 	}
-	x := &translator{library: l, translation: t, out: newParametersWriter()}
+	x := &translator{library: l, translation: t, out: newParametersWriter(nil)}
 	for i := range t.codings {
 		for _, m := range maps {
 			if err := x.inMap(&t.codings[i], []*conceptMap{m}); err != nil {
@@ -178,7 +178,7 @@ func (l *Library) translate(t *translation) ([]byte, []Missing, error) {
 	}
 	x.out.boolean("result", x.found)
 	if !x.found && len(t.codings) > 0 {
-		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", t.codings[0].code, t.codings[0].system))
+		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", t.codings[0].Code, t.codings[0].System))
 	}
 	x.out.optional("message", "valueString", strings.Join(x.messages, "; "))
 	return x.out.end(), x.missing(), nil
@@ -223,16 +223,16 @@ func isScope(has, wanted string) bool {
 }
 
 // isAbout reports whether a group is one between the systems that are asked for.
-func (t *translation) isAbout(g *mapGroup, c *coding) bool {
+func (t *translation) isAbout(g *mapGroup, c *Coding) bool {
 	own, version, other := g.source, g.sourceVersion, g.target
 	if t.reverse {
 		own, version, other = g.target, g.targetVersion, g.source
 	}
-	if version != "" && c.version != "" && !matchesVersion(c.version, version) {
+	if version != "" && c.Version != "" && !matchesVersion(c.Version, version) {
 		return false
 	}
 	fits := func(own, other string) bool {
-		return (c.system == "" || own == c.system) && (t.toSystem == "" || other == t.toSystem)
+		return (c.System == "" || own == c.System) && (t.toSystem == "" || other == t.toSystem)
 	}
 	return fits(own, other) || t.eitherWay && fits(other, own)
 }

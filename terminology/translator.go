@@ -37,7 +37,7 @@ func (x *translator) missing() []Missing {
 
 // inMap writes the translations that the last one of a chain of concept maps has, each of which hands on to the
 // next.
-func (x *translator) inMap(c *coding, chain []*conceptMap) error {
+func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 	m := chain[len(chain)-1]
 	if err := x.spend(len(m.groups)); err != nil {
 		return err
@@ -65,7 +65,7 @@ func (x *translator) inMap(c *coding, chain []*conceptMap) error {
 }
 
 // inGroup writes the translations that a group has, and reports whether it has something to say of the code.
-func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said bool, err error) {
+func (x *translator) inGroup(c *Coding, chain []*conceptMap, g *mapGroup) (said bool, err error) {
 	for i := range g.elements {
 		e := &g.elements[i]
 		if err := x.spend(1 + len(e.targets)); err != nil {
@@ -77,7 +77,7 @@ func (x *translator) inGroup(c *coding, chain []*conceptMap, g *mapGroup) (said 
 			if x.reverse {
 				code = target.code
 			}
-			if code == c.code && code != "" && (x.reverse || !x.depends.contradict(target)) {
+			if code == c.Code && code != "" && (x.reverse || !x.depends.contradict(target)) {
 				said = true
 				if err := x.write(chain, g, e, target); err != nil {
 					return said, err
@@ -98,7 +98,7 @@ func (x *translator) spend(n int) error {
 }
 
 // unmapped writes what a group has for codes that no element is for (R4 ConceptMap.group.unmapped).
-func (x *translator) unmapped(c *coding, chain []*conceptMap, g *mapGroup) error {
+func (x *translator) unmapped(c *Coding, chain []*conceptMap, g *mapGroup) error {
 	u := &g.unmapped
 	switch u.mode {
 	case "provided", "use-source-code":
@@ -106,9 +106,9 @@ func (x *translator) unmapped(c *coding, chain []*conceptMap, g *mapGroup) error
 		if equivalence == "" {
 			equivalence = "equivalent"
 		}
-		return x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: c.code, equivalence: equivalence})
+		return x.write(chain, g, &mapElement{code: c.Code}, &mapTarget{code: c.Code, equivalence: equivalence})
 	case "fixed":
-		return x.write(chain, g, &mapElement{code: c.code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
+		return x.write(chain, g, &mapElement{code: c.Code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
 	case "other-map":
 		return x.otherMap(c, chain, u.otherMap)
 	}
@@ -116,7 +116,7 @@ func (x *translator) unmapped(c *coding, chain []*conceptMap, g *mapGroup) error
 }
 
 // otherMap goes on to the concept map that one hands on to.
-func (x *translator) otherMap(c *coding, chain []*conceptMap, reference string) error {
+func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) error {
 	other, ok := x.library.conceptMap(reference)
 	switch {
 	case !ok:

@@ -35,37 +35,44 @@ const (
 	unknownVersionNoneID = "UNKNOWN_CODESYSTEM_VERSION_NONE"
 )
 
-// chooseVersion finds the version of a code system in which a coding is to be looked for: the one that the
+// versionChooser chooses the version of a code system in which a coding is looked for.
+type versionChooser struct {
+	library    *Library
+	rules      *Rules
+	inValueSet bool // and not in the code system alone
+}
+
+// choose finds the version of a code system in which a coding is to be looked for: the one that the
 // include and the parameters say, or the coding's own where these allow it. Where none of them says a version, it
 // is the latest as on a date, if there is one.
-func (v *validator) chooseVersion(c *coding, declared, date string) versionChoice {
+func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice {
 	rules := &v.rules.Versions
 	wanted, changed := declared, false
-	required, _ := versionFor(rules.Required, c.system)
-	if forced, _ := versionFor(rules.Forced, c.system); forced != "" {
+	required, _ := versionFor(rules.Required, c.System)
+	if forced, _ := versionFor(rules.Forced, c.System); forced != "" {
 		wanted, changed = forced, true
 	} else if declared == "" {
-		if preferred, _ := versionFor(rules.Preferred, c.system); preferred != "" {
+		if preferred, _ := versionFor(rules.Preferred, c.System); preferred != "" {
 			wanted, changed = preferred, true
 		} else if required != "" {
 			wanted, changed = required, true
 		}
 	}
-	choice := versionChoice{index: v.codeSystem(c.system, wanted), matches: true}
+	choice := versionChoice{index: v.codeSystem(c.System, wanted), matches: true}
 	if wanted == "" && date != "" {
-		choice.index = v.codeSystemAt(c.system, date)
+		choice.index = v.codeSystemAt(c.System, date)
 	}
 	own := none
-	if c.version != "" {
-		own = v.codeSystem(c.system, c.version)
-		v.compareVersion(c, &choice, own, declared, wanted, changed)
+	if c.Version != "" {
+		own = v.codeSystem(c.System, c.Version)
+		v.compare(c, &choice, own, declared, wanted, changed)
 	}
 	if choice.index == none && wanted != "" {
-		choice.add(unknownVersion(c, wanted, v.library.versionsOf(c.system)))
-		choice.unknown = canonical(c.system, wanted)
+		choice.add(unknownVersion(c, wanted, v.library.versionsOf(c.System)))
+		choice.unknown = canonical(c.System, wanted)
 		choice.index = own
 		if own == none {
-			choice.index = v.codeSystem(c.system, v.usual(c.system))
+			choice.index = v.codeSystem(c.System, v.usual(c.System))
 		}
 		choice.matches, choice.unsure = false, true
 	}
@@ -77,12 +84,12 @@ func (v *validator) chooseVersion(c *coding, declared, date string) versionChoic
 }
 
 // codeSystem finds a code system in which a code can be looked for.
-func (v *validator) codeSystem(url, version string) uint32 {
+func (v *versionChooser) codeSystem(url, version string) uint32 {
 	return v.ifPresent(v.library.codeSystem(url, version))
 }
 
 // codeSystemAt is codeSystem for the latest version as on a date.
-func (v *validator) codeSystemAt(url, date string) uint32 {
+func (v *versionChooser) codeSystemAt(url, date string) uint32 {
 	index, err := v.library.codeSystemAt(url, date)
 	if err != nil {
 		return none
@@ -92,7 +99,7 @@ func (v *validator) codeSystemAt(url, date string) uint32 {
 
 // ifPresent returns the index of a code system, but none for one of which nothing is here but that it exists (R4
 // CodeSystem.content not-present): it would have no code at all.
-func (v *validator) ifPresent(index uint32) uint32 {
+func (v *versionChooser) ifPresent(index uint32) uint32 {
 	if index == none {
 		return none
 	}
@@ -103,7 +110,7 @@ func (v *validator) ifPresent(index uint32) uint32 {
 }
 
 // usual returns the version of a code system that is meant where nothing else says.
-func (v *validator) usual(system string) string {
+func (v *versionChooser) usual(system string) string {
 	version, _ := versionFor(v.rules.Versions.Preferred, system)
 	if version == "" {
 		version, _ = versionFor(v.rules.Versions.Required, system)
@@ -111,28 +118,28 @@ func (v *validator) usual(system string) string {
 	return version
 }
 
-// compareVersion compares the version of a coding with the one that an include means.
-func (v *validator) compareVersion(c *coding, choice *versionChoice, own uint32, declared, wanted string, changed bool) {
+// compare compares the version of a coding with the one that an include means.
+func (v *versionChooser) compare(c *Coding, choice *versionChoice, own uint32, declared, wanted string, changed bool) {
 	switch {
 	case own != none && (wanted == "" || matchesVersion(v.library.codeSystems[own].version, wanted)):
 		choice.index = own
 		return
-	case wanted == "" && choice.index != none && v.valueSet != nil:
+	case wanted == "" && choice.index != none && v.inValueSet:
 		choice.add(mismatch("warning", "VALUESET_VALUE_MISMATCH_DEFAULT", fmt.Sprintf(
 			"The code system '%s' version '%s' for the versionless include in the ValueSet include is different to the one in the value ('%s')",
-			c.system, v.library.codeSystems[choice.index].version, c.version)))
+			c.System, v.library.codeSystems[choice.index].version, c.Version)))
 	case wanted != "" && changed:
 		choice.add(mismatch("error", "VALUESET_VALUE_MISMATCH_CHANGED", fmt.Sprintf(
 			"The code system '%s' version '%s' resulting from the version '%s' in the ValueSet include is different to the one in the value ('%s')",
-			c.system, wanted, declared, c.version)))
+			c.System, wanted, declared, c.Version)))
 	case wanted != "":
 		choice.add(mismatch("error", "VALUESET_VALUE_MISMATCH", fmt.Sprintf(
-			"The code system '%s' version '%s' in the ValueSet include is different to the one in the value ('%s')", c.system, wanted, c.version)))
+			"The code system '%s' version '%s' in the ValueSet include is different to the one in the value ('%s')", c.System, wanted, c.Version)))
 	}
 	choice.matches = false
-	if own == none && len(v.library.versionsOf(c.system)) > 0 {
-		choice.add(unknownVersion(c, c.version, v.library.versionsOf(c.system)))
-		choice.unknown = canonical(c.system, c.version)
+	if own == none && len(v.library.versionsOf(c.System)) > 0 {
+		choice.add(unknownVersion(c, c.Version, v.library.versionsOf(c.System)))
+		choice.unknown = canonical(c.System, c.Version)
 	}
 }
 
@@ -155,7 +162,7 @@ func mismatch(severity, id, text string) note {
 }
 
 // unknownVersion is the note for a version of a code system that is not here.
-func unknownVersion(c *coding, version string, versions []string) note {
+func unknownVersion(c *Coding, version string, versions []string) note {
 	id := unknownVersionID
 	if len(versions) == 0 {
 		id = unknownVersionNoneID
@@ -163,6 +170,6 @@ func unknownVersion(c *coding, version string, versions []string) note {
 	return note{part: "system", told: true, Issue: Issue{
 		Severity: "error", Code: "not-found", TxCode: "not-found", MessageID: id,
 		Text: fmt.Sprintf("A definition for CodeSystem '%s' version '%s' could not be found, so the code cannot be validated. %s",
-			c.system, version, validVersions(versions)),
+			c.System, version, validVersions(versions)),
 	}}
 }

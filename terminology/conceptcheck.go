@@ -4,21 +4,20 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // describe notes what else there is to say of a concept that was found: its display, its standing in the
 // code system and in the value set. What only a value set lists has but what that says of it.
-func (v *validator) describe(c *coding, d *verdict) error {
+func (v *codingValidator) describe(c *Coding, d *verdict) error {
 	cs, l := d.codeSystem, v.library
 	known := cs != nil && d.entry.concept != none
 	var supplements []supplement
 	language := ""
 	if known {
-		if err := v.budget.spend(len(v.named) * (1 + len(l.supplements[cs.url]))); err != nil {
+		if err := v.budget.spend(len(v.supplements) * (1 + len(l.supplements[cs.url]))); err != nil {
 			return err
 		}
-		for _, s := range l.supplementsTo(cs, v.named) {
+		for _, s := range l.supplementsTo(cs, v.supplements) {
 			supplements = append(supplements, supplement{of: d.entry.codeSystem, by: s})
 		}
 	}
@@ -26,30 +25,30 @@ func (v *validator) describe(c *coding, d *verdict) error {
 		language = v.valueSet.language
 	}
 	texts := l.shownTexts(nil, d.entry, language, supplements)
-	if err := v.compared(texts); err != nil {
+	if err := v.budget.compare(texts); err != nil {
 		return err
 	}
-	if i := v.languages.preferredOrFirst(texts); i >= 0 {
+	if i := v.displays.languages.preferredOrFirst(texts); i >= 0 {
 		d.display = texts[i].value
 	}
-	if code := l.code(d.entry); known && !bytes.Equal(code, []byte(c.code)) {
+	if code := l.code(d.entry); known && !bytes.Equal(code, []byte(c.Code)) {
 		d.normalized = code
 		v.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false, fmt.Sprintf(
 			"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
-			c.code, code, cs.canonical()))
+			c.Code, code, cs.canonical()))
 	}
 	v.checkAbstract(c, d)
-	if v.memberOnly {
+	if v.question.MembershipOnly {
 		return nil
 	}
-	v.checkDisplay(c, texts)
+	v.displays.check(c, texts)
 	if known {
 		v.standing(c, d)
 	}
 	if v.valueSet != nil && d.member && l.deprecatedIn(d.entry) {
 		v.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false, fmt.Sprintf(
 			"The presence of the concept '%s' in the system '%s' in the value set %s is marked with a status of deprecated and its use should be reviewed",
-			c.code, c.system, v.valueSet.canonical()))
+			c.Code, c.System, v.valueSet.canonical()))
 	}
 	return nil
 }
@@ -63,20 +62,20 @@ func (l *languages) preferredOrFirst(texts []shownText) int {
 }
 
 // checkAbstract notes that a concept is not to be chosen, where the request does not allow that.
-func (v *validator) checkAbstract(c *coding, d *verdict) {
-	if !v.concrete || !d.member || v.library.flags(d.entry)&flagAbstract == 0 {
+func (v *codingValidator) checkAbstract(c *Coding, d *verdict) {
+	if !v.question.NotAbstract || !d.member || v.library.flags(d.entry)&flagAbstract == 0 {
 		return
 	}
 	d.member = false
-	if !v.memberOnly {
+	if !v.question.MembershipOnly {
 		v.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
-			fmt.Sprintf("Code '%s#%s' is abstract, and not allowed in this context", c.system, c.code))
+			fmt.Sprintf("Code '%s#%s' is abstract, and not allowed in this context", c.System, c.Code))
 	}
 	v.notInValueSet(c)
 }
 
 // standing notes that a concept is inactive or deprecated.
-func (v *validator) standing(c *coding, d *verdict) {
+func (v *codingValidator) standing(c *Coding, d *verdict) {
 	flags := v.library.flags(d.entry)
 	if flags&flagStatus != 0 {
 		d.status = v.library.statusOf(d.entry)
@@ -85,11 +84,11 @@ func (v *validator) standing(c *coding, d *verdict) {
 	case flags&flagInactive != 0:
 		d.inactive = true
 		v.note("warning", "business-rule", "code-comment", "INACTIVE_CONCEPT_FOUND", c, "", true,
-			fmt.Sprintf("The concept '%s' has a status of %s and its use should be reviewed", c.code, inactiveStatus(d.status)))
+			fmt.Sprintf("The concept '%s' has a status of %s and its use should be reviewed", c.Code, inactiveStatus(d.status)))
 	case d.status == "deprecated" && d.member:
 		d.deprecated = true
 		v.note("warning", "business-rule", "code-comment", "DEPRECATED_CONCEPT_FOUND", c, "", true,
-			fmt.Sprintf("The concept '%s' is deprecated and its use should be reviewed", c.code))
+			fmt.Sprintf("The concept '%s' is deprecated and its use should be reviewed", c.Code))
 	}
 }
 
@@ -129,27 +128,4 @@ func (l *Library) indexOf(cs *codeSystem) uint32 {
 		}
 	}
 	return uint32(slices.Index(l.codeSystems, cs)) // it is contained in a value set
-}
-
-// standings notes the standing of the definitions that a coding was validated against.
-func (v *validator) standings(list []verdict) {
-	told := map[string]bool{}
-	tell := func(kind string, d *definition) {
-		name := d.standing(v.valueSet)
-		if text := fmt.Sprintf("Reference to %s %s %s", name, kind, d.canonical()); name != "" && !told[text] {
-			told[text] = true
-			v.notes = append(v.notes, note{Issue: Issue{
-				Severity: "information", Code: "business-rule", TxCode: "status-check", MessageID: "MSG_" + strings.ToUpper(name), Text: text,
-			}})
-		}
-	}
-	for i := range list {
-		if list[i].codeSystem != nil {
-			tell("CodeSystem", &list[i].codeSystem.definition)
-		}
-	}
-	tell("ValueSet", &v.valueSet.definition)
-	for _, vs := range v.imported {
-		tell("ValueSet", &vs.definition)
-	}
 }

@@ -1,0 +1,97 @@
+package terminology
+
+import (
+	"fmt"
+	"strings"
+)
+
+// inCodeSystem looks for a code in its code system, and reports whether to go on.
+func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) bool {
+	cs := d.codeSystem
+	concept, ok := cs.concept([]byte(c.Code))
+	switch {
+	case ok:
+		if d.entry.concept == none {
+			d.entry.codeSystem, d.entry.concept = v.library.indexOf(cs), concept
+		}
+		if v.valueSet == nil {
+			d.member = true
+		}
+		v.checkVersion(c, cs)
+		return true
+	case cs.content == contentFragment || cs.content != contentComplete && d.entry.listed != 0:
+		v.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
+			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
+			c.Code, cs.url, cs.version, article(string(cs.content))))
+		d.member = d.member || v.valueSet == nil
+		return true
+	case !v.question.MembershipOnly:
+		text := fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", c.Code, cs.url)
+		id := "Unknown_Code_in"
+		if cs.version != "" {
+			text, id = text+" version '"+cs.version+"'", "Unknown_Code_in_Version"
+		}
+		v.note("error", "code-invalid", "invalid-code", id, c, "code", true, text)
+		if cs.compositional {
+			v.note("information", "informational", "processing-note", "", c, "code", false, fmt.Sprintf(
+				"The code system '%s' is compositional: codes may be expressions of a grammar, which is not known here", cs.url))
+		}
+	}
+	d.member = false
+	return true
+}
+
+// checkVersion notes that a coding has no version, of a code system whose codes mean something only with one
+// (R4 CodeSystem.versionNeeded).
+func (v *codingValidator) checkVersion(c *Coding, cs *codeSystem) {
+	if cs.versionNeeded && c.Version == "" && !v.question.MembershipOnly {
+		v.note("error", "required", "invalid-data", "", c, "version", true, fmt.Sprintf(
+			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.url, c.Code))
+	}
+}
+
+// uncheckedSystem notes that a code is one that the value set lists, of a code system, or a version of it, that is not
+// here. It is in the value set, as the expansion has it; whether the code system has it, others may know.
+func (v *codingValidator) uncheckedSystem(c *Coding, version string) {
+	if v.question.MembershipOnly {
+		return
+	}
+	reference := canonical(c.System, version)
+	addTo(&v.absent.unchecked, reference)
+	v.note("warning", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true, fmt.Sprintf(
+		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference))
+}
+
+// unknownSystem notes that a code system is not here, and that the value set needs it, if it does. What is no name
+// of a code system at all is nothing that anybody could have.
+func (v *codingValidator) unknownSystem(c *Coding, needed bool) {
+	if _, ok := v.library.anyValueSet(c.System, ""); ok {
+		v.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
+			fmt.Sprintf("The Coding references a value set, not a code system ('%s')", c.System))
+		return
+	}
+	list := &v.absent.systems
+	if needed {
+		list = &v.absent.versions
+	}
+	addTo(list, c.System)
+	if v.question.MembershipOnly {
+		return
+	}
+	if !isAbsolute(c.System) {
+		v.note("error", "invalid", "invalid-data", "Terminology_TX_System_Relative", c, "system", true,
+			"Coding.system must be an absolute reference, not a local reference")
+	}
+	if c.Version != "" {
+		v.place(c, unknownVersion(c, c.Version, nil))
+		return
+	}
+	v.note("error", "not-found", "not-found", "UNKNOWN_CODESYSTEM", c, "system", true,
+		fmt.Sprintf("A definition for CodeSystem %s could not be found, so the code cannot be validated", c.System))
+}
+
+// isAbsolute reports whether a uri begins with a scheme (RFC 3986 §4.3), as Coding.system must (R4 §2.24.0.1, uri).
+func isAbsolute(uri string) bool {
+	scheme, _, ok := strings.Cut(uri, ":")
+	return ok && scheme != "" && !strings.ContainsAny(scheme, "/?#")
+}

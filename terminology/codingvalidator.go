@@ -1,0 +1,138 @@
+package terminology
+
+import (
+	"fmt"
+)
+
+// codingValidator validates codings, one after the other.
+type codingValidator struct {
+	*notes
+	question    *Validation
+	library     *Library
+	valueSet    *valueSet // nil: against the code system alone
+	budget      *budget
+	supplements []string // canonicals of those that are named
+	candidates  candidateFinder
+	displays    displayChecker
+	absent      absent
+}
+
+// verdict is what is found of one coding.
+type verdict struct {
+	coding     *Coding
+	member     bool // in the value set, or, without one, in the code system
+	codeSystem *codeSystem
+	entry      entry
+	display    []byte
+	normalized []byte // the code as the code system has it, where that differs by case
+	status     string
+	inactive   bool
+	deprecated bool
+}
+
+// validate validates a coding. An error means that the value set itself is at fault.
+func (v *codingValidator) validate(c *Coding) (verdict, error) {
+	d := verdict{coding: c, entry: entry{codeSystem: none, concept: none}}
+	if err := v.budget.spend(codingSteps + v.question.Versions.cost() + v.library.countVersions(c.System)); err != nil {
+		return d, err
+	}
+	if c.System == "" || c.Code == "" {
+		v.incomplete(c)
+		return d, nil
+	}
+	candidates, err := v.candidates.find(c)
+	if err != nil {
+		return d, err
+	}
+	choice, member, err := v.candidates.best(c, candidates)
+	if err != nil {
+		return d, err
+	}
+	for _, n := range choice.notes {
+		v.place(c, n)
+	}
+	if choice.unknown != "" {
+		addTo(&v.absent.versions, choice.unknown)
+	}
+	if choice.index != none {
+		d.codeSystem = v.library.codeSystems[choice.index]
+	}
+	if member != nil {
+		d.member, d.entry = !choice.unsure, member.entry
+	}
+	if err := v.judge(c, &d, choice, member); err != nil {
+		return d, err
+	}
+	if v.size > maxNoted {
+		return d, tooLong()
+	}
+	return d, nil
+}
+
+// codingSteps is what it takes to validate a coding, beside what is looked through for it.
+const codingSteps = 20
+
+// incomplete notes that a coding has no system, no code, or neither. Whether it may be so where it comes from,
+// only the client knows; valid it is not.
+func (v *codingValidator) incomplete(c *Coding) {
+	lacks, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
+	switch {
+	case c.Code == "" && c.System == "":
+		lacks, text = "system_or_code", "Coding has neither a system nor a code, so that there is nothing to validate. Both should be provided"
+	case c.Code == "":
+		lacks, text = "code", "Coding has no code, so that it cannot be validated. A code should be provided"
+	}
+	v.note("warning", "invalid", "invalid-data", lacksPrefix+lacks+"__cannot_validate", c, "", true, text)
+	if c.Code != "" {
+		v.notInValueSet(c)
+	}
+}
+
+// lacksPrefix begins the message ids of incomplete.
+const lacksPrefix = "Coding_has_no_"
+
+// judge notes what is wrong with a coding that was looked for.
+func (v *codingValidator) judge(c *Coding, d *verdict, choice versionChoice, member *found) error {
+	cs := d.codeSystem
+	switch {
+	case cs == nil && d.member:
+		v.uncheckedSystem(c, choice.unchecked)
+	case cs == nil:
+		v.unknownSystem(c, choice.open)
+	case cs.content == contentSupplement:
+		v.note("error", "invalid", "invalid-data", "CODESYSTEM_CS_NO_SUPPLEMENT", c, "system", true,
+			fmt.Sprintf("CodeSystem %s is a supplement, so can't be used as a value in Coding.system", cs.canonical()))
+		d.codeSystem = nil
+		return nil
+	default:
+		if !v.inCodeSystem(c, d) {
+			return nil
+		}
+	}
+	if member != nil && member.excluded {
+		d.member = false
+		v.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.Code))
+	}
+	// Where the code system that the value set means, or its version, is not here, it cannot be told whether the
+	// code is in it.
+	if unsure := choice.unknown != "" && choice.index != none && d.entry.concept != none; !d.member && !unsure && !choice.open && v.valueSet != nil {
+		v.notInValueSet(c)
+	}
+	if d.codeSystem != nil && d.entry.concept != none || d.entry.listed != 0 {
+		return v.describe(c, d)
+	}
+	return nil
+}
+
+// notInValueSet notes that a coding is not in the value set.
+func (v *codingValidator) notInValueSet(c *Coding) {
+	if v.valueSet == nil {
+		return
+	}
+	severity, txCode, isOne := "error", "not-in-vs", v.question.CodeableConcept != nil
+	if isOne {
+		severity, txCode = "information", "this-code-not-in-vs"
+	}
+	v.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
+		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.called()))
+}

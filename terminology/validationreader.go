@@ -1,0 +1,152 @@
+package terminology
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/go-json-experiment/json/jsontext"
+)
+
+// validationReader reads the parameters of $validate-code, for value sets and for code systems.
+type validationReader struct {
+	parameters
+	question    Validation
+	code        *Coding // code, system and display as parameters of their own
+	infer       bool    // inferSystem
+	codeSystem  jsontext.Value
+	codeVersion string // version
+}
+
+// readValidation reads the parameters of $validate-code.
+func (h *Handler) readValidation(q *asking, inputs []input, inValueSet bool) (*validationReader, error) {
+	v := new(validationReader)
+	if err := v.read(inputs); err != nil {
+		return nil, err
+	}
+	for i := range inputs {
+		if err := v.take(&inputs[i]); err != nil {
+			return nil, err
+		}
+	}
+	h.complete(&v.parameters, q)
+	if err := v.choose(inValueSet); err != nil {
+		return nil, err
+	}
+	v.question.ValueSetRef, v.question.Rules, v.question.Language = v.ValueSetRef, v.Rules, v.Language
+	if v.codeSystem != nil {
+		v.resources = append(v.resources, v.codeSystem)
+	}
+	return v, nil
+}
+
+// choose takes what is to be validated: one, and only one, of the parameters code, coding and codeableConcept
+// (R4 ValueSet/$validate-code).
+func (v *validationReader) choose(inValueSet bool) error {
+	given := 0
+	for _, name := range []string{"code", "coding", "codeableConcept"} {
+		if v.has(name) {
+			given++
+		}
+	}
+	switch {
+	case given == 0: // in the words of the other servers
+		return badRequest("invalid", "Unable to find code to validate (looked for coding | codeableConcept | code+system | code+inferSystem in parameters)")
+	case given > 1:
+		return badRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
+	}
+	if !v.has("code") {
+		v.code = nil // system, display and the like say something of a code alone
+	} else if v.code.Code == "" {
+		return badRequest("required", "the parameter code is empty")
+	}
+	if !inValueSet {
+		return v.chooseInSystem()
+	}
+	if v.code == nil {
+		return nil
+	}
+	v.question.InferSystem = v.infer || v.Context != ""
+	if v.code.System == "" && !v.question.InferSystem {
+		return badRequest("invalid", "the parameter code needs the parameter system beside it, or inferSystem, or context")
+	}
+	v.question.Codings = []Coding{*v.code}
+	return nil
+}
+
+// chooseInSystem is choose where the code system is the one that url names, or codeSystem is, or the instance, or
+// else what system says. Codings must be of it; of a CodeableConcept, those that are not do not count (R4
+// CodeSystem/$validate-code).
+func (v *validationReader) chooseInSystem() error {
+	system, version := splitCanonical(v.URL)
+	v.codeVersion = cmp.Or(v.codeVersion, version)
+	if system == "" && v.codeSystem != nil {
+		d, err := definitionOf(v.codeSystem)
+		if err != nil {
+			return badRequest("structure", "the parameter codeSystem cannot be read: %v", err)
+		}
+		system, v.codeVersion = d.url, cmp.Or(v.codeVersion, d.version)
+	}
+	if v.code != nil {
+		v.code.System, v.code.Version = cmp.Or(system, v.code.System), cmp.Or(v.codeVersion, v.code.Version)
+		if v.code.System == "" && v.ID == "" {
+			return badRequest("required", "the parameter code needs the parameter url beside it, which names the code system")
+		}
+		v.question.Codings = []Coding{*v.code}
+		return nil
+	}
+	other := func(c Coding) bool { return system != "" && c.System != "" && c.System != system }
+	if v.question.CodeableConcept == nil && other(v.question.Codings[0]) {
+		return badRequest("invalid", "the coding is of %s, not of the code system %s", v.question.Codings[0].System, system)
+	}
+	v.question.Codings = slices.DeleteFunc(v.question.Codings, other)
+	return nil
+}
+
+// take takes over one parameter.
+func (v *validationReader) take(in *input) error {
+	switch in.name {
+	case "version":
+		v.codeVersion = in.value
+	case "codeSystem":
+		v.codeSystem = in.resource
+	case "inferSystem", "implySystem":
+		v.infer = in.value == "true"
+	case "lenient-display-validation":
+		v.question.LenientDisplay = in.value == "true"
+	case "valueset-membership-only":
+		v.question.MembershipOnly = in.value == "true"
+	case "abstract":
+		v.question.NotAbstract = in.value == "false"
+	default:
+		return v.takeCode(in)
+	}
+	return nil
+}
+
+// takeCode takes over one parameter that is, or is a part of, what is validated.
+func (v *validationReader) takeCode(in *input) (err error) {
+	alone := func() *Coding {
+		if v.code == nil {
+			v.code = &Coding{}
+		}
+		return v.code
+	}
+	switch in.name {
+	case "code":
+		alone().Code = in.value
+	case "system":
+		alone().System = in.value
+	case "systemVersion":
+		alone().Version = in.value
+	case "display":
+		alone().Display = in.value
+	case "coding":
+		var c Coding
+		c, err = parseCoding(in.complex, "Coding")
+		v.question.Codings = []Coding{c}
+	case "codeableConcept":
+		v.question.CodeableConcept = in.complex
+		v.question.Codings, err = parseConcept(in.complex)
+	}
+	return err
+}

@@ -1,0 +1,89 @@
+package terminology
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// sum makes the result of what was found of the codings.
+func (v *validator) sum(verdicts []verdict) *ValidationResult {
+	r := &ValidationResult{UnknownVersions: v.absent.versions, UnknownSystems: v.absent.systems, concept: v.question.CodeableConcept}
+	r.Valid = slices.ContainsFunc(verdicts, func(d verdict) bool { return d.member }) && !v.failed()
+	if d := v.shown(verdicts); d != nil {
+		r.Found = d.found()
+	}
+	var messages []string
+	for _, n := range v.list {
+		r.Issues = append(r.Issues, n.Issue)
+		worth := n.Severity == "error" || r.Valid || strings.HasPrefix(n.MessageID, lacksPrefix)
+		if n.told && worth && !slices.Contains(messages, n.Text) {
+			messages = append(messages, n.Text)
+		}
+	}
+	r.Message = strings.Join(messages, "; ")
+	if !r.Valid || len(v.absent.unchecked) > 0 {
+		r.Missing = v.lacking()
+	}
+	return r
+}
+
+// lacking returns the definitions for lack of which codings were not found.
+func (v *validator) lacking() []Missing {
+	list := append(v.absent.valueSets, v.library.missingSystems(v.codings)...)
+	for _, reference := range slices.Concat(v.absent.versions, v.absent.unchecked) {
+		if m := (Missing{Kind: "CodeSystem", Canonical: reference}); !slices.Contains(list, m) {
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// shown returns the coding that the answer tells of: of several, the first that is valid.
+func (v *validator) shown(verdicts []verdict) *verdict {
+	for i := range verdicts {
+		if verdicts[i].member {
+			return &verdicts[i]
+		}
+	}
+	if len(verdicts) == 0 || v.isConcept() && (!v.onlyVersions() || verdicts[0].codeSystem == nil) {
+		return nil
+	}
+	return &verdicts[0]
+}
+
+// found returns what the result tells of a coding.
+func (d *verdict) found() *FoundCoding {
+	f := &FoundCoding{Coding: *d.coding, NormalizedCode: string(d.normalized), Inactive: d.inactive, invalid: !d.member}
+	f.Version, f.Display = "", string(d.display)
+	if d.codeSystem != nil {
+		f.Version = d.codeSystem.version
+	}
+	if d.status != "inactive" && (d.inactive || d.deprecated) {
+		f.Status = d.status
+	}
+	return f
+}
+
+// standings notes the standing of the definitions that a coding was validated against.
+func (v *validator) standings(list []verdict) {
+	told := map[string]bool{}
+	tell := func(kind string, d *definition) {
+		name := d.standing(v.valueSet)
+		if text := fmt.Sprintf("Reference to %s %s %s", name, kind, d.canonical()); name != "" && !told[text] {
+			told[text] = true
+			v.add(note{Issue: Issue{
+				Severity: "information", Code: "business-rule", TxCode: "status-check", MessageID: "MSG_" + strings.ToUpper(name), Text: text,
+			}})
+		}
+	}
+	for i := range list {
+		if list[i].codeSystem != nil {
+			tell("CodeSystem", &list[i].codeSystem.definition)
+		}
+	}
+	tell("ValueSet", &v.valueSet.definition)
+	for _, vs := range v.candidates.imported {
+		tell("ValueSet", &vs.definition)
+	}
+}
