@@ -12,6 +12,7 @@ import (
 )
 
 func TestHideParameters(t *testing.T) {
+	t.Parallel()
 	for address, want := range map[string]string{
 		"/":                                 "/",
 		"/a?b=c":                            "/a?b=c",

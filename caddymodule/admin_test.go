@@ -48,7 +48,10 @@ func TestAdminStatus(t *testing.T) {
 	if s.Store == nil || s.Store.Entries < 1 || s.Store.MaxEntries != 100_000 {
 		t.Errorf("store %+v", s.Store)
 	}
-	if len(s.Definitions) == 0 || !s.Definitions[0].Core || s.Definitions[0].Concepts < 1000 || s.Definitions[0].Seconds <= 0 {
+	builtIn := func(d definitionsStatus) bool {
+		return d.Core && len(d.Definitions) == 0 && d.Concepts >= 1000 && d.Seconds > 0
+	}
+	if !slices.ContainsFunc(s.Definitions, builtIn) { // beside those of other tests
 		t.Errorf("definitions %+v", s.Definitions)
 	}
 	if !slices.Contains(s.Caches, front.Statistics{Entries: 3}) || len(s.Caches) < 2 {
@@ -85,6 +88,9 @@ func TestAdminWithoutApp(t *testing.T) {
 }
 
 func TestAdminPurge(t *testing.T) {
+	if _, err := admin(t, caddy.Context{}, http.MethodDelete, "/fhir/expansions"); err != nil { // those of other tests
+		t.Fatal(err)
+	}
 	first, second := &fakeCache{statistics: front.Statistics{Entries: 3}}, &fakeCache{statistics: front.Statistics{Entries: 4}}
 	addCache(t, "a", first)
 	addCache(t, "b", second)

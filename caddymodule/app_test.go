@@ -94,6 +94,7 @@ func TestAppRefused(t *testing.T) {
 
 // `caddy validate` provisions, and must leave no trace in storage.
 func TestProvisionWritesNothing(t *testing.T) {
+	t.Parallel()
 	app, root, err := provisionApp(t, &App{Issuer: "https://x.example"})
 	if err != nil {
 		t.Fatal(err)
@@ -110,6 +111,7 @@ func TestProvisionWritesNothing(t *testing.T) {
 }
 
 func TestHandlersNeedTheApp(t *testing.T) {
+	t.Parallel()
 	ctx, err := provision(t, new(caddy.Config))
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 // The audit trail can be routed by its name, and holds what it says it does.
 func TestAuditLog(t *testing.T) {
+	t.Parallel()
 	g, all, audit := loggingGateway(t)
 	r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=client_credentials"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -47,6 +48,7 @@ func TestAuditLog(t *testing.T) {
 // What anybody can send is recorded within bounds, and what was left out is told when
 // the configuration ends, at the latest.
 func TestAuditLogUnderFlood(t *testing.T) {
+	t.Parallel()
 	g, _, audit := loggingGateway(t)
 	for range 100 {
 		g.get("/oauth2/authorize?client_id=nobody", "")
@@ -68,6 +70,7 @@ func TestAuditLogUnderFlood(t *testing.T) {
 // Who a request is counted under is what Caddy takes for the client, which knows
 // the trusted proxies, and never what the request says of itself.
 func TestClientAddress(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		vars map[string]any

@@ -9,6 +9,7 @@ import (
 
 // Plain HTTP is refused, unless a proxy that trusted_proxies names says https.
 func TestHTTPS(t *testing.T) {
+	t.Parallel()
 	const global = "admin {$CADDY_ADMIN:localhost:2019}\n"
 	trusting := strings.Replace(exampleWith(t, global, global+"\tservers {\n\t\ttrusted_proxies static 192.0.2.0/24\n\t}\n"), "https://localhost:8443 {", "http://localhost:8443 {", 1)
 	g := newGateway(t, trusting)
@@ -36,6 +37,7 @@ func TestHTTPS(t *testing.T) {
 }
 
 func TestUnknownPathIs404(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, nil)
 	for _, path := range []string{"/index.html", "/oauth2/nothing", "/oauth2/authorize/", "/fhir/R4x"} {
 		if r := g.get(path, ""); r.StatusCode != http.StatusNotFound {

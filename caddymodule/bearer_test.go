@@ -17,6 +17,7 @@ import (
 )
 
 func TestBearerRefuses(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, echo)
 	token := g.token()
 	tests := []struct {
@@ -65,6 +66,7 @@ func TestBearerRefuses(t *testing.T) {
 
 // A token ends with its user and with its client, at the guard too.
 func TestTokenEndsWithItsHolder(t *testing.T) {
+	t.Parallel()
 	keys := t.TempDir()
 	token := newGatewayAt(t, exampleWith(t, "", ""), keys).token()
 	for name, tt := range map[string]struct{ old, new string }{
@@ -87,6 +89,7 @@ func TestTokenEndsWithItsHolder(t *testing.T) {
 // A guard that keeps everybody out, because the API is at another path than it thinks,
 // says so, once.
 func TestGuardElsewhereIsLogged(t *testing.T) {
+	t.Parallel()
 	var text bytes.Buffer
 	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
 	for _, path := range []string{"/fhir/R4/Patient", "/fhir/R4", "/fhir/metadata", "/fhir/Patient"} {
@@ -99,6 +102,7 @@ func TestGuardElsewhereIsLogged(t *testing.T) {
 
 // So does one behind something that takes the FHIR base off the path.
 func TestGuardBehindRewriteIsLogged(t *testing.T) {
+	t.Parallel()
 	var text bytes.Buffer
 	h := &Bearer{FHIRBase: "/fhir/R4", logger: slog.New(slog.NewTextHandler(&text, nil))}
 	asked := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
@@ -113,6 +117,7 @@ func TestGuardBehindRewriteIsLogged(t *testing.T) {
 // However a path is written: what Caddy's matcher, the guard and the backend may
 // read differently does not reach the backend without a token.
 func TestOddPathsReachNobody(t *testing.T) {
+	t.Parallel()
 	var reached atomic.Int32
 	g := exampleGateway(t, counted(&reached))
 	for _, target := range []string{

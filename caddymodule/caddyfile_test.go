@@ -23,6 +23,7 @@ const separator = "\n----------\n"
 // Each file in testdata/adapt is a Caddyfile, a line, and the JSON it becomes or
 // the error it is. Regenerate the second half with -update.
 func TestAdapt(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob("testdata/adapt/*.caddyfiletest")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no golden files: %v", err)
@@ -65,6 +66,7 @@ func adaptGolden(input string) string {
 
 // A wrong Caddyfile names the line and the word.
 func TestCaddyfileErrors(t *testing.T) {
+	t.Parallel()
 	app := func(body string) string {
 		return "{\n\tfhir {\n\t\tissuer https://x.example\n\t\t" + body + "\n\t}\n}\n"
 	}

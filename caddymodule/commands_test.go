@@ -9,6 +9,7 @@ import (
 )
 
 func TestEnrolTOTP(t *testing.T) {
+	t.Parallel()
 	var first, second strings.Builder
 	for _, out := range []*strings.Builder{&first, &second} {
 		if code, err := enrolTOTP(out, "General Hospital", "alice"); code != 0 || err != nil {

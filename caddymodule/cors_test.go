@@ -44,6 +44,7 @@ func allowedOrigin(r *http.Response) string {
 // The FHIR API is for scripts of the clients' origins, whatever the answer, and
 // metadata for all (Inferno's cors_metadata; the read of fhirUser).
 func TestCORSOfFHIRAPI(t *testing.T) {
+	t.Parallel()
 	asked := 0
 	g := exampleGateway(t, corsBackend(&asked))
 	token := g.token()
@@ -84,6 +85,7 @@ func TestCORSOfFHIRAPI(t *testing.T) {
 
 // Preflights come without a token, and end here.
 func TestPreflightOfFHIRAPI(t *testing.T) {
+	t.Parallel()
 	asked := 0
 	g := exampleGateway(t, corsBackend(&asked))
 	for _, tt := range []struct{ path, origin, allowed string }{
@@ -120,6 +122,7 @@ func TestPreflightOfFHIRAPI(t *testing.T) {
 }
 
 func TestCORSSetting(t *testing.T) {
+	t.Parallel()
 	bearer := func(words string) string {
 		return exampleWith(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\tcors "+words+"\n\t\t}\n")
 	}
@@ -152,6 +155,7 @@ func TestCORSSetting(t *testing.T) {
 
 // Without a setting, fhir_expand leaves preflights to others.
 func TestExpandWithoutCORS(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_expand\n\t\trespond 418\n\t}\n}\n")
 	if r := g.preflight("/fhir/R4/ValueSet/$expand", "https://viewer.example"); r.StatusCode != http.StatusTeapot || allowedOrigin(r) != "" {
 		t.Errorf("%d, allowed %q", r.StatusCode, allowedOrigin(r))
@@ -159,6 +163,7 @@ func TestExpandWithoutCORS(t *testing.T) {
 }
 
 func TestCORSRefused(t *testing.T) {
+	t.Parallel()
 	for _, word := range []string{
 		"", "null", "app.example.org", "https://app.example.org/", "https://app.example.org/cb", "https://App.example.org", "https://app.example.org:443",
 		"http://localhost:80", "https://*.example.org", "ftp://app.example.org", "https://user@app.example.org", "HTTPS://app.example.org",
@@ -180,6 +185,7 @@ func TestCORSRefused(t *testing.T) {
 
 // A script may read what a refusal says (security of G2: 401 and its challenge).
 func TestRefusalIsReadable(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, nil)
 	r := g.fromOrigin("https://app.example.org", http.MethodGet, "/fhir/R4/Patient", "")
 	exposed := headerList(r.Header, "Access-Control-Expose-Headers")
@@ -193,6 +199,7 @@ func TestRefusalIsReadable(t *testing.T) {
 
 // However a handler writes its answer, our headers are the ones that are sent.
 func TestCORSWriter(t *testing.T) {
+	t.Parallel()
 	for name, write := range map[string]func(http.ResponseWriter){
 		"nothing":           func(w http.ResponseWriter) { w.WriteHeader(http.StatusNoContent) },
 		"a body":            func(w http.ResponseWriter) { _, _ = w.Write([]byte("x")) },
@@ -222,6 +229,7 @@ func TestCORSWriter(t *testing.T) {
 
 // HEAD is asked of whatever GET is, and as much let in or refused.
 func TestHEADIsLikeGET(t *testing.T) {
+	t.Parallel()
 	asked := 0
 	g := exampleGateway(t, corsBackend(&asked))
 	token := g.token()
@@ -255,6 +263,7 @@ func BenchmarkCORSWithoutOrigin(b *testing.B) {
 // What is wrong with cors in a JSON configuration keeps a handler from starting, as it
 // does in a Caddyfile.
 func TestCORSOfJSON(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		cors []string
 		want string // in the error

@@ -5,13 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // Definitions that cannot be loaded are named at the beginning of a line, and not only
 // at the end of Caddy's.
 func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct{ definitions, want string }{
 		"missing": {"/nonesuch/*.json", "definitions /nonesuch/*.json: file does not exist"},
 		"broken":  {writeFile(t, "broken.json", `{"resourceType":`), `broken.json: `},
@@ -19,7 +18,7 @@ func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			text := filepath.Join(t.TempDir(), "text.log")
 			config := adapted(t, "{\n\tlog {\n\t\toutput file "+text+"\n\t}\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\tcore off\n\t\tdefinitions "+tt.definitions+"\n\t}\n}\n")
-			if _, err := caddy.ProvisionContext(config); err == nil {
+			if _, err := provision(t, config); err == nil {
 				t.Fatal("loaded")
 			}
 			failed := func(line map[string]any) bool { return line["msg"] == "definitions cannot be loaded" }

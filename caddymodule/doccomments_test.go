@@ -15,6 +15,7 @@ import (
 // Every exported symbol says what it is, and every field of Caddy's JSON also what
 // it is where it is left out.
 func TestDocComments(t *testing.T) {
+	t.Parallel()
 	count := 0
 	for _, root := range []string{".", "../terminology"} {
 		err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {

@@ -42,6 +42,7 @@ func documents(t *testing.T) map[string]string {
 // Every link in the documents that leads into the repository finds a file, and
 // the heading in it.
 func TestLinks(t *testing.T) {
+	t.Parallel()
 	pages := documents(t)
 	for name, text := range pages {
 		for _, found := range link.FindAllStringSubmatch(fence.ReplaceAllString(text, ""), -1) {
@@ -64,6 +65,7 @@ func TestLinks(t *testing.T) {
 
 // Every page in docs is linked from the README.
 func TestREADMELeadsToDocuments(t *testing.T) {
+	t.Parallel()
 	pages := documents(t)
 	for name := range pages {
 		if name != "README.md" && !strings.Contains(pages["README.md"], "]("+name+")") {
@@ -89,6 +91,7 @@ func anchors(page string) (names []string) {
 }
 
 func TestAnchors(t *testing.T) {
+	t.Parallel()
 	got := anchors("# A `b_c`, and $d: e!\n\n```\n# none\n```\n\n## Same\n## Same\n")
 	if want := []string{"a-b_c-and-d-e", "same", "same-1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
@@ -97,6 +100,7 @@ func TestAnchors(t *testing.T) {
 
 // Every Caddyfile in the documents is one, as a whole or in the block it is about.
 func TestDocumentedCaddyfiles(t *testing.T) {
+	t.Parallel()
 	count := 0
 	for name, text := range documents(t) {
 		for _, found := range fence.FindAllStringSubmatch(text, -1) {
@@ -131,6 +135,7 @@ func wholeCaddyfile(part string) string {
 
 // The documents say which test shows what. Each test that they name exists.
 func TestDocumentsNameTests(t *testing.T) {
+	t.Parallel()
 	sources := testSources(t)
 	for name, least := range map[string]int{"interface.md": 40, "federation.md": 40, "tokens.md": 40, "authorization.md": 40, "regressions.md": 40, "cache.md": 30} {
 		document, err := os.ReadFile("../docs/" + name)

@@ -34,6 +34,7 @@ https://localhost:8443 {
 // Caddy's encode changes entity tags: a client that sends one of these back is
 // told that what it has is still good.
 func TestExpandEncoded(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, encodeGateway)
 	ask := func(query, encoding, tag string) *http.Response {
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/"+query, nil)
@@ -86,6 +87,7 @@ func TestExpandEncoded(t *testing.T) {
 // Behind Caddy's encode, what is made for one request alone is compressed, and what is
 // kept is left as it is; a client that has either is told that it is still good.
 func TestKeptBehindEncode(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, strings.Replace(encodeGateway, "ttl off", "ttl 1h", 1))
 	const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/spdx-license"
 	ask := func(tag string) *http.Response {

@@ -8,6 +8,7 @@ import (
 
 // A refusal is an OperationOutcome whatever the site says, or leaves unsaid, of errors.
 func TestRefusalIsOutcome(t *testing.T) {
+	t.Parallel()
 	const here = "https://localhost:8443"
 	tests := []struct {
 		name, site, path string
@@ -53,6 +54,7 @@ func TestRefusalIsOutcome(t *testing.T) {
 // The order of directives in a block of the Caddyfile does not matter, as Caddy's users
 // expect.
 func TestDirectiveOrder(t *testing.T) {
+	t.Parallel()
 	const here = "https://localhost:8443"
 	tests := []struct {
 		name, body, path string

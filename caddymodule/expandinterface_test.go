@@ -49,6 +49,7 @@ func displays(answer map[string]any) string {
 // The interface's description of $expand (§2 and §4.2), a case a row, asked
 // through the whole gateway.
 func TestInterfaceExpand(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, nil)
 	token := g.token()
 	ask := func(t *testing.T, pairs ...string) map[string]any {

@@ -34,6 +34,7 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 // A failure is in the log once, at error level and with its cause, whatever renders it,
 // and also where the client is told something else.
 func TestFailuresAreLogged(t *testing.T) {
+	t.Parallel()
 	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"
 	down := httptest.NewUnstartedServer(http.NotFoundHandler())
 	down.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
@@ -79,6 +80,7 @@ func TestFailuresAreLogged(t *testing.T) {
 
 // Refusals are no failures, and neither is what clients ask for.
 func TestRefusalsAreNoFailures(t *testing.T) {
+	t.Parallel()
 	for path, want := range map[string]int{"/fhir/R4/Patient": 401, "/nothing": 404} {
 		if status, lines := failuresOf(t, exampleWith(t, "", ""), path, ""); status != want || len(lines) > 0 {
 			t.Errorf("%s: %d, logged %v", path, status, lines)
@@ -89,6 +91,7 @@ func TestRefusalsAreNoFailures(t *testing.T) {
 // In an outage the log is not flooded: each kind of failure has a share of its own, and
 // how many more there were is told.
 func TestFailureLogIsBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		log := newFailureLog(slog.New(slog.NewTextHandler(&text, nil)))
@@ -132,6 +135,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 
 // What a core logs of its failures is within the same bound; the rest is not bounded.
 func TestLimitFailures(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var text bytes.Buffer
 		log := limitFailures(slog.New(slog.NewTextHandler(&text, nil))).With("with", "attribute").WithGroup("group")

@@ -28,6 +28,7 @@ func forwarded(t *testing.T, r *http.Response) (sent http.Header) {
 }
 
 func TestBearerPasses(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, echo)
 	token := g.token()
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
@@ -52,6 +53,7 @@ func TestBearerPasses(t *testing.T) {
 // Where a request came from, the backend is told by proxies that are trusted, and by
 // nobody else.
 func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
+	t.Parallel()
 	for range_, passes := range map[string]bool{"192.0.2.0/24": true, "198.51.100.0/24": false} {
 		g := exampleGateway(t, echo, "	fhir {\n", "	servers {\n\t\ttrusted_proxies static "+range_+"\n\t}\n	fhir {\n")
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
@@ -78,6 +80,7 @@ func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 }
 
 func TestBearerSetsPlaceholders(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.auth.user.issuer} {http.auth.user.fhir_user} {http.request.header.X-User} {http.request.header.Authorization}"
 		request_header X-User {http.auth.user.id}
 `))
@@ -92,6 +95,7 @@ func TestBearerSetsPlaceholders(t *testing.T) {
 }
 
 func TestBearerForwardsTokenIfAsked(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t\tidentity_header X-Ward\n\t\t}\n")
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	token := g.token()
@@ -104,6 +108,7 @@ func TestBearerForwardsTokenIfAsked(t *testing.T) {
 
 // Nothing goes on but what is named, and the guard still finds the token.
 func TestBearerForwardsNamedHeaders(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_bearer\n\t\tfhir_expand\n", `fhir_bearer {
 			forward_header fhir X-Progress
 		}
@@ -119,6 +124,7 @@ func TestBearerForwardsNamedHeaders(t *testing.T) {
 // After an upgrade the connection is a tunnel past the guard: none to HTTP/2 is
 // asked of the backend for anybody, and none at all where no token is needed.
 func TestNoTunnelPastTheGuard(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, echo)
 	token := g.token()
 	for _, tt := range []struct {
@@ -152,6 +158,7 @@ func TestNoTunnelPastTheGuard(t *testing.T) {
 // RFC 9112 §7.1.2: a client may send any trailer once it has announced one, and the
 // guard is done with the headers by then. None reaches the backend.
 func TestNoTrailerPastTheGuard(t *testing.T) {
+	t.Parallel()
 	sent := make(chan http.Header, 1)
 	g := exampleGateway(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

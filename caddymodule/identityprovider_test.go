@@ -4,6 +4,7 @@ import "testing"
 
 // A kind that is none is not taken for another one in a JSON configuration either.
 func TestUnknownKindOfProvider(t *testing.T) {
+	t.Parallel()
 	for kind, ok := range map[string]bool{"": true, "oidc": true, "google": true, "Google": false, "saml": false} {
 		_, _, err := provisionApp(t, &App{
 			Issuer:            "https://x.example",

@@ -48,6 +48,7 @@ type room struct {
 // TestImports keeps the cores free of Caddy and apart from each other, whatever
 // testdata/rooms.txt says.
 func TestImports(t *testing.T) {
+	t.Parallel()
 	packages := listPackages(t)
 	for core, allowed := range cores {
 		found := false
@@ -71,6 +72,7 @@ func TestImports(t *testing.T) {
 // TestRooms compares what each package imports with testdata/rooms.txt, where a
 // package imports only what stands below it.
 func TestRooms(t *testing.T) {
+	t.Parallel()
 	rooms := readRooms(t)
 	for i, r := range rooms {
 		for _, imported := range r.imports {

@@ -10,6 +10,7 @@ import (
 // A reload goes on with the keys in use, and so with the tokens, whatever became of
 // their file; and it leaves the file as it is.
 func TestReloadKeepsKeys(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, content string }{{"damaged", "[{"}, {"missing", ""}} {
 		t.Run(test.name, func(t *testing.T) {
 			folder := t.TempDir()

@@ -8,6 +8,7 @@ import (
 )
 
 func TestMeantScope(t *testing.T) {
+	t.Parallel()
 	for scope, want := range map[string]string{
 		"openid":                        "",
 		"demo.read":                     "",
@@ -37,6 +38,7 @@ func TestMeantScope(t *testing.T) {
 
 // A scope that is spelt almost as one that is known loads, and a warning asks.
 func TestMisspeltScopeIsLogged(t *testing.T) {
+	t.Parallel()
 	var text bytes.Buffer
 	a := &App{logger: slog.New(slog.NewTextHandler(&text, nil))}
 	a.warnOfScopes(&Client{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}})

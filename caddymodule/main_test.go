@@ -7,4 +7,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
+// Tests run in parallel unless they share what the process has once:
+//
+//   - environment variables
+//   - the metrics, which TestMetrics and its like compare before and after
+//   - the memory store, in which those of admin*_test.go, revokecommand_test.go and
+//     store_test.go end the sessions and grants of alice or set the bound, and in
+//     which TestLogsTellNoSecret has her mistype her password
+//   - the list of caches, which the admin API and the metrics add up
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }

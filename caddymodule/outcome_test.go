@@ -16,6 +16,7 @@ import (
 )
 
 func TestDescribe(t *testing.T) {
+	t.Parallel()
 	secret := errors.New("dial tcp 10.0.0.7:5432: connection refused")
 	tests := []struct {
 		name   string
@@ -47,6 +48,7 @@ func TestDescribe(t *testing.T) {
 }
 
 func TestOutcomeBelowBaseAlone(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, `{
 	auto_https disable_redirects
 	skip_install_trust
@@ -72,6 +74,7 @@ https://localhost:8443 {
 }
 
 func TestBackendDownIsOutcome(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, nil)
 	response := g.get("/fhir/R4/Patient", g.token())
 	if issue := g.outcome(response); response.StatusCode != http.StatusBadGateway || issue.Code != "transient" {
@@ -81,6 +84,7 @@ func TestBackendDownIsOutcome(t *testing.T) {
 
 // Who asks for XML is told of errors in XML too.
 func TestOutcomeInXML(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, nil)
 	token := g.token()
 	for _, tt := range []struct {

@@ -8,6 +8,7 @@ import (
 // What Caddy's command makes by default costs more than a second of a core for each
 // try, and the one that the documentation names does not.
 func TestHashCost(t *testing.T) {
+	t.Parallel()
 	argon2id := func(cost string) string {
 		return "$argon2id$v=19$" + cost + "$c2FsdHNhbHRzYWx0c2FsdA$" + strings.Repeat("A", 43)
 	}

@@ -18,6 +18,7 @@ func counted(reached *atomic.Int32) http.Handler {
 // What is open to all is one method and path. Neither a query, nor what a proxy or
 // a health check would send, nor a path that only looks like it opens anything else.
 func TestNothingElseIsPublic(t *testing.T) {
+	t.Parallel()
 	var reached atomic.Int32
 	g := exampleGateway(t, counted(&reached))
 	const open = "/fhir/R4/metadata"
@@ -57,6 +58,7 @@ func TestNothingElseIsPublic(t *testing.T) {
 // What needs no token brings no body either: a backend that leaves it unread would
 // take it for the next request on the connection.
 func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Sent", strconv.Itoa(len(body))+" "+r.Header.Get("Content-Length")+strings.Join(r.TransferEncoding, " "))
@@ -74,6 +76,7 @@ func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
 }
 
 func TestMetadataIsPublic(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, echo)
 	for query, status := range map[string]int{
 		"": 200, "?mode=terminology&_format=json&_pretty=true&_summary=true&_elements=rest": 200,
@@ -87,6 +90,7 @@ func TestMetadataIsPublic(t *testing.T) {
 
 // What nobody has looked at does not go on with the public request.
 func TestMetadataWithoutCredentials(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t}\n")
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/metadata", nil)
 	credentials := []string{"Authorization", "Proxy-Authorization", "Cookie"}
@@ -106,6 +110,7 @@ func TestMetadataWithoutCredentials(t *testing.T) {
 
 // The placeholders are set without a token too, to nothing.
 func TestPlaceholdersOfPublicRequest(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_expand\n", "respond \"[{http.auth.user.id}]\"\n"))
 	if got := read(t, g.get("/fhir/R4/metadata", "")); got != "[]" {
 		t.Errorf("got %s", got)

@@ -18,6 +18,7 @@ var (
 // The reference that the README leads to names every word of the Caddyfile that is
 // ours, and its tables begin their rows with no other.
 func TestREADMENamesOptions(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docs/caddyfile.md")
 	if err != nil {
 		t.Fatal(err)

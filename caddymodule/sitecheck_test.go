@@ -19,6 +19,7 @@ const guardedAPI = "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir
 // Where a handler stands in vain, the configuration loads and a warning says what to
 // do; where all is well, there is none.
 func TestCheckSites(t *testing.T) {
+	t.Parallel()
 	const here = "https://localhost:8443"
 	tests := []struct {
 		name, issuer, address, body string
@@ -75,6 +76,7 @@ func TestCheckSites(t *testing.T) {
 
 // Caddyfile.example, from which people start, is as it should be.
 func TestExampleHasNoWarnings(t *testing.T) {
+	t.Parallel()
 	app, err := exampleGateway(t, nil).Context.App("http")
 	if err != nil {
 		t.Fatal(err)
@@ -87,6 +89,7 @@ func TestExampleHasNoWarnings(t *testing.T) {
 // Sites without the global option fhir are looked at too, as each handler by itself is
 // put to use.
 func TestSitesWithoutApp(t *testing.T) {
+	t.Parallel()
 	const globals = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n"
 	tests := []struct{ name, body, want string }{
 		{"guard", "handle /fhir* {\n\t\tfhir_bearer {\n\t\t\ttrust https://login.example fhir-api\n\t\t}\n\t}", "Caddyfile:8 (localhost): fhir_bearer stands at /fhir*"},
@@ -111,6 +114,7 @@ func TestSitesWithoutApp(t *testing.T) {
 // An error that comes up when the Caddyfile is JSON already names the line of the
 // directive.
 func TestProvisionErrorNamesLine(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, body, want string }{
 		{"certificate that is missing", "fhir_bearer {\n\ttrust https://login.example api {\n\t\ttls_ca /nowhere.pem\n\t}\n}", "at Caddyfile:10"},
 		{"secret that is missing", "respond ok\nfhir_expand {\n\tupstream https://tx.example {\n\t\tbearer {env.NO_SUCH_TOKEN}\n\t}\n}", "at Caddyfile:11"},
@@ -127,6 +131,7 @@ func TestProvisionErrorNamesLine(t *testing.T) {
 
 // A configuration that has no sites is in force without a word.
 func TestSitesOfNoServer(t *testing.T) {
+	t.Parallel()
 	ctx, err := provision(t, &caddy.Config{})
 	if err != nil {
 		t.Fatal(err)

@@ -45,6 +45,7 @@ func dialPipe(t *testing.T, handler http.Handler) (*http.Server, net.Conn) {
 // A body that comes a byte at a time ends soon, wherever it is sent, and does not hold
 // up the end of the server.
 func TestDrip(t *testing.T) {
+	t.Parallel()
 	const form, fhir = "application/x-www-form-urlencoded", "application/fhir+json"
 	example := exampleWith(t, "\t\tfhir_base /fhir/R4\n", "\t\tfhir_base /fhir/R4\n\t\tregistration {\n\t\t\tinitial_access_token demo-registration\n\t\t}\n")
 	guarded, open := newGateway(t, example).server, newGateway(t, exampleWith(t, "\t\tfhir_bearer\n", "")).server
@@ -127,6 +128,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 
 // A slow line is no drip, and the time that we take for an answer is not the client's.
 func TestSlowLine(t *testing.T) {
+	t.Parallel()
 	var http1, http2 http.Protocols
 	http1.SetHTTP1(true)
 	http2.SetUnencryptedHTTP2(true)

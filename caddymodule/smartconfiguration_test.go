@@ -48,6 +48,7 @@ func guardOnly(trust ...string) string {
 // Apps find the endpoints of the issuer that is trusted first, from any origin and
 // without a token. It is asked once, and not before somebody wants to know.
 func TestGuardOnlySMARTConfiguration(t *testing.T) {
+	t.Parallel()
 	issuer, asked := issuerSaying(t, discoveryDocument)
 	second, secondAsked := issuerSaying(t, discoveryDocument)
 	g := newGateway(t, guardOnly(issuer, second))
@@ -81,6 +82,7 @@ func TestGuardOnlySMARTConfiguration(t *testing.T) {
 // What else is below the base needs a token all the same, and so does that address where
 // nobody is trusted who could be named.
 func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
+	t.Parallel()
 	issuer, _ := issuerSaying(t, discoveryDocument)
 	g := newGateway(t, guardOnly(issuer))
 	introspects := newGateway(t, tlsSite("fhir_bearer {\nintrospect "+issuer+"/introspect {\nclient_id x\nclient_secret x\naudience any\n}\n}\nrespond backend"))
@@ -114,6 +116,7 @@ func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 // An issuer that cannot be asked, or whose document is not to be passed on, is 503 in
 // FHIR, and what it said stays here.
 func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
+	t.Parallel()
 	for name, document := range map[string]string{
 		"down":                       "",
 		"no JSON":                    "<html>",
@@ -138,6 +141,7 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 // What SMART has otherwise than discovery is put right, and nothing is claimed that the
 // document does not show.
 func TestSMARTConfigurationOf(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, document                   string
 		grants, challenges, capabilities []string

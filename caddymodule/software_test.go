@@ -9,6 +9,7 @@ import (
 )
 
 func TestVersionIn(t *testing.T) {
+	t.Parallel()
 	module := func(path, version string) debug.Module { return debug.Module{Path: path, Version: version} }
 	replaced, unknown := module(modulePath, "v1.2.3"), module(modulePath, "v0.0.0-00010101000000-000000000000")
 	replaced.Replace, unknown.Replace = &debug.Module{Path: "."}, &debug.Module{Path: "."}
@@ -36,6 +37,7 @@ func TestVersionIn(t *testing.T) {
 
 // Who asks a binary for its version is told ours, and Caddy's.
 func TestCaddyVersionTellsOurs(t *testing.T) {
+	t.Parallel()
 	version, _ := software()
 	if _, full := caddy.Version(); !strings.HasPrefix(full, "caddy-fhir "+version+", Caddy") {
 		t.Errorf("%q", full)

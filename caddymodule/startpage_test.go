@@ -11,6 +11,7 @@ import (
 // The example's start page leads to what there is: every link on it that stays here is
 // answered, the sign-in for demo-app by the way to the sign-in page.
 func TestStartPage(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, echo)
 	response := g.get("/", "")
 	page := read(t, response)

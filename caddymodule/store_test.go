@@ -52,6 +52,7 @@ func TestStoreBoundWaitsForStart(t *testing.T) {
 // A code and a session outlive a reload: they lead on under the next
 // configuration.
 func TestReloadKeepsCodesAndSessions(t *testing.T) {
+	t.Parallel()
 	keys := t.TempDir()
 	before := newGatewayAt(t, exampleWith(t, "", ""), keys)
 	code := before.code()

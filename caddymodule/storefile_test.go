@@ -24,6 +24,7 @@ import (
 // The durable store lies beside the keys, is there once the app starts and not
 // before, and is nobody else's to read.
 func TestDurableStore(t *testing.T) {
+	t.Parallel()
 	app, root, err := provisionApp(t, &App{Issuer: "https://x.example:8443"})
 	if err != nil {
 		t.Fatal(err)
@@ -80,6 +81,7 @@ func TestDurableStoreRefused(t *testing.T) {
 // A file that another process holds keeps the configuration from starting, with
 // an error that says which file and what to do.
 func TestDurableStoreInUse(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "held.db")
 	held := boltstore.New(path, 0)
 	if err := held.Open(); err != nil {
@@ -100,6 +102,7 @@ func TestDurableStoreInUse(t *testing.T) {
 
 // Two configurations share a file, and the last to go closes it.
 func TestFileStoreIsPooled(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	first, second, failed := new(FileStore), new(FileStore), new(FileStore)
 	for _, f := range []*FileStore{first, second} {
@@ -131,6 +134,7 @@ func TestFileStoreIsPooled(t *testing.T) {
 // A refresh token outlives a reload, and a restart, of which nothing is left but
 // the folder.
 func TestRefreshTokenOutlivesRestart(t *testing.T) {
+	t.Parallel()
 	folder := t.TempDir()
 	start := func() *gateway { return newGatewayAt(t, exampleWith(t, "", ""), folder) }
 	before := start()
@@ -170,6 +174,7 @@ func (g *gateway) exchange(form url.Values) map[string]any {
 // A refresh token that is used twice ends the access tokens at the FHIR API, those
 // too that the guard has seen and remembers.
 func TestGuardRefusesRevokedFamily(t *testing.T) {
+	t.Parallel()
 	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
 	g := exampleGateway(t, backend)
 	request := demoRequest()
@@ -195,6 +200,7 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 // A reload, of which the admin API hears, copies what can be read of a file that was
 // damaged while it was in use, and says so; one in which nothing can be read is an error.
 func TestReloadWithDamagedStore(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		damaged func(page []byte) bool
 		saved   bool

@@ -3,6 +3,7 @@ package caddymodule
 import "testing"
 
 func TestNearest(t *testing.T) {
+	t.Parallel()
 	known := []string{"issuer", "fhir_base", "redirect_uri", "response_type", "password_hash", "scope", "user", "offline_access", "online_access"}
 	for word, want := range map[string]string{
 		"isuer":           "issuer",
@@ -28,6 +29,7 @@ func TestNearest(t *testing.T) {
 }
 
 func TestTypingErrors(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		a, b string
 		want int

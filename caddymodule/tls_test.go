@@ -15,6 +15,7 @@ import (
 // Other OAuth servers may have certificates of a private authority and ask for one of
 // ours, wherever we meet them; without both they are not spoken to.
 func TestPrivateAuthority(t *testing.T) {
+	t.Parallel()
 	own, clients := newAuthority(t, "hospital"), newAuthority(t, "clients")
 	folder := t.TempDir()
 	file := func(name string) string { return filepath.Join(folder, name) }
@@ -98,6 +99,7 @@ func assertionForm(t *testing.T, k *keycloak, client string) url.Values {
 
 // What is wrong with the files is an error that names them, and the option.
 func TestTLSFaults(t *testing.T) {
+	t.Parallel()
 	own := newAuthority(t, "own")
 	folder := t.TempDir()
 	file := func(name string) string { return filepath.Join(folder, name) }

@@ -96,6 +96,7 @@ func (k *keycloak) token(t *testing.T, audience string) string {
 // Beside our own tokens, and without the fhir app, those of a trusted issuer and
 // those that an introspection endpoint finds active are let in.
 func TestTrustedIssuer(t *testing.T) {
+	t.Parallel()
 	k := startKeycloak(t)
 	trusting := "fhir_bearer {\n\t\t\ttrust " + k.URL + "\n\t\t\tintrospect " + k.URL + "/introspect {\n\t\t\t\tclient_id gateway\n\t\t\t\tclient_secret s3cret\n\t\t\t\taudience any\n\t\t\t}\n\t\t}\n"
 	beside := newGateway(t, exampleWith(t, "fhir_bearer\n", trusting))
@@ -146,6 +147,7 @@ https://localhost:8443 {
 // While the introspection endpoint does not answer, clients are told when to try again
 // (RFC 9110 §15.6.4, §10.2.3).
 func TestIntrospectionDown(t *testing.T) {
+	t.Parallel()
 	k := startKeycloak(t)
 	k.Close()
 	g := newGateway(t, exampleWith(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\tintrospect "+k.URL+
@@ -164,6 +166,7 @@ func TestIntrospectionDown(t *testing.T) {
 // A reload while the issuer is down goes on with its keys; nothing is held that no
 // configuration uses.
 func TestTrustedKeysOutliveReload(t *testing.T) {
+	t.Parallel()
 	k := startKeycloak(t)
 	load := func() *Bearer {
 		ctx, err := provision(t, new(caddy.Config))
@@ -195,6 +198,7 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 // RFC 7517 §4.4: alg is optional. A key that names none, as Entra ID's, is for each
 // algorithm that fits it; one that names one is for that alone.
 func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
+	t.Parallel()
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {
 		t.Fatal(err)
@@ -234,6 +238,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 
 // Made-up opaque tokens count for the network of Caddy's client, and for no other.
 func TestIntrospectorNetwork(t *testing.T) {
+	t.Parallel()
 	h := &Bearer{Introspection: &Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}}
 	i, err := h.newIntrospector(nil)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 )
 
 func TestLastLines(t *testing.T) {
+	t.Parallel()
 	log := new(lastLines)
 	for range maxLastLines {
 		_, _ = io.WriteString(log, "old\n")
