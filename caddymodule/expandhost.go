@@ -142,6 +142,9 @@ func (expandHost) Status(err error) int {
 
 // handlerError makes what the front returns an error that Caddy knows the status of.
 func handlerError(err error) error {
+	if err == nil {
+		return nil // without the allocations of errors.As
+	}
 	var failed *front.Error
 	var theirs caddyhttp.HandlerError
 	switch {
