@@ -247,3 +247,27 @@ func TestPost(t *testing.T) {
 	}
 	asked(t, o, 2)
 }
+
+// The producer gets a context that was detached while the client's request was there, once for each answer.
+func TestDetach(t *testing.T) {
+	type key struct{}
+	c := New(Options{})
+	detached := 0
+	call := &Call{Scheme: &Scheme{VaryBy: VaryByNone}, Detach: func(ctx context.Context) context.Context {
+		detached++
+		return context.WithValue(ctx, key{}, "kept")
+	}, Produce: func(r *http.Request) (*Answer, error) {
+		if r.Context().Value(key{}) != "kept" {
+			t.Error("the producer has another context")
+		}
+		return &Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: []byte("{}")}, nil
+	}}
+	for range 3 {
+		if err := c.Serve(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/ValueSet/$expand", nil), call); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if detached != 1 {
+		t.Errorf("detached %d times", detached)
+	}
+}

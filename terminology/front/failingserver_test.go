@@ -1,4 +1,4 @@
-package caddymodule
+package front
 
 import (
 	"bytes"
@@ -10,6 +10,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 // countedBackend is a backend that counts the requests to it.
@@ -47,9 +50,6 @@ func pages(contentType string) *countedBackend {
 	}}
 }
 
-// incomplete is a value set of R4 that is made of SNOMED CT.
-const incomplete = "http://hl7.org/fhir/ValueSet/body-site"
-
 // A server in trouble is asked once by all who ask the same, at once or shortly after, whether it tells of its failure in
 // FHIR, says nothing, or sends what has no end.
 func TestFailuresAreShared(t *testing.T) {
@@ -68,14 +68,14 @@ func TestFailuresAreShared(t *testing.T) {
 				t.Parallel()
 				server := backend()
 				url, who, _ := strings.Cut(asked, " ")
-				g := failureGateway(t, who, "failure_ttl 1h", server)
+				g := newSiteBefore(t, who, settings{cache: cache.Options{FailureTTL: time.Hour}}, server)
 				var all sync.WaitGroup
 				for range 20 {
 					all.Go(func() {
-						w := httptest.NewRecorder()
-						g.server.ServeHTTP(w, askingFor(url))
-						if w.Code < 400 || status != 0 && w.Code != status || w.Body.Len() > 10_000 {
-							t.Errorf("%d with %d bytes", w.Code, w.Body.Len())
+						response := g.expand(url)
+						size := len(read(t, response))
+						if code := response.StatusCode; code < 400 || status != 0 && code != status || size > 10_000 {
+							t.Errorf("%d with %d bytes", code, size)
 						}
 					})
 				}
@@ -86,16 +86,6 @@ func TestFailuresAreShared(t *testing.T) {
 			})
 		}
 	}
-}
-
-// failureGateway is a gateway that asks a server which fails.
-func failureGateway(t *testing.T, who, settings string, server http.Handler) *gateway {
-	t.Helper()
-	backend := server
-	if who == "upstream" {
-		settings, backend = settings+"\nupstream "+terminologyServer(t, server), http.NotFoundHandler()
-	}
-	return frontGateway(t, settings, backend)
 }
 
 // A server that wants to be left alone is, by other questions too, and clients hear when to ask again (RFC 9110 §10.2.3).
@@ -114,9 +104,9 @@ func TestRetryAfterIsKeptTo(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.who+" "+strconv.Itoa(tt.status), func(t *testing.T) {
 			server := failing(tt.status, "100")
-			g := failureGateway(t, tt.who, "failure_ttl 1s", server)
+			g := newSiteBefore(t, tt.who, settings{cache: cache.Options{FailureTTL: time.Second}}, server)
 			for _, url := range []string{foreign, foreign + "2", foreign + "3", foreign} {
-				response := g.askFor(url, "")
+				response := g.expand(url)
 				wait, err := strconv.Atoi(response.Header.Get("Retry-After"))
 				if err != nil || wait < 1 || wait > 100 || response.StatusCode < 400 {
 					t.Errorf("%s: %d, Retry-After %q", url, response.StatusCode, response.Header.Get("Retry-After"))
@@ -152,9 +142,9 @@ func TestAnotherValueSetIsNotKept(t *testing.T) {
 						}
 						_, _ = io.WriteString(w, body)
 					}}
-					g := failureGateway(t, who, "failure_ttl 1h", server)
+					g := newSiteBefore(t, who, settings{cache: cache.Options{FailureTTL: time.Hour}}, server)
 					for range 3 {
-						r := askingFor(foreign)
+						r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
 						r.Header.Set("Accept", "application/fhir+"+format)
 						if response := g.send(r); response.StatusCode != http.StatusOK {
 							t.Errorf("status %d", response.StatusCode)
@@ -183,11 +173,11 @@ func TestStaleWhileLeftAlone(t *testing.T) {
 		w.Header().Set("Cache-Control", "max-age=0")
 		_, _ = io.WriteString(w, expansionOf(foreign, "theirs"))
 	})
-	g := frontGateway(t, "stale 24h", server)
-	read(t, g.askFor(foreign, ""))
+	g := newSite(t, settings{cache: cache.Options{StaleIfError: 24 * time.Hour}}, server)
+	read(t, g.expand(foreign))
 	good.Store(false)
 	for range 3 {
-		if response := g.askFor(foreign, ""); response.StatusCode != http.StatusOK {
+		if response := g.expand(foreign); response.StatusCode != http.StatusOK {
 			t.Errorf("status %d", response.StatusCode)
 		}
 	}

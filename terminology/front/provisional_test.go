@@ -1,4 +1,4 @@
-package caddymodule
+package front
 
 import (
 	"fmt"
@@ -8,6 +8,9 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 // validations is a FHIR server that answers all operations in one way, and counts.
@@ -55,11 +58,8 @@ func TestValidationAsksOthers(t *testing.T) {
 		for _, tt := range tests {
 			t.Run(who+" "+tt.name, func(t *testing.T) {
 				server := &validations{status: tt.status, body: tt.body}
-				settings, backend := "operations all\nnegative_ttl 1h\nfailure_ttl off", http.Handler(server)
-				if who == "upstream" {
-					settings, backend = settings+"\nupstream "+terminologyServer(t, server), http.NotFoundHandler()
-				}
-				g := frontGateway(t, settings, backend)
+				stored := settings{all: true, cache: cache.Options{NegativeTTL: time.Hour, FailureTTL: -1}}
+				g := newSiteBefore(t, who, stored, server)
 				for _, method := range []string{"GET", "GET", "HEAD"} {
 					response := g.send(httptest.NewRequest(method, "/fhir/R4/"+tt.query, nil))
 					got := read(t, response)
@@ -70,11 +70,11 @@ func TestValidationAsksOthers(t *testing.T) {
 				if n := server.asked.Load(); (n == 1) != tt.kept {
 					t.Errorf("asked %d times", n)
 				}
-				uncached := frontGateway(t, settings+"\nttl off", backend)
-				if got := read(t, uncached.get("/fhir/R4/"+tt.query, "")); tt.body != "theirs" && !strings.Contains(got, tt.want) {
+				uncached := newSiteBefore(t, who, settings{all: true, off: true}, server)
+				if got := read(t, uncached.get("/fhir/R4/"+tt.query)); tt.body != "theirs" && !strings.Contains(got, tt.want) {
 					t.Errorf("past the cache: %s", got)
 				}
-				xml := read(t, g.get("/fhir/R4/"+tt.query+"&_format=xml", ""))
+				xml := read(t, g.get("/fhir/R4/"+tt.query+"&_format=xml"))
 				if tt.want == ours && !strings.Contains(xml, `<valueBoolean value="false"/>`) {
 					t.Errorf("as XML: %s", xml)
 				}
@@ -85,7 +85,7 @@ func TestValidationAsksOthers(t *testing.T) {
 
 // What was validated by POST is asked whole, and what is known here is not asked.
 func TestPostedValidationAsksOthers(t *testing.T) {
-	g := frontGateway(t, "operations all", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	g := newSite(t, settings{all: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = fmt.Fprintf(w, `{"resourceType":"Parameters","parameter":[{"name":"theirs","resource":%s}]}`, body)
