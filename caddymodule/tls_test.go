@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/go-jose/go-jose/v4/jwt"
 )
 
 // Other OAuth servers may have certificates of a private authority and ask for one of
@@ -85,12 +83,9 @@ func wantReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
 // assertionForm asks for a token as a client with the issuer's key.
 func assertionForm(t *testing.T, k *keycloak, client string) url.Values {
 	t.Helper()
-	assertion, err := jwt.Signed(k.signer).Claims(map[string]any{
+	assertion := k.sign(t, map[string]any{
 		"iss": client, "sub": client, "aud": "https://localhost:8443/oauth2/token", "jti": "1", "exp": time.Now().Add(time.Minute).Unix(),
-	}).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
+	})
 	return url.Values{
 		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"}, "client_assertion": {assertion},
 		"client_assertion_type": {"urn:ietf:params:oauth:client-assertion-type:jwt-bearer"},

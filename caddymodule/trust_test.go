@@ -2,10 +2,7 @@ package caddymodule
 
 import (
 	"context"
-	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
@@ -16,16 +13,16 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 // keycloak is an issuer that is not ours: discovery, keys, introspection.
 type keycloak struct {
 	*httptest.Server
-	signer  jose.Signer
+	key     jose.JSONWebKey
 	fetched int
 }
 
@@ -40,8 +37,7 @@ func startKeycloak(t *testing.T) *keycloak {
 
 func serveKeycloak(t *testing.T, serve func(http.Handler) *httptest.Server) *keycloak {
 	t.Helper()
-	key, public := signingKey(t)
-	k := &keycloak{signer: key}
+	k := &keycloak{key: jose.JSONWebKey{Key: josetest.NewEC(elliptic.P256()), KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}}
 	mux := http.NewServeMux()
 	k.Server = serve(mux)
 	mux.HandleFunc("/.well-known/openid-configuration", func(w http.ResponseWriter, _ *http.Request) {
@@ -52,7 +48,7 @@ func serveKeycloak(t *testing.T, serve func(http.Handler) *httptest.Server) *key
 	})
 	mux.HandleFunc("/keys", func(w http.ResponseWriter, _ *http.Request) {
 		k.fetched++
-		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
+		_ = json.NewEncoder(w).Encode(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{k.key.Public()}})
 	})
 	mux.HandleFunc("/introspect", func(w http.ResponseWriter, r *http.Request) {
 		id, secret, _ := r.BasicAuth()
@@ -67,30 +63,17 @@ func serveKeycloak(t *testing.T, serve func(http.Handler) *httptest.Server) *key
 	return k
 }
 
-func signingKey(t *testing.T) (jose.Signer, jose.JSONWebKey) {
-	t.Helper()
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	key := jose.JSONWebKey{Key: private, KeyID: "k1", Algorithm: string(jose.ES256), Use: "sig"}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithType("JWT"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return signer, key.Public()
-}
-
 func (k *keycloak) token(t *testing.T, audience string) string {
 	t.Helper()
-	token, err := jwt.Signed(k.signer).Claims(map[string]any{
+	return k.sign(t, map[string]any{
 		"iss": k.URL, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs",
 		"exp": time.Now().Add(time.Hour).Unix(), "iat": time.Now().Unix(), "typ": "Bearer",
-	}).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
+	})
+}
+
+func (k *keycloak) sign(t *testing.T, claims map[string]any) string {
+	t.Helper()
+	return josetest.SignClaims(t, jose.SigningKey{Algorithm: jose.ES256, Key: k.key}, josetest.Header{"typ": "JWT"}, claims)
 }
 
 // Beside our own tokens, and without the fhir app, those of a trusted issuer and
@@ -199,10 +182,7 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 // algorithm that fits it; one that names one is for that alone.
 func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 	t.Parallel()
-	private, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
+	private := josetest.NewRSA()
 	const issuer, audience = "https://login.example", "api://fhir"
 	verify := func(named, alg jose.SignatureAlgorithm) error {
 		set, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: private.Public(), KeyID: "k1", Algorithm: string(named)}}})
@@ -213,16 +193,9 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: jose.JSONWebKey{Key: private, KeyID: "k1"}}, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		token, err := jwt.Signed(signer).Claims(map[string]any{
+		token := josetest.SignClaims(t, jose.SigningKey{Algorithm: alg, Key: private}, josetest.Header{"kid": "k1"}, map[string]any{
 			"iss": issuer, "sub": "u1", "aud": audience, "azp": "c1", "scope": "user/*.rs", "exp": time.Now().Add(time.Hour).Unix(),
-		}).Serialize()
-		if err != nil {
-			t.Fatal(err)
-		}
+		})
 		_, err = (&guard.Trusted{Issuer: issuer, Audience: audience, Keys: trustedKeys{set: keys}}).Verify(t.Context(), token)
 		return err
 	}

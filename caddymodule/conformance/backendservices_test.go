@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 func backendServicesPlan() testPlan {
@@ -60,7 +62,7 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 	used := p.assertion(nil)
 	p.withAssertion(used, http.StatusOK)
 	another := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(p.client.key.Algorithm), Key: *p.client.key}
-	other := newKey(p.t, p.client.key.Algorithm)
+	other := newKey(p.client.key.Algorithm)
 	another.Key = *other
 	for name, assertion := range map[string]string{
 		"no JWT":              "invalid",
@@ -71,7 +73,7 @@ func moduleBackendInvalidJWT(p *relyingParty) {
 		"old":                 p.assertion(map[string]any{"exp": 1}),
 		"without exp":         p.assertion(map[string]any{"exp": nil}),
 		"without jti":         p.assertion(map[string]any{"jti": nil}),
-		"by another key":      signedWith(p.t, another, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": issuer + "/oauth2/token", "jti": unguessable(), "exp": 4e9}),
+		"by another key":      josetest.SignClaims(p.t, another, josetest.Header{"typ": "JWT"}, map[string]any{"iss": p.client.id, "sub": p.client.id, "aud": issuer + "/oauth2/token", "jti": unguessable(), "exp": 4e9}),
 		"good for a long day": p.assertion(map[string]any{"exp": 4e9}),
 	} {
 		if status := p.withAssertion(assertion, 0); status != http.StatusBadRequest && status != http.StatusUnauthorized {

@@ -1,8 +1,6 @@
 package conformance
 
 import (
-	"crypto/rand"
-	"crypto/rsa"
 	"encoding/base64"
 	"maps"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 const postLogoutRedirectURI = "https://rp.example/bye"
@@ -163,24 +162,8 @@ func signedByAnother(t testing.TB, idToken string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ours := jose.JSONWebKey{Key: key, KeyID: token.Signatures[0].Header.KeyID}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.RS256, Key: ours}, new(jose.SignerOptions).WithType("JWT"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	forged, err := signer.Sign(token.UnsafePayloadWithoutVerification())
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := forged.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	header := josetest.Header{"typ": "JWT", "kid": token.Signatures[0].Header.KeyID}
+	return josetest.Sign(t, jose.SigningKey{Algorithm: jose.RS256, Key: josetest.NewRSA()}, header, token.UnsafePayloadWithoutVerification())
 }
 
 func moduleBackchannelDiscovery(p *relyingParty) {

@@ -1,10 +1,8 @@
 package conformance
 
 import (
-	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -15,6 +13,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 // site is the gateway that all modules run against.
@@ -144,7 +143,7 @@ func newSite(t *testing.T) *site {
 	backend := httptest.NewServer(http.HandlerFunc(fhirServer))
 	t.Cleanup(backend.Close)
 	for _, c := range []*oauthClient{&infernoRS384, &infernoES384} {
-		c.key = newKey(t, strings.ToUpper(strings.TrimPrefix(c.id, "inferno-")))
+		c.key = newKey(strings.ToUpper(strings.TrimPrefix(c.id, "inferno-")))
 	}
 	s.gateway = gatewaytest.New(t, strings.NewReplacer(
 		"$2a$04$HASH", passwordHash,
@@ -174,17 +173,10 @@ func fhirServer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func newKey(t testing.TB, algorithm string) *jose.JSONWebKey {
-	t.Helper()
-	var private any
-	var err error
+func newKey(algorithm string) *jose.JSONWebKey {
+	var private any = josetest.NewEC(elliptic.P384())
 	if algorithm == string(jose.RS384) {
-		private, err = rsa.GenerateKey(rand.Reader, 2048)
-	} else {
-		private, err = ecdsa.GenerateKey(elliptic.P384(), rand.Reader)
-	}
-	if err != nil {
-		t.Fatal(err)
+		private = josetest.NewRSA()
 	}
 	return &jose.JSONWebKey{Key: private, KeyID: algorithm, Algorithm: algorithm, Use: "sig"}
 }

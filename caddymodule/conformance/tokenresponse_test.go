@@ -8,13 +8,12 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 // tokenResponse is the response of the token endpoint.
@@ -67,20 +66,7 @@ func (p *relyingParty) assertion(change map[string]any) string {
 		claims[name] = value
 	}
 	key := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(p.client.key.Algorithm), Key: *p.client.key}
-	return signedWith(p.t, key, claims)
-}
-
-func signedWith(t testing.TB, key jose.SigningKey, claims any) string {
-	t.Helper()
-	signer, err := jose.NewSigner(key, new(jose.SignerOptions).WithType("JWT"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := jwt.Signed(signer).Claims(claims).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
+	return josetest.SignClaims(p.t, key, josetest.Header{"typ": "JWT"}, claims)
 }
 
 // atToken sends a form to the token endpoint and checks what holds for all of its

@@ -5,8 +5,6 @@ import (
 	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,6 +13,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 const (
@@ -27,25 +27,11 @@ var testTime = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
 // The keys of the tests, made once.
 var (
-	signingKey = sync.OnceValue(func() *ecdsa.PrivateKey { return mustKey(elliptic.P256()) })
-	secondKey  = sync.OnceValue(func() *ecdsa.PrivateKey { return mustKey(elliptic.P256()) })
-	p384Key    = sync.OnceValue(func() *ecdsa.PrivateKey { return mustKey(elliptic.P384()) })
-	rsaKey     = sync.OnceValue(func() *rsa.PrivateKey {
-		key, err := rsa.GenerateKey(rand.Reader, 2048)
-		if err != nil {
-			panic(err)
-		}
-		return key
-	})
+	signingKey = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
+	secondKey  = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P256()) })
+	p384Key    = sync.OnceValue(func() *ecdsa.PrivateKey { return josetest.NewEC(elliptic.P384()) })
+	rsaKey     = sync.OnceValue(josetest.NewRSA)
 )
-
-func mustKey(curve elliptic.Curve) *ecdsa.PrivateKey {
-	key, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		panic(err)
-	}
-	return key
-}
 
 // keySet is a KeySet of the keys by their kid; err, if any, is its answer.
 type keySet struct {
@@ -120,8 +106,7 @@ func (m mint) token(t testing.TB) string {
 // tokenAt mints a token at a time.
 func (m mint) tokenAt(t testing.TB, now time.Time) string {
 	t.Helper()
-	claims := merge(validClaims(now), m.claims)
-	payload, err := json.Marshal(claims)
+	payload, err := json.Marshal(merge(validClaims(now), m.claims))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,23 +122,8 @@ func (m mint) sign(t testing.TB, payload []byte) string {
 	if m.key == nil {
 		m.key = signingKey()
 	}
-	options := new(jose.SignerOptions)
-	for name, value := range merge(map[jose.HeaderKey]any{"typ": "at+jwt", "kid": "first"}, m.header) {
-		options.WithHeader(name, value)
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: m.alg, Key: m.key}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	signed, err := signer.Sign(payload)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := signed.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
+	header := merge(map[jose.HeaderKey]any{"typ": "at+jwt", "kid": "first"}, m.header)
+	return josetest.Sign(t, jose.SigningKey{Algorithm: m.alg, Key: m.key}, header, payload)
 }
 
 // merge lays changes over base; a nil removes.

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 func TestTrustedKey(t *testing.T) {
@@ -16,7 +18,7 @@ func TestTrustedKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p521 := mustKey(elliptic.P521())
+	p521 := josetest.NewEC(elliptic.P521())
 	p := providerNamed(t, "Auth0")
 	payload := p.payload(t, p.access, nil)
 	for _, test := range []struct {

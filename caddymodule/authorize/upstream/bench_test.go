@@ -10,7 +10,7 @@ import (
 func BenchmarkKey(b *testing.B) {
 	for _, cacheControl := range []string{"max-age=600", "no-cache"} {
 		b.Run(cacheControl, func(b *testing.B) {
-			good, s := ecPair(b, "good"), &keyServer{header: http.Header{"Cache-Control": {cacheControl}}}
+			good, s := ecPair("good"), &keyServer{header: http.Header{"Cache-Control": {cacheControl}}}
 			s.serveKeys(good.public())
 			keys := newKeySet(b, s)
 			for b.Loop() {

@@ -1,10 +1,7 @@
 package upstream_test
 
 import (
-	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
-	"crypto/rsa"
 	"encoding/json"
 	"errors"
 	"maps"
@@ -16,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 // object is a key as JSON, changed.
@@ -33,39 +31,25 @@ func object(t *testing.T, key jose.JSONWebKey, change map[string]any) map[string
 	return all
 }
 
-func rsaKey(t *testing.T, bits int) jose.JSONWebKey {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, bits)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return jose.JSONWebKey{Key: key.Public(), KeyID: "k"}
+func rsaKey() jose.JSONWebKey {
+	return jose.JSONWebKey{Key: josetest.NewRSA().Public(), KeyID: "k"}
 }
 
-func ecKey(t *testing.T, curve elliptic.Curve) jose.JSONWebKey {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(curve, rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return jose.JSONWebKey{Key: key.Public(), KeyID: "k"}
+func ecKey(curve elliptic.Curve) jose.JSONWebKey {
+	return jose.JSONWebKey{Key: josetest.NewEC(curve).Public(), KeyID: "k"}
 }
 
 // Which keys of a set are used.
 func TestUsableKeys(t *testing.T) {
-	ec, rsa2048 := ecKey(t, elliptic.P256()), rsaKey(t, 2048)
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ec, rsa2048 := ecKey(elliptic.P256()), rsaKey()
 	tests := []struct {
 		name   string
 		key    any
 		usable bool
 	}{
 		{"P-256", ec, true},
-		{"P-384", ecKey(t, elliptic.P384()), true},
-		{"P-521", ecKey(t, elliptic.P521()), true},
+		{"P-384", ecKey(elliptic.P384()), true},
+		{"P-521", ecKey(elliptic.P521()), true},
 		{"RSA", rsa2048, true},
 		{"RSA for PS384", object(t, rsa2048, map[string]any{"alg": "PS384"}), true},
 		{"RSA 1024", weakRSA(t), false},
@@ -81,7 +65,7 @@ func TestUsableKeys(t *testing.T) {
 		{"secret", map[string]any{"kty": "oct", "k": "c2VjcmV0", "kid": "k", "alg": "HS256"}, false},
 		{"unknown kind", map[string]any{"kty": "XYZ", "kid": "k"}, false},
 		{"point off the curve", object(t, ec, map[string]any{"x": strings.Repeat("A", 43)}), false},
-		{"with its private part", jose.JSONWebKey{Key: private, KeyID: "k"}, true},
+		{"with its private part", jose.JSONWebKey{Key: josetest.NewEC(elliptic.P256()), KeyID: "k"}, true},
 		{"with a broken private part", object(t, ec, map[string]any{"d": "x"}), true},
 		{"with broken certificates", object(t, ec, map[string]any{"x5c": []string{"x"}, "x5t": 1}), true},
 		{"no object", "key", false},
@@ -112,11 +96,11 @@ func TestUsableKeys(t *testing.T) {
 // weakRSA is a modulus of 1024 bits.
 func weakRSA(t *testing.T) map[string]any {
 	t.Helper()
-	return object(t, rsaKey(t, 2048), map[string]any{"n": strings.Repeat("_", 171)})
+	return object(t, rsaKey(), map[string]any{"n": strings.Repeat("_", 171)})
 }
 
 func TestKidlessKeys(t *testing.T) {
-	first, second := ecPair(t, ""), ecPair(t, "")
+	first, second := ecPair(""), ecPair("")
 	tests := []struct {
 		name  string
 		keys  []jose.JSONWebKey
@@ -126,10 +110,10 @@ func TestKidlessKeys(t *testing.T) {
 		{"one key without kid, token without", []jose.JSONWebKey{first.public()}, first.sign(t, jose.ES256), nil},
 		{"one key without kid, token with", []jose.JSONWebKey{first.public()}, pair{first.private, "x"}.sign(t, jose.ES256), nil},
 		{"one key with kid, token without", []jose.JSONWebKey{pair{first.private, "x"}.public()}, first.sign(t, jose.ES256), nil},
-		{"one key for the algorithm", []jose.JSONWebKey{ecKey(t, elliptic.P384()), first.public()}, first.sign(t, jose.ES256), nil},
+		{"one key for the algorithm", []jose.JSONWebKey{ecKey(elliptic.P384()), first.public()}, first.sign(t, jose.ES256), nil},
 		{"two keys for it", []jose.JSONWebKey{first.public(), second.public()}, first.sign(t, jose.ES256), upstream.ErrSignature},
 		{"two keys, token with kid", []jose.JSONWebKey{first.public(), second.public()}, pair{first.private, "x"}.sign(t, jose.ES256), upstream.ErrUnknownKey},
-		{"key of another curve", []jose.JSONWebKey{ecKey(t, elliptic.P384())}, first.sign(t, jose.ES256), upstream.ErrSignature},
+		{"key of another curve", []jose.JSONWebKey{ecKey(elliptic.P384())}, first.sign(t, jose.ES256), upstream.ErrSignature},
 		{"another key", []jose.JSONWebKey{second.public()}, first.sign(t, jose.ES256), upstream.ErrSignature},
 	}
 	for _, tt := range tests {

@@ -2,9 +2,7 @@ package upstream_test
 
 import (
 	"crypto"
-	"crypto/ecdsa"
 	"crypto/elliptic"
-	"crypto/rand"
 	"net/http"
 	"sync"
 	"testing"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 const keysURI = "https://login.example/keys"
@@ -71,36 +70,17 @@ type pair struct {
 	kid     string
 }
 
-func ecPair(t testing.TB, kid string) pair {
-	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return pair{key, kid}
-}
+func ecPair(kid string) pair { return pair{josetest.NewEC(elliptic.P256()), kid} }
 
 func (p pair) public() jose.JSONWebKey { return jose.JSONWebKey{Key: p.private.Public(), KeyID: p.kid} }
 
 func (p pair) sign(t testing.TB, alg jose.SignatureAlgorithm) string {
 	t.Helper()
-	var options jose.SignerOptions
+	header := josetest.Header{}
 	if p.kid != "" {
-		options.WithHeader("kid", p.kid)
+		header["kid"] = p.kid
 	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: p.private}, &options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	jws, err := signer.Sign([]byte(`{"sub":"alice"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	compact, err := jws.CompactSerialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return compact
+	return josetest.Sign(t, jose.SigningKey{Algorithm: alg, Key: p.private}, header, []byte(`{"sub":"alice"}`))
 }
 
 func verify(t testing.TB, keys *upstream.KeySet, token string) error {

@@ -23,7 +23,7 @@ import (
 // interval, and one after it.
 func TestUnknownKeyFlood(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair(t, "good"), new(keyServer)
+		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
 		keys := newKeySet(t, s)
 		flood := func() {
@@ -54,10 +54,10 @@ func TestUnknownKeyFlood(t *testing.T) {
 
 func TestWrongSignatureFetchesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair(t, "good"), new(keyServer)
+		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
 		keys := newKeySet(t, s)
-		forged := ecPair(t, "good").sign(t, jose.ES256)
+		forged := ecPair("good").sign(t, jose.ES256)
 		for range 100 {
 			if err := verify(t, keys, forged); !errors.Is(err, upstream.ErrSignature) {
 				t.Fatal(err)
@@ -72,7 +72,7 @@ func TestWrongSignatureFetchesNothing(t *testing.T) {
 // the keys are fetched again.
 func TestRotation(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		old, young, s := ecPair(t, "old"), ecPair(t, "young"), new(keyServer)
+		old, young, s := ecPair("old"), ecPair("young"), new(keyServer)
 		s.serveKeys(old.public())
 		keys := newKeySet(t, s)
 		if err := verify(t, keys, old.sign(t, jose.ES256)); err != nil {
@@ -113,7 +113,7 @@ func TestKeysFreshness(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.cacheControl, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				good, s := ecPair(t, "good"), &keyServer{header: http.Header{"Cache-Control": {tt.cacheControl}}}
+				good, s := ecPair("good"), &keyServer{header: http.Header{"Cache-Control": {tt.cacheControl}}}
 				s.serveKeys(good.public())
 				keys := newKeySet(t, s)
 				for _, step := range []struct {
@@ -138,7 +138,7 @@ func TestSlowKeysDelayNobody(t *testing.T) {
 	for _, cacheControl := range []string{"no-cache", "max-age=600"} {
 		t.Run(cacheControl, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				good, s := ecPair(t, "good"), &keyServer{header: http.Header{"Cache-Control": {cacheControl}}}
+				good, s := ecPair("good"), &keyServer{header: http.Header{"Cache-Control": {cacheControl}}}
 				s.serve(func(w http.ResponseWriter, r *http.Request) {
 					time.Sleep(5 * time.Second)
 					authorizetest.JSON(200, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{good.public()}})(w, r)
@@ -170,7 +170,7 @@ func TestSlowKeysDelayNobody(t *testing.T) {
 // One renews for all, and those who need not wait leave nothing behind.
 func TestRenewingTakesOneGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair(t, "good"), new(keyServer)
+		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
 		keys := newKeySet(t, s)
 		if _, err := keys.Key(t.Context(), "good"); err != nil {
@@ -194,7 +194,7 @@ func TestRenewingTakesOneGoroutine(t *testing.T) {
 // Many who wait make one request, and who leaves does not take it along.
 func TestOneKeysRequestInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair(t, "good"), new(keyServer)
+		good, s := ecPair("good"), new(keyServer)
 		s.serve(func(w http.ResponseWriter, r *http.Request) {
 			time.Sleep(5 * time.Second)
 			authorizetest.JSON(200, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{good.public()}})(w, r)

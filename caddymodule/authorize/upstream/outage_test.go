@@ -16,7 +16,7 @@ import (
 // are used without waiting.
 func TestFloodDuringOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair(t, "good"), new(keyServer)
+		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
 		keys := newKeySet(t, s)
 		if _, err := keys.Key(t.Context(), "good"); err != nil {
@@ -48,7 +48,7 @@ func TestFloodDuringOutage(t *testing.T) {
 // no other does, and after a day it is over.
 func TestStaleKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair(t, "good"), new(keyServer)
+		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
 		keys := newKeySet(t, s)
 		ask := func(want time.Duration) error {
@@ -114,7 +114,7 @@ func TestKeysBackOff(t *testing.T) {
 // A provider that fails at once is spared too.
 func TestFloodDuringErrors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		good, s := ecPair(t, "good"), new(keyServer)
+		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
 		keys := newKeySet(t, s)
 		if _, err := keys.Key(t.Context(), "good"); err != nil {

@@ -1,0 +1,61 @@
+// Package josetest makes keys and signed tokens for tests, of any header and payload,
+// right or wrong.
+package josetest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/rsa"
+	"encoding/json"
+	"testing"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// NewRSA makes an RSA key of 2048 bits.
+func NewRSA() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) }
+
+// NewEC makes a key on a curve.
+func NewEC(curve elliptic.Curve) *ecdsa.PrivateKey {
+	return must(ecdsa.GenerateKey(curve, rand.Reader))
+}
+
+func must[K any](key K, err error) K {
+	if err != nil {
+		panic(err) // the system has no randomness
+	}
+	return key
+}
+
+// Header is the protected header of a token, beside alg.
+type Header map[jose.HeaderKey]any
+
+// Sign signs a payload as it is, and returns the compact serialization (RFC 7515
+// §7.1).
+func Sign(t testing.TB, key jose.SigningKey, header Header, payload []byte) string {
+	t.Helper()
+	signer, err := jose.NewSigner(key, &jose.SignerOptions{ExtraHeaders: header})
+	if err != nil {
+		t.Fatal(err)
+	}
+	signed, err := signer.Sign(payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := signed.CompactSerialize()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token
+}
+
+// SignClaims signs claims as a JWT (RFC 7519).
+func SignClaims(t testing.TB, key jose.SigningKey, header Header, claims any) string {
+	t.Helper()
+	payload, err := json.Marshal(claims)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Sign(t, key, header, payload)
+}
