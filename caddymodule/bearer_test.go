@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -44,9 +45,7 @@ func TestBearerRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, tt.target, nil)
-			for name, values := range tt.header {
-				r.Header[name] = values
-			}
+			maps.Copy(r.Header, tt.header)
 			if method := r.Header.Get("X-Method"); method != "" {
 				r.Method = method
 			}

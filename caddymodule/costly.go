@@ -19,10 +19,10 @@ const maxTurnWait = 10 * time.Second
 
 // takeTurn waits until a costly request may be worked on. Each network has half of the
 // turns at most, and each client, however many networks it is used from.
-func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(costly, ctx) }
+func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(ctx, costly) }
 
 // takeTurnIn waits in a queue.
-func takeTurnIn(queue *fairqueue.Queue, ctx context.Context) (leave func(), err error) {
+func takeTurnIn(ctx context.Context, queue *fairqueue.Queue) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTurnWait)
 	defer cancel()
 	return queue.Enter(ctx, turnHolders(ctx)...)

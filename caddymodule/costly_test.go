@@ -57,7 +57,7 @@ func TestFlood(t *testing.T) {
 			want    error
 		}{{"192.0.2.1", nil}, {"192.0.2.1", nil}, {"192.0.2.1", context.DeadlineExceeded}, {"198.51.100.1", nil}} {
 			began := time.Now()
-			leave, err := takeTurnIn(queue, from(test.address))
+			leave, err := takeTurnIn(from(test.address), queue)
 			if waited := time.Since(began); !errors.Is(err, test.want) || err == nil && waited > 0 || err != nil && waited != maxTurnWait {
 				t.Errorf("request %d: got %v after %v", i, err, waited)
 			}

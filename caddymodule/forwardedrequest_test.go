@@ -54,8 +54,8 @@ func TestBearerPasses(t *testing.T) {
 // nobody else.
 func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 	t.Parallel()
-	for range_, passes := range map[string]bool{"192.0.2.0/24": true, "198.51.100.0/24": false} {
-		g := exampleGateway(t, echo, "	fhir {\n", "	servers {\n\t\ttrusted_proxies static "+range_+"\n\t}\n	fhir {\n")
+	for trusted, passes := range map[string]bool{"192.0.2.0/24": true, "198.51.100.0/24": false} {
+		g := exampleGateway(t, echo, "	fhir {\n", "	servers {\n\t\ttrusted_proxies static "+trusted+"\n\t}\n	fhir {\n")
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 		r.Header.Set("Authorization", "Bearer "+g.token())
 		names := []string{"Forwarded", "X-Real-IP", "True-Client-IP", "X-Forwarded-Port"}
@@ -69,11 +69,11 @@ func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 			client, others = "203.0.113.7, 192.0.2.1", "203.0.113.7"
 		}
 		if sent.Get("X-Forwarded-For") != client || sent.Get("X-Request-Id") != "1" {
-			t.Errorf("trusted_proxies %s: the backend was sent %v", range_, sent)
+			t.Errorf("trusted_proxies %s: the backend was sent %v", trusted, sent)
 		}
 		for _, name := range names {
 			if sent.Get(name) != others {
-				t.Errorf("trusted_proxies %s: the backend was sent %s %q", range_, name, sent[name])
+				t.Errorf("trusted_proxies %s: the backend was sent %s %q", trusted, name, sent[name])
 			}
 		}
 	}

@@ -535,7 +535,7 @@ func (g *gateway) write(t *testing.T, method, reference, body string) {
 // listing is a value set of codes, and of what others have.
 func listing(id, url, codes string, imports ...string) string {
 	var includes []string
-	for _, code := range strings.Fields(codes) {
+	for code := range strings.FieldsSeq(codes) {
 		includes = append(includes, fmt.Sprintf(`{"system":"http://x.example/cs","concept":[{"code":%q}]}`, code))
 	}
 	for _, i := range imports {

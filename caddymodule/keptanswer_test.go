@@ -4,6 +4,7 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -83,7 +84,7 @@ func decoded(t *testing.T, r *http.Response) string {
 		return "" // HEAD
 	}
 	text, err := io.ReadAll(body)
-	if err != nil && err != io.EOF {
+	if err != nil && !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
 	return string(text)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -32,9 +33,7 @@ func TestAuthorizeErrors(t *testing.T) {
 				"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {callback},
 				"scope": {"openid"}, "state": {"abc"},
 			}
-			for name, values := range test.change {
-				request[name] = values
-			}
+			maps.Copy(request, test.change)
 			end := person.authorize(t, request).location(t)
 			query := end.Query()
 			if got := query.Get("error"); got != test.err {

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"os"
 	"os/exec"
@@ -83,7 +84,7 @@ func appServer(t *testing.T) <-chan *http.Request {
 	go func() { failed <- server.ListenAndServe() }()
 	t.Cleanup(func() {
 		_ = server.Close()
-		if err := <-failed; err != http.ErrServerClosed {
+		if err := <-failed; !errors.Is(err, http.ErrServerClosed) {
 			t.Errorf("port 3000 must be free, because Caddyfile.example's redirect URI names it: %v", err)
 		}
 	})

@@ -214,9 +214,8 @@ func TestTurns(t *testing.T) {
 					t.Error("the turn is held while the client reads")
 				}
 			}}, r)
-			var e *Error
 			status := w.Code
-			if errors.As(err, &e) {
+			if e, ok := errors.AsType[*Error](err); ok {
 				status = e.Status
 			}
 			if status != test.status || turns != test.turns || held != 0 || errors.Is(err, ErrBusy) != (test.status == 503) {

@@ -36,7 +36,7 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	}
 	l := h.current()
 	defer runtime.KeepAlive(l)
-	return f.write(w, r, http.StatusOK, l.capabilities())
+	return f.write(w, r, l.capabilities())
 }
 
 // capabilities returns the TerminologyCapabilities.

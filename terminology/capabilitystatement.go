@@ -21,7 +21,7 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 			return badRequest("invalid", "the parameter mode must be full, normative or terminology")
 		}
 	}
-	return f.write(w, r, http.StatusOK, h.capabilityStatement(address(r)))
+	return f.write(w, r, h.capabilityStatement(address(r)))
 }
 
 // Versions answers [base]/$versions: the version of FHIR that is spoken here. See [Handler.Expand] for what

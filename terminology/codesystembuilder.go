@@ -49,7 +49,7 @@ func (b *codeSystemBuilder) reserve(r *fhirjson.Reader) {
 // looked through.
 func (b *codeSystemBuilder) settle(cs *codeSystem) {
 	m := new(offheap.Memory)
-	cs.texts = b.texts[:len(b.texts):len(b.texts)]
+	cs.texts = slices.Clip(b.texts)
 	if b.memory.Holds(b.texts) {
 		*m, b.memory = b.memory, offheap.Memory{}
 	} else {

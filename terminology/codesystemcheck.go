@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// inCodeSystem looks for a code in its code system, and reports whether to go on.
-func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) bool {
+// inCodeSystem looks for a code in its code system.
+func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) {
 	cs := d.codeSystem
 	concept, ok := cs.concept([]byte(c.Code))
 	switch {
@@ -18,13 +18,13 @@ func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) bool {
 			d.member = true
 		}
 		v.checkVersion(c, cs)
-		return true
+		return
 	case cs.content == contentFragment || cs.content != contentComplete && d.entry.listed != 0:
 		v.note("warning", "code-invalid", "invalid-code", "UNKNOWN_CODE_IN_FRAGMENT", c, "code", false, fmt.Sprintf(
 			"Unknown Code '%s' in the CodeSystem '%s' version '%s' - note that the code system is labeled as %s, so the code may be valid in some other fragment",
 			c.Code, cs.url, cs.version, article(string(cs.content))))
 		d.member = d.member || v.valueSet == nil
-		return true
+		return
 	case !v.question.MembershipOnly:
 		text := fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", c.Code, cs.url)
 		id := "Unknown_Code_in"
@@ -38,7 +38,6 @@ func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) bool {
 		}
 	}
 	d.member = false
-	return true
 }
 
 // checkVersion notes that a coding has no version, of a code system whose codes mean something only with one

@@ -105,9 +105,7 @@ func (v *codingValidator) judge(c *Coding, d *verdict, choice versionChoice, mem
 		d.codeSystem = nil
 		return nil
 	default:
-		if !v.inCodeSystem(c, d) {
-			return nil
-		}
+		v.inCodeSystem(c, d)
 	}
 	if member != nil && member.excluded {
 		d.member = false

@@ -158,7 +158,7 @@ func TestUnexpandable(t *testing.T) {
 			if e.Status != http.StatusUnprocessableEntity || e.Code == "" {
 				t.Errorf("got status %d, code %q", e.Status, e.Code)
 			}
-			if errors.Is(e, ErrIncomplete) != (test.wrapped == ErrIncomplete) || errors.Is(e, ErrUnknown) {
+			if errors.Is(e, ErrIncomplete) != errors.Is(test.wrapped, ErrIncomplete) || errors.Is(e, ErrUnknown) {
 				t.Errorf("got an error that wraps %v, want %v", e.Err, test.wrapped)
 			}
 			wantText(t, e.Text, test.names...)

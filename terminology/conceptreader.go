@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -55,8 +56,8 @@ func (c *conceptReader) designation(r *fhirjson.Reader, t *texts, owner uint32) 
 
 // language returns the index of a language. There are few, the last one being the likeliest.
 func (c *conceptReader) language(tag []byte) uint16 {
-	for i := len(c.languages) - 1; i >= 0; i-- {
-		if c.languages[i] == string(tag) {
+	for i, v := range slices.Backward(c.languages) {
+		if v == string(tag) {
 			return uint16(i)
 		}
 	}
@@ -82,8 +83,8 @@ func (c *conceptReader) use(r *fhirjson.Reader, index *uint16) error {
 			return r.Skip()
 		}
 	})
-	for i := len(c.uses) - 1; i >= 0; i-- {
-		if c.uses[i] == use {
+	for i, v := range slices.Backward(c.uses) {
+		if v == use {
 			*index = uint16(i)
 			return err
 		}

@@ -154,7 +154,7 @@ func (cs *codeSystem) languageKey(wanted *languages) string {
 // rangeKey is languageKey for one language. It is false where the code system has nothing like it.
 func (cs *codeSystem) rangeKey(language string) (key []byte, ok bool) {
 	var found [languageSame + 1]bool
-	for _, tag := range append(cs.languages[:len(cs.languages):len(cs.languages)], cs.language) {
+	for _, tag := range append(slices.Clip(cs.languages), cs.language) {
 		like := likeness(tag, language)
 		key = append(key, byte(like))
 		found[like] = true

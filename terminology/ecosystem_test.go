@@ -47,8 +47,7 @@ func serve(h *Handler) http.Handler {
 		default:
 			err = &Error{Status: http.StatusNotFound, Code: "not-found", Text: "no such operation"}
 		}
-		var failed *Error
-		if errors.As(err, &failed) {
+		if failed, ok := errors.AsType[*Error](err); ok {
 			w.Header().Set("Content-Type", "application/fhir+json")
 			w.WriteHeader(failed.Status)
 			_, _ = w.Write(failed.OperationOutcome())

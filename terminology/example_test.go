@@ -71,8 +71,7 @@ func ExampleLibrary_Expand_valueSet() {
 func ExampleError() {
 	ctx := context.Background()
 	_, err := load(ctx).Expand(ctx, terminology.Query{ValueSetRef: terminology.ValueSetRef{URL: "http://example.org/ValueSet/unknown"}})
-	var failed *terminology.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*terminology.Error](err); ok {
 		fmt.Println(errors.Is(err, terminology.ErrUnknown), failed.Code, failed.Missing[0])
 	}
 	// Output:

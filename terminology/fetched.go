@@ -107,7 +107,7 @@ func completed[T any](q *asking, f *Fetched, l *Library, err error, again func(*
 		if f == nil || len(list) == 0 {
 			return result, err
 		}
-		more, failure := q.complete(f, l, list)
+		more, failure := q.complete(f, list)
 		if failure != nil {
 			return result, failure
 		}
@@ -131,13 +131,13 @@ func missingIn(err error) []Missing {
 }
 
 // complete fetches what is missing for a request, which has no turn while it waits.
-func (q *asking) complete(f *Fetched, l *Library, list []Missing) (*Library, error) {
+func (q *asking) complete(f *Fetched, list []Missing) (*Library, error) {
 	q.budget.rest()
-	return f.complete(q.Context(), l, list)
+	return f.complete(q.Context(), list)
 }
 
-// complete fetches what is missing, and returns the library with it, or l if there is nothing new.
-func (f *Fetched) complete(ctx context.Context, l *Library, list []Missing) (*Library, error) {
+// complete fetches what is missing, and returns the library that is then current.
+func (f *Fetched) complete(ctx context.Context, list []Missing) (*Library, error) {
 	for _, m := range list {
 		if m = m.source(); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
 			continue
@@ -188,8 +188,7 @@ func (f *Fetched) await(ctx context.Context, m Missing) error {
 
 // unfetched is the error for a definition that could not be fetched.
 func unfetched(m Missing, err error) error {
-	var own *Error
-	if errors.As(err, &own) {
+	if own, ok := errors.AsType[*Error](err); ok {
 		return own
 	}
 	var told interface {

@@ -76,7 +76,7 @@ func (s *shelf) wantAsked(t *testing.T, want ...string) {
 // versionedSystem returns a CodeSystem with the given codes.
 func versionedSystem(url, version, content, codes string) string {
 	var concepts []string
-	for _, code := range strings.Fields(codes) {
+	for code := range strings.FieldsSeq(codes) {
 		concepts = append(concepts, fmt.Sprintf(`{"code":%q,"display":"Display %s"}`, code, code))
 	}
 	return fmt.Sprintf(`{"resourceType":"CodeSystem","id":"cs","url":%q,"version":%q,"status":"active","content":%q,"concept":[%s]}`, url, version, content, strings.Join(concepts, ","))
@@ -398,7 +398,7 @@ func TestFetchedFlood(t *testing.T) {
 		if i > 0 {
 			m.Canonical += strconv.Itoa(i)
 		}
-		if _, err := f.complete(t.Context(), base, []Missing{m}); err != nil {
+		if _, err := f.complete(t.Context(), []Missing{m}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -164,7 +164,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(q *a
 		return f.provisional(err)
 	}
 	q.budget.rest()
-	return f.write(w, r, http.StatusOK, body)
+	return f.write(w, r, body)
 }
 
 // unlessOthers is an answer that says no and rests on definitions which are not here, or the error for it where others

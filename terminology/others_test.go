@@ -58,8 +58,7 @@ func TestOthers(t *testing.T) {
 				t.Fatal(err)
 			}
 			got, err := answer(others)
-			var e *Error
-			if errors.As(err, &e) {
+			if e, ok := errors.AsType[*Error](err); ok {
 				if !errors.Is(err, ErrIncomplete) || !reflect.DeepEqual(e.Missing, tt.missing) || got.Body.Len() > 0 {
 					t.Fatalf("got %v, missing %v, wrote %s", err, e.Missing, got.Body)
 				}

@@ -31,7 +31,7 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	list := l.published(kind)
 	for i := len(list) - 1; i >= 0; i-- {
 		if list[i].id == id {
-			return f.write(w, r, http.StatusOK, list[i].append(nil, part))
+			return f.write(w, r, list[i].append(nil, part))
 		}
 	}
 	e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no "+kind+" with the id "+id)

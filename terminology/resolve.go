@@ -41,7 +41,7 @@ func (c *composer) codeSystem(url, version string) (index uint32, wanted string,
 }
 
 // wrongVersion is the error for a version that check-system-version does not allow.
-func wrongVersion(cs *codeSystem, required string) error {
+func wrongVersion(cs *codeSystem, required string) *Error {
 	return issue(http.StatusUnprocessableEntity, "exception", "version-error", "VALUESET_VERSION_CHECK",
 		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.version, cs.url, required))
 }

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"crypto/sha256"
+	"slices"
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -56,7 +57,7 @@ func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jso
 		if len(fresh) == 0 && known != nil && known.base == base {
 			return known, nil
 		}
-		resources := append(item.resources[:len(item.resources):len(item.resources)], fresh...)
+		resources := append(slices.Clip(item.resources), fresh...)
 		if err := b.read(sizeOf(resources)); err != nil {
 			return nil, err
 		}
@@ -95,7 +96,7 @@ func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, libr
 	for _, resource := range fresh {
 		item.known[sha256.Sum256(resource)] = true
 	}
-	item.resources = append(item.resources[:len(item.resources):len(item.resources)], fresh...)
+	item.resources = append(slices.Clip(item.resources), fresh...)
 	item.library, item.size = library, item.size+size
 	c.keep(key, item, size, limit)
 	return true

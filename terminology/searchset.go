@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"runtime"
@@ -48,7 +49,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	if f == (format{}) {
 		q.budget.rest()
 	}
-	return f.write(w, r, http.StatusOK, bundle)
+	return f.write(w, r, bundle)
 }
 
 // searchInputs reads the parameters of a read or search: all, the part of the resources that is asked for, and
@@ -216,9 +217,7 @@ func (s *search) bundle(found []published, part *subset, address string) ([]byte
 // appendLink appends the link to a page of the same search.
 func (s *search) appendLink(dst []byte, relation, address string, offset int) []byte {
 	query := url.Values{}
-	for name, values := range s.used {
-		query[name] = values
-	}
+	maps.Copy(query, s.used)
 	if query.Del("_offset"); offset > 0 {
 		query.Set("_offset", strconv.Itoa(offset))
 	}

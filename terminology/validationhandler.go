@@ -34,7 +34,7 @@ func (h *Handler) validation(l *Library, q *asking, inputs []input, inValueSet b
 	}
 	result, missed, err := h.validateIn(l, q, p, inValueSet)
 	for round := 0; h.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
-		more, failure := q.complete(h.Fetched, l, missed)
+		more, failure := q.complete(h.Fetched, missed)
 		if failure != nil {
 			return nil, failure
 		}

@@ -77,7 +77,7 @@ func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice 
 		choice.matches, choice.unsure = false, true
 	}
 	if choice.index != none && required != "" && !matchesVersion(v.library.codeSystems[choice.index].version, required) {
-		e := wrongVersion(v.library.codeSystems[choice.index], required).(*Error)
+		e := wrongVersion(v.library.codeSystems[choice.index], required)
 		choice.add(note{Issue: e.Issues()[0], part: "version", told: true})
 	}
 	return choice

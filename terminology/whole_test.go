@@ -71,7 +71,7 @@ func TestWholeAnswersAlike(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			b, params := &WholeBuilder{Terse: test.terse}, test.params
 			if test.terse {
-				params = append(params[:len(params):len(params)], "includeDesignations", "true")
+				params = append(slices.Clip(params), "includeDesignations", "true")
 			}
 			w := gather(t, test.h, b, 100, params...)
 			for filter := range strings.SplitSeq(test.filters+"|", "|") {
@@ -80,7 +80,7 @@ func TestWholeAnswersAlike(t *testing.T) {
 						if filter == "" && offset == 0 && count >= w.Len() {
 							continue // all of it, which may be shown as a tree there
 						}
-						pairs := append(test.params[:len(test.params):len(test.params)], "offset", strconv.Itoa(offset), "count", strconv.Itoa(count))
+						pairs := append(slices.Clip(test.params), "offset", strconv.Itoa(offset), "count", strconv.Itoa(count))
 						if filter != "" {
 							pairs = append(pairs, "filter", filter)
 						}

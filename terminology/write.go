@@ -53,7 +53,7 @@ func writeExpansion(rw http.ResponseWriter, r *http.Request, x *Expansion, p *pa
 		return w.writeTo(rw, buffer)
 	}
 	*buffer = w.append((*buffer)[:0])
-	return f.write(rw, r, http.StatusOK, *buffer)
+	return f.write(rw, r, *buffer)
 }
 
 // Values of headers that are the same for many answers. They are not changed by anyone: what appends to them
@@ -212,7 +212,7 @@ func isPretty(inputs []input) bool {
 }
 
 // write writes a resource, which is given in JSON.
-func (f format) write(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
+func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error {
 	header := w.Header()
 	kind, body, err := f.encode(body)
 	header["Content-Type"] = kind
@@ -220,7 +220,7 @@ func (f format) write(w http.ResponseWriter, r *http.Request, status int, body [
 		return err
 	}
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
-	w.WriteHeader(status)
+	w.WriteHeader(http.StatusOK)
 	if r.Method == http.MethodHead {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package authorize
 
 import (
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -53,7 +54,7 @@ func TestAwayCookies(t *testing.T) {
 				again := httptest.NewRecorder()
 				got, err := f.readAway(back, "state")
 				removePieces(again, back, awayCookie("state"))
-				if err != tt.want || err == nil && got != kept {
+				if !errors.Is(err, tt.want) || err == nil && got != kept {
 					t.Errorf("error %v, want %v", err, tt.want)
 				}
 				for _, c := range again.Result().Cookies() {

@@ -115,9 +115,7 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			asked := request(by("hospital"))
-			for parameter, values := range change {
-				asked[parameter] = values
-			}
+			maps.Copy(asked, change)
 			b := newBrowser(t, server)
 			u := location(t, b.follow(b.authorize(asked)))
 			want := url.Values{

@@ -172,7 +172,7 @@ func (r *registrar) client(m *clientMetadata) (Client, error) {
 		return c, nil
 	}
 	c.Scopes = nil
-	for _, scope := range strings.Fields(m.Scope) {
+	for scope := range strings.FieldsSeq(m.Scope) {
 		switch {
 		case slices.Contains(ReservedScopes, scope):
 		case slices.Contains(r.Scopes, scope):

@@ -65,9 +65,7 @@ func (b *browser) follow(r *http.Response) *http.Response {
 func (b *browser) federate(change url.Values) *url.URL {
 	b.t.Helper()
 	q := by("hospital")
-	for name, values := range change {
-		q[name] = values
-	}
+	maps.Copy(q, change)
 	return location(b.t, b.follow(b.authorize(request(q))))
 }
 
@@ -208,9 +206,7 @@ func TestDoubleCallback(t *testing.T) {
 	codes := make([]string, 2)
 	for i := range codes {
 		twin := newBrowser(t, b.server)
-		for name, value := range b.cookies {
-			twin.cookies[name] = value
-		}
+		maps.Copy(twin.cookies, b.cookies)
 		all.Go(func() {
 			if u, err := twin.get(back).Location(); err == nil {
 				codes[i] = u.Query().Get("code")

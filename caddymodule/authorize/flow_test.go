@@ -19,7 +19,7 @@ func TestCodeFlow(t *testing.T) {
 	b := newBrowser(t, newServer(t, nil))
 	u := b.answer(request(nil))
 	q := u.Query()
-	if got := strings.SplitN(u.String(), "?", 2)[0]; got != callback {
+	if got, _, _ := strings.Cut(u.String(), "?"); got != callback {
 		t.Errorf("sent to %s", got)
 	}
 	if u.Fragment != "" || strings.Contains(u.String(), "#") {

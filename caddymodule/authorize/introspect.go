@@ -110,8 +110,7 @@ func (e *introspectionEndpoint) introspectedRefresh(ctx context.Context, t *ownT
 		return new(introspection), err
 	}
 	err = e.families.stillGranted(ctx, t.family, client)
-	var refused *oauth2.Error
-	if errors.As(err, &refused) {
+	if _, ok := errors.AsType[*oauth2.Error](err); ok {
 		return new(introspection), nil
 	}
 	return &refreshIntrospection{

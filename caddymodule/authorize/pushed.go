@@ -3,6 +3,7 @@ package authorize
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -97,9 +98,7 @@ func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pus
 // pushedQuery is the request as the authorization endpoint reads it.
 func pushedQuery(client *Client, p oauth2.Parameters) string {
 	q := url.Values{}
-	for name, values := range p {
-		q[name] = values
-	}
+	maps.Copy(q, p)
 	for _, name := range clientCredentials {
 		q.Del(name)
 	}

@@ -3,6 +3,7 @@ package authorize_test
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -30,9 +31,7 @@ func refreshing(c *authorize.Config) {
 
 func offline(change url.Values) url.Values {
 	q := url.Values{"scope": {"openid user/*.rs offline_access"}, "nonce": {"n"}}
-	for name, values := range change {
-		q[name] = values
-	}
+	maps.Copy(q, change)
 	return q
 }
 

@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"html"
+	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -19,9 +20,7 @@ func everyFlow(c *authorize.Config) {
 
 func implicit(change url.Values) url.Values {
 	q := request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}})
-	for name, values := range change {
-		q[name] = values
-	}
+	maps.Copy(q, change)
 	return q
 }
 

@@ -2,6 +2,7 @@ package authorize_test
 
 import (
 	"context"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -74,9 +75,7 @@ func TestClientAuthentication(t *testing.T) {
 	redirect := url.Values{"client_id": {""}, "redirect_uri": {callback + "?tenant=1"}}
 	with := func(change url.Values) url.Values {
 		form := url.Values{"client_id": {""}, "redirect_uri": redirect["redirect_uri"]}
-		for name, values := range change {
-			form[name] = values
-		}
+		maps.Copy(form, change)
 		return form
 	}
 	tests := []struct {

@@ -27,8 +27,7 @@ func (l *turnstile) trySecret(r *http.Request, whose string, err error, guessabl
 		return failed
 	}
 	err = l.try(r.Context(), counters, err, func() error { return err })
-	var wait *waitError
-	if errors.As(err, &wait) {
+	if wait, ok := errors.AsType[*waitError](err); ok {
 		err = &oauth2.Error{
 			Code: "temporarily_unavailable", Status: http.StatusTooManyRequests,
 			Description: "too many wrong secrets came from your network", Err: wait,

@@ -3,6 +3,7 @@ package authorize_test
 import (
 	"bytes"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -50,9 +51,7 @@ func TestNothingTypedIsLogged(t *testing.T) {
 		for _, name := range names {
 			for _, value := range []string{marked, marked + "\n \"{", "%zq", `{"` + marked + `":1}`, "a." + marked + ".b", "https://" + marked + ".example/%zz"} {
 				q := url.Values{}
-				for n, v := range base {
-					q[n] = v
-				}
+				maps.Copy(q, base)
 				q[name] = []string{value}
 				for _, encoded := range []string{q.Encode(), q.Encode() + "&x=%zq" + marked} {
 					b.get(path + "?" + encoded)

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -102,9 +103,7 @@ func (p *relyingParty) register(metadata map[string]any) (int, *registrationResp
 	if p.client.key != nil {
 		all["jwks"] = jose.JSONWebKeySet{Keys: []jose.JSONWebKey{p.client.key.Public()}}
 	}
-	for name, value := range metadata {
-		all[name] = value
-	}
+	maps.Copy(all, metadata)
 	text, err := json.Marshal(all)
 	if err != nil {
 		p.t.Fatal(err)
@@ -125,9 +124,7 @@ func (p *relyingParty) register(metadata map[string]any) (int, *registrationResp
 func (p *relyingParty) registered(redirectURI string, metadata map[string]any) (*relyingParty, *registrationResponse) {
 	p.t.Helper()
 	all := map[string]any{"redirect_uris": []string{redirectURI}}
-	for name, value := range metadata {
-		all[name] = value
-	}
+	maps.Copy(all, metadata)
 	status, got := p.register(all)
 	if status != http.StatusCreated || got.ID == "" || got.Issued == 0 || got.Token == "" ||
 		!slices.Equal(got.RedirectURIs, []string{redirectURI}) || got.Method != p.client.method || !strings.HasPrefix(got.URI, issuer+"/") {

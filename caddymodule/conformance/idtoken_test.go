@@ -87,7 +87,7 @@ func (p *relyingParty) checkIDToken(q url.Values, tokens *tokenResponse) map[str
 func (p *relyingParty) checkUnasked(q url.Values, claims map[string]any) {
 	p.t.Helper()
 	allowed := []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr"}
-	for _, scope := range strings.Fields(q.Get("scope")) {
+	for scope := range strings.FieldsSeq(q.Get("scope")) {
 		if p.responseType == "id_token" || scope == "fhirUser" {
 			allowed = append(allowed, claimsByScope[scope]...)
 		}
@@ -177,7 +177,7 @@ var claimBirthdate = regexp.MustCompile(`^\d{4}(-\d{2}-\d{2})?$`)
 func checkStandardClaims(t testing.TB, claims map[string]any) {
 	t.Helper()
 	for name, value := range claims {
-		ok := false
+		var ok bool
 		switch name {
 		case "email_verified", "phone_number_verified":
 			_, ok = value.(bool)

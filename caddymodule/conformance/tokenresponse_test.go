@@ -3,6 +3,7 @@ package conformance
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -62,9 +63,7 @@ func (p *relyingParty) assertion(change map[string]any) string {
 		"iss": p.client.id, "sub": p.client.id, "aud": audience, "jti": unguessable(),
 		"exp": time.Now().Add(5 * time.Minute).Unix(),
 	}
-	for name, value := range change {
-		claims[name] = value
-	}
+	maps.Copy(claims, change)
 	key := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(p.client.key.Algorithm), Key: *p.client.key}
 	return josetest.SignClaims(p.t, key, josetest.Header{"typ": "JWT"}, claims)
 }

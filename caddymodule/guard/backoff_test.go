@@ -29,8 +29,7 @@ func TestIntrospectorBackOff(t *testing.T) {
 			t.Helper()
 			group.Go(func() {
 				_, err := i.Verify(t.Context(), token)
-				var refusal *Error
-				if !errors.As(err, &refusal) {
+				if refusal, ok := errors.AsType[*Error](err); !ok {
 					t.Errorf("%s: %v", token, err)
 				} else if refusal.Status != http.StatusServiceUnavailable ||
 					refusal.RetryAfter() != retryAfter || time.Since(start) != after*time.Second {

@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -120,7 +121,7 @@ func FuzzBearer(f *testing.F) {
 			}
 			return
 		}
-		refusal, ok := err.(*Error)
+		refusal, ok := errors.AsType[*Error](err)
 		if !ok {
 			t.Fatalf("error is a %T", err)
 		}

@@ -197,8 +197,7 @@ func unavailable(err error) *Error {
 		Description: "The access token cannot be verified at present.",
 		Err:         err,
 	}
-	var left *waitError
-	if errors.As(err, &left) {
+	if left, ok := errors.AsType[*waitError](err); ok {
 		refusal.Wait = left.wait
 	}
 	return refusal

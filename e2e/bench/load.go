@@ -71,7 +71,7 @@ func (s *server) round(newClient func(i int) operation, clients int, length time
 	}
 	slices.Sort(whole.times)
 	// One client's error tells as much as all of them.
-	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && err != errDone }); i >= 0 {
+	if i := slices.IndexFunc(errs, func(err error) bool { return err != nil && !errors.Is(err, errDone) }); i >= 0 {
 		return whole, errs[i]
 	}
 	return whole, err

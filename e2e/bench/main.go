@@ -32,7 +32,7 @@ func main() {
 	flag.IntVar(&s.clients, "clients", 10, "clients at once")
 	flag.StringVar(&s.durable, "durable", "file", "where refresh tokens lie in authorize: file or memory")
 	flag.Parse()
-	for _, size := range strings.Split(sizes, ",") {
+	for size := range strings.SplitSeq(sizes, ",") {
 		n, err := strconv.Atoi(size)
 		if err != nil || n < 10 {
 			log.Fatalf("-sizes: %q is no number of concepts", size)

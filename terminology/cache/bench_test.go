@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -103,9 +104,7 @@ func BenchmarkServer(b *testing.B) {
 	hit := httptest.NewRecorder()
 	cached(hit, get(expandURL))
 	same := func(w http.ResponseWriter, _ *http.Request) {
-		for name, values := range hit.Header() {
-			w.Header()[name] = values
-		}
+		maps.Copy(w.Header(), hit.Header())
 		_, _ = io.WriteString(w, body)
 	}
 	b.Run("bare, two headers", func(b *testing.B) { benchmarkServer(b, few, "") })

@@ -3,6 +3,7 @@ package cache
 import (
 	"crypto/sha256"
 	"encoding/base64"
+	"maps"
 	"net/http"
 	"slices"
 	"sync/atomic"
@@ -75,9 +76,7 @@ func (e *entry) prepare(body []byte, tag string) {
 // it is still good (RFC 9111 §4.3.4).
 func (o *Options) revalidated(old *entry, q *question, a *Answer, now time.Time) (*entry, bool) {
 	header := old.origin.Clone()
-	for name, values := range a.Header {
-		header[name] = values
-	}
+	maps.Copy(header, a.Header)
 	header["Content-Type"] = old.origin["Content-Type"]
 	tags := old.tags
 	if a.Tags != nil {

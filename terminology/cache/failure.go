@@ -34,7 +34,7 @@ const MaxRetryAfter = 5 * time.Minute
 // most [MaxRetryAfter]. It is 0 where nothing is said that can be read.
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
-	wait := time.Duration(0)
+	var wait time.Duration
 	if seconds, err := strconv.ParseUint(value, 10, 31); err == nil || errors.Is(err, strconv.ErrRange) {
 		wait = time.Duration(seconds) * time.Second
 	} else if date, err := http.ParseTime(value); err == nil {
@@ -95,7 +95,7 @@ func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err er
 // note remembers a failure, if what came of asking is one that others may be told.
 func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
 	now := time.Now()
-	wait := time.Duration(0)
+	var wait time.Duration
 	switch unavailable := (*Unavailable)(nil); {
 	case errors.As(err, &unavailable):
 		wait = min(unavailable.RetryAfter, MaxRetryAfter)

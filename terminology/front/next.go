@@ -57,7 +57,8 @@ func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Requ
 // record has the next handler answer. That it aborts because its answer is not taken is no failure of its own.
 func record(recorder *remote.Recorder, next NextHandler, request *http.Request) (err error) {
 	defer func() {
-		if cause := recover(); cause == http.ErrAbortHandler && recorder.Passed() {
+		cause := recover()
+		if aborted, _ := cause.(error); errors.Is(aborted, http.ErrAbortHandler) && recorder.Passed() {
 			err = errTooLarge
 		} else if cause != nil {
 			panic(cause)

@@ -106,8 +106,7 @@ func fail(name string, cause error) *Error {
 // broken wraps an error of the network: what it means is a timeout, or otherwise as it is told. The address that
 // net/http puts before it is left out: its query holds what somebody typed, and errors are logged.
 func broken(otherwise, cause error) error {
-	var asked *url.Error
-	if errors.As(cause, &asked) {
+	if asked, ok := errors.AsType[*url.Error](cause); ok {
 		cause = asked.Err
 	}
 	var network net.Error

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -44,7 +43,7 @@ func (w *Wholes) page(ctx context.Context, s *Server, x search, b *terminology.W
 	count := cmp.Or(w.PageSize, 1000)
 	values := maps.Clone(x.rest)
 	values["offset"], values["count"] = []string{strconv.Itoa(b.Offset())}, []string{strconv.Itoa(count)}
-	answer, err := s.Ask(ctx, Question{Path: x.q.Path, Query: url.Values(values).Encode(), AcceptLanguage: x.q.AcceptLanguage})
+	answer, err := s.Ask(ctx, Question{Path: x.q.Path, Query: values.Encode(), AcceptLanguage: x.q.AcceptLanguage})
 	if err != nil {
 		return 0, false, err
 	}

@@ -58,9 +58,10 @@ func Recordable(r *http.Request) *http.Request {
 func (r *Recorder) Record(next func(http.ResponseWriter) error) (err error) {
 	defer func() {
 		cause := recover()
+		aborted, _ := cause.(error)
 		switch {
 		case cause == nil:
-		case cause == http.ErrAbortHandler && !r.passing: // as a proxy does when its backend is cut off
+		case errors.Is(aborted, http.ErrAbortHandler) && !r.passing: // as a proxy does when its backend is cut off
 			err = fail(nextName, fmt.Errorf("%w: %w", ErrCutShort, http.ErrAbortHandler))
 		default:
 			panic(cause)

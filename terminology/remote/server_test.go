@@ -167,8 +167,8 @@ func TestFailures(t *testing.T) {
 			s := serve(t, test.answer, nil)
 			a, err := s.Ask(t.Context(), expandGender)
 			wantFailure(t, a, err, test.is, test.status)
-			if strings.Contains(err.(*Error).Diagnostics(), "127.0.0.1") {
-				t.Errorf("an address in %q", err.(*Error).Diagnostics())
+			if failed, _ := errors.AsType[*Error](err); strings.Contains(failed.Diagnostics(), "127.0.0.1") {
+				t.Errorf("an address in %q", failed.Diagnostics())
 			}
 		})
 	}

@@ -32,8 +32,7 @@ func (s Subject) With(systems ...string) Subject {
 // Lacking returns the subject with what an error of package terminology says is missing here, which goes first:
 // who has that can answer.
 func (s Subject) Lacking(err error) Subject {
-	var failed *terminology.Error
-	if errors.As(err, &failed) {
+	if failed, ok := errors.AsType[*terminology.Error](err); ok {
 		for _, m := range failed.Missing {
 			s = s.With(m.Canonical)
 		}

@@ -292,9 +292,9 @@ func many() (codes []string) {
 
 func TestPullThroughGivesUp(t *testing.T) {
 	tests := []struct {
-		name        string
-		break_, fix func(*changing)
-		reason      string
+		name       string
+		fault, fix func(*changing)
+		reason     string
 	}{
 		{"pages that overlap", func(c *changing) { c.overlap = 1 }, func(c *changing) { c.overlap = 0 }, "contradict"},
 		{"too large", func(c *changing) { c.codes = many() }, func(c *changing) { c.codes = letters() }, "too large"},
@@ -305,7 +305,7 @@ func TestPullThroughGivesUp(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			c := &changing{codes: letters()}
-			test.break_(c)
+			test.fault(c)
 			bubble(t, c.ServeHTTP, func(t *testing.T, a *asking) {
 				a.PageSize, a.MaxEntries = 3, 50
 				a.heat(t, "url", "http://x", "count", "2")

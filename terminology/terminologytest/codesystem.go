@@ -47,11 +47,11 @@ func (c CodeSystem) Write(w io.Writer) error {
 	words := newVocabulary(c.Seed)
 	for concept := range c.Concepts {
 		if concept > 0 {
-			out.WriteString(",\n")
+			fmt.Fprint(out, ",\n")
 		}
 		c.concept(out, words, concept)
 	}
-	out.WriteString("]}\n")
+	fmt.Fprint(out, "]}\n")
 	if err := out.Flush(); err != nil { // the first error of all that was written
 		return fmt.Errorf("writing code system %s: %w", c.URL, err)
 	}
@@ -70,12 +70,12 @@ func (c CodeSystem) concept(out *bufio.Writer, words *vocabulary, concept int) {
 		fmt.Fprintf(out, `%s{"language":"%s","value":%s}`, separator, language, quote(words.text(language)))
 	}
 	if c.Designations > 0 {
-		out.WriteByte(']')
+		fmt.Fprint(out, "]")
 	}
 	if concept > 0 {
 		fmt.Fprintf(out, `,"property":[{"code":"parent","valueCode":"%s"}]`, c.Code((concept-1)/children))
 	}
-	out.WriteByte('}')
+	fmt.Fprint(out, "}")
 }
 
 // ValueSets returns two value sets as FHIR R4 resources in JSON: URL/all of all codes, and URL/tree of all

@@ -59,12 +59,12 @@ const (
 )
 
 // allows reports whether a filter can be looked for in a way. A letter is found anywhere as it is.
-func (f *Filter) allows(how leniency) bool {
+func (t *Filter) allows(how leniency) bool {
 	switch how {
 	case withinWords:
-		return len(f.words) > 0
+		return len(t.words) > 0
 	case withTypos:
-		return slices.ContainsFunc(f.words, func(word []byte) bool { return maxTypos(word[1:]) > 0 })
+		return slices.ContainsFunc(t.words, func(word []byte) bool { return maxTypos(word[1:]) > 0 })
 	}
 	return true
 }
@@ -152,12 +152,12 @@ func (t *Filter) inOrder(line []byte) bool {
 
 // inOrderIn is inOrder for the words of a text, those inside others included. It need not be folded where it is
 // ASCII and no word begins inside another.
-func (f *Filter) inOrderIn(text []byte, folder *folder) bool {
-	rest := f.words
+func (t *Filter) inOrderIn(text []byte, folder *folder) bool {
+	rest := t.words
 	for i := 0; i < len(text); {
 		length, begins := beginsASCII(text[i:], rest[0][1:])
 		if length < 0 {
-			return f.inOrder(folder.withInner(folder.words(text)))
+			return t.inOrder(folder.withInner(folder.words(text)))
 		}
 		if begins {
 			if rest = rest[1:]; len(rest) == 0 {
@@ -194,7 +194,7 @@ func beginsASCII(text, other []byte) (length int, begins bool) {
 }
 
 // theLetter returns the one letter or digit that the filter consists of.
-func (f *Filter) theLetter() rune {
-	r, _ := utf8.DecodeRune(f.letter)
+func (t *Filter) theLetter() rune {
+	r, _ := utf8.DecodeRune(t.letter)
 	return r
 }

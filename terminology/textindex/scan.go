@@ -44,9 +44,9 @@ func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 }
 
 // typists returns what is needed to look for each word of the filter in which typos are forgiven.
-func (f *Filter) typists() map[string]*typist {
+func (t *Filter) typists() map[string]*typist {
 	typists := make(map[string]*typist)
-	for _, word := range f.words {
+	for _, word := range t.words {
 		if most := maxTypos(word[1:]); most > 0 {
 			typists[string(word)] = newTypist(word[1:], most)
 		}

@@ -1,6 +1,7 @@
 package authorizetest_test
 
 import (
+	"maps"
 	"net"
 	"net/http"
 	"net/url"
@@ -34,9 +35,7 @@ func post(t *testing.T, p *authorizetest.Provider, code string, change url.Value
 		"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {"https://a.example/cb"},
 		"client_id": {authorizetest.ClientID}, "client_secret": {authorizetest.ClientSecret},
 	}
-	for name, values := range change {
-		form[name] = values
-	}
+	maps.Copy(form, change)
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, p.Issuer+"/token", strings.NewReader(form.Encode()))
 	if err != nil {
 		t.Fatal(err)

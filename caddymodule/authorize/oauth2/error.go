@@ -79,8 +79,7 @@ func InvalidClient(description string) *Error {
 // AsError gives every error an OAuth code. What is not an [Error] already is our
 // own fault: server_error, with no detail for the client (RFC 6749 §4.1.2.1).
 func AsError(err error) *Error {
-	var e *Error
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*Error](err); ok {
 		return e
 	}
 	return &Error{Code: "server_error", Status: http.StatusServiceUnavailable, Err: err}

@@ -94,7 +94,7 @@ func TestFaults(t *testing.T) {
 
 // shortTimeout is short where the fault is a time-out.
 func shortTimeout(tt fault) time.Duration {
-	if tt.cause == context.DeadlineExceeded {
+	if errors.Is(tt.cause, context.DeadlineExceeded) {
 		return 300 * time.Millisecond
 	}
 	return 0

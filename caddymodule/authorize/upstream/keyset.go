@@ -115,7 +115,7 @@ func newKeySet(c KeySetConfig, client client, address func(context.Context) (str
 // (RFC 9111 §5.2.2.1), within bounds.
 func keysFreshness(header http.Header) time.Duration {
 	lifetime := keysLifetime
-	for _, directive := range strings.Split(header.Get("Cache-Control"), ",") {
+	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
 		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
 		switch name {
 		case "no-store", "no-cache":

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -87,10 +88,5 @@ func names(audience any, client string) bool {
 	if !ok {
 		list = []any{audience}
 	}
-	for _, id := range list {
-		if id == any(client) {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(list, any(client))
 }

@@ -102,7 +102,7 @@ func plainTier(d Document, filter string) Tier {
 	if letter && !strings.Contains(line, wanted[0]) {
 		return None
 	}
-	for _, term := range strings.Fields(filter) {
+	for term := range strings.FieldsSeq(filter) {
 		parts := Words(term)
 		each := !slices.ContainsFunc(parts, func(p string) bool { return !beginsOne(words, p) })
 		if !letter && !each && !beginsOne(words, strings.Join(parts, "")) {
@@ -206,7 +206,7 @@ func plainWithin(d Document, filter string) bool {
 // plainMeant reports whether a document matches with typos.
 func plainMeant(d Document, filter string) bool {
 	words := plainDocument(d)
-	for _, term := range strings.Fields(filter) {
+	for term := range strings.FieldsSeq(filter) {
 		parts := Words(term)
 		all := !slices.ContainsFunc(parts, func(part string) bool {
 			return !slices.ContainsFunc(words, func(word string) bool { return plainlyMeant(word, part) })
