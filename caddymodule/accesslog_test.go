@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 func TestHideParameters(t *testing.T) {
@@ -60,7 +62,7 @@ func TestLogsTellNoSecret(t *testing.T) {
 	q := demoRequest()
 	q.Set("state", marked+"state")
 	page := g.get("/oauth2/authorize?"+q.Encode(), "")
-	sealed := hiddenField.FindStringSubmatch(read(t, g.get(page.Header.Get("Location"), "")))[1]
+	sealed := gatewaytest.ReadForm(read(t, g.get(page.Header.Get("Location"), ""))).Fields.Get("request")
 	form := url.Values{"request": {sealed}, "username": {"alice"}, "password": {marked}}
 	g.post("/oauth2/login", form)
 	form.Set("password", "alice-demo-password")

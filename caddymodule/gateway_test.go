@@ -6,7 +6,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -74,8 +73,6 @@ func (g *gateway) post(path string, form url.Values) *http.Response { return g.P
 // demoCallback is the one that needs no click where alice is signed in.
 const demoCallback = "https://app.example.org/callback"
 
-var hiddenField = regexp.MustCompile(`name="request" value="([^"]+)"`)
-
 // code signs alice in through the page.
 func (g *gateway) code() string {
 	g.t.Helper()
@@ -86,13 +83,13 @@ func (g *gateway) code() string {
 func (g *gateway) codeOf(request url.Values) string {
 	g.t.Helper()
 	page := read(g.t, g.get(g.get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
-	field := hiddenField.FindStringSubmatch(page)
-	if field == nil {
+	form := gatewaytest.ReadForm(page)
+	if form.Action == "" {
 		g.t.Fatalf("no sign-in form: %s", page)
 	}
-	answer, err := g.post("/oauth2/login", url.Values{
-		"request": {field[1]}, "username": {"alice"}, "password": {"alice-demo-password"},
-	}).Location()
+	form.Fields.Set("username", "alice")
+	form.Fields.Set("password", "alice-demo-password")
+	answer, err := g.post(form.Action, form.Fields).Location()
 	if err != nil {
 		g.t.Fatal(err)
 	}

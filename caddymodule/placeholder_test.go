@@ -1,15 +1,15 @@
 package caddymodule
 
 import (
-	"html"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // A secret that is not there is an error that says which variable or file is to blame,
@@ -61,8 +61,8 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 		t.Errorf("state: %s", state)
 	}
 	page := read(t, g.get(g.get("/oauth2/authorize?"+demoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
-	if field := regexp.MustCompile(`name="username" value="([^"]*)"`).FindStringSubmatch(page); field == nil || html.UnescapeString(field[1]) != placeholder {
-		t.Errorf("sign-in page: %q: %s", field, page)
+	if name := gatewaytest.ReadForm(page).Fields.Get("username"); name != placeholder {
+		t.Errorf("sign-in page with %q: %s", name, page)
 	}
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r.Header.Set("Authorization", "Bearer "+g.token())

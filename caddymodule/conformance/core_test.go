@@ -178,7 +178,7 @@ func moduleIDTokenHint(p *relyingParty) {
 func moduleLoginHint(p *relyingParty) {
 	q := p.request(url.Values{"login_hint": {"alice"}})
 	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
-	if got := readHTMLForm(page).fields.Get("username"); got != "alice" {
+	if got := gatewaytest.ReadForm(page).Fields.Get("username"); got != "alice" {
 		p.t.Errorf("the page begins with %q", got)
 	}
 	p.flowOf(q, p.ask(q))

@@ -117,18 +117,18 @@ func moduleLimitedScope(p *relyingParty) {
 	p.flowOf(q, p.ask(q)) // signs in
 	q.Set("prompt", "consent")
 	page := p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), "")
-	form := readHTMLForm(gatewaytest.Read(p.t, page))
-	boxes := len(form.fields)
-	for name := range form.fields {
+	form := gatewaytest.ReadForm(gatewaytest.Read(p.t, page))
+	boxes := len(form.Fields)
+	for name := range form.Fields {
 		if strings.Contains(name, "patient/Observation.rs") {
-			form.fields.Del(name)
+			form.Fields.Del(name)
 		}
 	}
-	if len(form.fields) != boxes-1 {
-		p.t.Fatalf("the page offers %v", form.fields)
+	if len(form.Fields) != boxes-1 {
+		p.t.Fatalf("the page offers %v", form.Fields)
 	}
-	form.fields.Set("decision", "allow")
-	f := p.flowOf(q, p.follow(p.Post(form.action, form.fields)))
+	form.Fields.Set("decision", "allow")
+	f := p.flowOf(q, p.follow(p.Post(form.Action, form.Fields)))
 	if !sameWords(f.tokens.Scope, "openid patient/Patient.rs patient/Condition.rs") {
 		p.t.Errorf("granted %q", f.tokens.Scope)
 	}

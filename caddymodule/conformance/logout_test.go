@@ -141,9 +141,9 @@ func moduleLogoutAsks(names ...string) func(*relyingParty) {
 	return func(p *relyingParty) {
 		q := p.logoutRequest()
 		maps.DeleteFunc(q, func(name string, _ []string) bool { return !slices.Contains(names, name) })
-		form := readHTMLForm(p.checkPage(p.logOut(q), http.StatusOK, "Sign out?"))
+		form := gatewaytest.ReadForm(p.checkPage(p.logOut(q), http.StatusOK, "Sign out?"))
 		p.checkSignedIn(true)
-		p.checkPage(p.Post(form.action, form.fields), http.StatusOK, "You are signed out")
+		p.checkPage(p.Post(form.Action, form.Fields), http.StatusOK, "You are signed out")
 		p.checkSignedIn(false)
 	}
 }

@@ -3,10 +3,8 @@ package conformance
 import (
 	"crypto/sha256"
 	"encoding/base64"
-	"html"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -111,24 +109,24 @@ func (p *relyingParty) follow(r *http.Response) *authorizationResponse {
 			continue
 		}
 		a.status, a.page = r.StatusCode, gatewaytest.Read(p.t, r)
-		form := readHTMLForm(a.page)
+		form := gatewaytest.ReadForm(a.page)
 		switch {
 		case r.StatusCode != http.StatusOK:
 			return a
-		case form.action == "/oauth2/login":
+		case form.Action == "/oauth2/login":
 			a.signIns++
-			form.fields.Set("username", "alice")
-			form.fields.Set("password", "right")
-		case form.action == "/oauth2/consent":
+			form.Fields.Set("username", "alice")
+			form.Fields.Set("password", "right")
+		case form.Action == "/oauth2/consent":
 			a.consents++
-			form.fields.Set("decision", "allow")
-		case form.action == p.client.redirectURI:
-			a.form, a.query, a.fragment = form.fields, url.Values{}, url.Values{}
+			form.Fields.Set("decision", "allow")
+		case form.Action == p.client.redirectURI:
+			a.form, a.query, a.fragment = form.Fields, url.Values{}, url.Values{}
 			return a
 		default:
 			return a
 		}
-		r = p.Post(form.action, form.fields)
+		r = p.Post(form.Action, form.Fields)
 	}
 	p.t.Fatal("the browser is sent round in a circle")
 	return nil
@@ -148,26 +146,4 @@ func (p *relyingParty) arrive(a *authorizationResponse, added string) {
 		p.t.Fatalf("%q: %v %v", added, err1, err2)
 	}
 	a.form = url.Values{}
-}
-
-type htmlForm struct {
-	action string
-	fields url.Values
-}
-
-var (
-	formTag  = regexp.MustCompile(`<form method="post" action="([^"]*)">`)
-	inputTag = regexp.MustCompile(`<input [^>]*?name="([^"]*)"(?: value="([^"]*)")?`)
-)
-
-// readHTMLForm reads a page's form as a browser sends it.
-func readHTMLForm(page string) htmlForm {
-	form := htmlForm{fields: url.Values{}}
-	if tag := formTag.FindStringSubmatch(page); tag != nil {
-		form.action = html.UnescapeString(tag[1])
-	}
-	for _, input := range inputTag.FindAllStringSubmatch(page, -1) {
-		form.fields.Set(html.UnescapeString(input[1]), html.UnescapeString(input[2]))
-	}
-	return form
 }
