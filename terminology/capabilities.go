@@ -1,11 +1,8 @@
 package terminology
 
 import (
-	"net/http"
-	"runtime"
 	"slices"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
@@ -20,66 +17,91 @@ var expandParameters = []string{
 	"url", "useSupplement", "valueSet", "valueSetVersion", "versionsMatch",
 }
 
-// TerminologyCapabilities answers [base]/metadata?mode=terminology: which code systems are here, in which
-// versions, and what $expand can do. See [Handler.Expand] for what is written and returned.
-func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request) error {
-	if r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata is answered to GET and HEAD only"}
-	}
-	inputs, err := queryInputs(r.URL.RawQuery)
-	if err != nil {
-		return err
-	}
-	f, err := negotiate(r, inputs)
-	if err != nil {
-		return err
-	}
-	l := h.current()
-	defer runtime.KeepAlive(l)
-	return f.write(w, r, l.capabilities())
+// Capabilities says what a library can answer.
+type Capabilities struct {
+	// Date is when the library was loaded.
+	Date time.Time
+
+	// CodeSystems are the code systems of which there are concepts.
+	CodeSystems []CodeSystemCapability
+
+	// Parameters are the parameters of $expand that are implemented.
+	Parameters []string
 }
 
-// capabilities returns the TerminologyCapabilities.
-func (l *Library) capabilities() []byte {
-	dst := append([]byte(nil), `{"resourceType":"TerminologyCapabilities","version":"1","name":"TerminologyService","title":"Terminology service",`+
-		`"status":"active","date":"`...)
-	dst = append(l.loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
-	list := fhirjson.Array{Name: "codeSystem"}
+// CodeSystemCapability says in which versions a code system is here.
+type CodeSystemCapability struct {
+	// URI is its url.
+	URI string
+
+	// Versions are its versions; an empty one is one without a version.
+	Versions []string
+
+	// Default is the version that a reference without a version means.
+	Default string
+
+	// Subsumption says whether $subsumes can be asked.
+	Subsumption bool
+}
+
+// Capabilities returns what TerminologyCapabilities says: which code systems are here, in which versions, and what
+// $expand can do.
+func (l *Library) Capabilities() *Capabilities {
+	c := &Capabilities{Date: l.loaded, Parameters: slices.Clone(expandParameters)}
 	for i := range l.systems {
-		dst = l.appendSystem(dst, &list, &l.systems[i])
+		if system := l.capability(&l.systems[i]); len(system.Versions) > 0 {
+			c.CodeSystems = append(c.CodeSystems, system)
+		}
+	}
+	return c
+}
+
+// capability returns in which versions a code system is here with its concepts.
+func (l *Library) capability(s *system) CodeSystemCapability {
+	c := CodeSystemCapability{URI: s.url, Subsumption: true}
+	for _, index := range s.versions {
+		if cs := l.codeSystems[index]; cs.content.hasConcepts() {
+			c.Versions = append(c.Versions, cs.version)
+			c.Subsumption = c.Subsumption && !cs.notSubsuming
+		}
+	}
+	if s.current != none {
+		c.Default = l.codeSystems[s.current].version
+	}
+	slices.Sort(c.Versions)
+	return c
+}
+
+// AppendJSON appends the TerminologyCapabilities.
+func (c *Capabilities) AppendJSON(dst []byte) []byte {
+	dst = append(dst, `{"resourceType":"TerminologyCapabilities","version":"1","name":"TerminologyService","title":"Terminology service",`+
+		`"status":"active","date":"`...)
+	dst = append(c.Date.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
+	list := fhirjson.Array{Name: "codeSystem"}
+	for i := range c.CodeSystems {
+		dst = c.CodeSystems[i].append(list.Next(dst))
 	}
 	dst = append(list.End(dst), `,"expansion":{"hierarchical":true,"paging":true`...)
 	parameters := fhirjson.Array{Name: "parameter"}
-	for _, name := range expandParameters {
+	for _, name := range c.Parameters {
 		dst = append(fhirjson.AppendString(append(parameters.Next(dst), `{"name":`...), name), '}')
 	}
 	dst = fhirjson.AppendMember(parameters.End(dst), "textFilter", textindex.Rule)
 	return append(dst, `},"codeSearch":"all","validateCode":{"translations":true},"translation":{"needsMap":true}}`...)
 }
 
-// appendSystem appends a code system of which there are concepts here, with its versions.
-func (l *Library) appendSystem(dst []byte, list *fhirjson.Array, s *system) []byte {
-	var versions []*codeSystem
-	for _, index := range s.versions {
-		if cs := l.codeSystems[index]; cs.content.hasConcepts() {
-			versions = append(versions, cs)
+// append appends one of TerminologyCapabilities.codeSystem.
+func (c *CodeSystemCapability) append(dst []byte) []byte {
+	dst = fhirjson.AppendString(append(dst, `{"uri":`...), c.URI)
+	versions := fhirjson.Array{Name: "version"}
+	for _, version := range c.Versions {
+		dst = append(versions.Next(dst), '{')
+		if version != "" {
+			dst = append(fhirjson.AppendString(append(dst, `"code":`...), version), ',')
 		}
-	}
-	if len(versions) == 0 {
-		return dst
-	}
-	slices.SortFunc(versions, func(a, b *codeSystem) int { return strings.Compare(a.version, b.version) })
-	dst = fhirjson.AppendString(append(list.Next(dst), `{"uri":`...), s.url)
-	inner := fhirjson.Array{Name: "version"}
-	for _, cs := range versions {
-		dst = append(inner.Next(dst), '{')
-		if cs.version != "" {
-			dst = append(fhirjson.AppendString(append(dst, `"code":`...), cs.version), ',')
-		}
-		dst = strconv.AppendBool(append(dst, `"isDefault":`...), l.codeSystems[s.current] == cs)
+		dst = strconv.AppendBool(append(dst, `"isDefault":`...), version == c.Default)
 		dst = append(dst, '}')
 	}
-	subsumes := !slices.ContainsFunc(versions, func(cs *codeSystem) bool { return cs.notSubsuming })
-	dst = strconv.AppendBool(append(inner.End(dst), `,"subsumption":`...), subsumes)
+	dst = strconv.AppendBool(append(versions.End(dst), `,"subsumption":`...), c.Subsumption)
 	return append(dst, '}')
 }

@@ -2,11 +2,31 @@ package terminology
 
 import (
 	"net/http"
+	"runtime"
 	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
+
+// TerminologyCapabilities answers [base]/metadata?mode=terminology: which code systems are here, in which
+// versions, and what $expand can do. See [Handler.Expand] for what is written and returned.
+func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request) error {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata is answered to GET and HEAD only"}
+	}
+	inputs, err := queryInputs(r.URL.RawQuery)
+	if err != nil {
+		return err
+	}
+	f, err := negotiate(r, inputs)
+	if err != nil {
+		return err
+	}
+	l := h.current()
+	defer runtime.KeepAlive(l)
+	return f.write(w, r, l.Capabilities().AppendJSON(nil))
+}
 
 // CapabilityStatement answers [base]/metadata where no other server does: what is answered here, that is to
 // say the operations of this package, and read and search of code systems and value sets. See

@@ -41,6 +41,17 @@ func (c *Coding) String() string {
 	return s
 }
 
+// append appends the Coding as JSON.
+func (c *Coding) append(dst []byte) []byte {
+	start := len(dst)
+	dst = fhirjson.AppendMember(dst, "system", c.System)
+	dst = fhirjson.AppendMember(dst, "version", c.Version)
+	dst = fhirjson.AppendMember(dst, "code", c.Code)
+	dst = append(fhirjson.AppendMember(dst, "display", c.Display), '}')
+	dst[start] = '{' // in place of the comma
+	return dst
+}
+
 // parseCoding reads a Coding.
 func parseCoding(value jsontext.Value, at string) (Coding, error) {
 	c := Coding{at: at}

@@ -1,0 +1,46 @@
+package terminology
+
+import "context"
+
+// Subsumes answers CodeSystem/$subsumes: how the concept a is related to b, in the words of
+// http://hl7.org/fhir/concept-subsumption-outcome. Where b has no System, it has that of a. Failures are those of
+// [Library.Expand].
+func (l *Library) Subsumes(ctx context.Context, a, b Coding) (outcome string, err error) {
+	if b.System == "" {
+		b.System, b.Version = a.System, a.Version
+	}
+	cs, first, err := l.concept(&a)
+	if err != nil {
+		return "", err
+	}
+	other, second, err := l.concept(&b)
+	if err != nil {
+		return "", err
+	}
+	if cs != other {
+		return "", badRequest("invalid", "the two codes must be of the same version of one code system")
+	}
+	return cs.subsumption(first, second, l.budget(ctx).spend)
+}
+
+// subsumption returns how two concepts are related (http://hl7.org/fhir/concept-subsumption-outcome), given what
+// the code system says that its hierarchy means.
+func (cs *codeSystem) subsumption(a, b uint32, spend func(n int) error) (string, error) {
+	switch {
+	case a == b:
+		return "equivalent", nil
+	case cs.notSubsuming:
+		return "not-subsumed", nil
+	}
+	above, err := cs.parents.closure(cs.len(), b, spend)
+	if err == nil && above.Has(a) {
+		return "subsumes", nil
+	}
+	if err == nil {
+		above, err = cs.parents.closure(cs.len(), a, spend)
+	}
+	if err == nil && above.Has(b) {
+		return "subsumed-by", nil
+	}
+	return "not-subsumed", err
+}
