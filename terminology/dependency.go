@@ -8,50 +8,53 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// dependencies are other elements that a request for a translation tells of, with their values (R4
+// takeDependency takes over one dependency, with the names of R4 or of R5.
+func (t *translationReader) takeDependency(in *input) error {
+	var d Dependency
+	for i := range in.parts {
+		part := &in.parts[i]
+		switch part.name {
+		case "element", "attribute":
+			d.Element = part.value
+		case "concept", "value":
+			list, err := part.dependencyValues()
+			if err != nil {
+				return err
+			}
+			d.Values = append(d.Values, list...)
+		}
+	}
+	if d.Element == "" {
+		return badRequest("required", "each parameter dependency needs the part element")
+	}
+	t.question.Dependencies = append(t.question.Dependencies, d)
+	return nil
+}
+
+// dependencies are other elements that a question for a translation tells of, with their values (R4
 // ConceptMap/$translate, parameter dependency).
 type dependencies struct {
 	elements map[string]bool       // those that are told of
 	values   map[mapAttribute]bool // what they are, each with and without its system
 }
 
-// take takes over one dependency, with the names of R4 or of R5.
-func (d *dependencies) take(in *input) error {
-	var element string
-	var values []mapAttribute
-	for i := range in.parts {
-		part := &in.parts[i]
-		switch part.name {
-		case "element", "attribute":
-			element = part.value
-		case "concept", "value":
-			list, err := part.attributeValues()
-			if err != nil {
-				return err
-			}
-			values = append(values, list...)
+// newDependencies prepares dependencies for being compared.
+func newDependencies(list []Dependency) dependencies {
+	d := dependencies{elements: make(map[string]bool), values: make(map[mapAttribute]bool)}
+	for i := range list {
+		d.elements[list[i].Element] = true
+		for _, c := range list[i].Values {
+			d.values[mapAttribute{property: list[i].Element, system: c.System, value: c.Code}] = true
+			d.values[mapAttribute{property: list[i].Element, value: c.Code}] = true
 		}
 	}
-	if element == "" {
-		return badRequest("required", "each parameter dependency needs the part element")
-	}
-	if d.elements == nil {
-		d.elements, d.values = make(map[string]bool), make(map[mapAttribute]bool)
-	}
-	d.elements[element] = true
-	for _, v := range values {
-		v.property = element
-		d.values[v] = true
-		v.system = ""
-		d.values[v] = true
-	}
-	return nil
+	return d
 }
 
-// attributeValues reads the value of a dependency: a CodeableConcept, a Coding, or a primitive.
-func (in *input) attributeValues() (list []mapAttribute, err error) {
+// dependencyValues reads the value of a dependency: a CodeableConcept, a Coding, or a primitive.
+func (in *input) dependencyValues() (list []Coding, err error) {
 	if in.complex == nil {
-		return []mapAttribute{{value: in.value}}, nil
+		return []Coding{{Code: in.value}}, nil
 	}
 	codings, err := parseConcept(in.complex)
 	if err != nil {
@@ -64,7 +67,7 @@ func (in *input) attributeValues() (list []mapAttribute, err error) {
 	text, err := conceptText(in.complex)
 	for _, c := range append(codings, single, Coding{Code: text}) {
 		if c.Code != "" {
-			list = append(list, mapAttribute{system: c.System, value: c.Code})
+			list = append(list, c)
 		}
 	}
 	return list, err

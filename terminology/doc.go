@@ -27,8 +27,10 @@
 // The sister operations look at the same arrays. [Library.ValidateCode] (validate.go) takes one coding after the
 // other: candidate.go finds where the value set may have it, by membership.go without an expansion, and in the version
 // that versionchooser.go chooses; codingvalidator.go judges what was found, with codesystemcheck.go, conceptcheck.go and
-// displaychecker.go; note.go and validationresult.go say it. The others are lookup.go, translate.go (with translator.go),
-// batch.go and capabilities.go. What is loaded can be read and searched (published.go, searchset.go), as far as it is
+// displaychecker.go; note.go and validationresult.go say it. The others are lookup.go, subsumes.go, translate.go (with
+// translator.go and dependency.go) and capabilities.go. Each is a method of [Library], with a question and a result that
+// are values; validationreader.go, translationreader.go and concepthandler.go read the questions from requests, and
+// batch.go those of a batch. What is loaded can be read and searched (published.go, searchset.go), as far as it is
 // kept.
 //
 // # Definitions

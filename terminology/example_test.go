@@ -139,3 +139,90 @@ func ExampleLibrary_ValidateCodeInSystem() {
 	// Output:
 	// true 4.0.1 Other
 }
+
+func ExampleLibrary_Lookup() {
+	ctx := context.Background()
+	concept, err := load(ctx).Lookup(ctx, terminology.Lookup{
+		Coding:     terminology.Coding{System: "http://terminology.hl7.org/CodeSystem/v3-ActCode", Code: "DRUGPOL"},
+		Properties: []string{"parent"},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(concept.Name, concept.Display)
+	for _, p := range concept.Properties {
+		fmt.Println(p.Code, p.Value)
+	}
+	// Output:
+	// v3.ActCode drug policy
+	// parent _ActHealthInsuranceTypeCode
+}
+
+func ExampleLibrary_Subsumes() {
+	ctx := context.Background()
+	parent := terminology.Coding{System: "http://terminology.hl7.org/CodeSystem/v3-ActCode", Code: "_ActHealthInsuranceTypeCode"}
+	outcome, err := load(ctx).Subsumes(ctx, parent, terminology.Coding{Code: "DRUGPOL"})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(outcome)
+	// Output:
+	// subsumes
+}
+
+// A concept map that the program has, which need not be loaded.
+func ExampleLibrary_Translate() {
+	ctx := context.Background()
+	result, err := load(ctx).Translate(ctx, terminology.Translation{
+		ConceptMapRef: terminology.ConceptMapRef{ConceptMap: []byte(`{
+			"resourceType": "ConceptMap",
+			"status": "active",
+			"group": [{
+				"source": "http://hl7.org/fhir/administrative-gender",
+				"target": "http://example.org/sex",
+				"element": [{"code": "male", "target": [{"code": "M", "equivalence": "equal"}]}]
+			}]
+		}`)},
+		Codings: []terminology.Coding{{System: "http://hl7.org/fhir/administrative-gender", Code: "male"}},
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, match := range result.Matches {
+		fmt.Println(match.Equivalence, match.Concept.System, match.Concept.Code)
+	}
+	// Output:
+	// equal http://example.org/sex M
+}
+
+// Definitions that come with a question go before those that are loaded, for that question.
+func ExampleLibrary_With() {
+	ctx := context.Background()
+	library, err := load(ctx).With([]byte(`{
+		"resourceType": "CodeSystem",
+		"url": "http://example.org/sex",
+		"content": "complete",
+		"concept": [{"code": "M", "display": "Male"}]
+	}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	expansion, err := library.Expand(ctx, terminology.Query{ValueSetRef: terminology.ValueSetRef{URL: "http://example.org/sex?fhir_vs"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for code := range expansion.Codes() {
+		fmt.Println(code.Code, code.Display)
+	}
+	// Output:
+	// M Male
+}
+
+func ExampleLibrary_Capabilities() {
+	for _, system := range load(context.Background()).Capabilities().CodeSystems[:2] {
+		fmt.Println(system.URI, system.Default)
+	}
+	// Output:
+	// http://hl7.org/fhir/CodeSystem/example 4.0.1
+	// http://healthit.gov/nhin/purposeofuse 2.0
+}

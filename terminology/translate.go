@@ -1,202 +1,139 @@
 package terminology
 
 import (
-	"cmp"
+	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// translation are the parameters of $translate, with the names of R4 and of R5.
-type translation struct {
-	parameters
-	maps                   string         // url of the concept map
-	inline                 jsontext.Value // the concept map, if the request holds it
-	depends                dependencies
-	mapVersion             string
-	codings                []Coding // one, or those of a CodeableConcept
-	version                string   // of a code
-	reverse                bool
-	source, target         string // canonicals of value sets
-	sourceSystem, toSystem string
-	limit                  int  // of matches
-	eitherWay              bool // which of the two systems is the code's is not plain
+// Translation is a question for [Library.Translate]: the parameters of ConceptMap/$translate.
+type Translation struct {
+	ConceptMapRef
+
+	// Codings are what is translated: one, or those of a CodeableConcept.
+	Codings []Coding
+
+	// SourceScope and TargetScope are the canonicals of the value sets that the concept map is to be between.
+	SourceScope, TargetScope string
+
+	// TargetSystem is the code system on the other side; empty for any.
+	TargetSystem string
+
+	// Reverse says that what is translated is on the target's side of the concept maps.
+	Reverse bool
+
+	// Dependencies are other elements that the translation may depend on.
+	Dependencies []Dependency
+
+	// Limits bounds how many matches there may be.
+	Limits Limits
+
+	inTermsOfR5 bool // in reverse, Match.Concept is what was asked about, and Match.Source the outcome
+	eitherWay   bool // which of the two systems is the codings' is not plain
 }
 
-// Translate answers [base]/ConceptMap/$translate and [base]/ConceptMap/{id}/$translate. See [Handler.Expand]
-// for what is written and returned.
-func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(q *asking, base *Library, inputs []input) ([]byte, error) {
-		p, err := parseTranslation(inputs)
-		if err != nil {
-			return nil, err
-		}
-		h.complete(&p.parameters, q)
-		p.limit = p.Limits.entries()
-		l, err := h.with(base, &p.parameters, &q.budget)
-		if err != nil {
-			return nil, err
-		}
-		answer, missed, err := l.translate(p)
-		if err != nil {
-			return nil, err
-		}
-		return h.unlessOthers(answer, missed)
-	})
+// ConceptMapRef says which concept map is meant: the one with the id, the one that is given, those with the url, or,
+// where all are empty, any that is about the codes.
+type ConceptMapRef struct {
+	// ID is the id of the resource.
+	ID string
+
+	// ConceptMap is the concept map itself, in JSON.
+	ConceptMap jsontext.Value
+
+	// URL is the canonical, and Version the version.
+	URL, Version string
 }
 
-// parseTranslation reads the parameters of $translate.
-func parseTranslation(inputs []input) (*translation, error) {
-	t := new(translation)
-	if err := t.read(inputs); err != nil {
+// isNamed reports whether a concept map is named that is to be here.
+func (m *ConceptMapRef) isNamed() bool { return m.ID != "" || m.ConceptMap == nil && m.URL != "" }
+
+// Dependency is another element, with what it is: one that a translation depends on, or makes.
+type Dependency struct {
+	// Element is the url of the element.
+	Element string
+
+	// Values are what it is. One that is no code has only a Code.
+	Values []Coding
+}
+
+// TranslationResult says what a concept is in other code systems.
+type TranslationResult struct {
+	// Found says that there is something that the concept is.
+	Found bool
+
+	// Message says why there is not, for a person.
+	Message string
+
+	// Matches are what concept maps say, that they have nothing for the concept among it.
+	Matches []Match
+
+	// Missing are the concept maps with which the result might be another one.
+	Missing []Missing
+}
+
+// Match is what a concept map says of a concept.
+type Match struct {
+	// Equivalence is a code of http://hl7.org/fhir/concept-map-equivalence.
+	Equivalence string
+
+	// Concept is what the concept is translated to; nil where there is nothing.
+	Concept *Coding
+
+	// Source is the other side of a match in reverse, where the question is one in terms of R5; else nil.
+	Source *Coding
+
+	// Products are elements that the translation makes besides, and DependsOn those that it depends on.
+	Products, DependsOn []Dependency
+
+	// Maps are the canonicals of the concept maps: the one that was looked into, and those that it handed on to.
+	Maps []string
+
+	// SourceComment and TargetComment are what the concept map says of the two sides.
+	SourceComment, TargetComment string
+}
+
+// Translate answers ConceptMap/$translate: what a concept is in other code systems. Failures are those of
+// [Library.Expand]; that there is no translation is none.
+func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationResult, error) {
+	maps, err := l.applicable(&q)
+	if err != nil {
 		return nil, err
 	}
-	t.maps = t.URL
-	given := 0
-	for i := range inputs {
-		isConcept, err := t.take(&inputs[i])
-		if err != nil {
-			return nil, err
-		}
-		if isConcept {
-			given++
-		}
-	}
-	if given != 1 {
-		return nil, badRequest("required", "there must be exactly one of the parameters code, coding and codeableConcept, or of those of R5: "+
-			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
-	}
-	t.orient()
-	return t, nil
-}
-
-// take takes over one parameter, and reports whether it is what is to be translated.
-func (t *translation) take(in *input) (isConcept bool, err error) {
-	switch in.name {
-	case "code", "sourceCode", "targetCode":
-		t.codings = []Coding{{Code: in.value}}
-	case "coding", "sourceCoding", "targetCoding":
-		var c Coding
-		c, err = parseCoding(in.complex, in.name)
-		t.codings = []Coding{c}
-	case "codeableConcept", "sourceCodeableConcept", "targetCodeableConcept":
-		t.codings, err = parseConcept(in.complex)
-	case "conceptMap":
-		return false, t.takeMap(in)
-	case "dependency":
-		return false, t.depends.take(in)
-	default:
-		t.takeOther(in)
-		return false, nil
-	}
-	t.reverse = t.reverse || strings.HasPrefix(in.name, "target")
-	return true, err
-}
-
-// takeOther takes over one parameter that says where a translation is looked for.
-func (t *translation) takeOther(in *input) {
-	switch in.name {
-	case "system", "sourceSystem":
-		t.sourceSystem = in.value
-	case "targetsystem", "targetSystem":
-		t.toSystem = in.value
-	case "version":
-		t.version = in.value
-	case "conceptMapVersion":
-		t.mapVersion = in.value
-	case "source", "sourceScope":
-		t.source = in.value
-	case "target", "targetScope":
-		t.target = in.value
-	case "reverse":
-		t.reverse = t.reverse || in.value == "true"
-	}
-}
-
-// takeMap takes over a concept map that the request holds.
-func (t *translation) takeMap(in *input) error {
-	switch {
-	case in.resource == nil:
-		return badRequest("invalid", "the parameter conceptMap must be a resource, which only a POST can give")
-	case t.inline != nil:
-		return badRequest("invalid", "the parameter conceptMap may be given only once")
-	}
-	t.inline = in.resource
-	return nil
-}
-
-// orient takes the systems for what they are: the code's own, and the one on the other side. With R5's names it is
-// the target's that a reverse translation starts from. R4's parameter reverse leaves open whether system stays that
-// of the code or turns round with the others: then both are tried.
-func (t *translation) orient() {
-	own, other := t.sourceSystem, t.toSystem
-	switch {
-	case !t.reverse:
-	case t.has("reverse"):
-		t.eitherWay = own != "" && other != ""
-		if t.source != "" || t.target != "" {
-			t.source, t.target = t.target, t.source
-		}
-	case own != "" && other != "":
-		own, other = other, own
-	case own == "":
-		own, other = other, ""
-	}
-	for i := range t.codings {
-		if c := &t.codings[i]; c.System == "" {
-			c.System, c.Version = own, cmp.Or(c.Version, t.version)
-		}
-	}
-	t.toSystem = other
-}
-
-// translate returns the Parameters that say what a concept is in other code systems. Where they say nothing of it, it
-// returns too which concept maps may.
-func (l *Library) translate(t *translation) ([]byte, []Missing, error) {
-	maps, err := t.applicable(l)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(maps) == 0 && t.isNamed() {
-		name := canonical(t.maps, t.mapVersion)
-		if t.ID != "" {
-			name = "with the id " + t.ID
+	if len(maps) == 0 && q.isNamed() {
+		name := canonical(q.URL, q.Version)
+		if q.ID != "" {
+			name = "with the id " + q.ID
 		}
 		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("concept map %s is not known", name))
 		e.Err = ErrUnknown
-		return nil, nil, e
+		return nil, e
 	}
-	x := &translator{library: l, translation: t, out: newParametersWriter(nil)}
-	for i := range t.codings {
+	x := &translator{Translation: &q, library: l, budget: l.budget(ctx), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
+	for i := range q.Codings {
 		for _, m := range maps {
-			if err := x.inMap(&t.codings[i], []*conceptMap{m}); err != nil {
-				return nil, nil, err
+			if err := x.inMap(&q.Codings[i], []*conceptMap{m}); err != nil {
+				return nil, err
 			}
 		}
 	}
-	x.out.boolean("result", x.found)
-	if !x.found && len(t.codings) > 0 {
-		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", t.codings[0].Code, t.codings[0].System))
-	}
-	x.out.optional("message", "valueString", strings.Join(x.messages, "; "))
-	return x.out.end(), x.missing(), nil
+	return x.end(), nil
 }
 
-// isNamed reports whether the request names a concept map that is to be here.
-func (t *translation) isNamed() bool { return t.ID != "" || t.inline == nil && t.maps != "" }
-
-// applicable returns the concept maps that are to be looked into: the one that the request holds, and no other, or
+// applicable returns the concept maps that are to be looked into: the one that the question holds, and no other, or
 // those of the library. With an id, it is that one.
-func (t *translation) applicable(l *Library) (list []*conceptMap, err error) {
-	if t.inline != nil && t.ID == "" {
-		m, err := inlineConceptMap(t.inline)
+func (l *Library) applicable(q *Translation) (list []*conceptMap, err error) {
+	if q.ConceptMap != nil && q.ID == "" {
+		m, err := inlineConceptMap(q.ConceptMap)
 		return []*conceptMap{m}, err
 	}
 	for at := l; at != nil; at = at.base {
 		for _, m := range at.conceptMaps {
-			if t.applies(m) {
+			if q.applies(m) {
 				list = append(list, m)
 			}
 		}
@@ -205,14 +142,14 @@ func (t *translation) applicable(l *Library) (list []*conceptMap, err error) {
 }
 
 // applies reports whether a concept map is to be looked into.
-func (t *translation) applies(m *conceptMap) bool {
-	if t.maps != "" && !m.definition.isNamed(canonical(t.maps, t.mapVersion)) {
+func (q *Translation) applies(m *conceptMap) bool {
+	if q.URL != "" && !m.definition.isNamed(canonical(q.URL, q.Version)) {
 		return false
 	}
-	if t.ID != "" && t.ID != m.id {
+	if q.ID != "" && q.ID != m.id {
 		return false
 	}
-	return isScope(m.sourceScope, t.source) && isScope(m.targetScope, t.target)
+	return isScope(m.sourceScope, q.SourceScope) && isScope(m.targetScope, q.TargetScope)
 }
 
 // isScope reports whether a value set of a concept map can be the one that is asked for.
@@ -223,16 +160,62 @@ func isScope(has, wanted string) bool {
 }
 
 // isAbout reports whether a group is one between the systems that are asked for.
-func (t *translation) isAbout(g *mapGroup, c *Coding) bool {
+func (q *Translation) isAbout(g *mapGroup, c *Coding) bool {
 	own, version, other := g.source, g.sourceVersion, g.target
-	if t.reverse {
+	if q.Reverse {
 		own, version, other = g.target, g.targetVersion, g.source
 	}
 	if version != "" && c.Version != "" && !matchesVersion(c.Version, version) {
 		return false
 	}
 	fits := func(own, other string) bool {
-		return (c.System == "" || own == c.System) && (t.toSystem == "" || other == t.toSystem)
+		return (c.System == "" || own == c.System) && (q.TargetSystem == "" || other == q.TargetSystem)
 	}
-	return fits(own, other) || t.eitherWay && fits(other, own)
+	return fits(own, other) || q.eitherWay && fits(other, own)
+}
+
+// AppendJSON appends the Parameters that $translate answers with.
+func (r *TranslationResult) AppendJSON(dst []byte) []byte {
+	out := newParametersWriter(dst)
+	for i := range r.Matches {
+		out.parts("match", r.Matches[i].parts()...)
+	}
+	out.boolean("result", r.Found)
+	out.optional("message", "valueString", r.Message)
+	return out.end()
+}
+
+// parts returns the parts of a match.
+func (m *Match) parts() []outPart {
+	parts := []outPart{textPart("equivalence", "valueCode", m.Equivalence), codingPart("concept", m.Concept), codingPart("source", m.Source)}
+	parts = append(parts, dependencyParts("product", m.Products)...)
+	parts = append(parts, dependencyParts("dependsOn", m.DependsOn)...)
+	for i, canonical := range m.Maps {
+		name := "used-conceptmap"
+		if i == 0 { // R4 calls the map source, which in reverse is the source code to others: R5's name for it leaves no doubt
+			name = "originMap"
+		}
+		parts = append(parts, textPart(name, "valueCanonical", canonical))
+	}
+	return append(parts, textPart("sourceComment", "valueString", m.SourceComment), textPart("targetComment", "valueString", m.TargetComment))
+}
+
+// codingPart is a part that is a Coding, or none.
+func codingPart(name string, c *Coding) outPart {
+	if c == nil {
+		return outPart{}
+	}
+	return outPart{name: name, kind: "valueCoding", value: c.append(nil)}
+}
+
+// dependencyParts are parts with other elements, one for each value.
+func dependencyParts(name string, list []Dependency) (parts []outPart) {
+	for i := range list {
+		for k := range list[i].Values {
+			value := appendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, list[i].Element))
+			value = append(appendPart(append(value, ','), "concept", "valueCoding", list[i].Values[k].append(nil)), ']')
+			parts = append(parts, outPart{name: name, kind: "part", value: value})
+		}
+	}
+	return parts
 }

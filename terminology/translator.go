@@ -6,36 +6,37 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// translator looks for what a concept is in other code systems, and writes what it finds.
+// translator looks for what a concept is in other code systems.
 type translator struct {
-	*translation
+	*Translation
 	library  *Library
-	out      *parametersWriter
-	found    bool // something that the concept is
-	matches  int  // that were written
-	handed   int  // how often a concept map handed on to another
+	budget   *budget
+	told     dependencies
+	result   *TranslationResult
+	size     int // of the matches, about, in bytes of JSON
+	handed   int // how often a concept map handed on to another
 	messages []string
-	said     bool      // there is a match, if only one that says that there is none
-	missed   []Missing // concept maps that others hand on to and that are not here
 }
 
-// missing returns the concept maps that are not here and may have what was not found: those that were handed on to, or
-// any, where none was named.
-func (x *translator) missing() []Missing {
-	switch {
-	case x.found:
-		return nil
-	case x.missed == nil && !x.said && x.inline == nil && !x.isNamed():
-		return []Missing{{Kind: "ConceptMap"}}
+// end completes the result.
+func (x *translator) end() *TranslationResult {
+	r := x.result
+	if !r.Found && len(x.Codings) > 0 {
+		x.messages = append(x.messages, fmt.Sprintf("no translation is known for the code '%s' of system '%s'", x.Codings[0].Code, x.Codings[0].System))
 	}
-	return x.missed
+	r.Message = strings.Join(x.messages, "; ")
+	switch {
+	case r.Found:
+		r.Missing = nil
+	case r.Missing == nil && len(r.Matches) == 0 && x.ConceptMap == nil && !x.isNamed():
+		r.Missing = []Missing{{Kind: "ConceptMap"}} // any may have what was not found
+	}
+	return r
 }
 
-// inMap writes the translations that the last one of a chain of concept maps has, each of which hands on to the
+// inMap adds the translations that the last one of a chain of concept maps has, each of which hands on to the
 // next.
 func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 	m := chain[len(chain)-1]
@@ -55,7 +56,7 @@ func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 		mapped[g.target] = mapped[g.target] || said
 	}
 	for i := range m.groups {
-		if g := &m.groups[i]; !x.reverse && g.unmapped.mode != "" && !mapped[g.target] && x.isAbout(g, c) {
+		if g := &m.groups[i]; !x.Reverse && g.unmapped.mode != "" && !mapped[g.target] && x.isAbout(g, c) {
 			if err := x.unmapped(c, chain, g); err != nil {
 				return err
 			}
@@ -64,7 +65,7 @@ func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 	return nil
 }
 
-// inGroup writes the translations that a group has, and reports whether it has something to say of the code.
+// inGroup adds the translations that a group has, and reports whether it has something to say of the code.
 func (x *translator) inGroup(c *Coding, chain []*conceptMap, g *mapGroup) (said bool, err error) {
 	for i := range g.elements {
 		e := &g.elements[i]
@@ -74,12 +75,12 @@ func (x *translator) inGroup(c *Coding, chain []*conceptMap, g *mapGroup) (said 
 		for k := range e.targets {
 			target := &e.targets[k]
 			code := e.code
-			if x.reverse {
+			if x.Reverse {
 				code = target.code
 			}
-			if code == c.Code && code != "" && (x.reverse || !x.depends.contradict(target)) {
+			if code == c.Code && code != "" && (x.Reverse || !x.told.contradict(target)) {
 				said = true
-				if err := x.write(chain, g, e, target); err != nil {
+				if err := x.add(chain, g, e, target); err != nil {
 					return said, err
 				}
 			}
@@ -97,7 +98,7 @@ func (x *translator) spend(n int) error {
 	return err
 }
 
-// unmapped writes what a group has for codes that no element is for (R4 ConceptMap.group.unmapped).
+// unmapped adds what a group has for codes that no element is for (R4 ConceptMap.group.unmapped).
 func (x *translator) unmapped(c *Coding, chain []*conceptMap, g *mapGroup) error {
 	u := &g.unmapped
 	switch u.mode {
@@ -106,9 +107,9 @@ func (x *translator) unmapped(c *Coding, chain []*conceptMap, g *mapGroup) error
 		if equivalence == "" {
 			equivalence = "equivalent"
 		}
-		return x.write(chain, g, &mapElement{code: c.Code}, &mapTarget{code: c.Code, equivalence: equivalence})
+		return x.add(chain, g, &mapElement{code: c.Code}, &mapTarget{code: c.Code, equivalence: equivalence})
 	case "fixed":
-		return x.write(chain, g, &mapElement{code: c.Code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
+		return x.add(chain, g, &mapElement{code: c.Code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
 	case "other-map":
 		return x.otherMap(c, chain, u.otherMap)
 	}
@@ -120,7 +121,7 @@ func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) 
 	other, ok := x.library.conceptMap(reference)
 	switch {
 	case !ok:
-		x.missed = append(x.missed, Missing{Kind: "ConceptMap", Canonical: reference})
+		x.result.Missing = append(x.result.Missing, Missing{Kind: "ConceptMap", Canonical: reference})
 		x.messages = append(x.messages, fmt.Sprintf("the concept map %s, which %s hands on to, is not here", reference, chain[len(chain)-1].canonical()))
 		return nil
 	case slices.Contains(chain, other):
@@ -139,50 +140,66 @@ func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) 
 // maxHandedOn bounds how often concept maps may hand on to others, for one request.
 const maxHandedOn = 1000
 
-// write writes one match, if there is room for it. What has no target is one as well, which says so.
-func (x *translator) write(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) error {
-	if x.matches++; x.matches > x.limit {
-		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", x.limit)
+// add adds one match, if there is room for it. What has no target is one as well, which says so.
+func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) error {
+	if limit := x.Limits.entries(); len(x.result.Matches) >= limit {
+		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
 	}
-	relation := equivalence(target.equivalence)
-	from := (&designationUse{system: g.source, code: e.code, display: e.display}).append(nil)
-	to := (&designationUse{system: g.target, code: target.code, display: target.display}).append(nil)
-	concept, source := outPart{name: "concept", kind: "valueCoding", value: to}, outPart{}
+	m := Match{
+		Equivalence: equivalence(target.equivalence), Products: dependenciesOf(target.products), DependsOn: dependenciesOf(target.dependsOn),
+		SourceComment: e.comment, TargetComment: target.comment,
+	}
+	from, to := &Coding{System: g.source, Code: e.code, Display: e.display}, &Coding{System: g.target, Code: target.code, Display: target.display}
 	switch {
 	case target.code == "":
-		relation, concept = "unmatched", outPart{}
-	case x.reverse && x.has("reverse"): // R4's concept is the outcome, and a match says what that is to what was asked about
-		relation, concept.value = turned(relation), from
-	case x.reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
-		source = outPart{name: "source", kind: "valueCoding", value: from}
+		m.Equivalence = "unmatched"
+	case x.Reverse && !x.inTermsOfR5: // R4's concept is the outcome, and a match says what that is to what was asked about
+		m.Equivalence, m.Concept = turned(m.Equivalence), from
+	case x.Reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
+		m.Concept, m.Source = to, from
+	default:
+		m.Concept = to
 	}
-	x.said = true
-	x.found = x.found || relation != "unmatched" && relation != "disjoint"
-	parts := []outPart{textPart("equivalence", "valueCode", relation), concept, source}
-	parts = append(parts, attributeParts("product", target.products)...)
-	parts = append(parts, attributeParts("dependsOn", target.dependsOn)...)
-	// R4 calls the map source, which in reverse is the source code to others: R5's name for it leaves no doubt.
-	parts = append(parts, textPart("originMap", "valueCanonical", chain[0].canonical()))
-	for _, m := range chain[1:] {
-		parts = append(parts, textPart("used-conceptmap", "valueCanonical", m.canonical()))
+	for _, by := range chain {
+		m.Maps = append(m.Maps, by.canonical())
 	}
-	x.out.parts("match", append(parts, textPart("sourceComment", "valueString", e.comment), textPart("targetComment", "valueString", target.comment))...)
-	if len(x.out.dst) > maxWritten {
+	x.result.Matches = append(x.result.Matches, m)
+	x.result.Found = x.result.Found || m.Equivalence != "unmatched" && m.Equivalence != "disjoint"
+	if x.size += m.size(); x.size > maxWritten {
 		return tooLong()
 	}
 	return nil
 }
 
-// attributeParts are other elements that a translation depends on, or makes.
-func attributeParts(name string, list []mapAttribute) (parts []outPart) {
-	for i := range list {
-		a := &list[i]
-		value := appendPart([]byte{'['}, "element", "valueUri", fhirjson.AppendString(nil, a.property))
-		concept := (&designationUse{system: a.system, code: a.value, display: a.display}).append(nil)
-		value = append(appendPart(append(value, ','), "concept", "valueCoding", concept), ']')
-		parts = append(parts, outPart{name: name, kind: "part", value: value})
+// size returns about how large a match is, in bytes of JSON.
+func (m *Match) size() int {
+	n := matchSize + len(m.SourceComment) + len(m.TargetComment)
+	for _, c := range []*Coding{m.Concept, m.Source} {
+		if c != nil {
+			n += len(c.System) + len(c.Code) + len(c.Display)
+		}
 	}
-	return parts
+	for _, name := range m.Maps {
+		n += matchSize + len(name)
+	}
+	for _, list := range [][]Dependency{m.Products, m.DependsOn} {
+		for i := range list {
+			c := &list[i].Values[0]
+			n += matchSize + len(list[i].Element) + len(c.System) + len(c.Code) + len(c.Display)
+		}
+	}
+	return n
+}
+
+// matchSize is how large a match, or a part of it, is in JSON beside its texts.
+const matchSize = 64
+
+// dependenciesOf returns the other elements that a target depends on, or makes.
+func dependenciesOf(list []mapAttribute) (dependencies []Dependency) {
+	for _, a := range list {
+		dependencies = append(dependencies, Dependency{Element: a.property, Values: []Coding{{System: a.system, Code: a.value, Display: a.display}}})
+	}
+	return dependencies
 }
 
 // equivalence returns R4's word for a relation that may be one of R5.

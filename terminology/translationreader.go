@@ -1,0 +1,141 @@
+package terminology
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+)
+
+// Translate answers [base]/ConceptMap/$translate and [base]/ConceptMap/{id}/$translate. See [Handler.Expand]
+// for what is written and returned.
+func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) {
+		p, err := h.readTranslation(q, inputs)
+		if err != nil {
+			return nil, err
+		}
+		if l, err = h.with(l, &p.parameters, &q.budget); err != nil {
+			return nil, err
+		}
+		result, err := l.Translate(&q.budget, p.question)
+		if err != nil {
+			return nil, err
+		}
+		return h.unlessOthers(result.AppendJSON(nil), result.Missing)
+	})
+}
+
+// translationReader reads the parameters of $translate, with the names of R4 and of R5.
+type translationReader struct {
+	parameters
+	question     Translation
+	sourceSystem string
+	version      string // of a code
+}
+
+// readTranslation reads the parameters of $translate.
+func (h *Handler) readTranslation(q *asking, inputs []input) (*translationReader, error) {
+	t := new(translationReader)
+	if err := t.read(inputs); err != nil {
+		return nil, err
+	}
+	given := 0
+	for i := range inputs {
+		isConcept, err := t.take(&inputs[i])
+		if err != nil {
+			return nil, err
+		}
+		if isConcept {
+			given++
+		}
+	}
+	if given != 1 {
+		return nil, badRequest("required", "there must be exactly one of the parameters code, coding and codeableConcept, or of those of R5: "+
+			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
+	}
+	t.orient()
+	h.complete(&t.parameters, q)
+	t.question.ID, t.question.URL, t.question.Limits = t.ID, t.URL, t.Limits
+	return t, nil
+}
+
+// take takes over one parameter, and reports whether it is what is to be translated.
+func (t *translationReader) take(in *input) (isConcept bool, err error) {
+	switch in.name {
+	case "code", "sourceCode", "targetCode":
+		t.question.Codings = []Coding{{Code: in.value}}
+	case "coding", "sourceCoding", "targetCoding":
+		var c Coding
+		c, err = parseCoding(in.complex, in.name)
+		t.question.Codings = []Coding{c}
+	case "codeableConcept", "sourceCodeableConcept", "targetCodeableConcept":
+		t.question.Codings, err = parseConcept(in.complex)
+	case "conceptMap":
+		return false, t.takeMap(in)
+	case "dependency":
+		return false, t.takeDependency(in)
+	default:
+		t.takeOther(in)
+		return false, nil
+	}
+	t.question.Reverse = t.question.Reverse || strings.HasPrefix(in.name, "target")
+	return true, err
+}
+
+// takeOther takes over one parameter that says where a translation is looked for.
+func (t *translationReader) takeOther(in *input) {
+	switch in.name {
+	case "system", "sourceSystem":
+		t.sourceSystem = in.value
+	case "targetsystem", "targetSystem":
+		t.question.TargetSystem = in.value
+	case "version":
+		t.version = in.value
+	case "conceptMapVersion":
+		t.question.Version = in.value
+	case "source", "sourceScope":
+		t.question.SourceScope = in.value
+	case "target", "targetScope":
+		t.question.TargetScope = in.value
+	case "reverse":
+		t.question.Reverse = t.question.Reverse || in.value == "true"
+	}
+}
+
+// takeMap takes over a concept map that the request holds.
+func (t *translationReader) takeMap(in *input) error {
+	switch {
+	case in.resource == nil:
+		return badRequest("invalid", "the parameter conceptMap must be a resource, which only a POST can give")
+	case t.question.ConceptMap != nil:
+		return badRequest("invalid", "the parameter conceptMap may be given only once")
+	}
+	t.question.ConceptMap = in.resource
+	return nil
+}
+
+// orient takes the systems for what they are: the code's own, and the one on the other side. With R5's names it is
+// the target's that a reverse translation starts from. R4's parameter reverse leaves open whether system stays that
+// of the code or turns round with the others: then both are tried.
+func (t *translationReader) orient() {
+	own, other := t.sourceSystem, t.question.TargetSystem
+	switch {
+	case !t.question.Reverse:
+	case t.has("reverse"):
+		t.question.eitherWay = own != "" && other != ""
+		if t.question.SourceScope != "" || t.question.TargetScope != "" {
+			t.question.SourceScope, t.question.TargetScope = t.question.TargetScope, t.question.SourceScope
+		}
+	case own != "" && other != "":
+		own, other = other, own
+	case own == "":
+		own, other = other, ""
+	}
+	for i := range t.question.Codings {
+		if c := &t.question.Codings[i]; c.System == "" {
+			c.System, c.Version = own, cmp.Or(c.Version, t.version)
+		}
+	}
+	t.question.TargetSystem = other
+	t.question.inTermsOfR5 = !t.has("reverse")
+}
