@@ -10,6 +10,7 @@ import (
 
 // TestShares fills a queue of four slots by one holder of each kind: others get the rest.
 func TestShares(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name          string
 		flood, others []string
@@ -66,6 +67,7 @@ func TestShares(t *testing.T) {
 
 // TestPlaces has one holder take all the places that it gets, and another some of the rest.
 func TestPlaces(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		q := New(1)
 		ctx, cancel := context.WithCancel(t.Context())

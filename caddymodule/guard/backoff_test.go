@@ -13,6 +13,7 @@ import (
 // While the endpoint hangs nobody waits for it but who asked already, and one at a
 // time who tries again; when it answers, all are asked about again.
 func TestIntrospectorBackOff(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		hangs := true
 		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
@@ -62,6 +63,7 @@ func TestIntrospectorBackOff(t *testing.T) {
 // What has no answer leaves the endpoint alone. What has one that is not understood
 // does not: somebody may have made up a token for it.
 func TestIntrospectorBackOffByFailure(t *testing.T) {
+	t.Parallel()
 	status := func(code int) transport {
 		return func(*http.Request) (*http.Response, error) {
 			response := answer(`{"active":true,"sub":"bob"}`)

@@ -10,6 +10,7 @@ import (
 )
 
 func TestBearer(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, header, want string }{
 		{"usual", "Bearer abc.def.ghi", "abc.def.ghi"},
 		{"lower case", "bearer abc", "abc"},
@@ -29,6 +30,7 @@ func TestBearer(t *testing.T) {
 }
 
 func TestBearerRefused(t *testing.T) {
+	t.Parallel()
 	none := []string(nil)
 	one := func(s string) []string { return []string{s} }
 	for _, test := range []struct {
@@ -81,6 +83,7 @@ func TestBearerRefused(t *testing.T) {
 
 // A form's body is not read, whatever it says.
 func TestBearerForm(t *testing.T) {
+	t.Parallel()
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader("access_token=a"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	_, err := Bearer(r)

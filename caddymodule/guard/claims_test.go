@@ -7,6 +7,7 @@ import (
 )
 
 func TestVerifyClaims(t *testing.T) {
+	t.Parallel()
 	seconds := func(n int) int64 { return testTime.Add(time.Duration(n) * time.Second).Unix() }
 	for _, test := range []struct {
 		name  string
@@ -48,6 +49,7 @@ func TestVerifyClaims(t *testing.T) {
 }
 
 func TestLeeway(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name          string
 		leeway        time.Duration

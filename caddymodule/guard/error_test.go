@@ -7,6 +7,7 @@ import (
 )
 
 func TestError(t *testing.T) {
+	t.Parallel()
 	cause := fmt.Errorf("%w: %q", ErrUnknownKey, `evil" kid`)
 	for _, test := range []struct {
 		name      string
@@ -45,6 +46,7 @@ func TestError(t *testing.T) {
 
 // All defects of a token look alike, or a forger would learn from them.
 func TestErrorTellsNothing(t *testing.T) {
+	t.Parallel()
 	want := invalidToken(ErrSignature)
 	for _, cause := range []error{
 		ErrMalformed, ErrType, ErrAlgorithm, ErrHeader, ErrUnknownKey, ErrIssuer, ErrAudience,
@@ -58,6 +60,7 @@ func TestErrorTellsNothing(t *testing.T) {
 }
 
 func TestQuoted(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, in, want string }{
 		{"plain", "https://a.example/fhir", `"https://a.example/fhir"`},
 		{"quotation mark", `a"b`, `"ab"`},
@@ -74,6 +77,7 @@ func TestQuoted(t *testing.T) {
 }
 
 func TestErrorWithoutCause(t *testing.T) {
+	t.Parallel()
 	if got := (&Error{Description: "Why."}).Error(); got != "Why." {
 		t.Errorf("error is %q", got)
 	}

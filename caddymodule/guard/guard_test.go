@@ -31,6 +31,7 @@ func testGuard(t testing.TB) *Guard {
 }
 
 func TestGuard(t *testing.T) {
+	t.Parallel()
 	g := testGuard(t)
 	for range 2 { // verified, then remembered
 		if got, err := g.Verify(t.Context(), mint{}.token(t)); err != nil || got.Issuer != testIssuer {
@@ -49,6 +50,7 @@ func TestGuard(t *testing.T) {
 
 // Each token has one verifier, whoever else would accept it.
 func TestGuardConfusion(t *testing.T) {
+	t.Parallel()
 	keycloak, okta := providerNamed(t, "Keycloak"), providerNamed(t, "Okta")
 	claims := validClaims(testTime)
 	ours := provider{issuer: testIssuer, audience: testAudience}
@@ -86,6 +88,7 @@ func TestGuardConfusion(t *testing.T) {
 
 // One verifier alone is asked at once, and sees to the iss itself.
 func TestGuardOnly(t *testing.T) {
+	t.Parallel()
 	okta := providerNamed(t, "Okta")
 	for _, test := range []struct {
 		name    string
@@ -116,6 +119,7 @@ func TestGuardOnly(t *testing.T) {
 
 // Two trusted issuers whose key sets share a kid keep their keys to themselves.
 func TestGuardSharedKid(t *testing.T) {
+	t.Parallel()
 	okta, keycloak := providerNamed(t, "Okta"), providerNamed(t, "Keycloak")
 	first, second := okta.trusted(), keycloak.trusted()
 	second.Keys = &keySet{keys: map[string]jose.JSONWebKey{"rs": {Key: &signingKey().PublicKey}}}
@@ -134,6 +138,7 @@ func TestGuardSharedKid(t *testing.T) {
 // What one verifier remembers is nothing to one with another policy
 // (CVE-2026-33496), though all that can be told apart by name is alike.
 func TestGuardMemoryPolicies(t *testing.T) {
+	t.Parallel()
 	own := testVerifier()
 	own.Memory = NewMemory(10)
 	likewise := &Trusted{
@@ -155,6 +160,7 @@ func TestGuardMemoryPolicies(t *testing.T) {
 // Ours is not asked whether another's token was revoked: a jti is a name
 // within its issuer.
 func TestGuardRevoked(t *testing.T) {
+	t.Parallel()
 	own := testVerifier()
 	own.Revoked = revoked(true, nil)
 	p := providerNamed(t, "Okta")
@@ -169,6 +175,7 @@ func TestGuardRevoked(t *testing.T) {
 }
 
 func TestGuardOpaque(t *testing.T) {
+	t.Parallel()
 	g, err := New(testVerifier(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -183,6 +190,7 @@ func TestGuardOpaque(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
+	t.Parallel()
 	okta := providerNamed(t, "Okta")
 	without := func(change func(*Trusted)) []*Trusted {
 		v := okta.trusted()
@@ -234,6 +242,7 @@ func TestNew(t *testing.T) {
 }
 
 func TestGuardConcurrently(t *testing.T) {
+	t.Parallel()
 	g := testGuard(t)
 	tokens := map[string]string{testIssuer: mint{}.token(t), testEndpoint: "opaque"}
 	for _, p := range providers {

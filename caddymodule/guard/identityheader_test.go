@@ -8,6 +8,7 @@ import (
 )
 
 func TestStrip(t *testing.T) {
+	t.Parallel()
 	headers := NewIdentityHeaders([]string{"X-Ward", "X-Acme-*", "*-Badge"}, nil)
 	for _, name := range []string{
 		"Remote-User", "Remote-Groups", "Remote-Email", "Remote-Name", "X-Remote-User", "X-Remote-Extra-Scopes",
@@ -46,6 +47,7 @@ func TestStrip(t *testing.T) {
 }
 
 func TestStripKeeps(t *testing.T) {
+	t.Parallel()
 	headers := NewIdentityHeaders(nil, nil)
 	for _, name := range []string{
 		"Authorization", "Accept", "User-Agent", "X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "Forwarded",
@@ -67,6 +69,7 @@ func TestStripKeeps(t *testing.T) {
 // Where headers are named that go on, no others do, but for those without which the
 // request would be another.
 func TestForward(t *testing.T) {
+	t.Parallel()
 	headers := NewIdentityHeaders([]string{"X-Ward"}, []string{ForwardFHIR, "X-Trace-*", "X-User-Agent", "X-F*", "X-Ward"})
 	for name, want := range map[string]bool{
 		"Accept": true, "If-None-Exist": true, "Content-Type": true, "Content-Length": true, "Upgrade": true, "Sec-Websocket-Key": true,
@@ -87,6 +90,7 @@ func TestForward(t *testing.T) {
 
 // Without the word fhir, what the guard and HTTP need is still there.
 func TestForwardOne(t *testing.T) {
+	t.Parallel()
 	h := http.Header{"Authorization": {"a"}, "Content-Type": {"a"}, "X-Progress": {"a"}, "Accept": {"a"}, "X-User": {"a"}}
 	NewIdentityHeaders(nil, []string{"X-Progress"}).Strip(h, false)
 	if got := slices.Sorted(maps.Keys(h)); !slices.Equal(got, []string{"Authorization", "Content-Type", "X-Progress"}) {
@@ -95,6 +99,7 @@ func TestForwardOne(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	headers := NewIdentityHeaders([]string{"X-Ward"}, nil)
 	for _, test := range []struct {
 		name       string

@@ -14,6 +14,7 @@ import (
 )
 
 func TestIntrospection(t *testing.T) {
+	t.Parallel()
 	const hour = 1793538000 // testTime and an hour
 	for _, test := range []struct {
 		name, body string
@@ -76,6 +77,7 @@ func TestIntrospection(t *testing.T) {
 
 // A server that may speak for any issuer speaks for none but itself.
 func TestIntrospectionIssuer(t *testing.T) {
+	t.Parallel()
 	i := testIntrospector(answering(`{"active":true,"sub":"alice","iss":"` + testIssuer + `"}`))
 	got, err := i.Verify(t.Context(), "opaque")
 	if err != nil || got.Issuer != testEndpoint {
@@ -85,6 +87,7 @@ func TestIntrospectionIssuer(t *testing.T) {
 
 // Whatever is not understood refuses the token with 503, each time anew.
 func TestIntrospectionFailures(t *testing.T) {
+	t.Parallel()
 	const active = `{"active":true,"sub":"bob"}`
 	write := func(contentType, body string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -161,6 +164,7 @@ func TestIntrospectionFailures(t *testing.T) {
 
 // No redirect is followed: not the token nor the trust goes elsewhere.
 func TestIntrospectionRedirect(t *testing.T) {
+	t.Parallel()
 	for _, code := range []int{301, 302, 303, 307, 308} {
 		i, requests := served(t, func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/other" {
@@ -180,6 +184,7 @@ func TestIntrospectionRedirect(t *testing.T) {
 
 // A server that is real, with a response as large as may be.
 func TestIntrospectionServed(t *testing.T) {
+	t.Parallel()
 	body := `{"active":true,"sub":"bob"}`
 	body += strings.Repeat(" ", maxIntrospectionSize-len(body))
 	i, _ := served(t, func(w http.ResponseWriter, r *http.Request) {
@@ -199,6 +204,7 @@ func TestIntrospectionServed(t *testing.T) {
 
 // Errors are for logs, and hold neither token nor secret.
 func TestIntrospectionErrorsTellNothing(t *testing.T) {
+	t.Parallel()
 	i := testIntrospector(func(r *http.Request) (*http.Response, error) { return nil, fmt.Errorf("broken %s", r.Method) })
 	_, err := i.Verify(t.Context(), "opaque-token")
 	if err == nil || strings.Contains(err.Error(), "opaque-token") || strings.Contains(err.Error(), "secret") {

@@ -57,6 +57,7 @@ func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
 // An active token is asked about again after a minute, or after its end.
 func TestIntrospectorLifetimes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name     string
 		expires  time.Duration
@@ -102,6 +103,7 @@ func TestIntrospectorLifetimes(t *testing.T) {
 
 // The time under way counts: what has been active is not so from its arrival.
 func TestIntrospectorSlow(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt, count := counted(func(*http.Request) (*http.Response, error) {
 			time.Sleep(9 * time.Second)
@@ -122,6 +124,7 @@ func TestIntrospectorSlow(t *testing.T) {
 
 // A refused token makes one request in ten seconds, however often it comes.
 func TestIntrospectorRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, body string
 		want       error
@@ -156,6 +159,7 @@ func TestIntrospectorRefused(t *testing.T) {
 // Refused tokens have a memory of their own: a flood of them drives no active
 // one out.
 func TestIntrospectorFlood(t *testing.T) {
+	t.Parallel()
 	rt, count := counted(func(r *http.Request) (*http.Response, error) {
 		body, err := io.ReadAll(r.Body)
 		if strings.Contains(string(body), "token=valid") {
@@ -183,6 +187,7 @@ func TestIntrospectorFlood(t *testing.T) {
 // GO-2022-0406: what is remembered as active is checked like any answer, by
 // the claims and by the clock.
 func TestIntrospectorChecksRemembered(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	i := testIntrospector(answering(fmt.Sprintf(`{"active":true,"sub":"bob","exp":%d}`, now.Add(40*time.Second).Unix())))
 	i.Now = func() time.Time { return now }
@@ -198,6 +203,7 @@ func TestIntrospectorChecksRemembered(t *testing.T) {
 
 // Another policy does not take the answer over, though it shares the memory.
 func TestIntrospectorPolicies(t *testing.T) {
+	t.Parallel()
 	memory := NewMemory(100)
 	ask := func(change func(*Introspector)) error {
 		i := testIntrospector(answering(`{"active":true,"sub":"bob","iss":"https://idp.example","aud":"a"}`))
@@ -241,6 +247,7 @@ func TestIntrospectorPolicies(t *testing.T) {
 }
 
 func TestIntrospectorIncomplete(t *testing.T) {
+	t.Parallel()
 	i := testIntrospector(answering(`{"active":true,"sub":"bob"}`))
 	i.AnyAudience = false
 	_, err := i.Verify(t.Context(), "opaque")
@@ -252,6 +259,7 @@ func TestIntrospectorIncomplete(t *testing.T) {
 
 // The request is RFC 7662's, the credentials encoded as RFC 6749 §2.3.1 says.
 func TestIntrospectorRequest(t *testing.T) {
+	t.Parallel()
 	for _, post := range []bool{false, true} {
 		t.Run(fmt.Sprintf("post %t", post), func(t *testing.T) {
 			i := testIntrospector(func(r *http.Request) (*http.Response, error) {

@@ -17,6 +17,7 @@ import (
 // Many who hold one token make one request; one who leaves takes nothing from
 // the others.
 func TestIntrospectorFlight(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		rt, count := counted(func(r *http.Request) (*http.Response, error) {
 			select {
@@ -52,6 +53,7 @@ func TestIntrospectorFlight(t *testing.T) {
 
 // Who missed the memory just before another flight ended asks no more.
 func TestIntrospectorFlightEnded(t *testing.T) {
+	t.Parallel()
 	rt, count := counted(answering(`{"active":false}`))
 	i := testIntrospector(rt)
 	wantRefused(t, i, "opaque", ErrInactive)
@@ -63,6 +65,7 @@ func TestIntrospectorFlightEnded(t *testing.T) {
 // No more requests are under way than allowed; who waits too long, or comes
 // when too many wait, is refused with 503.
 func TestIntrospectorConcurrency(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var under, most atomic.Int64
 		i := testIntrospector(func(r *http.Request) (*http.Response, error) {
@@ -111,6 +114,7 @@ func networkOf(ctx context.Context) string { return ctx.Value(networkKey{}).(str
 // However many tokens one network makes up, those of others are asked about at once,
 // and places are left to them.
 func TestIntrospectorShares(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		i := testIntrospector(func(*http.Request) (*http.Response, error) {
 			time.Sleep(time.Second)
@@ -144,6 +148,7 @@ func TestIntrospectorShares(t *testing.T) {
 
 // A failure is not remembered: neither as active nor as refused.
 func TestIntrospectorRecovers(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("broken")
 	failure := broken
 	i := testIntrospector(func(*http.Request) (*http.Response, error) {
@@ -167,6 +172,7 @@ func TestIntrospectorRecovers(t *testing.T) {
 }
 
 func TestIntrospectorTimeout(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for _, test := range []struct{ set, want time.Duration }{{0, DefaultTimeout}, {time.Second, time.Second}} {
 			i := testIntrospector(func(r *http.Request) (*http.Response, error) {

@@ -10,6 +10,7 @@ import (
 )
 
 func TestVerifyHeader(t *testing.T) {
+	t.Parallel()
 	header := func(name jose.HeaderKey, value any) mint { return mint{header: map[jose.HeaderKey]any{name: value}} }
 	public, err := x509.MarshalPKIXPublicKey(&signingKey().PublicKey)
 	if err != nil {
@@ -57,6 +58,7 @@ func TestVerifyHeader(t *testing.T) {
 }
 
 func TestVerifyMalformed(t *testing.T) {
+	t.Parallel()
 	token := mint{}.token(t)
 	parts := strings.Split(token, ".")
 	encode := base64.RawURLEncoding.EncodeToString

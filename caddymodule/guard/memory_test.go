@@ -38,6 +38,7 @@ func (v *Verifier) remembered(token string) bool {
 }
 
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		v := remembering(8)
 		token := mint{}.tokenAt(t, time.Now())
@@ -54,6 +55,7 @@ func TestMemory(t *testing.T) {
 
 // A remembered token ends with exp; the leeway is for a verification anew.
 func TestMemoryExpires(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		v := remembering(8)
 		token := mint{}.tokenAt(t, time.Now())
@@ -78,6 +80,7 @@ func TestMemoryExpires(t *testing.T) {
 
 // The memory's clock is the process's; the verifier's own one counts.
 func TestMemoryOwnClock(t *testing.T) {
+	t.Parallel()
 	now := time.Now()
 	v := remembering(8)
 	v.Now = func() time.Time { return now }
@@ -90,6 +93,7 @@ func TestMemoryOwnClock(t *testing.T) {
 }
 
 func TestMemoryForgetsNoFailure(t *testing.T) {
+	t.Parallel()
 	v := remembering(8)
 	valid := mint{}.tokenAt(t, time.Now())
 	if _, err := v.Verify(t.Context(), valid); err != nil {
@@ -117,6 +121,7 @@ func TestMemoryForgetsNoFailure(t *testing.T) {
 
 // What one verifier remembers is nothing to one with another policy.
 func TestMemoryPolicies(t *testing.T) {
+	t.Parallel()
 	token := mint{}.tokenAt(t, time.Now())
 	for _, test := range []struct {
 		name   string
@@ -151,6 +156,7 @@ func TestMemoryPolicies(t *testing.T) {
 
 // Revocations are asked each time, keys too; both fail closed.
 func TestMemoryAsks(t *testing.T) {
+	t.Parallel()
 	v := remembering(8)
 	keys := &counting{keySet: *testKeys()}
 	v.Keys = keys
@@ -176,6 +182,7 @@ func TestMemoryAsks(t *testing.T) {
 }
 
 func TestMemoryBound(t *testing.T) {
+	t.Parallel()
 	const size = 10
 	m := NewMemory(size)
 	used := "0"
@@ -194,6 +201,7 @@ func TestMemoryBound(t *testing.T) {
 }
 
 func TestMemoryLifetime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(2)
 		for _, lifetime := range []time.Duration{0, -1, -time.Hour} {
@@ -215,6 +223,7 @@ func TestMemoryLifetime(t *testing.T) {
 }
 
 func TestMemoryNil(t *testing.T) {
+	t.Parallel()
 	var m *Memory
 	m.put("a", remembrance{}, time.Hour)
 	if _, ok := m.get("a"); ok {
@@ -226,6 +235,7 @@ func TestMemoryNil(t *testing.T) {
 }
 
 func TestMemoryConcurrently(t *testing.T) {
+	t.Parallel()
 	v := remembering(4)
 	var group sync.WaitGroup
 	for i := range 8 {

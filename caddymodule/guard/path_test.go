@@ -8,6 +8,7 @@ import (
 )
 
 func TestCheckPath(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		target string
 		ok     bool
@@ -47,6 +48,7 @@ func TestCheckPath(t *testing.T) {
 }
 
 func TestCheckMethod(t *testing.T) {
+	t.Parallel()
 	for method, ok := range map[string]bool{"GET": true, "PATCH": true, "OPTIONS": true, "TRACE": false, "CONNECT": false} {
 		r := httptest.NewRequest("GET", "/fhir/R4/x", nil)
 		r.Method = method
@@ -58,6 +60,7 @@ func TestCheckMethod(t *testing.T) {
 }
 
 func TestStripCookies(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		cookies []string
 		want    []string

@@ -7,6 +7,7 @@ import (
 )
 
 func TestScopes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, in, want string
 		fails          bool

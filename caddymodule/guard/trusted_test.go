@@ -16,6 +16,7 @@ import (
 )
 
 func TestTrusted(t *testing.T) {
+	t.Parallel()
 	for _, p := range providers {
 		t.Run(p.name, func(t *testing.T) {
 			got, err := p.trusted().Verify(t.Context(), p.token(t, p.access, nil))
@@ -36,6 +37,7 @@ func TestTrusted(t *testing.T) {
 
 // The ID tokens are signed with the same key and have the right audience.
 func TestTrustedIDTokens(t *testing.T) {
+	t.Parallel()
 	for _, p := range providers {
 		t.Run(p.name, func(t *testing.T) {
 			p.header = maps.Clone(p.header)
@@ -53,6 +55,7 @@ func TestTrustedIDTokens(t *testing.T) {
 // Even an ID token with a client and the scope of an access token is refused,
 // for what else it has.
 func TestTrustedOtherTokens(t *testing.T) {
+	t.Parallel()
 	auth0, keycloak := providerNamed(t, "Auth0"), providerNamed(t, "Keycloak")
 	for _, test := range []struct {
 		name    string
@@ -85,6 +88,7 @@ func TestTrustedOtherTokens(t *testing.T) {
 }
 
 func TestTrustedClaims(t *testing.T) {
+	t.Parallel()
 	p := providerNamed(t, "Auth0")
 	seconds := func(n int) int64 { return testTime.Add(time.Duration(n) * time.Second).Unix() }
 	for _, test := range []struct {
@@ -144,6 +148,7 @@ func TestTrustedClaims(t *testing.T) {
 }
 
 func TestTrustedHeader(t *testing.T) {
+	t.Parallel()
 	p := providerNamed(t, "Auth0")
 	payload := p.payload(t, p.access, nil)
 	unsigned := base64.RawURLEncoding.EncodeToString([]byte(`{"typ":"JWT","alg":"none","kid":"rs"}`)) + "." +
@@ -185,6 +190,7 @@ func headed(t *testing.T, p provider, name jose.HeaderKey, value any) string {
 
 // A token without a kid is for the key that the set has for it, if any.
 func TestTrustedNoKid(t *testing.T) {
+	t.Parallel()
 	p := providerNamed(t, "Auth0")
 	v := p.trusted()
 	v.Keys = &keySet{keys: map[string]jose.JSONWebKey{"": {Key: &rsaKey().PublicKey}}}
@@ -195,6 +201,7 @@ func TestTrustedNoKid(t *testing.T) {
 }
 
 func TestTrustedUnavailable(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("broken")
 	p := providerNamed(t, "Okta")
 	for _, test := range []struct {
@@ -218,6 +225,7 @@ func TestTrustedUnavailable(t *testing.T) {
 
 // What is remembered ends with the token, and with its key.
 func TestTrustedMemory(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		p := providerNamed(t, "Keycloak")
 		keys := providerKeys()

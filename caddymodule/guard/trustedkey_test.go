@@ -14,6 +14,7 @@ import (
 )
 
 func TestTrustedKey(t *testing.T) {
+	t.Parallel()
 	_, edKey, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 )
 
 func TestStripUpgrade(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name      string
 		upgrade   []string

@@ -11,6 +11,7 @@ import (
 )
 
 func TestVerify(t *testing.T) {
+	t.Parallel()
 	want := Token{
 		Issuer: testIssuer, Subject: "alice", ClientID: "demo-app", ID: "token-1",
 		Scope: "openid patient/*.rs", Patient: "123", FHIRUser: "Practitioner/alice",
@@ -33,6 +34,7 @@ func TestVerify(t *testing.T) {
 }
 
 func TestVerifyAccepts(t *testing.T) {
+	t.Parallel()
 	seconds := func(n int) int64 { return testTime.Add(time.Duration(n) * time.Second).Unix() }
 	for _, test := range []struct {
 		name string
@@ -59,6 +61,7 @@ func TestVerifyAccepts(t *testing.T) {
 }
 
 func TestVerifyUnavailable(t *testing.T) {
+	t.Parallel()
 	broken := errors.New("broken")
 	for _, test := range []struct {
 		name   string
@@ -86,6 +89,7 @@ func TestVerifyUnavailable(t *testing.T) {
 
 // A token without an issuer must not match a verifier without one.
 func TestVerifyNothingWithNothing(t *testing.T) {
+	t.Parallel()
 	v := testVerifier()
 	v.Issuer, v.Audience = "", ""
 	token := mint{claims: map[string]any{"iss": "", "aud": ""}}.token(t)
@@ -95,6 +99,7 @@ func TestVerifyNothingWithNothing(t *testing.T) {
 }
 
 func TestVerifyRevoked(t *testing.T) {
+	t.Parallel()
 	v := testVerifier()
 	asked := ""
 	v.Revoked = func(_ context.Context, jti string) (bool, error) { asked = jti; return jti == "token-2", nil }
@@ -106,6 +111,7 @@ func TestVerifyRevoked(t *testing.T) {
 
 // A token that is no one's must not make the store of revocations work.
 func TestVerifyRevokedLast(t *testing.T) {
+	t.Parallel()
 	v := testVerifier()
 	v.Revoked = func(context.Context, string) (bool, error) { t.Error("asked"); return false, nil }
 	wantInvalid(t, v, mint{key: secondKey()}.token(t), ErrSignature)

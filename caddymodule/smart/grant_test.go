@@ -10,6 +10,7 @@ import (
 )
 
 func TestGrant(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, requested, allowed, want string }{
 		{"nothing", "", "user/*.rs", ""},
 		{"listed", "demo.read", "launch demo.read", "demo.read"},
@@ -51,6 +52,7 @@ func TestGrant(t *testing.T) {
 }
 
 func TestGrantRefused(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, requested, allowed, unlisted string }{
 		{"no list", "demo.read", "", "demo.read"},
 		{"unlisted", "a b c", "a c", "b"},
@@ -93,6 +95,7 @@ var slow = flag.Bool("slow", false, "draw ten times as many samples")
 // it lets one do in a small world, and what is granted must be in the set of
 // the request and in that of the list.
 func TestGrantProperty(t *testing.T) {
+	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
 	granted, refused := 0, 0
 	draws := 2000

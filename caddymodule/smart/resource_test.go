@@ -8,6 +8,7 @@ import (
 const all = Create | Read | Update | Delete | Search
 
 func TestParseResourceScope(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		in   string
 		want ResourceScope
@@ -45,6 +46,7 @@ func TestParseResourceScope(t *testing.T) {
 }
 
 func TestParseResourceScopeOther(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, in string }{
 		{"nothing", ""},
 		{"another scope", "launch/patient"},
@@ -89,6 +91,7 @@ func TestParseResourceScopeOther(t *testing.T) {
 }
 
 func TestCovered(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, have, asked string
 		want              bool

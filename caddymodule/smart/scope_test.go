@@ -8,6 +8,7 @@ import (
 )
 
 func TestParseScopes(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name, in string
 		want     []string
@@ -30,6 +31,7 @@ func TestParseScopes(t *testing.T) {
 }
 
 func TestParseScopesMalformed(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct{ name, in string }{
 		{"a space alone", " "},
 		{"leading space", " a"},

@@ -9,6 +9,7 @@ import (
 )
 
 func TestUnmarshal(t *testing.T) {
+	t.Parallel()
 	type claims struct {
 		jwt.Claims
 		ClientID string `json:"client_id"`

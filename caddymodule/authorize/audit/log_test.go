@@ -69,6 +69,7 @@ func anonymous(kind, address string) audit.Event {
 // Of anonymous events sixty a minute are written by kind and address, and of the
 // others how many there were.
 func TestEventLog(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, counts := countEvents()
 		for range 1000 {
@@ -97,6 +98,7 @@ func TestEventLog(t *testing.T) {
 
 // Whatever a flood does, who is known and what succeeds is recorded.
 func TestEventLogKeepsWhatIsKnown(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, counts := countEvents()
 		for range 2000 {
@@ -113,6 +115,7 @@ func TestEventLogKeepsWhatIsKnown(t *testing.T) {
 
 // A flood of one kind, from wherever, hides no other kind: not that somebody must wait.
 func TestEventLogCountsByKind(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, counts := countEvents()
 		for i := range 2000 {
@@ -130,6 +133,7 @@ func TestEventLogCountsByKind(t *testing.T) {
 
 // An attacker has as many addresses of IPv6 as they like.
 func TestEventLogCountsByNetwork(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, counts := countEvents()
 		for i := range 1000 {
@@ -146,6 +150,7 @@ func TestEventLogCountsByNetwork(t *testing.T) {
 // However many addresses a flood comes from, there is a bound to what it has written in
 // a minute, and all of it is told or counted.
 func TestEventLogOfManyAddresses(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, counts := countEvents()
 		const networks, each = 5000, 20
@@ -168,6 +173,7 @@ func TestEventLogOfManyAddresses(t *testing.T) {
 
 // At the end nothing is kept back, nor told twice.
 func TestEventLogFlush(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		log, counts := countEvents()
 		for range 100 {

@@ -72,6 +72,7 @@ func published(t *testing.T, k *Keyring, kid string) bool {
 }
 
 func TestKeysAreMadeOnce(t *testing.T) {
+	t.Parallel()
 	storage := new(sharedStorage)
 	kids := make([]string, 8)
 	var all sync.WaitGroup
@@ -93,6 +94,7 @@ func TestKeysAreMadeOnce(t *testing.T) {
 // A key is followed by a new one after 90 days, which is published an hour
 // before it signs; the old one stays published for what it has signed.
 func TestKeyRotation(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		k := testKeyring(new(sharedStorage))
 		first := signedBy(t, k, AccessTokenAlgorithm)
@@ -122,6 +124,7 @@ func TestKeyRotation(t *testing.T) {
 
 // A gateway learns of a key that another one made before that key signs.
 func TestKeysOfOthersAreLearned(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		one, other := testKeyring(storage), testKeyring(storage)
@@ -137,6 +140,7 @@ func TestKeysOfOthersAreLearned(t *testing.T) {
 }
 
 func TestKeysWhenStorageFails(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := &sharedStorage{fail: errors.New("disk on fire")}
 		k := testKeyring(storage)
@@ -154,6 +158,7 @@ func TestKeysWhenStorageFails(t *testing.T) {
 }
 
 func TestKeysOfBrokenFile(t *testing.T) {
+	t.Parallel()
 	for _, file := range []string{"", "{", "[]", "null", `[{"created":"x"}]`, `[{"jwk":{"kty":"oct","k":"AA","alg":"ES256","kid":"a"}}]`} {
 		storage := &sharedStorage{file: []byte(file)}
 		if _, err := testKeyring(storage).JWKS(t.Context()); err == nil || !strings.Contains(err.Error(), "keys in storage") || storage.writes > 0 {
@@ -171,6 +176,7 @@ func (*keyFile) Filename(key string) string { return "/srv/" + key + ".json" }
 // the same keyring and by the one of the next configuration. Nothing is written, and
 // an error names the file.
 func TestKeysInUseGoOn(t *testing.T) {
+	t.Parallel()
 	others, err := json.Marshal(storedKeys(t))
 	if err != nil {
 		t.Fatal(err)
@@ -226,6 +232,7 @@ func storedKeys(t *testing.T) []storedKey {
 // another: what it signed would end. One that was left out because it is spent is none
 // to go on without the stored ones.
 func TestKeysPartlyGone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k, late := testKeyring(storage), testKeyring(storage)
@@ -256,6 +263,7 @@ func TestKeysPartlyGone(t *testing.T) {
 // A key that is due is not made when the ones in use are gone: with them would go
 // their tokens.
 func TestKeysGoneWhenDue(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(sharedStorage)
 		k := testKeyring(storage)
@@ -269,6 +277,7 @@ func TestKeysGoneWhenDue(t *testing.T) {
 }
 
 func TestSealedKeyIsNoVerificationKey(t *testing.T) {
+	t.Parallel()
 	k := testKeyring(new(sharedStorage))
 	if published(t, k, signedBy(t, k, sealAlgorithm)) {
 		t.Error("the sealing key can be asked for")

@@ -31,6 +31,7 @@ func (m *memoryKeys) Store(_ context.Context, _ string, value []byte) error {
 // A seal is good from its date on, give or take what clocks of replicas differ by, and
 // not before: dated by a clock that is wrong, it would be good for longer than maxAge.
 func TestSealsHaveTheirTime(t *testing.T) {
+	t.Parallel()
 	keys := new(memoryKeys) // made once
 	ring := func() *Keyring { return New(keys, "keys.json", slog.New(slog.DiscardHandler)) }
 	for name, tt := range map[string]struct {

@@ -8,6 +8,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(_ *testing.T, maxEntries int) store.Store {
 		return store.NewMemory(maxEntries, 0)
 	})

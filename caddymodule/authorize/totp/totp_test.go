@@ -9,6 +9,7 @@ import (
 // The vectors of RFC 6238, Appendix B, for SHA-1, of which six digits are shown
 // here: the last of their eight.
 func TestVectors(t *testing.T) {
+	t.Parallel()
 	key := []byte("12345678901234567890")
 	for seconds, want := range map[int64]string{
 		59: "94287082", 1111111109: "07081804", 1111111111: "14050471",
@@ -22,6 +23,7 @@ func TestVectors(t *testing.T) {
 
 // A code counts in its own step and in those beside it.
 func TestSkew(t *testing.T) {
+	t.Parallel()
 	key, now := []byte("12345678901234567890"), time.Unix(1111111111, 0)
 	step := now.Unix() / 30
 	for away := int64(-3); away <= 3; away++ {
@@ -38,6 +40,7 @@ func TestSkew(t *testing.T) {
 }
 
 func TestCheckSecret(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, secret string
 		ok           bool
@@ -63,6 +66,7 @@ func TestCheckSecret(t *testing.T) {
 }
 
 func TestTOTPAddress(t *testing.T) {
+	t.Parallel()
 	want := "otpauth://totp/General%20Hospital:alice?issuer=General%20Hospital&secret=ABC"
 	if got := Address("General Hospital", "alice", "ABC"); got != want {
 		t.Errorf("got %s", got)

@@ -40,6 +40,7 @@ func visit(t testing.TB, idp *authorizetest.Provider, address string) url.Values
 // A mix-up: the answer is of another provider than the one that was asked
 // (RFC 9207 §1). The code must not be sent anywhere.
 func TestCallbackIssuer(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name      string
 		announced any
@@ -75,6 +76,7 @@ func TestCallbackIssuer(t *testing.T) {
 }
 
 func TestCallbackDeclined(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	idp.Change(func(s *authorizetest.Settings) { s.AuthorizationError = "access_denied" })
 	p, r := newProvider(t, idp, nil), newRequest()

@@ -35,6 +35,7 @@ func peer(t *testing.T, do func(*net.TCPConn)) (address string) {
 
 // What goes wrong before there is a request, or where no HTTP is spoken.
 func TestConnectionFaults(t *testing.T) {
+	t.Parallel()
 	hello := func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) } // of TLS, or the request
 	silent := func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) }
 	sendRST := func(c *net.TCPConn) { hello(c); _ = c.SetLinger(0) }

@@ -16,6 +16,7 @@ const issuer = "https://login.example"
 
 // A provider that is down is not asked for each who wants to sign in.
 func TestDiscoveryBackOff(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		idp := authorizetest.New(issuer)
 		idp.Fail(authorizetest.Discovery, authorizetest.Silent)
@@ -51,6 +52,7 @@ func TestDiscoveryBackOff(t *testing.T) {
 // The document is renewed hourly; when that fails, the old one goes on being
 // used, and the log tells.
 func TestDiscoveryRenewed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var log bytes.Buffer
 		idp := authorizetest.New(issuer)
@@ -84,6 +86,7 @@ func TestDiscoveryRenewed(t *testing.T) {
 // New asks nobody: the provider may be down, or behind the server that is just
 // starting.
 func TestNewDoesNothing(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	newProvider(t, idp, nil)
 	if n := count(idp, authorizetest.Discovery); n != 0 {

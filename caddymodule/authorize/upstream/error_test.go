@@ -12,6 +12,7 @@ import (
 )
 
 func TestProviderErrorCode(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name          string
 		fault         authorizetest.Fault
@@ -56,6 +57,7 @@ func TestProviderErrorCode(t *testing.T) {
 }
 
 func TestDescriptionCharset(t *testing.T) {
+	t.Parallel()
 	e := &upstream.Error{Kind: upstream.Refused, Status: 500}
 	if got, _ := e.Description("Klinikum \"Köln\"\r\n", false); got != "Klinikum ?K?ln??? Error - 500 error getting token" {
 		t.Errorf("%q", got)
@@ -63,6 +65,7 @@ func TestDescriptionCharset(t *testing.T) {
 }
 
 func TestErrorText(t *testing.T) {
+	t.Parallel()
 	cause := errors.New("cause")
 	for kind, want := range map[upstream.Kind]string{
 		upstream.TokenTimeout: "token time-out: cause", upstream.KeysTimeout: "keys time-out: cause",

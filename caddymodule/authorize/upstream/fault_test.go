@@ -78,6 +78,7 @@ var faults = []fault{
 }
 
 func TestFaults(t *testing.T) {
+	t.Parallel()
 	for _, tt := range faults {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -141,6 +142,7 @@ func describe(err error, name string, google bool) string {
 }
 
 func TestSYNDropped(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		endpoint    authorizetest.Endpoint
 		description string
@@ -166,6 +168,7 @@ func TestSYNDropped(t *testing.T) {
 }
 
 func TestConnectionRefused(t *testing.T) {
+	t.Parallel()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -180,6 +183,7 @@ func TestConnectionRefused(t *testing.T) {
 
 // Over HTTP/2, the other side ends the stream and leaves the connection.
 func TestHTTP2(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.StartTLS(t)
 	if identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest()); err != nil || identity.Subject != authorizetest.Alice.Subject {
 		t.Fatal(identity, err)
@@ -191,6 +195,7 @@ func TestHTTP2(t *testing.T) {
 }
 
 func TestUntrustedCertificate(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.StartTLS(t)
 	p := newProvider(t, idp, func(c *upstream.Config) { c.Transport = http.DefaultTransport })
 	_, err := p.AuthenticationURL(t.Context(), newRequest())
@@ -202,6 +207,7 @@ func TestUntrustedCertificate(t *testing.T) {
 
 // Who leaves is not a fault of the provider.
 func TestCallerLeaves(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	p := newProvider(t, idp, nil)
 	r := newRequest()
@@ -217,6 +223,7 @@ func TestCallerLeaves(t *testing.T) {
 
 // No more is read of an answer than is of use.
 func TestEndlessAnswer(t *testing.T) {
+	t.Parallel()
 	body := &endless{}
 	idp := authorizetest.New(issuer)
 	p := newProvider(t, idp, func(c *upstream.Config) { c.Transport = body })

@@ -22,6 +22,7 @@ func claim(name string, value any) func(*authorizetest.IDToken) {
 func in(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 
 func TestIDTokenRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		tamper func(*authorizetest.IDToken)
@@ -81,6 +82,7 @@ func TestIDTokenRefused(t *testing.T) {
 
 // Discovery's list counts where the key would do for more.
 func TestAlgorithmNotListed(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	idp.Change(func(s *authorizetest.Settings) {
 		s.KeyAlgorithm = ""
@@ -99,6 +101,7 @@ func TestAlgorithmNotListed(t *testing.T) {
 }
 
 func TestIDTokenAccepted(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		tamper func(*authorizetest.IDToken)
@@ -137,6 +140,7 @@ func TestIDTokenAccepted(t *testing.T) {
 // the identity has the issuer that is configured, or the same person would be
 // two.
 func TestIdentityIssuerIsConfigured(t *testing.T) {
+	t.Parallel()
 	const issuer = "https://accounts.google.com"
 	idp := authorizetest.New(issuer)
 	idp.Change(func(s *authorizetest.Settings) { s.IDToken = claim("iss", "accounts.google.com") })
@@ -149,6 +153,7 @@ func TestIdentityIssuerIsConfigured(t *testing.T) {
 }
 
 func TestMaxAge(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, maxAge string
 		authTime     any

@@ -41,6 +41,7 @@ func ecKey(curve elliptic.Curve) jose.JSONWebKey {
 
 // Which keys of a set are used.
 func TestUsableKeys(t *testing.T) {
+	t.Parallel()
 	ec, rsa2048 := ecKey(elliptic.P256()), rsaKey()
 	tests := []struct {
 		name   string
@@ -100,6 +101,7 @@ func weakRSA(t *testing.T) map[string]any {
 }
 
 func TestKidlessKeys(t *testing.T) {
+	t.Parallel()
 	first, second := ecPair(""), ecPair("")
 	tests := []struct {
 		name  string
@@ -138,6 +140,7 @@ func TestKidlessKeys(t *testing.T) {
 
 // A document without keys, which a JWK Set MUST have (RFC 7517 §5), is none.
 func TestNoKeySet(t *testing.T) {
+	t.Parallel()
 	for _, document := range []string{`{}`, `{"keys":null}`, `{"keys":{}}`, `[]`, `null`} {
 		s := new(keyServer)
 		s.serve(authorizetest.JSON(200, json.RawMessage(document)))
@@ -149,6 +152,7 @@ func TestNoKeySet(t *testing.T) {
 
 // A token that is no JWS in compact form makes no request at all.
 func TestNoJWS(t *testing.T) {
+	t.Parallel()
 	s := new(keyServer)
 	s.serve(authorizetest.Status(500))
 	keys := newKeySet(t, s)

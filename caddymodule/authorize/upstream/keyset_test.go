@@ -22,6 +22,7 @@ import (
 // A thousand tokens, each with a kid of its own, cause no request within the
 // interval, and one after it.
 func TestUnknownKeyFlood(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
@@ -53,6 +54,7 @@ func TestUnknownKeyFlood(t *testing.T) {
 }
 
 func TestWrongSignatureFetchesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
@@ -71,6 +73,7 @@ func TestWrongSignatureFetchesNothing(t *testing.T) {
 // A new key is found as soon as a token needs it; a withdrawn one is gone when
 // the keys are fetched again.
 func TestRotation(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		old, young, s := ecPair("old"), ecPair("young"), new(keyServer)
 		s.serveKeys(old.public())
@@ -94,6 +97,7 @@ func TestRotation(t *testing.T) {
 }
 
 func TestKeysFreshness(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		cacheControl string
 		want         time.Duration
@@ -135,6 +139,7 @@ func TestKeysFreshness(t *testing.T) {
 // Who uses keys all the time never waits for newer ones, however slow the provider
 // is, and whether or not it lets them be kept; who has not for long does.
 func TestSlowKeysDelayNobody(t *testing.T) {
+	t.Parallel()
 	for _, cacheControl := range []string{"no-cache", "max-age=600"} {
 		t.Run(cacheControl, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -167,7 +172,8 @@ func TestSlowKeysDelayNobody(t *testing.T) {
 	}
 }
 
-// One renews for all, and those who need not wait leave nothing behind.
+// One renews for all, and those who need not wait leave nothing behind. It counts
+// goroutines, and so does not run in parallel.
 func TestRenewingTakesOneGoroutine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		good, s := ecPair("good"), new(keyServer)
@@ -193,6 +199,7 @@ func TestRenewingTakesOneGoroutine(t *testing.T) {
 
 // Many who wait make one request, and who leaves does not take it along.
 func TestOneKeysRequestInFlight(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		good, s := ecPair("good"), new(keyServer)
 		s.serve(func(w http.ResponseWriter, r *http.Request) {
@@ -222,6 +229,7 @@ func TestOneKeysRequestInFlight(t *testing.T) {
 }
 
 func TestKeysOfIssuer(t *testing.T) {
+	t.Parallel()
 	const issuer = "https://login.example/realms/a"
 	idp := authorizetest.New(issuer)
 	routed := http.StripPrefix("/realms/a", idp)
@@ -250,6 +258,7 @@ func TestKeysOfIssuer(t *testing.T) {
 }
 
 func TestNewKeySetRefuses(t *testing.T) {
+	t.Parallel()
 	for _, c := range []upstream.KeySetConfig{
 		{}, {Issuer: "http://login.example"}, {URI: "http://login.example/keys"}, {URI: "/keys"},
 	} {
@@ -263,6 +272,7 @@ func TestNewKeySetRefuses(t *testing.T) {
 }
 
 func TestEdDSA(t *testing.T) {
+	t.Parallel()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)

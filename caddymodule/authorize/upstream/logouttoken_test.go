@@ -24,6 +24,7 @@ func typed(name string) func(*authorizetest.IDToken) {
 
 // OpenID Connect Back-Channel Logout 1.0 §2.6.
 func TestLogoutToken(t *testing.T) {
+	t.Parallel()
 	ours := authorizetest.ClientID
 	both := func(changes ...func(*authorizetest.IDToken)) func(*authorizetest.IDToken) {
 		return func(t *authorizetest.IDToken) {
@@ -91,6 +92,7 @@ func TestLogoutToken(t *testing.T) {
 
 // An ID token is no logout token, and no JWT is none.
 func TestOtherThanLogoutToken(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	p := newProvider(t, idp, nil)
 	identity, err := signIn(t, p, idp, newRequest())
@@ -106,6 +108,7 @@ func TestOtherThanLogoutToken(t *testing.T) {
 
 // That the provider cannot be asked is no fault of the token.
 func TestLogoutTokenInOutage(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	idp.Fail(authorizetest.Keys, authorizetest.Status(503))
 	if _, err := newProvider(t, idp, nil).VerifyLogoutToken(t.Context(), idp.LogoutToken()); err == nil || errors.Is(err, upstream.ErrLogoutToken) {

@@ -15,6 +15,7 @@ import (
 // While the keys cannot be had, a flood does no more, and keys that are there
 // are used without waiting.
 func TestFloodDuringOutage(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
@@ -47,6 +48,7 @@ func TestFloodDuringOutage(t *testing.T) {
 // Old keys go on being used in an outage: one request waits for the provider,
 // no other does, and after a day it is over.
 func TestStaleKeys(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
@@ -86,6 +88,7 @@ func TestStaleKeys(t *testing.T) {
 }
 
 func TestKeysBackOff(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := new(keyServer)
 		s.serve(authorizetest.Status(http.StatusInternalServerError))
@@ -113,6 +116,7 @@ func TestKeysBackOff(t *testing.T) {
 
 // A provider that fails at once is spared too.
 func TestFloodDuringErrors(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())

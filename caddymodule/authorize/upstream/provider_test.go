@@ -21,6 +21,7 @@ func newGet(t testing.TB, address string) (*http.Request, error) {
 }
 
 func TestCheckIssuer(t *testing.T) {
+	t.Parallel()
 	tests := map[string]bool{
 		"https://login.example":               true,
 		"https://login.example:8443/realms/a": true,
@@ -53,6 +54,7 @@ func TestCheckIssuer(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*upstream.Config){
 		"issuer":       func(c *upstream.Config) { c.Issuer = "http://login.example" },
 		"client":       func(c *upstream.Config) { c.ClientID = "" },
@@ -70,6 +72,7 @@ func TestNewRefuses(t *testing.T) {
 }
 
 func TestMetadataRefused(t *testing.T) {
+	t.Parallel()
 	tests := map[string]map[string]any{
 		"another issuer":               {"issuer": "https://login.attacker.example"},
 		"issuer with a slash":          {"issuer": nil},
@@ -101,6 +104,7 @@ func TestMetadataRefused(t *testing.T) {
 
 // Where the issuer is spoken to by https, its endpoints are too, loopback or not.
 func TestMetadataKeepsHTTPS(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.StartTLS(t)
 	idp.Change(func(s *authorizetest.Settings) { s.Metadata["token_endpoint"] = "http://127.0.0.1/token" })
 	checkFault(t, failedSignIn(t, idp, 0), "", upstream.ErrMetadata)
@@ -108,6 +112,7 @@ func TestMetadataKeepsHTTPS(t *testing.T) {
 
 // The code is sent once, in the way that discovery names.
 func TestClientAuthentication(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, secret string
 		methods      any
@@ -142,6 +147,7 @@ func TestClientAuthentication(t *testing.T) {
 
 // A refused client is not tried in another way: the code would be used twice.
 func TestCodeSentOnce(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	p := newProvider(t, idp, func(c *upstream.Config) { c.ClientSecret = "wrong" })
 	_, err := signIn(t, p, idp, newRequest())
@@ -154,6 +160,7 @@ func TestCodeSentOnce(t *testing.T) {
 // Two people who sign in at once through one provider never get each other's
 // identity, and all their sign-ins need one discovery and one key set.
 func TestParallelSignIns(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	idp.Change(func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{
@@ -187,6 +194,7 @@ func TestParallelSignIns(t *testing.T) {
 // A provider that signs with a new key, published at that moment, is gone on with
 // (OpenID Connect Core §10.1.1), though its keys were just fetched.
 func TestRotationBetweenSignIns(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		idp := authorizetest.New(issuer)
 		p := newProvider(t, idp, func(c *upstream.Config) { c.Transport = inMemory{idp} })
@@ -226,6 +234,7 @@ func TestRotationBetweenSignIns(t *testing.T) {
 
 // A code and an answer of one sign-in do not serve another.
 func TestSignInsBound(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	p, mine, theirs := newProvider(t, idp, nil), newRequest(), newRequest()
 	theirs.Nonce = "another"

@@ -13,6 +13,7 @@ import (
 
 // Nothing that is not public is connected to, whatever it is called.
 func TestPublicTransport(t *testing.T) {
+	t.Parallel()
 	var connected atomic.Bool
 	server := httptest.NewUnstartedServer(http.NotFoundHandler())
 	server.Config.ConnState = func(net.Conn, http.ConnState) { connected.Store(true) }

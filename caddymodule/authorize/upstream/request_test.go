@@ -28,6 +28,7 @@ func parse(t *testing.T, address string) (string, map[string]string) {
 }
 
 func TestAuthenticationURL(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	r := newRequest()
 	sum := sha256.Sum256([]byte(r.Verifier))
@@ -84,6 +85,7 @@ func TestAuthenticationURL(t *testing.T) {
 
 // What protects a sign-in is not left to the caller's memory.
 func TestRequestRefused(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(*upstream.AuthenticationRequest){
 		"no state":       func(r *upstream.AuthenticationRequest) { r.State = "" },
 		"no nonce":       func(r *upstream.AuthenticationRequest) { r.Nonce = "" },
@@ -114,6 +116,7 @@ func TestRequestRefused(t *testing.T) {
 }
 
 func TestEndSessionURL(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	address, ok, err := newProvider(t, idp, nil).EndSessionURL(t.Context(), "hint", "https://fhir.example.org/oauth2/logout", "s")
 	if err != nil || !ok {

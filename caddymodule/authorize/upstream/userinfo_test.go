@@ -12,6 +12,7 @@ import (
 )
 
 func TestClaims(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	idp.Change(func(s *authorizetest.Settings) {
 		s.IDToken = authorizetest.EmailVerifiedString
@@ -43,6 +44,7 @@ func TestClaims(t *testing.T) {
 // What userinfo has verified is its own address, and not another one of the ID
 // token's (OpenID Connect Core §5.1: "the End-User's e-mail address").
 func TestVerifiedByUserInfo(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		email any // userinfo's; nil: none
 		want  any
@@ -82,6 +84,7 @@ func TestVerifiedByUserInfo(t *testing.T) {
 }
 
 func TestUserInfoRefused(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func(map[string]any){
 		"another sub":  func(c map[string]any) { c["sub"] = "another" },
 		"no sub":       func(c map[string]any) { delete(c, "sub") },
@@ -103,6 +106,7 @@ func TestUserInfoRefused(t *testing.T) {
 }
 
 func TestWithoutUserInfo(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	idp.Change(func(s *authorizetest.Settings) { s.Metadata["userinfo_endpoint"] = nil })
 	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
@@ -113,6 +117,7 @@ func TestWithoutUserInfo(t *testing.T) {
 
 // A userinfo response may be signed, if the client was registered so.
 func TestSignedUserInfo(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	good := map[string]any{"iss": idp.Issuer, "aud": []string{"client"}, "sub": authorizetest.Alice.Subject, "phone_number": "+15550100"}
 	tests := []struct {
@@ -143,6 +148,7 @@ func TestSignedUserInfo(t *testing.T) {
 
 // Upstream tokens are shown by nothing that prints, logs or marshals.
 func TestTokensHidden(t *testing.T) {
+	t.Parallel()
 	idp := authorizetest.Start(t)
 	identity, err := signIn(t, newProvider(t, idp, nil), idp, newRequest())
 	if err != nil {

@@ -137,6 +137,7 @@ func damagedOutcome(t *testing.T, what string, file []byte) string {
 // A copy is a store like any other: whole when it is opened again, with its bound, and
 // what expires goes.
 func TestCopyOfDamagedFile(t *testing.T) {
+	t.Parallel()
 	file := wholeFile(t)
 	size := os.Getpagesize()
 	for at := 2 * size; at < len(file); at += size {
@@ -167,6 +168,7 @@ func TestCopyOfDamagedFile(t *testing.T) {
 // A file that is damaged while it is in use makes its users an error, and not the process
 // an end; when it is opened again, what can be read of it is copied.
 func TestDamagedWhileInUse(t *testing.T) {
+	t.Parallel()
 	size := int64(os.Getpagesize())
 	for name, damage := range map[string]func(f *os.File, length int64) error{
 		"cut to nothing":    func(f *os.File, _ int64) error { return f.Truncate(0) },

@@ -35,6 +35,7 @@ func openStore(t testing.TB, path string, maxEntries int) *boltstore.Store {
 }
 
 func TestStore(t *testing.T) {
+	t.Parallel()
 	storetest.Run(t, func(t *testing.T, maxEntries int) store.Store {
 		s, _ := newStore(t, maxEntries)
 		return s
@@ -43,6 +44,7 @@ func TestStore(t *testing.T) {
 
 // What was written is there after a restart, with its lifetime and its count.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, path := newStore(t, 2)
 		put(t, s, "short", time.Minute)
@@ -71,6 +73,7 @@ func put(t *testing.T, s *boltstore.Store, key string, ttl time.Duration) {
 
 // New touches nothing, and what first use makes is for its owner alone.
 func TestFile(t *testing.T) {
+	t.Parallel()
 	s, path := newStore(t, 0)
 	if _, err := os.Stat(filepath.Dir(path)); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("before first use: %v", err)
@@ -90,6 +93,7 @@ func TestFile(t *testing.T) {
 // Many who use a store first open its file once: the lock is held against the
 // same process too.
 func TestOpenedAtOnce(t *testing.T) {
+	t.Parallel()
 	s, _ := newStore(t, 0)
 	var all sync.WaitGroup
 	for range 8 {
@@ -104,6 +108,7 @@ func TestOpenedAtOnce(t *testing.T) {
 
 // Writes that wait while another is written are one transaction.
 func TestWritesShareTransactions(t *testing.T) {
+	t.Parallel()
 	s, path := newStore(t, 0)
 	const writes = 200
 	var all sync.WaitGroup
@@ -135,6 +140,7 @@ func TestWritesShareTransactions(t *testing.T) {
 
 // A file that another process holds is an error that says which and what to do.
 func TestLocked(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, path := newStore(t, 0)
 		put(t, s, "k", time.Minute)
@@ -152,6 +158,7 @@ func TestLocked(t *testing.T) {
 
 // A process that starts while the one before still ends its requests waits for it.
 func TestWaitsForPredecessor(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, path := newStore(t, 0)
 		put(t, s, "k", time.Hour)
@@ -166,6 +173,7 @@ func TestWaitsForPredecessor(t *testing.T) {
 // A request that goes on when its server has ended does not take the file back from
 // the process that follows.
 func TestClosed(t *testing.T) {
+	t.Parallel()
 	s, path := newStore(t, 0)
 	put(t, s, "k", time.Hour)
 	if err := s.Close(); err != nil {
@@ -181,6 +189,7 @@ func TestClosed(t *testing.T) {
 }
 
 func TestDamagedFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
 	if err := os.WriteFile(path, []byte(strings.Repeat("no database ", 1000)), 0o600); err != nil {
 		t.Fatal(err)
@@ -192,6 +201,7 @@ func TestDamagedFile(t *testing.T) {
 
 // What expired goes as others come: a file does not grow with what is over.
 func TestSweep(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s, path := newStore(t, 0)
 		for round := range 10 {

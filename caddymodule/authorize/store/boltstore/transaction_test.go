@@ -13,6 +13,7 @@ import (
 // An entry that is put again to end when it did before, as a refresh token's is, leaves
 // the order of time as it is: that would be further pages to write.
 func TestSameEnd(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(filepath.Join(t.TempDir(), "store.db"), 0)
 		defer s.Close()
