@@ -185,3 +185,20 @@ func TestStaleWhileLeftAlone(t *testing.T) {
 		t.Errorf("asked %d times", n)
 	}
 }
+
+// A server that has too much to do says when to ask again (RFC 9110 §10.2.3).
+func TestBusyServer(t *testing.T) {
+	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Retry-After", "7")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	for _, who := range []string{"next handler", "upstream"} {
+		for _, wish := range []string{"max-age=1", "no-store"} {
+			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
+			r.Header.Set("Cache-Control", wish)
+			if response := newSiteBefore(t, who, settings{}, busy).send(r); response.Header.Get("Retry-After") != "7" || response.StatusCode < 400 {
+				t.Errorf("%s, %s: %d %v", who, wish, response.StatusCode, response.Header)
+			}
+		}
+	}
+}

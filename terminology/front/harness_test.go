@@ -126,6 +126,15 @@ func expansionOf(url, code string) string {
 	return fmt.Sprintf(`{"resourceType":"ValueSet","url":%q,"status":"active","expansion":{"timestamp":"2026-01-01","total":1,"contains":[{"system":"http://x.example/cs","code":%q}]}}`, url, code)
 }
 
+// expanding expands each value set to one code.
+func expanding() *countedBackend {
+	return &countedBackend{HandlerFunc: func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(r.URL.Query().Get("url"), "theirs"))
+	}}
+}
+
 // plain is a next handler that expects no more than net/http does.
 type plain struct{ http.Handler }
 

@@ -2,6 +2,7 @@ package caddymodule
 
 import (
 	"crypto/tls"
+	"fmt"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -9,14 +10,32 @@ import (
 	"testing"
 )
 
+// BenchmarkTyped is what a search costs that was never there before.
+func BenchmarkTyped(b *testing.B) {
+	for _, ttl := range []string{"off", "1h"} {
+		g := newGateway(b, frontCaddyfile("ttl "+ttl, noBackend))
+		b.Run("ttl "+ttl, func(b *testing.B) {
+			n := 0
+			for b.Loop() {
+				n++
+				r := httptest.NewRequest(http.MethodGet, fmt.Sprintf("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/languages&count=10&filter=g%d", n), nil)
+				r.Host = "localhost:8443"
+				g.server.ServeHTTP(&nobody{header: make(http.Header)}, r)
+			}
+		})
+	}
+}
+
 // nobody takes an answer as cheaply as can be.
 type nobody struct {
 	header http.Header
 	status int
 }
 
-func (n *nobody) Header() http.Header         { return n.header }
-func (n *nobody) WriteHeader(status int)      { n.status = status }
+func (n *nobody) Header() http.Header { return n.header }
+
+func (n *nobody) WriteHeader(status int) { n.status = status }
+
 func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
 
 // What fhir_expand adds to what Caddy does with each request: compare with respond.

@@ -1,0 +1,116 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// However a server fails, the client is given the answer from before where that is
+// allowed, or else is told what failed; and what failed is not kept.
+func TestServerFails(t *testing.T) {
+	statuses := map[string]int{
+		"killed": 502, "hanging": 504, "garbage": 502, "a page": 502, "another resource": 502, "500": 502, "half a body": 502,
+		"gzip bomb": 502,
+	}
+	for _, who := range []string{"next handler", "upstream"} {
+		for mode, status := range statuses {
+			for _, stale := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s %s stale %t", who, mode, stale), func(t *testing.T) {
+					t.Parallel() // those that hang wait for their time-outs
+					server := newScripted("good at once only")
+					settings, backend := "timeout 1m", http.Handler(server)
+					if mode == "hanging" { // long enough for the good answers on a machine that is busy
+						settings = "timeout 1s"
+					}
+					if who == "upstream" {
+						settings = "upstream " + terminologyServer(t, server) + " {\n\t" + settings + "\n}"
+						backend = http.NotFoundHandler()
+					}
+					settings += "\nfailure_ttl off"
+					if stale {
+						settings += "\nstale 24h"
+					}
+					g := frontGateway(t, settings, backend)
+					first := read(t, g.askFor(foreign, ""))
+					if !strings.Contains(first, "theirs") {
+						t.Fatal(first)
+					}
+					server.mode.Store(mode)
+					response := g.askFor(foreign, "")
+					cacheStatus := response.Header.Get("Cache-Status")
+					if stale {
+						if got := read(t, response); response.StatusCode != http.StatusOK || got != first || !strings.Contains(cacheStatus, "stale-if-error") || response.Header.Get("Age") == "" {
+							t.Errorf("%d %s: %s", response.StatusCode, cacheStatus, got)
+						}
+					} else if g.outcome(response); response.StatusCode != status {
+						t.Errorf("%d, want %d", response.StatusCode, status)
+					}
+					another := g.askFor(foreign+"2", "")
+					if g.outcome(another); another.StatusCode != status {
+						t.Errorf("another: %d, want %d", another.StatusCode, status)
+					}
+					server.mode.Store("good")
+					for _, url := range []string{foreign, foreign + "2"} {
+						if got := read(t, g.askFor(url, "")); !strings.Contains(got, "theirs") {
+							t.Errorf("when it is good again: %s", got)
+						}
+					}
+				})
+			}
+		}
+	}
+}
+
+// What comes before an answer and after it is no part of it, and no harm.
+func TestHintsAndTrailers(t *testing.T) {
+	for _, who := range []string{"next handler", "upstream"} {
+		server := newScripted("hints and trailers")
+		settings, backend := "ttl 1h", http.Handler(server)
+		if who == "upstream" {
+			settings, backend = "upstream "+terminologyServer(t, server), http.NotFoundHandler()
+		}
+		g := frontGateway(t, settings, backend)
+		for range 3 {
+			response := g.askFor(foreign, "")
+			if got := read(t, response); response.StatusCode != http.StatusOK || !strings.Contains(got, "theirs") || response.Header.Get("Link")+response.Header.Get("X-Checksum") != "" {
+				t.Errorf("%s: %d %v", who, response.StatusCode, response.Header)
+			}
+		}
+		if n := server.asked.Load(); n != 1 {
+			t.Errorf("%s: asked %d times", who, n)
+		}
+	}
+}
+
+// Whoever is asked has the time that is set for it, past the cache too; a client that
+// does not wait for the answer is no failure.
+func TestTimeouts(t *testing.T) {
+	c := ExpandCaching{Timeout: caddy.Duration(time.Second), Upstream: new(Upstream), Routes: []UpstreamRoute{{Upstream: Upstream{Timeout: caddy.Duration(time.Minute)}}}}
+	if got := c.cacheOptions().Timeout; got != time.Minute {
+		t.Errorf("an answer may take %v, and a server a minute", got)
+	}
+	if c.Routes = nil; c.longest() != remote.DefaultTimeout {
+		t.Errorf("an answer may take %v, and the upstream its default", c.longest())
+	}
+	server := newScripted("hanging")
+	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good"))+" {\n\ttimeout 1h\n}", server)
+	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/1/$expand", nil)
+	r.Header.Set("Cache-Control", "no-store")
+	if response := g.send(r); response.StatusCode != http.StatusGatewayTimeout {
+		t.Errorf("past the cache: %d", response.StatusCode)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if response := frontGateway(t, "timeout 100ms", server).send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != 499 {
+		t.Errorf("a client that is gone: %d", response.StatusCode)
+	}
+}

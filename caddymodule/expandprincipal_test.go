@@ -1,0 +1,218 @@
+package caddymodule
+
+import (
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/klauspost/compress/zstd"
+)
+
+// Nobody gets what was made for somebody else, nor what was asked for in another
+// format or language, whatever comes in which order and however it is compressed.
+func TestAnswersAreTheirs(t *testing.T) {
+	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		code := strings.Join([]string{r.Header.Get("Authorization"), r.Header.Get("X-Tenant"), r.Header.Get("Accept-Language"), r.URL.Query().Get("url")}, "/")
+		body := expansionOf(r.URL.Query().Get("url"), code)
+		w.Header().Set("Content-Type", r.Header.Get("Accept"))
+		if strings.Contains(r.Header.Get("Accept"), "xml") {
+			body = `<ValueSet xmlns="http://hl7.org/fhir"><status value="active"/><expansion><contains><code value="` + code + `"/></contains></expansion></ValueSet>`
+		}
+		_, _ = io.WriteString(w, body)
+	})
+	g := frontGateway(t, "vary_header X-Tenant", backend)
+	random := rand.New(rand.NewPCG(1, 2))
+	pick := func(of ...string) string { return of[random.IntN(len(of))] }
+	hits := 0
+	for range 4000 {
+		user, tenant, language, url := pick("", "Bearer a", "Bearer b", "Basic c"), pick("", "1", "2"), pick("", "de", "en"), foreign+pick("1", "2", "3")
+		format, coding := pick("json", "xml"), pick("", "gzip", "zstd")
+		r := httptest.NewRequest(pick(http.MethodGet, http.MethodHead), expandPath(url), nil)
+		for name, value := range map[string]string{
+			"Authorization": user, "X-Tenant": tenant, "Accept-Language": language, "Accept": "application/fhir+" + format, "Accept-Encoding": coding, "X-Other": pick("1", "2"),
+		} {
+			if value != "" {
+				r.Header.Set(name, value)
+			}
+		}
+		response := g.send(r)
+		body := decoded(t, response)
+		if strings.Contains(response.Header.Get("Cache-Status"), "hit") {
+			hits++
+		}
+		want := strings.Join([]string{user, tenant, language, url}, "/")
+		if response.StatusCode != http.StatusOK || !strings.Contains(response.Header.Get("Content-Type"), format) || r.Method == http.MethodGet && !strings.Contains(body, `"`+want+`"`) {
+			t.Fatalf("%d for %s in %s: %s", response.StatusCode, want, format, body)
+		}
+		if user != "" && !strings.HasPrefix(response.Header.Get("Cache-Control"), "private") {
+			t.Fatalf("Cache-Control %s for %s", response.Header.Get("Cache-Control"), user)
+		}
+	}
+	if hits < 3000 {
+		t.Errorf("%d hits", hits)
+	}
+}
+
+func decoded(t *testing.T, r *http.Response) string {
+	t.Helper()
+	body := io.Reader(r.Body)
+	var err error
+	if r.Request != nil && r.Request.Method == http.MethodHead || r.ContentLength == 0 {
+		return ""
+	}
+	switch r.Header.Get("Content-Encoding") {
+	case "gzip":
+		body, err = gzip.NewReader(body)
+	case "zstd":
+		body, err = zstd.NewReader(body)
+	}
+	if err != nil {
+		return "" // HEAD
+	}
+	text, err := io.ReadAll(body)
+	if err != nil && !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// Behind fhir_bearer the token's user counts, which the next handler is told.
+func TestAnswersAreTheUsers(t *testing.T) {
+	var asked atomic.Int64
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(foreign, r.Header.Get("X-Who")+" "+r.Header.Get("X-Forwarded-Host")+r.Header.Get("Authorization")))
+	}))
+	t.Cleanup(backend.Close)
+	address := strings.TrimPrefix(backend.URL, "http://")
+	for vary, want := range map[string]int64{"user": 2, "client": 2, "none": 1} {
+		t.Run(vary, func(t *testing.T) {
+			asked.Store(0)
+			config := strings.Replace(exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tvary_by "+vary+"\n\t\t}\n"),
+				"reverse_proxy {$FHIR_BACKEND:localhost:8080} {", "reverse_proxy "+address+" {\n\t\t\theader_up X-Who {http.auth.user.id}", 1)
+			g := newGateway(t, config)
+			service := g.serviceToken()
+			alice := g.token()
+			for range 3 {
+				for token, name := range map[string]string{alice: "alice", service: "demo-service"} {
+					response := g.get(expandPath(foreign), token)
+					body := read(t, response)
+					if vary != "none" && !strings.Contains(body, `"`+name+` localhost:8443"`) {
+						t.Errorf("for %s: %s", name, body)
+					}
+					if !strings.HasPrefix(response.Header.Get("Cache-Control"), "private") {
+						t.Errorf("for %s: Cache-Control %s", name, response.Header.Get("Cache-Control"))
+					}
+				}
+			}
+			if response := g.get(expandPath(foreign), ""); response.StatusCode != http.StatusUnauthorized {
+				t.Errorf("without a token: %d", response.StatusCode)
+			}
+			if asked.Load() != want {
+				t.Errorf("asked %d times, want %d", asked.Load(), want)
+			}
+		})
+	}
+}
+
+// A client does not get what the same person let it, or another one, see more of: the
+// next handler may know scopes.
+func TestAnswersAreForTheScope(t *testing.T) {
+	var asked atomic.Int64
+	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/fhir+json")
+		_, _ = io.WriteString(w, expansionOf(foreign, fmt.Sprint("answer ", asked.Add(1))))
+	}))
+	for n, scope := range []string{"openid user/*.rs", "openid", "openid user/*.rs"} {
+		clear(g.Cookies)
+		request := demoRequest()
+		request.Set("scope", scope)
+		var token struct {
+			AccessToken string `json:"access_token"`
+		}
+		if err := json.NewDecoder(g.post("/oauth2/token", codeForm(g.codeOf(request))).Body).Decode(&token); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"answer 1", "answer 2", "answer 1"}[n]
+		if got := read(t, g.get(expandPath(foreign), token.AccessToken)); !strings.Contains(got, want) {
+			t.Errorf("%s: %s, want %s", scope, got, want)
+		}
+	}
+}
+
+// serviceToken is an access token of a client that acts on its own.
+func (g *gateway) serviceToken() string {
+	g.t.Helper()
+	var token struct {
+		AccessToken string `json:"access_token"`
+	}
+	r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=client_credentials&scope=system/*.rs"))
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	r.SetBasicAuth("demo-service", "demo-service-secret")
+	if err := json.NewDecoder(g.send(r).Body).Decode(&token); err != nil || token.AccessToken == "" {
+		g.t.Fatal(err)
+	}
+	return token.AccessToken
+}
+
+// What one user brought along under a cache-id, another one with the same id does
+// not get: neither from what is remembered nor from the cache.
+func TestCacheIDIsTheUsers(t *testing.T) {
+	g := exampleGateway(t, http.NotFoundHandler())
+	alice, service := g.token(), g.serviceToken()
+	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[
+		{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"},{"name":"tx-resource","resource":`+listing("v", foreign, "secret")+`}]}`))
+	r.Header.Set("Content-Type", "application/fhir+json")
+	r.Header.Set("Authorization", "Bearer "+alice)
+	if got := read(t, g.send(r)); !strings.Contains(got, "secret") {
+		t.Fatal(got)
+	}
+	for range 3 {
+		for _, id := range []string{"&cache-id=1", "&cache%2Did=1"} {
+			path := expandPath(url.QueryEscape(foreign)) + id
+			if got := read(t, g.get(path, alice)); !strings.Contains(got, "secret") {
+				t.Errorf("%s for who brought it along: %s", id, got)
+			}
+			if got := g.get(path, service); got.StatusCode != http.StatusNotFound {
+				t.Errorf("%s for another: %d", id, got.StatusCode)
+			}
+		}
+	}
+}
+
+// All that a token says of its holder keeps the answers of servers behind us apart: what
+// was asked in the context of one patient is not for another's.
+func TestPrincipal(t *testing.T) {
+	var host expandHost
+	names := []string{"id", "client_id", "scope", "patient", "fhir_user", "issuer"}
+	requestOf := func(other string) context.Context {
+		replacer := caddy.NewReplacer()
+		for _, name := range names {
+			replacer.Set("http.auth.user."+name, "a")
+		}
+		if other != "" {
+			replacer.Set("http.auth.user."+other, "b")
+		}
+		return context.WithValue(t.Context(), caddy.ReplacerCtxKey, replacer)
+	}
+	for _, name := range names {
+		if host.Principal(requestOf(name)) == host.Principal(requestOf("")) {
+			t.Errorf("%s makes no difference", name)
+		}
+	}
+	if host.Client(requestOf("patient")) != host.Client(requestOf("")) {
+		t.Error("answers that are the same for all are kept for each patient")
+	}
+}

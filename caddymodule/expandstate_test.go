@@ -1,0 +1,245 @@
+package caddymodule
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// A reload keeps answers and definitions, unless something of the settings has
+// changed, or of the handlers around.
+func TestReloadKeepsAnswers(t *testing.T) {
+	server := newScripted("good")
+	backend := httptest.NewServer(server)
+	t.Cleanup(backend.Close)
+	address := strings.TrimPrefix(backend.URL, "http://")
+	first := newGateway(t, frontCaddyfile("ttl 1h", address))
+	read(t, first.askFor(foreign, ""))
+	for name, tt := range map[string]struct {
+		caddyfile string
+		kept      bool
+	}{
+		"nothing changed": {frontCaddyfile("ttl 1h", address), true},
+		"another ttl":     {frontCaddyfile("ttl 2h", address), false},
+		"another backend": {frontCaddyfile("ttl 1h", address+" "+address), false},
+	} {
+		asked := server.asked.Load()
+		second := newGateway(t, tt.caddyfile)
+		if got := read(t, second.askFor(foreign, "")); !strings.Contains(got, "theirs") {
+			t.Errorf("%s: %s", name, got)
+		}
+		if kept := server.asked.Load() == asked; kept != tt.kept {
+			t.Errorf("%s: kept %t, want %t", name, kept, tt.kept)
+		}
+	}
+}
+
+// persisted is fhir_expand with persist, before a backend.
+type persisted struct {
+	t         *testing.T
+	folder    string
+	caddyfile string
+}
+
+func newPersisted(t *testing.T, settings string, backend http.Handler) *persisted {
+	t.Helper()
+	server := httptest.NewServer(backend)
+	t.Cleanup(server.Close)
+	folder := t.TempDir()
+	return &persisted{t, folder, frontCaddyfile("persist "+folder+"\n"+settings, strings.TrimPrefix(server.URL, "http://"))}
+}
+
+// run starts it, and stops it as Cleanup does. One that is killed saves nothing.
+func (p *persisted) run(do func(*gateway), killed bool) {
+	p.t.Helper()
+	do(newGateway(p.t, p.caddyfile))
+	saved := p.files()
+	running := p.running()
+	if err := running.release(); err != nil {
+		p.t.Error(err)
+	}
+	if killed && !slices.ContainsFunc(saved, func(f os.DirEntry) bool { return f.Name() == filepath.Base(running.file) }) {
+		if err := os.Remove(running.file); err != nil {
+			p.t.Error(err)
+		}
+	}
+}
+
+func (p *persisted) running() (running *pooledState) {
+	expansionCaches.Range(func(_, value any) bool {
+		if s, ok := value.(*pooledState); ok && strings.HasPrefix(s.file, p.folder) {
+			running = s
+		}
+		return true
+	})
+	return running
+}
+
+func (p *persisted) files() []os.DirEntry {
+	p.t.Helper()
+	files, err := os.ReadDir(p.folder)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return files
+}
+
+// With persist, answers are there after a restart; a file that is broken costs
+// nothing but them, and a configuration that is only validated makes none.
+func TestPersist(t *testing.T) {
+	server := newScripted("good")
+	p := newPersisted(t, "ttl 1h", server)
+	run := func() (asked int64) {
+		before := server.asked.Load()
+		p.run(func(g *gateway) {
+			if got := read(t, g.askFor(foreign, "")); !strings.Contains(got, "theirs") {
+				t.Fatal(got)
+			}
+			for range 2 { // a local answer
+				read(t, g.get(expandPath(genderSet), ""))
+			}
+		}, false)
+		return server.asked.Load() - before
+	}
+	p.run(func(*gateway) {}, false)
+	if files := p.files(); len(files) != 0 {
+		t.Errorf("without a request: %v", files)
+	}
+	if n := run(); n != 1 {
+		t.Fatalf("asked %d times at first", n)
+	}
+	p.run(func(*gateway) {}, false)
+	if n := run(); n != 0 {
+		t.Errorf("asked %d times after a restart", n)
+	}
+	files := p.files()
+	if len(files) != 1 {
+		t.Fatal(files)
+	}
+	name := p.folder + "/" + files[0].Name()
+	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
+		t.Error(info.Mode(), err)
+	}
+	if err := os.WriteFile(name, []byte("broken"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if n := run(); n != 1 {
+		t.Errorf("asked %d times with a broken file", n)
+	}
+}
+
+// What a write has ended does not come back: not with a restart after the process was
+// killed, nor with settings that were in use before.
+func TestPersistBringsBackNothingEnded(t *testing.T) {
+	server := newScripted("good")
+	p := newPersisted(t, "ttl 1h", server)
+	another := *p
+	another.caddyfile = strings.Replace(p.caddyfile, "ttl 1h", "ttl 2h", 1)
+	ask := func(g *gateway) { read(t, g.askFor(foreign, "")) }
+	write := func(g *gateway) {
+		g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
+	}
+	p.run(ask, false)
+	p.run(write, true)
+	asked := server.asked.Load()
+	if p.run(ask, false); server.asked.Load() == asked {
+		t.Error("it came back after the process was killed")
+	}
+	another.run(write, false)
+	asked = server.asked.Load()
+	if p.run(ask, false); server.asked.Load() == asked {
+		t.Error("it came back with the settings")
+	}
+}
+
+// After a restart it is not known at which id what an answer was made of is: a write
+// there that does not name it ends all.
+func TestPersistedDefinitionIsPatched(t *testing.T) {
+	const url = "http://x.example/patched"
+	s := newDefinitionStore()
+	p := newPersisted(t, "definitions backend", s)
+	p.run(func(g *gateway) {
+		g.write(t, http.MethodPut, "ValueSet/1", listing("1", url, "1"))
+		g.wantCodes(t, url, "1")
+		g.wantCodes(t, url, "1")
+	}, false)
+	p.run(func(g *gateway) {
+		g.write(t, http.MethodPatch, "ValueSet/1", listing("1", url, "2"))
+		g.wantCodes(t, url, "2")
+		g.wantCodes(t, url, "2")
+	}, false)
+}
+
+// A definition that was written past the gateway is fetched anew when it is no longer
+// good, even while answers are kept for which none is needed, and ends them.
+func TestDefinitionWrittenElsewhere(t *testing.T) {
+	const url, above = "http://x.example/elsewhere", "http://x.example/above"
+	s := newDefinitionStore()
+	p := newPersisted(t, "definitions backend", s)
+	p.run(func(g *gateway) {
+		p.running().Fetched().TTL = time.Nanosecond
+		s.resources["ValueSet/1"], s.resources["ValueSet/2"] = listing("1", url, "1"), listing("2", above, "0", url)
+		g.wantCodes(t, above, "0 1")
+		if _, status := g.codesOf(t, above); !strings.Contains(status, "hit") {
+			t.Fatal(status)
+		}
+		s.mu.Lock()
+		s.resources["ValueSet/1"] = listing("1", url, "2")
+		s.mu.Unlock()
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		defer cancel()
+		for { // what is fetched in the background
+			if codes, _ := g.codesOf(t, above); slices.Equal(codes, []string{"0", "2"}) {
+				return
+			}
+			if ctx.Err() != nil {
+				t.Fatal("it is not noticed")
+			}
+		}
+	}, false)
+}
+
+// A changed file is noticed; a broken one is reported, and what was there stays.
+func TestChangedFileIsNoticed(t *testing.T) {
+	const url = "http://x.example/changing"
+	file := writeFile(t, "vs.json", listing("v", url, "1"))
+	g := frontGateway(t, "core off\ndefinitions "+file+"\nwatch_interval 10ms", http.NotFoundHandler())
+	g.wantCodes(t, url, "1")
+	g.until(t, file, listing("v", url, "1 2"), func() bool { codes, _ := g.codesOf(t, url); return len(codes) == 2 })
+	g.wantCodes(t, url, "1 2")
+	failed := func() bool {
+		return slices.ContainsFunc(loadedDefinitions(), func(s definitionsStatus) bool { return s.Error != "" && strings.Contains(s.Error, file) })
+	}
+	g.until(t, file, `{"resourceType":"ValueSet","url":`, failed)
+	if g.series()["caddy_fhir_definitions_load_failed"] < 1 {
+		t.Error("the metrics do not tell")
+	}
+	g.wantCodes(t, url, "1 2")
+	g.until(t, file, listing("v", url, "3"), func() bool { return !failed() })
+	g.wantCodes(t, url, "3")
+}
+
+// until waits for what comes of a changed file.
+func (g *gateway) until(t *testing.T, file, content string, there func() bool) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	ticker := time.NewTicker(5 * time.Millisecond)
+	defer ticker.Stop()
+	for !there() {
+		select {
+		case <-ctx.Done():
+			t.Fatal("not noticed: " + content)
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,115 @@
+package caddymodule
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// Of several terminology servers the route with the longest prefix is asked, and the
+// user's credentials are sent to none of them.
+func TestRoutes(t *testing.T) {
+	var leaked atomic.Bool
+	named := func(name string) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Authorization"); got != "" && got != "Bearer own" {
+				leaked.Store(true)
+			}
+			if name == "snomed" && r.Header.Get("Authorization") != "Bearer own" {
+				w.WriteHeader(http.StatusUnauthorized)
+				return
+			}
+			w.Header().Set("Content-Type", "application/fhir+json")
+			_, _ = io.WriteString(w, expansionOf(r.URL.Query().Get("url"), name))
+		})
+	}
+	t.Setenv("TX_TOKEN", "own")
+	g := frontGateway(t, "upstream "+terminologyServer(t, named("fallback"))+
+		"\nroute http://snomed.info/sct "+terminologyServer(t, named("snomed"))+" {\n\tbearer {env.TX_TOKEN}\n}"+
+		"\nroute http://snomed.info/sct/45991000052106 "+terminologyServer(t, named("swedish")), named("backend"))
+	for url, want := range map[string]string{
+		"http://snomed.info/sct?fhir_vs":                     "snomed",
+		"http://snomed.info/sct/45991000052106?fhir_vs":      "swedish",
+		"http://snomed.info/sctx":                            "fallback",
+		foreign:                                              "fallback",
+		"http://hl7.org/fhir/ValueSet/administrative-gender": "female",
+	} {
+		for range 2 {
+			if got := read(t, g.askFor(strings.ReplaceAll(url, "?", "%3F"), "Bearer users")); !strings.Contains(got, `"code":"`+want+`"`) {
+				t.Errorf("%s: %s", url, got)
+			}
+		}
+	}
+	if got := read(t, g.get("/fhir/R4/ValueSet/7/$expand", "")); !strings.Contains(got, "backend") {
+		t.Errorf("of an instance: %s", got)
+	}
+	if leaked.Load() {
+		t.Error("a terminology server was sent a user's credentials")
+	}
+}
+
+// What is asked of an upstream with many filters is fetched whole, and searched here.
+func TestPullThrough(t *testing.T) {
+	origin := newGateway(t, frontCaddyfile("ttl off", noBackend))
+	var asked atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		r.Host = "localhost:8443"
+		origin.server.ServeHTTP(w, r)
+	}))
+	t.Cleanup(server.Close)
+	g := newGateway(t, frontCaddyfile("core off\nupstream "+server.URL+"/fhir/R4\npull_through 3", noBackend))
+	search := func(filter string) string {
+		return read(t, g.get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, ""))
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for n := 0; ; n++ { // until what is fetched in the background is there
+		before := asked.Load()
+		if got := search(fmt.Sprintf("g%d", n)); strings.Contains(got, "issue") {
+			t.Fatal(got)
+		}
+		if asked.Load() == before {
+			break
+		}
+		if ctx.Err() != nil {
+			t.Fatal("each filter is asked for")
+		}
+	}
+	before := asked.Load()
+	if got := search("germ"); !strings.Contains(got, "German") {
+		t.Error(got)
+	}
+	if asked.Load() != before {
+		t.Error("it was asked all the same")
+	}
+	r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/CodeSystem/1", nil)
+	if response := g.send(r); response.StatusCode != http.StatusBadGateway { // it may have been done
+		t.Fatal(response.StatusCode)
+	}
+	if search("fren"); asked.Load() == before {
+		t.Error("it was not asked after a write")
+	}
+}
+
+// An upstream would take users for one client, and give what one of them brought
+// along to others.
+func TestUpstreamIsSentNoCacheID(t *testing.T) {
+	server := newScripted("good")
+	g := frontGateway(t, "upstream "+terminologyServer(t, server), http.NotFoundHandler())
+	for range 3 {
+		read(t, g.get(expandPath(foreign)+"&cache-id=1", ""))
+		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"}]}`))
+		r.Header.Set("Content-Type", "application/fhir+json")
+		read(t, g.send(r))
+	}
+	if n := server.asked.Load(); n != 0 {
+		t.Errorf("asked %d times", n)
+	}
+}
