@@ -20,8 +20,8 @@ var (
 	withPath = regexp.MustCompile(`^[a-z]+:`)
 )
 
-// documents are the README, the changelog and the pages in docs, by their path
-// from the repository's root.
+// documents are the README, the changelog and the pages in docs and .github, by
+// their path from the repository's root.
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	files, err := filepath.Glob("../docs/*.md")
@@ -29,7 +29,8 @@ func documents(t *testing.T) map[string]string {
 		t.Fatalf("%d pages in docs: %v", len(files), err)
 	}
 	read := map[string]string{}
-	for _, file := range append(files, "../README.md", "../CHANGELOG.md") {
+	files = append(files, "../README.md", "../CHANGELOG.md", "../.github/CONTRIBUTING.md", "../.github/SECURITY.md")
+	for _, file := range files {
 		text, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)
@@ -116,6 +117,29 @@ func TestDocumentedCaddyfiles(t *testing.T) {
 	}
 	if count < 8 {
 		t.Errorf("%d Caddyfiles", count)
+	}
+}
+
+// Code that the documents quote stands in the file that they name before it.
+func TestQuotedCode(t *testing.T) {
+	t.Parallel()
+	quote := regexp.MustCompile("(?m)^From \\[[^]]+\\]\\(([^()]+)\\).*:\n\n```go\n((?s:.*?))^```")
+	count := 0
+	for name, text := range documents(t) {
+		for _, found := range quote.FindAllStringSubmatch(text, -1) {
+			count++
+			source, err := os.ReadFile(filepath.Join("..", filepath.Dir(name), found[1]))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(source), found[2]) {
+				t.Errorf("%s quotes what is not in %s:\n%s", name, found[1], found[2])
+			}
+		}
+		count -= strings.Count(text, "```go\n")
+	}
+	if count != 0 {
+		t.Errorf("%d blocks of code are not quoted from a file", -count)
 	}
 }
 
