@@ -114,23 +114,33 @@ func TestAdminPurge(t *testing.T) {
 }
 
 func TestAdminRefused(t *testing.T) {
-	for _, tt := range []struct {
-		method, target string
-		want           int
-	}{
-		{http.MethodPost, "/fhir/status", http.StatusMethodNotAllowed},
-		{http.MethodGet, "/fhir/expansions", http.StatusMethodNotAllowed},
-		{http.MethodGet, "/fhir/other", http.StatusNotFound},
-		{http.MethodDelete, "/fhir/expansions?ulr=x", http.StatusBadRequest},
-		{http.MethodDelete, "/fhir/expansions?url=", http.StatusBadRequest},
-	} {
-		w, err := admin(t, caddy.Context{}, tt.method, tt.target)
+	none := caddy.Context{}
+	checkAdminRefused(t, []refusedAdminRequest{
+		{none, http.MethodPost, "/fhir/status", http.StatusMethodNotAllowed},
+		{none, http.MethodGet, "/fhir/expansions", http.StatusMethodNotAllowed},
+		{none, http.MethodGet, "/fhir/other", http.StatusNotFound},
+		{none, http.MethodDelete, "/fhir/expansions?ulr=x", http.StatusBadRequest},
+		{none, http.MethodDelete, "/fhir/expansions?url=", http.StatusBadRequest},
+	})
+}
+
+// refusedAdminRequest is a request that the admin API of a configuration refuses.
+type refusedAdminRequest struct {
+	ctx            caddy.Context
+	method, target string
+	status         int
+}
+
+func checkAdminRefused(t *testing.T, requests []refusedAdminRequest) {
+	t.Helper()
+	for _, r := range requests {
+		w, err := admin(t, r.ctx, r.method, r.target)
 		var refused caddy.APIError
-		if !errors.As(err, &refused) || refused.HTTPStatus != tt.want {
-			t.Errorf("%s %s: %v", tt.method, tt.target, err)
+		if !errors.As(err, &refused) || refused.HTTPStatus != r.status {
+			t.Errorf("%s %s: %v", r.method, r.target, err)
 		}
-		if allow := w.Header().Get("Allow"); (tt.want == http.StatusMethodNotAllowed) != (allow != "") {
-			t.Errorf("%s %s: Allow %q", tt.method, tt.target, allow)
+		if allow := w.Header().Get("Allow"); (r.status == http.StatusMethodNotAllowed) != (allow != "") {
+			t.Errorf("%s %s: Allow %q", r.method, r.target, allow)
 		}
 	}
 }

@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"reflect"
 	"testing"
@@ -69,23 +68,14 @@ func TestGuardTellsAllOfToken(t *testing.T) {
 
 func TestGrantsAreNotEnded(t *testing.T) {
 	g := exampleGateway(t, nil)
-	for _, tt := range []struct {
-		ctx            caddy.Context
-		method, target string
-		want           int
-	}{
-		{g.Context, http.MethodDelete, "", http.StatusBadRequest},
-		{g.Context, http.MethodDelete, "?user=", http.StatusBadRequest},
-		{g.Context, http.MethodDelete, "?user=alice&client=demo-app", http.StatusBadRequest},
-		{g.Context, http.MethodDelete, "?user=alice&user=bob", http.StatusBadRequest},
-		{g.Context, http.MethodDelete, "?user=alcie", http.StatusNotFound},
-		{g.Context, http.MethodGet, "?user=alice", http.StatusMethodNotAllowed},
-		{caddy.Context{}, http.MethodDelete, "?user=alice", http.StatusNotFound},
-	} {
-		_, err := admin(t, tt.ctx, tt.method, "/fhir/grants"+tt.target)
-		var refused caddy.APIError
-		if !errors.As(err, &refused) || refused.HTTPStatus != tt.want {
-			t.Errorf("%s %s: %v", tt.method, tt.target, err)
-		}
-	}
+	const grants = "/fhir/grants"
+	checkAdminRefused(t, []refusedAdminRequest{
+		{g.Context, http.MethodDelete, grants, http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&client=demo-app", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alice&user=bob", http.StatusBadRequest},
+		{g.Context, http.MethodDelete, grants + "?user=alcie", http.StatusNotFound},
+		{g.Context, http.MethodGet, grants + "?user=alice", http.StatusMethodNotAllowed},
+		{caddy.Context{}, http.MethodDelete, grants + "?user=alice", http.StatusNotFound},
+	})
 }

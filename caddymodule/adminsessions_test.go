@@ -2,7 +2,6 @@ package caddymodule
 
 import (
 	"encoding/json"
-	"errors"
 	"net/http"
 	"testing"
 
@@ -52,23 +51,13 @@ func TestAdminSessions(t *testing.T) {
 
 func TestAdminSessionsRefused(t *testing.T) {
 	g := newGateway(t, exampleWith(t, "", ""))
-	for _, tt := range []struct {
-		ctx            caddy.Context
-		method, target string
-		want           int
-	}{
+	checkAdminRefused(t, []refusedAdminRequest{
 		{g.Context, http.MethodDelete, "/fhir/sessions", http.StatusBadRequest},
 		{g.Context, http.MethodPost, "/fhir/sessions", http.StatusMethodNotAllowed},
 		{g.Context, http.MethodGet, "/fhir/sessions/x", http.StatusMethodNotAllowed},
 		{caddy.Context{}, http.MethodGet, "/fhir/sessions", http.StatusNotFound},
 		{caddy.Context{}, http.MethodDelete, "/fhir/sessions/x", http.StatusNotFound},
-	} {
-		_, err := admin(t, tt.ctx, tt.method, tt.target)
-		var refused caddy.APIError
-		if !errors.As(err, &refused) || refused.HTTPStatus != tt.want {
-			t.Errorf("%s %s: %v", tt.method, tt.target, err)
-		}
-	}
+	})
 }
 
 // Whoever ends sessions learns what does not end with them.
