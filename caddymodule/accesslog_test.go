@@ -54,8 +54,8 @@ func FuzzHideParameters(f *testing.F) {
 	})
 }
 
-// A person signs in, an app uses what it got, and all of it goes wrong, too: the
-// access log, and what else is logged, tells no code, token, password or state.
+// A person signs in, an app uses what it was given, and errors happen on the way:
+// neither the access log nor any other holds a code, token, password or state.
 func TestLogsTellNoSecret(t *testing.T) {
 	const marked = "SECRET-by-which-the-log-is-searched"
 	g, all, audit := loggingGateway(t)
@@ -111,8 +111,8 @@ func TestLogsTellNoSecret(t *testing.T) {
 	}
 }
 
-// loggingGateway is the example, which here writes its log, access log included,
-// into a file; the audit trail goes into another as well.
+// loggingGateway is the example gateway, with its log, access log included, in one
+// file and the audit trail in another.
 func loggingGateway(t *testing.T) (g *gateway, all, audit string) {
 	t.Helper()
 	all, audit = filepath.Join(t.TempDir(), "all.log"), filepath.Join(t.TempDir(), "audit.log")

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// admin asks the admin API of a running configuration, as Caddy's server does.
+// admin calls the admin API of a configuration, as Caddy's admin server does.
 func admin(t *testing.T, ctx caddy.Context, method, target string) (*httptest.ResponseRecorder, error) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -59,8 +59,8 @@ func TestAdminStatus(t *testing.T) {
 	}
 }
 
-// A page of another site cannot make a browser on the gateway's machine ask or change
-// anything.
+// A page of another site cannot use a browser on the gateway's machine to read or
+// change anything.
 func TestAdminRefusesOtherSites(t *testing.T) {
 	for site, refused := range map[string]bool{"": false, "none": false, "same-origin": false, "same-site": true, "cross-site": true} {
 		r := httptest.NewRequest(http.MethodGet, "/fhir/status", nil)
@@ -145,7 +145,7 @@ func checkAdminRefused(t *testing.T, requests []refusedAdminRequest) {
 	}
 }
 
-// Caddy finds the module, and it asks for the configuration in force.
+// Caddy finds the module, and it looks up the running configuration.
 func TestAdminModule(t *testing.T) {
 	info, err := caddy.GetModule("admin.api.fhir")
 	if err != nil {

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// The guard refuses what was ended, also a token that it has just let in, and lets in
-// what was given since.
+// The guard refuses tokens of ended grants, even one it has just accepted, and accepts
+// those issued since.
 func TestGrantsAreEnded(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	passes := func(token string) bool { return g.get("/fhir/R4/Patient/1", token).StatusCode == http.StatusOK }
@@ -49,7 +49,7 @@ func TestGuardRefusesTokenOfEndedSession(t *testing.T) {
 	}
 }
 
-// The guard tells the authorization server all that it judges a token by.
+// The guard passes on everything that the authorization server judges a token by.
 func TestGuardTellsAllOfToken(t *testing.T) {
 	var verified guard.Token
 	from := reflect.ValueOf(&verified).Elem()

@@ -60,7 +60,7 @@ func TestAdminSessionsRefused(t *testing.T) {
 	})
 }
 
-// Whoever ends sessions learns what does not end with them.
+// The answer to ending sessions says what does not end with them.
 func TestAdminSessionsSayWhatGoesOn(t *testing.T) {
 	g := exampleGateway(t, nil)
 	g.code()

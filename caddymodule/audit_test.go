@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// The audit trail can be routed by its name, and holds what it says it does.
+// The audit trail can be routed by its logger name, and has the documented fields.
 func TestAuditLog(t *testing.T) {
 	t.Parallel()
 	g, all, audit := loggingGateway(t)
@@ -45,8 +45,8 @@ func TestAuditLog(t *testing.T) {
 	}
 }
 
-// What anybody can send is recorded within bounds, and what was left out is told when
-// the configuration ends, at the latest.
+// Events that anybody can cause are logged within bounds. How many were left out is
+// logged when the configuration stops, at the latest.
 func TestAuditLogUnderFlood(t *testing.T) {
 	t.Parallel()
 	g, _, audit := loggingGateway(t)
@@ -67,8 +67,8 @@ func TestAuditLogUnderFlood(t *testing.T) {
 	}
 }
 
-// Who a request is counted under is what Caddy takes for the client, which knows
-// the trusted proxies, and never what the request says of itself.
+// Requests are counted by Caddy's client address, which honours trusted_proxies, and
+// never by what the request says of itself.
 func TestClientAddress(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

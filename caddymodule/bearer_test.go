@@ -63,7 +63,7 @@ func TestBearerRefuses(t *testing.T) {
 	}
 }
 
-// A token ends with its user and with its client, at the guard too.
+// A token ends with its user and its client, at the guard too.
 func TestTokenEndsWithItsHolder(t *testing.T) {
 	t.Parallel()
 	keys := t.TempDir()
@@ -85,8 +85,7 @@ func TestTokenEndsWithItsHolder(t *testing.T) {
 	}
 }
 
-// A guard that keeps everybody out, because the API is at another path than it thinks,
-// says so, once.
+// A guard that refuses everybody because the API is at another path logs so, once.
 func TestGuardElsewhereIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -99,7 +98,7 @@ func TestGuardElsewhereIsLogged(t *testing.T) {
 	}
 }
 
-// So does one behind something that takes the FHIR base off the path.
+// So does one behind something that strips the FHIR base from the path.
 func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
@@ -113,8 +112,8 @@ func TestGuardBehindRewriteIsLogged(t *testing.T) {
 	}
 }
 
-// However a path is written: what Caddy's matcher, the guard and the backend may
-// read differently does not reach the backend without a token.
+// No spelling of a path that Caddy's matcher, the guard and the backend may read
+// differently reaches the backend without a token.
 func TestOddPathsReachNobody(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32

@@ -11,7 +11,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// fromOrigin asks as a script of another origin does.
+// fromOrigin sends a request as a script of that origin does.
 func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response {
 	r := httptest.NewRequest(method, path, nil)
 	if origin != "" {
@@ -23,7 +23,7 @@ func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response 
 	return g.send(r)
 }
 
-// corsBackend says other things of origins than we do, and counts its requests.
+// corsBackend sets CORS headers that differ from ours, and counts its requests.
 func corsBackend(asked *int) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		*asked++
@@ -41,8 +41,8 @@ func allowedOrigin(r *http.Response) string {
 	return strings.Join(r.Header["Access-Control-Allow-Origin"], " and ")
 }
 
-// The FHIR API is for scripts of the clients' origins, whatever the answer, and
-// metadata for all (Inferno's cors_metadata; the read of fhirUser).
+// The FHIR API is open to scripts of the clients' origins, whatever the answer, and
+// metadata to all (Inferno's cors_metadata; the read of fhirUser).
 func TestCORSOfFHIRAPI(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -83,7 +83,7 @@ func TestCORSOfFHIRAPI(t *testing.T) {
 	}
 }
 
-// Preflights come without a token, and end here.
+// Preflights need no token, and are answered here.
 func TestPreflightOfFHIRAPI(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -153,7 +153,7 @@ func TestCORSSetting(t *testing.T) {
 	}
 }
 
-// Without a setting, fhir_expand leaves preflights to others.
+// Without a setting, fhir_expand passes preflights on.
 func TestExpandWithoutCORS(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\troute {\n\t\tfhir_expand\n\t\trespond 418\n\t}\n}\n")
@@ -183,7 +183,7 @@ func TestCORSRefused(t *testing.T) {
 	}
 }
 
-// A script may read what a refusal says (security of G2: 401 and its challenge).
+// Scripts may read a refusal: its status and its challenge.
 func TestRefusalIsReadable(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
@@ -197,7 +197,7 @@ func TestRefusalIsReadable(t *testing.T) {
 	}
 }
 
-// However a handler writes its answer, our headers are the ones that are sent.
+// However a handler writes its answer, our CORS headers are the ones sent.
 func TestCORSWriter(t *testing.T) {
 	t.Parallel()
 	for name, write := range map[string]func(http.ResponseWriter){
@@ -227,7 +227,7 @@ func TestCORSWriter(t *testing.T) {
 	}
 }
 
-// HEAD is asked of whatever GET is, and as much let in or refused.
+// HEAD is let in or refused as GET is.
 func TestHEADIsLikeGET(t *testing.T) {
 	t.Parallel()
 	asked := 0
@@ -246,7 +246,7 @@ func TestHEADIsLikeGET(t *testing.T) {
 	}
 }
 
-// What CORS costs a request that comes from no browser.
+// What CORS costs a request that has no Origin.
 func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	rules, err := newCrossOrigin([]string{"https://app.example.org"}, nil)
 	if err != nil {
@@ -260,8 +260,8 @@ func BenchmarkCORSWithoutOrigin(b *testing.B) {
 	}
 }
 
-// What is wrong with cors in a JSON configuration keeps a handler from starting, as it
-// does in a Caddyfile.
+// Wrong cors settings keep a handler from starting from JSON too, not only from a
+// Caddyfile.
 func TestCORSOfJSON(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {

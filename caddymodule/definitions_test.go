@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Definitions that cannot be loaded are named at the beginning of a line, and not only
-// at the end of Caddy's.
+// Definitions that cannot be loaded have a log line of their own, beside the error
+// that Caddy ends with.
 func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ definitions, want string }{

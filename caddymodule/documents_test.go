@@ -40,8 +40,8 @@ func documents(t *testing.T) map[string]string {
 	return read
 }
 
-// Every link in the documents that leads into the repository finds a file, and
-// the heading in it.
+// Every link in the documents into the repository leads to a file, and to a heading
+// that it has.
 func TestLinks(t *testing.T) {
 	t.Parallel()
 	pages := documents(t)
@@ -99,7 +99,7 @@ func TestAnchors(t *testing.T) {
 	}
 }
 
-// Every Caddyfile in the documents is one, as a whole or in the block it is about.
+// Every Caddyfile in the documents adapts, whole or within the block it belongs to.
 func TestDocumentedCaddyfiles(t *testing.T) {
 	t.Parallel()
 	count := 0
@@ -157,7 +157,7 @@ func wholeCaddyfile(part string) string {
 	return part
 }
 
-// The documents say which test shows what. Each test that they name exists.
+// Every test that the documents name exists.
 func TestDocumentsNameTests(t *testing.T) {
 	t.Parallel()
 	sources := testSources(t)

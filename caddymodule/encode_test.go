@@ -12,8 +12,8 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// encodeGateway compresses what fhir_expand answers where it does not do so itself,
-// as docs/caddyfile.md has it.
+// encodeGateway compresses what fhir_expand does not compress itself, as
+// docs/caddyfile.md shows.
 const encodeGateway = `{
 	auto_https disable_redirects
 	skip_install_trust
@@ -31,8 +31,8 @@ https://localhost:8443 {
 }
 `
 
-// Caddy's encode changes entity tags: a client that sends one of these back is
-// told that what it has is still good.
+// Caddy's encode changes entity tags. A client that sends such a tag back is answered
+// 304 if it still holds.
 func TestExpandEncoded(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, encodeGateway)
@@ -84,8 +84,8 @@ func TestExpandEncoded(t *testing.T) {
 	}
 }
 
-// Behind Caddy's encode, what is made for one request alone is compressed, and what is
-// kept is left as it is; a client that has either is told that it is still good.
+// Behind Caddy's encode, what is made for one request is compressed there, and what is
+// kept passes as it is. Either revalidates.
 func TestKeptBehindEncode(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, strings.Replace(encodeGateway, "ttl off", "ttl 1h", 1))

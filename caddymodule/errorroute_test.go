@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A refusal is an OperationOutcome whatever the site says, or leaves unsaid, of errors.
+// A refusal is an OperationOutcome, whatever error routes the site has.
 func TestRefusalIsOutcome(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"
@@ -51,8 +51,7 @@ func TestRefusalIsOutcome(t *testing.T) {
 	}
 }
 
-// The order of directives in a block of the Caddyfile does not matter, as Caddy's users
-// expect.
+// As Caddy's users expect, the order of directives in a block does not matter.
 func TestDirectiveOrder(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"

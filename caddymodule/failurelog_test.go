@@ -31,8 +31,8 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 	return status, logLines(t, file)
 }
 
-// A failure is in the log once, at error level and with its cause, whatever renders it,
-// and also where the client is told something else.
+// A failure is logged once, at error level and with its cause, whatever renders it and
+// whatever the client is told.
 func TestFailuresAreLogged(t *testing.T) {
 	t.Parallel()
 	const outcome, another = "	handle_errors {\n\t\tfhir_outcome\n\t}\n", "	handle_errors {\n\t\trespond \"sorry\"\n\t}\n"
@@ -78,7 +78,7 @@ func TestFailuresAreLogged(t *testing.T) {
 	}
 }
 
-// Refusals are no failures, and neither is what clients ask for.
+// Refusals and clients' mistakes are not logged as failures.
 func TestRefusalsAreNoFailures(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]int{"/fhir/R4/Patient": 401, "/nothing": 404} {
@@ -88,8 +88,8 @@ func TestRefusalsAreNoFailures(t *testing.T) {
 	}
 }
 
-// In an outage the log is not flooded: each kind of failure has a share of its own, and
-// how many more there were is told.
+// An outage does not flood the log: each kind of failure is logged within a bound, and
+// the rest is counted.
 func TestFailureLogIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -133,7 +133,7 @@ func TestFailureLogIsBounded(t *testing.T) {
 	})
 }
 
-// What a core logs of its failures is within the same bound; the rest is not bounded.
+// What a core logs at error level is within the same bound; other levels are not.
 func TestLimitFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

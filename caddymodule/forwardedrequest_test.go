@@ -50,8 +50,7 @@ func TestBearerPasses(t *testing.T) {
 	}
 }
 
-// Where a request came from, the backend is told by proxies that are trusted, and by
-// nobody else.
+// Only proxies of trusted_proxies can tell the backend where a request came from.
 func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 	t.Parallel()
 	for trusted, passes := range map[string]bool{"192.0.2.0/24": true, "198.51.100.0/24": false} {
@@ -106,7 +105,8 @@ func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	}
 }
 
-// Nothing goes on but what is named, and the guard still finds the token.
+// With forward_header, no other header is passed on, and the guard still finds the
+// token.
 func TestBearerForwardsNamedHeaders(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_bearer\n\t\tfhir_expand\n", `fhir_bearer {
@@ -121,8 +121,8 @@ func TestBearerForwardsNamedHeaders(t *testing.T) {
 	}
 }
 
-// After an upgrade the connection is a tunnel past the guard: none to HTTP/2 is
-// asked of the backend for anybody, and none at all where no token is needed.
+// After an upgrade the connection is a tunnel past the guard: HTTP/2 is never asked of
+// the backend, and nothing is where no token is needed.
 func TestNoTunnelPastTheGuard(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo)
@@ -155,8 +155,8 @@ func TestNoTunnelPastTheGuard(t *testing.T) {
 	}
 }
 
-// RFC 9112 §7.1.2: a client may send any trailer once it has announced one, and the
-// guard is done with the headers by then. None reaches the backend.
+// RFC 9112 §7.1.2: a client may send any trailer once it has announced one, when the
+// guard has already checked the headers. None reaches the backend.
 func TestNoTrailerPastTheGuard(t *testing.T) {
 	t.Parallel()
 	sent := make(chan http.Header, 1)

@@ -16,16 +16,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// gateway is one of package gatewaytest, with what the tests of this package ask of
-// it besides.
+// gateway is a Gateway with what only this package's tests need of it.
 type gateway struct {
 	*gatewaytest.Gateway
 	t      testing.TB
 	server http.Handler
 }
 
-// exampleGateway is that of Caddyfile.example in front of a backend, which may be nil,
-// with pieces of its text replaced.
+// exampleGateway is Caddyfile.example, with pieces of its text replaced, in front of a
+// backend, which may be nil.
 func exampleGateway(t testing.TB, backend http.Handler, oldnew ...string) *gateway {
 	t.Helper()
 	address := gatewaytest.NoBackend
@@ -70,16 +69,16 @@ func (g *gateway) send(r *http.Request) *http.Response              { return g.S
 func (g *gateway) get(target, token string) *http.Response          { return g.Get(target, token) }
 func (g *gateway) post(path string, form url.Values) *http.Response { return g.Post(path, form) }
 
-// demoCallback is the one that needs no click where alice is signed in.
+// demoCallback is the redirect URI that needs no click once alice is signed in.
 const demoCallback = "https://app.example.org/callback"
 
-// code signs alice in through the page.
+// code signs alice in, and returns the authorization code.
 func (g *gateway) code() string {
 	g.t.Helper()
 	return g.codeOf(demoRequest())
 }
 
-// codeOf is code for a request.
+// codeOf is code for another request.
 func (g *gateway) codeOf(request url.Values) string {
 	g.t.Helper()
 	page := read(g.t, g.get(g.get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
@@ -102,7 +101,7 @@ func codeForm(code string) url.Values {
 	}
 }
 
-// token is an access token of alice.
+// token signs alice in, and returns an access token.
 func (g *gateway) token() string {
 	g.t.Helper()
 	var token struct {
@@ -115,7 +114,7 @@ func (g *gateway) token() string {
 	return token.AccessToken
 }
 
-// outcome is the OperationOutcome that an answer must be.
+// outcome reads an answer that must be an OperationOutcome with one issue.
 func (g *gateway) outcome(r *http.Response) outcomeIssue {
 	g.t.Helper()
 	var o operationOutcome
@@ -148,10 +147,10 @@ func writeFile(t testing.TB, name, content string) string {
 	return gatewaytest.WriteFile(t, name, content)
 }
 
-// formatted is a Caddyfile as caddy fmt writes it.
+// formatted formats a Caddyfile as caddy fmt does.
 func formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }
 
-// Shorter names, for what much of this package's tests say.
+// Short names for what many tests of this package use.
 const noBackend = gatewaytest.NoBackend
 
 func provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {

@@ -2,7 +2,7 @@ package caddymodule
 
 import "testing"
 
-// A kind that is none is not taken for another one in a JSON configuration either.
+// An unknown kind is an error in a JSON configuration too.
 func TestUnknownKindOfProvider(t *testing.T) {
 	t.Parallel()
 	for kind, ok := range map[string]bool{"": true, "oidc": true, "google": true, "Google": false, "saml": false} {

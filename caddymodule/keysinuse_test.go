@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// A reload goes on with the keys in use, and so with the tokens, whatever became of
-// their file; and it leaves the file as it is.
+// After a reload the keys in use stay, and with them the tokens, whatever happened to
+// their file, which is left as it is.
 func TestReloadKeepsKeys(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ name, content string }{{"damaged", "[{"}, {"missing", ""}} {

@@ -36,7 +36,7 @@ func TestMeantScope(t *testing.T) {
 	}
 }
 
-// A scope that is spelt almost as one that is known loads, and a warning asks.
+// A scope that is almost a known one loads with a warning.
 func TestMisspeltScopeIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer

@@ -82,7 +82,7 @@ func TestBackendDownIsOutcome(t *testing.T) {
 	}
 }
 
-// Who asks for XML is told of errors in XML too.
+// Clients that ask for XML get errors in XML too.
 func TestOutcomeInXML(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)

@@ -12,8 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
-// A secret that is not there is an error that says which variable or file is to blame,
-// and why.
+// A missing secret is an error that names the variable or file, and says why.
 func TestResolveSecret(t *testing.T) {
 	t.Setenv("SET", "s3cret")
 	t.Setenv("EMPTY", "")
@@ -46,8 +45,8 @@ func TestResolveSecret(t *testing.T) {
 	}
 }
 
-// What a client sends is text, also where it looks like a placeholder of Caddy's:
-// in what is sent back, shown, logged in tokens, or set for the next handler.
+// What a client sends stays text where it looks like a placeholder of Caddy's: sent
+// back, shown, or set for the next handler.
 func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	t.Setenv("REGRESSION_SECRET", "expanded-secret")
 	const placeholder = "{env.REGRESSION_SECRET}{file./etc/hostname}{http.request.host}"

@@ -10,13 +10,13 @@ import (
 	"testing"
 )
 
-// counted counts what reaches a backend.
+// counted is a backend that counts its requests.
 func counted(reached *atomic.Int32) http.Handler {
 	return http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached.Add(1) })
 }
 
-// What is open to all is one method and path. Neither a query, nor what a proxy or
-// a health check would send, nor a path that only looks like it opens anything else.
+// One method and path is open to all. No query, header of a proxy or health check, or
+// similar path opens anything else.
 func TestNothingElseIsPublic(t *testing.T) {
 	t.Parallel()
 	var reached atomic.Int32
@@ -55,7 +55,7 @@ func TestNothingElseIsPublic(t *testing.T) {
 	}
 }
 
-// What needs no token brings no body either: a backend that leaves it unread would
+// A request without a token has its body removed: a backend that leaves it unread would
 // take it for the next request on the connection.
 func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
 	t.Parallel()
@@ -88,7 +88,7 @@ func TestMetadataIsPublic(t *testing.T) {
 	}
 }
 
-// What nobody has looked at does not go on with the public request.
+// Credentials that nobody has checked are not passed on with a public request.
 func TestMetadataWithoutCredentials(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo, "fhir_bearer\n", "fhir_bearer {\n\t\t\tforward_token\n\t\t}\n")
@@ -108,7 +108,7 @@ func TestMetadataWithoutCredentials(t *testing.T) {
 	}
 }
 
-// The placeholders are set without a token too, to nothing.
+// Without a token the placeholders are set to nothing.
 func TestPlaceholdersOfPublicRequest(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_expand\n", "respond \"[{http.auth.user.id}]\"\n"))

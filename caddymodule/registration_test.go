@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// A client registers, is in Caddy's storage, is known after a restart, and is gone
+// A client registers, lies in Caddy's storage, is known after a restart, and is gone
 // once it has deleted itself.
 func TestRegistrationInCaddysStorage(t *testing.T) {
 	t.Setenv("REGISTRATION_TOKEN", "sesame")

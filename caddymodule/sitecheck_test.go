@@ -16,8 +16,8 @@ func siteWith(issuer, address, body string) string {
 
 const guardedAPI = "fhir_authorize\n@fhir path /fhir/R4 /fhir/R4/*\nhandle @fhir {\n\tfhir_bearer\n\tfhir_expand\n\treverse_proxy 127.0.0.1:1\n}"
 
-// Where a handler stands in vain, the configuration loads and a warning says what to
-// do; where all is well, there is none.
+// A handler that has no effect where it stands causes a warning that says what to do;
+// the configuration loads all the same.
 func TestCheckSites(t *testing.T) {
 	t.Parallel()
 	const here = "https://localhost:8443"
@@ -74,7 +74,7 @@ func TestCheckSites(t *testing.T) {
 	}
 }
 
-// Caddyfile.example, from which people start, is as it should be.
+// Caddyfile.example, from which people start, causes no warning.
 func TestExampleHasNoWarnings(t *testing.T) {
 	t.Parallel()
 	app, err := exampleGateway(t, nil).Context.App("http")
@@ -86,8 +86,8 @@ func TestExampleHasNoWarnings(t *testing.T) {
 	}
 }
 
-// Sites without the global option fhir are looked at too, as each handler by itself is
-// put to use.
+// Sites without the global option fhir are checked too, as each handler can be used
+// alone.
 func TestSitesWithoutApp(t *testing.T) {
 	t.Parallel()
 	const globals = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\n"
@@ -111,8 +111,7 @@ func TestSitesWithoutApp(t *testing.T) {
 	}
 }
 
-// An error that comes up when the Caddyfile is JSON already names the line of the
-// directive.
+// An error found after the Caddyfile has become JSON still names the directive's line.
 func TestProvisionErrorNamesLine(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, body, want string }{
@@ -129,7 +128,7 @@ func TestProvisionErrorNamesLine(t *testing.T) {
 	}
 }
 
-// A configuration that has no sites is in force without a word.
+// A configuration without sites causes no warning.
 func TestSitesOfNoServer(t *testing.T) {
 	t.Parallel()
 	ctx, err := provision(t, &caddy.Config{})

@@ -12,7 +12,7 @@ import (
 
 const smartPath = "/fhir/R4/.well-known/smart-configuration"
 
-// issuerSaying is an issuer with a discovery document, in which ISSUER is its address.
+// issuerSaying is an issuer with that discovery document, in which ISSUER is its URL.
 func issuerSaying(t *testing.T, document string) (issuer string, asked *atomic.Int32) {
 	t.Helper()
 	asked = new(atomic.Int32)
@@ -45,8 +45,8 @@ func guardOnly(trust ...string) string {
 	return tlsSite("fhir_bearer {\n" + lines + "}\nrespond backend")
 }
 
-// Apps find the endpoints of the issuer that is trusted first, from any origin and
-// without a token. It is asked once, and not before somebody wants to know.
+// Apps find the endpoints of the first trusted issuer, from any origin and without a
+// token. The issuer is asked once, on the first request.
 func TestGuardOnlySMARTConfiguration(t *testing.T) {
 	t.Parallel()
 	issuer, asked := issuerSaying(t, discoveryDocument)
@@ -79,8 +79,8 @@ func TestGuardOnlySMARTConfiguration(t *testing.T) {
 	}
 }
 
-// What else is below the base needs a token all the same, and so does that address where
-// nobody is trusted who could be named.
+// Everything else below the base needs a token, and so does this path where no trusted
+// issuer can be named.
 func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	t.Parallel()
 	issuer, _ := issuerSaying(t, discoveryDocument)
@@ -113,8 +113,8 @@ func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	}
 }
 
-// An issuer that cannot be asked, or whose document is not to be passed on, is 503 in
-// FHIR, and what it said stays here.
+// An issuer that is down, or whose document must not be passed on, is answered 503 as
+// an OperationOutcome that repeats nothing of it.
 func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 	t.Parallel()
 	for name, document := range map[string]string{
@@ -138,8 +138,8 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 	}
 }
 
-// What SMART has otherwise than discovery is put right, and nothing is claimed that the
-// document does not show.
+// Where SMART differs from discovery the document is corrected, and it claims nothing
+// that the discovery document does not show.
 func TestSMARTConfigurationOf(t *testing.T) {
 	t.Parallel()
 	tests := []struct {

@@ -35,7 +35,7 @@ func TestVersionIn(t *testing.T) {
 	}
 }
 
-// Who asks a binary for its version is told ours, and Caddy's.
+// caddy version tells our version, and Caddy's.
 func TestCaddyVersionTellsOurs(t *testing.T) {
 	t.Parallel()
 	version, _ := software()

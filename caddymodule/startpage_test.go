@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// The example's start page leads to what there is: every link on it that stays here is
-// answered, the sign-in for demo-app by the way to the sign-in page.
+// Every link on the example's start page into the gateway is answered; that of demo-app
+// leads to the sign-in page.
 func TestStartPage(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo)

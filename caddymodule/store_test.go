@@ -30,7 +30,7 @@ func TestMemoryStoreIsPooled(t *testing.T) {
 	}
 }
 
-// A configuration that does not start leaves the running one's store as it is.
+// A configuration that fails to start leaves the bound of the running one's store.
 func TestStoreBoundWaitsForStart(t *testing.T) {
 	running, refused := &MemoryStore{}, &MemoryStore{MaxEntries: 1}
 	for _, m := range []*MemoryStore{running, refused} {
@@ -49,8 +49,7 @@ func TestStoreBoundWaitsForStart(t *testing.T) {
 	}
 }
 
-// A code and a session outlive a reload: they lead on under the next
-// configuration.
+// A code and a session outlive a reload.
 func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	t.Parallel()
 	keys := t.TempDir()

@@ -21,8 +21,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 )
 
-// The durable store lies beside the keys, is there once the app starts and not
-// before, and is nobody else's to read.
+// The durable store lies beside the keys, is made when the app starts and not before,
+// and only its owner may read it.
 func TestDurableStore(t *testing.T) {
 	t.Parallel()
 	app, root, err := provisionApp(t, &App{Issuer: "https://x.example:8443"})
@@ -40,7 +40,7 @@ func TestDurableStore(t *testing.T) {
 	}
 }
 
-// startApp starts the app alone, and waits for what it does in the background.
+// startApp starts the app alone, and waits for its work in the background.
 func startApp(t *testing.T, app *App) {
 	t.Helper()
 	if err := app.Start(); err != nil {
@@ -78,8 +78,8 @@ func TestDurableStoreRefused(t *testing.T) {
 	}
 }
 
-// A file that another process holds keeps the configuration from starting, with
-// an error that says which file and what to do.
+// A file that another process holds keeps the configuration from starting, with an
+// error that names the file and the option.
 func TestDurableStoreInUse(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "held.db")
@@ -100,7 +100,7 @@ func TestDurableStoreInUse(t *testing.T) {
 	})
 }
 
-// Two configurations share a file, and the last to go closes it.
+// Two configurations share a file, and the last one to stop closes it.
 func TestFileStoreIsPooled(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "store.db")
@@ -131,8 +131,7 @@ func TestFileStoreIsPooled(t *testing.T) {
 	_ = other.Close()
 }
 
-// A refresh token outlives a reload, and a restart, of which nothing is left but
-// the folder.
+// A refresh token outlives a reload, and a restart of which only the folder is left.
 func TestRefreshTokenOutlivesRestart(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -171,8 +170,8 @@ func (g *gateway) exchange(form url.Values) map[string]any {
 	return answer
 }
 
-// A refresh token that is used twice ends the access tokens at the FHIR API, those
-// too that the guard has seen and remembers.
+// A refresh token used twice ends its access tokens at the guard, even those that it
+// remembers.
 func TestGuardRefusesRevokedFamily(t *testing.T) {
 	t.Parallel()
 	backend := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) })
@@ -197,8 +196,8 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 	passes(http.StatusUnauthorized)
 }
 
-// A reload, of which the admin API hears, copies what can be read of a file that was
-// damaged while it was in use, and says so; one in which nothing can be read is an error.
+// A reload, which the admin API tells of, copies what can be read of a file damaged in
+// use, and logs so. If nothing can be read, it fails.
 func TestReloadWithDamagedStore(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct {
@@ -239,7 +238,7 @@ func TestReloadWithDamagedStore(t *testing.T) {
 	}
 }
 
-// zeroPages zeroes those pages of a file that are meant.
+// zeroPages zeroes some pages of a file.
 func zeroPages(t *testing.T, path string, meant func(page []byte) bool) {
 	t.Helper()
 	content, err := os.ReadFile(path)

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Other OAuth servers may have certificates of a private authority and ask for one of
-// ours, wherever we meet them; without both they are not spoken to.
+// Other OAuth servers may have a certificate of a private authority and ask for a client
+// certificate, wherever we connect to them. Without both the connection fails.
 func TestPrivateAuthority(t *testing.T) {
 	t.Parallel()
 	own, clients := newAuthority(t, "hospital"), newAuthority(t, "clients")
@@ -80,7 +80,7 @@ func wantReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
 	}
 }
 
-// assertionForm asks for a token as a client with the issuer's key.
+// assertionForm is a token request of a client, authenticated with the issuer's key.
 func assertionForm(t *testing.T, k *keycloak, client string) url.Values {
 	t.Helper()
 	assertion := k.sign(t, map[string]any{
@@ -92,7 +92,7 @@ func assertionForm(t *testing.T, k *keycloak, client string) url.Values {
 	}
 }
 
-// What is wrong with the files is an error that names them, and the option.
+// What is wrong with the files is an error that names the file and the option.
 func TestTLSFaults(t *testing.T) {
 	t.Parallel()
 	own := newAuthority(t, "own")

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
-// keycloak is an issuer that is not ours: discovery, keys, introspection.
+// keycloak is another issuer: discovery, keys, introspection.
 type keycloak struct {
 	*httptest.Server
 	key     jose.JSONWebKey
@@ -76,8 +76,8 @@ func (k *keycloak) sign(t *testing.T, claims map[string]any) string {
 	return josetest.SignClaims(t, jose.SigningKey{Algorithm: jose.ES256, Key: k.key}, josetest.Header{"typ": "JWT"}, claims)
 }
 
-// Beside our own tokens, and without the fhir app, those of a trusted issuer and
-// those that an introspection endpoint finds active are let in.
+// Beside our own tokens, and without the fhir app too, the guard accepts those of a
+// trusted issuer and those that an introspection endpoint says are active.
 func TestTrustedIssuer(t *testing.T) {
 	t.Parallel()
 	k := startKeycloak(t)
@@ -127,8 +127,8 @@ https://localhost:8443 {
 	}
 }
 
-// While the introspection endpoint does not answer, clients are told when to try again
-// (RFC 9110 §15.6.4, §10.2.3).
+// While the introspection endpoint is down, clients are told when to try again (RFC
+// 9110 §15.6.4, §10.2.3).
 func TestIntrospectionDown(t *testing.T) {
 	t.Parallel()
 	k := startKeycloak(t)
@@ -146,8 +146,8 @@ func TestIntrospectionDown(t *testing.T) {
 	}
 }
 
-// A reload while the issuer is down goes on with its keys; nothing is held that no
-// configuration uses.
+// A reload while the issuer is down keeps its keys; those that no configuration uses
+// are released.
 func TestTrustedKeysOutliveReload(t *testing.T) {
 	t.Parallel()
 	k := startKeycloak(t)
@@ -178,8 +178,8 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 	}
 }
 
-// RFC 7517 §4.4: alg is optional. A key that names none, as Entra ID's, is for each
-// algorithm that fits it; one that names one is for that alone.
+// RFC 7517 §4.4: alg is optional. A key without one, as Entra ID's, is good for every
+// algorithm that fits it; a key with one for that alone.
 func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 	t.Parallel()
 	private := josetest.NewRSA()
@@ -209,7 +209,7 @@ func TestTrustedKeyWithoutAlgorithm(t *testing.T) {
 	}
 }
 
-// Made-up opaque tokens count for the network of Caddy's client, and for no other.
+// Made-up opaque tokens count against the network of Caddy's client address.
 func TestIntrospectorNetwork(t *testing.T) {
 	t.Parallel()
 	h := &Bearer{Introspection: &Introspection{Endpoint: "https://idp.example/introspect", ClientID: "g", ClientSecret: "s", Audience: anyAudience}}
