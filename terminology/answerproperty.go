@@ -109,8 +109,8 @@ func (w *expansionWriter) appendProperty(dst []byte, list *fhirjson.Array, p pro
 }
 
 // statusOf returns why an entry's concept is not simply active; empty if nothing is said.
-func (l *Library) statusOf(e entry) string {
-	cs := l.codeSystems[e.codeSystem]
+func (d *definitions) statusOf(e entry) string {
+	cs := d.codeSystems[e.codeSystem]
 	for i, p := range cs.properties {
 		var status string
 		if p.is("status") {

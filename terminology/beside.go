@@ -14,7 +14,7 @@ import (
 // remembers expansions. l is not changed.
 func (l *Library) besides(resources []jsontext.Value) (*Library, error) {
 	o := l.overlay()
-	o.beside = true
+	o.beside, o.systemTable.beside, o.valueSetTable.beside = true, true, true
 	o.valueSets = slices.Clone(l.valueSets)
 	o.systemIDs, o.byCanonical, o.latest = maps.Clone(l.systemIDs), maps.Clone(l.byCanonical), maps.Clone(l.latest)
 	o.byID, o.bindings, o.entire = maps.Clone(l.byID), maps.Clone(l.bindings), maps.Clone(l.entire)
@@ -33,11 +33,11 @@ func (l *Library) besides(resources []jsontext.Value) (*Library, error) {
 
 // displace takes out a value set that is to be replaced. Its own content is that of the library below as
 // well, and stays as it is.
-func (l *Library) displace(key string) {
-	old, ok := l.byCanonical[key]
+func (t *valueSetTable) displace(key string) {
+	old, ok := t.byCanonical[key]
 	if !ok {
 		return
 	}
-	delete(l.byCanonical, key)
-	l.valueSets = slices.DeleteFunc(l.valueSets, func(vs *valueSet) bool { return vs == old })
+	delete(t.byCanonical, key)
+	t.valueSets = slices.DeleteFunc(t.valueSets, func(vs *valueSet) bool { return vs == old })
 }

@@ -49,7 +49,7 @@ func (l *Library) budget(ctx context.Context) *budget {
 	if b, ok := ctx.Value(budgetKey{}).(*budget); ok {
 		return b
 	}
-	return &budget{Context: ctx, limit: l.maxGathered}
+	return &budget{Context: ctx, limit: l.bounds.gathered}
 }
 
 // spend pays for n steps before they are taken. It fails where there are not so many left, where there is no

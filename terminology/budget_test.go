@@ -113,7 +113,7 @@ func TestBombs(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			base := libraryOf(t, colours)
-			base.maxGathered = cmp.Or(b.most, 2_000_000)
+			base.bounds.gathered = cmp.Or(b.most, 2_000_000)
 			w, _ := call(t, &Handler{Library: base}, http.MethodPost, b.path, b.body)
 			if got := w.Body.String(); !strings.Contains(got, `"code":"too-costly"`) {
 				t.Errorf("%d bytes: got %d %.300s", len(b.body), w.Code, got)
@@ -145,7 +145,7 @@ func TestBombsOfClientsThatLeave(t *testing.T) {
 		t.Run(b.name, func(t *testing.T) {
 			t.Parallel()
 			base := libraryOf(t, colours)
-			base.maxGathered = 1 << 50
+			base.bounds.gathered = 1 << 50
 			for _, left := range []int{0, 1} {
 				r := httptest.NewRequest(http.MethodPost, b.path, strings.NewReader(b.body))
 				r.Header.Set("Content-Type", "application/fhir+json")
@@ -197,7 +197,7 @@ func TestTurns(t *testing.T) {
 			t.Parallel()
 			turns, held := 0, 0
 			l := colourLibrary(t)
-			l.maxGathered = 1_300_000
+			l.bounds.gathered = 1_300_000
 			h := &Handler{Library: l, Turn: func(context.Context) (func(), error) {
 				turns++
 				if test.refuse != nil {
@@ -243,7 +243,7 @@ func TestCostlyDoNotWait(t *testing.T) {
 	vs, _ := l.valueSet("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
 		_, _, _ = l.inProgress.Do(vs.key, func() (any, error) {
-			costly := &budget{limit: l.maxGathered, spent: stretch + 1, Context: t.Context()}
+			costly := &budget{limit: l.bounds.gathered, spent: stretch + 1, Context: t.Context()}
 			if x, err := l.expanding(costly).expansion(vs); err != nil || len(x.entries) != 4 {
 				t.Errorf("got %v, %v", x, err)
 			}
@@ -259,9 +259,9 @@ func TestExpansionOfOneThatLeaves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var second *expansion
 		waited := make(chan error)
-		gone := &budget{limit: l.maxGathered, Context: &leaving{Context: t.Context(), leave: func() {
+		gone := &budget{limit: l.bounds.gathered, Context: &leaving{Context: t.Context(), leave: func() {
 			go func() {
-				x, err := l.expanding(&budget{limit: l.maxGathered, Context: t.Context()}).expansion(vs)
+				x, err := l.expanding(&budget{limit: l.bounds.gathered, Context: t.Context()}).expansion(vs)
 				second = x
 				waited <- err
 			}()

@@ -57,16 +57,16 @@ func (l *Library) Capabilities() *Capabilities {
 }
 
 // capability returns in which versions a code system is here with its concepts.
-func (l *Library) capability(s *system) CodeSystemCapability {
+func (t *systemTable) capability(s *system) CodeSystemCapability {
 	c := CodeSystemCapability{URI: s.url, Subsumption: true}
 	for _, index := range s.versions {
-		if cs := l.codeSystems[index]; cs.content.hasConcepts() {
+		if cs := t.codeSystems[index]; cs.content.hasConcepts() {
 			c.Versions = append(c.Versions, cs.version)
 			c.Subsumption = c.Subsumption && !cs.notSubsuming
 		}
 	}
 	if s.current != none {
-		c.Default = l.codeSystems[s.current].version
+		c.Default = t.codeSystems[s.current].version
 	}
 	slices.Sort(c.Versions)
 	return c

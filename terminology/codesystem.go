@@ -19,7 +19,7 @@ type codeSystem struct {
 	notSubsuming   bool              // hierarchyMeaning is grouped-by or part-of: a concept is not what the one above it is
 	supplements    string            // canonical of the code system that a supplement adds to
 	entireValueSet string            // CodeSystem.valueSet: canonical of the value set of all its codes
-	system         uint32            // index of url in Library.systems
+	system         uint32            // index of url in systemTable.systems
 	rest           []fhirjson.Member // all other members but the concepts, as they are
 
 	texts    texts
@@ -53,6 +53,12 @@ type definition struct {
 
 // canonical returns url|version, or the url alone where there is no version.
 func (d *definition) canonical() string { return canonical(d.url, d.version) }
+
+// isNamed reports whether a canonical means this definition.
+func (d *definition) isNamed(reference string) bool {
+	url, version := splitCanonical(reference)
+	return url == d.url && (version == "" || matchesVersion(d.version, version))
+}
 
 // contentMode is CodeSystem.content.
 type contentMode string

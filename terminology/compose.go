@@ -44,8 +44,8 @@ func (c *composer) enter(vs *valueSet) error {
 	if i := slices.Index(c.path, vs); i >= 0 {
 		return circular(slices.Concat(c.path[i:], []*valueSet{vs}))
 	}
-	if len(c.path) > c.library.importDepth {
-		return unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.path[0].canonical(), c.library.importDepth)
+	if len(c.path) > c.library.bounds.importDepth {
+		return unprocessable("too-costly", "value set %s imports value sets more than %d deep", c.path[0].canonical(), c.library.bounds.importDepth)
 	}
 	if !vs.composed {
 		e := incomplete("not-found", "value set %s has no compose, so its content is not here", vs.canonical())
@@ -222,6 +222,6 @@ func (c *composer) spend(n int) error {
 	}
 	return &Error{
 		Status: http.StatusUnprocessableEntity, Code: "too-costly", MessageID: "VALUESET_TOO_COSTLY", Err: errSpent,
-		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.path[0].canonical(), c.library.maxGathered),
+		Text: fmt.Sprintf("value set %s gathers or looks at more than %d codes before it is whole", c.path[0].canonical(), c.library.bounds.gathered),
 	}
 }

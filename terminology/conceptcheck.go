@@ -105,11 +105,11 @@ func inactiveStatus(status string) string {
 }
 
 // deprecatedIn reports whether a value set that lists a concept says that it should not be there any more.
-func (l *Library) deprecatedIn(e entry) bool {
+func (d *definitions) deprecatedIn(e entry) bool {
 	if e.listed == 0 {
 		return false
 	}
-	table, _ := l.row(e.listed)
+	table, _ := d.row(e.listed)
 	for _, x := range table.extensionsOf(e.listed) {
 		value := table.texts.at(x.value)
 		if x.kind == extensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
@@ -121,11 +121,11 @@ func (l *Library) deprecatedIn(e entry) bool {
 }
 
 // indexOf returns the index of a code system.
-func (l *Library) indexOf(cs *codeSystem) uint32 {
-	for _, index := range l.systems[cs.system].versions {
-		if l.codeSystems[index] == cs {
+func (t *systemTable) indexOf(cs *codeSystem) uint32 {
+	for _, index := range t.systems[cs.system].versions {
+		if t.codeSystems[index] == cs {
 			return index
 		}
 	}
-	return uint32(slices.Index(l.codeSystems, cs)) // it is contained in a value set
+	return uint32(slices.Index(t.codeSystems, cs)) // it is contained in a value set
 }

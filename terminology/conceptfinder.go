@@ -6,18 +6,18 @@ import (
 )
 
 // concept finds the concept that a coding means.
-func (l *Library) concept(c *Coding) (*codeSystem, uint32, error) {
+func (t *systemTable) concept(c *Coding) (*codeSystem, uint32, error) {
 	if c.System == "" || c.Code == "" {
 		return nil, none, badRequest("required", "there must be the parameters code and system, or a coding with both")
 	}
-	index := l.codeSystem(c.System, c.Version)
-	if index == none || !l.codeSystems[index].content.hasConcepts() {
+	index := t.codeSystem(c.System, c.Version)
+	if index == none || !t.codeSystems[index].content.hasConcepts() {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
 			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", canonical(c.System, c.Version)))
 		e.Err, e.Missing = ErrUnknown, missing("CodeSystem", c.System, c.Version)
 		return nil, none, e
 	}
-	cs := l.codeSystems[index]
+	cs := t.codeSystems[index]
 	if err := cs.usable("code system"); err != nil {
 		return nil, none, err
 	}
@@ -30,20 +30,20 @@ func (l *Library) concept(c *Coding) (*codeSystem, uint32, error) {
 }
 
 // asOf gives a coding without a version the one that was the latest on a date, if there is a date.
-func (l *Library) asOf(c *Coding, date string) error {
+func (t *systemTable) asOf(c *Coding, date string) error {
 	if err := checkDate(date); err != nil || date == "" || c.Version != "" {
 		return err
 	}
-	index, err := l.codeSystemAt(c.System, date)
+	index, err := t.codeSystemAt(c.System, date)
 	if err == nil && index != none {
-		c.Version = l.codeSystems[index].version
+		c.Version = t.codeSystems[index].version
 	}
 	return err
 }
 
 // instance finds the code system of an operation on an instance, and takes the codings for codes of it.
-func (l *Library) instance(id string, codings ...*Coding) error {
-	cs, ok := l.codeSystemByID(id)
+func (t *systemTable) instance(id string, codings ...*Coding) error {
+	cs, ok := t.codeSystemByID(id)
 	if !ok {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no code system with the id "+id)
 		e.Err = ErrUnknown

@@ -189,21 +189,28 @@ func appendMapAttribute(list *[]mapAttribute, r *fhirjson.Reader) error {
 	return err
 }
 
+// mapTable holds concept maps.
+type mapTable struct {
+	base        *mapTable // of an overlay: what it lies over
+	conceptMaps []*conceptMap
+	mapIndexes  map[string]int // url|version, of those that were loaded
+}
+
 // addConceptMap adds a concept map; one with the same url and version is replaced, unless the two are sent
 // along with a request, where both are meant.
-func (l *Library) addConceptMap(m *conceptMap) {
-	if l.base == nil && m.url != "" {
+func (t *mapTable) addConceptMap(m *conceptMap) {
+	if t.base == nil && m.url != "" {
 		key := m.url + "|" + m.version
-		if i, ok := l.mapIndexes[key]; ok {
-			l.conceptMaps[i] = m
+		if i, ok := t.mapIndexes[key]; ok {
+			t.conceptMaps[i] = m
 			return
 		}
-		if l.mapIndexes == nil {
-			l.mapIndexes = make(map[string]int)
+		if t.mapIndexes == nil {
+			t.mapIndexes = make(map[string]int)
 		}
-		l.mapIndexes[key] = len(l.conceptMaps)
+		t.mapIndexes[key] = len(t.conceptMaps)
 	}
-	l.conceptMaps = append(l.conceptMaps, m)
+	t.conceptMaps = append(t.conceptMaps, m)
 }
 
 // inlineConceptMap reads a concept map that a request holds. It needs no url.
@@ -223,8 +230,8 @@ func inlineConceptMap(resource jsontext.Value) (*conceptMap, error) {
 }
 
 // conceptMap finds a concept map by its canonical, of several the one that was loaded last.
-func (l *Library) conceptMap(reference string) (*conceptMap, bool) {
-	for at := l; at != nil; at = at.base {
+func (t *mapTable) conceptMap(reference string) (*conceptMap, bool) {
+	for at := t; at != nil; at = at.base {
 		for _, m := range slices.Backward(at.conceptMaps) {
 			if m.isNamed(reference) {
 				return m, true

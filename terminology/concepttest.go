@@ -96,7 +96,7 @@ func memberOf(list string) func(value []byte) bool {
 // regex returns what tells whether the whole of a value matches a regex (R4 §4.9.5.3), and how many states that
 // has, unless it is too large.
 func (c *composer) regex(cs *codeSystem, f filter) (match func(value []byte) bool, states int, err error) {
-	most := c.library.maxRegexStates
+	most := c.library.bounds.regexStates
 	if len(f.value) > maxRegexLength(most) {
 		return nil, 0, issue(http.StatusUnprocessableEntity, "too-costly", "", "", fmt.Sprintf(
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.property, cs.canonical(), maxRegexLength(most)))

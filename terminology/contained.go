@@ -28,10 +28,10 @@ func (vs *valueSet) sumOfContainers(number func(*valueSet) int) (sum int) {
 
 // containedCodeSystem finds a code system that a value set, or the one that it stands in, contains, by #id or
 // by its url and version. The index is none if there is no such one.
-func (l *Library) containedCodeSystem(vs *valueSet, url, version string) uint32 {
+func (t *systemTable) containedCodeSystem(vs *valueSet, url, version string) uint32 {
 	for ; vs != nil; vs = vs.container {
 		for _, index := range vs.codeSystems {
-			if cs := l.codeSystems[index]; url == "#"+cs.id || cs.isNamed(canonical(url, version)) {
+			if cs := t.codeSystems[index]; url == "#"+cs.id || cs.isNamed(canonical(url, version)) {
 				return index
 			}
 		}
@@ -41,17 +41,17 @@ func (l *Library) containedCodeSystem(vs *valueSet, url, version string) uint32 
 
 // fragment finds a contained value set by the canonical of the resource that it is contained in, followed by
 // its #id.
-func (l *Library) fragment(reference string) (*valueSet, bool) {
+func (t *valueSetTable) fragment(reference string) (*valueSet, bool) {
 	outer, id, ok := strings.Cut(reference, "#")
 	if !ok {
 		return nil, false
 	}
-	for at := l; at != nil; at = at.base {
+	for at := t; at != nil; at = at.base {
 		if vs, ok := at.fragments[reference]; ok {
 			return vs, true
 		}
 	}
-	vs, ok := l.valueSet(outer)
+	vs, ok := t.valueSet(outer)
 	if !ok {
 		return nil, false
 	}
@@ -60,13 +60,13 @@ func (l *Library) fragment(reference string) (*valueSet, bool) {
 
 // addContained adds a code system that a value set contains, and that none but this can name. It returns its
 // index.
-func (l *Library) addContained(cs *codeSystem) uint32 {
-	cs.system = l.internSystem(cs.url)
-	l.codeSystems = append(l.codeSystems, cs)
-	return uint32(len(l.codeSystems) - 1)
+func (t *systemTable) addContained(cs *codeSystem) uint32 {
+	cs.system = t.internSystem(cs.url)
+	t.codeSystems = append(t.codeSystems, cs)
+	return uint32(len(t.codeSystems) - 1)
 }
 
 // isContained reports whether a code system is contained in a value set.
-func (l *Library) isContained(index uint32) bool {
-	return !slices.Contains(l.systems[l.codeSystems[index].system].versions, index)
+func (t *systemTable) isContained(index uint32) bool {
+	return !slices.Contains(t.systems[t.codeSystems[index].system].versions, index)
 }

@@ -24,18 +24,18 @@ var preferredForLanguage = designationUse{
 
 // shownTexts appends the displays and designations of an entry: the value set's own display, then what the
 // code system has and the supplements to it, then the value set's own designations.
-func (l *Library) shownTexts(dst []shownText, e entry, language string, supplements []supplement) []shownText {
+func (d *definitions) shownTexts(dst []shownText, e entry, language string, supplements []supplement) []shownText {
 	if e.concept == none {
-		return l.ownDesignations(l.ownDisplayText(dst, e, language), e)
+		return d.ownDesignations(d.ownDisplayText(dst, e, language), e)
 	}
-	cs := l.codeSystems[e.codeSystem]
+	cs := d.codeSystems[e.codeSystem]
 	if language == "" {
 		language = cs.language
 	}
-	dst = cs.shownTexts(l.ownDisplayText(dst, e, language), e.concept)
+	dst = cs.shownTexts(d.ownDisplayText(dst, e, language), e.concept)
 	for _, s := range supplements {
 		if s.of == e.codeSystem {
-			by := l.codeSystems[s.by]
+			by := d.codeSystems[s.by]
 			if concept, ok := by.concept(cs.codeOf(e.concept)); ok {
 				from := len(dst)
 				dst = by.shownTexts(dst, concept)
@@ -45,23 +45,23 @@ func (l *Library) shownTexts(dst []shownText, e entry, language string, suppleme
 			}
 		}
 	}
-	return l.ownDesignations(dst, e)
+	return d.ownDesignations(dst, e)
 }
 
 // ownDisplayText appends the display that a value set gives for a concept that it lists, if it does.
-func (l *Library) ownDisplayText(dst []shownText, e entry, language string) []shownText {
-	if display := l.ownDisplay(e); len(display) > 0 {
+func (d *definitions) ownDisplayText(dst []shownText, e entry, language string) []shownText {
+	if display := d.ownDisplay(e); len(display) > 0 {
 		dst = append(dst, shownText{language: language, use: preferredForLanguage, value: display, display: true, own: true})
 	}
 	return dst
 }
 
 // ownDesignations appends the designations that a value set gives for a concept that it lists.
-func (l *Library) ownDesignations(dst []shownText, e entry) []shownText {
+func (d *definitions) ownDesignations(dst []shownText, e entry) []shownText {
 	if e.listed == 0 {
 		return dst
 	}
-	table, _ := l.row(e.listed)
+	table, _ := d.row(e.listed)
 	for _, d := range table.designationsOf(e.listed) {
 		dst = append(dst, shownText{
 			language: table.languages[d.language], use: table.uses[d.use], own: true,

@@ -6,7 +6,7 @@ import (
 )
 
 // entry is one code of an expansion. Its concept is none where the code system, or the code in it, is
-// not here and a value set merely lists the code; listed is the row of Library.listed then, and wherever
+// not here and a value set merely lists the code; listed is the row of rowTable.listed then, and wherever
 // a value set gives its own display; else it is 0.
 type entry struct{ codeSystem, concept, listed uint32 }
 
@@ -50,44 +50,44 @@ func (x *expansion) apply(name, value string) {
 }
 
 // code returns an entry's code.
-func (l *Library) code(e entry) []byte {
+func (d *definitions) code(e entry) []byte {
 	if e.concept != none {
-		return l.codeSystems[e.codeSystem].codeOf(e.concept)
+		return d.codeSystems[e.codeSystem].codeOf(e.concept)
 	}
-	table, row := l.row(e.listed)
+	table, row := d.row(e.listed)
 	return table.texts.at(table.code[row])
 }
 
 // display returns an entry's display: the value set's own, else the code system's, else nil.
-func (l *Library) display(e entry) []byte {
-	if own := l.ownDisplay(e); len(own) > 0 || e.concept == none {
+func (d *definitions) display(e entry) []byte {
+	if own := d.ownDisplay(e); len(own) > 0 || e.concept == none {
 		return own
 	}
-	return l.codeSystems[e.codeSystem].displayOf(e.concept)
+	return d.codeSystems[e.codeSystem].displayOf(e.concept)
 }
 
 // ownDisplay returns the display that the value set itself gives for an entry, or nil.
-func (l *Library) ownDisplay(e entry) []byte {
+func (d *definitions) ownDisplay(e entry) []byte {
 	if e.listed == 0 {
 		return nil
 	}
-	table, row := l.row(e.listed)
+	table, row := d.row(e.listed)
 	return table.texts.at(table.display[row])
 }
 
 // flags returns what is known of an entry's concept.
-func (l *Library) flags(e entry) conceptFlags {
+func (d *definitions) flags(e entry) conceptFlags {
 	if e.concept == none {
 		return 0
 	}
-	return l.codeSystems[e.codeSystem].flags[e.concept]
+	return d.codeSystems[e.codeSystem].flags[e.concept]
 }
 
-// systemOf returns the index in Library.systems of an entry's code system.
-func (l *Library) systemOf(e entry) uint32 {
+// systemOf returns the index in systemTable.systems of an entry's code system.
+func (d *definitions) systemOf(e entry) uint32 {
 	if e.concept != none {
-		return l.codeSystems[e.codeSystem].system
+		return d.codeSystems[e.codeSystem].system
 	}
-	table, row := l.row(e.listed)
+	table, row := d.row(e.listed)
 	return table.system[row]
 }

@@ -161,11 +161,11 @@ func (m Missing) source() Missing {
 }
 
 // missingSystems returns the code systems of codings that are not here with their concepts.
-func (l *Library) missingSystems(codings []Coding) (list []Missing) {
+func (t *systemTable) missingSystems(codings []Coding) (list []Missing) {
 	for i := range codings {
 		c := &codings[i]
-		index := l.codeSystem(c.System, c.Version)
-		if c.System != "" && (index == none || !l.codeSystems[index].content.hasConcepts()) {
+		index := t.codeSystem(c.System, c.Version)
+		if c.System != "" && (index == none || !t.codeSystems[index].content.hasConcepts()) {
 			list = append(list, missing("CodeSystem", c.System, c.Version)...)
 		}
 	}

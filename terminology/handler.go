@@ -81,7 +81,7 @@ type asking struct {
 // ask begins to answer a request.
 func (h *Handler) ask(r *http.Request) *asking {
 	l := h.current()
-	return &asking{Request: r, library: l, budget: budget{Context: r.Context(), limit: l.maxGathered, turn: h.Turn}, principal: h.Principal}
+	return &asking{Request: r, library: l, budget: budget{Context: r.Context(), limit: l.bounds.gathered, turn: h.Turn}, principal: h.Principal}
 }
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these

@@ -52,7 +52,7 @@ func TestLimits(t *testing.T) {
 				if h == nil {
 					h = &Handler{}
 				}
-				test.options.Definitions = definitions(t, append([]string{colours, more}, chain...)...)
+				test.options.Definitions = definitionFiles(t, append([]string{colours, more}, chain...)...)
 				l, err := Load(t.Context(), test.options)
 				if err != nil {
 					t.Fatal(err)
@@ -77,8 +77,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// definitions writes resources that are not empty to a folder, each to a file of its own.
-func definitions(t *testing.T, resources ...string) []string {
+// definitionFiles writes resources that are not empty to a folder, each to a file of its own.
+func definitionFiles(t *testing.T, resources ...string) []string {
 	folder := t.TempDir()
 	for i, resource := range resources {
 		if resource != "" {

@@ -132,25 +132,18 @@ func (o *Options) setDefaults() {
 func newLibrary(o Options) *Library {
 	l := emptyLibrary()
 	l.loaded = o.Now().UTC().Truncate(time.Second)
-	l.importDepth, l.maxGathered, l.maxRegexStates = o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates
+	l.bounds = bounds{importDepth: o.MaxImportDepth, gathered: o.MaxGathered, regexStates: o.MaxRegexStates}
 	l.expansions = newExpansionCache(o.MaxCachedEntries)
 	return l
 }
 
 // emptyLibrary returns a library that has nothing in it and remembers nothing.
 func emptyLibrary() *Library {
-	l := &Library{
-		listed:      listed{code: make([]textRef, 1), display: make([]textRef, 1), system: make([]uint32, 1)},
-		systemIDs:   make(map[string]uint32),
-		byCanonical: make(map[string]*valueSet),
-		latest:      make(map[string]*valueSet),
-		byID:        make(map[string]*valueSet),
-		bindings:    make(map[string]string),
-		fragments:   make(map[string]*valueSet),
-		supplements: make(map[string][]uint32),
-		entire:      make(map[string]uint32),
-		expansions:  newExpansionCache(0),
-	}
+	l := &Library{expansions: newExpansionCache(0)}
+	l.systemIDs, l.supplements, l.entire = make(map[string]uint32), make(map[string][]uint32), make(map[string]uint32)
+	l.byCanonical, l.latest, l.byID = make(map[string]*valueSet), make(map[string]*valueSet), make(map[string]*valueSet)
+	l.bindings, l.fragments = make(map[string]string), make(map[string]*valueSet)
+	l.listed = listed{code: make([]textRef, 1), display: make([]textRef, 1), system: make([]uint32, 1)}
 	l.listed.reset()
 	return l
 }

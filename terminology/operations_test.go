@@ -368,7 +368,7 @@ func TestMaxGathered(t *testing.T) {
 			h := &Handler{Library: l}
 			body := `{"resourceType":"ValueSet","url":"http://x/v","status":"active",` + members + `}`
 			for limit, want := range map[int]int{30: 422, 100_000: 200} {
-				l.maxGathered = limit
+				l.bounds.gathered = limit
 				if w, _ := call(t, h, "POST", "/ValueSet/$expand", body); w.Code != want || want != 200 && !strings.Contains(w.Body.String(), "too-costly") {
 					t.Errorf("up to %d: got %d %s", limit, w.Code, w.Body)
 				}
@@ -381,7 +381,7 @@ func TestMaxGathered(t *testing.T) {
 // else each step would double the work, and 4 KB of a request take hours.
 func TestImportsAreLookedIntoOnce(t *testing.T) {
 	l := colourLibrary(t)
-	l.maxGathered = 1000
+	l.bounds.gathered = 1000
 	const depth = 20
 	var resources strings.Builder
 	for i := range depth {

@@ -15,8 +15,8 @@ import (
 // definitions means these. It remembers no expansions.
 func (l *Library) overlay() *Library {
 	o := emptyLibrary()
-	o.base, o.loaded = l, l.loaded
-	o.importDepth, o.maxGathered, o.maxRegexStates = l.importDepth, l.maxGathered, l.maxRegexStates
+	o.base, o.loaded, o.bounds = l, l.loaded, l.bounds
+	o.systemTable.base, o.valueSetTable.base, o.mapTable.base, o.rowTable.base = &l.systemTable, &l.valueSetTable, &l.mapTable, &l.rowTable
 	o.codeSystems, o.systems = slices.Clone(l.codeSystems), slices.Clone(l.systems)
 	o.listed.first = l.listed.end()
 	o.brought = l.brought
@@ -83,6 +83,6 @@ func (l *Library) bring() error {
 }
 
 // isOwn reports whether a code system was added to an overlay, and is not one of the library below it.
-func (l *Library) isOwn(index uint32) bool {
-	return l.base != nil && !l.beside && (int(index) >= len(l.base.codeSystems) || l.base.codeSystems[index] != l.codeSystems[index])
+func (t *systemTable) isOwn(index uint32) bool {
+	return t.base != nil && !t.beside && (int(index) >= len(t.base.codeSystems) || t.base.codeSystems[index] != t.codeSystems[index])
 }

@@ -64,12 +64,12 @@ func (p *profile) element(r *fhirjson.Reader) error {
 
 // addProfile adds the bindings of a profile, by id and by path. The first of several elements with the
 // same path, which are slices, is the one that is not sliced.
-func (l *Library) addProfile(p *profile) {
+func (t *valueSetTable) addProfile(p *profile) {
 	if p.url == "" {
 		return
 	}
 	for _, vs := range p.contained.build().contained {
-		l.fragments[p.url+"#"+vs.id] = vs
+		t.fragments[p.url+"#"+vs.id] = vs
 	}
 	seen := make(map[string]bool, len(p.elements))
 	for _, b := range p.elements {
@@ -79,17 +79,17 @@ func (l *Library) addProfile(p *profile) {
 			}
 			if key := p.url + "#" + name; name != "" && !seen[key] {
 				seen[key] = true
-				l.bindings[key] = b.valueSet
+				t.bindings[key] = b.valueSet
 			}
 		}
 	}
 }
 
 // boundTo returns the canonical of the value set that a context is bound to.
-func (l *Library) boundTo(context string) (string, bool) {
-	canonical, ok := l.bindings[context]
-	if !ok && l.base != nil {
-		return l.base.boundTo(context)
+func (t *valueSetTable) boundTo(context string) (string, bool) {
+	canonical, ok := t.bindings[context]
+	if !ok && t.base != nil {
+		return t.base.boundTo(context)
 	}
 	return canonical, ok
 }

@@ -40,16 +40,16 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 }
 
 // published returns the definitions of a type, each version counted, in the order of loading.
-func (l *Library) published(kind string) []published {
+func (d *definitions) published(kind string) []published {
 	var list []published
 	if kind == "ValueSet" {
-		for _, vs := range l.valueSets {
+		for _, vs := range d.valueSets {
 			list = append(list, published{kind: kind, definition: &vs.definition, rest: vs.rest})
 		}
 		return list
 	}
-	for index, cs := range l.codeSystems {
-		if !l.isContained(uint32(index)) {
+	for index, cs := range d.codeSystems {
+		if !d.isContained(uint32(index)) {
 			list = append(list, published{kind: kind, definition: &cs.definition, rest: cs.rest, concepts: cs})
 		}
 	}

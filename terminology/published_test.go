@@ -194,7 +194,7 @@ func TestSearchBombs(t *testing.T) {
 		resources = append(resources, fmt.Sprintf(`{"resourceType":"ValueSet","url":"http://x/%d","name":"n","description":%q}`, i, strings.Repeat("d", 5000)))
 	}
 	l := libraryOf(t, resources...)
-	l.maxGathered = 5000
+	l.bounds.gathered = 5000
 	for _, test := range []struct {
 		name, query string
 		want        int

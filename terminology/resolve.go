@@ -58,9 +58,9 @@ func (c *composer) isExcludedSystem(url, version string, index uint32) bool {
 }
 
 // missingCodeSystem says what is missing of a code system that cannot be used.
-func (l *Library) missingCodeSystem(url, version string) error {
-	if index := l.codeSystem(url, version); index != none {
-		cs := l.codeSystems[index]
+func (t *systemTable) missingCodeSystem(url, version string) error {
+	if index := t.codeSystem(url, version); index != none {
+		cs := t.codeSystems[index]
 		e := issue(http.StatusUnprocessableEntity, "business-rule", "invalid", "",
 			fmt.Sprintf("the content of code system %s is not here (it is %q)", cs.canonical(), cs.content))
 		e.Err, e.Missing = ErrIncomplete, missing("CodeSystem", url, version)
@@ -70,7 +70,7 @@ func (l *Library) missingCodeSystem(url, version string) error {
 	if version != "" {
 		id = "UNKNOWN_CODESYSTEM_VERSION_EXP"
 		text = fmt.Sprintf("A definition for CodeSystem '%s' version '%s' could not be found, so the value set cannot be expanded. %s",
-			url, version, validVersions(l.versionsOf(url)))
+			url, version, validVersions(t.versionsOf(url)))
 	}
 	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", id, text)
 	e.Err, e.Missing = ErrIncomplete, missing("CodeSystem", url, version)
@@ -90,21 +90,21 @@ func validVersions(versions []string) string {
 }
 
 // codeSystemAt returns the latest version of a code system that is not younger than a date.
-func (l *Library) codeSystemAt(url, date string) (uint32, error) {
-	id, ok := l.systemID(url)
+func (t *systemTable) codeSystemAt(url, date string) (uint32, error) {
+	id, ok := t.systemID(url)
 	if !ok {
 		return none, nil
 	}
 	var old []uint32
-	for _, index := range l.systems[id].versions {
-		if isBy(l.codeSystems[index].date, date) {
+	for _, index := range t.systems[id].versions {
+		if isBy(t.codeSystems[index].date, date) {
 			old = append(old, index)
 		}
 	}
 	if len(old) == 0 {
 		return none, notAsOf("code system", url, date)
 	}
-	return l.currentVersion(old), nil
+	return t.currentVersion(old), nil
 }
 
 // isBy reports whether a definition of one date was there on another. Dates may be of different precision;
@@ -116,17 +116,17 @@ func isBy(defined, date string) bool {
 
 // requiredSupplements returns the supplements to the code systems of an expansion. Each that is named
 // must be of use, since an answer without what it adds would be wrong.
-func (l *Library) requiredSupplements(x *expansion, named []string) ([]supplement, error) {
+func (t *systemTable) requiredSupplements(x *expansion, named []string) ([]supplement, error) {
 	named = slices.Concat(named, x.wanted)
 	var list []supplement
 	for _, index := range x.codeSystems {
-		for _, s := range l.supplementsTo(l.codeSystems[index], named) {
+		for _, s := range t.supplementsTo(t.codeSystems[index], named) {
 			list = append(list, supplement{of: index, by: s})
 		}
 	}
 	var missing []string
 	for _, reference := range named {
-		used := func(s supplement) bool { return l.codeSystems[s.by].isNamed(reference) }
+		used := func(s supplement) bool { return t.codeSystems[s.by].isNamed(reference) }
 		if !slices.ContainsFunc(list, used) && !slices.Contains(missing, reference) {
 			missing = append(missing, reference)
 		}

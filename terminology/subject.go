@@ -19,28 +19,30 @@ func (l *Library) subject(ref *ValueSetRef, rules *Rules, b *budget) (*Library, 
 	if err := checkDate(rules.Date); err != nil {
 		return nil, nil, err
 	}
+	if ref.ID == "" && ref.ValueSet != nil {
+		vs, err := l.inline(ref.ValueSet)
+		return l, vs, err
+	}
 	vs, err := l.meant(ref, rules)
 	return l, vs, err
 }
 
-// meant finds the value set that is meant.
-func (l *Library) meant(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+// meant finds the value set that is meant, where the question does not hold it.
+func (d *definitions) meant(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	switch {
 	case ref.ID != "":
-		return l.byInstance(ref)
-	case ref.ValueSet != nil:
-		return l.inline(ref.ValueSet)
+		return d.byInstance(ref)
 	case ref.URL != "":
-		return l.byURL(ref, rules)
+		return d.byURL(ref, rules)
 	case ref.Context != "":
-		return l.byContext(ref, rules)
+		return d.byContext(ref, rules)
 	}
 	return nil, badRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
 }
 
 // byInstance finds a value set by its id. A url beside it, which nobody needs there, must be its own.
-func (l *Library) byInstance(ref *ValueSetRef) (*valueSet, error) {
-	vs, ok := l.valueSetByID(ref.ID)
+func (d *definitions) byInstance(ref *ValueSetRef) (*valueSet, error) {
+	vs, ok := d.valueSetByID(ref.ID)
 	if !ok {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no value set with the id "+ref.ID)
 		e.Err, e.Missing = ErrUnknown, []Missing{{Kind: "ValueSet", ID: ref.ID}}
@@ -53,7 +55,7 @@ func (l *Library) byInstance(ref *ValueSetRef) (*valueSet, error) {
 }
 
 // byURL finds a value set by its url, in the version that is asked for.
-func (l *Library) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+func (d *definitions) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	reference := ref.URL
 	if url, version := splitCanonical(ref.URL); ref.Version != "" {
 		if version != "" && version != ref.Version {
@@ -65,11 +67,11 @@ func (l *Library) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 			reference = canonical(url, version)
 		}
 	}
-	if vs, ok := l.anyValueSet(reference, rules.Date); ok {
+	if vs, ok := d.anyValueSet(reference, rules.Date); ok {
 		return vs, nil
 	}
 	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
-	if _, ok := l.valueSet(reference); ok {
+	if _, ok := d.valueSet(reference); ok {
 		return nil, notAsOf("value set", reference, rules.Date)
 	}
 	e := issue(http.StatusNotFound, "not-found", "not-found", "Unable_to_resolve_value_Set_", text)
@@ -78,14 +80,14 @@ func (l *Library) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 }
 
 // byContext finds the value set that an element of a profile is bound to.
-func (l *Library) byContext(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
-	reference, ok := l.boundTo(ref.Context)
+func (d *definitions) byContext(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+	reference, ok := d.boundTo(ref.Context)
 	if !ok {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("no value set is known for the context %s", ref.Context))
 		e.Err = ErrUnknown
 		return nil, e
 	}
-	return l.byURL(&ValueSetRef{URL: reference, Version: ref.Version}, rules)
+	return d.byURL(&ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }
 
 // errDate is wrapped in the error for a date that is none.

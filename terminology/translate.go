@@ -126,12 +126,12 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 
 // applicable returns the concept maps that are to be looked into: the one that the question holds, and no other, or
 // those of the library. With an id, it is that one.
-func (l *Library) applicable(q *Translation) (list []*conceptMap, err error) {
+func (t *mapTable) applicable(q *Translation) (list []*conceptMap, err error) {
 	if q.ConceptMap != nil && q.ID == "" {
 		m, err := inlineConceptMap(q.ConceptMap)
 		return []*conceptMap{m}, err
 	}
-	for at := l; at != nil; at = at.base {
+	for at := t; at != nil; at = at.base {
 		for _, m := range at.conceptMaps {
 			if q.applies(m) {
 				list = append(list, m)

@@ -93,7 +93,7 @@ func (x *translator) inGroup(c *Coding, chain []*conceptMap, g *mapGroup) (said 
 func (x *translator) spend(n int) error {
 	err := x.budget.spend(n)
 	if errors.Is(err, errSpent) {
-		return unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.maxGathered)
+		return unprocessable("too-costly", "more than %d targets are looked at; name the concept map, and translate fewer codings at once", x.library.bounds.gathered)
 	}
 	return err
 }

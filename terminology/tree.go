@@ -14,7 +14,7 @@ const maxTreeDepth = 200
 // shape works out the tree of an expansion. It is nil where the expansion is a list: because no entry is
 // above another, or because one has several that are above it, which a tree cannot show. With direct, an
 // entry stands within another only where that is directly above it in the code system.
-func (l *Library) shape(entries []entry, direct bool) *tree {
+func (d *definitions) shape(entries []entry, direct bool) *tree {
 	if len(entries) == 0 {
 		return nil
 	}
@@ -24,14 +24,14 @@ func (l *Library) shape(entries []entry, direct bool) *tree {
 			return nil
 		}
 		if places[e.codeSystem] == nil {
-			places[e.codeSystem] = make([]uint32, l.codeSystems[e.codeSystem].len())
+			places[e.codeSystem] = make([]uint32, d.codeSystems[e.codeSystem].len())
 		}
 		places[e.codeSystem][e.concept] = uint32(i) + 1
 	}
 	parents := make([]uint32, len(entries))
 	nested := false
 	for i, e := range entries {
-		parent, ok := l.codeSystems[e.codeSystem].above(e.concept, places[e.codeSystem], direct)
+		parent, ok := d.codeSystems[e.codeSystem].above(e.concept, places[e.codeSystem], direct)
 		if !ok {
 			return nil
 		}

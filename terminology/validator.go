@@ -38,11 +38,11 @@ func newValidator(l *Library, vs *valueSet, q *Validation, b *budget) (*validato
 }
 
 // checkSupplements checks that the supplements which are named are here.
-func (l *Library) checkSupplements(named []string) error {
+func (t *systemTable) checkSupplements(named []string) error {
 	var missing []string
 	for _, reference := range named {
 		url, version := splitCanonical(reference)
-		if index := l.codeSystem(url, version); index == none || l.codeSystems[index].content != contentSupplement {
+		if index := t.codeSystem(url, version); index == none || t.codeSystems[index].content != contentSupplement {
 			missing = append(missing, reference)
 		}
 	}
@@ -142,9 +142,9 @@ func (v *validator) infer(c *Coding) error {
 }
 
 // isCode reports whether a code means an entry: in any case, where the code system says that case does not matter.
-func (l *Library) isCode(e entry, code []byte) bool {
-	return bytes.Equal(l.code(e), code) ||
-		e.concept != none && !l.codeSystems[e.codeSystem].caseSensitive && equalFold(l.code(e), code)
+func (d *definitions) isCode(e entry, code []byte) bool {
+	return bytes.Equal(d.code(e), code) ||
+		e.concept != none && !d.codeSystems[e.codeSystem].caseSensitive && equalFold(d.code(e), code)
 }
 
 // missingValueSet turns the error for a value set that is imported and not here into a note; any other

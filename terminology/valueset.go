@@ -20,7 +20,7 @@ type valueSet struct {
 	supplements      []string // canonicals of code systems, by the extension valueset-supplement
 	defaults         []input  // parameters of $expand, by the extension valueset-expansion-parameter
 	contained        []*valueSet
-	codeSystems      []uint32          // contained ones, as indexes in Library.codeSystems
+	codeSystems      []uint32          // contained ones, as indexes in systemTable.codeSystems
 	rest             []fhirjson.Member // all other members, and compose, as they are
 }
 
@@ -34,7 +34,7 @@ func (vs *valueSet) called() string {
 type conceptSet struct {
 	system     string
 	version    string
-	enumerated bool // has concept: the rows of Library.listed from first up to last
+	enumerated bool // has concept: the rows of rowTable.listed from first up to last
 	first      uint32
 	last       uint32
 	filters    []filter
@@ -61,20 +61,26 @@ type listed struct {
 	texts   texts
 	code    []textRef
 	display []textRef // 0 where the value set gives none
-	system  []uint32  // index in Library.systems
+	system  []uint32  // index in systemTable.systems
 	conceptReader
 }
 
 // end returns the number of the next row.
 func (t *listed) end() uint32 { return t.first + uint32(len(t.code)) }
 
+// rowTable holds the rows of a library.
+type rowTable struct {
+	base   *rowTable // of an overlay: what it lies over
+	listed listed
+}
+
 // row finds the table that a row is in, which is that of the library below for the rows of that, and the
 // row's place there.
-func (l *Library) row(row uint32) (*listed, uint32) {
-	for l.base != nil && row < l.listed.first {
-		l = l.base
+func (t *rowTable) row(row uint32) (*listed, uint32) {
+	for t.base != nil && row < t.listed.first {
+		t = t.base
 	}
-	return &l.listed, row - l.listed.first
+	return &t.listed, row - t.listed.first
 }
 
 // designationsOf returns the designations that a value set gives for a row.

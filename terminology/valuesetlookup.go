@@ -4,24 +4,24 @@ import "strings"
 
 // anyValueSet finds a value set by its canonical as it was on a date: one that is here, or one that is
 // implied by a code system.
-func (l *Library) anyValueSet(reference, date string) (*valueSet, bool) {
-	vs, ok := l.valueSet(reference)
+func (d *definitions) anyValueSet(reference, date string) (*valueSet, bool) {
+	vs, ok := d.valueSet(reference)
 	if !ok {
-		if vs, ok := l.fragment(reference); ok {
+		if vs, ok := d.fragment(reference); ok {
 			return vs, true
 		}
-		return l.implicitValueSet(reference)
+		return d.implicitValueSet(reference)
 	}
 	if date == "" || isBy(vs.date, date) {
 		return vs, true
 	}
-	return l.valueSetAt(vs.url, date)
+	return d.valueSetAt(vs.url, date)
 }
 
 // valueSetAt finds the latest version of a value set that is not younger than a date.
-func (l *Library) valueSetAt(url, date string) (*valueSet, bool) {
+func (t *valueSetTable) valueSetAt(url, date string) (*valueSet, bool) {
 	var latest *valueSet
-	for at := l; at != nil && latest == nil; at = at.base {
+	for at := t; at != nil && latest == nil; at = at.base {
 		for _, vs := range at.valueSets {
 			if vs.url == url && isBy(vs.date, date) && (latest == nil || supersedes(vs.version, latest.version)) {
 				latest = vs
@@ -33,20 +33,20 @@ func (l *Library) valueSetAt(url, date string) (*valueSet, bool) {
 
 // implicitValueSet makes a value set that a code system implies (R4 §4.9.6): by its element valueSet, or
 // by ?fhir_vs after its url, which may name a concept whose descendants are meant.
-func (l *Library) implicitValueSet(reference string) (*valueSet, bool) {
+func (d *definitions) implicitValueSet(reference string) (*valueSet, bool) {
 	url, version := splitCanonical(reference)
-	for at := l; at != nil; at = at.base {
+	for at := &d.systemTable; at != nil; at = at.base {
 		index, ok := at.entire[url]
 		if ok && version != "" {
-			index = l.codeSystem(l.codeSystems[index].url, version)
+			index = d.codeSystem(d.codeSystems[index].url, version)
 		}
 		if ok && index != none {
-			cs := l.codeSystems[index]
+			cs := d.codeSystems[index]
 			return implied(reference, cs, conceptSet{system: cs.url, version: version}), true
 		}
 	}
 	system, query, ok := strings.Cut(url, "?fhir_vs")
-	index := l.codeSystem(system, version)
+	index := d.codeSystem(system, version)
 	if !ok || index == none {
 		return nil, false
 	}
@@ -56,7 +56,7 @@ func (l *Library) implicitValueSet(reference string) (*valueSet, bool) {
 	} else if query != "" {
 		return nil, false
 	}
-	return implied(reference, l.codeSystems[index], set), true
+	return implied(reference, d.codeSystems[index], set), true
 }
 
 // implied makes an implicit value set.

@@ -110,3 +110,13 @@ func matchesVersion(version, pattern string) bool {
 		have, want = haveRest, wantRest
 	}
 }
+
+// supersedes reports whether a definition that was loaded later is to be preferred to an earlier one, by
+// their versions. A date and a number cannot be compared: HL7's v3 code systems went from 2018-08-12 to
+// 2.0.0.
+func supersedes(later, earlier string) bool {
+	if later == "" || earlier == "" || isDate(later) != isDate(earlier) {
+		return true
+	}
+	return compareVersions(later, earlier) >= 0
+}

@@ -1,0 +1,174 @@
+package terminology
+
+import "slices"
+
+// systemTable holds code systems, by url and version. That of an overlay has those of the table below too.
+type systemTable struct {
+	base   *systemTable // of an overlay: what it lies over
+	beside bool         // of an overlay: what it adds is no better than what it lies over
+
+	codeSystems []*codeSystem
+	systems     []system
+	systemIDs   map[string]uint32
+	supplements map[string][]uint32 // url of a code system to the supplements to it
+	entire      map[string]uint32   // CodeSystem.valueSet to the code system
+	replaced    int                 // by ones that were loaded later
+}
+
+// system is a code system's url with the versions of it that are here.
+type system struct {
+	url      string
+	versions []uint32 // indexes in systemTable.codeSystems, in the order of loading
+	current  uint32   // the one that a reference without a version means, or none
+}
+
+// internSystem returns the index of a code system's url.
+func (t *systemTable) internSystem(url string) uint32 {
+	id, ok := t.systemID(url)
+	if !ok {
+		id = uint32(len(t.systems))
+		t.systems = append(t.systems, system{url: url, current: none})
+		t.systemIDs[url] = id
+	}
+	return id
+}
+
+// systemID finds a code system's url.
+func (t *systemTable) systemID(url string) (uint32, bool) {
+	id, ok := t.systemIDs[url]
+	if !ok && t.base != nil {
+		return t.base.systemID(url)
+	}
+	return id, ok
+}
+
+// addCodeSystem adds a code system. One with the same url and version is replaced.
+func (t *systemTable) addCodeSystem(cs *codeSystem) {
+	if cs.url == "" {
+		return
+	}
+	cs.system = t.internSystem(cs.url)
+	s := &t.systems[cs.system]
+	index := uint32(len(t.codeSystems))
+	same := slices.IndexFunc(s.versions, func(id uint32) bool { return t.codeSystems[id].version == cs.version })
+	versions := make([]uint32, 0, len(s.versions)+1) // not in place: an overlay shares them with its base
+	if same >= 0 {
+		index = s.versions[same]
+		versions = append(append(versions, s.versions[:same]...), s.versions[same+1:]...)
+		t.codeSystems[index] = cs
+		t.replaced++
+	} else {
+		versions = append(versions, s.versions...)
+		t.codeSystems = append(t.codeSystems, cs)
+	}
+	s.versions = append(versions, index)
+	s.current = t.currentVersion(s.versions)
+	t.link(cs, index)
+}
+
+// link notes what a code system is in relation to others.
+func (t *systemTable) link(cs *codeSystem, index uint32) {
+	if url, _ := splitCanonical(cs.supplements); cs.content == contentSupplement && url != "" {
+		if !slices.Contains(t.supplements[url], index) {
+			t.supplements[url] = append(t.supplements[url], index)
+		}
+	}
+	if cs.entireValueSet != "" {
+		t.entire[cs.entireValueSet] = index
+	}
+}
+
+// currentVersion chooses the code system that a reference without a version means: the latest version
+// of those that have concepts. Of two whose versions cannot be compared, the later loaded one is taken.
+func (t *systemTable) currentVersion(versions []uint32) uint32 {
+	if own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool { return !t.isOwn(id) }); len(own) > 0 {
+		versions = own
+	}
+	current := versions[0]
+	for _, id := range versions[1:] {
+		old, candidate := t.codeSystems[current], t.codeSystems[id]
+		if old.content.hasConcepts() != candidate.content.hasConcepts() {
+			if candidate.content.hasConcepts() {
+				current = id
+			}
+		} else if supersedes(candidate.version, old.version) {
+			current = id
+		}
+	}
+	return current
+}
+
+// codeSystem finds a code system by its url and, unless it is empty, its version, which may have
+// wildcards. The index is none if it is not here.
+func (t *systemTable) codeSystem(url, version string) uint32 {
+	id, ok := t.systemID(url)
+	if !ok {
+		return none
+	}
+	if version == "" {
+		return t.systems[id].current
+	}
+	found := none
+	for _, index := range t.systems[id].versions {
+		candidate := t.codeSystems[index].version
+		if candidate == version {
+			return index
+		}
+		if matchesVersion(candidate, version) && (found == none || supersedes(candidate, t.codeSystems[found].version)) {
+			found = index
+		}
+	}
+	return found
+}
+
+// countVersions returns how many versions of a code system are here.
+func (t *systemTable) countVersions(url string) int {
+	id, ok := t.systemID(url)
+	if !ok {
+		return 0
+	}
+	return len(t.systems[id].versions)
+}
+
+// codeSystemByID finds a code system by its id, of those with the same id the one that was loaded last.
+func (t *systemTable) codeSystemByID(id string) (*codeSystem, bool) {
+	for _, cs := range slices.Backward(t.codeSystems) {
+		if cs.id == id {
+			return cs, true
+		}
+	}
+	return nil, false
+}
+
+// versionsOf returns the versions of a code system that are here with their concepts, in order.
+func (t *systemTable) versionsOf(url string) []string {
+	id, ok := t.systemID(url)
+	if !ok {
+		return nil
+	}
+	var versions []string
+	for _, index := range t.systems[id].versions {
+		if cs := t.codeSystems[index]; cs.version != "" && cs.content.hasConcepts() {
+			versions = append(versions, cs.version)
+		}
+	}
+	slices.SortFunc(versions, compareVersions)
+	return versions
+}
+
+// supplementsTo returns the supplements to a code system: those that are language packs, and those that
+// are named by a canonical of the list.
+func (t *systemTable) supplementsTo(cs *codeSystem, named []string) []uint32 {
+	var list []uint32
+	for at := t; at != nil; at = at.base {
+		for _, index := range at.supplements[cs.url] {
+			s := t.codeSystems[index]
+			_, version := splitCanonical(s.supplements)
+			applies := version == "" || matchesVersion(cs.version, version)
+			if applies && (s.languagePack || slices.ContainsFunc(named, s.definition.isNamed)) && !slices.Contains(list, index) {
+				list = append(list, index)
+			}
+		}
+	}
+	return list
+}

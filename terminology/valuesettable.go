@@ -1,0 +1,79 @@
+package terminology
+
+// valueSetTable holds value sets, by url and version, and what else names them.
+type valueSetTable struct {
+	base   *valueSetTable // of an overlay: what it lies over
+	beside bool           // of an overlay: what it adds is no better than what it lies over
+
+	valueSets   []*valueSet
+	byCanonical map[string]*valueSet // url|version
+	latest      map[string]*valueSet // url
+	byID        map[string]*valueSet
+	bindings    map[string]string    // StructureDefinition url#path to the canonical of a value set
+	fragments   map[string]*valueSet // StructureDefinition url#id to a value set that it contains
+	replaced    int                  // by ones that were loaded later
+}
+
+// addValueSet adds a value set. One with the same url and version is replaced.
+func (t *valueSetTable) addValueSet(vs *valueSet) {
+	if vs.id != "" {
+		t.byID[vs.id] = vs
+	}
+	if vs.url == "" {
+		return
+	}
+	key := vs.url + "|" + vs.version
+	vs.key = key
+	if t.beside {
+		t.displace(key)
+	}
+	if old, ok := t.byCanonical[key]; ok {
+		*old = *vs
+		vs = old
+		t.replaced++
+	} else {
+		t.byCanonical[key] = vs
+		t.valueSets = append(t.valueSets, vs)
+	}
+	if old, ok := t.latest[vs.url]; !ok || supersedes(vs.version, old.version) {
+		t.latest[vs.url] = vs
+	}
+}
+
+// valueSet finds a value set by its canonical: url or url|version, where the version may have wildcards.
+func (t *valueSetTable) valueSet(reference string) (*valueSet, bool) {
+	url, version := splitCanonical(reference)
+	var vs *valueSet
+	switch {
+	case version == "":
+		vs = t.latest[url]
+	case isWildcard(version):
+		vs = t.latestMatching(url, version)
+	default:
+		vs = t.byCanonical[url+"|"+version]
+	}
+	if vs == nil && t.base != nil {
+		return t.base.valueSet(reference)
+	}
+	return vs, vs != nil
+}
+
+// latestMatching finds the latest version of a value set that a version with wildcards matches.
+func (t *valueSetTable) latestMatching(url, pattern string) *valueSet {
+	var latest *valueSet
+	for _, vs := range t.valueSets {
+		if vs.url == url && matchesVersion(vs.version, pattern) && (latest == nil || supersedes(vs.version, latest.version)) {
+			latest = vs
+		}
+	}
+	return latest
+}
+
+// valueSetByID finds a value set by its id, of those with the same id the one that was loaded last.
+func (t *valueSetTable) valueSetByID(id string) (*valueSet, bool) {
+	vs, ok := t.byID[id]
+	if !ok && t.base != nil {
+		return t.base.valueSetByID(id)
+	}
+	return vs, ok
+}
