@@ -10,25 +10,24 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
-// costly has the costly requests of all fhir_expand handlers wait for their turn, one
-// for each processor: they share the processors, whatever the configuration.
+// costly queues the costly requests of all fhir_expand handlers: as many run at a time as there are processors.
 var costly = fairqueue.New(runtime.GOMAXPROCS(0))
 
 // maxTurnWait is how long a costly request waits for its turn.
 const maxTurnWait = 10 * time.Second
 
-// takeTurn waits until a costly request may be worked on. Each network has half of the
-// turns at most, and each client, however many networks it is used from.
+// takeTurn waits until a costly request may run. A network gets at most half of the turns, and so does a client,
+// whatever networks it is used from.
 func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(ctx, costly) }
 
-// takeTurnIn waits in a queue.
+// takeTurnIn is takeTurn for any queue.
 func takeTurnIn(ctx context.Context, queue *fairqueue.Queue) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, maxTurnWait)
 	defer cancel()
 	return queue.Enter(ctx, turnHolders(ctx)...)
 }
 
-// turnHolders are whose shares a request takes of, by its context.
+// turnHolders returns the network and the client that a request's turn counts for.
 func turnHolders(ctx context.Context) []string {
 	d, ok := ctx.Value(detachedKey{}).(*detached)
 	if !ok {

@@ -21,12 +21,12 @@ func init() {
 }
 
 // Expand answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`,
-// by GET and POST (FHIR R4, ValueSet operation expand), from memory: from the R4
-// definitions, which are built in, from definitions of your own, and from those that
-// a request brings along. What they do not hold, or hold without all of the code
-// systems it needs, a terminology server or the next handler is asked for, once for
-// all who want to know, and the answer is kept. Other requests go on untouched; what
-// they write to ValueSet, CodeSystem or ConceptMap ends the answers made of it.
+// by GET and POST (FHIR R4, ValueSet operation expand), from memory: from the built-in R4
+// definitions, from your own definitions, and from those that a request brings along.
+// If a value set is not among them, or a code system that it needs is not, Expand asks a
+// terminology server or the next handler, once for all who want to know, and stores the
+// answer. All other requests go on to the next handler. A write to a ValueSet, CodeSystem
+// or ConceptMap removes the stored answers that were made of it.
 type Expand struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
@@ -107,8 +107,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_expand", New: func() caddy.Module { return new(Expand) }}
 }
 
-// Provision loads the definitions, or takes them over from the configuration
-// before, as it does with the answers that are kept.
+// Provision loads the definitions, or takes them over from the previous configuration, together with the stored answers.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.wrap(err) }()
 	h.failures = newFailureLog(ctx.Slogger())
@@ -121,7 +120,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	if err := metrics.register(ctx); err != nil {
 		return err
 	}
-	if err := h.provisionKept(ctx); err != nil {
+	if err := h.provisionState(ctx); err != nil {
 		return err
 	}
 	h.handler = h.newHandler(ctx)
@@ -129,8 +128,8 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	return haveSitesChecked(ctx)
 }
 
-// provisionKept finds or makes what outlives a configuration.
-func (h *Expand) provisionKept(ctx caddy.Context) (err error) {
+// provisionState finds or makes what outlives a configuration.
+func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, known := variations[h.VaryBy]; !known {
 		return fmt.Errorf("vary_by %q: neither user nor client nor none", h.VaryBy)
 	}
@@ -147,7 +146,7 @@ func (h *Expand) provisionKept(ctx caddy.Context) (err error) {
 	return err
 }
 
-// newHandler makes what answers from here.
+// newHandler makes the handler that answers from memory.
 func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 	t := &terminology.Handler{
 		Current: h.loaded.watch.Current, Fetched: h.state.Fetched(), Others: true,
@@ -161,7 +160,7 @@ func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 	return t
 }
 
-// newFront makes what answers, or has others answer.
+// newFront makes the front, which answers requests or has others answer them.
 func (h *Expand) newFront() *front.Front {
 	o := front.Options{
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
@@ -191,8 +190,7 @@ func (h *Expand) provisionCORS(ctx caddy.Context) error {
 	return err
 }
 
-// Cleanup lets the definitions and the answers go, if Provision got as far as
-// having them.
+// Cleanup releases the definitions and the stored answers, as far as Provision got.
 func (h *Expand) Cleanup() (err error) {
 	if h.state != nil {
 		err = h.state.release()
@@ -213,7 +211,7 @@ func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return answerError(w, r, h.FHIRBase, h.failures, handlerError(h.front.ServeHTTP(w, r, next)))
 }
 
-// preflighted is the request that a preflight is about.
+// preflighted returns the request that a preflight announces.
 func preflighted(r *http.Request) *http.Request {
 	about := *r
 	about.Method = r.Header.Get("Access-Control-Request-Method")

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// expandHost is Caddy, as package front knows it.
+// expandHost is Caddy, as package front sees it.
 type expandHost struct{}
 
 // identityPlaceholders are those of fhir_bearer.
@@ -33,7 +33,7 @@ func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
 	return p
 }
 
-// Principal implements front.Guard. It is whom fhir_bearer let in.
+// Principal implements front.Guard. It returns what fhir_bearer knows of the token's holder.
 func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
 	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
@@ -50,7 +50,7 @@ func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
 	return p
 }
 
-// name tells principals apart; it is empty where there is no guard.
+// name identifies the principal; it is empty if there is no guard.
 func (h expandHost) name(ctx context.Context) string {
 	p := h.Principal(ctx)
 	if p == (cache.Principal{}) {
@@ -59,8 +59,8 @@ func (h expandHost) name(ctx context.Context) string {
 	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
 }
 
-// detached is what is kept of a request that may be over when it is needed: Caddy's handlers change what is
-// in its context until then.
+// detached is a copy of what later handlers need from a request. Caddy's handlers go on changing the original, and it
+// may be over by then.
 type detached struct {
 	address  string
 	clientID string
@@ -71,7 +71,7 @@ type detached struct {
 // detachedKey is the key of the *detached in a context.
 type detachedKey struct{}
 
-// newDetached copies it from a request's context.
+// newDetached copies from a request's context.
 func newDetached(ctx context.Context) *detached {
 	d := &detached{address: clientIP(ctx)}
 	if vars, ok := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any); ok {
@@ -114,7 +114,7 @@ func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request 
 	return r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, original))
 }
 
-// background is how the next handler is reached by requests that are of no client.
+// background serves requests of no client by the next handler.
 type background struct {
 	next   front.NextHandler
 	server *caddyhttp.Server
@@ -140,10 +140,10 @@ func (expandHost) Status(err error) int {
 	return failed.StatusCode
 }
 
-// handlerError makes what the front returns an error that Caddy knows the status of.
+// handlerError turns an error of the front into one whose status Caddy knows.
 func handlerError(err error) error {
 	if err == nil {
-		return nil // without the allocations of errors.As
+		return nil // hits need no variables for errors.As
 	}
 	var failed *front.Error
 	var theirs caddyhttp.HandlerError

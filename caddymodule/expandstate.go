@@ -16,15 +16,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// pooledState is what a fhir_expand keeps over reloads. It is in the pool under all that its settings are.
+// pooledState is the state that a fhir_expand keeps over reloads. Its key in the pool is made of all settings.
 type pooledState struct {
 	*front.State
 	key  string
-	file string // that answers are kept in over restarts, or ""
+	file string // that responses are saved in; empty: none
 }
 
-// newState makes the state for the settings, or takes it over from the configuration before, if nothing of the
-// settings has changed.
+// newState makes the state for the settings, or takes it over from the previous configuration if no setting has changed.
 func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	settings, err := settingsOf(ctx, h)
 	if err != nil {
@@ -52,7 +51,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	return pooled.(*pooledState), nil
 }
 
-// stateOptions are what the settings say of the state.
+// stateOptions are the options of the state, without those that need a context.
 func (h *Expand) stateOptions() (o front.StateOptions) {
 	if !h.CacheOff {
 		o.Cache = cache.New(h.cacheOptions())
@@ -82,7 +81,7 @@ func (s *pooledState) release() error {
 	return err
 }
 
-// written tells all states of a write: they may be of the same server.
+// written tells all states of a write, since they may be in front of the same server.
 func written(names []string, sure bool) {
 	expansionCaches.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok {
@@ -92,10 +91,8 @@ func written(names []string, sure bool) {
 	})
 }
 
-// settingsOf are those of a handler, and of those around it: it is not known which
-// of them lead to the next handler's answers, and what decides who may ask. What
-// belongs to other sites does not count, unless there is nothing that tells them
-// apart.
+// settingsOf returns the settings of a handler and of the handlers around it: any of them may decide who may ask, and
+// what the next handler answers. Other sites do not count, if they can be told apart.
 func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 	var app caddy.Module
 	around := []any{h}
@@ -113,7 +110,7 @@ func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 	return json.Marshal(around)
 }
 
-// newRoutes makes the servers that are to be asked; nil: there is none.
+// newRoutes makes the terminology servers; nil: there is none.
 func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	if c.Upstream == nil && len(c.Routes) == 0 {
 		return nil, "", nil
@@ -137,7 +134,7 @@ func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error
 	return routes, secrets, err
 }
 
-// snapshotOf names the file of the answers to questions under some settings.
+// snapshotOf returns the name of the file that responses are saved in under some settings.
 func (h *Expand) snapshotOf(settings []byte) string {
 	if !h.Persist || h.CacheOff {
 		return ""

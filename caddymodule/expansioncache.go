@@ -9,29 +9,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// expansionCaches keeps caches of expansions over reloads. What is in it and is an
-// expansionCache is seen by the metrics and by the admin API.
+// expansionCaches keeps caches of expansions over reloads. The metrics and the admin API see every expansionCache in it.
 var expansionCaches = caddy.NewUsagePool()
 
-// expansionCache is a cache of expansions, as those who look after it see it.
+// expansionCache is a cache of expansions, as the metrics and the admin API see it.
 type expansionCache interface {
-	// Purge forgets the expansions of the value set with this URL, and those that
-	// hold concepts of this code system; all of them where both are empty. It says
-	// how many there were.
+	// Purge removes the expansions of the value set with this URL, and those with concepts of this code system; all if
+	// both are empty. It returns their number.
 	Purge(url, system string) int
 
-	// Statistics says what happened since the process began, and what there is.
+	// Statistics counts since the process began, and says how much is stored.
 	Statistics() front.Statistics
 }
 
-// retiredCaches counts what happened in caches that are no more, so that counters go
-// on when a reload changes settings.
+// retiredCaches sums up the counters of caches that are gone, so that a reload with other settings does not reset
+// counters.
 var retiredCaches struct {
 	sync.Mutex
 	sum front.Statistics
 }
 
-// retire keeps the counters of a cache that is let go.
+// retire keeps the counters of a cache that is released.
 func retire(s front.Statistics) {
 	retiredCaches.Lock()
 	defer retiredCaches.Unlock()
@@ -44,7 +42,7 @@ func retired() front.Statistics {
 	return retiredCaches.sum
 }
 
-// eachExpansionCache goes through the caches and says how many there are.
+// eachExpansionCache calls a function for each cache and returns their number.
 func eachExpansionCache(do func(expansionCache)) (n int) {
 	expansionCaches.Range(func(_, value any) bool {
 		if c, ok := value.(expansionCache); ok {
@@ -56,8 +54,7 @@ func eachExpansionCache(do func(expansionCache)) (n int) {
 	return n
 }
 
-// cacheCollector reads the caches when somebody looks, so that counting costs the
-// requests nothing.
+// cacheCollector reads the caches when metrics are collected, so that requests pay nothing for it.
 type cacheCollector struct{}
 
 var (

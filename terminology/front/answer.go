@@ -11,16 +11,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// privateNoCache is the Cache-Control of an answer that may be another one any time.
+// privateNoCache is the Cache-Control of an answer that may change at any time.
 var privateNoCache = []string{"private, no-cache"}
 
-// provisionalAnswer is an answer that is given for lack of a better one. It is stored as briefly as a 404.
+// provisionalAnswer is an answer for lack of a better one. It is stored as briefly as a 404.
 func provisionalAnswer(p *terminology.Provisional) *cache.Answer {
 	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
 }
 
-// write gives a client an answer that is not stored. What an authorised request gets is private, whatever a
-// server that does not know of the guard says (RFC 9111 §3.5).
+// write gives the client an answer that is not stored. To an authorised request it is private, even if the server,
+// which knows nothing of the guard, says otherwise (RFC 9111 §3.5).
 func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
 	header := w.Header()
 	maps.Copy(header, a.Header)
@@ -38,7 +38,7 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, p
 	return nil
 }
 
-// isAuthorised reports whether a request is one that not everybody could make.
+// isAuthorised reports whether not everybody could have made the request.
 func (f *Front) isAuthorised(r *http.Request) bool {
-	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.Host.Guard.Client(r.Context()) != (cache.Principal{})
+	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
 }

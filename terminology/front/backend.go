@@ -13,16 +13,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// backend is the FHIR server that the next handler leads to, as a source of definitions. It is asked without
-// the credentials of any user.
+// backend is the FHIR server behind the next handler, as a source of definitions. It is asked without the credentials
+// of any user.
 type backend struct {
 	fetched *terminology.Fetched
 	server  remote.Definitions
-	next    atomic.Pointer[NextHandler] // that leads there
+	next    atomic.Pointer[NextHandler]
 
 	mu         sync.Mutex
 	references map[string]string // the URLs of what was fetched, by type and id
-	lost       bool              // there are answers made of what is not among them
+	lost       bool              // there may be responses made of others
 }
 
 func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *remote.Backoff) *backend {
@@ -34,8 +34,8 @@ func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *r
 	return b
 }
 
-// reach notes how the next handler is reached, which only a request knows.
-func (b *backend) reach(server Server, r *http.Request, next NextHandler) {
+// learn remembers how to reach the next handler, which only a request tells.
+func (b *backend) learn(server Server, r *http.Request, next NextHandler) {
 	if b == nil {
 		return
 	}
@@ -44,11 +44,11 @@ func (b *backend) reach(server Server, r *http.Request, next NextHandler) {
 	b.fetched.Renew()
 }
 
-// maxReferences bounds how many references are remembered.
+// maxReferences bounds the references that are remembered.
 const maxReferences = 100_000
 
-// Definitions implements terminology.Source. It remembers what has which id, so that a write there tells what it
-// replaces.
+// Definitions implements terminology.Source. It remembers the id of each definition, so that a write to that id tells
+// which definition it replaces.
 func (b *backend) Definitions(ctx context.Context, m terminology.Missing) ([]jsontext.Value, error) {
 	list, err := b.server.Definitions(ctx, m)
 	b.mu.Lock()
@@ -65,7 +65,7 @@ func (b *backend) Definitions(ctx context.Context, m terminology.Missing) ([]jso
 	return list, err
 }
 
-// begin forgets the references, as no answers will be left that are made of what they name.
+// begin forgets the references when all responses are removed.
 func (b *backend) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -73,8 +73,8 @@ func (b *backend) begin() {
 	b.lost = false
 }
 
-// loseReferences notes that there are answers from before a restart: which ids the definitions had that they
-// were made of is not known.
+// loseReferences notes that some responses are from before a restart: the ids of the definitions they were made of are
+// not known.
 func (b *backend) loseReferences() {
 	if b == nil {
 		return
@@ -84,8 +84,8 @@ func (b *backend) loseReferences() {
 	b.lost = true
 }
 
-// forget lets go of a definition, by its canonical or by type and id; an empty name means all. It returns the
-// canonical that was known for a type and id, and false where one may have been forgotten.
+// forget drops a definition, by its canonical or by type and id; all if the name is empty. For a type and id it returns
+// the canonical, and false if that may have been lost.
 func (b *backend) forget(name string) (url string, known bool) {
 	if b == nil {
 		return "", true

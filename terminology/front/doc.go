@@ -1,49 +1,50 @@
 // Package front answers requests for the operations of a terminology service, or has others answer them: a
-// terminology server, or the next handler. It asks them once for all who want to know, and stores what they say. It
-// is plain net/http: the server around provides the next handler, the guard, metrics and logs ([Host]).
+// terminology server, or the next handler. They are asked once for everybody who wants to know, and their answers are
+// stored. The package is plain net/http. The server around hands in the next handler, the guard, metrics and logs
+// (host.go).
 //
 //	request ─► Front.ServeHTTP                    front.go
-//	   │ for an operation? ── no ───────────────► a write, or what nobody else answers (below)
+//	   │ is it for an operation? ── no ─► passed on, or answered if nobody else does: front.go, write.go
 //	   │ read: operation.go, request.go
-//	   │ came before? sighting.go
-//	   ├─ no ──► made here, straight to the client ─────────────────► here.go
-//	   │            │ something is missing for it
+//	   │ did it come before? sighting.go
+//	   ├─ no ──► made here, straight for the client: here.go ───────────────► answered
+//	   │            │ something is missing
 //	   ▼            ▼
-//	stored? stored.go, package cache ── yes ────────────────────────► the stored response
-//	   │ no: made, once for all who ask the same
+//	stored? stored.go, package cache ── yes ────────────────────────────────► answered
+//	   │ no: made once for all who ask the same
 //	   ▼
-//	made here, and held: here.go, heldresponse.go
+//	made here, and held: here.go, heldresponse.go ──────────────────────────► stored, answered
 //	   │ something is missing: result.go
 //	   ▼
-//	an upstream is asked: upstream.go, package remote
+//	asked of an upstream: upstream.go, package remote ──────────────────────► stored, answered
 //	   │ there is none for it
 //	   ▼
-//	the next handler is asked: next.go
+//	asked of the next handler: next.go ─────────────────────────────────────► stored, answered
+//	   │ too large to be stored
 //	   ▼
-//	stored, unless it is too large: then it is passed on (passon.go), or made anew (here.go), as it comes
-//	   ▼
-//	written, or refused with an [Error]: package cache, answer.go, front.go
+//	passed on as it comes: passon.go ───────────────────────────────────────► answered
 //
-// What comes of each step is a result: an answer, what is missing, or an error. A producer that the cache calls
-// has no other way than an error to say that its answer is not to be stored; that one is a detour, which names the
-// place where the answer is.
+// An answer that is not stored is written by answer.go, and a request without an answer is refused with an [Error]
+// (result.go).
+//
+// Each step has a result: an answer, what is missing for one, or an error. A producer, which the cache calls, returns
+// an answer or an error. If its answer is not to be stored, its error is a detour, which says where the answer is found.
 //
 // # Whose answers
 //
-// Answers that are made here, and those of an upstream, are the same for all. Those of the next handler may depend on
-// who asks: they are stored for whom [Options.VaryBy] says, and the guard's principal is part of what they are found by. A
-// request that goes with others of its client (cache-id) is answered from here, or by the next handler alone, and
-// nothing of it is stored.
+// Answers made here, and those of an upstream, are the same for all. Those of the next handler may depend on who asks: they
+// are stored for those whom [Options.VaryBy] says, under the principal that the guard knows. A request that depends on
+// earlier ones of its client (cache-id) is answered here or by the next handler, and nothing of it is stored.
 //
 // # Missing definitions
 //
-// Definitions that are not here can be fetched from the server behind the next handler: backend.go. What an upstream
-// expands is fetched whole after some filters, and searched here ([remote.Wholes]).
+// Missing definitions can be fetched from the server behind the next handler: backend.go. After some filters on the same
+// value set, its expansion is fetched whole from the upstream and searched here ([remote.Wholes]).
 //
-// # Writes
+// # State
 //
-// A write to a definition that goes to the next handler ends the answers made of it, before the client hears that it
-// was done (write.go, writtenbody.go, writtenbundle.go, responsewriter.go; invalidation.go). [State] is what outlives a
-// change of settings: stored responses, with what they were made of (usedbyexpansion.go), and the servers that
-// are asked. It can be saved until the next start: snapshot.go.
+// [State] outlives a change of settings: the stored responses and the servers to ask (state.go). It can be saved until
+// the next start (snapshot.go). A write that passes to the next handler removes the responses made of what it changes,
+// before the client hears that it was done: write.go finds the write, writtenbody.go and writtenbundle.go read what it
+// changes, responsewriter.go notices that it is done, invalidation.go removes what was made of it (usedbyexpansion.go).
 package front

@@ -46,91 +46,12 @@ type Options struct {
 	Host Host
 }
 
-// Host is what the server around provides.
-type Host struct {
-	// Guard says whom requests were authorised for. Required.
-	Guard Guard
-
-	// Server makes requests ready for the next handler. Required.
-	Server Server
-
-	// CrossOrigin sets headers for scripts of other origins, and returns the writer for the answer. Default: none
-	// are set.
-	CrossOrigin func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
-
-	// Metrics are told what becomes of requests. Required.
-	Metrics Metrics
-
-	// Failed logs that a server gave no answer. It returns the error to go on with. Required.
-	Failed func(server string, err error) error
-
-	// Written is told what a write at the next handler may have changed, as [State.Written] is to be. Required.
-	Written func(names []string, sure bool)
-}
-
-// Guard tells whom a request was authorised for.
-type Guard interface {
-	// Principal returns all that is known; it is zero where there is no guard.
-	Principal(ctx context.Context) cache.Principal
-
-	// Client returns the client alone, or else all that is known. It is enough where answers are the same for all.
-	Client(ctx context.Context) cache.Principal
-}
-
-// Server makes requests ready for the next handler, which expects more of their context than net/http does.
-type Server interface {
-	// Detach returns a context that keeps what the next handler needs to know of a request that may be over by
-	// then.
-	Detach(ctx context.Context) context.Context
-
-	// Prepare returns a request, whose context was detached, as the next handler expects it.
-	Prepare(w http.ResponseWriter, r *http.Request) *http.Request
-
-	// Background returns a handler for requests that are of no client. They reach next as r did.
-	Background(r *http.Request, next NextHandler) NextHandler
-
-	// Status returns the status that an error of the next handler stands for; 0: none.
-	Status(err error) int
-}
-
-// NextHandler is what is behind. It answers, or returns an error, or does neither: then nobody is there.
-type NextHandler interface {
-	// ServeHTTP answers a request.
-	ServeHTTP(w http.ResponseWriter, r *http.Request) error
-}
-
-// Metrics count and measure.
-type Metrics interface {
-	// Count counts a request by its outcome.
-	Count(Outcome)
-
-	// NextTook measures an answer of the next handler.
-	NextTook(time.Duration)
-
-	// UpstreamTook measures an answer of an upstream.
-	UpstreamTook(time.Duration)
-}
-
-// Outcome is what became of a request for an operation.
-type Outcome string
-
-// Outcomes of requests.
-const (
-	Here     Outcome = "here"
-	Stored   Outcome = "cached"   // by way of the cache, whoever made the answer
-	Next     Outcome = "next"     // what the next handler answers, errors among it
-	Upstream Outcome = "upstream" // by a terminology server, past the cache
-	Refused  Outcome = "refused"
-	Failed   Outcome = "failed"
-)
-
-// Outcomes are all of them.
-var Outcomes = []Outcome{Here, Stored, Next, Upstream, Refused, Failed}
-
 // Front answers requests for operations, or has others answer them. Make one with [New]; it is safe for
 // concurrent use.
 type Front struct {
-	*Options
+	options    Options
+	state      *State
+	host       Host
 	operations operations
 	sightings  *sightings
 	schemes    atomic.Pointer[schemes]
@@ -146,24 +67,24 @@ func New(o Options) *Front {
 		lifetime = fmt.Sprintf("max-age=%d", o.MaxAge/time.Second)
 	}
 	return &Front{
-		Options: &o, operations: newOperations(o.Handler, o.AllOperations), sightings: newSightings(), detach: o.Host.Server.Detach,
+		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), sightings: newSightings(), detach: o.Host.Server.Detach,
 		public: []string{"public, " + lifetime}, private: []string{"private, " + lifetime},
 	}
 }
 
 // Serves reports whether a request is for an operation that is answered here, if it can be.
-func (f *Front) Serves(r *http.Request) bool { return f.operations.find(r, f.Base) != nil }
+func (f *Front) Serves(r *http.Request) bool { return f.operations.find(r, f.options.Base) != nil }
 
 // ServeHTTP answers a request, or has the next handler answer it. It returns an [*Error], or an error of the
 // next handler, where nothing was written.
 func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	f.State.open()
-	local := f.operations.find(r, f.Base)
+	f.state.open()
+	local := f.operations.find(r, f.options.Base)
 	if local == nil {
 		return f.serveOther(w, r, next)
 	}
 	w = f.crossOrigin(w, r)
-	f.State.backend.reach(f.Host.Server, r, next)
+	f.state.backend.learn(f.host.Server, r, next)
 	if err := f.serveOperation(w, r, next, local); err != nil {
 		return f.refuse(w, r, err)
 	}
@@ -171,18 +92,18 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandl
 }
 
 func (f *Front) crossOrigin(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-	if f.Host.CrossOrigin == nil {
+	if f.host.CrossOrigin == nil {
 		return w
 	}
-	return f.Host.CrossOrigin(w, r)
+	return f.host.CrossOrigin(w, r)
 }
 
-// told counts an answer that was given, or the error in its place.
-func (f *Front) told(by Outcome, err error) error {
+// finish counts an answer that was given, or the error in its place.
+func (f *Front) finish(by Outcome, err error) error {
 	if err != nil {
 		return f.fail(err)
 	}
-	f.Host.Metrics.Count(by)
+	f.host.Metrics.Count(by)
 	return nil
 }
 
@@ -192,15 +113,15 @@ func (f *Front) fail(err error) error {
 		return err
 	}
 	failed := errorOf(err)
-	f.Host.Metrics.Count(failed.outcome())
+	f.host.Metrics.Count(failed.outcome())
 	return failed
 }
 
-// refuse gives the provisional answer that an error has, or else tells by Retry-After when to ask again.
+// refuse writes the provisional answer of an error, or else tells by Retry-After when to ask again.
 func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error {
 	if p := provisionalOf(err); p != nil {
 		w.Header()["Cache-Control"] = privateNoCache
-		if err = f.told(Here, f.write(w, r, provisionalAnswer(p), privateNoCache)); err == nil {
+		if err = f.finish(Here, f.write(w, r, provisionalAnswer(p), privateNoCache)); err == nil {
 			return nil
 		}
 	}
@@ -210,10 +131,10 @@ func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error 
 	return err
 }
 
-// serveOther answers what is no operation of ours, or sees to it that somebody does: where all operations
-// are answered here, nobody may be behind, and what nobody answers would be an empty 200.
+// serveOther handles a request that is for no operation answered here. With all operations there may be no next handler:
+// what nobody answers would be an empty 200, and is refused with 404.
 func (f *Front) serveOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
-	if !f.AllOperations || !strings.HasPrefix(r.URL.Path, f.Base+"/") || r.Header.Get("Upgrade") != "" {
+	if !f.options.AllOperations || !strings.HasPrefix(r.URL.Path, f.options.Base+"/") || r.Header.Get("Upgrade") != "" {
 		return f.passOther(w, r, next)
 	}
 	answer := &responseWriter{ResponseWriter: w}
@@ -225,17 +146,17 @@ func (f *Front) serveOther(w http.ResponseWriter, r *http.Request, next NextHand
 	}}
 }
 
-// passOther passes a request on, and answers it where the next handler does not, if that can be done here.
+// passOther passes a request on. If the next handler does not answer it, it is answered here if possible.
 func (f *Front) passOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	if write := f.writeOf(r); write != nil {
 		return write.pass(w, r, next)
 	}
-	local := f.operations.other(r, f.Base)
+	local := f.operations.other(r, f.options.Base)
 	if local == nil {
 		return next.ServeHTTP(w, r)
 	}
 	if answered, err := f.askFirst(w, r, next); answered || err != nil {
 		return err
 	}
-	return f.told(Here, local(f.crossOrigin(w, r), r))
+	return f.finish(Here, local(f.crossOrigin(w, r), r))
 }

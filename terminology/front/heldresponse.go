@@ -21,7 +21,7 @@ func newHeldResponse(limit int64) *heldResponse {
 	return &heldResponse{header: make(http.Header), limit: limit}
 }
 
-// errTooLarge is the error for what is too large to be held.
+// errTooLarge is the error for a response beyond the limit.
 var errTooLarge = errors.New("the answer is too large to be held")
 
 // Header implements http.ResponseWriter.
@@ -34,7 +34,7 @@ func (w *heldResponse) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter. Of what is too much, the first part is held.
+// Write implements http.ResponseWriter. It holds the part of b that is within the limit.
 func (w *heldResponse) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if room := w.limit - int64(w.body.Len()); int64(len(b)) > room {
@@ -49,8 +49,8 @@ func (w *heldResponse) answer() *cache.Answer {
 	return &cache.Answer{Status: w.status, Header: w.header, Body: w.body.Bytes()}
 }
 
-// madeHere returns an answer that was made here. It has the entity tag of answers that are made for one client,
-// so that who has one of these has it still when it is stored, and no more.
+// madeHere returns the response as an answer made here. It keeps the entity tag, so that a client that was given the
+// same answer before it was stored need not fetch it again.
 func (w *heldResponse) madeHere() *cache.Answer {
 	a := w.answer()
 	if a.Status == http.StatusOK {

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// serveHere answers a request from here straight to the client.
+// serveHere answers a request from here, straight to the client.
 func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	header := w.Header()
 	header["Cache-Status"], header["Cache-Control"] = missed, q.front.public
@@ -40,11 +40,11 @@ func (q *request) makeHere(r *http.Request) result {
 	return resultOf(err)
 }
 
-// maxHeldHere is how large an answer that was made here may be to be stored. A larger one is written while
-// it is made, as fast as it could be read, and never held whole.
+// maxHeldHere bounds the answers made here that are stored, in bytes. A larger one is written to the client while it is
+// made, which takes no longer than copying it would.
 const maxHeldHere = 2 << 20
 
-// isFetchFailure reports whether a definition could not be fetched: then an older answer is the best there is.
+// isFetchFailure reports whether a definition could not be fetched. A stale response is the best answer then.
 func isFetchFailure(err error) bool {
 	var failed *terminology.Error
 	return errors.As(err, &failed) && failed.Status > http.StatusInternalServerError && !errors.Is(err, terminology.ErrBusy)

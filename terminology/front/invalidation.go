@@ -1,7 +1,7 @@
 package front
 
-// Purge ends the answers made of the value set with this URL, and those with concepts of this code system; all of
-// them where both are empty. It says how many there were.
+// Purge removes the responses made of the value set with this URL, and those with concepts of this code system; all if
+// both are empty. It returns their number.
 func (s *State) Purge(url, system string) (n int) {
 	s.forgetSaved()
 	for _, canonical := range []string{url, system} {
@@ -20,17 +20,17 @@ func (s *State) Purge(url, system string) (n int) {
 		n += s.cache.InvalidateTag(url)
 	}
 	if system != "" {
-		s.forgetWhole("") // which of them hold its concepts is not known
+		s.forgetWhole("") // which of them have its concepts is not known
 		n += s.cache.InvalidateSystem(system)
 	}
 	return n
 }
 
-// Written ends the answers made of the definitions with these names, canonicals or references, or of what
-// depends on them; all where it is not sure that these are all.
+// Written removes the responses that depend on definitions that were written. Their names are canonicals or references;
+// unless it is sure that they are complete, all responses are removed.
 func (s *State) Written(names []string, sure bool) {
 	s.forgetSaved()
-	s.forgetWhole("") // what they are made of is not known, as with all that others expanded
+	s.forgetWhole("") // what others made their expansions of is not known
 	for _, name := range names {
 		if name == "" {
 			continue
@@ -46,7 +46,7 @@ func (s *State) Written(names []string, sure bool) {
 	}
 }
 
-// changed ends what depends on a definition that was found to be another one, written past us.
+// changed removes what depends on a definition that changed behind the next handler, without a write that passed here.
 func (s *State) changed(url string) {
 	if s.cache == nil {
 		return

@@ -12,23 +12,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// nextHandler is what the next handler is called in the log.
+// nextHandler is the name of the next handler in the log.
 const nextHandler = "next handler"
 
-// askNext has the next handler make an answer to be stored, unless it said to be left alone.
+// askNext has the next handler make an answer to be stored, unless it asked for a pause that is not over.
 func (q *request) askNext(r *http.Request, m *missing) result {
 	f := q.front
-	if err := f.State.backoff.Err(""); err != nil {
+	if err := f.state.backoff.Err(""); err != nil {
 		return result{err: unavailable(m.afterNext(err), err)}
 	}
-	defer func(start time.Time) { f.Host.Metrics.NextTook(time.Since(start)) }(time.Now())
-	ctx, cancel := context.WithTimeout(r.Context(), f.NextTimeout)
+	defer func(start time.Time) { f.host.Metrics.NextTook(time.Since(start)) }(time.Now())
+	ctx, cancel := context.WithTimeout(r.Context(), f.options.NextTimeout)
 	defer cancel()
 	r = r.WithContext(ctx)
 	w := newHeldResponse(remote.DefaultMaxRecorded)
 	recorder := remote.NewRecorder(w, w.limit)
 	err := record(recorder, q.next, q.forNext(r, recorder))
-	wait := f.State.backoff.Note(recorder.Status(), recorder.Header(), false)
+	wait := f.state.backoff.Note(recorder.Status(), recorder.Header(), false)
 	switch {
 	case recorder.Passed() && remote.Begins(q.path, w.header, w.body.Bytes()):
 		return result{err: &detour{nextStraight, m}}
@@ -41,20 +41,21 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	case err == nil:
 		return q.readNext(r, w, recorder, m)
 	}
-	err = f.Host.Failed(nextHandler, err)
+	err = f.host.Failed(nextHandler, err)
 	return result{err: &cache.Unavailable{RetryAfter: wait, Err: m.afterNext(err)}}
 }
 
-// forNext returns the request for the next handler: one for a whole answer, which is for all who ask the same.
+// forNext returns the request for the next handler. It asks for a whole answer, which serves everybody who asks the
+// same.
 func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Request {
-	request := remote.Recordable(q.front.Host.Server.Prepare(recorder, r))
+	request := remote.Recordable(q.front.host.Server.Prepare(recorder, r))
 	if condition := r.Header.Get("If-None-Match"); condition != "" {
 		request.Header.Set("If-None-Match", condition)
 	}
 	return request
 }
 
-// record has the next handler answer. That it aborts because its answer is not taken is no failure of its own.
+// record has the next handler answer. A handler that aborts because its answer is too large has not failed.
 func record(recorder *remote.Recorder, next NextHandler, request *http.Request) (err error) {
 	defer func() {
 		cause := recover()
@@ -83,20 +84,19 @@ func (q *request) readNext(r *http.Request, w *heldResponse, recorder *remote.Re
 	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && recorder.Relay() == nil && isTold(w):
 		return result{answer: w.answer()}
 	}
-	if !errors.Is(err, remote.ErrRefused) { // that is between it and whoever asks
-		err = q.front.Host.Failed(nextHandler, err)
+	if !errors.Is(err, remote.ErrRefused) { // which concerns this client alone
+		err = q.front.host.Failed(nextHandler, err)
 	}
 	return result{err: unavailable(m.afterNext(err), err)}
 }
 
-// isTold reports whether a response that is no answer is given to the client all the same: a redirect, a
-// refusal, or a failure that is told in FHIR.
+// isTold reports whether a response that is no answer is passed on to the client all the same: a redirect, a refusal,
+// or a failure with an OperationOutcome.
 func isTold(w *heldResponse) bool {
 	return w.status < http.StatusInternalServerError || bytes.Contains(w.body.Bytes(), []byte(`"OperationOutcome"`))
 }
 
-// withCookies is an answer with the cookies that its server sets: they are for the one who asked, so that it
-// is not stored.
+// withCookies adds the cookies that the server sets, for the client that asked: such an answer is not stored.
 func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
 	if cookies := recorder.Header()["Set-Cookie"]; len(cookies) > 0 {
 		a.Header = maps.Clone(a.Header)

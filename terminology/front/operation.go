@@ -10,12 +10,12 @@ import (
 // operation answers a request, or returns an error before it has written anything.
 type operation func(w http.ResponseWriter, r *http.Request) error
 
-// operations are those that are answered here, by type and name.
+// operations are those answered here, by type and name.
 type operations struct {
 	ofType     map[string]operation // "ValueSet/$expand"
 	ofInstance map[string]operation // the same, of ValueSet/{id}
 	metadata   operation            // with mode=terminology; nil: not answered here
-	others     map[string]operation // what is answered where no next handler does: "metadata", "ValueSet", "ValueSet/"
+	others     map[string]operation // only answered if the next handler does not: "metadata", "ValueSet", "ValueSet/"
 }
 
 func newOperations(h *terminology.Handler, all bool) operations {
@@ -47,8 +47,8 @@ func newOperations(h *terminology.Handler, all bool) operations {
 	return o
 }
 
-// other finds what a request is answered with where no next handler answers it,
-// or nil: the FHIR server behind knows more of itself, and of its definitions.
+// other returns what answers a request that the next handler does not, or nil. The FHIR server behind goes first,
+// since it knows itself and its definitions best.
 func (o operations) other(r *http.Request, base string) operation {
 	path, below := strings.CutPrefix(r.URL.Path, base+"/")
 	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead {

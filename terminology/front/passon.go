@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// passOn gives the client the next handler's answer as it comes. here is why there is none from here.
+// passOn gives the client the next handler's answer as it comes. here is the error of answering from here.
 func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) error {
 	if errors.Is(here, terminology.ErrUnknown) {
 		return q.passUnknown(w, r, here)
@@ -17,27 +17,26 @@ func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) err
 	return q.passIncomplete(w, r, here)
 }
 
-// passUnknown gives the next handler's answer, whatever it is: it alone can know. Where there is no next handler
-// nothing is written, and the value set is unknown for good.
+// passUnknown gives the next handler's answer, whatever it is: nobody else can know the value set. If there is no next
+// handler, the error from here stands.
 func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) error {
 	if answered, err := q.front.askFirst(w, r, q.next); answered || err != nil {
-		q.front.Host.Metrics.Count(Next)
+		q.front.host.Metrics.Count(Next)
 		return err
 	}
 	return q.front.fail(here)
 }
 
-// passIncomplete gives the next handler's answer unless it is a refusal or a failure: then what is missing here
-// is more useful to say.
+// passIncomplete gives the next handler's answer unless it is an error: then it helps more to say what is missing here.
 func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here error) error {
 	header := w.Header().Clone()
 	answer := &responseWriter{ResponseWriter: w, refused: func(status int) bool { return status >= http.StatusBadRequest }}
 	err := q.front.measureNext(answer, r, q.next)
 	if err == nil && answer.status != 0 && !answer.dropped {
-		q.front.Host.Metrics.Count(Next)
+		q.front.host.Metrics.Count(Next)
 		return nil
 	}
-	clear(w.Header()) // of what the refused answer left there
+	clear(w.Header()) // the dropped response left its own
 	maps.Copy(w.Header(), header)
 	return q.front.fail(here)
 }
@@ -52,6 +51,6 @@ func (f *Front) askFirst(w http.ResponseWriter, r *http.Request, next NextHandle
 // measureNext measures how long the next handler takes.
 func (f *Front) measureNext(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	start := time.Now()
-	defer func() { f.Host.Metrics.NextTook(time.Since(start)) }()
+	defer func() { f.host.Metrics.NextTook(time.Since(start)) }()
 	return next.ServeHTTP(w, r)
 }

@@ -10,36 +10,36 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// request is a request for an operation, read once, and who may answer it. An answer to it may still be made
-// when the client's own request is over.
+// request is a request for an operation: what was read of it, once, and who may answer it. It is used by producers
+// too, which may still run when the client's own request is over.
 type request struct {
 	front    *Front
-	local    operation // answers from here
+	local    operation // answers it from here
 	next     NextHandler
-	path     string // of the operation below the FHIR base: ValueSet/$expand
-	personal bool
+	path     string // below the FHIR base: ValueSet/$expand
+	personal bool   // the answer is for this client alone
 	known    sighting
-	number   uint64 // that sightings know it by; 0: none
-	read     bool   // a POST's body was
-	body     []byte // of a POST
-	subject  *remote.Subject
+	number   uint64          // its number among the sightings; 0: none
+	read     bool            // body is set
+	body     []byte          // of a POST
+	subject  *remote.Subject // nil: not needed so far
 }
 
-// newRequest reads what a request asks for, but for its body.
+// newRequest reads a request, except for its body.
 func (f *Front) newRequest(r *http.Request, next NextHandler, local operation) *request {
-	return &request{front: f, local: local, next: next, personal: isPersonal(r), path: strings.TrimPrefix(r.URL.Path, f.Base+"/")}
+	return &request{front: f, local: local, next: next, personal: isPersonal(r), path: strings.TrimPrefix(r.URL.Path, f.options.Base+"/")}
 }
 
-// serveOperation answers a request for an operation: with a stored response what was asked before, and else
-// from here, if it can be. Others are asked by way of the cache alone, so that they are asked once.
+// serveOperation answers a request for an operation. One that came before is answered by way of the cache, any other
+// from here if possible. Others are only asked by way of the cache, so that they are asked once.
 func (f *Front) serveOperation(w http.ResponseWriter, r *http.Request, next NextHandler, local operation) error {
 	q := f.newRequest(r, next, local)
-	if f.State.cache == nil || q.personal {
+	if f.state.cache == nil || q.personal {
 		return q.serveUnstored(w, r)
 	}
 	s := f.currentSchemes()
 	if r.Method != http.MethodPost {
-		q.number = f.sightings.of(r, s.seed)
+		q.number = f.sightings.number(r, s.seed)
 		q.known = f.sightings.look(q.number)
 	}
 	if q.known != unseen {
@@ -47,7 +47,7 @@ func (f *Front) serveOperation(w http.ResponseWriter, r *http.Request, next Next
 	}
 	here := q.serveHere(w, r)
 	if here.missing == nil && !isFetchFailure(here.err) {
-		return f.told(Here, here.err)
+		return f.finish(Here, here.err)
 	}
 	switch err := q.readBody(r); {
 	case err != nil:
@@ -60,8 +60,8 @@ func (f *Front) serveOperation(w http.ResponseWriter, r *http.Request, next Next
 	return q.serveStored(w, r, s)
 }
 
-// readBody reads the body of a POST, which was read here before and put back: whether the request is
-// personal may be said there.
+// readBody reads the body of a POST, which may make the request a personal one. The local operation has read it before,
+// up to its limit, and put it back.
 func (q *request) readBody(r *http.Request) (err error) {
 	if r.Method != http.MethodPost {
 		return nil
@@ -82,7 +82,7 @@ func (q *request) rewind(r *http.Request) {
 	}
 }
 
-// subjectOf returns what decides who is asked.
+// subjectOf returns what the request is about, which decides who is asked.
 func (q *request) subjectOf(r *http.Request) remote.Subject {
 	if q.subject == nil {
 		s := remote.SubjectOf(r.URL.RawQuery, r.Header.Get("Content-Type"), q.body)
@@ -91,18 +91,16 @@ func (q *request) subjectOf(r *http.Request) remote.Subject {
 	return *q.subject
 }
 
-// cacheID is the parameter under which definitions are remembered that requests
-// bring along.
+// cacheID is the parameter that names definitions remembered from earlier requests.
 const cacheID = "cache-id"
 
-// isPersonal reports whether a request depends on others that its client made
-// before, or tries out limits: its answer is nothing to keep.
+// isPersonal reports whether the answer to a request is of use to its client alone: it depends on earlier requests of
+// the client, or tries out a limit.
 func isPersonal(r *http.Request) bool {
 	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || hasCacheID(r.URL.RawQuery)
 }
 
-// hasCacheID reports whether a query string has the parameter, however its name is
-// escaped.
+// hasCacheID reports whether a query string has the parameter cache-id, escaped or not.
 func hasCacheID(query string) bool {
 	for query != "" {
 		var pair string
@@ -118,8 +116,8 @@ func hasCacheID(query string) bool {
 	return false
 }
 
-// mentionsCacheID reports whether a body may have the parameter. Who escapes letters
-// that need no escape in JSON or XML is taken to have it.
+// mentionsCacheID reports whether a body may have the parameter. One with escapes that JSON or XML does not need is
+// assumed to have it.
 func mentionsCacheID(body []byte) bool {
 	for _, sign := range []string{cacheID, `\u00`, "&#"} {
 		if bytes.Contains(body, []byte(sign)) {

@@ -7,10 +7,10 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// definitionTypes are the types of resources that expansions are made of.
+// definitionTypes are the resource types that expansions are made of.
 var definitionTypes = []string{"ValueSet", "CodeSystem", "ConceptMap"}
 
-// resourceHead is what names a definition.
+// resourceHead identifies a definition.
 type resourceHead struct {
 	Type string `json:"resourceType"`
 	ID   string `json:"id"`
@@ -19,7 +19,7 @@ type resourceHead struct {
 
 func (h resourceHead) reference() string { return h.Type + "/" + h.ID }
 
-// readHead reads what names a definition, if it is one.
+// readHead reads the head of a resource. It reports whether the resource is a definition.
 func readHead(resource []byte) (h resourceHead, ok bool) {
 	err := json.Unmarshal(resource, &h, jsontext.AllowDuplicateNames(true))
 	return h, err == nil && slices.Contains(definitionTypes, h.Type)

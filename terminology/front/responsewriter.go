@@ -5,15 +5,15 @@ import (
 	"net/http"
 )
 
-// responseWriter gives the client what the next handler answers, and notes its status.
+// responseWriter passes the next handler's response to the client and notes its status.
 type responseWriter struct {
 	http.ResponseWriter
-	status  int  // the last one, also of an informational response (1xx); 0: none
-	final   bool // the response has begun
-	dropped bool // it does not reach the client
+	status  int  // the last one, including those of informational responses (1xx); 0: none
+	final   bool // the final response has begun
+	dropped bool // the response does not reach the client
 
-	begins  func(status int)      // is called before the response begins; nil: nobody is
-	refused func(status int) bool // says which responses to drop; nil: none
+	begins  func(status int)      // called before the final response; may be nil
+	refused func(status int) bool // reports whether to drop a response; may be nil
 }
 
 // WriteHeader implements http.ResponseWriter.
@@ -40,7 +40,7 @@ func (w *responseWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// ReadFrom implements io.ReaderFrom, for the sake of those writers that do it without a copy.
+// ReadFrom implements io.ReaderFrom, so that files are still sent without copying.
 func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.dropped {
@@ -52,7 +52,7 @@ func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(w.ResponseWriter, r)
 }
 
-// FlushError implements what http.ResponseController asks for. A flush must not begin the response.
+// FlushError is called by http.ResponseController. It must not begin the response.
 func (w *responseWriter) FlushError() error {
 	if w.status == 0 || w.dropped {
 		return nil

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// result is what came of asking at one place: an answer, what is missing there, or an error. The zero
-// result is an answer that has been written to the client.
+// result is what came of one step: an answer, what is missing for one, or an error. The zero result is an answer
+// that was written to the client.
 type result struct {
 	answer  *cache.Answer
 	missing *missing
@@ -35,12 +35,12 @@ func (res result) failure() error {
 	return res.err
 }
 
-// missing says why there is no answer here, where another server may have one.
+// missing says why there is no answer here although another server may have one.
 type missing struct {
 	err     error
-	unknown bool // not even the definition that was asked for is here
+	unknown bool // even the definition that was asked for
 
-	// provisional is the answer that is given where nobody has a better one; nil: none.
+	// provisional is the answer to give if nobody has a better one; nil: none.
 	provisional *terminology.Provisional
 }
 
@@ -65,7 +65,7 @@ func provisionalOf(err error) *terminology.Provisional {
 	return failed.Provisional
 }
 
-// answer says what is missing, or is the provisional answer. It is stored as briefly as a 404.
+// answer returns the provisional answer, or else one that says what is missing. It is stored as briefly as a 404.
 func (m *missing) answer() result {
 	var failed *terminology.Error
 	switch {
@@ -78,8 +78,8 @@ func (m *missing) answer() result {
 	return result{answer: &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}}
 }
 
-// afterNext is the error to tell the client after the next handler failed. Where something is known
-// here, what is missing is more useful to say.
+// afterNext returns the error for the client after the next handler failed. If the value set is known here, it helps
+// more to say what is missing.
 func (m *missing) afterNext(failed error) error {
 	if m.unknown {
 		return failed
@@ -87,8 +87,7 @@ func (m *missing) afterNext(failed error) error {
 	return m.err
 }
 
-// afterUpstream is the error to tell the client after an upstream failed, unless there is a provisional
-// answer to give.
+// afterUpstream returns the error for the client after an upstream failed, or the one with the provisional answer.
 func (m *missing) afterUpstream(failed error) error {
 	if m.provisional == nil {
 		return failed
@@ -96,7 +95,7 @@ func (m *missing) afterUpstream(failed error) error {
 	return m.err
 }
 
-// detour is the error by which a producer tells that its answer is none to be stored, and where to get it.
+// detour is the error of a producer whose answer is not to be stored. It says where the answer is found.
 type detour struct {
 	to      destination
 	missing *missing
@@ -119,7 +118,7 @@ func (d *detour) Error() string {
 	return "the answer is too large to be stored"
 }
 
-// detourOf returns the detour that an error is; nil: none. A hit spares the allocation of errors.As.
+// detourOf returns the detour that an error is; nil: none. A hit, without an error, allocates nothing.
 func detourOf(err error) *detour {
 	if err == nil {
 		return nil
@@ -129,9 +128,8 @@ func detourOf(err error) *detour {
 	return d
 }
 
-// unavailable is the error for a server that failed, which all get who ask the same in the next moment. cause
-// is what the server said; err may be another error, more useful to the client. That a server refuses one client
-// is nothing that others need to hear of.
+// unavailable returns the error for a server that failed. The cache gives it to everybody who asks the same in the next
+// moment, unless the server only refused this client. cause is what the server said, err what the client is told.
 func unavailable(err, cause error) error {
 	if errors.Is(cause, remote.ErrRefused) {
 		return err
@@ -139,14 +137,14 @@ func unavailable(err, cause error) error {
 	return &cache.Unavailable{RetryAfter: retryAfter(cause), Err: err}
 }
 
-// retryAfter is when the server that failed wants to be asked again (RFC 9110 §10.2.3); 0: it did not say.
+// retryAfter returns how long to wait before asking again (RFC 9110 §10.2.3); 0: nobody said.
 func retryAfter(err error) time.Duration {
 	var failed *remote.Error
 	var unavailable *cache.Unavailable
 	switch {
 	case errors.Is(err, terminology.ErrBusy):
 		return busyRetryAfter
-	case errors.As(err, &unavailable): // which knows what is left of the time
+	case errors.As(err, &unavailable): // what is left of the time
 		return unavailable.RetryAfter
 	case errors.As(err, &failed):
 		return failed.RetryAfter
@@ -154,12 +152,12 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// busyRetryAfter is when a client is to ask again that had to wait too long for its turn.
+// busyRetryAfter is how long a client is to wait that did not get its turn.
 const busyRetryAfter = 5 * time.Second
 
 // Error is a request that was not answered.
 type Error struct {
-	// Status is the HTTP status code; 0 means that of Err, if the next handler gave it one, and else 500.
+	// Status is the HTTP status code. 0: the one that the next handler gave Err, or else 500.
 	Status int
 
 	// Err is the cause. Required.
@@ -175,7 +173,7 @@ func (e *Error) Unwrap() error { return e.Err }
 // statusClientGone is the status that nginx and Caddy log for a client that did not wait.
 const statusClientGone = 499
 
-// errorOf gives an error its status.
+// errorOf finds the status for an error.
 func errorOf(err error) *Error {
 	var own *terminology.Error
 	var failed *remote.Error
@@ -196,7 +194,7 @@ func errorOf(err error) *Error {
 	return &Error{Status: status, Err: err}
 }
 
-// outcome is what an error counts as.
+// outcome returns what the error counts as.
 func (e *Error) outcome() Outcome {
 	if errors.Is(e.Err, cache.ErrNotKept) || e.Status != 0 && e.Status < http.StatusInternalServerError {
 		return Refused

@@ -6,10 +6,10 @@ import (
 	"sync/atomic"
 )
 
-// sightings remember which requests there were lately, and which of them the next handler answered, so that one
-// that comes for the first time costs no more than without a cache: most of what is typed letter by letter never
-// comes again. What came more than once is remembered apart, so that the others do not drive it out. Sightings
-// decide about effort alone: whatever they say, the answer is right.
+// sightings remember which requests came lately, and which of them the next handler answered. A request that comes for
+// the first time then costs no more than without a cache: most of what is typed letter by letter never comes again. What
+// came more than once is remembered apart, lest the rest drives it out. Sightings only decide about effort; a wrong one
+// does no harm.
 type sightings struct {
 	hash  maphash.Seed
 	once  [1 << sightingBits]atomic.Uint64
@@ -32,8 +32,8 @@ func newSightings() *sightings { return &sightings{hash: maphash.MakeSeed()} }
 // seed stands for the definitions that requests are answered from.
 func (s *sightings) seed(epoch string) uint64 { return maphash.String(s.hash, epoch) }
 
-// of returns a number for a request. It is even, and never 0.
-func (s *sightings) of(r *http.Request, seed uint64) uint64 {
+// number returns a number for a request. It is even, and never 0.
+func (s *sightings) number(r *http.Request, seed uint64) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.hash)
 	maphash.WriteComparable(&h, seed)
@@ -51,26 +51,26 @@ func (s *sightings) of(r *http.Request, seed uint64) uint64 {
 }
 
 // look says what is known of a request, by its number, and remembers that it came.
-func (s *sightings) look(number uint64) sighting {
-	slot := number >> (64 - sightingBits)
+func (s *sightings) look(n uint64) sighting {
+	slot := n >> (64 - sightingBits)
 	known := s.often[slot].Load()
-	if known|1 != number|1 {
-		if known = s.once[slot].Load(); known|1 != number|1 {
-			s.once[slot].Store(number)
+	if known|1 != n|1 {
+		if known = s.once[slot].Load(); known|1 != n|1 {
+			s.once[slot].Store(n)
 			return unseen
 		}
 		s.often[slot].Store(known)
 	}
-	if known == number {
+	if known == n {
 		return seen
 	}
 	return seenNext
 }
 
 // isNext remembers that the next handler answered a request.
-func (s *sightings) isNext(number uint64) {
-	slot := number >> (64 - sightingBits)
+func (s *sightings) isNext(n uint64) {
+	slot := n >> (64 - sightingBits)
 	for _, list := range []*atomic.Uint64{&s.once[slot], &s.often[slot]} {
-		list.CompareAndSwap(number, number|1)
+		list.CompareAndSwap(n, n|1)
 	}
 }

@@ -23,7 +23,7 @@ func TestSightings(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, target, nil)
 		r.Host = host
 		r.Header.Set("Accept", accept)
-		return s.of(r, seed)
+		return s.number(r, seed)
 	}
 	first := ask("h", "/a?b", "c", 1)
 	for name, other := range map[string]uint64{

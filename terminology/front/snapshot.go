@@ -8,9 +8,9 @@ import (
 	"path/filepath"
 )
 
-// open brings back the answers from before a restart, with the first request: a configuration that is only
-// validated neither reads nor writes any. Their file goes, as it would bring back what ends from now on, were
-// this process killed. That there are no answers, or none that are of use, is no error.
+// open loads the saved responses with the first request: a configuration that is only validated must not touch them. It
+// removes their file: if this process were killed, the next one would load responses that a write has ended since. A
+// missing or damaged file is no error.
 func (s *State) open() {
 	s.opened.Do(func() {
 		if s.file == "" {
@@ -32,8 +32,8 @@ func (s *State) open() {
 	})
 }
 
-// forgetSaved removes the files of settings that are not in use: were they to be, they would bring back answers
-// from before a change.
+// forgetSaved removes the files of other settings: if these came into use, they would bring back responses from before
+// a change.
 func (s *State) forgetSaved() {
 	s.open()
 	if s.file == "" {

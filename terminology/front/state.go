@@ -26,19 +26,19 @@ type StateOptions struct {
 	// Wholes are value sets that are fetched whole from terminology servers. Default: nil, none is.
 	Wholes *remote.Wholes
 
-	// Fetched are definitions of the server that the next handler leads to; its Source and Changed are set by
-	// [NewState]. Default: nil, none are fetched.
+	// Fetched holds definitions of the server behind the next handler. [NewState] sets its Source and Changed.
+	// Default: nil, none are fetched.
 	Fetched *terminology.Fetched
 
-	// Backend is how that server is asked; its Serve and Backoff are set by [NewState]. Required with Fetched.
+	// Backend says how to ask that server. [NewState] sets its Serve and Backoff. Required with Fetched.
 	Backend remote.Handler
 
 	// Logger is told of files that cannot be read or removed. Required.
 	Logger *slog.Logger
 }
 
-// State is what outlives a [Front]: the stored answers, and those who are asked, with what they said. Make
-// one with [NewState]; it is safe for concurrent use.
+// State is what outlives a [Front]: stored responses, fetched definitions, and the servers to ask. Make one with
+// [NewState]; it is safe for concurrent use.
 type State struct {
 	cache   *cache.Cache // nil: no answers are stored
 	file    string       // that they are saved in; empty: none
@@ -68,7 +68,7 @@ func (s *State) Fetched() *terminology.Fetched {
 	return s.backend.fetched
 }
 
-// Close saves the answers, if that is wanted and there was a request.
+// Close saves the stored responses if there is a file for them. Without a request there is nothing to save.
 func (s *State) Close() error {
 	unused := false
 	s.opened.Do(func() { unused = true })

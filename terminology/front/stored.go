@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// schemes say what the stored responses are found by that were made from one library.
+// schemes are the keys of the responses that were made from one library.
 type schemes struct {
 	library *terminology.Library
 	seed    uint64       // of the library, for sightings
@@ -17,31 +17,31 @@ type schemes struct {
 
 // currentSchemes returns the schemes for the library in use.
 func (f *Front) currentSchemes() *schemes {
-	library := f.Handler.Current()
+	library := f.options.Handler.Current()
 	if s := f.schemes.Load(); s != nil && s.library == library {
 		return s
 	}
-	epoch := f.Epoch(library)
+	epoch := f.options.Epoch(library)
 	s := &schemes{
 		library: library, seed: f.sightings.seed(epoch),
 		shared: cache.Scheme{Space: "shared", Epoch: epoch, VaryBy: cache.VaryByNone},
-		next:   cache.Scheme{Space: "next", Epoch: epoch, VaryBy: f.VaryBy, Headers: f.VaryHeaders},
+		next:   cache.Scheme{Space: "next", Epoch: epoch, VaryBy: f.options.VaryBy, Headers: f.options.VaryHeaders},
 	}
 	f.schemes.Store(s)
 	return s
 }
 
-// serveStored answers a request by way of the cache: with a response that all share, or else with one of the
-// next handler, unless the answer is too large to be stored.
+// serveStored answers a request by way of the cache: with a response for all, or else with the next handler's. An answer
+// too large to be stored is made again, straight for the client.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request, s *schemes) error {
 	f := q.front
 	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.detach}
 	d := &toNext
 	if q.known != seenNext {
-		call.Principal, call.Produce = f.Host.Guard.Client(r.Context()), q.produceShared
-		err := f.State.cache.Serve(w, r, &call)
+		call.Principal, call.Produce = f.host.Guard.Client(r.Context()), q.produceShared
+		err := f.state.cache.Serve(w, r, &call)
 		if d = detourOf(err); d == nil {
-			return f.told(Stored, err)
+			return f.finish(Stored, err)
 		}
 	}
 	if d.to == nextStored {
@@ -49,20 +49,20 @@ func (q *request) serveStored(w http.ResponseWriter, r *http.Request, s *schemes
 			f.sightings.isNext(q.number)
 		}
 		q.rewind(r)
-		call.Scheme, call.Principal, call.Produce = &s.next, f.Host.Guard.Principal(r.Context()), q.produceOwn
-		err := f.State.cache.Serve(w, r, &call)
+		call.Scheme, call.Principal, call.Produce = &s.next, f.host.Guard.Principal(r.Context()), q.produceOwn
+		err := f.state.cache.Serve(w, r, &call)
 		if d = detourOf(err); d == nil {
-			return f.told(Next, err)
+			return f.finish(Next, err)
 		}
 	}
 	q.rewind(r)
 	if d.to == nextStraight {
 		return q.passOn(w, r, d.missing.err)
 	}
-	return f.told(Here, q.serveHere(w, r).failure())
+	return f.finish(Here, q.serveHere(w, r).failure())
 }
 
-// toNext is the detour of what the next handler answered before.
+// toNext is the detour for requests that the next handler is known to answer.
 var toNext = detour{to: nextStored}
 
 // produceShared makes an answer that is the same for all: here, or by an upstream.
@@ -74,7 +74,7 @@ func (q *request) produceShared(r *http.Request) (*cache.Answer, error) {
 	return made.answer, made.err
 }
 
-// produceOwn makes an answer that may depend on who asks.
+// produceOwn makes an answer that may depend on the client.
 func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
 	made := q.make(r)
 	if made.missing != nil {
@@ -83,7 +83,7 @@ func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
 	return made.answer, made.failure()
 }
 
-// make makes an answer here, or asks an upstream. What is missing then the next handler may have.
+// make makes an answer here, or asks an upstream. If something is still missing, the next handler may have it.
 func (q *request) make(r *http.Request) result {
 	here := q.makeHere(r)
 	if here.missing == nil {
@@ -100,19 +100,19 @@ func (q *request) serveUnstored(w http.ResponseWriter, r *http.Request) error {
 	f := q.front
 	here := resultOf(q.local(w, r))
 	if here.missing == nil {
-		return f.told(Here, here.err)
+		return f.finish(Here, here.err)
 	}
 	if err := q.readBody(r); err != nil {
 		return f.fail(err)
 	}
 	server := q.upstream(r, here.missing)
-	if server == nil || q.personal { // what is remembered under a cache-id elsewhere, an upstream would give to others
+	if server == nil || q.personal { // for an upstream, all clients here are one: it would mix up their cache-ids
 		return q.passOn(w, r, here.missing.err)
 	}
 	theirs := q.askUpstream(r, server, here.missing)
 	if theirs.err != nil {
 		return f.fail(theirs.err)
 	}
-	f.Host.Metrics.Count(Upstream)
+	f.host.Metrics.Count(Upstream)
 	return f.write(w, r, theirs.answer, f.private)
 }

@@ -10,23 +10,23 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// upstream returns the terminology server to ask for what is missing; nil: the next handler, which alone can
-// know what has which id.
+// upstream returns the terminology server to ask for what is missing; nil: the next handler is asked. It alone can
+// know the resource with an id.
 func (q *request) upstream(r *http.Request, m *missing) *remote.Server {
-	if q.front.State.routes == nil || strings.Count(q.path, "/") > 1 {
+	if q.front.state.routes == nil || strings.Count(q.path, "/") > 1 {
 		return nil
 	}
-	return q.front.State.routes.Server(q.subjectOf(r).Lacking(m.err))
+	return q.front.state.routes.Server(q.subjectOf(r).Lacking(m.err))
 }
 
-// askUpstream asks a terminology server. If it knows nothing of what is missing here alone, that is more
-// useful to say.
+// askUpstream asks a terminology server. If it does not know the value set either, it helps more to say what is
+// missing here.
 func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing) result {
 	asked := remote.Question{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
 		Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"), IfNoneMatch: r.Header.Get("If-None-Match"),
 	}
-	host, wholes := &q.front.Host, q.front.State.wholes
+	host, wholes := &q.front.host, q.front.state.wholes
 	if wholes != nil {
 		if whole, err := wholes.Answer(server, asked); whole != nil || err != nil {
 			return result{answer: answerOf(whole), err: err}
@@ -58,7 +58,7 @@ func (q *request) isAnsweredBy(r *http.Request, a *remote.Answer) bool {
 	return a.IsOf(q.subjectOf(r).ValueSet)
 }
 
-// notStored is an answer for the one who asked alone: a mistake had better not stay for the next one.
+// notStored is an answer for this client alone. It is probably wrong, and must not be given to others.
 func notStored(a *remote.Answer) *cache.Answer {
 	answer := answerOf(a)
 	answer.Header = maps.Clone(answer.Header)
@@ -66,8 +66,8 @@ func notStored(a *remote.Answer) *cache.Answer {
 	return answer
 }
 
-// answerOf is an answer as the cache has it. It names no definitions that it was made of: they are not known
-// for sure, so that each change ends it.
+// answerOf converts an answer for the cache. The definitions it was made of are not known for sure, so none are named and
+// any change ends it.
 func answerOf(a *remote.Answer) *cache.Answer {
 	if a == nil {
 		return nil

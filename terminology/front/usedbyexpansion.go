@@ -9,7 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// madeOf is what an expansion says that it was made of.
+// madeOf is the part of an expansion that says what it was made of.
 type madeOf struct {
 	URL  string `json:"url"`
 	Meta struct {
@@ -31,10 +31,9 @@ type madeOfSystem struct {
 	Contains []madeOfSystem `json:"contains"`
 }
 
-// definitionsOf names the definitions that an expansion was made of: the value set, those
-// that it says it used, and the code systems that its codes are of, which may not be
-// known yet. There are none where it does not say so, as it leaves parts out; then
-// each change ends it.
+// definitionsOf returns the canonicals of the definitions an expansion was made of: the value set, those listed as
+// used, and the code systems of its codes, even of those not known here. It returns none for an expansion that leaves
+// parts out: then any change of a definition ends it.
 func definitionsOf(body []byte) (tags []string) {
 	var made madeOf
 	if json.Unmarshal(body, &made, jsontext.AllowDuplicateNames(true)) != nil || made.URL == "" || len(made.Meta.Tag) > 0 {

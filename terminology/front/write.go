@@ -11,25 +11,25 @@ import (
 type write struct {
 	front     *Front
 	reference string // type and id, where the path has them
-	whole     bool   // the body is the definition
-	batch     bool   // what the body mentions is written
+	whole     bool   // the body is the new definition
+	batch     bool   // the body says what is written
 	body      *writtenBody
 }
 
-// readingOperations are those that FHIR and its terminology servers define as ones
-// that change nothing. What others do, as $import does, is not known.
+// readingOperations change nothing, as FHIR and its terminology servers define them. Any other operation, such as
+// $import, may change definitions.
 var readingOperations = []string{
 	"$expand", "$validate-code", "$batch-validate-code", "$lookup", "$subsumes", "$find-matches", "$translate", "$closure",
 	"$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
 }
 
-// writeOf returns the write that a request is, or nil. The path counts as servers
-// resolve it, some of them without regard to case.
+// writeOf returns the write that a request is; nil: it is none. The path is resolved and compared without regard to
+// case, since some servers do so.
 func (f *Front) writeOf(r *http.Request) *write {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
 		return nil
 	}
-	below, within := cutPrefixFold(path.Clean(r.URL.Path)+"/", f.Base+"/")
+	below, within := cutPrefixFold(path.Clean(r.URL.Path)+"/", f.options.Base+"/")
 	parts := strings.Split(strings.TrimSuffix(below, "/"), "/")
 	last := parts[len(parts)-1]
 	kind := slices.IndexFunc(definitionTypes, func(name string) bool { return strings.EqualFold(name, parts[0]) })
@@ -72,7 +72,7 @@ func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) e
 	case err == nil && answer.final:
 		status = answer.status
 	case err != nil && !answer.final:
-		status = c.front.Host.Server.Status(err)
+		status = c.front.host.Server.Status(err)
 	}
 	if status == 0 || mayBeDone(status) {
 		c.forget()
@@ -84,10 +84,9 @@ func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) e
 func mayBeDone(status int) bool { return status < 400 || status >= 500 }
 
 // forget ends the answers that depend on what was written, wherever they are stored.
-func (c *write) forget() { c.front.Host.Written(c.names()) }
+func (c *write) forget() { c.front.host.Written(c.names()) }
 
-// names returns the canonical and the reference of what was written, and whether
-// that is all.
+// names returns the canonical and the reference of what was written. It reports whether they are known for sure.
 func (c *write) names() (names []string, sure bool) {
 	if c.batch {
 		return nil, !c.body.mentions()

@@ -10,20 +10,20 @@ import (
 	"sync"
 )
 
-// maxWritten is how much of a definition is looked at for its URL.
+// maxWritten bounds the body, in bytes, that is searched for a definition's URL.
 const maxWritten = 1 << 20
 
-// writtenBody looks at a request's body while it is read.
+// writtenBody inspects a request's body while the next handler reads it.
 type writtenBody struct {
 	io.ReadCloser
 
-	mu      sync.Mutex   // the answer may come before all of it was read
-	held    bytes.Buffer // the beginning
-	tail    []byte       // the end of what was read, where a name may begin
-	named   bool         // a type of definitions occurred
-	encoded bool         // it cannot be looked at
+	mu      sync.Mutex   // the response may begin while the body is still being read
+	held    bytes.Buffer // the beginning of the body
+	tail    []byte       // the end of what was read so far, where a name may begin
+	named   bool         // the name of a type of definitions occurred
+	encoded bool         // the body cannot be inspected
 	xml     bool
-	bundle  *writtenBundle // nil: it is none in JSON
+	bundle  *writtenBundle // nil: the body is no Bundle in JSON
 }
 
 func newWrittenBody(r *http.Request, batch bool) *writtenBody {
@@ -61,7 +61,7 @@ func (b *writtenBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mentions reports whether the body may have to do with definitions.
+// mentions reports whether the body may write definitions.
 func (b *writtenBody) mentions() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,23 +6,21 @@ import (
 	"slices"
 )
 
-// writtenBundle notices, while a Bundle in JSON is read, whether it may write
-// definitions: whether one of its members resourceType or url names their type, and
-// one of its requests does not only read. That a type's name occurs somewhere says
-// nothing: nearly each clinical resource has codes of
-// http://terminology.hl7.org/CodeSystem/….
+// writtenBundle finds out, while a Bundle in JSON is read, whether it may write definitions: it does if a member
+// resourceType or url names their type and a request in it does more than read. The type's name alone proves
+// nothing: nearly every clinical resource has a code of http://terminology.hl7.org/CodeSystem/….
 type writtenBundle struct {
-	named    bool // a type of definitions
-	requests bool // there is a request's method
-	writes   bool // which is not one that only reads
+	named    bool // a type of definitions occurred
+	requests bool // a request's method occurred
+	writes   bool // a method that does more than read occurred
 
-	quoted  bool   // within a string
+	quoted  bool   // inside a string
 	escaped bool   // after a backslash
-	text    []byte // the string that was read last, or what there is of it
-	member  member // whose value comes
+	text    []byte // the last string, as far as it was read
+	member  member // the member whose value is next
 }
 
-// member is what the name of a member says of its value.
+// member is the kind of a JSON member, by its name.
 type member uint8
 
 const (
@@ -31,12 +29,10 @@ const (
 	methodMember
 )
 
-// maxMember is how much is looked at of a string. A url that is longer is taken to
-// name a type.
+// maxMember bounds how much of a string is kept, in bytes. A longer url is assumed to name a type.
 const maxMember = 4 << 10
 
-// Write implements io.Writer. It never fails: what is no JSON, the server behind
-// refuses.
+// Write implements io.Writer. It never fails: the server behind refuses what is not JSON.
 func (b *writtenBundle) Write(p []byte) (int, error) {
 	whole := len(p)
 	for len(p) > 0 {
@@ -68,8 +64,7 @@ func (b *writtenBundle) Write(p []byte) (int, error) {
 	return whole, nil
 }
 
-// addText adds what there is of a string before its end, or an escape, and returns the
-// rest.
+// addText adds the part of p up to the end of the string or an escape, and returns the rest.
 func (b *writtenBundle) addText(p []byte) (rest []byte) {
 	n := bytes.IndexAny(p, "\"\\")
 	if n < 0 {
@@ -93,8 +88,8 @@ func memberOf(name []byte) member {
 	return otherMember
 }
 
-// value looks at a string that may be a value. Who escapes what needs no escape in
-// JSON may mean any value, of any member.
+// value inspects a string that may be a value. One with escapes that JSON does not need is assumed to name a type
+// and to write.
 func (b *writtenBundle) value() {
 	switch {
 	case isEscaped(b.text):
@@ -107,11 +102,10 @@ func (b *writtenBundle) value() {
 	}
 }
 
-// changes reports whether the Bundle may change definitions. One without requests is
-// no batch, and what it does is not known.
+// changes reports whether the Bundle may change definitions. Nobody can tell what one without requests does.
 func (b *writtenBundle) changes() bool { return b.named && (b.writes || !b.requests) }
 
-// isEscaped reports whether a letter is written as \u0041.
+// isEscaped reports whether a letter is escaped, as \u0041 is.
 func isEscaped(text []byte) bool {
 	if bytes.IndexByte(text, '\\') < 0 {
 		return false
@@ -124,8 +118,7 @@ func isEscaped(text []byte) bool {
 	return false
 }
 
-// namesDefinitions reports whether a text has the name of a type of definitions, or
-// of an operation on the whole server.
+// namesDefinitions reports whether a text contains a type of definitions, or is an operation on the whole server.
 func namesDefinitions(text []byte) bool {
 	return bytes.HasPrefix(bytes.TrimLeft(text, `\/`), []byte("$")) ||
 		slices.ContainsFunc(definitionTypes, func(name string) bool { return bytes.Contains(text, []byte(name)) })

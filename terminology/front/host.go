@@ -1,0 +1,89 @@
+package front
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+)
+
+// Host is what the server around provides.
+type Host struct {
+	// Guard says whom requests were authorised for. Required.
+	Guard Guard
+
+	// Server makes requests ready for the next handler. Required.
+	Server Server
+
+	// CrossOrigin sets the headers for scripts of other origins, and returns the writer for the answer. Default: it
+	// sets none.
+	CrossOrigin func(w http.ResponseWriter, r *http.Request) http.ResponseWriter
+
+	// Metrics are told what becomes of requests. Required.
+	Metrics Metrics
+
+	// Failed logs that a server gave no answer, and returns the error to go on with. Required.
+	Failed func(server string, err error) error
+
+	// Written passes on to [State.Written], of all states, what a write at the next handler may have changed. Required.
+	Written func(names []string, sure bool)
+}
+
+// Guard tells whom a request was authorised for.
+type Guard interface {
+	// Principal returns all that is known; it is zero where there is no guard.
+	Principal(ctx context.Context) cache.Principal
+
+	// Client returns the client alone, or all that is known if there is none. It is enough for answers that all share.
+	Client(ctx context.Context) cache.Principal
+}
+
+// Server makes requests ready for the next handler, which expects more of their context than net/http does.
+type Server interface {
+	// Detach returns a context with a copy of what the next handler needs from a request, which may be over by then.
+	Detach(ctx context.Context) context.Context
+
+	// Prepare turns a request with a detached context into one that the next handler accepts.
+	Prepare(w http.ResponseWriter, r *http.Request) *http.Request
+
+	// Background returns a handler that serves requests of no client by next, the way r reached it.
+	Background(r *http.Request, next NextHandler) NextHandler
+
+	// Status returns the HTTP status of an error of the next handler; 0: none.
+	Status(err error) int
+}
+
+// NextHandler is the handler behind. It answers, or returns an error. If it does neither, there is nobody behind.
+type NextHandler interface {
+	// ServeHTTP answers a request.
+	ServeHTTP(w http.ResponseWriter, r *http.Request) error
+}
+
+// Metrics count and measure.
+type Metrics interface {
+	// Count counts a request by its outcome.
+	Count(Outcome)
+
+	// NextTook measures an answer of the next handler.
+	NextTook(time.Duration)
+
+	// UpstreamTook measures an answer of an upstream.
+	UpstreamTook(time.Duration)
+}
+
+// Outcome is what became of a request for an operation.
+type Outcome string
+
+// Outcomes of requests.
+const (
+	Here     Outcome = "here"
+	Stored   Outcome = "cached"   // by way of the cache, whoever made the answer
+	Next     Outcome = "next"     // what the next handler answers, errors among it
+	Upstream Outcome = "upstream" // by a terminology server, past the cache
+	Refused  Outcome = "refused"
+	Failed   Outcome = "failed"
+)
+
+// Outcomes are all of them.
+var Outcomes = []Outcome{Here, Stored, Next, Upstream, Refused, Failed}
