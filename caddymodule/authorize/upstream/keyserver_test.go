@@ -3,6 +3,7 @@ package upstream_test
 import (
 	"crypto"
 	"crypto/elliptic"
+	"maps"
 	"net/http"
 	"sync"
 	"testing"
@@ -28,9 +29,7 @@ func (s *keyServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
 	s.requests++
 	answer := s.answer
-	for name, values := range s.header {
-		w.Header()[name] = values
-	}
+	maps.Copy(w.Header(), s.header)
 	s.mu.Unlock()
 	answer(w, r)
 }
