@@ -61,12 +61,12 @@ func TestLogsTellNoSecret(t *testing.T) {
 	g, all, audit := loggingGateway(t)
 	q := demoRequest()
 	q.Set("state", marked+"state")
-	page := g.get("/oauth2/authorize?"+q.Encode(), "")
-	sealed := gatewaytest.ReadForm(read(t, g.get(page.Header.Get("Location"), ""))).Fields.Get("request")
+	page := g.Get("/oauth2/authorize?"+q.Encode(), "")
+	sealed := gatewaytest.ReadForm(gatewaytest.Read(t, g.Get(page.Header.Get("Location"), ""))).Fields.Get("request")
 	form := url.Values{"request": {sealed}, "username": {"alice"}, "password": {marked}}
-	g.post("/oauth2/login", form)
+	g.Post("/oauth2/login", form)
 	form.Set("password", "alice-demo-password")
-	answer, err := g.post("/oauth2/login", form).Location()
+	answer, err := g.Post("/oauth2/login", form).Location()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,22 +75,22 @@ func TestLogsTellNoSecret(t *testing.T) {
 	g.Cookies = map[string]string{}
 	token := g.token()
 	g.Cookies = session
-	g.post("/oauth2/token", codeForm(code))
-	g.post("/oauth2/token", codeForm(code))
+	g.Post("/oauth2/token", codeForm(code))
+	g.Post("/oauth2/token", codeForm(code))
 	q.Set("response_type", "token")
-	fragment := g.get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location")
+	fragment := g.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location")
 	_, access, _ := strings.Cut(fragment, "access_token=")
 	access, _, _ = strings.Cut(access, "&")
-	g.get("/fhir/R4/Patient?access_token="+token, token)
-	g.get("/fhir/R4/Patient", token+"x")
-	g.get("/oauth2/logout?id_token_hint="+marked+"&%73tate="+marked, "")
-	g.get("/callback?code="+code+"#access_token="+marked, "")
+	g.Get("/fhir/R4/Patient?access_token="+token, token)
+	g.Get("/fhir/R4/Patient", token+"x")
+	g.Get("/oauth2/logout?id_token_hint="+marked+"&%73tate="+marked, "")
+	g.Get("/callback?code="+code+"#access_token="+marked, "")
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	r.Header.Set("Referer", "https://localhost:8443/oauth2/login?request="+sealed)
 	for _, name := range []string{"X-Original-URL", "X-Original-URI", "X-Rewrite-URL", "X-Forwarded-Uri"} {
 		r.Header.Set(name, "/oauth2/callback/hospital?code="+marked)
 	}
-	g.send(r)
+	g.Send(r)
 
 	text := fileText(t, all) + fileText(t, audit)
 	if strings.Count(text, "handled request") < 12 || !strings.Contains(text, "code=REDACTED") || !strings.Contains(text, "#id_token=REDACTED") && !strings.Contains(text, "#access_token=REDACTED") {

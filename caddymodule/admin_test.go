@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -77,7 +78,7 @@ func TestAdminRefusesOtherSites(t *testing.T) {
 }
 
 func TestAdminWithoutApp(t *testing.T) {
-	ctx, err := provision(t, new(caddy.Config))
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
 	if err != nil {
 		t.Fatal(err)
 	}

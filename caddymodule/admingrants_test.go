@@ -15,7 +15,7 @@ import (
 // those issued since.
 func TestGrantsAreEnded(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	passes := func(token string) bool { return g.get("/fhir/R4/Patient/1", token).StatusCode == http.StatusOK }
+	passes := func(token string) bool { return g.Get("/fhir/R4/Patient/1", token).StatusCode == http.StatusOK }
 	for _, query := range []string{"user=alice", "client_id=demo-app", "user=alice&client_id=demo-app"} {
 		g.Cookies = map[string]string{}
 		token := g.token()
@@ -40,11 +40,11 @@ func TestGrantsAreEnded(t *testing.T) {
 func TestGuardRefusesTokenOfEndedSession(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	token := g.token()
-	before := g.get("/fhir/R4/Patient/1", token).StatusCode
+	before := g.Get("/fhir/R4/Patient/1", token).StatusCode
 	if _, err := admin(t, g.Context, http.MethodDelete, "/fhir/sessions?user=alice"); err != nil {
 		t.Fatal(err)
 	}
-	if after := g.get("/fhir/R4/Patient/1", token).StatusCode; before != http.StatusOK || after != http.StatusUnauthorized {
+	if after := g.Get("/fhir/R4/Patient/1", token).StatusCode; before != http.StatusOK || after != http.StatusUnauthorized {
 		t.Errorf("before %d, after %d", before, after)
 	}
 }

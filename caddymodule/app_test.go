@@ -12,13 +12,15 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // provisionApp loads the app alone, with its storage in a folder that it returns.
 func provisionApp(t *testing.T, app *App) (*App, string, error) {
 	t.Helper()
 	root := t.TempDir()
-	ctx, err := provision(t, &caddy.Config{
+	ctx, err := gatewaytest.Provision(t, &caddy.Config{
 		StorageRaw: caddyconfig.JSON(map[string]string{"module": "file_system", "root": root}, nil),
 		AppsRaw:    caddy.ModuleMap{"fhir": caddyconfig.JSON(app, nil)},
 	})
@@ -36,8 +38,8 @@ const bcryptOfX = "$2a$04$1s/FpDlJ4PU6mb.fDx7GgeBiMXPSWBfJNzL6MbVB5FuYQHX0GPtMm"
 
 func TestAppResolvesSecrets(t *testing.T) {
 	t.Setenv("APP_SECRET", "s3cret")
-	hash := writeFile(t, "alice.hash", bcryptOfX+"\n")
-	totp := writeFile(t, "alice.totp", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\n")
+	hash := gatewaytest.WriteFile(t, "alice.hash", bcryptOfX+"\n")
+	totp := gatewaytest.WriteFile(t, "alice.totp", "GEZDGNBVGY3TQOJQGEZDGNBVGY3TQOJQ\n")
 	app, _, err := provisionApp(t, &App{
 		Issuer:  "https://x.example",
 		Users:   []User{{Name: "alice", PasswordHash: "{file." + hash + "}", TOTPSecret: "{file." + totp + "}"}},
@@ -112,7 +114,7 @@ func TestProvisionWritesNothing(t *testing.T) {
 
 func TestHandlersNeedTheApp(t *testing.T) {
 	t.Parallel()
-	ctx, err := provision(t, new(caddy.Config))
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ func TestAuditLog(t *testing.T) {
 	r.Header.Set("X-Forwarded-For", "203.0.113.7")
 	r.RemoteAddr = "192.0.2.1:1234"
 	r.SetBasicAuth("demo-service", "demo-service-secret")
-	g.send(r)
+	g.Send(r)
 	lines := logLines(t, audit)
 	if len(lines) != 1 {
 		t.Fatalf("not one line: %v", lines)
@@ -51,7 +51,7 @@ func TestAuditLogUnderFlood(t *testing.T) {
 	t.Parallel()
 	g, _, audit := loggingGateway(t)
 	for range 100 {
-		g.get("/oauth2/authorize?client_id=nobody", "")
+		g.Get("/oauth2/authorize?client_id=nobody", "")
 	}
 	app, err := g.Context.App("fhir")
 	if err != nil {

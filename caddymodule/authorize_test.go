@@ -28,7 +28,7 @@ func TestHTTPS(t *testing.T) {
 			r.RemoteAddr, r.Host = tt.from, "localhost:8443"
 			r.Header.Set("X-Forwarded-Proto", tt.proto)
 			w := httptest.NewRecorder()
-			g.server.ServeHTTP(w, r)
+			g.Server.ServeHTTP(w, r)
 			if w.Code != tt.want {
 				t.Errorf("status %d, want %d", w.Code, tt.want)
 			}
@@ -40,7 +40,7 @@ func TestUnknownPathIs404(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
 	for _, path := range []string{"/index.html", "/oauth2/nothing", "/oauth2/authorize/", "/fhir/R4x"} {
-		if r := g.get(path, ""); r.StatusCode != http.StatusNotFound {
+		if r := g.Get(path, ""); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, r.StatusCode)
 		}
 	}

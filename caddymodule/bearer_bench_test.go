@@ -16,7 +16,7 @@ func BenchmarkBearer(b *testing.B) {
 	for _, bench := range []struct {
 		name   string
 		server http.Handler
-	}{{"guarded", g.server}, {"open", open.server}} {
+	}{{"guarded", g.Server}, {"open", open.Server}} {
 		b.Run(bench.name, func(b *testing.B) {
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", nil)
 			r.TLS, r.Host = &tls.ConnectionState{ServerName: "localhost"}, "localhost:8443"

@@ -49,7 +49,7 @@ func TestBearerRefuses(t *testing.T) {
 			if method := r.Header.Get("X-Method"); method != "" {
 				r.Method = method
 			}
-			response := g.send(r)
+			response := g.Send(r)
 			if response.StatusCode != tt.status || !strings.Contains(response.Header.Get("WWW-Authenticate"), tt.challenge) {
 				t.Errorf("status %d, WWW-Authenticate %q", response.StatusCode, response.Header.Get("WWW-Authenticate"))
 			}
@@ -78,7 +78,7 @@ func TestTokenEndsWithItsHolder(t *testing.T) {
 		if tt.old == "" {
 			want = http.StatusBadGateway
 		}
-		r := newGatewayAt(t, exampleWith(t, tt.old, tt.new), keys).get("/fhir/R4/Patient", token)
+		r := newGatewayAt(t, exampleWith(t, tt.old, tt.new), keys).Get("/fhir/R4/Patient", token)
 		if r.StatusCode != want {
 			t.Errorf("%s: %d, want %d", name, r.StatusCode, want)
 		}
@@ -127,7 +127,7 @@ func TestOddPathsReachNobody(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodDelete} {
 			r := httptest.NewRequest(method, target, nil)
-			if response := g.send(r); reached.Swap(0) != 0 || response.StatusCode < 400 {
+			if response := g.Send(r); reached.Swap(0) != 0 || response.StatusCode < 400 {
 				t.Errorf("%s %s: status %d", method, target, response.StatusCode)
 			}
 		}

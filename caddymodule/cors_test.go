@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // fromOrigin sends a request as a script of that origin does.
@@ -20,7 +22,7 @@ func (g *gateway) fromOrigin(origin, method, path, token string) *http.Response 
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	return g.send(r)
+	return g.Send(r)
 }
 
 // corsBackend sets CORS headers that differ from ours, and counts its requests.
@@ -100,7 +102,7 @@ func TestPreflightOfFHIRAPI(t *testing.T) {
 		if r.StatusCode != http.StatusNoContent || allowedOrigin(r) != tt.allowed {
 			t.Errorf("%s from %s: %d, allowed %q", tt.path, tt.origin, r.StatusCode, allowedOrigin(r))
 		}
-		if text := read(t, r); text != "" || r.Header.Get("WWW-Authenticate") != "" {
+		if text := gatewaytest.Read(t, r); text != "" || r.Header.Get("WWW-Authenticate") != "" {
 			t.Errorf("%s: went on: %v %s", tt.path, r.Header, text)
 		}
 		if tt.allowed == "" {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // Definitions that cannot be loaded have a log line of their own, beside the error
@@ -13,12 +15,12 @@ func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ definitions, want string }{
 		"missing": {"/nonesuch/*.json", "definitions /nonesuch/*.json: file does not exist"},
-		"broken":  {writeFile(t, "broken.json", `{"resourceType":`), `broken.json: `},
+		"broken":  {gatewaytest.WriteFile(t, "broken.json", `{"resourceType":`), `broken.json: `},
 	} {
 		t.Run(name, func(t *testing.T) {
 			text := filepath.Join(t.TempDir(), "text.log")
-			config := adapted(t, "{\n\tlog {\n\t\toutput file "+text+"\n\t}\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\tcore off\n\t\tdefinitions "+tt.definitions+"\n\t}\n}\n")
-			if _, err := provision(t, config); err == nil {
+			config := gatewaytest.Adapt(t, "{\n\tlog {\n\t\toutput file "+text+"\n\t}\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\tcore off\n\t\tdefinitions "+tt.definitions+"\n\t}\n}\n")
+			if _, err := gatewaytest.Provision(t, config); err == nil {
 				t.Fatal("loaded")
 			}
 			failed := func(line map[string]any) bool { return line["msg"] == "definitions cannot be loaded" }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // definitionStore is a FHIR server that stores definitions and expands none.
@@ -57,8 +59,8 @@ func (g *gateway) write(t *testing.T, method, reference, body string) {
 	t.Helper()
 	r := httptest.NewRequest(method, "/fhir/R4/"+reference, strings.NewReader(body))
 	r.Header.Set("Content-Type", "application/fhir+json")
-	if response := g.send(r); response.StatusCode >= 300 {
-		t.Fatalf("%s %s: %d %s", method, reference, response.StatusCode, read(t, response))
+	if response := g.Send(r); response.StatusCode >= 300 {
+		t.Fatalf("%s %s: %d %s", method, reference, response.StatusCode, gatewaytest.Read(t, response))
 	}
 }
 
@@ -76,8 +78,8 @@ func listing(id, url, codes string, imports ...string) string {
 
 func (g *gateway) codesOf(t *testing.T, url string) (codes []string, status string) {
 	t.Helper()
-	response := g.get(expandPath(url), "")
-	body := read(t, response)
+	response := g.Get(expandPath(url), "")
+	body := gatewaytest.Read(t, response)
 	var got expansion
 	if err := json.Unmarshal([]byte(body), &got); err != nil {
 		t.Fatalf("%s: %s", url, body)

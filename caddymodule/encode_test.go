@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // encodeGateway compresses what fhir_expand does not compress itself, as
@@ -44,12 +46,12 @@ func TestExpandEncoded(t *testing.T) {
 		if tag != "" {
 			r.Header.Set("If-None-Match", tag)
 		}
-		return g.send(r)
+		return g.Send(r)
 	}
 	for _, query := range []string{"languages", "languages&_format=xml", "spdx-license&excludeNested=true"} {
 		plain := ask(query, "", "")
 		identity := plain.Header.Get("ETag")
-		want := read(t, plain)
+		want := gatewaytest.Read(t, plain)
 		for encoding, reader := range map[string]func(io.Reader) (io.Reader, error){
 			"gzip": func(r io.Reader) (io.Reader, error) { return gzip.NewReader(r) },
 			"zstd": func(r io.Reader) (io.Reader, error) { return zstd.NewReader(r) },
@@ -72,7 +74,7 @@ func TestExpandEncoded(t *testing.T) {
 				}
 				for _, known := range []string{tag, "W/" + tag, `"x", ` + tag, identity} {
 					again := ask(query, encoding, known)
-					if body := read(t, again); again.StatusCode != http.StatusNotModified || body != "" {
+					if body := gatewaytest.Read(t, again); again.StatusCode != http.StatusNotModified || body != "" {
 						t.Errorf("If-None-Match %s: %d with %d bytes", known, again.StatusCode, len(body))
 					}
 				}
@@ -96,7 +98,7 @@ func TestKeptBehindEncode(t *testing.T) {
 		if tag != "" {
 			r.Header.Set("If-None-Match", tag)
 		}
-		return g.send(r)
+		return g.Send(r)
 	}
 	var bodies []string
 	var tags []string

@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // A refusal is an OperationOutcome, whatever error routes the site has.
@@ -19,8 +21,8 @@ func TestRefusalIsOutcome(t *testing.T) {
 		{"no handle_errors", "fhir_bearer\nrespond ok", "/fhir/R4/Patient", 401, "login", ""},
 		{"no handle_errors, guard within handle", "handle /fhir/R4/* {\n\tfhir_bearer\n\trespond ok\n}", "/fhir/R4/Patient", 401, "login", ""},
 		{"no handle_errors, failed expansion", "fhir_expand\nrespond ok", "/fhir/R4/ValueSet/$expand?count=-1", 400, "invalid", ""},
-		{"no handle_errors, API that is down", "fhir_expand\nreverse_proxy " + noBackend, "/fhir/R4/Patient", 502, "transient", ""},
-		{"no handle_errors, elsewhere", "fhir_expand\nreverse_proxy " + noBackend, "/Patient", 502, "", ""},
+		{"no handle_errors, API that is down", "fhir_expand\nreverse_proxy " + gatewaytest.NoBackend, "/fhir/R4/Patient", 502, "transient", ""},
+		{"no handle_errors, elsewhere", "fhir_expand\nreverse_proxy " + gatewaytest.NoBackend, "/Patient", 502, "", ""},
 		{"the fhir_outcome of another base", "fhir_bearer {\n\tfhir_base /api\n}\nhandle_errors {\n\tfhir_outcome\n}", "/api/Patient", 401, "login", ""},
 		{"a site's own errors", "fhir_bearer\nhandle_errors {\n\trespond \"own {err.status_code}\"\n}", "/fhir/R4/Patient", 401, "", "own 401"},
 		{"a site's own errors of another status", "fhir_bearer\nhandle_errors 404 {\n\trespond own\n}", "/fhir/R4/Patient", 401, "login", ""},
@@ -33,7 +35,7 @@ func TestRefusalIsOutcome(t *testing.T) {
 				caddyfile += "\nhttps://other.example:8443 {\n\thandle_errors {\n\t\trespond other\n\t}\n}\n"
 			}
 			g := newGateway(t, caddyfile)
-			response := g.get(tt.path, "")
+			response := g.Get(tt.path, "")
 			if response.StatusCode != tt.status {
 				t.Errorf("status %d", response.StatusCode)
 			}
@@ -41,7 +43,7 @@ func TestRefusalIsOutcome(t *testing.T) {
 				if issue := g.outcome(response); issue.Code != tt.issue {
 					t.Errorf("issue %+v", issue)
 				}
-			} else if body := read(t, response); body != tt.body {
+			} else if body := gatewaytest.Read(t, response); body != tt.body {
 				t.Errorf("body %q", body)
 			}
 			if tt.status == http.StatusUnauthorized && response.Header.Get("WWW-Authenticate") == "" {
@@ -71,8 +73,8 @@ func TestDirectiveOrder(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			response := newGateway(t, siteWith(here, here, tt.body)).get(tt.path, "")
-			if body := read(t, response); response.StatusCode != tt.status || body == "own" {
+			response := newGateway(t, siteWith(here, here, tt.body)).Get(tt.path, "")
+			if body := gatewaytest.Read(t, response); response.StatusCode != tt.status || body == "own" {
 				t.Errorf("%d %s", response.StatusCode, body)
 			}
 		})

@@ -8,19 +8,21 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // BenchmarkTyped is what a search costs that was never there before.
 func BenchmarkTyped(b *testing.B) {
 	for _, ttl := range []string{"off", "1h"} {
-		g := newGateway(b, frontCaddyfile("ttl "+ttl, noBackend))
+		g := newGateway(b, frontCaddyfile("ttl "+ttl, gatewaytest.NoBackend))
 		b.Run("ttl "+ttl, func(b *testing.B) {
 			n := 0
 			for b.Loop() {
 				n++
 				r := httptest.NewRequest(http.MethodGet, fmt.Sprintf("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/languages&count=10&filter=g%d", n), nil)
 				r.Host = "localhost:8443"
-				g.server.ServeHTTP(&nobody{header: make(http.Header)}, r)
+				g.Server.ServeHTTP(&nobody{header: make(http.Header)}, r)
 			}
 		})
 	}
@@ -42,7 +44,7 @@ func (n *nobody) Write(b []byte) (int, error) { return len(b), nil }
 func BenchmarkHit(b *testing.B) {
 	const site = "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\t"
 	respond := newGateway(b, site+"respond "+strings.Repeat("x", 1900)+"\n}\n")
-	hit := newGateway(b, frontCaddyfile("ttl 1h", noBackend))
+	hit := newGateway(b, frontCaddyfile("ttl 1h", gatewaytest.NoBackend))
 	guarded := exampleGateway(b, nil)
 	const path = "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/languages&count=12"
 	token := guarded.token()
@@ -62,7 +64,7 @@ func BenchmarkHit(b *testing.B) {
 				r := httptest.NewRequest(http.MethodGet, tt.path, nil)
 				r.TLS, r.Host = &tls.ConnectionState{ServerName: "localhost"}, "localhost:8443"
 				maps.Copy(r.Header, tt.header)
-				tt.g.server.ServeHTTP(&nobody{header: make(http.Header)}, r)
+				tt.g.Server.ServeHTTP(&nobody{header: make(http.Header)}, r)
 			}
 		})
 	}
@@ -71,7 +73,7 @@ func BenchmarkHit(b *testing.B) {
 // hitTag is the entity tag of an answer that is kept.
 func hitTag(g *gateway, path string) (tag string) {
 	for range 3 {
-		tag = g.get(path, "").Header.Get("ETag")
+		tag = g.Get(path, "").Header.Get("ETag")
 	}
 	return tag
 }

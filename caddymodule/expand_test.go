@@ -12,11 +12,12 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
 func expand(g *gateway, token, query string) *http.Response {
-	return g.get("/fhir/R4/ValueSet/$expand?"+query, token)
+	return g.Get("/fhir/R4/ValueSet/$expand?"+query, token)
 }
 
 // expansion is as much of the answer as interface.md §2 lists.
@@ -84,7 +85,7 @@ func TestExpandAsksNext(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			g := exampleGateway(t, tt.backend)
 			response := expand(g, g.token(), tt.query)
-			body := read(t, response)
+			body := gatewaytest.Read(t, response)
 			if response.StatusCode != tt.status || !strings.Contains(body, tt.body) {
 				t.Errorf("%d: %s", response.StatusCode, body)
 			}
@@ -114,7 +115,7 @@ func TestExpandPosted(t *testing.T) {
 		r := httptest.NewRequest(http.MethodPost, tt.path, strings.NewReader(tt.body))
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Content-Type", "application/fhir+json")
-		if got := read(t, g.send(r)); !strings.Contains(got, tt.want) {
+		if got := gatewaytest.Read(t, g.Send(r)); !strings.Contains(got, tt.want) {
 			t.Errorf("%s: %s", name, got)
 		}
 	}
@@ -146,15 +147,15 @@ func TestOperations(t *testing.T) {
 		"CodeSystem/nowhere/$lookup?code=female":                                              "theirs",
 		"metadata?mode=terminology":                                                           `"TerminologyCapabilities"`,
 	} {
-		if got := read(t, plain.get("/fhir/R4/"+request, token)); got != "theirs" {
+		if got := gatewaytest.Read(t, plain.Get("/fhir/R4/"+request, token)); got != "theirs" {
 			t.Errorf("%s without the option: %.200s", request, got)
 		}
-		if got := read(t, all.get("/fhir/R4/"+request, allToken)); !strings.Contains(got, want) {
+		if got := gatewaytest.Read(t, all.Get("/fhir/R4/"+request, allToken)); !strings.Contains(got, want) {
 			t.Errorf("%s: %.300s", request, got)
 		}
 	}
 	for _, request := range []string{"metadata", "CodeSystem", "ConceptMap/$closure", "ValueSet/x/$batch-validate-code", "CodeSystem/x/y/$subsumes"} {
-		if got := read(t, all.get("/fhir/R4/"+request, allToken)); got != "theirs" {
+		if got := gatewaytest.Read(t, all.Get("/fhir/R4/"+request, allToken)); got != "theirs" {
 			t.Errorf("%s: %.200s", request, got)
 		}
 	}
@@ -185,12 +186,12 @@ https://localhost:8443 {
 		"ValueSet?url=" + genderSet + "&_summary=count":            `"total":1`,
 		"CodeSystem?url=http://hl7.org/fhir/administrative-gender": `"code":"female"`,
 	} {
-		response := g.get("/fhir/R4/"+path, "")
-		if got := read(t, response); response.StatusCode != http.StatusOK || !strings.Contains(got, want) {
+		response := g.Get("/fhir/R4/"+path, "")
+		if got := gatewaytest.Read(t, response); response.StatusCode != http.StatusOK || !strings.Contains(got, want) {
 			t.Errorf("%s: %d %.300s", path, response.StatusCode, got)
 		}
 	}
-	if response := g.get("/fhir/R4/ValueSet/nowhere", ""); response.StatusCode != http.StatusNotFound {
+	if response := g.Get("/fhir/R4/ValueSet/nowhere", ""); response.StatusCode != http.StatusNotFound {
 		t.Errorf("nowhere: %d", response.StatusCode)
 	}
 }
@@ -210,7 +211,7 @@ func TestAnsweredByNobody(t *testing.T) {
 	}
 	all, expansions := newGateway(t, caddyfile("operations all")), newGateway(t, caddyfile("core off"))
 	ask := func(g *gateway, method, path string) *http.Response {
-		return g.send(httptest.NewRequest(method, "https://localhost:8443"+path, nil))
+		return g.Send(httptest.NewRequest(method, "https://localhost:8443"+path, nil))
 	}
 	for path, want := range map[string]int{
 		"Patient": 404, "ConceptMap/$closure": 404, "ValueSet/$unknown": 404, "CodeSystem/x/$find-matches": 404, "$convert": 404, "ValueSet/administrative-gender/_history": 404,
@@ -218,7 +219,7 @@ func TestAnsweredByNobody(t *testing.T) {
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete} {
 			response := ask(all, method, "/fhir/R4/"+path)
-			got := read(t, response)
+			got := gatewaytest.Read(t, response)
 			if response.StatusCode != want || want == 404 && !strings.Contains(got, `"OperationOutcome"`) {
 				t.Errorf("%s %s: %d %s", method, path, response.StatusCode, got)
 			}
@@ -239,14 +240,14 @@ func TestAnsweredByNobody(t *testing.T) {
 func TestSecurityInMetadata(t *testing.T) {
 	g := newGateway(t, exampleWith(t, "fhir_expand\n\t\treverse_proxy {$FHIR_BACKEND:localhost:8080}",
 		"fhir_expand {\n\t\t\toperations all\n\t\t}\n\t\treverse_proxy /elsewhere localhost"))
-	if got := read(t, g.get("/fhir/R4/metadata", "")); !strings.Contains(got, `"security":{"service":[{"coding":[{`) || !strings.Contains(got, `"SMART-on-FHIR"`) {
+	if got := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", "")); !strings.Contains(got, `"security":{"service":[{"coding":[{`) || !strings.Contains(got, `"SMART-on-FHIR"`) {
 		t.Errorf("got %s", got)
 	}
 }
 
 // Alone, without the fhir app and without a next handler.
 func TestExpandAlone(t *testing.T) {
-	definitions := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",
+	definitions := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",
 		"compose":{"include":[{"system":"http://x.example/cs","concept":[{"code":"a","display":"Alpha"}]}]}}`)
 	g := newGateway(t, `{
 	auto_https disable_redirects
@@ -274,8 +275,8 @@ https://localhost:8443 {
 		{"url=http://x.example/vs", 200, "Alpha"},
 		{"url=http://hl7.org/fhir/ValueSet/administrative-gender", 404, "not-found"},
 	} {
-		response := g.get("/r4/ValueSet/$expand?"+tt.query, "")
-		if body := read(t, response); response.StatusCode != tt.status || !strings.Contains(body, tt.body) {
+		response := g.Get("/r4/ValueSet/$expand?"+tt.query, "")
+		if body := gatewaytest.Read(t, response); response.StatusCode != tt.status || !strings.Contains(body, tt.body) {
 			t.Errorf("%s: %d %s", tt.query, response.StatusCode, body)
 		}
 	}
@@ -285,14 +286,14 @@ func TestExpandLeavesOthersAlone(t *testing.T) {
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Method + " " + r.URL.Path)) }))
 	token := g.token()
 	for _, path := range []string{"/fhir/R4", "/fhir/R4/ValueSet", "/fhir/R4/ValueSet/1", "/fhir/R4/CodeSystem/$lookup"} {
-		if body := read(t, g.get(path, token)); body != "GET "+path {
+		if body := gatewaytest.Read(t, g.Get(path, token)); body != "GET "+path {
 			t.Errorf("%s: %s", path, body)
 		}
 	}
 }
 
 func TestDefinitionsArePooled(t *testing.T) {
-	ctx, err := provision(t, new(caddy.Config))
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -317,7 +318,7 @@ func TestDefinitionsArePooled(t *testing.T) {
 // What was answered from files as they were is not found when they have changed, and
 // whatever limits loading makes other definitions of them.
 func TestChangedDefinitionsAreOthers(t *testing.T) {
-	file := writeFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
+	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
 	o := terminology.Options{Core: true, Definitions: []string{file}}
 	before, key := fingerprint(&o), definitionsKey(&o, 0)
 	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
@@ -342,9 +343,9 @@ func TestChangedDefinitionsAreOthers(t *testing.T) {
 
 // A broken file is named, with the reason, and the configuration does not load.
 func TestBrokenDefinitions(t *testing.T) {
-	file := writeFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
-	config := adapted(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}\n"))
-	_, err := provision(t, config)
+	file := gatewaytest.WriteFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
+	config := gatewaytest.Adapt(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}\n"))
+	_, err := gatewaytest.Provision(t, config)
 	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "EOF") {
 		t.Errorf("error %v", err)
 	}

@@ -12,49 +12,51 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // For every value set of R4, or every tenth without -slow, it makes no difference whether it comes from the cache,
 // is made anew, is asked for by POST, or comes from another gateway.
 func TestEveryWayTheSame(t *testing.T) {
-	plain := newGateway(t, frontCaddyfile("ttl off\noperations all", noBackend))
+	plain := newGateway(t, frontCaddyfile("ttl off\noperations all", gatewaytest.NoBackend))
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Host = "localhost:8443"
-		plain.server.ServeHTTP(w, r)
+		plain.Server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(origin.Close)
-	kept := newGateway(t, frontCaddyfile("ttl 1h", noBackend))
+	kept := newGateway(t, frontCaddyfile("ttl 1h", gatewaytest.NoBackend))
 	behind := newGateway(t, frontCaddyfile("core off\nmax_size 32MiB", strings.TrimPrefix(origin.URL, "http://")))
-	distant := newGateway(t, frontCaddyfile("core off\nupstream "+origin.URL+"/fhir/R4", noBackend))
+	distant := newGateway(t, frontCaddyfile("core off\nupstream "+origin.URL+"/fhir/R4", gatewaytest.NoBackend))
 	all, expanded, step := coreValueSets(t), 0, 10
 	if *slow {
 		step = 1
 	}
 	for urls := range slices.Chunk(all, step) {
 		url := urls[0]
-		response := plain.get(expandPath(url), "")
-		want := contains(read(t, response))
+		response := plain.Get(expandPath(url), "")
+		want := contains(gatewaytest.Read(t, response))
 		if response.StatusCode == http.StatusOK {
 			expanded++
 		}
 		check := func(how string, got *http.Response) {
-			body := read(t, got)
+			body := gatewaytest.Read(t, got)
 			if failed := got.StatusCode != response.StatusCode; failed || contains(body) != want {
 				t.Errorf("%s %s: %d, want %d: %.300s", url, how, got.StatusCode, response.StatusCode, body)
 			}
 		}
 		for range 3 {
-			check("kept", kept.get(expandPath(url), ""))
+			check("kept", kept.Get(expandPath(url), ""))
 		}
 		for range 2 {
-			check("by way of the backend", behind.get(expandPath(url), ""))
-			check("by way of an upstream", distant.get(expandPath(url), ""))
+			check("by way of the backend", behind.Get(expandPath(url), ""))
+			check("by way of an upstream", distant.Get(expandPath(url), ""))
 		}
 		for how, g := range map[string]*gateway{"by POST": kept, "by POST to an upstream": distant} {
 			r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+url+`"}]}`))
 			r.Header.Set("Content-Type", "application/fhir+json")
-			got := g.send(r)
-			if flat := codesIn(read(t, got)); flat != codesIn(read(t, plain.get(expandPath(url), ""))) && got.StatusCode == http.StatusOK {
+			got := g.Send(r)
+			if flat := codesIn(gatewaytest.Read(t, got)); flat != codesIn(gatewaytest.Read(t, plain.Get(expandPath(url), ""))) && got.StatusCode == http.StatusOK {
 				t.Errorf("%s %s: %s", url, how, flat)
 			}
 		}
@@ -138,7 +140,7 @@ func TestOneEntityTag(t *testing.T) {
 		for i := 0; i < len(headers); i += 2 {
 			r.Header.Set(headers[i], headers[i+1])
 		}
-		return g.send(r)
+		return g.Send(r)
 	}
 	tag := ask().Header.Get("Etag")
 	for range 3 {
@@ -165,13 +167,13 @@ func TestLargeAnswersAreMadeAnew(t *testing.T) {
 		fmt.Fprintf(&system, `{"code":"%d","display":"concept number %d"},`, i, i)
 	}
 	system.WriteString(`{"code":"last"}]}`)
-	g := newGateway(t, frontCaddyfile("max_entries 100000\ndefinitions "+writeFile(t, "large.json", system.String()), noBackend))
+	g := newGateway(t, frontCaddyfile("max_entries 100000\ndefinitions "+gatewaytest.WriteFile(t, "large.json", system.String()), gatewaytest.NoBackend))
 	for _, tt := range []struct{ query, last string }{{"&count=20", "hit"}, {"", "miss"}} {
 		var size int
 		var status string
 		for range 3 {
-			r := g.get(expandPath("http://x.example/all")+tt.query, "")
-			size, status = len(read(t, r)), r.Header.Get("Cache-Status")
+			r := g.Get(expandPath("http://x.example/all")+tt.query, "")
+			size, status = len(gatewaytest.Read(t, r)), r.Header.Get("Cache-Status")
 		}
 		if !strings.Contains(status, tt.last) || tt.query == "" && size <= 2<<20 {
 			t.Errorf("%q: %d bytes, Cache-Status %q", tt.query, size, status)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
@@ -40,7 +41,7 @@ func TestServerFails(t *testing.T) {
 						settings += "\nstale 24h"
 					}
 					g := frontGateway(t, settings, backend)
-					first := read(t, g.askFor(foreign, ""))
+					first := gatewaytest.Read(t, g.askFor(foreign, ""))
 					if !strings.Contains(first, "theirs") {
 						t.Fatal(first)
 					}
@@ -48,7 +49,7 @@ func TestServerFails(t *testing.T) {
 					response := g.askFor(foreign, "")
 					cacheStatus := response.Header.Get("Cache-Status")
 					if stale {
-						if got := read(t, response); response.StatusCode != http.StatusOK || got != first || !strings.Contains(cacheStatus, "stale-if-error") || response.Header.Get("Age") == "" {
+						if got := gatewaytest.Read(t, response); response.StatusCode != http.StatusOK || got != first || !strings.Contains(cacheStatus, "stale-if-error") || response.Header.Get("Age") == "" {
 							t.Errorf("%d %s: %s", response.StatusCode, cacheStatus, got)
 						}
 					} else if g.outcome(response); response.StatusCode != status {
@@ -60,7 +61,7 @@ func TestServerFails(t *testing.T) {
 					}
 					server.mode.Store("good")
 					for _, url := range []string{foreign, foreign + "2"} {
-						if got := read(t, g.askFor(url, "")); !strings.Contains(got, "theirs") {
+						if got := gatewaytest.Read(t, g.askFor(url, "")); !strings.Contains(got, "theirs") {
 							t.Errorf("when it is good again: %s", got)
 						}
 					}
@@ -81,7 +82,7 @@ func TestHintsAndTrailers(t *testing.T) {
 		g := frontGateway(t, settings, backend)
 		for range 3 {
 			response := g.askFor(foreign, "")
-			if got := read(t, response); response.StatusCode != http.StatusOK || !strings.Contains(got, "theirs") || response.Header.Get("Link")+response.Header.Get("X-Checksum") != "" {
+			if got := gatewaytest.Read(t, response); response.StatusCode != http.StatusOK || !strings.Contains(got, "theirs") || response.Header.Get("Link")+response.Header.Get("X-Checksum") != "" {
 				t.Errorf("%s: %d %v", who, response.StatusCode, response.Header)
 			}
 		}
@@ -105,12 +106,12 @@ func TestTimeouts(t *testing.T) {
 	g := frontGateway(t, "timeout 100ms\nupstream "+terminologyServer(t, newScripted("good"))+" {\n\ttimeout 1h\n}", server)
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/1/$expand", nil)
 	r.Header.Set("Cache-Control", "no-store")
-	if response := g.send(r); response.StatusCode != http.StatusGatewayTimeout {
+	if response := g.Send(r); response.StatusCode != http.StatusGatewayTimeout {
 		t.Errorf("past the cache: %d", response.StatusCode)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if response := frontGateway(t, "timeout 100ms", server).send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != 499 {
+	if response := frontGateway(t, "timeout 100ms", server).Send(httptest.NewRequestWithContext(ctx, http.MethodGet, expandPath(foreign), nil)); response.StatusCode != 499 {
 		t.Errorf("a client that is gone: %d", response.StatusCode)
 	}
 }

@@ -21,7 +21,7 @@ func answered(t *testing.T, g *gateway, token string, parameters url.Values) map
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?"+parameters.Encode(), nil)
 	r.Header.Set("Content-Type", "application/fhir+json")
 	r.Header.Set("Authorization", "Bearer "+token)
-	response := g.send(r)
+	response := g.Send(r)
 	var answer map[string]any
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
 		t.Fatalf("status %d: %v %v", response.StatusCode, answer, err)

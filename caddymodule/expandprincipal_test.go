@@ -17,6 +17,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // Nobody gets what was made for somebody else, nor what was asked for in another
@@ -46,7 +48,7 @@ func TestAnswersAreTheirs(t *testing.T) {
 				r.Header.Set(name, value)
 			}
 		}
-		response := g.send(r)
+		response := g.Send(r)
 		body := decoded(t, response)
 		if strings.Contains(response.Header.Get("Cache-Status"), "hit") {
 			hits++
@@ -107,8 +109,8 @@ func TestAnswersAreTheUsers(t *testing.T) {
 			alice := g.token()
 			for range 3 {
 				for token, name := range map[string]string{alice: "alice", service: "demo-service"} {
-					response := g.get(expandPath(foreign), token)
-					body := read(t, response)
+					response := g.Get(expandPath(foreign), token)
+					body := gatewaytest.Read(t, response)
 					if vary != "none" && !strings.Contains(body, `"`+name+` localhost:8443"`) {
 						t.Errorf("for %s: %s", name, body)
 					}
@@ -117,7 +119,7 @@ func TestAnswersAreTheUsers(t *testing.T) {
 					}
 				}
 			}
-			if response := g.get(expandPath(foreign), ""); response.StatusCode != http.StatusUnauthorized {
+			if response := g.Get(expandPath(foreign), ""); response.StatusCode != http.StatusUnauthorized {
 				t.Errorf("without a token: %d", response.StatusCode)
 			}
 			if asked.Load() != want {
@@ -142,11 +144,11 @@ func TestAnswersAreForTheScope(t *testing.T) {
 		var token struct {
 			AccessToken string `json:"access_token"`
 		}
-		if err := json.NewDecoder(g.post("/oauth2/token", codeForm(g.codeOf(request))).Body).Decode(&token); err != nil {
+		if err := json.NewDecoder(g.Post("/oauth2/token", codeForm(g.codeOf(request))).Body).Decode(&token); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{"answer 1", "answer 2", "answer 1"}[n]
-		if got := read(t, g.get(expandPath(foreign), token.AccessToken)); !strings.Contains(got, want) {
+		if got := gatewaytest.Read(t, g.Get(expandPath(foreign), token.AccessToken)); !strings.Contains(got, want) {
 			t.Errorf("%s: %s, want %s", scope, got, want)
 		}
 	}
@@ -161,7 +163,7 @@ func (g *gateway) serviceToken() string {
 	r := httptest.NewRequest(http.MethodPost, "/oauth2/token", strings.NewReader("grant_type=client_credentials&scope=system/*.rs"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.SetBasicAuth("demo-service", "demo-service-secret")
-	if err := json.NewDecoder(g.send(r).Body).Decode(&token); err != nil || token.AccessToken == "" {
+	if err := json.NewDecoder(g.Send(r).Body).Decode(&token); err != nil || token.AccessToken == "" {
 		g.t.Fatal(err)
 	}
 	return token.AccessToken
@@ -176,16 +178,16 @@ func TestCacheIDIsTheUsers(t *testing.T) {
 		{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"},{"name":"tx-resource","resource":`+listing("v", foreign, "secret")+`}]}`))
 	r.Header.Set("Content-Type", "application/fhir+json")
 	r.Header.Set("Authorization", "Bearer "+alice)
-	if got := read(t, g.send(r)); !strings.Contains(got, "secret") {
+	if got := gatewaytest.Read(t, g.Send(r)); !strings.Contains(got, "secret") {
 		t.Fatal(got)
 	}
 	for range 3 {
 		for _, id := range []string{"&cache-id=1", "&cache%2Did=1"} {
 			path := expandPath(url.QueryEscape(foreign)) + id
-			if got := read(t, g.get(path, alice)); !strings.Contains(got, "secret") {
+			if got := gatewaytest.Read(t, g.Get(path, alice)); !strings.Contains(got, "secret") {
 				t.Errorf("%s for who brought it along: %s", id, got)
 			}
-			if got := g.get(path, service); got.StatusCode != http.StatusNotFound {
+			if got := g.Get(path, service); got.StatusCode != http.StatusNotFound {
 				t.Errorf("%s for another: %d", id, got.StatusCode)
 			}
 		}

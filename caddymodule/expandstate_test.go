@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // A reload keeps answers and definitions, unless something of the settings has
@@ -20,7 +22,7 @@ func TestReloadKeepsAnswers(t *testing.T) {
 	t.Cleanup(backend.Close)
 	address := strings.TrimPrefix(backend.URL, "http://")
 	first := newGateway(t, frontCaddyfile("ttl 1h", address))
-	read(t, first.askFor(foreign, ""))
+	gatewaytest.Read(t, first.askFor(foreign, ""))
 	for name, tt := range map[string]struct {
 		caddyfile string
 		kept      bool
@@ -31,7 +33,7 @@ func TestReloadKeepsAnswers(t *testing.T) {
 	} {
 		asked := server.asked.Load()
 		second := newGateway(t, tt.caddyfile)
-		if got := read(t, second.askFor(foreign, "")); !strings.Contains(got, "theirs") {
+		if got := gatewaytest.Read(t, second.askFor(foreign, "")); !strings.Contains(got, "theirs") {
 			t.Errorf("%s: %s", name, got)
 		}
 		if kept := server.asked.Load() == asked; kept != tt.kept {
@@ -98,11 +100,11 @@ func TestPersist(t *testing.T) {
 	run := func() (asked int64) {
 		before := server.asked.Load()
 		p.run(func(g *gateway) {
-			if got := read(t, g.askFor(foreign, "")); !strings.Contains(got, "theirs") {
+			if got := gatewaytest.Read(t, g.askFor(foreign, "")); !strings.Contains(got, "theirs") {
 				t.Fatal(got)
 			}
 			for range 2 { // a local answer
-				read(t, g.get(expandPath(genderSet), ""))
+				gatewaytest.Read(t, g.Get(expandPath(genderSet), ""))
 			}
 		}, false)
 		return server.asked.Load() - before
@@ -141,7 +143,7 @@ func TestPersistBringsBackNothingEnded(t *testing.T) {
 	p := newPersisted(t, "ttl 1h", server)
 	another := *p
 	another.caddyfile = strings.Replace(p.caddyfile, "ttl 1h", "ttl 2h", 1)
-	ask := func(g *gateway) { read(t, g.askFor(foreign, "")) }
+	ask := func(g *gateway) { gatewaytest.Read(t, g.askFor(foreign, "")) }
 	write := func(g *gateway) {
 		g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "new"))
 	}
@@ -208,7 +210,7 @@ func TestDefinitionWrittenElsewhere(t *testing.T) {
 // A changed file is noticed; a broken one is reported, and what was there stays.
 func TestChangedFileIsNoticed(t *testing.T) {
 	const url = "http://x.example/changing"
-	file := writeFile(t, "vs.json", listing("v", url, "1"))
+	file := gatewaytest.WriteFile(t, "vs.json", listing("v", url, "1"))
 	g := frontGateway(t, "core off\ndefinitions "+file+"\nwatch_interval 10ms", http.NotFoundHandler())
 	g.wantCodes(t, url, "1")
 	g.until(t, file, listing("v", url, "1 2"), func() bool { codes, _ := g.codesOf(t, url); return len(codes) == 2 })

@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // What was asked for before a write is not kept after it, whoever is asked: it may be
@@ -44,13 +46,13 @@ func TestWriteWhileAsking(t *testing.T) {
 			}
 			g := frontGateway(t, settings, backend)
 			var asking sync.WaitGroup
-			asking.Go(func() { g.server.ServeHTTP(httptest.NewRecorder(), askingFor(foreign)) })
+			asking.Go(func() { g.Server.ServeHTTP(httptest.NewRecorder(), askingFor(foreign)) })
 			<-arrived
 			g.write(t, http.MethodPut, "ValueSet/1", listing("1", foreign, "v2"))
 			close(gate)
 			asking.Wait()
 			for range 3 {
-				if got := read(t, g.askFor(foreign, "")); !strings.Contains(got, `"v2"`) {
+				if got := gatewaytest.Read(t, g.askFor(foreign, "")); !strings.Contains(got, `"v2"`) {
 					t.Errorf("after the write: %s", got)
 				}
 			}
@@ -65,14 +67,14 @@ func TestRefusedWriteEndsNothing(t *testing.T) {
 	g := frontGateway(t, "ttl 1h", server)
 	h := provisioned(t)
 	for status, kept := range map[int]bool{http.StatusForbidden: true, http.StatusBadGateway: false} {
-		read(t, g.askFor(foreign, ""))
+		gatewaytest.Read(t, g.askFor(foreign, ""))
 		r := httptest.NewRequest(http.MethodDelete, "/fhir/R4/ValueSet/1", nil)
 		refuses := caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error { return caddyhttp.Error(status, nil) })
 		if err := h.front.ServeHTTP(httptest.NewRecorder(), r, refuses); err == nil {
 			t.Error("the error is gone")
 		}
 		asked := server.asked.Load()
-		if read(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {
+		if gatewaytest.Read(t, g.askFor(foreign, "")); (server.asked.Load() == asked) != kept {
 			t.Errorf("%d: kept: %t, want %t", status, !kept, kept)
 		}
 	}
@@ -102,14 +104,14 @@ func TestBackendDefinitions(t *testing.T) {
 	}
 
 	g.write(t, http.MethodPut, "ValueSet/b", listing("b", "http://x.example/moved", "5"))
-	if response := g.get(expandPath(a), ""); response.StatusCode != http.StatusUnprocessableEntity {
+	if response := g.Get(expandPath(a), ""); response.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("with an import that has another url now: %d", response.StatusCode)
 	}
 	g.write(t, http.MethodPut, "ValueSet/b2", listing("b2", b, "6"))
 	g.wantCodes(t, a, "1 6")
 	g.write(t, http.MethodDelete, "ValueSet/c", "")
 	g.write(t, http.MethodPut, "ValueSet/b2", listing("b2", b, "6", c))
-	if response := g.get(expandPath(a), ""); response.StatusCode != http.StatusUnprocessableEntity {
+	if response := g.Get(expandPath(a), ""); response.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("with an import that was deleted: %d", response.StatusCode)
 	}
 	g.write(t, http.MethodPut, "ValueSet/c", listing("c", c, "7"))
@@ -120,7 +122,7 @@ func TestBackendDefinitions(t *testing.T) {
 // code system.
 func TestPurgeEndsAnswers(t *testing.T) {
 	const a, b = "http://x.example/purge-a", "http://x.example/purge-b"
-	file := writeFile(t, "vs.json", `{"resourceType":"Bundle","type":"collection","entry":[{"resource":`+listing("a", a, "1")+`},{"resource":`+
+	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"Bundle","type":"collection","entry":[{"resource":`+listing("a", a, "1")+`},{"resource":`+
 		strings.ReplaceAll(listing("b", b, "2"), "http://x.example/cs", "http://x.example/cs2")+`}]}`)
 	g := frontGateway(t, "core off\ndefinitions "+file, http.NotFoundHandler())
 	for query, ended := range map[string][]bool{

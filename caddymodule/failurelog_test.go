@@ -14,6 +14,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // failuresOf loads a Caddyfile, sends a request, and returns the lines of its log at
@@ -27,7 +29,7 @@ func failuresOf(t *testing.T, caddyfile, path, token string) (status int, lines 
 	if token == "alice" {
 		token = g.token()
 	}
-	status = g.get(path, token).StatusCode
+	status = g.Get(path, token).StatusCode
 	return status, logLines(t, file)
 }
 
@@ -45,8 +47,8 @@ func TestFailuresAreLogged(t *testing.T) {
 	const unknown, incomplete = "/fhir/R4/ValueSet/$expand?url=http://x.example/vs", "/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/observation-codes"
 	foreignToken := startKeycloak(t)
 	foreignToken.URL = down.URL
-	upstream := frontCaddyfile("upstream "+down.URL+"/r4", noBackend)
-	proxy := "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\treverse_proxy " + noBackend + "\n" + outcome + "}\n"
+	upstream := frontCaddyfile("upstream "+down.URL+"/r4", gatewaytest.NoBackend)
+	proxy := "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\treverse_proxy " + gatewaytest.NoBackend + "\n" + outcome + "}\n"
 	for _, tt := range []struct {
 		name, caddyfile, path, token string
 		status                       int

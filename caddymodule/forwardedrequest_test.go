@@ -10,6 +10,8 @@ import (
 	"net/http/httptest"
 	"slices"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // echo is a backend that answers with the headers it was sent.
@@ -39,7 +41,7 @@ func TestBearerPasses(t *testing.T) {
 	}
 	r.Header.Set("X-Request-Id", "1")
 	r.AddCookie(&http.Cookie{Name: "theirs", Value: "kept"})
-	sent := forwarded(t, g.send(r))
+	sent := forwarded(t, g.Send(r))
 	if sent.Get("X-Request-Id") != "1" || !slices.Equal(sent["Cookie"], []string{"theirs=kept"}) || sent["Authorization"] != nil {
 		t.Errorf("the backend was sent %v", sent)
 	}
@@ -62,7 +64,7 @@ func TestBearerPassesAddressesOfTrustedProxies(t *testing.T) {
 			r.Header.Set(name, "203.0.113.7")
 		}
 		r.Header.Set("X-Request-Id", "1")
-		sent := forwarded(t, g.send(r))
+		sent := forwarded(t, g.Send(r))
 		client, others := "192.0.2.1", ""
 		if passes {
 			client, others = "203.0.113.7, 192.0.2.1", "203.0.113.7"
@@ -86,7 +88,7 @@ func TestBearerSetsPlaceholders(t *testing.T) {
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r.Header.Set("Authorization", "Bearer "+g.token())
 	r.Header.Set("X-User", "mallory")
-	got := read(t, g.send(r))
+	got := gatewaytest.Read(t, g.Send(r))
 	const issuer = "https://localhost:8443"
 	if want := "alice demo-app openid user/*.rs " + issuer + " " + issuer + "/fhir/R4/Practitioner/alice alice "; got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
@@ -100,7 +102,7 @@ func TestBearerForwardsTokenIfAsked(t *testing.T) {
 	token := g.token()
 	r.Header.Set("Authorization", "Bearer "+token)
 	r.Header.Set("X-Ward", "3")
-	if sent := forwarded(t, g.send(r)); !slices.Equal(sent["Authorization"], []string{"Bearer " + token}) || sent["X-Ward"] != nil {
+	if sent := forwarded(t, g.Send(r)); !slices.Equal(sent["Authorization"], []string{"Bearer " + token}) || sent["X-Ward"] != nil {
 		t.Errorf("the backend was sent %v", sent)
 	}
 }
@@ -116,7 +118,7 @@ func TestBearerForwardsNamedHeaders(t *testing.T) {
 `))
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r.Header = http.Header{"Authorization": {"Bearer " + g.token()}, "Prefer": {"a"}, "X-Progress": {"b"}, "X-Ward": {"c"}}
-	if got := read(t, g.send(r)); got != "a b  " {
+	if got := gatewaytest.Read(t, g.Send(r)); got != "a b  " {
 		t.Errorf("the next handler got %q", got)
 	}
 }
@@ -143,7 +145,7 @@ func TestNoTunnelPastTheGuard(t *testing.T) {
 			r.Header.Set("Connection", "Upgrade")
 			r.Header.Set("Upgrade", tt.upgrade)
 			r.Header.Set("HTTP2-Settings", "AAMAAABkAAQAAP__")
-			sent := forwarded(t, g.send(r))
+			sent := forwarded(t, g.Send(r))
 			upgrade, settings := "", ""
 			if tt.passes {
 				upgrade, settings = tt.upgrade, "AAMAAABkAAQAAP__"
@@ -165,7 +167,7 @@ func TestNoTrailerPastTheGuard(t *testing.T) {
 		sent <- r.Trailer
 	}))
 	token := g.token()
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.server.ServeHTTP(w, r) }))
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { g.Server.ServeHTTP(w, r) }))
 	t.Cleanup(front.Close)
 	conn, err := net.Dial("tcp", front.Listener.Addr().String())
 	if err != nil {

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
@@ -19,8 +18,7 @@ import (
 // gateway is a Gateway with what only this package's tests need of it.
 type gateway struct {
 	*gatewaytest.Gateway
-	t      testing.TB
-	server http.Handler
+	t testing.TB
 }
 
 // exampleGateway is Caddyfile.example, with pieces of its text replaced, in front of a
@@ -61,13 +59,8 @@ func newGateway(t testing.TB, caddyfile string) *gateway {
 // newGatewayAt keeps its keys and certificates in a folder.
 func newGatewayAt(t testing.TB, caddyfile, folder string) *gateway {
 	t.Helper()
-	g := gatewaytest.NewAt(t, caddyfile, folder)
-	return &gateway{Gateway: g, t: t, server: g.Server}
+	return &gateway{Gateway: gatewaytest.NewAt(t, caddyfile, folder), t: t}
 }
-
-func (g *gateway) send(r *http.Request) *http.Response              { return g.Send(r) }
-func (g *gateway) get(target, token string) *http.Response          { return g.Get(target, token) }
-func (g *gateway) post(path string, form url.Values) *http.Response { return g.Post(path, form) }
 
 // demoCallback is the redirect URI that needs no click once alice is signed in.
 const demoCallback = "https://app.example.org/callback"
@@ -81,18 +74,23 @@ func (g *gateway) code() string {
 // codeOf is code for another request.
 func (g *gateway) codeOf(request url.Values) string {
 	g.t.Helper()
-	page := read(g.t, g.get(g.get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
+	page := gatewaytest.Read(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
 	form := gatewaytest.ReadForm(page)
 	if form.Action == "" {
 		g.t.Fatalf("no sign-in form: %s", page)
 	}
 	form.Fields.Set("username", "alice")
 	form.Fields.Set("password", "alice-demo-password")
-	answer, err := g.post(form.Action, form.Fields).Location()
+	answer, err := g.Post(form.Action, form.Fields).Location()
 	if err != nil {
 		g.t.Fatal(err)
 	}
 	return answer.Query().Get("code")
+}
+
+// demoRequest is an authorization request of demo-app.
+func demoRequest() url.Values {
+	return url.Values{"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {demoCallback}, "scope": {"openid user/*.rs"}}
 }
 
 func codeForm(code string) url.Values {
@@ -107,7 +105,7 @@ func (g *gateway) token() string {
 	var token struct {
 		AccessToken string `json:"access_token"`
 	}
-	response := g.post("/oauth2/token", codeForm(g.code()))
+	response := g.Post("/oauth2/token", codeForm(g.code()))
 	if err := json.NewDecoder(response.Body).Decode(&token); err != nil || token.AccessToken == "" {
 		g.t.Fatalf("token endpoint: %d %v", response.StatusCode, err)
 	}
@@ -137,32 +135,5 @@ func headerList(h http.Header, name string) (members []string) {
 	return members
 }
 
-func read(t testing.TB, r *http.Response) string {
-	t.Helper()
-	return gatewaytest.Read(t, r)
-}
-
-func writeFile(t testing.TB, name, content string) string {
-	t.Helper()
-	return gatewaytest.WriteFile(t, name, content)
-}
-
 // formatted formats a Caddyfile as caddy fmt does.
 func formatted(caddyfileText string) string { return string(caddyfile.Format([]byte(caddyfileText))) }
-
-// Short names for what many tests of this package use.
-const noBackend = gatewaytest.NoBackend
-
-func provision(t testing.TB, config *caddy.Config) (caddy.Context, error) {
-	t.Helper()
-	return gatewaytest.Provision(t, config)
-}
-
-func adapted(t testing.TB, caddyfile string) *caddy.Config {
-	t.Helper()
-	return gatewaytest.Adapt(t, caddyfile)
-}
-
-func demoRequest() url.Values {
-	return url.Values{"response_type": {"code"}, "client_id": {"demo-app"}, "redirect_uri": {demoCallback}, "scope": {"openid user/*.rs"}}
-}

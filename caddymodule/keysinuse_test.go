@@ -32,7 +32,7 @@ func TestReloadKeepsKeys(t *testing.T) {
 			if err := app.keys.Refresh(t.Context()); err != nil {
 				t.Error(err)
 			}
-			if r := after.get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token); r.StatusCode != http.StatusOK {
+			if r := after.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token); r.StatusCode != http.StatusOK {
 				t.Errorf("the token of before: %d", r.StatusCode)
 			}
 			if content, _ := os.ReadFile(file); string(content) != test.content {

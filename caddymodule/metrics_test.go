@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -53,26 +54,26 @@ func TestMetrics(t *testing.T) {
 			"caddy_fhir_endpoint_duration_seconds endpoint=authorize",
 			"caddy_fhir_endpoint_duration_seconds endpoint=login", "caddy_fhir_endpoint_duration_seconds endpoint=login",
 		}},
-		{"a grant that is none", func() { g.post("/oauth2/token", url.Values{"grant_type": {"anything"}, "client_id": {"demo-app"}}) }, []string{
+		{"a grant that is none", func() { g.Post("/oauth2/token", url.Values{"grant_type": {"anything"}, "client_id": {"demo-app"}}) }, []string{
 			"caddy_fhir_authorization_events_total grant=other kind=token outcome=unsupported_grant_type",
 			"caddy_fhir_endpoint_duration_seconds endpoint=token",
 		}},
-		{"discovery", func() { g.get("/fhir/R4/.well-known/smart-configuration", "") }, []string{"caddy_fhir_endpoint_duration_seconds endpoint=smart-configuration"}},
-		{"no token", func() { g.get("/fhir/R4/Patient", "") }, []string{"caddy_fhir_bearer_decisions_total outcome=no_token"}},
-		{"a bad token", func() { g.get("/fhir/R4/Patient", "x") }, []string{"caddy_fhir_bearer_decisions_total outcome=invalid_token"}},
-		{"a bad path", func() { g.get("/fhir/R4//Patient", token) }, []string{"caddy_fhir_bearer_decisions_total outcome=bad_request"}},
-		{"metadata", func() { g.get("/fhir/R4/metadata", "") }, []string{"caddy_fhir_bearer_decisions_total outcome=public"}},
+		{"discovery", func() { g.Get("/fhir/R4/.well-known/smart-configuration", "") }, []string{"caddy_fhir_endpoint_duration_seconds endpoint=smart-configuration"}},
+		{"no token", func() { g.Get("/fhir/R4/Patient", "") }, []string{"caddy_fhir_bearer_decisions_total outcome=no_token"}},
+		{"a bad token", func() { g.Get("/fhir/R4/Patient", "x") }, []string{"caddy_fhir_bearer_decisions_total outcome=invalid_token"}},
+		{"a bad path", func() { g.Get("/fhir/R4//Patient", token) }, []string{"caddy_fhir_bearer_decisions_total outcome=bad_request"}},
+		{"metadata", func() { g.Get("/fhir/R4/metadata", "") }, []string{"caddy_fhir_bearer_decisions_total outcome=public"}},
 		{"a preflight", func() { g.preflight("/fhir/R4/Patient", "https://app.example.org") }, []string{"caddy_fhir_bearer_decisions_total outcome=preflight"}},
 		{"expanded here", func() {
-			g.get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token)
+			g.Get("/fhir/R4/ValueSet/$expand?url=http://hl7.org/fhir/ValueSet/administrative-gender", token)
 		}, []string{
 			"caddy_fhir_bearer_decisions_total outcome=allowed", "caddy_fhir_expand_requests_total result=here",
 		}},
-		{"expanded by the next handler", func() { g.get("/fhir/R4/ValueSet/$expand?url=http://example.org/unknown", token) }, []string{
+		{"expanded by the next handler", func() { g.Get("/fhir/R4/ValueSet/$expand?url=http://example.org/unknown", token) }, []string{
 			"caddy_fhir_bearer_decisions_total outcome=allowed", "caddy_fhir_expand_requests_total result=next", "caddy_fhir_expand_next_duration_seconds",
 			"caddy_fhir_expansion_cache_requests_total result=miss",
 		}},
-		{"a wrong $expand", func() { g.get("/fhir/R4/ValueSet/$expand?url=x&count=y", token) }, []string{
+		{"a wrong $expand", func() { g.Get("/fhir/R4/ValueSet/$expand?url=x&count=y", token) }, []string{
 			"caddy_fhir_bearer_decisions_total outcome=allowed", "caddy_fhir_expand_requests_total result=refused",
 		}},
 	}
@@ -104,10 +105,10 @@ func TestMetrics(t *testing.T) {
 func TestMetricsOutliveReload(t *testing.T) {
 	const name = "caddy_fhir_bearer_decisions_total outcome=no_token"
 	first := exampleGateway(t, nil)
-	first.get("/fhir/R4/Patient", "")
+	first.Get("/fhir/R4/Patient", "")
 	before := first.series()[name]
 	second := exampleGateway(t, nil)
-	second.get("/fhir/R4/Patient", "")
+	second.Get("/fhir/R4/Patient", "")
 	if after := second.series()[name]; before == 0 || after != before+1 {
 		t.Errorf("%v before the reload, %v after it", before, after)
 	}
@@ -226,7 +227,7 @@ func TestCacheCountersGoOn(t *testing.T) {
 	var before, after map[string]float64
 	p.run(func(g *gateway) {
 		for range 3 {
-			read(t, g.askFor(foreign, ""))
+			gatewaytest.Read(t, g.askFor(foreign, ""))
 		}
 		before = g.series()
 	}, false)
@@ -248,5 +249,5 @@ func (g *gateway) preflight(path, origin string) *http.Response {
 	r.Header.Set("Origin", origin)
 	r.Header.Set("Access-Control-Request-Method", http.MethodGet)
 	r.Header.Set("Access-Control-Request-Headers", "authorization")
-	return g.send(r)
+	return g.Send(r)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
@@ -65,8 +66,8 @@ https://localhost:8443 {
 	for path, fhir := range map[string]bool{
 		"/fhir/R4": true, "/fhir/R4/x": true, "/FHIR/R4/x": true, "/fhir/R4x": false, "/": false, "/x/fhir/R4": false,
 	} {
-		response := g.send(httptest.NewRequest(http.MethodGet, path, nil))
-		body := read(t, response)
+		response := g.Send(httptest.NewRequest(http.MethodGet, path, nil))
+		body := gatewaytest.Read(t, response)
 		if response.StatusCode != 418 || (body != "not FHIR") != fhir {
 			t.Errorf("%s: %d %s", path, response.StatusCode, body)
 		}
@@ -76,7 +77,7 @@ https://localhost:8443 {
 func TestBackendDownIsOutcome(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, nil)
-	response := g.get("/fhir/R4/Patient", g.token())
+	response := g.Get("/fhir/R4/Patient", g.token())
 	if issue := g.outcome(response); response.StatusCode != http.StatusBadGateway || issue.Code != "transient" {
 		t.Errorf("%d %+v", response.StatusCode, issue)
 	}
@@ -100,7 +101,7 @@ func TestOutcomeInXML(t *testing.T) {
 		r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?count=-1"+tt.query, nil)
 		r.Header.Set("Authorization", "Bearer "+token)
 		r.Header.Set("Accept", tt.accept)
-		response := g.send(r)
+		response := g.Send(r)
 		if response.StatusCode != http.StatusBadRequest {
 			t.Errorf("%+v: status %d", tt, response.StatusCode)
 		}

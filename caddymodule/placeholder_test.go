@@ -17,7 +17,7 @@ func TestResolveSecret(t *testing.T) {
 	t.Setenv("SET", "s3cret")
 	t.Setenv("EMPTY", "")
 	folder := t.TempDir()
-	full, empty := writeFile(t, "full", "s3cret\r\n"), writeFile(t, "empty", "\n")
+	full, empty := gatewaytest.WriteFile(t, "full", "s3cret\r\n"), gatewaytest.WriteFile(t, "empty", "\n")
 	tests := []struct{ name, secret, want, fault string }{
 		{"literal", "s3cret", "s3cret", ""},
 		{"none", "", "", ""},
@@ -53,23 +53,23 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 	const openID = "openid user/*.rs"
 	g := newGateway(t, exampleWith(t, "fhir_expand\n", `respond "{http.auth.user.id} {http.auth.user.client_id} {http.auth.user.scope} {http.request.header.X-Sent}"
 `))
-	state := g.get("/oauth2/authorize?"+url.Values{
+	state := g.Get("/oauth2/authorize?"+url.Values{
 		"client_id": {"demo-app"}, "redirect_uri": {demoCallback}, "scope": {"nonsense"}, "state": {placeholder},
 	}.Encode(), "").Header.Get("Location")
 	if u, err := url.Parse(state); err != nil || u.Query().Get("state") != placeholder {
 		t.Errorf("state: %s", state)
 	}
-	page := read(t, g.get(g.get("/oauth2/authorize?"+demoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
+	page := gatewaytest.Read(t, g.Get(g.Get("/oauth2/authorize?"+demoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
 	if name := gatewaytest.ReadForm(page).Fields.Get("username"); name != placeholder {
 		t.Errorf("sign-in page with %q: %s", name, page)
 	}
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 	r.Header.Set("Authorization", "Bearer "+g.token())
 	r.Header.Set("X-Sent", placeholder)
-	if got, want := read(t, g.send(r)), "alice demo-app "+openID+" "+placeholder; got != want {
+	if got, want := gatewaytest.Read(t, g.Send(r)), "alice demo-app "+openID+" "+placeholder; got != want {
 		t.Errorf("for the next handler: %q, want %q", got, want)
 	}
-	if got := read(t, g.get("/fhir/R4/Patient?x="+url.QueryEscape(placeholder), placeholder)); strings.Contains(got, "expanded") {
+	if got := gatewaytest.Read(t, g.Get("/fhir/R4/Patient?x="+url.QueryEscape(placeholder), placeholder)); strings.Contains(got, "expanded") {
 		t.Errorf("outcome: %s", got)
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // counted is a backend that counts its requests.
@@ -47,7 +49,7 @@ func TestNothingElseIsPublic(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)
 			change(r)
-			response := g.send(r)
+			response := g.Send(r)
 			if reached.Swap(0) != 0 || response.StatusCode != http.StatusUnauthorized {
 				t.Errorf("status %d", response.StatusCode)
 			}
@@ -69,7 +71,7 @@ func TestNoBodyWhereNoTokenIsNeeded(t *testing.T) {
 		if r.ContentLength > 0 {
 			r.Header.Set("Content-Length", strconv.FormatInt(r.ContentLength, 10))
 		}
-		if got := g.send(r); got.StatusCode != http.StatusOK || got.Header.Get("Sent") != "0" {
+		if got := g.Send(r); got.StatusCode != http.StatusOK || got.Header.Get("Sent") != "0" {
 			t.Errorf("%s: status %d, sent %q", name, got.StatusCode, got.Header.Get("Sent"))
 		}
 	}
@@ -82,7 +84,7 @@ func TestMetadataIsPublic(t *testing.T) {
 		"": 200, "?mode=terminology&_format=json&_pretty=true&_summary=true&_elements=rest": 200,
 		"?_count=1": 401, "?mode=full&mode=terminology": 401, "?MODE=full": 401, "?a;b": 401, "?%zz": 401, "?access_token=a": 400,
 	} {
-		if r := g.get("/fhir/R4/metadata"+query, ""); r.StatusCode != status {
+		if r := g.Get("/fhir/R4/metadata"+query, ""); r.StatusCode != status {
 			t.Errorf("%s: status %d, want %d", query, r.StatusCode, status)
 		}
 	}
@@ -97,7 +99,7 @@ func TestMetadataWithoutCredentials(t *testing.T) {
 	for _, name := range credentials {
 		r.Header.Set(name, "secret=1")
 	}
-	sent := forwarded(t, g.send(r))
+	sent := forwarded(t, g.Send(r))
 	if sent["Via"] == nil {
 		t.Errorf("not sent by the proxy: %v", sent)
 	}
@@ -112,7 +114,7 @@ func TestMetadataWithoutCredentials(t *testing.T) {
 func TestPlaceholdersOfPublicRequest(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_expand\n", "respond \"[{http.auth.user.id}]\"\n"))
-	if got := read(t, g.get("/fhir/R4/metadata", "")); got != "[]" {
+	if got := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", "")); got != "[]" {
 		t.Errorf("got %s", got)
 	}
 }

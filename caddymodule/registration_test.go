@@ -25,7 +25,7 @@ func TestRegistrationInCaddysStorage(t *testing.T) {
 		URI   string `json:"registration_client_uri"`
 		Token string `json:"registration_access_token"`
 	}
-	response := g.send(r)
+	response := g.Send(r)
 	if err := json.NewDecoder(response.Body).Decode(&client); err != nil || response.StatusCode != http.StatusCreated {
 		t.Fatalf("%d %+v %v", response.StatusCode, client, err)
 	}
@@ -35,15 +35,15 @@ func TestRegistrationInCaddysStorage(t *testing.T) {
 		"response_type": {"code"}, "client_id": {client.ID}, "redirect_uri": {"https://new.example/cb"}, "scope": {"openid demo.read"},
 		"code_challenge_method": {"S256"}, "code_challenge": {strings.Repeat("A", 43)},
 	}
-	if to := g.get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"); !strings.HasPrefix(to, "/oauth2/login?") {
+	if to := g.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"); !strings.HasPrefix(to, "/oauth2/login?") {
 		t.Errorf("after a restart sent to %q", to)
 	}
 	r = httptest.NewRequest(http.MethodDelete, strings.TrimPrefix(client.URI, "https://localhost:8443"), nil)
 	r.Header.Set("Authorization", "Bearer "+client.Token)
-	if got := g.send(r); got.StatusCode != http.StatusNoContent {
+	if got := g.Send(r); got.StatusCode != http.StatusNoContent {
 		t.Errorf("DELETE: %d", got.StatusCode)
 	}
-	if got := g.get("/oauth2/authorize?"+q.Encode(), ""); got.StatusCode != http.StatusBadRequest {
+	if got := g.Get("/oauth2/authorize?"+q.Encode(), ""); got.StatusCode != http.StatusBadRequest {
 		t.Errorf("after it was deleted: %d", got.StatusCode)
 	}
 }

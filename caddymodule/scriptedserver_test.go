@@ -126,7 +126,7 @@ func (g *gateway) askFor(url, credentials string) *http.Response {
 	if credentials != "" {
 		r.Header.Set("Authorization", credentials)
 	}
-	return g.send(r)
+	return g.Send(r)
 }
 
 const foreign = "http://x.example/vs"

@@ -6,6 +6,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // siteWith is a Caddyfile of one site, with the global option fhir and a body.
@@ -120,7 +122,7 @@ func TestProvisionErrorNamesLine(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := provision(t, adapted(t, siteWith("https://localhost", "https://localhost", tt.body)))
+			_, err := gatewaytest.Provision(t, gatewaytest.Adapt(t, siteWith("https://localhost", "https://localhost", tt.body)))
 			if err == nil || !strings.HasSuffix(err.Error(), tt.want) {
 				t.Errorf("%v, want %s", err, tt.want)
 			}
@@ -131,7 +133,7 @@ func TestProvisionErrorNamesLine(t *testing.T) {
 // A configuration without sites causes no warning.
 func TestSitesOfNoServer(t *testing.T) {
 	t.Parallel()
-	ctx, err := provision(t, &caddy.Config{})
+	ctx, err := gatewaytest.Provision(t, &caddy.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // pipeListener accepts one connection, which is to no network.
@@ -48,7 +50,7 @@ func TestDrip(t *testing.T) {
 	t.Parallel()
 	const form, fhir = "application/x-www-form-urlencoded", "application/fhir+json"
 	example := exampleWith(t, "\t\tfhir_base /fhir/R4\n", "\t\tfhir_base /fhir/R4\n\t\tregistration {\n\t\t\tinitial_access_token demo-registration\n\t\t}\n")
-	guarded, open := newGateway(t, example).server, newGateway(t, exampleWith(t, "\t\tfhir_bearer\n", "")).server
+	guarded, open := newGateway(t, example).Server, newGateway(t, exampleWith(t, "\t\tfhir_bearer\n", "")).Server
 	uploads := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer fhirPace.limit(w, r)()
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -160,7 +162,7 @@ func TestSlowLine(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if answer := read(t, response); response.StatusCode != test.status || test.status == http.StatusOK && answer != "<nil> <nil>" {
+				if answer := gatewaytest.Read(t, response); response.StatusCode != test.status || test.status == http.StatusOK && answer != "<nil> <nil>" {
 					t.Errorf("%d %s", response.StatusCode, answer)
 				}
 				time.Sleep(time.Minute) // the transport is still reading the body

@@ -56,7 +56,7 @@ func TestGuardOnlySMARTConfiguration(t *testing.T) {
 		t.Fatalf("asked %d times while provisioning", n)
 	}
 	for range 3 {
-		r := g.get(smartPath, "")
+		r := g.Get(smartPath, "")
 		var document map[string]any
 		if err := json.NewDecoder(r.Body).Decode(&document); err != nil || r.StatusCode != http.StatusOK {
 			t.Fatalf("%d %v", r.StatusCode, err)
@@ -73,7 +73,7 @@ func TestGuardOnlySMARTConfiguration(t *testing.T) {
 			t.Errorf("headers %v", got)
 		}
 	}
-	newGateway(t, guardOnly(issuer)).get(smartPath, "") // as after a reload
+	newGateway(t, guardOnly(issuer)).Get(smartPath, "") // as after a reload
 	if first, other := asked.Load(), secondAsked.Load(); first != 1 || other != 0 {
 		t.Errorf("asked the first %d times, the second %d times", first, other)
 	}
@@ -99,7 +99,7 @@ func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 		{"introspection alone", http.MethodGet, smartPath, introspects, 401},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			r := tt.g.send(httptest.NewRequest(tt.method, tt.path, nil))
+			r := tt.g.Send(httptest.NewRequest(tt.method, tt.path, nil))
 			if r.StatusCode != tt.status || tt.status == 405 && r.Header.Get("Allow") != "GET, HEAD" {
 				t.Errorf("%d %v", r.StatusCode, r.Header)
 			}
@@ -108,7 +108,7 @@ func TestGuardOnlySMARTConfigurationAlone(t *testing.T) {
 	r := httptest.NewRequest(http.MethodOptions, smartPath, nil)
 	r.Header.Set("Origin", "https://anybody.example")
 	r.Header.Set("Access-Control-Request-Method", http.MethodGet)
-	if got := g.send(r); got.StatusCode != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "*" {
+	if got := g.Send(r); got.StatusCode != http.StatusNoContent || got.Header.Get("Access-Control-Allow-Origin") != "*" {
 		t.Errorf("preflight: %d %v", got.StatusCode, got.Header)
 	}
 }
@@ -127,7 +127,7 @@ func TestGuardOnlySMARTConfigurationFails(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			issuer, _ := issuerSaying(t, document)
 			g := newGateway(t, guardOnly(issuer))
-			r := g.get(smartPath, "")
+			r := g.Get(smartPath, "")
 			if got := g.outcome(r); r.StatusCode != http.StatusServiceUnavailable || got != (outcomeIssue{"error", "transient", statusIssues[503].text}) {
 				t.Errorf("%d %+v", r.StatusCode, got)
 			}

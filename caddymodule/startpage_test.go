@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // Every link on the example's start page into the gateway is answered; that of demo-app
@@ -13,8 +15,8 @@ import (
 func TestStartPage(t *testing.T) {
 	t.Parallel()
 	g := exampleGateway(t, echo)
-	response := g.get("/", "")
-	page := read(t, response)
+	response := g.Get("/", "")
+	page := gatewaytest.Read(t, response)
 	if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "text/html; charset=utf-8" || !strings.Contains(page, "<h1>caddy-fhir runs</h1>") {
 		t.Fatalf("%d %v: %s", response.StatusCode, response.Header, page)
 	}
@@ -25,7 +27,7 @@ func TestStartPage(t *testing.T) {
 	for _, link := range regexp.MustCompile(`href="(/[^"]*)"`).FindAllStringSubmatch(page, -1) {
 		target := html.UnescapeString(link[1])
 		path, _, _ := strings.Cut(target, "?")
-		r := g.get(target, "")
+		r := g.Get(target, "")
 		if r.StatusCode != want[path] {
 			t.Errorf("%s: %d, want %d", target, r.StatusCode, want[path])
 		}

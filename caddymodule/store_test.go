@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 func TestMemoryStoreIsPooled(t *testing.T) {
@@ -57,11 +59,11 @@ func TestReloadKeepsCodesAndSessions(t *testing.T) {
 	code := before.code()
 	after := newGatewayAt(t, exampleWith(t, "", ""), keys)
 	after.Cookies = before.Cookies
-	response := after.post("/oauth2/token", codeForm(code))
+	response := after.Post("/oauth2/token", codeForm(code))
 	if response.StatusCode != http.StatusOK {
-		t.Errorf("code after a reload: %d %s", response.StatusCode, read(t, response))
+		t.Errorf("code after a reload: %d %s", response.StatusCode, gatewaytest.Read(t, response))
 	}
-	again, err := after.get("/oauth2/authorize?"+demoRequest().Encode(), "").Location()
+	again, err := after.Get("/oauth2/authorize?"+demoRequest().Encode(), "").Location()
 	if err != nil || again.Query().Get("code") == "" {
 		t.Errorf("session after a reload: %v %v", again, err)
 	}

@@ -162,7 +162,7 @@ func refreshForm(token any) url.Values {
 
 func (g *gateway) exchange(form url.Values) map[string]any {
 	g.t.Helper()
-	response := g.post("/oauth2/token", form)
+	response := g.Post("/oauth2/token", form)
 	answer := map[string]any{}
 	if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || response.StatusCode != http.StatusOK {
 		g.t.Fatalf("token endpoint: %d %v, %v", response.StatusCode, answer, err)
@@ -184,13 +184,13 @@ func TestGuardRefusesRevokedFamily(t *testing.T) {
 	tokens := []string{first["access_token"].(string), second["access_token"].(string), third["access_token"].(string)}
 	passes := func(want int) {
 		for i, token := range tokens {
-			if r := g.get("/fhir/R4/Patient/1", token); r.StatusCode != want {
+			if r := g.Get("/fhir/R4/Patient/1", token); r.StatusCode != want {
 				t.Errorf("access token %d: %d, want %d", i, r.StatusCode, want)
 			}
 		}
 	}
 	passes(http.StatusOK)
-	if r := g.post("/oauth2/token", refreshForm(first["refresh_token"])); r.StatusCode != http.StatusBadRequest {
+	if r := g.Post("/oauth2/token", refreshForm(first["refresh_token"])); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("used twice: %d", r.StatusCode)
 	}
 	passes(http.StatusUnauthorized)

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // Other OAuth servers may have a certificate of a private authority and ask for a client
@@ -33,19 +35,19 @@ func TestPrivateAuthority(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Run("trust", func(t *testing.T) {
 				g := newGateway(t, tlsSite("fhir_bearer {\ntrust "+k.URL+" api://fhir {"+tt.options+"\n}\n}\nrespond ok"))
-				wantReached(t, g.get("/fhir/R4/Patient", k.token(t, "api://fhir")), tt.reached, http.StatusServiceUnavailable)
+				wantReached(t, g.Get("/fhir/R4/Patient", k.token(t, "api://fhir")), tt.reached, http.StatusServiceUnavailable)
 			})
 			t.Run("introspect", func(t *testing.T) {
 				g := newGateway(t, tlsSite("fhir_bearer {\nintrospect "+k.URL+"/introspect {\nclient_id gateway\nclient_secret s3cret\naudience any"+tt.options+"\n}\n}\nrespond ok"))
-				wantReached(t, g.get("/fhir/R4/Patient", "opaque"), tt.reached, http.StatusServiceUnavailable)
+				wantReached(t, g.Get("/fhir/R4/Patient", "opaque"), tt.reached, http.StatusServiceUnavailable)
 			})
 			t.Run("idp", func(t *testing.T) {
 				g := newGateway(t, tlsApp("idp hospital {\nissuer "+k.URL+"\nclient_id x"+tt.options+"\n}\nclient c {\nredirect_uri https://c.example/cb\npkce optional\n}"))
 				request := url.Values{"client_id": {"c"}, "redirect_uri": {"https://c.example/cb"}, "response_type": {"code"}, "state": {"s"}, "scope": {"openid"}}
-				r := g.get("/oauth2/authorize?"+request.Encode(), "")
+				r := g.Get("/oauth2/authorize?"+request.Encode(), "")
 				for range 2 { // to the provider, by way of its own page
 					if to := r.Header.Get("Location"); strings.HasPrefix(to, "/") {
-						r = g.get(to, "")
+						r = g.Get(to, "")
 					}
 				}
 				if to := r.Header.Get("Location"); strings.HasPrefix(to, k.URL+"/auth?") != tt.reached {
@@ -54,7 +56,7 @@ func TestPrivateAuthority(t *testing.T) {
 			})
 			t.Run("jwks_uri", func(t *testing.T) {
 				g := newGateway(t, tlsApp("client c {\njwks_uri "+k.URL+"/keys"+tt.options+"\ngrant_type client_credentials\nscope system/*.rs\n}"))
-				wantReached(t, g.post("/oauth2/token", assertionForm(t, k, "c")), tt.reached, http.StatusUnauthorized)
+				wantReached(t, g.Post("/oauth2/token", assertionForm(t, k, "c")), tt.reached, http.StatusUnauthorized)
 			})
 		})
 	}
@@ -76,7 +78,7 @@ func wantReached(t *testing.T, r *http.Response, reached bool, otherwise int) {
 		want = http.StatusOK
 	}
 	if r.StatusCode != want {
-		t.Errorf("%d %s, want %d", r.StatusCode, read(t, r), want)
+		t.Errorf("%d %s, want %d", r.StatusCode, gatewaytest.Read(t, r), want)
 	}
 }
 
@@ -99,7 +101,7 @@ func TestTLSFaults(t *testing.T) {
 	folder := t.TempDir()
 	file := func(name string) string { return filepath.Join(folder, name) }
 	own.issue("gateway", file("client.pem"), file("client.key"))
-	junk := writeFile(t, "junk.pem", "no certificate")
+	junk := gatewaytest.WriteFile(t, "junk.pem", "no certificate")
 	for name, tt := range map[string]struct {
 		tls  TLS
 		want string

@@ -15,6 +15,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
@@ -112,8 +113,8 @@ https://localhost:8443 {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := tt.g.get("/fhir/R4/Patient", tt.token)
-			text := read(t, r)
+			r := tt.g.Get("/fhir/R4/Patient", tt.token)
+			text := gatewaytest.Read(t, r)
 			if r.StatusCode != tt.status {
 				t.Errorf("status %d, want %d: %s", r.StatusCode, tt.status, text)
 			}
@@ -136,7 +137,7 @@ func TestIntrospectionDown(t *testing.T) {
 	g := newGateway(t, exampleWith(t, "fhir_bearer\n", "fhir_bearer {\n\t\t\tintrospect "+k.URL+
 		"/introspect {\n\t\t\t\tclient_id gateway\n\t\t\t\tclient_secret s3cret\n\t\t\t\taudience any\n\t\t\t}\n\t\t}\n"))
 	for _, tt := range [][2]string{{"opaque", ""}, {"another", "2"}} {
-		r := g.get("/fhir/R4/Patient", tt[0])
+		r := g.Get("/fhir/R4/Patient", tt[0])
 		if after := r.Header.Get("Retry-After"); r.StatusCode != http.StatusServiceUnavailable || after != tt[1] {
 			t.Errorf("status %d, Retry-After %q, want %q", r.StatusCode, after, tt[1])
 		}
@@ -152,7 +153,7 @@ func TestTrustedKeysOutliveReload(t *testing.T) {
 	t.Parallel()
 	k := startKeycloak(t)
 	load := func() *Bearer {
-		ctx, err := provision(t, new(caddy.Config))
+		ctx, err := gatewaytest.Provision(t, new(caddy.Config))
 		if err != nil {
 			t.Fatal(err)
 		}

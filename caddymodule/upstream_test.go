@@ -21,6 +21,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // authority issues certificates.
@@ -144,7 +146,7 @@ func TestUpstreamCredentials(t *testing.T) {
 	server := newGuardedServer(t, first, first)
 	caddyfile := func(port string) string {
 		return frontCaddyfile("ttl 1h\nupstream https://127.0.0.1:"+port+"/r4 {\n\tbasic {env.TX_USER} {file."+file("password")+"}\n\ttls_ca "+file("ca.pem")+
-			"\n\ttls_client "+file("client.pem")+" "+file("client.key")+"\n}", noBackend)
+			"\n\ttls_client "+file("client.pem")+" "+file("client.key")+"\n}", gatewaytest.NoBackend)
 	}
 	portOf := func(s *guardedServer) string { return s.URL[strings.LastIndex(s.URL, ":")+1:] }
 	n := 0
@@ -152,7 +154,7 @@ func TestUpstreamCredentials(t *testing.T) {
 		t.Helper()
 		n++
 		response := g.askFor(foreign+strings.Repeat("x", n), "Bearer users")
-		body := read(t, response)
+		body := gatewaytest.Read(t, response)
 		if response.StatusCode != status || strings.Contains(body, "p1") {
 			t.Errorf("%d, want %d: %s", response.StatusCode, status, body)
 		}

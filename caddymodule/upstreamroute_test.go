@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
 // Of several terminology servers the route with the longest prefix is asked, and the
@@ -41,12 +43,12 @@ func TestRoutes(t *testing.T) {
 		"http://hl7.org/fhir/ValueSet/administrative-gender": "female",
 	} {
 		for range 2 {
-			if got := read(t, g.askFor(strings.ReplaceAll(url, "?", "%3F"), "Bearer users")); !strings.Contains(got, `"code":"`+want+`"`) {
+			if got := gatewaytest.Read(t, g.askFor(strings.ReplaceAll(url, "?", "%3F"), "Bearer users")); !strings.Contains(got, `"code":"`+want+`"`) {
 				t.Errorf("%s: %s", url, got)
 			}
 		}
 	}
-	if got := read(t, g.get("/fhir/R4/ValueSet/7/$expand", "")); !strings.Contains(got, "backend") {
+	if got := gatewaytest.Read(t, g.Get("/fhir/R4/ValueSet/7/$expand", "")); !strings.Contains(got, "backend") {
 		t.Errorf("of an instance: %s", got)
 	}
 	if leaked.Load() {
@@ -56,17 +58,17 @@ func TestRoutes(t *testing.T) {
 
 // What is asked of an upstream with many filters is fetched whole, and searched here.
 func TestPullThrough(t *testing.T) {
-	origin := newGateway(t, frontCaddyfile("ttl off", noBackend))
+	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.NoBackend))
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		r.Host = "localhost:8443"
-		origin.server.ServeHTTP(w, r)
+		origin.Server.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	g := newGateway(t, frontCaddyfile("core off\nupstream "+server.URL+"/fhir/R4\npull_through 3", noBackend))
+	g := newGateway(t, frontCaddyfile("core off\nupstream "+server.URL+"/fhir/R4\npull_through 3", gatewaytest.NoBackend))
 	search := func(filter string) string {
-		return read(t, g.get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, ""))
+		return gatewaytest.Read(t, g.Get(expandPath("http://hl7.org/fhir/ValueSet/languages")+"&filter="+filter, ""))
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
@@ -90,7 +92,7 @@ func TestPullThrough(t *testing.T) {
 		t.Error("it was asked all the same")
 	}
 	r := httptest.NewRequest(http.MethodPatch, "/fhir/R4/CodeSystem/1", nil)
-	if response := g.send(r); response.StatusCode != http.StatusBadGateway { // it may have been done
+	if response := g.Send(r); response.StatusCode != http.StatusBadGateway { // it may have been done
 		t.Fatal(response.StatusCode)
 	}
 	if search("fren"); asked.Load() == before {
@@ -104,10 +106,10 @@ func TestUpstreamIsSentNoCacheID(t *testing.T) {
 	server := newScripted("good")
 	g := frontGateway(t, "upstream "+terminologyServer(t, server), http.NotFoundHandler())
 	for range 3 {
-		read(t, g.get(expandPath(foreign)+"&cache-id=1", ""))
+		gatewaytest.Read(t, g.Get(expandPath(foreign)+"&cache-id=1", ""))
 		r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+foreign+`"},{"name":"cache-id","valueId":"1"}]}`))
 		r.Header.Set("Content-Type", "application/fhir+json")
-		read(t, g.send(r))
+		gatewaytest.Read(t, g.Send(r))
 	}
 	if n := server.asked.Load(); n != 0 {
 		t.Errorf("asked %d times", n)
