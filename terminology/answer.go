@@ -25,6 +25,8 @@ type expansionWriter struct {
 
 	declared   []property // those that entries of the page have
 	shown      []shownText
+	extended   []conceptExtension
+	values     []conceptValue
 	lastSystem struct { // the one written last, and where that is
 		system   uint32
 		from, to int

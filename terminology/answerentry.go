@@ -2,7 +2,6 @@ package terminology
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
@@ -31,8 +30,8 @@ func (w *expansionWriter) fetch() {
 	var sum byte
 	for _, e := range w.page {
 		if e.concept != none {
-			cs := w.library.codeSystems[e.codeSystem]
-			sum += byte(cs.flags[e.concept]) + cs.texts[cs.code[e.concept]] + cs.texts[cs.display[e.concept]]
+			code, display, flags := w.library.codeSystems[e.codeSystem].Concept(e.concept)
+			sum += byte(len(code)+len(display)) + byte(flags)
 		}
 	}
 	w.prefetched = sum // so that reading is not left out
@@ -51,9 +50,9 @@ func (w *expansionWriter) appendTree(dst []byte, first uint32) []byte {
 // appendEntry appends one of expansion.contains, up to the brace that ends it.
 func (w *expansionWriter) appendEntry(dst []byte, e entry) []byte {
 	l := w.library
-	flags := l.flags(e)
+	code, display, flags := l.coded(e)
 	dst = append(dst, '{')
-	if w.detailed || flags&flagStatus != 0 || e.listed != 0 || e.concept != none && len(l.codeSystems[e.codeSystem].extensions.owner) > 0 {
+	if w.detailed || flags&(flagStatus|flagExtended) != 0 || e.listed != 0 {
 		dst = w.appendEntryExtensions(dst, e, flags)
 	}
 	dst = w.appendSystem(dst, l.systemOf(e))
@@ -67,9 +66,9 @@ func (w *expansionWriter) appendEntry(dst []byte, e entry) []byte {
 		dst = fhirjson.AppendMember(dst, "version", l.codeSystems[e.codeSystem].version)
 	}
 	dst = append(dst, `,"code":`...)
-	dst = fhirjson.AppendString(dst, l.code(e))
+	dst = fhirjson.AppendString(dst, code)
 	if !w.detailed {
-		return fhirjson.AppendMember(dst, "display", l.display(e))
+		return fhirjson.AppendMember(dst, "display", display)
 	}
 	return w.appendTexts(dst, e)
 }
@@ -133,10 +132,10 @@ func (w *expansionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e e
 		return dst
 	}
 	of := func(cs *codeSystem, concept uint32) {
-		from, to := cs.extensions.rows(concept)
-		for row := from; row < to; row++ {
-			if cs.extensions.kind[row] == extensionAlternate {
-				dst = appendShown(dst, list, extensionAlternate, cs.texts.at(cs.extensions.value[row]))
+		w.extended = cs.AppendExtensions(w.extended[:0], concept)
+		for _, x := range w.extended {
+			if x.kind == extensionAlternate {
+				dst = appendShown(dst, list, x.kind, x.value)
 			}
 		}
 	}
@@ -144,7 +143,7 @@ func (w *expansionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e e
 	of(cs, e.concept)
 	for _, s := range w.expansion.supplements {
 		by := w.library.codeSystems[s.by]
-		if concept, ok := by.concept(cs.codeOf(e.concept)); ok && s.of == e.codeSystem {
+		if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
 			of(by, concept)
 		}
 	}
@@ -181,11 +180,11 @@ var shownNames = map[extensionKind]string{
 func (w *expansionWriter) extensionsOf(e entry) (system, own extensionValues) {
 	if e.concept != none {
 		cs := w.library.codeSystems[e.codeSystem]
-		cs.collect(e.concept, &system)
+		w.collect(&system, cs, e.concept)
 		for _, s := range w.expansion.supplements {
 			by := w.library.codeSystems[s.by]
-			if concept, ok := by.concept(cs.codeOf(e.concept)); ok && s.of == e.codeSystem {
-				by.collect(concept, &system)
+			if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
+				w.collect(&system, by, concept)
 			}
 		}
 	}
@@ -199,15 +198,9 @@ func (w *expansionWriter) extensionsOf(e entry) (system, own extensionValues) {
 }
 
 // collect takes over the extensions of a concept.
-func (cs *codeSystem) collect(concept uint32, values *extensionValues) {
-	from, to := cs.extensions.rows(concept)
-	for row := from; row < to; row++ {
-		values[cs.extensions.kind[row]] = cs.texts.at(cs.extensions.value[row])
+func (w *expansionWriter) collect(v *extensionValues, cs *codeSystem, concept uint32) {
+	w.extended = cs.AppendExtensions(w.extended[:0], concept)
+	for _, x := range w.extended {
+		v[x.kind] = x.value
 	}
-}
-
-// afterColon returns the value of a JSON member.
-func afterColon(member []byte) string {
-	_, value, _ := strings.Cut(string(member), ":")
-	return value
 }

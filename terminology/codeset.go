@@ -42,7 +42,7 @@ func (s *codeSet) add(e entry) {
 	}
 	concepts, ok := s.concepts[e.codeSystem]
 	if !ok {
-		concepts = bitset.New(s.library.codeSystems[e.codeSystem].len())
+		concepts = bitset.New(s.library.codeSystems[e.codeSystem].Len())
 		s.concepts[e.codeSystem] = concepts
 	}
 	concepts.Add(e.concept)
@@ -72,7 +72,7 @@ func (s *codeSet) hasInOtherVersion(e entry) bool {
 		if !ok || e.concept != none && version == e.codeSystem {
 			continue
 		}
-		if concept, ok := s.library.codeSystems[version].concept(s.library.code(e)); ok && concepts.Has(concept) {
+		if concept, ok := s.library.codeSystems[version].Locate(s.library.code(e)); ok && concepts.Has(concept) {
 			return true
 		}
 	}

@@ -1,307 +1,88 @@
 package terminology
 
-import (
-	"bytes"
-	"errors"
-	"fmt"
-	"math"
-	"runtime/debug"
-	"slices"
+import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
-	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
-	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
-)
-
-// codeSystemBuilder gathers one CodeSystem from the JSON stream. It is used again for the next one, so
-// that its arrays grow once; build copies what it has gathered into arrays of the exact size.
+// codeSystemBuilder reads a CodeSystem.
 type codeSystemBuilder struct {
 	codeSystem
-	conceptReader
-	pairs  []pair // parent, child
-	rows   []propertyRow
-	nested uint32         // the concept within which the next one stands
-	size   int64          // of the file being read, or 0
-	memory offheap.Memory // of texts, where they are large
-}
-
-// largeText is how much text a code system has that is not like others: there is room for all of it at once,
-// as far as can be told, and it is kept off the heap.
-const largeText = 4 << 20
-
-// reserve makes room for what is still to come, where a large code system needs more. How much that is
-// follows from how much of the source has been read. Memory that is not needed after all is never touched,
-// and so never resident.
-func (b *codeSystemBuilder) reserve(r *fhirjson.Reader) {
-	if len(b.texts) < largeText || cap(b.texts)-len(b.texts) > 1<<16 || b.size == 0 {
-		return
-	}
-	read := r.Offset()
-	factor := min(float64(b.size)/float64(max(1, read)), 1000) * 1.02
-	b.texts = b.memory.Grow(b.texts, room(len(b.texts), factor))
-	b.code, b.display = reserved(b.code, factor), reserved(b.display, factor)
-	b.meaning, b.nestedIn = reserved(b.meaning, factor), reserved(b.nestedIn, factor)
-	b.conceptReader.designations = reserved(b.conceptReader.designations, factor)
-	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
-}
-
-// settle moves a large code system off the heap, and gives back at once what was needed to build it: else what
-// comes next would be on top of that. This costs next to nothing, as arrays without pointers need not be
-// looked through.
-func (b *codeSystemBuilder) settle(cs *codeSystem) {
-	m := new(offheap.Memory)
-	cs.texts = slices.Clip(b.texts)
-	if b.memory.Holds(b.texts) {
-		*m, b.memory = b.memory, offheap.Memory{}
-	} else {
-		offheap.Move(m, (*[]byte)(&cs.texts))
-		b.memory.Release()
-	}
-	cs.settle(m)
-	offheap.Own(cs, m)
-	b.codeSystem = codeSystem{}
-	b.pairs, b.rows, b.conceptReader.designations = nil, nil, nil
-	debug.FreeOSMemory()
-}
-
-// settle moves the arrays of the concepts into memory.
-func (cs *codeSystem) settle(m *offheap.Memory) {
-	d, v := &cs.designations, &cs.values
-	offheap.Move(m, &cs.code, &cs.display, &cs.meaning, &d.value, &d.extension, &v.value, &v.coding)
-	offheap.Move(m, (*[]uint32)(&cs.index), &cs.nestedIn, &d.from, &v.from)
-	offheap.Move(m, &cs.parents.from, &cs.parents.to, &cs.children.from, &cs.children.to)
-	offheap.Move(m, &d.language, &d.use, &v.property)
-	offheap.Move(m, &cs.flags)
-	offheap.Move(m, &v.kind)
-}
-
-// reserved returns a list with room for factor times as much as it holds.
-func reserved[S ~[]T, T any](list S, factor float64) S {
-	return slices.Grow(list, room(len(list), factor))
-}
-
-// room is how much more than n there is to be room for.
-func room(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
-
-// propertyRow is a concept's property as it is read.
-type propertyRow struct {
-	concept  uint32
-	property uint16
-	kind     valueKind
-	value    textRef
-	coding   textRef
+	concepts tableBuilder
 }
 
 // reset makes the builder ready for the next code system.
 func (b *codeSystemBuilder) reset() {
-	b.codeSystem = codeSystem{
-		caseSensitive: true,
-		texts:         b.texts[:0],
-		code:          b.code[:0],
-		display:       b.display[:0],
-		meaning:       b.meaning[:0],
-		nestedIn:      b.nestedIn[:0],
-		flags:         b.flags[:0],
-		properties:    nil,
-	}
-	b.conceptReader.reset()
-	b.pairs, b.rows, b.nested = b.pairs[:0], b.rows[:0], none
-}
-
-// propertyDefinition reads one of CodeSystem.property.
-func (b *codeSystemBuilder) propertyDefinition(r *fhirjson.Reader) error {
-	var p property
-	err := r.Object(func(name []byte) error {
-		switch string(name) {
-		case "code":
-			return r.ReadString(&p.code)
-		case "uri":
-			return r.ReadString(&p.uri)
-		case "description":
-			return r.ReadString(&p.description)
-		case "type":
-			return r.ReadString(&p.kind)
-		default:
-			return r.Skip()
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if known, ok := b.propertyIndex(p.code); ok {
-		b.properties[known] = p
-		return nil
-	}
-	return b.addProperty(p)
-}
-
-// addProperty appends a property.
-func (b *codeSystemBuilder) addProperty(p property) error {
-	if len(b.properties) == math.MaxUint16 {
-		return fmt.Errorf("more than %d properties", math.MaxUint16)
-	}
-	b.properties = append(b.properties, p)
-	return nil
-}
-
-// concept reads one of CodeSystem.concept with all that stand within it.
-func (b *codeSystemBuilder) concept(r *fhirjson.Reader) error {
-	b.reserve(r)
-	concept, parent := uint32(b.len()), b.nested
-	b.code = append(b.code, 0)
-	b.display = append(b.display, 0)
-	b.meaning = append(b.meaning, 0)
-	b.nestedIn = append(b.nestedIn, parent)
-	if parent != none {
-		b.pairs = append(b.pairs, pair{from: parent, to: concept})
-	}
-	b.nested = concept
-	err := r.Object(func(name []byte) error { return b.conceptMember(r, concept, string(name)) })
-	b.nested = parent
-	if err == nil && len(b.codeOf(concept)) == 0 {
-		err = fmt.Errorf("%s: concept without a code", r.Pointer())
-	}
-	return err
-}
-
-// conceptMember reads one member of a concept.
-func (b *codeSystemBuilder) conceptMember(r *fhirjson.Reader, concept uint32, name string) error {
-	switch name {
-	case "code":
-		return b.text(r, &b.code[concept])
-	case "display":
-		return b.text(r, &b.display[concept])
-	case "definition":
-		return b.text(r, &b.meaning[concept])
-	case "designation":
-		return r.Array(func() error { return b.designation(r, &b.texts, concept) })
-	case "extension":
-		return b.extension(r, &b.texts, concept)
-	case "modifierExtension":
-		return b.modifiers(r)
-	case "property":
-		return r.Array(func() error { return b.value(r, concept) })
-	case "concept":
-		return r.Array(func() error { return b.concept(r) })
-	default:
-		return r.Skip()
-	}
-}
-
-// text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that
-// grows with what is read.
-func (b *codeSystemBuilder) text(r *fhirjson.Reader, ref *textRef) error {
-	s, err := r.Text()
-	if err != nil {
-		return err
-	}
-	*ref = b.texts.append(s)
-	return nil
-}
-
-// value reads one of CodeSystem.concept.property.
-func (b *codeSystemBuilder) value(r *fhirjson.Reader, concept uint32) error {
-	row, coded := propertyRow{concept: concept}, false
-	err := r.Object(func(name []byte) error {
-		switch {
-		case string(name) == "code":
-			coded = true
-			return b.propertyCode(r, &row.property)
-		case string(name) == "valueCoding":
-			row.kind = valueCoding
-			return b.coding(r, &row)
-		case bytes.HasPrefix(name, []byte("value")):
-			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
-			s, err := r.Primitive()
-			row.value = b.valueText(s)
-			return err
-		default:
-			return r.Skip()
-		}
-	})
-	if err == nil && !coded {
-		err = fmt.Errorf("%s: property without a code", r.Pointer())
-	}
-	if row.value != 0 {
-		b.rows = append(b.rows, row)
-	}
-	return err
-}
-
-// valueText puts a property's value into the arena, unless the one before has the same, as siblings have the
-// same parent and most concepts the same status.
-func (b *codeSystemBuilder) valueText(value []byte) textRef {
-	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.at(b.rows[last].value), value) {
-		return b.rows[last].value
-	}
-	return b.texts.append(value)
-}
-
-// propertyCode reads the code of a concept's property and finds or adds the property.
-func (b *codeSystemBuilder) propertyCode(r *fhirjson.Reader, index *uint16) error {
-	code, err := r.Text()
-	if err != nil {
-		return err
-	}
-	for i := range b.properties {
-		if b.properties[i].code == string(code) {
-			*index = uint16(i)
-			return nil
-		}
-	}
-	*index = uint16(len(b.properties))
-	return b.addProperty(property{code: string(code)})
-}
-
-// coding reads a valueCoding. Its code is what filters look at; all of it is kept to be shown.
-func (b *codeSystemBuilder) coding(r *fhirjson.Reader, row *propertyRow) error {
-	raw, err := r.Value('{')
-	if err != nil {
-		return err
-	}
-	whole := raw.Clone()
-	if err := whole.Compact(); err != nil {
-		return err
-	}
-	row.coding = b.texts.append(whole)
-	inner := fhirjson.ReaderOf(whole)
-	return inner.Object(func(name []byte) error {
-		if string(name) == "code" {
-			return b.text(inner, &row.value)
-		}
-		return inner.Skip()
-	})
+	b.codeSystem = codeSystem{caseSensitive: true}
+	b.concepts.Modifiers = b.modifiers
+	b.concepts.reset()
 }
 
 // build finishes the code system.
 func (b *codeSystemBuilder) build() (*codeSystem, error) {
-	b.indexCodes()
-	if uint64(len(b.texts)) > math.MaxUint32 {
-		return nil, errors.New("more than 4 GiB of text")
+	table, err := b.concepts.build(b.language, b.caseSensitive)
+	if err != nil {
+		return nil, err
 	}
-	b.relate()
-	b.flag()
 	cs := b.codeSystem
-	cs.meaning = cloneUsed(b.meaning, 0)
-	cs.nestedIn = cloneUsed(b.nestedIn, none)
-	cs.languages, cs.uses = b.conceptReader.languages, b.conceptReader.uses
-	cs.designations = newDesignations(b.len(), b.conceptReader.designations)
-	cs.extensions = newConceptExtensions(b.conceptReader.extensions)
-	cs.flags = slices.Clone(b.flags)
-	cs.values = b.sortedValues()
-	cs.indexes = new(searchIndexes)
-	cs.code, cs.display = slices.Clone(b.code), slices.Clone(b.display)
-	if len(b.texts) >= largeText && b.size > 0 { // what a request brings along is soon gone again
-		b.settle(&cs)
-	} else {
-		cs.texts = slices.Clone(b.texts)
-	}
+	cs.conceptSystem = table
 	return &cs, nil
 }
 
-// cloneUsed copies a list, or returns nil if all of it is the same as unused.
-func cloneUsed[T ~uint32](list []T, unused T) []T {
-	if !slices.ContainsFunc(list, func(v T) bool { return v != unused }) {
-		return nil
+// member reads one member of a CodeSystem.
+func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
+	if known, err := b.definition.member(r, name); known {
+		return err
 	}
-	return slices.Clone(list)
+	switch {
+	case name == "concept":
+		return r.Array(func() error { return b.concepts.concept(r) })
+	case isLeftOut(name):
+		return r.Skip()
+	}
+	inner, err := r.Keep(name, &b.rest)
+	if err != nil {
+		return err
+	}
+	return b.known(inner, name)
+}
+
+// known reads a member that says how the code system is to be understood.
+func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
+	switch name {
+	case "caseSensitive":
+		return r.ReadBool(&b.caseSensitive)
+	case "compositional":
+		return r.ReadBool(&b.compositional)
+	case "versionNeeded":
+		return r.ReadBool(&b.versionNeeded)
+	case "hierarchyMeaning":
+		meaning, err := r.Text()
+		b.notSubsuming = string(meaning) == "grouped-by" || string(meaning) == "part-of"
+		return err
+	case "supplements":
+		return r.ReadString(&b.supplements)
+	case "valueSet":
+		return r.ReadString(&b.entireValueSet)
+	case "content":
+		return r.ReadString((*string)(&b.content))
+	case "extension":
+		return b.extensionMember(r)
+	case "modifierExtension", "implicitRules":
+		return b.modifiers(r)
+	case "property":
+		return r.Array(func() error { return b.concepts.propertyDefinition(r) })
+	}
+	return nil
+}
+
+// extensionMember reads the extensions of a CodeSystem.
+func (b *codeSystemBuilder) extensionMember(r *fhirjson.Reader) error {
+	list, err := r.Extensions(0)
+	for _, x := range list {
+		switch x.URL {
+		case extensionBase + "structuredefinition-standards-status":
+			b.standardsStatus = x.Value
+		case extensionBase + "codesystem-supplement-type":
+			b.languagePack = x.Value == "lang-pack"
+		}
+	}
+	return err
 }

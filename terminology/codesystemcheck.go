@@ -8,7 +8,7 @@ import (
 // inCodeSystem looks for a code in its code system.
 func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) {
 	cs := d.codeSystem
-	concept, ok := cs.concept([]byte(c.Code))
+	concept, ok := cs.Locate([]byte(c.Code))
 	switch {
 	case ok:
 		if d.entry.concept == none {

@@ -53,14 +53,6 @@ func (v *codingValidator) describe(c *Coding, d *verdict) error {
 	return nil
 }
 
-// preferredOrFirst is preferred, but takes the default display rather than none.
-func (l *languages) preferredOrFirst(texts []shownText) int {
-	if i := l.preferred(texts); i >= 0 {
-		return i
-	}
-	return firstDisplay(texts)
-}
-
 // checkAbstract notes that a concept is not to be chosen, where the request does not allow that.
 func (v *codingValidator) checkAbstract(c *Coding, d *verdict) {
 	if !v.question.NotAbstract || !d.member || v.library.flags(d.entry)&flagAbstract == 0 {
@@ -78,7 +70,7 @@ func (v *codingValidator) checkAbstract(c *Coding, d *verdict) {
 func (v *codingValidator) standing(c *Coding, d *verdict) {
 	flags := v.library.flags(d.entry)
 	if flags&flagStatus != 0 {
-		d.status = v.library.statusOf(d.entry)
+		d.status = v.library.codeSystems[d.entry.codeSystem].Status(d.entry.concept)
 	}
 	switch {
 	case flags&flagInactive != 0:

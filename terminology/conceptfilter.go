@@ -46,8 +46,8 @@ func (c *composer) filter(cs *codeSystem, f filter) (bitset.Set, error) {
 	if err != nil {
 		return nil, err
 	}
-	matching := bitset.New(cs.len())
-	for concept := range uint32(cs.len()) {
+	matching := bitset.New(cs.Len())
+	for concept := range uint32(cs.Len()) {
 		holds, err := test.holds(concept)
 		if err != nil {
 			return nil, err
@@ -94,7 +94,7 @@ func (cs *codeSystem) related(f filter) (uint32, error) {
 	if f.property != "concept" && f.property != "code" {
 		return none, cs.unknownProperty(f)
 	}
-	concept, ok := cs.concept([]byte(f.value))
+	concept, ok := cs.Locate([]byte(f.value))
 	if !ok {
 		return none, incomplete("not-found", "code system %s has no concept %q, which a filter with op %q names", cs.canonical(), f.value, f.op)
 	}
@@ -105,15 +105,15 @@ func (cs *codeSystem) related(f filter) (uint32, error) {
 func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset.Set, err error) {
 	switch op {
 	case "child-of":
-		matching = bitset.New(cs.len())
-		for _, child := range cs.children.of(concept) {
+		matching = bitset.New(cs.Len())
+		for _, child := range cs.Children(concept) {
 			matching.Add(child)
 		}
-		return matching, c.spend(cs.len()/64 + len(cs.children.of(concept)))
+		return matching, c.spend(cs.Len()/64 + len(cs.Children(concept)))
 	case "generalizes":
-		matching, err = cs.parents.closure(cs.len(), concept, c.spend)
+		matching, err = cs.Above(concept, c.spend)
 	default:
-		matching, err = cs.children.closure(cs.len(), concept, c.spend)
+		matching, err = cs.Below(concept, c.spend)
 	}
 	if err != nil {
 		return nil, err
@@ -122,7 +122,7 @@ func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (match
 		matching.Remove(concept) // it is there if the hierarchy has a cycle
 		if op == "descendent-leaf" {
 			matching.Each(func(below uint32) {
-				if len(cs.children.of(below)) > 0 {
+				if len(cs.Children(below)) > 0 {
 					matching.Remove(below)
 				}
 			})
@@ -131,15 +131,15 @@ func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (match
 	}
 	matching.Add(concept)
 	if op == "is-not-a" {
-		return cs.complement(matching), c.spend(cs.len())
+		return cs.complement(matching), c.spend(cs.Len())
 	}
 	return matching, nil
 }
 
 // complement returns all concepts that are not in a set.
 func (cs *codeSystem) complement(of bitset.Set) bitset.Set {
-	rest := bitset.New(cs.len())
-	for concept := range uint32(cs.len()) {
+	rest := bitset.New(cs.Len())
+	for concept := range uint32(cs.Len()) {
 		if !of.Has(concept) {
 			rest.Add(concept)
 		}

@@ -21,7 +21,7 @@ func (t *systemTable) concept(c *Coding) (*codeSystem, uint32, error) {
 	if err := cs.usable("code system"); err != nil {
 		return nil, none, err
 	}
-	concept, ok := cs.concept([]byte(c.Code))
+	concept, ok := cs.Locate([]byte(c.Code))
 	if !ok {
 		return nil, none, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
 			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.Code, cs.url, cs.version))

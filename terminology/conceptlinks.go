@@ -9,15 +9,15 @@ import (
 // indexCodes builds the table of codes. A code that occurs again, as it does where the author nested a
 // concept under each of its parents, is no second concept: it is dropped, and what was said of it is
 // said of the first.
-func (b *codeSystemBuilder) indexCodes() {
-	b.index = newCodeIndex(b.len())
+func (b *tableBuilder) indexCodes() {
+	b.index = newCodeIndex(b.Len())
 	first := []uint32(nil) // what each concept became, once one was dropped
 	kept := uint32(0)
-	for concept := range uint32(b.len()) {
-		code := b.codeOf(concept)
+	for concept := range uint32(b.Len()) {
+		code := b.Code(concept)
 		same, found := b.exact(code)
 		if found && first == nil {
-			first = identity(b.len())
+			first = identity(b.Len())
 		}
 		if found {
 			first[concept] = same
@@ -48,7 +48,7 @@ func identity(n int) []uint32 {
 }
 
 // rename replaces the concepts in what was gathered about them.
-func (b *codeSystemBuilder) rename(to []uint32) {
+func (b *tableBuilder) rename(to []uint32) {
 	for i, p := range b.pairs {
 		b.pairs[i] = pair{from: to[p.from], to: to[p.to]}
 	}
@@ -72,7 +72,7 @@ func (b *codeSystemBuilder) rename(to []uint32) {
 
 // relate builds the hierarchy from nesting and from the properties parent and child. A property that
 // names a concept which is not here says nothing.
-func (b *codeSystemBuilder) relate() {
+func (b *tableBuilder) relate() {
 	for i, p := range b.properties {
 		isParent, isChild := p.is("parent"), p.is("child")
 		if !isParent && !isChild {
@@ -90,18 +90,22 @@ func (b *codeSystemBuilder) relate() {
 			}
 		}
 	}
-	b.children = newRelation(b.len(), b.pairs)
-	b.parents = newRelation(b.len(), inverse(b.pairs))
+	b.children = newRelation(b.Len(), b.pairs)
+	b.parents = newRelation(b.Len(), inverse(b.pairs))
 }
 
-// flag works out which concepts are abstract or inactive, and which have a status worth telling.
-func (b *codeSystemBuilder) flag() {
-	b.flags = slices.Grow(b.flags, b.len())[:b.len()]
+// flag works out what is known of each concept at a glance.
+func (b *tableBuilder) flag() {
+	b.flags = slices.Grow(b.flags, b.Len())[:b.Len()]
 	clear(b.flags)
 	for _, row := range b.rows {
 		b.flags[row.concept] |= b.flagsOf(b.properties[row.property], string(b.texts.at(row.value)))
 	}
+	for _, d := range b.conceptReader.designations {
+		b.flags[d.owner] |= flagDesignated
+	}
 	for _, x := range b.conceptReader.extensions {
+		b.flags[x.owner] |= flagExtended
 		if x.kind == extensionStandardsStatus {
 			b.flags[x.owner] |= flagStatus
 			if bytes.Contains(b.texts.at(x.value), []byte(`"withdrawn"`)) {
@@ -112,7 +116,7 @@ func (b *codeSystemBuilder) flag() {
 }
 
 // flagsOf returns what a property says of a concept that has it.
-func (b *codeSystemBuilder) flagsOf(p property, value string) (flags conceptFlags) {
+func (b *tableBuilder) flagsOf(p property, value string) (flags conceptFlags) {
 	switch {
 	case p.is("notSelectable") && value == "true":
 		return flagAbstract
@@ -129,11 +133,11 @@ func (b *codeSystemBuilder) flagsOf(p property, value string) (flags conceptFlag
 }
 
 // sortedValues brings the properties into the order of the concepts.
-func (b *codeSystemBuilder) sortedValues() propertyValues {
+func (b *tableBuilder) sortedValues() propertyValues {
 	if len(b.rows) == 0 {
 		return propertyValues{}
 	}
-	from, order := sortByOwner(b.len(), len(b.rows), func(i int) (uint32, uint32) { return b.rows[i].concept, uint32(i) })
+	from, order := sortByOwner(b.Len(), len(b.rows), func(i int) (uint32, uint32) { return b.rows[i].concept, uint32(i) })
 	n := len(order)
 	values := propertyValues{from: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]textRef, n)}
 	for i, row := range order {

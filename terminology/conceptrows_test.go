@@ -15,8 +15,8 @@ const storedCodeSystem = `{"resourceType":"CodeSystem","url":"http://x/stored","
 
 func TestConceptRows(t *testing.T) {
 	l := libraryOf(t, storedCodeSystem)
-	cs := l.codeSystems[0]
-	if got := string(cs.meaningOf(0)) + "," + string(cs.meaningOf(1)) + "," + string(cs.meaningOf(2)); got != "the first,the second," {
+	cs := l.codeSystems[0].conceptSystem.(*conceptTable)
+	if got := string(cs.Definition(0)) + "," + string(cs.Definition(1)) + "," + string(cs.Definition(2)); got != "the first,the second," {
 		t.Errorf("definitions: got %q", got)
 	}
 	var got string
@@ -24,7 +24,7 @@ func TestConceptRows(t *testing.T) {
 		from, to := cs.designations.rows(concept)
 		for row := from; row < to; row++ {
 			use := cs.uses[cs.designations.use[row]]
-			got += string(cs.codeOf(concept)) + ":" + cs.languages[cs.designations.language[row]] + ":" + use.code +
+			got += string(cs.Code(concept)) + ":" + cs.languages[cs.designations.language[row]] + ":" + use.code +
 				":" + string(cs.texts.at(cs.designations.value[row])) + string(cs.texts.at(cs.designations.extensionOf(row))) + " "
 		}
 	}
@@ -32,11 +32,16 @@ func TestConceptRows(t *testing.T) {
 	if got != want {
 		t.Errorf("designations: got %q, want %q", got, want)
 	}
-	if got := string(cs.texts.at(cs.extensions.get(0, extensionWeight))); got != `"valueDecimal":1.20` {
-		t.Errorf("weight: got %s", got)
+	var weights [3]string
+	for concept := range uint32(3) {
+		for _, x := range cs.AppendExtensions(nil, concept) {
+			if x.kind == extensionWeight {
+				weights[concept] += string(x.value)
+			}
+		}
 	}
-	if got := cs.extensions.get(1, extensionWeight); got != 0 {
-		t.Errorf("weight of b: got %d", got)
+	if weights != [3]string{`"valueDecimal":1.20`} {
+		t.Errorf("weights: got %q", weights)
 	}
 	if got := string(cs.texts.at(cs.values.coding[0])); got != `{"system":"http://x/s","code":"c"}` || cs.values.kind[1] != valueInteger {
 		t.Errorf("properties: got %s, kinds %v", got, cs.values.kind)

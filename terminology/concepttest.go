@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strings"
 )
 
@@ -171,30 +172,30 @@ type valueVisitor func(concept uint32, visit func(value []byte) bool)
 func (cs *codeSystem) valuesOf(f filter) (valueVisitor, error) {
 	switch f.property {
 	case "concept", "code":
-		return func(concept uint32, visit func([]byte) bool) { visit(cs.codeOf(concept)) }, nil
+		return func(concept uint32, visit func([]byte) bool) { visit(cs.Code(concept)) }, nil
 	case "display":
 		return func(concept uint32, visit func([]byte) bool) {
-			if display := cs.displayOf(concept); display != nil {
+			if display := cs.Display(concept); display != nil {
 				visit(display)
 			}
 		}, nil
 	case "parent":
-		return cs.relatedCodes(cs.parents), nil
+		return cs.relatedCodes(cs.Parents), nil
 	case "child":
-		return cs.relatedCodes(cs.children), nil
+		return cs.relatedCodes(cs.Children), nil
 	}
-	property, ok := cs.propertyIndex(f.property)
-	if !ok {
+	property := slices.IndexFunc(cs.Properties(), func(p property) bool { return p.code == f.property })
+	if property < 0 {
 		return nil, cs.unknownProperty(f)
 	}
-	return func(concept uint32, visit func([]byte) bool) { cs.eachValue(concept, property, visit) }, nil
+	return func(concept uint32, visit func([]byte) bool) { cs.Values(concept, property, visit) }, nil
 }
 
 // relatedCodes visits the codes of the concepts that are related to one.
-func (cs *codeSystem) relatedCodes(r relation) valueVisitor {
+func (cs *codeSystem) relatedCodes(of func(concept uint32) []uint32) valueVisitor {
 	return func(concept uint32, visit func([]byte) bool) {
-		for _, other := range r.of(concept) {
-			if !visit(cs.codeOf(other)) {
+		for _, other := range of(concept) {
+			if !visit(cs.Code(other)) {
 				return
 			}
 		}

@@ -158,7 +158,7 @@ func (x *Expansion) isVersioned(e entry) bool { return x.expansion.versioned && 
 // system knows no designations, so that its display is the one in any language.
 func (x *Expansion) hasOneText(e entry) bool {
 	return !x.detailed || e.listed == 0 && e.concept != none && !x.languages.only && len(x.expansion.supplements) == 0 &&
-		x.library.codeSystems[e.codeSystem].designations.from == nil
+		x.library.flags(e)&flagDesignated == 0
 }
 
 // texts appends the displays and designations of an entry.

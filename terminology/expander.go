@@ -130,7 +130,7 @@ func (e *expander) digest(x *expansion) (sum [sha256.Size]byte, err error) {
 		if x.versioned && code.concept != none {
 			field([]byte(l.codeSystems[code.codeSystem].version))
 		}
-		line = append(line, byte(l.flags(code)))
+		line = append(line, byte(l.flags(code)&toldFlags))
 		hash.Write(line)
 		if err := e.budget.spend(1 + len(line)/plainBytes); err != nil {
 			return sum, err

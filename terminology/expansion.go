@@ -52,10 +52,18 @@ func (x *expansion) apply(name, value string) {
 // code returns an entry's code.
 func (d *definitions) code(e entry) []byte {
 	if e.concept != none {
-		return d.codeSystems[e.codeSystem].codeOf(e.concept)
+		return d.codeSystems[e.codeSystem].Code(e.concept)
 	}
 	table, row := d.row(e.listed)
 	return table.texts.at(table.code[row])
+}
+
+// coded returns an entry's code, display and flags.
+func (d *definitions) coded(e entry) (code, display []byte, flags conceptFlags) {
+	if e.concept == none || e.listed != 0 {
+		return d.code(e), d.display(e), d.flags(e)
+	}
+	return d.codeSystems[e.codeSystem].Concept(e.concept)
 }
 
 // display returns an entry's display: the value set's own, else the code system's, else nil.
@@ -63,7 +71,7 @@ func (d *definitions) display(e entry) []byte {
 	if own := d.ownDisplay(e); len(own) > 0 || e.concept == none {
 		return own
 	}
-	return d.codeSystems[e.codeSystem].displayOf(e.concept)
+	return d.codeSystems[e.codeSystem].Display(e.concept)
 }
 
 // ownDisplay returns the display that the value set itself gives for an entry, or nil.
@@ -80,7 +88,7 @@ func (d *definitions) flags(e entry) conceptFlags {
 	if e.concept == none {
 		return 0
 	}
-	return d.codeSystems[e.codeSystem].flags[e.concept]
+	return d.codeSystems[e.codeSystem].Flags(e.concept)
 }
 
 // systemOf returns the index in systemTable.systems of an entry's code system.

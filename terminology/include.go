@@ -177,7 +177,7 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 
 // wholeSystem returns all concepts of a code system.
 func (c *composer) wholeSystem(index uint32) []entry {
-	entries := make([]entry, c.library.codeSystems[index].len())
+	entries := make([]entry, c.library.codeSystems[index].Len())
 	for concept := range entries {
 		entries[concept] = entry{codeSystem: index, concept: uint32(concept)}
 	}
@@ -191,7 +191,7 @@ func (c *composer) listedIn(set *conceptSet, index uint32) []entry {
 	entries := make([]entry, 0, set.last-set.first)
 	for row := set.first; row < set.last; row++ {
 		table, at := c.library.row(row)
-		concept, ok := cs.concept(table.texts.at(table.code[at]))
+		concept, ok := cs.Locate(table.texts.at(table.code[at]))
 		switch {
 		case ok:
 			entries = append(entries, entry{codeSystem: index, concept: concept, listed: row})

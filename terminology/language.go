@@ -2,8 +2,6 @@ package terminology
 
 import (
 	"cmp"
-	"fmt"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,15 +83,44 @@ func likeness(tag, wanted string) int {
 	return languageDiffers
 }
 
-// checkLanguage checks the parameter displayLanguage.
-func checkLanguage(list string) error {
-	for item := range strings.SplitSeq(list, ",") {
-		tag, _, _ := strings.Cut(item, ";")
-		tag = strings.TrimSpace(tag)
-		letters := strings.IndexFunc(tag, func(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' || r == '*' })
-		if tag != "" && letters != 0 {
-			return issue(http.StatusBadRequest, "processing", "invalid-display", "INVALID_DISPLAY_NAME", fmt.Sprintf("Invalid displayLanguage: '%s'", list))
+// list returns the languages as [parseLanguages] reads them, the most preferred first; "" for none.
+func (l *languages) list() string {
+	var list []byte
+	for _, r := range l.ranges {
+		if len(list) > 0 {
+			list = append(list, ',')
 		}
+		list = append(list, r.tag...)
+	}
+	if l.only {
+		list = append(list, ",*;q=0"...)
+	}
+	return string(list)
+}
+
+// displayOf returns the display among the texts of a concept, as an answer shows it, or nil.
+func (l *languages) displayOf(texts []shownText) []byte {
+	if i := l.preferred(texts); i >= 0 {
+		return texts[i].value
 	}
 	return nil
+}
+
+// appendSearched appends those texts of a concept by which it is found: its displays, and its designations
+// in one of the languages, in none, or, where no language is asked for, in any.
+func (l *languages) appendSearched(dst [][]byte, texts []shownText) [][]byte {
+	for i := range texts {
+		t := &texts[i]
+		if t.display || t.language == "" || l.mean(t.language) {
+			dst = append(dst, t.value)
+		}
+	}
+	return dst
+}
+
+// mean reports whether a language is like one of those that are asked for.
+func (l *languages) mean(tag string) bool {
+	return l.none() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
+		return r.tag == "*" || likeness(tag, r.tag) > languageDiffers
+	})
 }

@@ -39,17 +39,17 @@ func TestMemoryOfLarge(t *testing.T) {
 	if err := loader.resource(fhirjson.NewReader(strings.NewReader(resource))); err != nil {
 		t.Fatal(err)
 	}
-	a, b := large.codeSystems[0], small.codeSystems[0]
+	a, b := large.codeSystems[0].conceptSystem.(*conceptTable), small.codeSystems[0].conceptSystem.(*conceptTable)
 	if !bytes.Equal(a.texts, b.texts) || !slices.Equal(a.code, b.code) || !slices.Equal(a.display, b.display) || !slices.Equal(a.parents.to, b.parents.to) {
 		t.Error("not the same off the heap as on it")
 	}
 	for range 3 {
 		runtime.GC()
 	}
-	if got, _ := a.concept([]byte("c5999")); got != 5999 {
+	if got, _ := a.Locate([]byte("c5999")); got != 5999 {
 		t.Errorf("got concept %d, want 5999", got)
 	}
-	x, y := a.searchIndex(""), b.searchIndex("")
+	x, y := a.SearchIndex(""), b.SearchIndex("")
 	if !sameArrays(reflect.ValueOf(x).Elem(), reflect.ValueOf(y).Elem()) {
 		t.Error("not the same index")
 	}
@@ -72,10 +72,10 @@ func TestBrokenLargeFile(t *testing.T) {
 	if err := l.file(t.Context(), file); err == nil {
 		t.Fatal("a broken file was read")
 	}
-	if n := l.codes.memory.Regions(); n > 1 {
+	if n := l.codes.concepts.Memory.Regions(); n > 1 {
 		t.Errorf("%d regions, want one at most", n)
 	}
-	l.codes.memory.Release()
+	l.codes.concepts.Memory.Release()
 }
 
 // leavesHeap reports whether large arrays can lie outside of the heap on this system.

@@ -57,7 +57,7 @@ func (l *Library) Counts() Counts {
 	for index, cs := range l.codeSystems {
 		if !l.isContained(uint32(index)) {
 			c.CodeSystems++
-			c.Concepts += cs.len()
+			c.Concepts += cs.Len()
 		}
 	}
 	return c

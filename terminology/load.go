@@ -78,7 +78,7 @@ func Load(ctx context.Context, o Options) (*Library, error) {
 	l := newLibrary(o)
 	loader := newResourceLoader(l)
 	loader.options = &o
-	defer loader.codes.memory.Release() // of what could not be read whole
+	defer loader.codes.concepts.Memory.Release() // of what could not be read whole
 	if o.Core {
 		if err := loader.core(ctx); err != nil {
 			return nil, fmt.Errorf("built-in definitions: %w", err)

@@ -103,7 +103,7 @@ func (l *Library) Lookup(_ context.Context, q Lookup) (*Concept, error) {
 	c.take(q.Properties, cs, concept, "")
 	for _, s := range supplements {
 		by := l.codeSystems[s.by]
-		if concept, ok := by.concept(cs.codeOf(concept)); ok {
+		if concept, ok := by.Locate(cs.Code(concept)); ok {
 			c.take(q.Properties, by, concept, by.canonical())
 		}
 		c.Supplements = append(c.Supplements, by.canonical())
@@ -113,10 +113,10 @@ func (l *Library) Lookup(_ context.Context, q Lookup) (*Concept, error) {
 
 // newConcept returns what a code system says of a concept in a word each.
 func newConcept(cs *codeSystem, concept uint32) *Concept {
-	flags := cs.flags[concept]
+	flags := cs.Flags(concept)
 	return &Concept{
-		Name: cmp.Or(cs.name, cs.url), Definition: string(cs.meaningOf(concept)),
-		Coding:   Coding{System: cs.url, Version: cs.version, Code: string(cs.codeOf(concept)), Display: string(cs.codeOf(concept))},
+		Name: cmp.Or(cs.name, cs.url), Definition: string(cs.Definition(concept)),
+		Coding:   Coding{System: cs.url, Version: cs.version, Code: string(cs.Code(concept)), Display: string(cs.Code(concept))},
 		Abstract: flags&flagAbstract != 0, Inactive: flags&flagInactive != 0,
 	}
 }
@@ -138,13 +138,13 @@ func (c *Concept) relate(wanted []string, cs *codeSystem, concept uint32) {
 	for _, relation := range []struct {
 		name string
 		to   []uint32
-	}{{"parent", cs.parents.of(concept)}, {"child", cs.children.of(concept)}} {
+	}{{"parent", cs.Parents(concept)}, {"child", cs.Children(concept)}} {
 		if !wants(wanted, relation.name) {
 			continue
 		}
 		for _, other := range relation.to {
 			c.Properties = append(c.Properties, ConceptProperty{
-				Code: relation.name, Type: valueMembers[valueCode], Value: string(cs.codeOf(other)), Description: string(cs.displayOf(other)),
+				Code: relation.name, Type: valueMembers[valueCode], Value: string(cs.Code(other)), Description: string(cs.Display(other)),
 			})
 		}
 	}
@@ -152,19 +152,16 @@ func (c *Concept) relate(wanted []string, cs *codeSystem, concept uint32) {
 
 // take takes over the properties that a code system gives the concept, where they are wanted and not known otherwise.
 func (c *Concept) take(wanted []string, cs *codeSystem, concept uint32, source string) {
-	if cs.values.from == nil {
-		return
-	}
-	for row := cs.values.from[concept]; row < cs.values.from[concept+1]; row++ {
-		p := cs.properties[cs.values.property[row]]
+	for _, v := range cs.AppendValues(nil, concept) {
+		p := v.property
 		if !wants(wanted, p.code) || p.is("inactive") || p.is("parent") || p.is("child") {
 			continue
 		}
-		kind, value := cs.values.kind[row], cs.texts.at(cs.values.value[row])
-		if kind == valueCoding {
-			value = cs.texts.at(cs.values.coding[row])
+		value := v.text
+		if v.kind == valueCoding {
+			value = v.coding
 		}
-		c.Properties = append(c.Properties, ConceptProperty{Code: p.code, Type: valueMembers[kind], Value: string(value), Source: source})
+		c.Properties = append(c.Properties, ConceptProperty{Code: p.code, Type: v.member(), Value: string(value), Source: source})
 	}
 }
 

@@ -169,7 +169,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 			return f, false, err
 		}
 		m.useCodeSystem(index)
-		if concept, ok := cs.concept(m.code); ok {
+		if concept, ok := cs.Locate(m.code); ok {
 			f.entry = entry{codeSystem: index, concept: concept}
 		}
 	}
@@ -204,7 +204,7 @@ func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, erro
 		return false, err
 	}
 	if f.op == "child-of" {
-		parents := cs.parents.of(concept)
+		parents := cs.Parents(concept)
 		return slices.Contains(parents, other), m.spend(len(parents))
 	}
 	relatives, err := m.relativesOf(cs, concept, f.op == "generalizes")
@@ -216,7 +216,7 @@ func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, erro
 	case "descendent-of":
 		return related && concept != other, nil
 	case "descendent-leaf":
-		return related && concept != other && len(cs.children.of(concept)) == 0, nil
+		return related && concept != other && len(cs.Children(concept)) == 0, nil
 	case "is-not-a":
 		return !related && concept != other, nil
 	}
@@ -236,11 +236,11 @@ func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bi
 	if found, ok := m.relatives[key]; ok {
 		return found, nil
 	}
-	relation := cs.parents
+	closure := cs.Above
 	if below {
-		relation = cs.children
+		closure = cs.Below
 	}
-	found, err := relation.closure(cs.len(), concept, m.spend)
+	found, err := closure(concept, m.spend)
 	if err == nil {
 		if m.relatives == nil {
 			m.relatives = make(map[relatives]bitset.Set)

@@ -3,6 +3,8 @@ package terminology
 import (
 	"crypto/sha256"
 	"errors"
+	"fmt"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -188,4 +190,17 @@ func number(in *input) (*int, error) {
 func (p *parameters) has(name string) bool {
 	_, ok := find(p.given, name)
 	return ok
+}
+
+// checkLanguage checks the parameter displayLanguage.
+func checkLanguage(list string) error {
+	for item := range strings.SplitSeq(list, ",") {
+		tag, _, _ := strings.Cut(item, ";")
+		tag = strings.TrimSpace(tag)
+		letters := strings.IndexFunc(tag, func(r rune) bool { return 'a' <= r|0x20 && r|0x20 <= 'z' || r == '*' })
+		if tag != "" && letters != 0 {
+			return issue(http.StatusBadRequest, "processing", "invalid-display", "INVALID_DISPLAY_NAME", fmt.Sprintf("Invalid displayLanguage: '%s'", list))
+		}
+	}
+	return nil
 }

@@ -14,7 +14,7 @@ type published struct {
 	kind string
 	*definition
 	rest     []fhirjson.Member
-	concepts *codeSystem // whose concepts are shown, or nil
+	concepts conceptSystem // whose concepts are shown, or nil
 }
 
 // Read answers [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful
@@ -67,7 +67,7 @@ func (p *published) append(dst []byte, part *subset) []byte {
 		}
 	}
 	if p.concepts != nil && part.has("concept") {
-		dst = p.concepts.appendConcepts(dst)
+		dst = p.concepts.AppendConcepts(dst)
 	}
 	return append(dst, '}')
 }
@@ -86,88 +86,4 @@ func (d *definition) append(dst []byte, part *subset) []byte {
 		dst = strconv.AppendBool(append(dst, `,"experimental":`...), *d.experimental)
 	}
 	return dst
-}
-
-// appendConcepts appends the member concept: the concepts, within each other as they were in the definition.
-func (cs *codeSystem) appendConcepts(dst []byte) []byte {
-	if cs.len() == 0 {
-		return dst
-	}
-	dst = append(dst, `,"concept":[`...)
-	var within []uint32
-	for concept := range uint32(cs.len()) {
-		parent := none
-		if cs.nestedIn != nil {
-			parent = cs.nestedIn[concept]
-		}
-		switch {
-		case concept == 0:
-		case parent == concept-1:
-			within = append(within, parent)
-			dst = append(dst, `,"concept":[`...)
-		default:
-			for dst = append(dst, '}'); len(within) > 0 && within[len(within)-1] != parent; within = within[:len(within)-1] {
-				dst = append(dst, `]}`...)
-			}
-			dst = append(dst, ',')
-		}
-		dst = cs.appendConcept(dst, concept)
-	}
-	for dst = append(dst, '}'); len(within) > 0; within = within[1:] {
-		dst = append(dst, `]}`...)
-	}
-	return append(dst, ']')
-}
-
-// appendConcept appends a concept up to the brace that ends it.
-func (cs *codeSystem) appendConcept(dst []byte, concept uint32) []byte {
-	dst = fhirjson.AppendString(append(dst, `{"code":`...), cs.codeOf(concept))
-	dst = fhirjson.AppendMember(dst, "display", cs.displayOf(concept))
-	dst = fhirjson.AppendMember(dst, "definition", cs.meaningOf(concept))
-	list := fhirjson.Array{Name: "designation"}
-	from, to := cs.designations.rows(concept)
-	for row := from; row < to; row++ {
-		dst = cs.appendDesignation(list.Next(dst), row)
-	}
-	dst = list.End(dst)
-	if cs.values.from == nil {
-		return dst
-	}
-	list = fhirjson.Array{Name: "property"}
-	for row := cs.values.from[concept]; row < cs.values.from[concept+1]; row++ {
-		dst = cs.appendValue(list.Next(dst), row)
-	}
-	return list.End(dst)
-}
-
-// appendDesignation appends a designation.
-func (cs *codeSystem) appendDesignation(dst []byte, row uint32) []byte {
-	start := len(dst)
-	d := &cs.designations
-	if extension := d.extensionOf(row); extension != 0 {
-		dst = append(append(dst, `,"extension":`...), cs.texts.at(extension)...)
-	}
-	dst = fhirjson.AppendMember(dst, "language", cs.languages[d.language[row]])
-	if use := &cs.uses[d.use[row]]; *use != (designationUse{}) {
-		dst = use.append(append(dst, `,"use":`...))
-	}
-	dst = fhirjson.AppendString(append(dst, `,"value":`...), cs.texts.at(d.value[row]))
-	dst[start] = '{' // in place of the comma
-	return append(dst, '}')
-}
-
-// appendValue appends a concept's property.
-func (cs *codeSystem) appendValue(dst []byte, row uint32) []byte {
-	dst = fhirjson.AppendString(append(dst, `{"code":`...), cs.properties[cs.values.property[row]].code)
-	kind, value := cs.values.kind[row], cs.texts.at(cs.values.value[row])
-	dst = append(append(append(dst, ',', '"'), valueMembers[kind]...), '"', ':')
-	switch kind {
-	case valueCoding:
-		dst = append(dst, cs.texts.at(cs.values.coding[row])...)
-	case valueInteger, valueDecimal, valueBoolean:
-		dst = append(dst, value...)
-	default:
-		dst = fhirjson.AppendString(dst, value)
-	}
-	return append(dst, '}')
 }

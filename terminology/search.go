@@ -144,9 +144,9 @@ func runFrom(entries []entry, at int) int {
 func (l *Library) addRun(d *division, x *expansion, list string, from, to int) {
 	system := x.entries[from].codeSystem
 	cs := l.codeSystems[system]
-	p := textindex.Part{Index: cs.searchIndex(list), Place: func(uint32) uint32 { return uint32(from) }}
-	if to-from < cs.len() {
-		members := bitset.New(cs.len())
+	p := textindex.Part{Index: cs.SearchIndex(list), Place: func(uint32) uint32 { return uint32(from) }}
+	if to-from < cs.Len() {
+		members := bitset.New(cs.Len())
 		for _, e := range x.entries[from:to] {
 			members.Add(e.concept)
 		}

@@ -153,7 +153,7 @@ func TestSearchTwoRuns(t *testing.T) {
 
 // TestLanguageKey has which languages share an index.
 func TestLanguageKey(t *testing.T) {
-	cs := &codeSystem{languages: []string{"", "de", "fr", "fr-CA"}, definition: definition{language: "en"}}
+	cs := &conceptTable{languages: []string{"", "de", "fr", "fr-CA"}, language: "en"}
 	key := func(list string) string {
 		wanted := parseLanguages(list)
 		return cs.languageKey(&wanted)

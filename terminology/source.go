@@ -98,7 +98,7 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 		p := newProgress(ctx, f, name, info.Size(), l.options)
 		defer p.end()
 		src = p
-		l.codes.size = info.Size()
+		l.codes.concepts.Size = info.Size()
 	}
 	switch filepath.Ext(name) {
 	case ".json":
@@ -157,7 +157,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 		if header.Size > l.options.MaxEntry {
 			return fmt.Errorf("%s: %w", header.Name, &fhirjson.TooLargeError{What: "the file", Most: l.options.MaxEntry})
 		}
-		l.codes.size = header.Size
+		l.codes.concepts.Size = header.Size
 		if err := l.resources(ctx, archive, short); err != nil {
 			return fmt.Errorf("%s: %w", header.Name, err)
 		}

@@ -32,12 +32,12 @@ func (cs *codeSystem) subsumption(a, b uint32, spend func(n int) error) (string,
 	case cs.notSubsuming:
 		return "not-subsumed", nil
 	}
-	above, err := cs.parents.closure(cs.len(), b, spend)
+	above, err := cs.Above(b, spend)
 	if err == nil && above.Has(a) {
 		return "subsumes", nil
 	}
 	if err == nil {
-		above, err = cs.parents.closure(cs.len(), a, spend)
+		above, err = cs.Above(a, spend)
 	}
 	if err == nil && above.Has(b) {
 		return "subsumed-by", nil

@@ -24,7 +24,7 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 			return nil
 		}
 		if places[e.codeSystem] == nil {
-			places[e.codeSystem] = make([]uint32, d.codeSystems[e.codeSystem].len())
+			places[e.codeSystem] = make([]uint32, d.codeSystems[e.codeSystem].Len())
 		}
 		places[e.codeSystem][e.concept] = uint32(i) + 1
 	}
@@ -48,7 +48,7 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 // the nearest that has a place. It fails where there are several ways up.
 func (cs *codeSystem) above(concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
 	for range maxTreeDepth {
-		parents := cs.parents.of(concept)
+		parents := cs.Parents(concept)
 		switch {
 		case len(parents) == 0:
 			return none, true

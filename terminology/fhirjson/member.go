@@ -35,3 +35,9 @@ func (r *Reader) Keep(name string, list *[]Member) (*Reader, error) {
 func (m Member) Append(dst []byte) []byte {
 	return append(append(AppendString(dst, m.Name), ':'), m.Value...)
 }
+
+// ValueText returns the value of a member that is written as JSON, without its name.
+func ValueText(member []byte) string {
+	_, value, _ := strings.Cut(string(member), ":")
+	return value
+}

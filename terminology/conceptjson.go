@@ -1,0 +1,69 @@
+package terminology
+
+import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+
+// AppendConcepts appends the member concept: the concepts, within each other as they were in the definition.
+func (t *conceptTable) AppendConcepts(dst []byte) []byte {
+	if t.Len() == 0 {
+		return dst
+	}
+	dst = append(dst, `,"concept":[`...)
+	var within []uint32
+	for concept := range uint32(t.Len()) {
+		parent := none
+		if t.nestedIn != nil {
+			parent = t.nestedIn[concept]
+		}
+		switch {
+		case concept == 0:
+		case parent == concept-1:
+			within = append(within, parent)
+			dst = append(dst, `,"concept":[`...)
+		default:
+			for dst = append(dst, '}'); len(within) > 0 && within[len(within)-1] != parent; within = within[:len(within)-1] {
+				dst = append(dst, `]}`...)
+			}
+			dst = append(dst, ',')
+		}
+		dst = t.appendConcept(dst, concept)
+	}
+	for dst = append(dst, '}'); len(within) > 0; within = within[1:] {
+		dst = append(dst, `]}`...)
+	}
+	return append(dst, ']')
+}
+
+// appendConcept appends a concept up to the brace that ends it.
+func (t *conceptTable) appendConcept(dst []byte, concept uint32) []byte {
+	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.Code(concept))
+	dst = fhirjson.AppendMember(dst, "display", t.Display(concept))
+	dst = fhirjson.AppendMember(dst, "definition", t.Definition(concept))
+	list := fhirjson.Array{Name: "designation"}
+	for row, end := t.designations.rows(concept); row < end; row++ {
+		d := t.designation(row)
+		dst = d.appendWhole(list.Next(dst))
+	}
+	dst = list.End(dst)
+	list = fhirjson.Array{Name: "property"}
+	for _, v := range t.AppendValues(nil, concept) {
+		dst = fhirjson.AppendString(append(list.Next(dst), `{"code":`...), v.property.code)
+		dst = append(append(append(dst, ',', '"'), v.member()...), '"', ':')
+		dst = append(v.appendJSON(dst), '}')
+	}
+	return list.End(dst)
+}
+
+// appendWhole appends a designation as it stands in the definition.
+func (t *shownText) appendWhole(dst []byte) []byte {
+	start := len(dst)
+	if t.extension != nil {
+		dst = append(append(dst, `,"extension":`...), t.extension...)
+	}
+	dst = fhirjson.AppendMember(dst, "language", t.language)
+	if t.use != (designationUse{}) {
+		dst = t.use.append(append(dst, `,"use":`...))
+	}
+	dst = fhirjson.AppendString(append(dst, `,"value":`...), t.value)
+	dst[start] = '{' // in place of the comma
+	return append(dst, '}')
+}

@@ -1,0 +1,40 @@
+package terminology
+
+import (
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
+
+// Status returns why a concept is not simply active, or "".
+func (t *conceptTable) Status(concept uint32) string {
+	if status := t.statusProperty(concept); status != "" {
+		return status
+	}
+	value := t.texts.at(t.extensions.get(concept, extensionStandardsStatus))
+	if status := strings.Trim(fhirjson.ValueText(value), `"`); status == "deprecated" || status == "withdrawn" {
+		return status
+	}
+	switch flags := t.flags[concept]; {
+	case flags&flagDeprecated != 0:
+		return "deprecated"
+	case flags&flagInactive != 0:
+		return "inactive"
+	}
+	return ""
+}
+
+// statusProperty returns what the properties that are a status say, if that is not active.
+func (t *conceptTable) statusProperty(concept uint32) string {
+	for i, p := range t.properties {
+		if !p.is("status") {
+			continue
+		}
+		var status string
+		t.Values(concept, i, func(value []byte) bool { status = string(value); return false })
+		if status != "" && !strings.EqualFold(status, "active") {
+			return status
+		}
+	}
+	return ""
+}

@@ -1,0 +1,86 @@
+package terminology
+
+import (
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
+)
+
+// searchIndexes are the indexes of one code system, by what a language means in it.
+type searchIndexes struct {
+	mu         sync.Mutex
+	byLanguage map[string]func() *textindex.Index
+}
+
+// maxIndexes is how many indexes of one code system are kept, beside the one for no language.
+const maxIndexes = 8
+
+// SearchIndex returns the index for a list of languages, which is built when it is first needed.
+func (t *conceptTable) SearchIndex(list string) *textindex.Index {
+	wanted := parseLanguages(list)
+	return t.indexes.get(t.languageKey(&wanted), func() *textindex.Index {
+		return textindex.New(&conceptCorpus{table: t, languages: wanted})
+	})()
+}
+
+// get returns the index for a key, or else remembers how to build it. Nobody waits for an index that
+// somebody else needs.
+func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *textindex.Index {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	x, ok := s.byLanguage[key]
+	if !ok {
+		if s.byLanguage == nil {
+			s.byLanguage = make(map[string]func() *textindex.Index)
+		}
+		if len(s.byLanguage) > maxIndexes {
+			maps.DeleteFunc(s.byLanguage, func(key string, _ func() *textindex.Index) bool { return key != "" })
+		}
+		x = sync.OnceValue(build)
+		s.byLanguage[key] = x
+	}
+	return x
+}
+
+// languageKey tells apart what languages mean in a code system: which of its own each is like, and which of
+// these the most. Where it has but de, then de, de-CH, de-AT, and fr before de mean the same.
+func (t *conceptTable) languageKey(wanted *languages) string {
+	if wanted.none() {
+		return ""
+	}
+	var key []byte
+	for _, r := range wanted.ranges {
+		if r.tag == "*" {
+			return string(append(key, '*'))
+		}
+		if part, ok := t.rangeKey(r.tag); ok {
+			key = append(key, part...)
+		}
+	}
+	if wanted.only {
+		return string(append(key, '!'))
+	}
+	return string(append(key, '-'))
+}
+
+// rangeKey is languageKey for one language. It is false where the code system has nothing like it.
+func (t *conceptTable) rangeKey(language string) (key []byte, ok bool) {
+	var found [languageSame + 1]bool
+	for _, tag := range append(slices.Clip(t.languages), t.language) {
+		like := likeness(tag, language)
+		key = append(key, byte(like))
+		found[like] = true
+		ok = ok || like > languageDiffers
+	}
+	for i, like := range key {
+		key[i] = 0
+		for lower := languageBroader; lower <= int(like); lower++ {
+			if found[lower] {
+				key[i]++
+			}
+		}
+	}
+	return key, ok
+}

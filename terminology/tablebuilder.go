@@ -1,0 +1,302 @@
+package terminology
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"runtime/debug"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
+)
+
+// tableBuilder gathers the concepts of one code system from the JSON stream. It is used again for the next one, so
+// that its arrays grow once; build copies what it has gathered into arrays of the exact size.
+type tableBuilder struct {
+	conceptTable
+	conceptReader
+	pairs  []pair // parent, child
+	rows   []propertyRow
+	nested uint32 // the concept within which the next one stands
+
+	// Size is how large the source is that is read, in bytes; 0 where the concepts will soon be gone again.
+	Size int64
+
+	// Memory is where the texts are, if they are large, until build takes them.
+	Memory offheap.Memory
+
+	// Modifiers reads the modifier extensions of a concept.
+	Modifiers func(r *fhirjson.Reader) error
+}
+
+// largeText is how much text a code system has that is not like others: there is room for all of it at once,
+// as far as can be told, and it is kept off the heap.
+const largeText = 4 << 20
+
+// reserve makes room for what is still to come, where a large code system needs more. How much that is
+// follows from how much of the source has been read. Memory that is not needed after all is never touched,
+// and so never resident.
+func (b *tableBuilder) reserve(r *fhirjson.Reader) {
+	if len(b.texts) < largeText || cap(b.texts)-len(b.texts) > 1<<16 || b.Size == 0 {
+		return
+	}
+	read := r.Offset()
+	factor := min(float64(b.Size)/float64(max(1, read)), 1000) * 1.02
+	b.texts = b.Memory.Grow(b.texts, room(len(b.texts), factor))
+	b.code, b.display = reserved(b.code, factor), reserved(b.display, factor)
+	b.meaning, b.nestedIn = reserved(b.meaning, factor), reserved(b.nestedIn, factor)
+	b.conceptReader.designations = reserved(b.conceptReader.designations, factor)
+	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
+}
+
+// settle moves a large code system off the heap, and gives back at once what was needed to build it: else what
+// comes next would be on top of that. This costs next to nothing, as arrays without pointers need not be
+// looked through.
+func (b *tableBuilder) settle(t *conceptTable) {
+	m := new(offheap.Memory)
+	t.texts = slices.Clip(b.texts)
+	if b.Memory.Holds(b.texts) {
+		*m, b.Memory = b.Memory, offheap.Memory{}
+	} else {
+		offheap.Move(m, (*[]byte)(&t.texts))
+		b.Memory.Release()
+	}
+	t.settle(m)
+	offheap.Own(t, m)
+	b.conceptTable = conceptTable{}
+	b.pairs, b.rows, b.conceptReader.designations = nil, nil, nil
+	debug.FreeOSMemory()
+}
+
+// reserved returns a list with room for factor times as much as it holds.
+func reserved[S ~[]T, T any](list S, factor float64) S {
+	return slices.Grow(list, room(len(list), factor))
+}
+
+// room is how much more than n there is to be room for.
+func room(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
+
+// propertyRow is a concept's property as it is read.
+type propertyRow struct {
+	concept  uint32
+	property uint16
+	kind     valueKind
+	value    textRef
+	coding   textRef
+}
+
+// reset makes the builder ready for the next code system.
+func (b *tableBuilder) reset() {
+	b.conceptTable = conceptTable{
+		texts:    b.texts[:0],
+		code:     b.code[:0],
+		display:  b.display[:0],
+		meaning:  b.meaning[:0],
+		nestedIn: b.nestedIn[:0],
+		flags:    b.flags[:0],
+	}
+	b.conceptReader.reset()
+	b.pairs, b.rows, b.nested = b.pairs[:0], b.rows[:0], none
+}
+
+// propertyDefinition reads one of CodeSystem.property.
+func (b *tableBuilder) propertyDefinition(r *fhirjson.Reader) error {
+	var p property
+	err := r.Object(func(name []byte) error {
+		switch string(name) {
+		case "code":
+			return r.ReadString(&p.code)
+		case "uri":
+			return r.ReadString(&p.uri)
+		case "description":
+			return r.ReadString(&p.description)
+		case "type":
+			return r.ReadString(&p.kind)
+		default:
+			return r.Skip()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if known := slices.IndexFunc(b.properties, func(k property) bool { return k.code == p.code }); known >= 0 {
+		b.properties[known] = p
+		return nil
+	}
+	return b.addProperty(p)
+}
+
+// addProperty appends a property.
+func (b *tableBuilder) addProperty(p property) error {
+	if len(b.properties) == math.MaxUint16 {
+		return fmt.Errorf("more than %d properties", math.MaxUint16)
+	}
+	b.properties = append(b.properties, p)
+	return nil
+}
+
+// concept reads one of CodeSystem.concept with all that stand within it.
+func (b *tableBuilder) concept(r *fhirjson.Reader) error {
+	b.reserve(r)
+	concept, parent := uint32(b.Len()), b.nested
+	b.code = append(b.code, 0)
+	b.display = append(b.display, 0)
+	b.meaning = append(b.meaning, 0)
+	b.nestedIn = append(b.nestedIn, parent)
+	if parent != none {
+		b.pairs = append(b.pairs, pair{from: parent, to: concept})
+	}
+	b.nested = concept
+	err := r.Object(func(name []byte) error { return b.conceptMember(r, concept, string(name)) })
+	b.nested = parent
+	if err == nil && len(b.Code(concept)) == 0 {
+		err = fmt.Errorf("%s: concept without a code", r.Pointer())
+	}
+	return err
+}
+
+// conceptMember reads one member of a concept.
+func (b *tableBuilder) conceptMember(r *fhirjson.Reader, concept uint32, name string) error {
+	switch name {
+	case "code":
+		return b.text(r, &b.code[concept])
+	case "display":
+		return b.text(r, &b.display[concept])
+	case "definition":
+		return b.text(r, &b.meaning[concept])
+	case "designation":
+		return r.Array(func() error { return b.conceptReader.designation(r, &b.texts, concept) })
+	case "extension":
+		return b.extension(r, &b.texts, concept)
+	case "modifierExtension":
+		return b.Modifiers(r)
+	case "property":
+		return r.Array(func() error { return b.value(r, concept) })
+	case "concept":
+		return r.Array(func() error { return b.concept(r) })
+	default:
+		return r.Skip()
+	}
+}
+
+// text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that
+// grows with what is read.
+func (b *tableBuilder) text(r *fhirjson.Reader, ref *textRef) error {
+	s, err := r.Text()
+	if err != nil {
+		return err
+	}
+	*ref = b.texts.append(s)
+	return nil
+}
+
+// value reads one of CodeSystem.concept.property.
+func (b *tableBuilder) value(r *fhirjson.Reader, concept uint32) error {
+	row, coded := propertyRow{concept: concept}, false
+	err := r.Object(func(name []byte) error {
+		switch {
+		case string(name) == "code":
+			coded = true
+			return b.propertyCode(r, &row.property)
+		case string(name) == "valueCoding":
+			row.kind = valueCoding
+			return b.coding(r, &row)
+		case bytes.HasPrefix(name, []byte("value")):
+			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
+			s, err := r.Primitive()
+			row.value = b.valueText(s)
+			return err
+		default:
+			return r.Skip()
+		}
+	})
+	if err == nil && !coded {
+		err = fmt.Errorf("%s: property without a code", r.Pointer())
+	}
+	if row.value != 0 {
+		b.rows = append(b.rows, row)
+	}
+	return err
+}
+
+// valueText puts a property's value into the arena, unless the one before has the same, as siblings have the
+// same parent and most concepts the same status.
+func (b *tableBuilder) valueText(value []byte) textRef {
+	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.at(b.rows[last].value), value) {
+		return b.rows[last].value
+	}
+	return b.texts.append(value)
+}
+
+// propertyCode reads the code of a concept's property and finds or adds the property.
+func (b *tableBuilder) propertyCode(r *fhirjson.Reader, index *uint16) error {
+	code, err := r.Text()
+	if err != nil {
+		return err
+	}
+	for i := range b.properties {
+		if b.properties[i].code == string(code) {
+			*index = uint16(i)
+			return nil
+		}
+	}
+	*index = uint16(len(b.properties))
+	return b.addProperty(property{code: string(code)})
+}
+
+// coding reads a valueCoding. Its code is what filters look at; all of it is kept to be shown.
+func (b *tableBuilder) coding(r *fhirjson.Reader, row *propertyRow) error {
+	raw, err := r.Value('{')
+	if err != nil {
+		return err
+	}
+	whole := raw.Clone()
+	if err := whole.Compact(); err != nil {
+		return err
+	}
+	row.coding = b.texts.append(whole)
+	inner := fhirjson.ReaderOf(whole)
+	return inner.Object(func(name []byte) error {
+		if string(name) == "code" {
+			return b.text(inner, &row.value)
+		}
+		return inner.Skip()
+	})
+}
+
+// build finishes the concepts of a code system whose displays are in the given language.
+func (b *tableBuilder) build(language string, caseSensitive bool) (*conceptTable, error) {
+	b.indexCodes()
+	if uint64(len(b.texts)) > math.MaxUint32 {
+		return nil, errors.New("more than 4 GiB of text")
+	}
+	b.relate()
+	b.flag()
+	t := b.conceptTable
+	t.language, t.caseSensitive = language, caseSensitive
+	t.meaning = cloneUsed(b.meaning, 0)
+	t.nestedIn = cloneUsed(b.nestedIn, none)
+	t.languages, t.uses = b.conceptReader.languages, b.conceptReader.uses
+	t.designations = newDesignations(b.Len(), b.conceptReader.designations)
+	t.extensions = newConceptExtensions(b.conceptReader.extensions)
+	t.flags = slices.Clone(b.flags)
+	t.values = b.sortedValues()
+	t.indexes = new(searchIndexes)
+	t.code, t.display = slices.Clone(b.code), slices.Clone(b.display)
+	if len(b.texts) >= largeText && b.Size > 0 { // what a request brings along is soon gone again
+		b.settle(&t)
+	} else {
+		t.texts = slices.Clone(b.texts)
+	}
+	return &t, nil
+}
+
+// cloneUsed copies a list, or returns nil if all of it is the same as unused.
+func cloneUsed[T ~uint32](list []T, unused T) []T {
+	if !slices.ContainsFunc(list, func(v T) bool { return v != unused }) {
+		return nil
+	}
+	return slices.Clone(list)
+}
