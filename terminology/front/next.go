@@ -35,7 +35,9 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	case recorder.Passed():
 		_, err = recorder.Answer(q.path) // that it is too large
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		err = &Error{Status: http.StatusGatewayTimeout, Err: errors.Join(ctx.Err(), err)}
+		if !errors.Is(err, context.DeadlineExceeded) {
+			err = errors.Join(ctx.Err(), err)
+		}
 	case err == nil && !recorder.Answered():
 		return result{missing: m}
 	case err == nil:
