@@ -9,20 +9,25 @@ import (
 	"testing"
 )
 
-// fileName is a file's, as documents write it: perhaps with folders, perhaps with *.
-var fileName = regexp.MustCompile(`[\w.*/-]*\w\.(?:go|mjs|txt|md|sh|yml)\b`)
+var (
+	// fileName is a file's, as documents write it: perhaps with folders, perhaps with *.
+	fileName = regexp.MustCompile(`[\w.*/-]*\w\.(?:go|mjs|txt|md|sh|yml)\b`)
 
-// Each file that a doc.go names exists: in its own folder, or in
+	// linkText is what a link in Markdown shows; where it leads is its other half.
+	linkText = regexp.MustCompile(`\[[^]]*\]\(`)
+)
+
+// Each file that a doc.go or docs/architecture.md names exists: in its own folder, or in
 // one above it.
 func TestDocumentsNameFiles(t *testing.T) {
 	t.Parallel()
 	count := 0
-	for _, document := range docFiles(t) {
+	for _, document := range append(docFiles(t), "../docs/architecture.md") {
 		text, err := os.ReadFile(document)
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range fileName.FindAllString(string(text), -1) {
+		for _, name := range fileName.FindAllString(linkText.ReplaceAllString(string(text), "("), -1) {
 			count++
 			if !isThere(filepath.Dir(document), name) {
 				t.Errorf("%s names %s, which is not there", document, name)
