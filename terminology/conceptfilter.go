@@ -11,10 +11,10 @@ import (
 // filtered evaluates compose.include.filter: the concepts for which every filter holds, in the order of
 // the code system.
 func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
-	cs := c.library.codeSystems[index]
+	cs, evaluator := c.library.codeSystems[index], c.filters()
 	var selected bitset.Set
 	for i, f := range set.filters {
-		matching, err := c.filter(cs, f)
+		matching, err := evaluator.filter(cs, f)
 		if err != nil {
 			return nil, inFilter(err, i)
 		}
@@ -33,16 +33,27 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	return entries, nil
 }
 
+// filterEvaluator finds the concepts for which a filter holds, or looks whether it holds for one.
+type filterEvaluator struct {
+	regexStates int // how large a regex may be
+	spend       func(n int) error
+}
+
+// filters returns what evaluates the filters of a value set.
+func (c *composer) filters() *filterEvaluator {
+	return &filterEvaluator{regexStates: c.library.bounds.regexStates, spend: c.spend}
+}
+
 // filter returns the concepts for which a filter holds.
-func (c *composer) filter(cs *codeSystem, f filter) (bitset.Set, error) {
+func (e *filterEvaluator) filter(cs *codeSystem, f filter) (bitset.Set, error) {
 	if f.isHierarchical() {
 		other, err := cs.related(f)
 		if err != nil {
 			return nil, err
 		}
-		return c.byHierarchy(cs, f.op, other)
+		return e.byHierarchy(cs, f.op, other)
 	}
-	test, err := c.test(cs, f)
+	test, err := e.test(cs, f)
 	if err != nil {
 		return nil, err
 	}
@@ -102,18 +113,18 @@ func (cs *codeSystem) related(f filter) (uint32, error) {
 }
 
 // byHierarchy returns the concepts that stand to one in the hierarchy as an operator says.
-func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset.Set, err error) {
+func (e *filterEvaluator) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset.Set, err error) {
 	switch op {
 	case "child-of":
 		matching = bitset.New(cs.Len())
 		for _, child := range cs.Children(concept) {
 			matching.Add(child)
 		}
-		return matching, c.spend(cs.Len()/64 + len(cs.Children(concept)))
+		return matching, e.spend(cs.Len()/64 + len(cs.Children(concept)))
 	case "generalizes":
-		matching, err = cs.Above(concept, c.spend)
+		matching, err = cs.Above(concept, e.spend)
 	default:
-		matching, err = cs.Below(concept, c.spend)
+		matching, err = cs.Below(concept, e.spend)
 	}
 	if err != nil {
 		return nil, err
@@ -131,7 +142,7 @@ func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (match
 	}
 	matching.Add(concept)
 	if op == "is-not-a" {
-		return cs.complement(matching), c.spend(cs.Len())
+		return cs.complement(matching), e.spend(cs.Len())
 	}
 	return matching, nil
 }

@@ -52,11 +52,11 @@ func (t *conceptTest) look(value []byte) bool {
 }
 
 // test returns the test for a filter that is not hierarchical.
-func (c *composer) test(cs *codeSystem, f filter) (*conceptTest, error) {
+func (e *filterEvaluator) test(cs *codeSystem, f filter) (*conceptTest, error) {
 	if f.value == "" {
 		return nil, cs.noValue(f)
 	}
-	t := &conceptTest{spend: c.spend}
+	t := &conceptTest{spend: e.spend}
 	t.visit = t.look
 	var err error
 	switch f.op {
@@ -64,11 +64,11 @@ func (c *composer) test(cs *codeSystem, f filter) (*conceptTest, error) {
 		t.match = func(value []byte) bool { return string(value) == f.value }
 	case "in", "not-in":
 		t.not = f.op == "not-in"
-		if err = c.spend(len(f.value) / 4); err == nil {
+		if err = e.spend(len(f.value) / 4); err == nil {
 			t.match = memberOf(f.value)
 		}
 	case "regex":
-		t.match, t.states, err = c.regex(cs, f)
+		t.match, t.states, err = e.regex(cs, f)
 	case "exists":
 		t.match = func([]byte) bool { return true }
 		t.not = f.value == "false"
@@ -96,15 +96,15 @@ func memberOf(list string) func(value []byte) bool {
 
 // regex returns what tells whether the whole of a value matches a regex (R4 §4.9.5.3), and how many states that
 // has, unless it is too large.
-func (c *composer) regex(cs *codeSystem, f filter) (match func(value []byte) bool, states int, err error) {
-	most := c.library.bounds.regexStates
+func (e *filterEvaluator) regex(cs *codeSystem, f filter) (match func(value []byte) bool, states int, err error) {
+	most := e.regexStates
 	if len(f.value) > maxRegexLength(most) {
 		return nil, 0, issue(http.StatusUnprocessableEntity, "too-costly", "", "", fmt.Sprintf(
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.property, cs.canonical(), maxRegexLength(most)))
 	}
 	// A class as \pL has hundreds of ranges, which take as long to read as the rest of the regex.
 	classes := strings.Count(f.value, `\p`) + strings.Count(f.value, `\P`)
-	if err := c.spend(len(f.value) + classes*classSteps); err != nil {
+	if err := e.spend(len(f.value) + classes*classSteps); err != nil {
 		return nil, 0, err
 	}
 	if states = regexStates(f.value); states > most {
@@ -112,7 +112,7 @@ func (c *composer) regex(cs *codeSystem, f filter) (match func(value []byte) boo
 			"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
 			f.property, cs.canonical(), states, most))
 	}
-	if err := c.spend(4 * states); err != nil {
+	if err := e.spend(4 * states); err != nil {
 		return nil, 0, err
 	}
 	_, err = syntax.Parse(f.value, syntax.Perl) // alone first: it could close the brackets that it is put into
