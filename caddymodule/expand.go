@@ -153,9 +153,9 @@ func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 		Limits:  terminology.Limits{Entries: h.MaxEntries, FilterLength: h.MaxFilterLength, FilterWords: h.MaxFilterWords},
 		MaxBody: h.MaxBody, MaxResources: h.MaxResources, MaxRemembered: h.MaxRemembered, Turn: takeTurn, Principal: expandHost{}.name,
 	}
-	t.Version, t.Released = software()
+	t.Statement.Version, t.Statement.Released = software()
 	if _, err := fhirApp(ctx); err == nil {
-		t.Security = []string{"SMART-on-FHIR"}
+		t.Statement.Security = []string{"SMART-on-FHIR"}
 	}
 	return t
 }

@@ -22,10 +22,10 @@ const validationSteps = 100
 // Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
 // OperationOutcome in its place. See [Handler.Expand] for what is written and returned.
 func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return h.validations(l, q, inputs) })
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return q.validations(l, inputs) })
 }
 
-func (h *Handler) validations(l *Library, q *asking, inputs []input) ([]byte, error) {
+func (q *asking) validations(l *Library, inputs []input) ([]byte, error) {
 	var common, single []input
 	size, again := 0, 0 // of the resources for all; of their other parameters, in steps
 	for _, in := range inputs {
@@ -49,7 +49,7 @@ func (h *Handler) validations(l *Library, q *asking, inputs []input) ([]byte, er
 		if err := q.budget.spend(validationSteps + again); err != nil {
 			return nil, err
 		}
-		result, err := h.one(l, q, common, &in)
+		result, err := q.one(l, common, &in)
 		if err != nil {
 			return nil, err
 		}
@@ -62,7 +62,7 @@ func (h *Handler) validations(l *Library, q *asking, inputs []input) ([]byte, er
 }
 
 // one answers one validation.
-func (h *Handler) one(l *Library, q *asking, common []input, in *input) ([]byte, error) {
+func (q *asking) one(l *Library, common []input, in *input) ([]byte, error) {
 	var inputs []input
 	err := badRequest("required", "the parameter validation must be a Parameters resource")
 	if in.resource != nil {
@@ -81,7 +81,7 @@ func (h *Handler) one(l *Library, q *asking, common []input, in *input) ([]byte,
 		_, hasValueSet := find(merged, "url")
 		_, hasResource := find(merged, "valueSet")
 		var result *ValidationResult
-		if result, err = h.validation(l, q, merged, hasValueSet || hasResource); err == nil {
+		if result, err = q.validation(l, merged, hasValueSet || hasResource); err == nil {
 			return result.AppendJSON(nil), nil
 		}
 	}

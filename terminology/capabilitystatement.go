@@ -83,9 +83,9 @@ func (h *Handler) capabilityStatement(address string) []byte {
 	dst = append(dst, `,"version":"1","name":"TerminologyService","title":"Terminology service","status":"active","date":"`...)
 	dst = append(h.current().loaded.AppendFormat(dst, time.RFC3339), `","kind":"instance"`...)
 	dst = append(dst, `,"instantiates":["http://hl7.org/fhir/CapabilityStatement/terminology-server"],"software":{"name":"caddy-fhir"`...)
-	dst = fhirjson.AppendMember(dst, "version", h.Version)
-	if !h.Released.IsZero() {
-		dst = fhirjson.AppendMember(dst, "releaseDate", h.Released.UTC().Format(time.DateOnly))
+	dst = fhirjson.AppendMember(dst, "version", h.Statement.Version)
+	if !h.Statement.Released.IsZero() {
+		dst = fhirjson.AppendMember(dst, "releaseDate", h.Statement.Released.UTC().Format(time.DateOnly))
 	}
 	dst = append(dst, `},"implementation":{"description":"Terminology service from definitions in memory"`...)
 	dst = append(fhirjson.AppendMember(dst, "url", strings.TrimSuffix(address, "/metadata")), '}')
@@ -101,11 +101,11 @@ func (h *Handler) capabilityStatement(address string) []byte {
 
 // appendSecurity appends rest.security, which the HL7 terminology ecosystem IG demands.
 func (h *Handler) appendSecurity(dst []byte) []byte {
-	if len(h.Security) == 0 {
+	if len(h.Statement.Security) == 0 {
 		return dst
 	}
 	dst = append(dst, `,"security":{"service":[`...)
-	for i, code := range h.Security {
+	for i, code := range h.Statement.Security {
 		if i > 0 {
 			dst = append(dst, ',')
 		}

@@ -9,7 +9,7 @@ import (
 // what is written and returned.
 func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) {
-		p, l, err := h.concepts(l, q, inputs)
+		p, l, err := q.concepts(l, inputs)
 		if err != nil {
 			return nil, err
 		}
@@ -25,7 +25,7 @@ func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 // what is written and returned.
 func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) {
-		p, l, err := h.concepts(l, q, inputs)
+		p, l, err := q.concepts(l, inputs)
 		if err != nil {
 			return nil, err
 		}
@@ -40,13 +40,13 @@ func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
 }
 
 // concepts reads the parameters of $lookup and $subsumes, and what they bring along.
-func (h *Handler) concepts(base *Library, q *asking, inputs []input) (*concepts, *Library, error) {
+func (q *asking) concepts(base *Library, inputs []input) (*concepts, *Library, error) {
 	p, err := parseConcepts(inputs)
 	if err != nil {
 		return nil, nil, err
 	}
-	h.complete(&p.parameters, q)
-	l, err := h.with(base, &p.parameters, &q.budget)
+	q.fill(&p.parameters)
+	l, err := q.with(base, &p.parameters)
 	if err == nil && p.ID != "" {
 		err = l.instance(p.ID, &p.a, &p.b)
 	}

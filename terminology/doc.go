@@ -15,7 +15,7 @@
 //	                       │ filter                search.go, textindex
 //	     Query ───────► Expansion                  query.go, rules.go, subject.go, expand.go
 //	       ▲               │
-//	    request         answer                     handler.go: input.go, parameters.go ─► answer*.go, write.go
+//	    request         answer                     handler.go, asking.go: input.go, parameters.go ─► answer*.go, write.go
 //
 // Library is one that stays, or the current one of a [Watch], which loads changed files anew and swaps them in
 // whole (watch.go). What it does not hold is missing: [Error.Missing] says what. It can be fetched from a

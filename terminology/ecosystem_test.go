@@ -68,7 +68,7 @@ func ecosystem(t *testing.T) string {
 // TestEcosystem runs the tests that HL7 has for the servers of its terminology ecosystem.
 func TestEcosystem(t *testing.T) {
 	folder := ecosystem(t)
-	server := httptest.NewServer(serve(&Handler{Library: coreLibrary(t), Version: "0.0.0", Released: fixedTime}))
+	server := httptest.NewServer(serve(&Handler{Library: coreLibrary(t), Statement: Statement{Version: "0.0.0", Released: fixedTime}}))
 	defer server.Close()
 	arguments := []string{filepath.Join(folder, "run.py"), folder, server.URL + "/fhir/R4", "--out", t.TempDir()}
 	if more := os.Getenv("TX_ECOSYSTEM_ARGUMENTS"); more != "" {

@@ -1,15 +1,11 @@
 package terminology
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"net/http"
 	"runtime"
-	"strconv"
-	"strings"
 	"time"
 )
 
@@ -47,15 +43,8 @@ type Handler struct {
 	// longest is forgotten. Default: 16 MiB; negative: nothing is remembered.
 	MaxRemembered int64
 
-	// Version is what the CapabilityStatement says of the software's version. Default: nothing.
-	Version string
-
-	// Released is what the CapabilityStatement says of when that version was released. Default: nothing.
-	Released time.Time
-
-	// Security is what the CapabilityStatement says of how requests are authorized, as codes of
-	// http://terminology.hl7.org/CodeSystem/restful-security-service. Default: nothing.
-	Security []string
+	// Statement is what the CapabilityStatement says beside what can be asked.
+	Statement Statement
 
 	// Turn waits until there is room for a costly request, and returns what gives the room back. It is asked for a
 	// request that takes more than a few milliseconds, with its context; one that it refuses fails with the status
@@ -70,18 +59,17 @@ type Handler struct {
 	remembered resourceCache
 }
 
-// asking is a request for an operation, with what it may cost.
-type asking struct {
-	*http.Request
-	library   *Library // that it is answered from
-	budget    budget
-	principal func(context.Context) string
-}
+// Statement is what a CapabilityStatement says of the server.
+type Statement struct {
+	// Version is what is said of the software's version. Default: nothing.
+	Version string
 
-// ask begins to answer a request.
-func (h *Handler) ask(r *http.Request) *asking {
-	l := h.current()
-	return &asking{Request: r, library: l, budget: budget{Context: r.Context(), limit: l.bounds.gathered, turn: h.Turn}, principal: h.Principal}
+	// Released is what is said of when that version was released. Default: nothing.
+	Released time.Time
+
+	// Security is what is said of how requests are authorized, as codes of
+	// http://terminology.hl7.org/CodeSystem/restful-security-service. Default: nothing.
+	Security []string
 }
 
 // Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
@@ -93,7 +81,7 @@ func (h *Handler) ask(r *http.Request) *asking {
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	q := h.ask(r)
 	defer q.budget.rest()
-	inputs, err := h.operation(w, q, "valueSet")
+	inputs, err := q.operation(w, "valueSet")
 	if err != nil {
 		return err
 	}
@@ -101,14 +89,14 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err := p.read(inputs); err != nil {
 		return err
 	}
-	h.complete(&p, q)
+	q.fill(&p)
 	if !p.subset.hasCodes() {
 		p.Limits.Entries = math.MaxInt // none of them is written
 	}
 	defer runtime.KeepAlive(q.library) // its memory is given back when it is gone
-	x, err := h.expand(q, q.library, &p)
+	x, err := q.expand(q.library, &p)
 	if err != nil {
-		x, err = completed(q, h.Fetched, q.library, err, func(l *Library) (*Expansion, error) { return h.expand(q, l, &p) })
+		x, err = completed(q, h.Fetched, q.library, err, func(l *Library) (*Expansion, error) { return q.expand(l, &p) })
 	}
 	if err != nil {
 		return err
@@ -118,35 +106,12 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	return writeExpansion(w, r, x, &p)
 }
 
-// expand expands what a request asks for, from a library and what the request brings along.
-func (h *Handler) expand(q *asking, l *Library, p *parameters) (*Expansion, error) {
-	l, err := h.with(l, p, &q.budget)
-	if err != nil {
-		return nil, err
-	}
-	return l.Expand(&q.budget, p.Query)
-}
-
-// complete completes parameters with what a request says beside them.
-func (h *Handler) complete(p *parameters, q *asking) {
-	r := q.Request
-	p.budget = &q.budget
-	p.plain = r.Method != http.MethodPost
-	p.ID = instance(r.URL.Path)
-	if header := r.Header.Get("Accept-Language"); header != "*" {
-		p.Language.Accept = header
-	}
-	p.cacheKey, p.cached = cacheKey(q, p.cacheID)
-	p.Limits = h.Limits
-	p.Limits.Entries = h.limit(r)
-}
-
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
 // it is made, and nothing is written where it cannot be.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(q *asking, l *Library, inputs []input) ([]byte, error)) error {
 	q := h.ask(r)
 	defer q.budget.rest()
-	inputs, err := h.operation(w, q, "")
+	inputs, err := q.operation(w, "")
 	if err != nil {
 		return err
 	}
@@ -167,17 +132,6 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(q *a
 	return f.write(w, r, body)
 }
 
-// unlessOthers is an answer that says no and rests on definitions which are not here, or the error for it where others
-// may have them.
-func (h *Handler) unlessOthers(body []byte, missed []Missing) ([]byte, error) {
-	if !h.Others || len(missed) == 0 {
-		return body, nil
-	}
-	e := incomplete("not-found", "the answer rests on what is not here: %v", missed[0])
-	e.Missing, e.Provisional = missed, &Provisional{Body: body}
-	return nil, e
-}
-
 // provisional puts an error's provisional answer, which is in JSON, into the format.
 func (f format) provisional(err error) error {
 	var e *Error
@@ -190,58 +144,4 @@ func (f format) provisional(err error) error {
 	}
 	e.Provisional = &Provisional{ContentType: kind[0], Body: body}
 	return err
-}
-
-// operation reads the parameters of a request for an operation.
-func (h *Handler) operation(w http.ResponseWriter, q *asking, bare string) ([]input, error) {
-	switch q.Method {
-	case http.MethodGet, http.MethodHead, http.MethodPost:
-		return h.readInputs(w, q, bare)
-	}
-	return nil, &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
-}
-
-// instance returns the id in the path of an operation on an instance, [base]/Type/id/$operation, or "".
-func instance(path string) string {
-	path = path[:max(0, strings.LastIndexByte(path, '/'))]
-	last := path[strings.LastIndexByte(path, '/')+1:]
-	if last == "" || 'A' <= last[0] && last[0] <= 'Z' && !strings.ContainsAny(last, "-.0123456789") && isResourceType(last) {
-		return ""
-	}
-	return last
-}
-
-// isResourceType reports whether a part of a path is a resource type of which there are operations here.
-func isResourceType(name string) bool {
-	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
-}
-
-// limit returns how many codes the answer to a request may hold. A client can ask for less than is set, so
-// that it can try out what happens when the limit is reached.
-func (h *Handler) limit(r *http.Request) int {
-	limit := h.Limits.entries()
-	if header := r.Header.Get("X-Too-Costly-Threshold"); header != "" {
-		if n, err := strconv.Atoi(header); err == nil && n > 0 {
-			limit = min(limit, n)
-		}
-	}
-	return limit
-}
-
-// with returns a library with what a request brings along. Where it brings nothing, that is the library itself.
-func (h *Handler) with(l *Library, p *parameters, b *budget) (*Library, error) {
-	if len(p.resources) == 0 && !p.cached {
-		return l, nil
-	}
-	if err := b.read(sizeOf(p.resources)); err != nil {
-		return nil, err
-	}
-	if limit := cmp.Or(h.MaxResources, defaultMaxResources); len(p.resources) > limit {
-		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
-	}
-	limit := cmp.Or(h.MaxRemembered, defaultMaxRemembered)
-	if !p.cached || limit < 0 {
-		return l.With(p.resources...)
-	}
-	return h.remembered.library(l, p.cacheKey, p.resources, limit, b)
 }

@@ -35,13 +35,13 @@ const maxPartDepth = 4
 // readInputs reads the parameters of a request: those of the query string, and in a POST those of the
 // body, which is a Parameters resource in JSON or XML, or a resource that counts as the parameter of the given
 // name.
-func (h *Handler) readInputs(w http.ResponseWriter, q *asking, bare string) ([]input, error) {
+func (q *asking) readInputs(w http.ResponseWriter, bare string) ([]input, error) {
 	r := q.Request
 	inputs, err := queryInputs(r.URL.RawQuery)
 	if err != nil || r.Method != http.MethodPost {
 		return inputs, err
 	}
-	body, err := h.readBody(w, r)
+	body, err := q.readBody(w, r)
 	if err != nil || len(body) == 0 {
 		return inputs, err
 	}
@@ -65,8 +65,8 @@ func (h *Handler) readInputs(w http.ResponseWriter, q *asking, bare string) ([]i
 const maxTrusted = 256 << 10
 
 // readBody reads the body of a POST, up to the limit.
-func (h *Handler) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limit := cmp.Or(h.MaxBody, defaultMaxBody)
+func (q *asking) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limit := cmp.Or(q.handler.MaxBody, defaultMaxBody)
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= limit {
 		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)

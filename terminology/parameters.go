@@ -24,7 +24,6 @@ type parameters struct {
 	cacheID   string
 	cacheKey  [sha256.Size]byte
 	cached    bool // there is a cacheKey
-	budget    *budget
 	subset    subset
 	plain     bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
 }

@@ -157,7 +157,7 @@ func TestSearchsetPages(t *testing.T) {
 }
 
 func TestCapabilityStatement(t *testing.T) {
-	h := &Handler{Library: colourLibrary(t), Version: "1.2.3", Released: fixedTime, Security: []string{"SMART-on-FHIR"}}
+	h := &Handler{Library: colourLibrary(t), Statement: Statement{Version: "1.2.3", Released: fixedTime, Security: []string{"SMART-on-FHIR"}}}
 	w, got := call(t, h, "GET", "/metadata", "")
 	if w.Code != http.StatusOK || got["fhirVersion"] != "4.0.1" || got["kind"] != "instance" {
 		t.Errorf("got %d %s", w.Code, w.Body)

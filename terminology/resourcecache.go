@@ -44,10 +44,10 @@ func cacheKey(q *asking, id string) (key [sha256.Size]byte, ok bool) {
 
 // holder tells those apart who send requests: by their credentials, or else by the principal.
 func (q *asking) holder() string {
-	if len(q.Header["Authorization"]) > 0 || q.principal == nil {
+	if len(q.Header["Authorization"]) > 0 || q.handler.Principal == nil {
 		return q.Header.Get("Authorization")
 	}
-	return q.principal(q.Context())
+	return q.handler.Principal(q.Context())
 }
 
 // library returns a library with all that was sent under a key, up to now and now.

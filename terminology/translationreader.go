@@ -10,18 +10,18 @@ import (
 // for what is written and returned.
 func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) {
-		p, err := h.readTranslation(q, inputs)
+		p, err := q.readTranslation(inputs)
 		if err != nil {
 			return nil, err
 		}
-		if l, err = h.with(l, &p.parameters, &q.budget); err != nil {
+		if l, err = q.with(l, &p.parameters); err != nil {
 			return nil, err
 		}
 		result, err := l.Translate(&q.budget, p.question)
 		if err != nil {
 			return nil, err
 		}
-		return h.unlessOthers(result.AppendJSON(nil), result.Missing)
+		return q.unlessOthers(result.AppendJSON(nil), result.Missing)
 	})
 }
 
@@ -34,7 +34,7 @@ type translationReader struct {
 }
 
 // readTranslation reads the parameters of $translate.
-func (h *Handler) readTranslation(q *asking, inputs []input) (*translationReader, error) {
+func (q *asking) readTranslation(inputs []input) (*translationReader, error) {
 	t := new(translationReader)
 	if err := t.read(inputs); err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func (h *Handler) readTranslation(q *asking, inputs []input) (*translationReader
 			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
 	}
 	t.orient()
-	h.complete(&t.parameters, q)
+	q.fill(&t.parameters)
 	t.question.ID, t.question.URL, t.question.Limits = t.ID, t.URL, t.Limits
 	return t, nil
 }

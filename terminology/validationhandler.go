@@ -8,33 +8,33 @@ import (
 // ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return h.validate(l, q, inputs, true) })
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return q.validate(l, inputs, true) })
 }
 
 // ValidateCodeInSystem answers [base]/CodeSystem/$validate-code and [base]/CodeSystem/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
 func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return h.validate(l, q, inputs, false) })
+	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return q.validate(l, inputs, false) })
 }
 
 // validate validates, and returns the Parameters of the answer, unless others may have a better one.
-func (h *Handler) validate(l *Library, q *asking, inputs []input, inValueSet bool) ([]byte, error) {
-	result, err := h.validation(l, q, inputs, inValueSet)
+func (q *asking) validate(l *Library, inputs []input, inValueSet bool) ([]byte, error) {
+	result, err := q.validation(l, inputs, inValueSet)
 	if err != nil {
 		return nil, err
 	}
-	return h.unlessOthers(result.AppendJSON(nil), result.Missing)
+	return q.unlessOthers(result.AppendJSON(nil), result.Missing)
 }
 
 // validation validates. What is missing for that is fetched, if it can be: the answer without it would be a poor one.
-func (h *Handler) validation(l *Library, q *asking, inputs []input, inValueSet bool) (*ValidationResult, error) {
-	p, err := h.readValidation(q, inputs, inValueSet)
+func (q *asking) validation(l *Library, inputs []input, inValueSet bool) (*ValidationResult, error) {
+	p, err := q.readValidation(inputs, inValueSet)
 	if err != nil {
 		return nil, err
 	}
-	result, missed, err := h.validateIn(l, q, p, inValueSet)
-	for round := 0; h.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
-		more, failure := q.complete(h.Fetched, missed)
+	result, missed, err := q.validateIn(l, p, inValueSet)
+	for round := 0; q.handler.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
+		more, failure := q.complete(q.handler.Fetched, missed)
 		if failure != nil {
 			return nil, failure
 		}
@@ -42,15 +42,15 @@ func (h *Handler) validation(l *Library, q *asking, inputs []input, inValueSet b
 			break
 		}
 		l = more
-		result, missed, err = h.validateIn(l, q, p, inValueSet)
+		result, missed, err = q.validateIn(l, p, inValueSet)
 		runtime.KeepAlive(l)
 	}
 	return result, err
 }
 
 // validateIn validates in a library, and says what it missed there for a better answer.
-func (h *Handler) validateIn(l *Library, q *asking, p *validationReader, inValueSet bool) (result *ValidationResult, missed []Missing, err error) {
-	if l, err = h.with(l, &p.parameters, &q.budget); err != nil {
+func (q *asking) validateIn(l *Library, p *validationReader, inValueSet bool) (result *ValidationResult, missed []Missing, err error) {
+	if l, err = q.with(l, &p.parameters); err != nil {
 		return nil, missingIn(err), err
 	}
 	if inValueSet {

@@ -18,7 +18,7 @@ type validationReader struct {
 }
 
 // readValidation reads the parameters of $validate-code.
-func (h *Handler) readValidation(q *asking, inputs []input, inValueSet bool) (*validationReader, error) {
+func (q *asking) readValidation(inputs []input, inValueSet bool) (*validationReader, error) {
 	v := new(validationReader)
 	if err := v.read(inputs); err != nil {
 		return nil, err
@@ -28,7 +28,7 @@ func (h *Handler) readValidation(q *asking, inputs []input, inValueSet bool) (*v
 			return nil, err
 		}
 	}
-	h.complete(&v.parameters, q)
+	q.fill(&v.parameters)
 	if err := v.choose(inValueSet); err != nil {
 		return nil, err
 	}
