@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -135,27 +136,20 @@ func (b *background) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 
 // Status implements front.Server.
 func (expandHost) Status(err error) int {
-	var failed caddyhttp.HandlerError
-	errors.As(err, &failed)
+	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	return failed.StatusCode
 }
 
 // handlerError turns an error of the front into one whose status Caddy knows.
 func handlerError(err error) error {
-	if err == nil {
-		return nil // hits need no variables for errors.As
-	}
-	var failed *front.Error
-	var theirs caddyhttp.HandlerError
-	switch {
-	case !errors.As(err, &failed):
+	failed, ok := errors.AsType[*front.Error](err)
+	if !ok {
 		return err
-	case failed.Status != 0:
-		return caddyhttp.Error(failed.Status, failed.Err)
-	case errors.As(failed.Err, &theirs):
+	}
+	if _, theirs := errors.AsType[caddyhttp.HandlerError](failed.Err); theirs && failed.Status == 0 {
 		return failed.Err
 	}
-	return caddyhttp.Error(http.StatusInternalServerError, failed.Err)
+	return caddyhttp.Error(cmp.Or(failed.Status, http.StatusInternalServerError), failed.Err)
 }
 
 // Count implements front.Metrics.

@@ -24,8 +24,8 @@
 //	   ▼
 //	passed on as it comes: passon.go ───────────────────────────────────────► answered
 //
-// An answer that is not stored is written by answer.go, and a request without an answer is refused with an [Error]
-// (result.go).
+// An answer that is not stored is written by answer.go. A request without an answer is refused with an [Error] (error.go),
+// and is told when to ask again if a server said so (retryafter.go).
 //
 // Each step has a result: an answer, what is missing for one, or an error. A producer, which the cache calls, returns
 // an answer or an error. If its answer is not to be stored, its error is a detour, which says where the answer is found.

@@ -46,6 +46,6 @@ const maxHeldHere = 2 << 20
 
 // isFetchFailure reports whether a definition could not be fetched. A stale response is the best answer then.
 func isFetchFailure(err error) bool {
-	var failed *terminology.Error
-	return errors.As(err, &failed) && failed.Status > http.StatusInternalServerError && !errors.Is(err, terminology.ErrBusy)
+	failed, ok := errors.AsType[*terminology.Error](err)
+	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, terminology.ErrBusy)
 }

@@ -1,0 +1,58 @@
+package front
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+)
+
+// Error is a request that was not answered.
+type Error struct {
+	// Status is the HTTP status code. 0: the one that the next handler gave Err, or else 500.
+	Status int
+
+	// Err is the cause. Required.
+	Err error
+}
+
+// Error implements error.
+func (e *Error) Error() string { return e.Err.Error() }
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// statusClientGone is the status that nginx and Caddy log for a client that did not wait.
+const statusClientGone = 499
+
+// errorOf finds the status for an error.
+func errorOf(err error) *Error {
+	var own *terminology.Error
+	var failed *remote.Error
+	status := 0
+	switch {
+	case errors.As(err, &own):
+		status = own.Status
+	case errors.As(err, &failed):
+		status = failed.HTTPStatus()
+	case errors.Is(err, context.DeadlineExceeded):
+		status = http.StatusGatewayTimeout
+	case errors.Is(err, context.Canceled):
+		status = statusClientGone
+	case errors.Is(err, cache.ErrNotKept):
+		status = http.StatusGatewayTimeout
+		err = &terminology.Error{Status: status, Code: "processing", Text: "There is no answer in the cache, and the request wants no other (only-if-cached).", Err: err}
+	}
+	return &Error{Status: status, Err: err}
+}
+
+// outcome returns what the error counts as.
+func (e *Error) outcome() Outcome {
+	if errors.Is(e.Err, cache.ErrNotKept) || e.Status != 0 && e.Status < http.StatusInternalServerError {
+		return Refused
+	}
+	return Failed
+}
