@@ -1,12 +1,16 @@
 package caddymodule
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/caddyserver/caddy/v2"
+
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
+	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
 // Definitions that cannot be loaded have a log line of their own, beside the error
@@ -33,5 +37,64 @@ func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 				t.Errorf("error %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestDefinitionsArePooled(t *testing.T) {
+	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, err := loadDefinitions(ctx, terminology.Options{Core: true}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := loadDefinitions(ctx, terminology.Options{Core: true}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first.pooledLibrary != second.pooledLibrary {
+		t.Error("the same definitions were loaded twice")
+	}
+	for _, d := range []*definitions{first, second} {
+		if err := d.release(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// What was answered from files as they were is not found when they have changed, and
+// whatever limits loading makes other definitions of them.
+func TestChangedDefinitionsAreOthers(t *testing.T) {
+	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
+	o := terminology.Options{Core: true, Definitions: []string{file}}
+	before, key := fingerprint(&o), definitionsKey(&o, 0)
+	if err := os.WriteFile(file, []byte(`{"resourceType":"ValueSet","url":"http://x.example/vs2","status":"active"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if fingerprint(&o) == before {
+		t.Error("a changed file has the same fingerprint")
+	}
+	if definitionsKey(&o, 0) != key {
+		t.Error("a changed file has another place in the pool, where it is not noticed by those who use it")
+	}
+	for name, o := range map[string]terminology.Options{
+		"the core": {}, "import depth": {Core: true, MaxImportDepth: 1}, "gathered": {Core: true, MaxGathered: 1},
+		"regex states": {Core: true, MaxRegexStates: 1}, "cached entries": {Core: true, MaxCachedEntries: 1},
+	} {
+		o.Definitions = []string{file}
+		if definitionsKey(&o, 0) == key {
+			t.Errorf("%s: makes no difference to the key", name)
+		}
+	}
+}
+
+// A broken file is named, with the reason, and the configuration does not load.
+func TestBrokenDefinitions(t *testing.T) {
+	file := gatewaytest.WriteFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
+	config := gatewaytest.Adapt(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}\n"))
+	_, err := gatewaytest.Provision(t, config)
+	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "EOF") {
+		t.Errorf("error %v", err)
 	}
 }

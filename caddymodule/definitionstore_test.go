@@ -80,14 +80,7 @@ func (g *gateway) codesOf(t *testing.T, url string) (codes []string, status stri
 	t.Helper()
 	response := g.Get(expandPath(url), "")
 	body := gatewaytest.Read(t, response)
-	var got expansion
-	if err := json.Unmarshal([]byte(body), &got); err != nil {
-		t.Fatalf("%s: %s", url, body)
-	}
-	for _, c := range got.Expansion.Contains {
-		codes = append(codes, c.Code)
-	}
-	return codes, response.Header.Get("Cache-Status")
+	return expandedCodes(t, body), response.Header.Get("Cache-Status")
 }
 
 func (g *gateway) wantCodes(t *testing.T, url, want string) {
