@@ -17,6 +17,7 @@ import (
 // A reload keeps answers and definitions, unless something of the settings has
 // changed, or of the handlers around.
 func TestReloadKeepsAnswers(t *testing.T) {
+	t.Parallel()
 	server := newScripted("good")
 	backend := httptest.NewServer(server)
 	t.Cleanup(backend.Close)
@@ -93,6 +94,7 @@ func (p *persisted) files() []os.DirEntry {
 // With persist, answers are there after a restart; a file that is broken costs
 // nothing but them, and a configuration that is only validated makes none.
 func TestPersist(t *testing.T) {
+	t.Parallel()
 	server := newScripted("good")
 	p := newPersisted(t, "ttl 1h", server)
 	run := func() (asked int64) {
@@ -135,6 +137,7 @@ func TestPersist(t *testing.T) {
 // What a write has ended does not come back: not with a restart after the process was
 // killed, nor with settings that were in use before.
 func TestPersistBringsBackNothingEnded(t *testing.T) {
+	t.Parallel()
 	server := newScripted("good")
 	p := newPersisted(t, "ttl 1h", server)
 	another := *p
@@ -159,6 +162,7 @@ func TestPersistBringsBackNothingEnded(t *testing.T) {
 // After a restart it is not known at which id what an answer was made of is: a write
 // there that does not name it ends all.
 func TestPersistedDefinitionIsPatched(t *testing.T) {
+	t.Parallel()
 	const url = "http://x.example/patched"
 	s := newDefinitionStore()
 	p := newPersisted(t, "definitions backend", s)
@@ -177,6 +181,7 @@ func TestPersistedDefinitionIsPatched(t *testing.T) {
 // A definition that was written past the gateway is fetched anew when it is no longer
 // good, even while answers are kept for which none is needed, and ends them.
 func TestDefinitionWrittenElsewhere(t *testing.T) {
+	t.Parallel()
 	const url, above = "http://x.example/elsewhere", "http://x.example/above"
 	s := newDefinitionStore()
 	p := newPersisted(t, "definitions backend", s)
@@ -205,6 +210,7 @@ func TestDefinitionWrittenElsewhere(t *testing.T) {
 
 // A changed file is noticed; a broken one is reported, and what was there stays.
 func TestChangedFileIsNoticed(t *testing.T) {
+	t.Parallel()
 	const url = "http://x.example/changing"
 	file := gatewaytest.WriteFile(t, "vs.json", listing("v", url, "1"))
 	g := frontGateway(t, "core off\ndefinitions "+file+"\nwatch_interval 10ms", http.NotFoundHandler())

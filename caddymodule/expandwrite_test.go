@@ -18,6 +18,7 @@ import (
 // What was asked for before a write is not kept after it, whoever is asked: it may be
 // from before.
 func TestWriteWhileAsking(t *testing.T) {
+	t.Parallel()
 	for _, who := range []string{"next handler", "upstream", "definitions"} {
 		t.Run(who, func(t *testing.T) {
 			var version atomic.Int64
@@ -61,6 +62,7 @@ func TestWriteWhileAsking(t *testing.T) {
 // What a handler behind refuses was not done, and ends nothing; what failed may have
 // been.
 func TestRefusedWriteEndsNothing(t *testing.T) {
+	t.Parallel()
 	server := newScripted("good")
 	g := frontGateway(t, "ttl 1h", server)
 	h := provisioned(t)
@@ -81,6 +83,7 @@ func TestRefusedWriteEndsNothing(t *testing.T) {
 // A value set that the backend stores is expanded here, and a write that passes
 // through is seen at once, through imports as well; what does not depend on it stays.
 func TestBackendDefinitions(t *testing.T) {
+	t.Parallel()
 	s := newDefinitionStore()
 	g := frontGateway(t, "definitions backend", s)
 	const a, b, c, other = "http://x.example/a", "http://x.example/b", "http://x.example/c", "http://x.example/other"
