@@ -159,55 +159,6 @@ func TestPersistBringsBackNothingEnded(t *testing.T) {
 	}
 }
 
-// After a restart it is not known at which id what an answer was made of is: a write
-// there that does not name it ends all.
-func TestPersistedDefinitionIsPatched(t *testing.T) {
-	t.Parallel()
-	const url = "http://x.example/patched"
-	s := newDefinitionStore()
-	p := newPersisted(t, "definitions backend", s)
-	p.run(func(g *gateway) {
-		g.write(t, http.MethodPut, "ValueSet/1", listing("1", url, "1"))
-		g.wantCodes(t, url, "1")
-		g.wantCodes(t, url, "1")
-	}, false)
-	p.run(func(g *gateway) {
-		g.write(t, http.MethodPatch, "ValueSet/1", listing("1", url, "2"))
-		g.wantCodes(t, url, "2")
-		g.wantCodes(t, url, "2")
-	}, false)
-}
-
-// A definition that was written past the gateway is fetched anew when it is no longer
-// good, even while answers are kept for which none is needed, and ends them.
-func TestDefinitionWrittenElsewhere(t *testing.T) {
-	t.Parallel()
-	const url, above = "http://x.example/elsewhere", "http://x.example/above"
-	s := newDefinitionStore()
-	p := newPersisted(t, "definitions backend", s)
-	p.run(func(g *gateway) {
-		p.running().Fetched().TTL = time.Nanosecond
-		s.resources["ValueSet/1"], s.resources["ValueSet/2"] = listing("1", url, "1"), listing("2", above, "0", url)
-		g.wantCodes(t, above, "0 1")
-		if _, status := g.codesOf(t, above); !strings.Contains(status, "hit") {
-			t.Fatal(status)
-		}
-		s.mu.Lock()
-		s.resources["ValueSet/1"] = listing("1", url, "2")
-		s.mu.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		for { // what is fetched in the background
-			if codes, _ := g.codesOf(t, above); slices.Equal(codes, []string{"0", "2"}) {
-				return
-			}
-			if ctx.Err() != nil {
-				t.Fatal("it is not noticed")
-			}
-		}
-	}, false)
-}
-
 // A changed file is noticed; a broken one is reported, and what was there stays.
 func TestChangedFileIsNoticed(t *testing.T) {
 	t.Parallel()
