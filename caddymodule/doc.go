@@ -24,4 +24,6 @@
 //	           reverse_proxy ─ backend is down ─▶ 502 ─┤
 //	              ▼                                 ▼ handle_errors
 //	           the FHIR server                   fhir_outcome ─▶ OperationOutcome
+//
+// Tests run whole gateways without a port: package gatewaytest.
 package caddymodule

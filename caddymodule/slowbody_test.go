@@ -30,12 +30,12 @@ func (l pipeListener) Close() error   { close(l); return nil }
 func (l pipeListener) Addr() net.Addr { return &net.TCPAddr{} }
 
 // dialPipe serves a handler over one connection, as if by TLS.
-func dialPipe(t *testing.T, handler http.Handler) (*http.Server, net.Conn) {
+func dialPipe(t *testing.T, protocols *http.Protocols, handler http.Handler) (*http.Server, net.Conn) {
 	t.Helper()
 	near, far := net.Pipe()
 	l := make(pipeListener, 1)
 	l <- far
-	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := &http.Server{Protocols: protocols, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.TLS = &tls.ConnectionState{ServerName: "localhost"}
 		handler.ServeHTTP(w, r)
 	})}
@@ -83,7 +83,7 @@ func TestDrip(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				time.Sleep(time.Until(now)) // the bubble begins in the past, and the gateway was made outside
-				server, conn := dialPipe(t, test.handler)
+				server, conn := dialPipe(t, nil, test.handler)
 				head := fmt.Sprintf("%s %s HTTP/1.1\r\nHost: localhost:8443\r\nContent-Type: %s\r\nContent-Length: 40000\r\n", test.method, test.path, test.kind)
 				if test.token != "" {
 					head += "Authorization: Bearer " + test.token + "\r\n"
@@ -147,8 +147,7 @@ func TestSlowLine(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				server, conn := dialPipe(t, http.HandlerFunc(slowHandler))
-				server.Protocols = &test.protocols
+				_, conn := dialPipe(t, &test.protocols, http.HandlerFunc(slowHandler))
 				transport := &http.Transport{
 					Protocols:   &test.protocols,
 					DialContext: func(context.Context, string, string) (net.Conn, error) { return conn, nil },
