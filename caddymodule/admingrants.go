@@ -7,14 +7,14 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 const adminGrants = "/fhir/grants"
 
 // endedGrants is the answer to DELETE /fhir/grants.
 type endedGrants struct {
-	authorize.EndedGrants
+	token.EndedGrants
 
 	// Void says what there is no number for.
 	Void string `json:"void"`
@@ -37,7 +37,7 @@ func (a *adminAPI) endGrants(r *http.Request) (any, error) {
 		return nil, badAdminRequest(errors.New("say whose grants to end: ?user=, ?client_id= or both"))
 	}
 	ended, err := server.EndGrants(r.Context(), query.Get("user"), query.Get("client_id"))
-	if errors.Is(err, authorize.ErrNobody) {
+	if errors.Is(err, token.ErrNobody) {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
 	return endedGrants{EndedGrants: ended, Void: "every code and access token that was given until now"}, err

@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -211,7 +212,7 @@ func (a *App) settings() authorize.Config {
 func (a *App) warn() {
 	for _, c := range a.Clients {
 		a.warnOfScopes(&c)
-		if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && c.PKCE == authorize.PKCEOptional {
+		if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional {
 			a.logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
 		}
 	}

@@ -16,8 +16,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -158,7 +159,7 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 		return h.refuse(w, err)
 	}
 	h.headers.Strip(r.Header, byTrustedProxy(r))
-	guard.StripCookies(r.Header, authorize.CookiePrefix)
+	guard.StripCookies(r.Header, browser.CookiePrefix)
 	guard.StripTrailers(r)
 	token, err := h.admit(r)
 	h.warnElsewhere(r, err)
@@ -250,8 +251,8 @@ func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
 }
 
 // accessToken is what the authorization server judges a token of its own by.
-func accessToken(t *guard.Token) authorize.AccessToken {
-	return authorize.AccessToken{
+func accessToken(t *guard.Token) token.AccessToken {
+	return token.AccessToken{
 		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
 		CredentialHash: t.CredentialHash, Provider: t.Provider, ProviderAccount: t.ProviderAccount,
 	}

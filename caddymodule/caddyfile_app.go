@@ -12,6 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
@@ -101,7 +103,7 @@ func (a *App) checkParsed(d *caddyfile.Dispenser) error {
 }
 
 func (a *App) checkProviderNamed(key string) error {
-	known := []string{authorize.Local}
+	known := []string{people.Local}
 	for _, p := range a.IdentityProviders {
 		known = append(known, p.Key)
 	}
@@ -175,8 +177,8 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 		"name":          word(&u.DisplayName, nil),
 		"email":         u.parseEmail,
 		"phone":         word(&u.Phone, nil),
-		"fhir_user":     word(&u.FHIRUser, authorize.CheckFHIRUser),
-		"claim":         pair(&u.Claims, authorize.CheckClaim),
+		"fhir_user":     word(&u.FHIRUser, people.CheckFHIRUser),
+		"claim":         pair(&u.Claims, people.CheckClaim),
 		"disabled":      bareword(&u.Disabled),
 	}.parse(d, "claim")
 	if err == nil && u.PasswordHash == "" {
@@ -192,7 +194,7 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 		return d.ArgErr()
 	}
 	u.Email, u.EmailVerified = args[0], len(args) == 2
-	if err := authorize.CheckEmail(u.Email); err != nil {
+	if err := people.CheckEmail(u.Email); err != nil {
 		return d.WrapErr(err)
 	}
 	if u.EmailVerified && args[1] != "verified" {
@@ -204,7 +206,7 @@ func (u *User) parseEmail(d *caddyfile.Dispenser) error {
 // checkAddress checks an address of a client, and says which option it is of.
 func checkAddress(option string) func(uri string) error {
 	return func(uri string) error {
-		if err := authorize.CheckClientRedirectURI(uri); err != nil {
+		if err := client.CheckAnyRedirectURI(uri); err != nil {
 			return fmt.Errorf("%s %w", option, err)
 		}
 		return nil
@@ -248,12 +250,12 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"secret":          word(&c.Secret, checkPlaceholders),
 		"redirect_uri":    words(&c.RedirectURIs, checkAddress("redirect_uri")),
 		"native":          bareword(&c.Native),
-		"scope":           scopes(&c.Scopes, authorize.CheckScope),
-		"response_type":   words(&c.ResponseTypes, oneOf(authorize.ResponseTypes...)),
+		"scope":           scopes(&c.Scopes, client.CheckScope),
+		"response_type":   words(&c.ResponseTypes, oneOf(client.ResponseTypes...)),
 		"grant_type":      words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
-		"pkce":            word(&c.PKCE, oneOf(authorize.PKCERequired, authorize.PKCEOptional)),
+		"pkce":            word(&c.PKCE, oneOf(client.PKCERequired, client.PKCEOptional)),
 		"par":             only("required", &c.RequirePushed),
-		"consent":         word(&c.Consent, oneOf(authorize.ConsentRequired, authorize.ConsentSkip)),
+		"consent":         word(&c.Consent, oneOf(client.ConsentRequired, client.ConsentSkip)),
 		"idp":             c.parseProviders,
 		"introspect":      only("all", &c.IntrospectAll),
 		"jwks":            c.parseJWKS,
@@ -262,7 +264,7 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
 
 		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
-		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, authorize.CheckBackchannelLogoutURI),
+		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
 	}
 	maps.Copy(fields, c.TLS.subdirectives())
 	if err := fields.parse(d); err != nil {

@@ -5,7 +5,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
@@ -42,11 +43,11 @@ func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
 		"issuer":              word(&p.Issuer, upstream.CheckIssuer),
 		"client_id":           word(&p.ClientID, checkPlaceholders),
 		"client_secret":       word(&p.ClientSecret, checkPlaceholders),
-		"scopes":              scopes(&p.Scopes, authorize.CheckScope),
+		"scopes":              scopes(&p.Scopes, client.CheckScope),
 		"timeout":             duration(&p.Timeout),
-		"domains":             words(&p.Domains, authorize.CheckDomain),
-		"claim":               pair(&p.Claims, func(ours, _ string) error { return authorize.CheckMappedClaim(ours) }),
-		"fhir_user":           pair(&p.FHIRUsers, func(_, reference string) error { return authorize.CheckFHIRUser(reference) }),
+		"domains":             words(&p.Domains, people.CheckDomain),
+		"claim":               pair(&p.Claims, func(ours, _ string) error { return people.CheckMappedClaim(ours) }),
+		"fhir_user":           pair(&p.FHIRUsers, func(_, reference string) error { return people.CheckFHIRUser(reference) }),
 		"allow":               p.parseAllow,
 		"link":                only("email", &p.LinkEmail),
 		"keep_upstream_token": bareword(&p.KeepUpstreamToken),
@@ -71,7 +72,7 @@ func parseProviderName(d *caddyfile.Dispenser) (*IdentityProvider, error) {
 		return nil, d.ArgErr()
 	}
 	p := &IdentityProvider{Key: args[0]}
-	if err := authorize.CheckProviderKey(p.Key); err != nil {
+	if err := people.CheckProviderKey(p.Key); err != nil {
 		return nil, d.WrapErr(err)
 	}
 	if len(args) == 2 {
@@ -88,7 +89,7 @@ func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
 	if !d.Args(&rule.Claim, &rule.Value) || d.NextArg() {
 		return d.ArgErr()
 	}
-	if err := authorize.AllowRule(rule).Check(); err != nil {
+	if err := people.AllowRule(rule).Check(); err != nil {
 		return d.WrapErr(err)
 	}
 	p.Allow = append(p.Allow, rule)

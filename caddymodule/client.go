@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 // Client is an app that may ask for tokens (RFC 6749 §2).
@@ -103,9 +103,9 @@ type Client struct {
 }
 
 // clients are the clients as package authorize has them, with their secrets resolved.
-func (a *App) clients() ([]authorize.Client, error) {
+func (a *App) clients() ([]client.Client, error) {
 	repl := caddy.NewReplacer()
-	clients := make([]authorize.Client, len(a.Clients))
+	clients := make([]client.Client, len(a.Clients))
 	for i, c := range a.Clients {
 		secret, err := resolveSecret(repl, c.Secret)
 		if err != nil {
@@ -141,8 +141,8 @@ func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 }
 
 // withSecret is the client as package authorize has it.
-func (c *Client) withSecret(secret string) authorize.Client {
-	return authorize.Client{
+func (c *Client) withSecret(secret string) client.Client {
+	return client.Client{
 		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Native: c.Native, Scopes: c.Scopes,
 		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
 		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,

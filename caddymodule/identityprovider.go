@@ -6,7 +6,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // IdentityProvider is an upstream OpenID Connect provider by which people may sign
@@ -94,9 +94,9 @@ var checkKind = oneOf("oidc", kindGoogle)
 
 // identityProviders are the providers as package authorize has them, with their
 // secrets resolved.
-func (a *App) identityProviders() ([]authorize.IdentityProvider, error) {
+func (a *App) identityProviders() ([]people.IdentityProvider, error) {
 	repl := caddy.NewReplacer()
-	providers := make([]authorize.IdentityProvider, len(a.IdentityProviders))
+	providers := make([]people.IdentityProvider, len(a.IdentityProviders))
 	for i, p := range a.IdentityProviders {
 		if err := checkKind(p.Kind); p.Kind != "" && err != nil {
 			return nil, fmt.Errorf("idp %q: kind: %w", p.Key, err)
@@ -117,14 +117,14 @@ func (a *App) identityProviders() ([]authorize.IdentityProvider, error) {
 	return providers, nil
 }
 
-func (p *IdentityProvider) withCredentials(id, secret string) authorize.IdentityProvider {
-	c := authorize.IdentityProvider{
+func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityProvider {
+	c := people.IdentityProvider{
 		Key: p.Key, Name: p.Name, Google: p.Kind == kindGoogle, Issuer: p.Issuer, ClientID: id, ClientSecret: secret,
 		Scopes: p.Scopes, Timeout: time.Duration(p.Timeout), Domains: p.Domains, Claims: p.Claims,
 		FHIRUsers: p.FHIRUsers, LinkEmail: p.LinkEmail, KeepUpstreamToken: p.KeepUpstreamToken,
 	}
 	for _, rule := range p.Allow {
-		c.Allow = append(c.Allow, authorize.AllowRule(rule))
+		c.Allow = append(c.Allow, people.AllowRule(rule))
 	}
 	if c.Google && c.Issuer == "" {
 		c.Issuer = googleIssuer

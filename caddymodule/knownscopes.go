@@ -7,7 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
@@ -15,7 +15,7 @@ import (
 // (OpenID Connect Core §5.4, SMART App Launch 2.2).
 var knownScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
-}, authorize.ReservedScopes...)
+}, client.ReservedScopes...)
 
 // resourceTypes are those of FHIR R4 that a scope can be about.
 var resourceTypes = strings.Fields(`

@@ -3,10 +3,9 @@ package caddymodule
 import (
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 )
 
 // Lockout slows down who guesses passwords, second factors or clients' secrets: beyond the free
@@ -33,8 +32,8 @@ type Lockout struct {
 	MaxWait caddy.Duration `json:"max_wait,omitempty"`
 }
 
-func (l Lockout) settings() authorize.Lockout {
-	return authorize.Lockout{
+func (l Lockout) settings() lockout.Policy {
+	return lockout.Policy{
 		Off: l.Off, Failures: l.Failures, AddressFailures: l.AddressFailures, MaxWait: time.Duration(l.MaxWait),
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -43,7 +43,7 @@ func newMetricSet() *metricSet {
 		upstream: prometheus.NewHistogram(histogramOpts("expand_upstream_duration_seconds", "How long upstream terminology servers took to answer.")),
 	}
 	endpoints := prometheus.NewHistogramVec(histogramOpts("endpoint_duration_seconds", "How long the authorization server's endpoints took to answer."), []string{"endpoint"})
-	m.endpoints = curried(authorize.Endpoints, func(name string) prometheus.Observer { return endpoints.WithLabelValues(name) })
+	m.endpoints = curried(endpoint.Names, func(name string) prometheus.Observer { return endpoints.WithLabelValues(name) })
 	guarded := prometheus.NewCounterVec(counterOpts("bearer_decisions_total", "Requests that fhir_bearer decided about."), []string{"outcome"})
 	m.decisions = curried(decisions, func(d decision) prometheus.Counter { return guarded.WithLabelValues(string(d)) })
 	expanded := prometheus.NewCounterVec(counterOpts("expand_requests_total", "Requests for an operation that fhir_expand answers."), []string{"result"})
@@ -97,7 +97,7 @@ func (m *metricSet) event(_ context.Context, e audit.Event) {
 
 // served measures an answer of the authorization server.
 func (m *metricSet) served(path string, since time.Time) {
-	if endpoint, ok := m.endpoints[authorize.Endpoint(path)]; ok {
+	if endpoint, ok := m.endpoints[endpoint.Name(path)]; ok {
 		endpoint.Observe(time.Since(since).Seconds())
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
@@ -135,7 +135,7 @@ func TestRefusalIsCounted(t *testing.T) {
 
 // Every path that is served is measured under a name of its own.
 func TestEndpointsAreMeasured(t *testing.T) {
-	for _, name := range authorize.Endpoints {
+	for _, name := range endpoint.Names {
 		if metrics.endpoints[name] == nil {
 			t.Errorf("%s is not measured", name)
 		}
@@ -144,7 +144,7 @@ func TestEndpointsAreMeasured(t *testing.T) {
 		"/oauth2/token": "token", "/oauth2/login/hospital": "login", "/oauth2/callback/hospital": "callback",
 		"/.well-known/jwks.json": "jwks.json", "/fhir/R4/.well-known/smart-configuration": "smart-configuration",
 	} {
-		if got := authorize.Endpoint(path); got != want {
+		if got := endpoint.Name(path); got != want {
 			t.Errorf("%s is measured as %q", path, got)
 		}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -18,7 +18,7 @@ func TestMetricsDocumentLabels(t *testing.T) {
 		t.Fatal(err)
 	}
 	for metric, want := range map[string][]string{
-		"caddy_fhir_endpoint_duration_seconds": authorize.Endpoints,
+		"caddy_fhir_endpoint_duration_seconds": endpoint.Names,
 		"caddy_fhir_bearer_decisions_total":    wordsOf(decisions),
 		"caddy_fhir_expand_requests_total":     wordsOf(front.Outcomes),
 		"caddy_fhir_definitions":               {"concepts", "code_systems", "value_sets"},

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 // Registration lets apps register themselves (RFC 7591) at `/oauth2/register`, with
@@ -36,7 +36,7 @@ type Registration struct {
 
 // registration is the registration as package authorize has it, with its token
 // resolved; nil where there is none.
-func (a *App) registration() (*authorize.Registration, error) {
+func (a *App) registration() (*client.Registration, error) {
 	if a.Registration == nil {
 		return nil, nil
 	}
@@ -45,7 +45,7 @@ func (a *App) registration() (*authorize.Registration, error) {
 		return nil, fmt.Errorf("registration: initial_access_token: %w", err)
 	}
 	host := strings.TrimPrefix(a.Issuer, "https://")
-	r := &authorize.Registration{
+	r := &client.Registration{
 		InitialAccessToken: token, Scopes: a.Registration.Scopes, MaxClients: a.Registration.MaxClients,
 		Storage: a.ctx.Storage(), Folder: "fhir/clients/" + certmagic.StorageKeys.Safe(host),
 	}
@@ -70,7 +70,7 @@ func (a *App) parseRegistration(d *caddyfile.Dispenser) error {
 	a.Registration = new(Registration)
 	err := subdirectives{
 		"initial_access_token": word(&a.Registration.InitialAccessToken, checkPlaceholders),
-		"scope":                scopes(&a.Registration.Scopes, authorize.CheckRegistrationScope),
+		"scope":                scopes(&a.Registration.Scopes, client.CheckRegistrationScope),
 		"max_clients":          number(&a.Registration.MaxClients),
 		"private_jwks_uri":     bareword(&a.Registration.PrivateJWKSURI),
 	}.parse(d)

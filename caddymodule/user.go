@@ -5,7 +5,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // User is a person who signs in with a password.
@@ -53,9 +53,9 @@ type User struct {
 
 // users resolves the placeholders of the users' secrets, here and not earlier,
 // so that the configuration that Caddy shows and saves holds none.
-func (a *App) users() ([]authorize.User, error) {
+func (a *App) users() ([]people.User, error) {
 	repl := caddy.NewReplacer()
-	users := make([]authorize.User, len(a.Users))
+	users := make([]people.User, len(a.Users))
 	for i, u := range a.Users {
 		hash, err := resolveSecret(repl, u.PasswordHash)
 		if err == nil {
@@ -77,8 +77,8 @@ func (a *App) users() ([]authorize.User, error) {
 }
 
 // withSecrets is the user as package authorize has them.
-func (u *User) withSecrets(hash, totpSecret string) authorize.User {
-	return authorize.User{
+func (u *User) withSecrets(hash, totpSecret string) people.User {
+	return people.User{
 		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
 		Claims: u.Claims,

@@ -23,8 +23,10 @@ type expansionWriter struct {
 	}
 	stream stream
 
-	extensions extensionWriter
+	declared   []property // those that entries of the page have
 	shown      []shownText
+	extended   []conceptExtension
+	values     []conceptValue
 	lastSystem struct { // the one written last, and where that is
 		system   uint32
 		from, to int
@@ -32,16 +34,18 @@ type expansionWriter struct {
 	prefetched byte
 }
 
-// newExpansionWriter prepares the writing of an expansion as the answer to a POST.
-func newExpansionWriter(x *Expansion) *expansionWriter { return newPartWriter(x, subset{}, false) }
+// newExpansionWriter prepares the writing of an expansion.
+func newExpansionWriter(x *Expansion) *expansionWriter {
+	w := &expansionWriter{Expansion: x}
+	w.prepare()
+	return w
+}
 
-// newPartWriter prepares the writing of a part of an expansion, plain or not.
-func newPartWriter(x *Expansion, part subset, plain bool) *expansionWriter {
-	w := &expansionWriter{Expansion: x, subset: part, plain: plain, extensions: extensionWriter{Expansion: x}}
+// prepare makes what identifies the answer, and chooses its form.
+func (w *expansionWriter) prepare() {
 	w.shape = w.chooseShape()
 	w.echo = w.appendParameters(w.room.echo[:0])
 	w.identifier = appendIdentifier(w.room.identifier[:0], w.Expansion, w.echo)
-	return w
 }
 
 // chooseShape returns the tree that the answer is to be shown as, or nil. Who asks by GET is given one only where
@@ -49,7 +53,7 @@ func newPartWriter(x *Expansion, part subset, plain bool) *expansionWriter {
 // that adds one would lose codes. A part of an expansion is a list, and what a text filter found is one as well, save
 // where the value set is itself made by a filter: its concepts keep their places then, unless they are paged.
 func (w *expansionWriter) chooseShape() *tree {
-	q, x := &w.query, w.list
+	q, x := &w.query, w.expansion
 	if !x.tree || !w.wantsTree() || len(w.page) < w.total || q.Offset != nil && *q.Offset > 0 {
 		return nil
 	}
@@ -157,7 +161,7 @@ const (
 // answer, and which properties the entries have. It comes last since only then these are known.
 func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
-	for _, index := range w.list.codeSystems {
+	for _, index := range w.expansion.codeSystems {
 		cs := w.library.codeSystems[index]
 		if cs.content == contentComplete {
 			continue
@@ -170,7 +174,7 @@ func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 		dst = fhirjson.AppendString(dst, "This extension is based on "+article(string(cs.content))+" of the code system "+cs.url)
 		dst = append(dst, '}')
 	}
-	for _, p := range w.extensions.declared {
+	for _, p := range w.declared {
 		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
 		dst = append(fhirjson.AppendString(dst, p.code), '}')
 		if p.uri != "" {

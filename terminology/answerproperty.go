@@ -9,7 +9,7 @@ import (
 
 // appendProperties appends the properties of an entry: its status, if that is not active, what extensions
 // say that R5 has as properties, and those that were asked for.
-func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags conceptFlags, system, own extensionValues) []byte {
+func (w *expansionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags conceptFlags, system, own extensionValues) []byte {
 	if flags&flagStatus != 0 {
 		if status := w.library.codeSystems[e.codeSystem].Status(e.concept); status != "" {
 			dst = w.beginProperty(dst, list, property{code: "status", uri: conceptProperties + "status"}, "valueCode")
@@ -37,7 +37,7 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e e
 	dst = w.appendRelated(dst, list, "parent", cs, cs.Parents(e.concept))
 	dst = w.appendRelated(dst, list, "child", cs, cs.Children(e.concept))
 	dst = w.appendAsked(dst, list, cs, e.concept)
-	for _, s := range w.list.supplements {
+	for _, s := range w.expansion.supplements {
 		by := w.library.codeSystems[s.by]
 		if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
 			dst = w.appendAsked(dst, list, by, concept)
@@ -59,7 +59,7 @@ var extensionProperties = []struct {
 
 // appendRelated appends the codes of the concepts above or below an entry, if they were asked for by name: they are
 // properties that FHIR defines for every code system (R4 §4.8.10), however it says what its hierarchy is.
-func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *codeSystem, related []uint32) []byte {
+func (w *expansionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *codeSystem, related []uint32) []byte {
 	if !slices.Contains(w.query.Properties, name) {
 		return dst
 	}
@@ -71,7 +71,7 @@ func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name s
 }
 
 // appendAsked appends the properties of a concept that were asked for by name, or by * for all.
-func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
+func (w *expansionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
 	all := slices.Contains(w.query.Properties, "*")
 	w.values = cs.AppendValues(w.values[:0], concept)
 	for i := range w.values {
@@ -89,7 +89,7 @@ func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *code
 }
 
 // beginProperty appends a property of an entry up to its value, and notes that there is one of the kind.
-func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p property, member string) []byte {
+func (w *expansionWriter) beginProperty(dst []byte, list *fhirjson.Array, p property, member string) []byte {
 	if !slices.ContainsFunc(w.declared, func(d property) bool { return d.code == p.code }) {
 		w.declared = append(w.declared, p)
 	}

@@ -57,18 +57,26 @@ type Fetched struct {
 	// Default: none.
 	Logger *slog.Logger
 
-	mu sync.Mutex
-	fetchedItems
-	fetchedLayers
+	mu       sync.Mutex
+	items    map[Missing]*fetched
+	order    []Missing // as they were fetched
+	held     int64
+	base     *Library // that current is made of
+	current  *Library
+	stacked  int // overlays between base and current
+	due      time.Time
 	renewing bool
+	forgets  int // how often Forget was called
 	flights  singleflight.Group
 }
 
-// fetchedLayers are the libraries with what was fetched: each lies over the one before.
-type fetchedLayers struct {
-	base    *Library // that current is made of
-	current *Library
-	stacked int // overlays between base and current
+// fetched is what Source said.
+type fetched struct {
+	resource  jsontext.Value // nil: there is none
+	url       string
+	reference string // type and id
+	expires   time.Time
+	fetched   time.Time
 }
 
 // maxFetches bounds how many definitions are fetched for one request.

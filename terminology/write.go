@@ -30,7 +30,8 @@ func writeExpansion(rw http.ResponseWriter, r *http.Request, x *Expansion, p *pa
 	if err != nil {
 		return err
 	}
-	w := newPartWriter(x, p.subset, p.plain)
+	w := &expansionWriter{Expansion: x, subset: p.subset, plain: p.plain}
+	w.prepare()
 	header := rw.Header()
 	if header["Vary"] == nil {
 		header["Vary"] = varying

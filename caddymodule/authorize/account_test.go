@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -29,16 +30,16 @@ func TestAccounts(t *testing.T) {
 	tests := []struct {
 		name   string
 		claims map[string]any
-		change func(*authorize.IdentityProvider, *authorize.Config)
+		change func(*people.IdentityProvider, *authorize.Config)
 		want   func(string) bool
 	}{
 		{"the address of a local user, linking off", map[string]any{"email": "alice@example.org", "email_verified": true}, nil, own},
 		{"the address of a local user, linking on", map[string]any{"email": "Alice@example.org", "email_verified": true}, linking, is("alice")},
-		{"an address that is it by Unicode's folding", map[string]any{"email": "\u017fam@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		{"an address that is it by Unicode's folding", map[string]any{"email": "\u017fam@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
 			linking(idp, c)
 			c.Users[0].Email = "sam@example.org"
 		}, own},
-		{"an address that the provider verified nothing about", map[string]any{"preferred_username": "alice@example.org", "email": "mallory@home.example", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		{"an address that the provider verified nothing about", map[string]any{"preferred_username": "alice@example.org", "email": "mallory@home.example", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
 			linking(idp, c)
 			idp.Claims = map[string]string{"email": "preferred_username"}
 		}, own},
@@ -46,17 +47,17 @@ func TestAccounts(t *testing.T) {
 		{`email_verified "true"`, map[string]any{"email": "alice@example.org", "email_verified": "true"}, linking, own},
 		{"email_verified 1", map[string]any{"email": "alice@example.org", "email_verified": 1}, linking, own},
 		{"email_verified missing", map[string]any{"email": "alice@example.org"}, linking, own},
-		{"not verified here", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		{"not verified here", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
 			linking(idp, c)
 			c.Users[0].EmailVerified = false
 		}, own},
-		{"a linked user who is disabled", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		{"a linked user who is disabled", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
 			linking(idp, c)
 			c.Users[0].Disabled = true
 		}, is("access_denied")},
 		{"a rule that lets in", map[string]any{"groups": []string{"clinicians"}}, allowing("group", "clinicians"), own},
 		{"no rule that lets in", map[string]any{"groups": []string{"visitors"}}, allowing("group", "clinicians"), is("access_denied")},
-		{"a rule before linking", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		{"a rule before linking", map[string]any{"email": "alice@example.org", "email_verified": true}, func(idp *people.IdentityProvider, c *authorize.Config) {
 			linking(idp, c)
 			allowing("group", "clinicians")(idp, c)
 		}, is("access_denied")},
@@ -72,11 +73,11 @@ func TestAccounts(t *testing.T) {
 	}
 }
 
-func linking(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.LinkEmail = true }
+func linking(idp *people.IdentityProvider, _ *authorize.Config) { idp.LinkEmail = true }
 
-func allowing(claim, value string) func(*authorize.IdentityProvider, *authorize.Config) {
-	return func(idp *authorize.IdentityProvider, _ *authorize.Config) {
-		idp.Allow = append(idp.Allow, authorize.AllowRule{Claim: claim, Value: value})
+func allowing(claim, value string) func(*people.IdentityProvider, *authorize.Config) {
+	return func(idp *people.IdentityProvider, _ *authorize.Config) {
+		idp.Allow = append(idp.Allow, people.AllowRule{Claim: claim, Value: value})
 	}
 }
 
@@ -97,11 +98,11 @@ func TestRefusedAccountEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			p.Change(func(s *authorizetest.Settings) { s.People = clinician })
-			b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				refreshing(c)
 				allowing("group", "clinicians")(idp, c)
 				clinic := hospital(p)
-				clinic.Key, clinic.Allow = "clinic", []authorize.AllowRule{{Claim: "group", Value: "managers"}}
+				clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
 			tokens := b.federatedTokens(offline(by("hospital")))
@@ -139,9 +140,9 @@ func TestSubjectsOfTwoIssuers(t *testing.T) {
 // latest sign-in says what is known of them (OpenID Connect Core §5.7).
 func TestTwoProvidersOfOneIssuer(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		clinic := hospital(p)
-		clinic.Key, clinic.Allow = "clinic", []authorize.AllowRule{{Claim: "group", Value: "managers"}}
+		clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 		c.IdentityProviders = append(c.IdentityProviders, clinic)
 	}))
 	first := b.claims(b.federatedTokens(nil).IDToken)["sub"]
@@ -179,7 +180,7 @@ func TestStrangeSubjects(t *testing.T) {
 func TestRemovedProvider(t *testing.T) {
 	p := authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
-	keep := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store }
+	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
 	b := newBrowser(t, federated(t, p, keep))
 	token := b.federatedTokens(nil).AccessToken
 	code := location(t, b.authorize(request(nil))).Query().Get("code")
@@ -199,16 +200,16 @@ func TestRemovedProvider(t *testing.T) {
 // moment, for those who signed in before too: nothing else here could keep a
 // federated person out.
 func TestAccountFollowsSettings(t *testing.T) {
-	type settings func(*authorize.IdentityProvider, *authorize.Config)
+	type settings func(*people.IdentityProvider, *authorize.Config)
 	group, address := allowing("group", "clinicians"), allowing("email", "alice@hospital.example")
-	linked := func(idp *authorize.IdentityProvider, c *authorize.Config) {
+	linked := func(idp *people.IdentityProvider, c *authorize.Config) {
 		linking(idp, c)
 		c.Users[0].Email = "alice@hospital.example"
 	}
 	both := func(one, other settings) settings {
-		return func(idp *authorize.IdentityProvider, c *authorize.Config) { one(idp, c); other(idp, c) }
+		return func(idp *people.IdentityProvider, c *authorize.Config) { one(idp, c); other(idp, c) }
 	}
-	relinked := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users[0].Email = "alice@hospital.example" }
+	relinked := func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].Email = "alice@hospital.example" }
 	tests := []struct {
 		name          string
 		before, after settings
@@ -216,7 +217,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 	}{
 		{"the same group", group, group, true},
 		{"another group", group, allowing("group", "surgeons"), false},
-		{"the address beside another group", group, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		{"the address beside another group", group, func(idp *people.IdentityProvider, c *authorize.Config) {
 			allowing("group", "surgeons")(idp, c)
 			address(idp, c)
 		}, true},
@@ -228,7 +229,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 		{"linked, in the same group", both(linked, group), both(linked, group), true},
 		{"linked, then another's address", linked, both(linked, allowing("email", "bob@hospital.example")), false},
 		{"linked, then linked to nobody", linked, linking, false},
-		{"linked, of an issuer that is another's now", linked, both(linked, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+		{"linked, of an issuer that is another's now", linked, both(linked, func(idp *people.IdentityProvider, _ *authorize.Config) {
 			idp.Issuer = authorizetest.Start(t).Issuer
 		}), false},
 	}
@@ -236,7 +237,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, store := authorizetest.Start(t), store.NewMemory(0, 0)
 			with := func(change settings) *authorize.Server {
-				return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+				return federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 					refreshing(c)
 					c.Store = store
 					if change != nil {
@@ -264,7 +265,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
 	})
 	with := func(mapped string, claim map[string]string) *authorize.Server {
-		return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		return federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			c.Store, idp.Claims = store, claim
 			if mapped != "" {
 				idp.FHIRUsers = map[string]string{"s": mapped}
@@ -297,7 +298,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 func TestProviderOfAnotherIssuer(t *testing.T) {
 	one, two := authorizetest.Start(t), authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
-	keep := func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store }
+	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
 	b := newBrowser(t, federated(t, one, keep))
 	b.federate(nil)
 	b.server = federated(t, two, keep)
@@ -313,7 +314,7 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
 	store := store.NewMemory(0, 0)
-	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
+	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
 	b.federate(nil)
 	b.server = newServer(t, func(c *authorize.Config) { c.Store = store })
 	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
@@ -336,7 +337,7 @@ func TestMappedFHIRUser(t *testing.T) {
 		p.Change(func(s *authorizetest.Settings) {
 			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": claim}}}
 		})
-		b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+		b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 			idp.Claims = map[string]string{"fhirUser": "fhir"}
 		}))
 		answer := b.federatedTokens(url.Values{"scope": {"openid fhirUser"}})
@@ -352,7 +353,7 @@ func TestUpstreamLogout(t *testing.T) {
 	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
 		t.Run(name, func(t *testing.T) {
 			p := authorizetest.Start(t)
-			b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				idp.KeepUpstreamToken = keepToken
 				c.Clients[0].PostLogoutRedirectURIs = []string{callback + "/bye"}
 			}))
@@ -378,7 +379,7 @@ func TestUpstreamLogout(t *testing.T) {
 func TestLinkedUserAfterRestart(t *testing.T) {
 	p, durable := authorizetest.Start(t), store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		return federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			refreshing(c)
 			idp.LinkEmail, c.Users[0].Email, c.Durable = true, "alice@hospital.example", durable
 		})

@@ -17,7 +17,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // auditTrail gathers the events of a server, each in one line.
@@ -36,9 +38,9 @@ func (a *auditTrail) take() string {
 func TestAudit(t *testing.T) {
 	p := authorizetest.Start(t)
 	var trail auditTrail
-	s := federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+	s := federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Audit = trail.record
-		idp.Allow = []authorize.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
+		idp.Allow = []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
 	})
 	const alice = " user=alice client=app scope=openid"
 	signedIn := "sign-in success user=alice client=app scope=\nauthorization success code" + alice
@@ -125,11 +127,11 @@ func TestAudit(t *testing.T) {
 func TestAnonymousEvents(t *testing.T) {
 	p := authorizetest.Start(t)
 	var last audit.Event
-	s := federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+	s := federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) { last = e }
-		c.Clients[2].Consent = authorize.ConsentRequired
+		c.Clients[2].Consent = client.ConsentRequired
 		c.Users[1].TOTPSecret = totpSecret
-		idp.Allow = []authorize.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
+		idp.Allow = []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
 	})
 	for _, tt := range []struct {
 		name string
@@ -181,7 +183,7 @@ func TestAnonymousEvents(t *testing.T) {
 func TestAuditOfFederatedSignIn(t *testing.T) {
 	p := authorizetest.Start(t)
 	var trail auditTrail
-	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Audit = trail.record }))
+	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record }))
 	if b.federate(nil).Query().Get("code") == "" {
 		t.Fatal("no code")
 	}
@@ -210,7 +212,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	const marked = "SECRET-by-which-the-log-is-searched"
 	p := authorizetest.Start(t)
 	var log bytes.Buffer
-	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		idp.KeepUpstreamToken = true
 		c.Users[0].PasswordHash = marked + "password"

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // Whoever must wait is told of by their account, where there is one, and the wait in
@@ -51,10 +52,10 @@ func TestAuditOfWaits(t *testing.T) {
 
 // A refusal on the way to a provider and back names it, and the account where it is known.
 func TestAuditOfFailedFederation(t *testing.T) {
-	clinic := []authorize.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
+	clinic := []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
 	for _, tt := range []struct {
 		name   string
-		change func(*authorize.IdentityProvider, *authorize.Config)
+		change func(*people.IdentityProvider, *authorize.Config)
 		do     func(p *authorizetest.Provider, b *browser)
 		user   string
 	}{
@@ -63,13 +64,13 @@ func TestAuditOfFailedFederation(t *testing.T) {
 			b.get(location(b.t, b.authorize(request(url.Values{"identity_provider": {"hospital"}}))).String())
 		}, ""},
 		{"another browser's answer", nil, func(_ *authorizetest.Provider, b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, ""},
-		{"whom it says is a disabled user here", func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		{"whom it says is a disabled user here", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].Disabled = "alice@hospital.example", true
 		}, func(_ *authorizetest.Provider, b *browser) { b.federate(nil) }, "alice"},
-		{"whom it says has no account", func(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
+		{"whom it says has no account", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
 			func(_ *authorizetest.Provider, b *browser) { b.federate(nil) }, ""},
-		{"a wrong second factor", func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		{"a wrong second factor", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", totpSecret
 		}, func(_ *authorizetest.Provider, b *browser) {
@@ -83,7 +84,7 @@ func TestAuditOfFailedFederation(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			var last audit.Event
-			s := federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			s := federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				c.Audit = func(_ context.Context, e audit.Event) { last = e }
 				if tt.change != nil {
 					tt.change(idp, c)
@@ -121,7 +122,7 @@ func TestAuditOfEndedSessions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var reasons []string
-			s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+			s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 				c.Audit = func(_ context.Context, e audit.Event) {
 					if e.Kind == audit.SignOut && e.Provider == "hospital" {
 						reasons = append(reasons, e.Reason)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -162,7 +163,7 @@ func TestRegisteredRedirectURI(t *testing.T) {
 		{"", false},
 	}
 	for _, tt := range tests {
-		if err := authorize.CheckRedirectURI(tt.uri); (err == nil) != tt.ok {
+		if err := client.CheckRedirectURI(tt.uri); (err == nil) != tt.ok {
 			t.Errorf("CheckRedirectURI(%q) = %v", tt.uri, err)
 		}
 	}

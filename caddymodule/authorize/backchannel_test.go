@@ -15,6 +15,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
@@ -159,7 +160,7 @@ func TestAllClientsAreTold(t *testing.T) {
 	names := []string{"a", "b", "c", "d", "e"}
 	s := newServer(t, func(c *authorize.Config) {
 		for _, name := range names {
-			c.Clients = append(c.Clients, authorize.Client{ID: name, PKCE: authorize.PKCEOptional, RedirectURIs: []string{callback}, BackchannelLogoutURI: p.uri})
+			c.Clients = append(c.Clients, client.Client{ID: name, PKCE: client.PKCEOptional, RedirectURIs: []string{callback}, BackchannelLogoutURI: p.uri})
 		}
 	})
 	b := newBrowser(t, s)

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 // What one request costs, without the network. Two cores of a shared machine
@@ -52,7 +53,7 @@ func BenchmarkRevokedAndHolder(b *testing.B) {
 	browser := newBrowser(b, server)
 	claims := browser.claims(browser.tokens(url.Values{"scope": {"openid user/*.rs online_access"}}).AccessToken)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
-	token := authorize.AccessToken{
+	token := token.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"),
 		Session: text("sid"), CredentialHash: text("credential_hash"),
 	}

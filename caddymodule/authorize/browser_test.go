@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 const browserCookie = "__Host-fhir-browser-"
@@ -38,7 +39,7 @@ func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *browser, a
 // browser, not to the one tab that came last).
 func TestTabsAtOnce(t *testing.T) {
 	p := authorizetest.Start(t)
-	server := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret })
+	server := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret })
 	t.Run("password", func(t *testing.T) {
 		b, answers := tabs(t, server, 3, request(nil))
 		for i, r := range answers {

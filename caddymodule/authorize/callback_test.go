@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // What a provider may send the browser back with (RFC 6749 §4.1.2.1, OpenID
@@ -137,7 +138,7 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 func TestSilentSignInWithSecondFactor(t *testing.T) {
 	p := authorizetest.Start(t)
 	var trail auditTrail
-	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.LinkEmail, c.Audit = true, trail.record
 		c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", totpSecret
 	}))
@@ -184,7 +185,7 @@ func TestBrowserLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			var trail auditTrail
-			server := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Audit = trail.record })
+			server := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record })
 			b := newBrowser(t, server)
 			next := location(t, b.authorize(request(by("hospital"))))
 			if endpoint == authorizetest.Token {

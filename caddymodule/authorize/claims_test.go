@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 func digest(text string) string {
@@ -87,7 +88,7 @@ func TestUserClaims(t *testing.T) {
 		{"email_verified", "true", false},
 	}
 	for _, tt := range tests {
-		if err := authorize.CheckClaim(tt.name, tt.value); (err == nil) != tt.ok {
+		if err := people.CheckClaim(tt.name, tt.value); (err == nil) != tt.ok {
 			t.Errorf("CheckClaim(%q, %q) = %v", tt.name, tt.value, err)
 		}
 	}

@@ -23,6 +23,7 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -62,8 +63,8 @@ func publicKeys(algorithms ...jose.SignatureAlgorithm) []byte {
 }
 
 // backend is a server with a client that has keys.
-func backend(t testing.TB, change func(*authorize.Client)) *authorize.Server {
-	client := authorize.Client{
+func backend(t testing.TB, change func(*client.Client)) *authorize.Server {
+	client := client.Client{
 		ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"},
 		JWKS: publicKeys(jose.RS256, jose.RS384, jose.ES256, jose.ES384, jose.PS256, jose.EdDSA, jose.RS512),
 	}
@@ -222,7 +223,7 @@ func TestClientsOwnMethod(t *testing.T) {
 func TestAssertionReplay(t *testing.T) {
 	server := newServer(t, func(c *authorize.Config) {
 		for _, id := range []string{"backend", "other"} {
-			c.Clients = append(c.Clients, authorize.Client{ID: id, JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+			c.Clients = append(c.Clients, client.Client{ID: id, JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}
 	})
 	for name, jti := range map[string]string{"short": "1", "long": strings.Repeat("x", 2000)} {
@@ -274,7 +275,7 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
 		b := newBrowser(t, newServer(t, func(c *authorize.Config) { // with a new Store each
 			c.Durable = durable
-			c.Clients = append(c.Clients, authorize.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+			c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}))
 		if r := b.post("/oauth2/token", assertionForm(token, nil)); r.StatusCode != want {
 			t.Errorf("start %d: %d, want %d", i, r.StatusCode, want)
@@ -287,7 +288,7 @@ func TestAssertionWithFullStore(t *testing.T) {
 	store := store.NewMemory(1, 0)
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 		c.Store = store
-		c.Clients = append(c.Clients, authorize.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 	}))
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
 		if r := b.post("/oauth2/token", assertionForm(assertion(t, jose.ES384, nil, nil), nil)); r.StatusCode != want {
@@ -298,7 +299,7 @@ func TestAssertionWithFullStore(t *testing.T) {
 
 // The person's flow with a client that has keys: code, refresh, revocation.
 func TestAsymmetricClientOfAPerson(t *testing.T) {
-	b := newBrowser(t, backend(t, func(c *authorize.Client) {
+	b := newBrowser(t, backend(t, func(c *client.Client) {
 		c.RedirectURIs, c.Scopes = []string{callback}, append(c.Scopes, "offline_access")
 	}))
 	send := func(path string, form url.Values) *http.Response {
@@ -334,7 +335,7 @@ func TestKeysByAddress(t *testing.T) {
 	t.Cleanup(keys.Close)
 	good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(publicKeys(jose.ES384)) })
 	server := func() *browser {
-		return newBrowser(t, backend(t, func(c *authorize.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
+		return newBrowser(t, backend(t, func(c *client.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
 	}
 	status := func(b *browser, header map[string]any) int {
 		return b.post("/oauth2/token", assertionForm(assertion(t, jose.ES384, nil, header), nil)).StatusCode
@@ -384,17 +385,17 @@ func TestClientKeysRefused(t *testing.T) {
 	}
 	tests := []struct {
 		name   string
-		client authorize.Client
+		client client.Client
 		want   string
 	}{
-		{"a secret and keys", authorize.Client{Secret: "x", JWKS: publicKeys(jose.ES256)}, "one way"},
-		{"keys and an address", authorize.Client{JWKS: publicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
-		{"no keys", authorize.Client{JWKS: []byte(`{"keys":[]}`)}, "no public key"},
-		{"no JWKS", authorize.Client{JWKS: []byte(`[]`)}, "unusable"},
-		{"a private key", authorize.Client{JWKS: private}, "private"},
-		{"a secret key", authorize.Client{JWKS: []byte(`{"keys":[{"kty":"oct","k":"AAAA"}]}`)}, "private"},
-		{"an address over http", authorize.Client{JWKSURI: "http://c.example/jwks"}, "jwks_uri"},
-		{"an unknown algorithm", authorize.Client{IDTokenAlgorithm: "HS256"}, "HS256"},
+		{"a secret and keys", client.Client{Secret: "x", JWKS: publicKeys(jose.ES256)}, "one way"},
+		{"keys and an address", client.Client{JWKS: publicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
+		{"no keys", client.Client{JWKS: []byte(`{"keys":[]}`)}, "no public key"},
+		{"no JWKS", client.Client{JWKS: []byte(`[]`)}, "unusable"},
+		{"a private key", client.Client{JWKS: private}, "private"},
+		{"a secret key", client.Client{JWKS: []byte(`{"keys":[{"kty":"oct","k":"AAAA"}]}`)}, "private"},
+		{"an address over http", client.Client{JWKSURI: "http://c.example/jwks"}, "jwks_uri"},
+		{"an unknown algorithm", client.Client{IDTokenAlgorithm: "HS256"}, "HS256"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -3,14 +3,17 @@ package authorize
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -57,29 +60,7 @@ var maxLifetimes = map[string]time.Duration{
 // CheckLifetime says why a lifetime cannot be that of its name in a configuration, if
 // it cannot.
 func CheckLifetime(name string, lifetime time.Duration) error {
-	return checkLifetime(name, lifetime, maxLifetimes[name])
-}
-
-func checkLifetime(name string, lifetime, most time.Duration) error {
-	if lifetime < time.Second || lifetime > most {
-		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, asWritten(lifetime), asWritten(most))
-	}
-	return nil
-}
-
-// asWritten writes a duration as a configuration has it: 30d, 24h, 10m.
-func asWritten(d time.Duration) string {
-	const day = 24 * time.Hour
-	if d > day && d%day == 0 {
-		return fmt.Sprintf("%dd", d/day)
-	}
-	text := d.String()
-	for _, zero := range []string{"m0s", "h0m"} {
-		if strings.HasSuffix(text, zero) {
-			text = text[:len(text)-2]
-		}
-	}
-	return text
+	return oauth2.CheckLifetime(name, lifetime, maxLifetimes[name])
 }
 
 // Config is everything a [Server] needs to know.
@@ -93,21 +74,21 @@ type Config struct {
 	FHIRBasePath string
 
 	// Clients are the registered clients.
-	Clients []Client
+	Clients []client.Client
 
 	// Users are the people whose passwords are checked here.
-	Users []User
+	Users []people.User
 
 	// IdentityProviders are where else people may sign in. They are asked on
 	// first use, not before.
-	IdentityProviders []IdentityProvider
+	IdentityProviders []people.IdentityProvider
 
 	// Registration lets apps register themselves. Default: only those in Clients
 	// are known.
-	Registration *Registration
+	Registration *client.Registration
 
 	// Passwords checks a password against a user's hash.
-	Passwords PasswordComparer
+	Passwords people.PasswordComparer
 
 	// Keys sign tokens and seal pending requests.
 	Keys keyring.Keys
@@ -129,7 +110,7 @@ type Config struct {
 	ClientAddress func(*http.Request) string
 
 	// Lockout slows down who guesses. Its counts are in Durable.
-	Lockout Lockout
+	Lockout lockout.Policy
 
 	// AccessTokenLifetime is that of access and ID tokens. Default:
 	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
@@ -203,7 +184,10 @@ func (c *Config) complete() error {
 	if c.ClientAddress == nil {
 		c.ClientAddress = remoteAddress
 	}
-	return c.completeLifetimes()
+	if err := c.completeLifetimes(); err != nil {
+		return err
+	}
+	return c.Lockout.Complete()
 }
 
 func (c *Config) completeLifetimes() error {
@@ -221,7 +205,7 @@ func (c *Config) completeLifetimes() error {
 	} {
 		if *l.value == 0 {
 			*l.value = l.normal
-		} else if err := checkLifetime(l.name, *l.value, l.most); err != nil {
+		} else if err := oauth2.CheckLifetime(l.name, *l.value, l.most); err != nil {
 			return err
 		}
 	}
@@ -235,7 +219,16 @@ func (c *Config) completeGrace() error {
 	case c.RefreshTokenGrace == 0:
 		c.RefreshTokenGrace = DefaultRefreshTokenGrace
 	default:
-		return checkLifetime("refresh_token_grace", c.RefreshTokenGrace, MaxRefreshTokenGrace)
+		return oauth2.CheckLifetime("refresh_token_grace", c.RefreshTokenGrace, MaxRefreshTokenGrace)
 	}
 	return nil
+}
+
+// remoteAddress is the peer's IP address.
+func remoteAddress(r *http.Request) string {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return host
 }

@@ -6,10 +6,12 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 func TestConfigRefused(t *testing.T) {
-	client := func(change func(*authorize.Client)) func(*authorize.Config) {
+	ofClient := func(change func(*client.Client)) func(*authorize.Config) {
 		return func(c *authorize.Config) { change(&c.Clients[0]) }
 	}
 	tests := []struct {
@@ -30,21 +32,21 @@ func TestConfigRefused(t *testing.T) {
 		{"a fhirUser that is a medication", func(c *authorize.Config) { c.Users[0].FHIRUser = "Medication/1" }, "Medication/1"},
 		{"two users with an address that links", func(c *authorize.Config) {
 			c.Users[1].Email, c.Users[1].EmailVerified = "ALICE@example.org", true
-			c.IdentityProviders = []authorize.IdentityProvider{{Key: "h", Issuer: "https://h.example", ClientID: "x", LinkEmail: true}}
+			c.IdentityProviders = []people.IdentityProvider{{Key: "h", Issuer: "https://h.example", ClientID: "x", LinkEmail: true}}
 		}, "same verified e-mail"},
 		{"an address with two @", func(c *authorize.Config) { c.Users[0].Email = "a@b@c" }, "a@b@c"},
 		{"a SMART scope in a wrong order", func(c *authorize.Config) { c.Clients[0].Scopes = []string{"patient/*.sr"} }, "patient/*.sr"},
 		{"a client twice", func(c *authorize.Config) { c.Clients[1].ID = "app" }, `"app"`},
 		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, `"alice"`},
-		{"a client without an id", client(func(c *authorize.Client) { c.ID = "" }), "id"},
-		{"a redirect URI over http", client(func(c *authorize.Client) { c.RedirectURIs[0] = "http://app.example.org" }), `redirect_uri "http://app.example.org" must`},
-		{"a post-logout redirect URI over http", client(func(c *authorize.Client) { c.PostLogoutRedirectURIs = []string{"http://app.example.org"} }), `: post_logout_redirect_uri "http://app.example.org" must`},
-		{"a scope with a space", client(func(c *authorize.Client) { c.Scopes = []string{"a b"} }), "a b"},
-		{"an unknown response type", client(func(c *authorize.Client) { c.ResponseTypes = []string{"magic"} }), "magic"},
-		{"an unknown grant type", client(func(c *authorize.Client) { c.GrantTypes = []string{"password"} }), "password"},
-		{"a flow that leads nowhere", client(func(c *authorize.Client) { c.RedirectURIs = nil }), "redirect_uri"},
-		{"client_credentials of a public client", client(func(c *authorize.Client) { c.GrantTypes = []string{"client_credentials"} }), "secret"},
-		{"codes that cannot be had", client(func(c *authorize.Client) {
+		{"a client without an id", ofClient(func(c *client.Client) { c.ID = "" }), "id"},
+		{"a redirect URI over http", ofClient(func(c *client.Client) { c.RedirectURIs[0] = "http://app.example.org" }), `redirect_uri "http://app.example.org" must`},
+		{"a post-logout redirect URI over http", ofClient(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{"http://app.example.org"} }), `: post_logout_redirect_uri "http://app.example.org" must`},
+		{"a scope with a space", ofClient(func(c *client.Client) { c.Scopes = []string{"a b"} }), "a b"},
+		{"an unknown response type", ofClient(func(c *client.Client) { c.ResponseTypes = []string{"magic"} }), "magic"},
+		{"an unknown grant type", ofClient(func(c *client.Client) { c.GrantTypes = []string{"password"} }), "password"},
+		{"a flow that leads nowhere", ofClient(func(c *client.Client) { c.RedirectURIs = nil }), "redirect_uri"},
+		{"client_credentials of a public client", ofClient(func(c *client.Client) { c.GrantTypes = []string{"client_credentials"} }), "secret"},
+		{"codes that cannot be had", ofClient(func(c *client.Client) {
 			c.ResponseTypes, c.GrantTypes = []string{"token"}, []string{"authorization_code"}
 		}), "authorization_code"},
 	}
@@ -62,12 +64,12 @@ func TestConfigRefused(t *testing.T) {
 // Scopes of other APIs may look like anything that RFC 6749 §3.3 allows.
 func TestCheckScope(t *testing.T) {
 	for _, scope := range []string{"demo.read", "reports/daily", "https://api.example.org/read", "patient", "launch/patient", "patient/*.rs", "user/Observation.read"} {
-		if err := authorize.CheckScope(scope); err != nil {
+		if err := client.CheckScope(scope); err != nil {
 			t.Error(err)
 		}
 	}
 	for _, scope := range []string{"", "a b", "a\"", "patient/", "patient/*.sr", "user/observation.rs", "system/*"} {
-		if authorize.CheckScope(scope) == nil {
+		if client.CheckScope(scope) == nil {
 			t.Errorf("%q passes", scope)
 		}
 	}

@@ -13,12 +13,14 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func consentRequired(c *authorize.Config) {
 	everyFlow(c)
-	c.Clients[0].Consent = authorize.ConsentRequired
+	c.Clients[0].Consent = client.ConsentRequired
 }
 
 var box = regexp.MustCompile(`<input type="checkbox" name="([^"]*)"`)
@@ -230,7 +232,7 @@ func TestConsentIsRemembered(t *testing.T) {
 func TestConsentIsTheClients(t *testing.T) {
 	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
 		consentRequired(c)
-		c.Clients[2].Consent = authorize.ConsentRequired
+		c.Clients[2].Consent = client.ConsentRequired
 	}))
 	b.allow(b.signIn(request(nil), "alice", "right"))
 	q := request(pkce())
@@ -363,7 +365,7 @@ func TestConsentTakenBack(t *testing.T) {
 // Who comes by a provider is asked too, and so is who comes by a pushed request.
 func TestConsentAfterProvider(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
+	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
 	_, answer := b.push(request(by("hospital")))
 	page := body(t, b.follow(b.authorize(pushed(answer.RequestURI))))
 	field := hiddenField.FindStringSubmatch(page)

@@ -6,6 +6,9 @@ import (
 	"strings"
 
 	"github.com/rs/cors"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 )
 
 // corsMaxAge is how long a browser keeps the answer to a preflight, in seconds.
@@ -14,11 +17,11 @@ const corsMaxAge = 600
 // clientMethods are the endpoints that scripts of the clients call, and how. What
 // a browser itself is sent to (authorize, login, logout) is for no script.
 var clientMethods = map[string][]string{
-	pathPush:       {http.MethodPost},
-	pathToken:      {http.MethodPost},
-	pathRevoke:     {http.MethodPost},
-	pathIntrospect: {http.MethodPost},
-	pathUserinfo:   {http.MethodGet, http.MethodPost},
+	endpoint.PushedAuthorization: {http.MethodPost},
+	endpoint.Token:               {http.MethodPost},
+	endpoint.Revoke:              {http.MethodPost},
+	endpoint.Introspect:          {http.MethodPost},
+	endpoint.Userinfo:            {http.MethodGet, http.MethodPost},
 }
 
 // crossOrigins are the rules by which scripts of other origins may read answers.
@@ -31,7 +34,7 @@ type crossOrigins struct {
 // answers (Fetch §3.2): documents are for every origin, the clients' endpoints for
 // those of their redirect URIs alone. Cookies count nowhere: credentials are never
 // allowed.
-func newCrossOrigins(clients []Client, routes map[string]http.Handler) *crossOrigins {
+func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *crossOrigins {
 	o := &crossOrigins{origins: clientOrigins(clients), rules: map[string]*cors.Cors{}}
 	for path := range routes {
 		options := cors.Options{AllowedHeaders: []string{"Authorization", "Content-Type"}, MaxAge: corsMaxAge}
@@ -76,7 +79,7 @@ func isPreflight(r *http.Request) bool {
 func (o *crossOrigins) AllowsOrigin(origin string) bool { return o.origins[origin] }
 
 // clientOrigins are the origins of the redirect URIs.
-func clientOrigins(clients []Client) map[string]bool {
+func clientOrigins(clients []client.Client) map[string]bool {
 	origins := map[string]bool{}
 	for _, client := range clients {
 		for _, uri := range client.RedirectURIs {

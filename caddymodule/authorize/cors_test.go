@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 func corsServer(t *testing.T) *browser {
 	return newBrowser(t, newServer(t, func(c *authorize.Config) {
-		c.Clients = append(c.Clients, authorize.Client{ID: "ports", RedirectURIs: []string{"https://Port.example:443/cb", "https://port.example:8443/cb"}})
+		c.Clients = append(c.Clients, client.Client{ID: "ports", RedirectURIs: []string{"https://Port.example:443/cb", "https://port.example:8443/cb"}})
 	}))
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -87,8 +89,8 @@ func TestClientCredentialsEnd(t *testing.T) {
 func TestEndGrantsOfOthersStay(t *testing.T) {
 	s := newServer(t, func(c *authorize.Config) {
 		refreshing(c)
-		c.Users = append(c.Users, authorize.User{ID: "alicea", PasswordHash: "x"})
-		c.Clients = append(c.Clients, authorize.Client{ID: "aapp", PKCE: authorize.PKCEOptional, RedirectURIs: []string{callback}, Scopes: c.Clients[0].Scopes})
+		c.Users = append(c.Users, people.User{ID: "alicea", PasswordHash: "x"})
+		c.Clients = append(c.Clients, client.Client{ID: "aapp", PKCE: client.PKCEOptional, RedirectURIs: []string{callback}, Scopes: c.Clients[0].Scopes})
 	})
 	b := newBrowser(t, s)
 	q := request(offline(nil))

@@ -8,7 +8,11 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/flow"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // metadata is the discovery document of OpenID Connect Discovery §3 and
@@ -81,36 +85,36 @@ type SMARTConfiguration struct {
 
 // discovery are the documents that say what this server is and can.
 type discovery struct {
-	*responder
+	*endpoint.Responder
 	omitIssuer, authorizePOST bool
-	clients                   *registry
+	clients                   *client.Registry
 	keys                      keyring.Keys
 }
 
 // metadata says what is offered to every client, and what the configuration adds.
 func (d *discovery) metadata() metadata {
-	algorithms := algorithmNames(assertionAlgorithms)
+	algorithms := algorithmNames(client.AssertionAlgorithms)
 	m := metadata{
 		ClientAlgorithms: algorithms, RevocationAlgorithms: algorithms, IntrospectAlgorithms: algorithms,
 
-		Issuer:                d.issuer,
-		AuthorizationEndpoint: d.issuer + pathAuthorize,
-		TokenEndpoint:         d.issuer + pathToken,
-		UserinfoEndpoint:      d.issuer + pathUserinfo,
-		RevocationEndpoint:    d.issuer + pathRevoke,
-		IntrospectionEndpoint: d.issuer + pathIntrospect,
-		EndSessionEndpoint:    d.issuer + pathLogout,
-		PushedEndpoint:        d.issuer + pathPush,
-		JWKSURI:               d.issuer + pathJWKS,
-		Scopes:                append(slices.Clone(ReservedScopes), "fhirUser"),
+		Issuer:                d.Issuer,
+		AuthorizationEndpoint: d.Issuer + endpoint.Authorize,
+		TokenEndpoint:         d.Issuer + endpoint.Token,
+		UserinfoEndpoint:      d.Issuer + endpoint.Userinfo,
+		RevocationEndpoint:    d.Issuer + endpoint.Revoke,
+		IntrospectionEndpoint: d.Issuer + endpoint.Introspect,
+		EndSessionEndpoint:    d.Issuer + endpoint.Logout,
+		PushedEndpoint:        d.Issuer + endpoint.PushedAuthorization,
+		JWKSURI:               d.Issuer + endpoint.JWKS,
+		Scopes:                append(slices.Clone(client.ReservedScopes), "fhirUser"),
 		ResponseTypes:         []string{"code"},
-		ResponseModes:         []string{modeQuery, modeFormPost},
+		ResponseModes:         []string{flow.ModeQuery, flow.ModeFormPost},
 		GrantTypes:            []string{"authorization_code"},
 		SubjectTypes:          []string{"public"},
 		IDTokenAlgorithms:     []string{string(keyring.IDTokenAlgorithm)},
-		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", privateKeyJWT, "none"},
-		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", privateKeyJWT, "none"},
-		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", privateKeyJWT},
+		ClientAuthentication:  []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT, "none"},
+		RevocationAuth:        []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT, "none"},
+		IntrospectionAuth:     []string{"client_secret_basic", "client_secret_post", client.PrivateKeyJWT},
 		ChallengeMethods:      []string{"S256"},
 		IssuerInAnswers:       !d.omitIssuer,
 		BackchannelLogout:     true,
@@ -118,12 +122,10 @@ func (d *discovery) metadata() metadata {
 		Claims:                []string{"iss", "sub", "aud", "exp", "iat", "auth_time", "nonce", "at_hash", "sid", "amr"},
 		ClaimsParameter:       true,
 	}
-	if d.clients.registrar != nil {
-		m.RegistrationEndpoint = d.issuer + pathRegister
+	if d.clients.Registrar != nil {
+		m.RegistrationEndpoint = d.Issuer + endpoint.Register
 	}
-	for _, of := range scopeClaims {
-		m.Claims = append(m.Claims, of.claims...)
-	}
+	m.Claims = append(m.Claims, people.ClaimsOfAllScopes()...)
 	d.addClients(&m)
 	return m
 }
@@ -131,31 +133,31 @@ func (d *discovery) metadata() metadata {
 // addClients adds what some client may use, and others need not know of.
 func (d *discovery) addClients(m *metadata) {
 	for _, scope := range []string{"address", "groups"} {
-		if d.clients.anyClient(func(c *Client) bool { return slices.Contains(c.Scopes, scope) }) {
+		if d.clients.Any(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) }) {
 			m.Scopes = append(m.Scopes, scope)
 		}
 	}
-	for _, t := range ResponseTypes[1:] {
-		if d.clients.anyClient(func(c *Client) bool { return c.mayRespond(t) }) {
+	for _, t := range client.ResponseTypes[1:] {
+		if d.clients.Any(func(c *client.Client) bool { return c.MayRespond(t) }) {
 			m.ResponseTypes = append(m.ResponseTypes, t)
 		}
 	}
 	if len(m.ResponseTypes) > 1 {
-		m.ResponseModes = append(m.ResponseModes, modeFragment)
+		m.ResponseModes = append(m.ResponseModes, flow.ModeFragment)
 		m.GrantTypes = append(m.GrantTypes, "implicit")
 	}
-	if d.clients.anyClient(func(c *Client) bool { return c.mayGrant("client_credentials") }) {
+	if d.clients.Any(func(c *client.Client) bool { return c.MayGrant("client_credentials") }) {
 		m.GrantTypes = append(m.GrantTypes, "client_credentials")
 	}
-	if d.clients.anyClient((*Client).mayRefresh) {
+	if d.clients.Any((*client.Client).MayRefresh) {
 		m.GrantTypes = append(m.GrantTypes, "refresh_token")
 	}
-	for _, scope := range []string{offlineAccess, onlineAccess} {
-		if d.clients.anyClient(func(c *Client) bool { return c.mayRefresh() && slices.Contains(c.Scopes, scope) }) {
+	for _, scope := range []string{client.OfflineAccess, client.OnlineAccess} {
+		if d.clients.Any(func(c *client.Client) bool { return c.MayRefresh() && slices.Contains(c.Scopes, scope) }) {
 			m.Scopes = append(m.Scopes, scope)
 		}
 	}
-	if d.clients.anyClient(func(c *Client) bool { return c.idTokenAlgorithm() == jose.ES256 }) {
+	if d.clients.Any(func(c *client.Client) bool { return c.SigningAlgorithm() == jose.ES256 }) {
 		m.IDTokenAlgorithms = append(m.IDTokenAlgorithms, string(jose.ES256))
 	}
 }
@@ -181,26 +183,16 @@ func (d *discovery) smartConfiguration() SMARTConfiguration {
 		ResponseTypes: m.ResponseTypes, ChallengeMethods: m.ChallengeMethods,
 		Capabilities: []string{"launch-standalone", "client-public", "client-confidential-symmetric", "client-confidential-asymmetric", "sso-openid-connect"},
 	}
-	if slices.Contains(m.Scopes, offlineAccess) {
+	if slices.Contains(m.Scopes, client.OfflineAccess) {
 		c.Capabilities = append(c.Capabilities, "permission-offline")
 	}
-	if slices.Contains(m.Scopes, onlineAccess) {
+	if slices.Contains(m.Scopes, client.OnlineAccess) {
 		c.Capabilities = append(c.Capabilities, "permission-online")
 	}
 	if d.authorizePOST {
 		c.Capabilities = append(c.Capabilities, "authorize-post")
 	}
 	return c
-}
-
-// anyClient says whether there is such a client, or could be one that registers.
-func (r *registry) anyClient(is func(*Client) bool) bool {
-	for _, c := range r.configured {
-		if is(c) {
-			return true
-		}
-	}
-	return r.registrar != nil && is(&Client{ResponseTypes: []string{"code"}, Scopes: r.registrar.Scopes})
 }
 
 // document serves a JSON document that never changes while this Server lives.
@@ -215,7 +207,7 @@ func (d *discovery) document(content any) (http.HandlerFunc, error) {
 func (d *discovery) jwks(w http.ResponseWriter, r *http.Request) {
 	body, err := d.keys.JWKS(r.Context())
 	if err != nil {
-		d.responder.writeError(w, r, err)
+		d.WriteError(w, r, err)
 		return
 	}
 	d.publish(w, r, body)
@@ -228,6 +220,6 @@ func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte)
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "public, max-age=600")
 	if _, err := w.Write(body); err != nil {
-		d.logger.DebugContext(r.Context(), "answer not written", "error", err)
+		d.Logger.DebugContext(r.Context(), "answer not written", "error", err)
 	}
 }

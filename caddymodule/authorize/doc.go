@@ -2,79 +2,52 @@
 // registered clients codes and tokens, and tells them who signed in
 // (RFC 6749, RFC 7636, RFC 9068, RFC 9207, OpenID Connect Core 1.0).
 //
-// It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out.
+// It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out
+// (config.go, server.go). assembly.go puts it together from these packages, of which
+// each imports only those below it:
 //
-//	GET  /oauth2/authorize                          authorize.go  check, then answer or ask to sign in
-//	POST /oauth2/par                                pushed.go     the same check, before any browser sees it;
-//	                                                sealedpush.go  and where it waits, for public clients
-//	GET  /oauth2/login, POST /oauth2/login          login.go      the page, and what it sends;
-//	                                                secondfactor.go  the next one, for the code
-//	GET  /oauth2/login/{idp}                        federate.go   away to an identity provider
-//	GET  /oauth2/callback/{idp}                     federate.go   and back
-//	GET, POST /oauth2/select_account                selectaccount.go
-//	GET, POST /oauth2/consent                       consent.go
-//	POST /oauth2/register                           register.go   where apps may register themselves
-//	GET, PUT, DELETE /oauth2/register               manage.go     and look after what they registered
-//	POST /oauth2/token                              token.go      authorization_code, client_credentials, refresh_token
-//	POST /oauth2/revoke                             revoke.go
-//	POST /oauth2/introspect                         introspect.go
-//	GET, POST /oauth2/userinfo                      userinfo.go
-//	GET, POST /oauth2/logout                        logout.go     here, and where the sign-in was
-//	POST /oauth2/backchannel_logout/{idp}           upstreamlogout.go  where providers say that somebody signed out
+//	flow         a person's way from the authorization request to the answer
+//	token        codes, access, refresh and ID tokens: make, check and end them
+//	session      people who are signed in; who is told when that ends
+//	consent      what people let clients have
+//	people       local users, and those whom identity providers name; second factors
+//	revocation   what is void of what was given
+//	client       registered clients, and how they prove who they are
+//	endpoint     what all endpoints do: https alone, JSON, errors
+//	lockout      waits for those who guess passwords, codes and secrets
+//	browser      cookies, and what is sealed for one browser
+//	audit, keyring, oauth2, store, totp, upstream
+//
+// Each has a doc.go that names its files.
+//
+//	GET  /oauth2/authorize                          flow/authorization.go
+//	POST /oauth2/par                                flow/pushed.go
+//	GET, POST /oauth2/login                         flow/signin.go, flow/secondfactor.go
+//	GET  /oauth2/login/{idp}                        flow/federation.go  to an identity provider
+//	GET  /oauth2/callback/{idp}                     flow/federation.go  and back
+//	GET, POST /oauth2/select_account                flow/selectaccount.go
+//	GET, POST /oauth2/consent                       flow/consent.go
+//	GET, POST /oauth2/logout                        flow/logout.go
+//	POST /oauth2/token                              token/endpoint.go
+//	POST /oauth2/revoke                             token/revocationendpoint.go
+//	POST /oauth2/introspect                         token/introspection.go
+//	GET, POST /oauth2/userinfo                      token/userinfo.go
+//	GET, POST, PUT, DELETE /oauth2/register         client/registrationendpoint.go
+//	POST /oauth2/backchannel_logout/{idp}           session/backchannellogout.go
 //	GET  /.well-known/openid-configuration          discovery.go
 //	GET  /.well-known/oauth-authorization-server    discovery.go
 //	GET  /.well-known/jwks.json                     discovery.go
 //	GET  {fhir_base}/.well-known/smart-configuration
 //
-// A sign-in is a walk through these states; each arrow is one request:
+// Scripts of other origins may read some of the answers: cors.go says which.
 //
-//	authorize ──signed in─────────────────────────▶ answer ──▶ redirect URI, with code or tokens
-//	    │  │                                          ▲  ▲ │                          ▲
-//	    │  └─prompt=select_account─▶ account page ────┘  │ └─to be asked─▶ consent ───┘
-//	    │                               │ another        │                  page, allow or deny
-//	    ▼ not signed in                 ▼                │ session made
-//	login page ──POST user name, password──▶ right ──┬───┤ no second factor
-//	    │   ▲                                 │      ▼   │
-//	    │   └─────────wrong, or must wait─────┘ login?factor ──right
-//	    │                                            ▲   └──wrong, used, or must wait: once more
-//	    └──link, or at once──▶ login/{idp} ──▶ provider ──▶ callback/{idp}, as "right"
+// What must be used once, or must be revocable (codes, half sign-ins, revocations), is in
+// the [store.Store] of the configuration; what must outlive a restart (sessions, refresh
+// tokens, consent) is in [Config.Durable]. What waits for a person is kept by their
+// browser, sealed, so that abandoned or malicious requests take no memory here.
 //
-// Before both factors were right there is no session, nor anything that another
-// endpoint would take for one. Wrong tries are counted by account and address,
-// and apart for browsers that are known to the person (lockout.go, counter.go,
-// device.go).
-//
-// A session (session.go, sessions.go) ends by signing out, by its time, by another
-// who signs in in that browser, by [Server.EndSession], by what the provider says
-// that it began with, and when its user is removed or disabled, has another password
-// or second factor, or could no longer come by that provider. Clients are told of all
-// but the second and the last (backchannel.go).
-//
-// The pages for account and consent are bound to the session as well as to the
-// browser (question.go). The answer goes into the query, the fragment or a form
-// (responsetype.go, formpost.go).
-//
-// Who signs in by a provider has an account of their own, by issuer and subject
-// (account.go), unless it is linked to a local user. offer.go decides which ways
-// to sign in a client has; package upstream speaks with the providers.
-//
-// What waits for a person (the authorization request) is kept by the browser,
-// sealed ([keyring.Keyring], keyring/seal.go) and bound to it by a cookie, so that abandoned or
-// malicious requests take no memory here. It is checked again from scratch when
-// it comes back, against the configuration of that moment. What must be used
-// once, or must be revocable (codes, sessions), is in the [store.Store].
-//
-// All that one grant gives is a family (refresh.go, refreshtoken.go): the jti of
-// its access tokens begins with the family's id, so that one entry revokes them
-// all (revocation.go). What a session, person, client or pair was given until some
-// moment is void by a cutoff (cutoff.go, endgrants.go), and an access token ends with
-// whatever else it rests on (holder.go). What must outlive a restart is in [Config.Durable]: package
-// boltstore is a [store.Store] in a file. Clients prove who they are in clientauth.go.
-//
-// The ground floor imports nothing of this package: oauth2 (errors, parameters, PKCE), store, keyring, audit,
-// totp and upstream, each with a doc.go of its own.
-//
-// Errors are values ([oauth2.Error]). Where they go is decided in one place each:
-// to an error page while the redirect URI is not yet trusted, afterwards to the
-// redirect URI (response.go), and at the token and userinfo endpoints to JSON.
+// Errors are values ([oauth2.Error]). Where they go is decided in one place each: to an
+// error page while the redirect URI is not yet trusted, afterwards to the redirect URI
+// (flow/responses.go), and at the endpoints that clients call to JSON
+// (endpoint/responder.go).
 package authorize

@@ -12,7 +12,10 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
@@ -50,9 +53,9 @@ func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.
 		c.Store, c.Durable = e.store, durable
 		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
 		if p != nil {
-			c.IdentityProviders = []authorize.IdentityProvider{hospital(p)}
+			c.IdentityProviders = []people.IdentityProvider{hospital(p)}
 		} else {
-			c.Clients[0].Consent = authorize.ConsentRequired
+			c.Clients[0].Consent = client.ConsentRequired
 		}
 		if e.change != nil {
 			e.change(c)
@@ -126,19 +129,19 @@ func (e *endings) state() []string {
 }
 
 // good reports whether an access token is good, by all that decide so, which must agree.
-func (e *endings) good(token string) bool {
+func (e *endings) good(raw string) bool {
 	e.t.Helper()
-	claims := e.claims(token)
+	claims := e.claims(raw)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
 	revoked, err := e.run().Revoked(e.t.Context(), text("jti"))
-	holder, err2 := e.run().Holder(e.t.Context(), authorize.AccessToken{
+	holder, err2 := e.run().Holder(e.t.Context(), token.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"), Session: text("sid"),
 		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"),
 	})
 	guarded := !revoked && holder != nil
-	asked := e.ask("/oauth2/introspect", token, "fhir-server", "rs")
+	asked := e.ask("/oauth2/introspect", raw, "fhir-server", "rs")
 	introspected := decode[map[string]any](e.t, asked)["active"] == true
-	if told := e.works(token); err != nil || err2 != nil || told != guarded || introspected != guarded {
+	if told := e.works(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
 		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, told, introspected, asked.StatusCode)
 	}
 	return guarded
@@ -190,13 +193,13 @@ var events = []struct {
 		}
 	}},
 	{"`DELETE /fhir/grants?user=…`", false, false, nil, func(e *endings) {
-		e.ended(authorize.EndedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
+		e.ended(token.EndedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
 	}},
 	{"`DELETE /fhir/grants?client_id=…`", false, false, nil, func(e *endings) {
-		e.ended(authorize.EndedGrants{RefreshTokens: 3, Consents: 1}, "", "app")
+		e.ended(token.EndedGrants{RefreshTokens: 3, Consents: 1}, "", "app")
 	}},
 	{"`DELETE /fhir/grants?user=…&client_id=…`", false, false, nil, func(e *endings) {
-		e.ended(authorize.EndedGrants{RefreshTokens: 3, Consents: 1}, "alice", "app")
+		e.ended(token.EndedGrants{RefreshTokens: 3, Consents: 1}, "alice", "app")
 	}},
 	{"another password", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
@@ -212,7 +215,7 @@ var events = []struct {
 	}},
 	{"their identity provider is removed, or lets them in no more", true, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) {
-			c.IdentityProviders[0].Allow = []authorize.AllowRule{{Claim: "email", Value: "*@elsewhere.example"}}
+			c.IdentityProviders[0].Allow = []people.AllowRule{{Claim: "email", Value: "*@elsewhere.example"}}
 		})
 	}},
 	{"what links them to a user here is removed, or leads to another", true, false, linkingAlice, func(e *endings) {
@@ -221,7 +224,7 @@ var events = []struct {
 		})
 	}},
 	{"the client no longer allows the way that they signed in", true, false, nil, func(e *endings) {
-		e.reload(func(c *authorize.Config) { c.Clients[0].IdentityProviders = []string{authorize.Local} })
+		e.reload(func(c *authorize.Config) { c.Clients[0].IdentityProviders = []string{people.Local} })
 	}},
 	{"the client loses a scope that was granted", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) {
@@ -243,7 +246,7 @@ func linkingAlice(c *authorize.Config) {
 	c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "alice@hospital.example"
 }
 
-func (e *endings) ended(want authorize.EndedGrants, user, clientID string) {
+func (e *endings) ended(want token.EndedGrants, user, clientID string) {
 	e.t.Helper()
 	if got, err := e.run().EndGrants(e.t.Context(), user, clientID); err != nil || got != want {
 		e.t.Errorf("%+v, %v", got, err)

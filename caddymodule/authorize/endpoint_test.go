@@ -3,26 +3,30 @@ package authorize
 import (
 	"slices"
 	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // Each path that is served belongs to an endpoint that has a name.
 func TestEndpointsHaveNames(t *testing.T) {
 	s, err := New(Config{
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
-		IdentityProviders: []IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
-		Registration:      &Registration{InitialAccessToken: "x", Storage: struct{ ClientStorage }{}},
+		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
+		Registration:      &client.Registration{InitialAccessToken: "x", Storage: struct{ client.ClientStorage }{}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	named := map[string]bool{}
 	for path := range s.routes {
-		name := Endpoint(path)
-		if named[name] = true; !slices.Contains(Endpoints, name) {
+		name := endpoint.Name(path)
+		if named[name] = true; !slices.Contains(endpoint.Names, name) {
 			t.Errorf("%s: %q is not among the endpoints", path, name)
 		}
 	}
-	for _, name := range Endpoints {
+	for _, name := range endpoint.Names {
 		if !named[name] {
 			t.Errorf("there is no endpoint %q", name)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -72,7 +73,7 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 func TestSessionEndsDuringARequest(t *testing.T) {
 	for _, responseType := range []string{"code", "token"} {
 		store := &meanwhile{Store: store.NewMemory(0, 0)}
-		s := newServer(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = authorize.ConsentRequired })
+		s := newServer(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = client.ConsentRequired })
 		b := newBrowser(t, s)
 		b.allow(b.signIn(request(nil), "alice", "right"), "*")
 		store.happens = func() {

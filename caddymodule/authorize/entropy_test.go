@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -32,7 +33,7 @@ func TestIsGuessable(t *testing.T) {
 		{"a made-up randomToken", oauth2.RandomToken(), false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := isGuessable(tt.secret); got != tt.want {
+			if got := client.IsGuessable(tt.secret); got != tt.want {
 				t.Errorf("%q: %t", tt.secret, got)
 			}
 		})
@@ -45,12 +46,12 @@ func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	_, err := New(Config{
 		Issuer: "https://fhir.example", Logger: logger, Store: store.NewMemory(0, 0),
-		Clients: []Client{
+		Clients: []client.Client{
 			{ID: "weak", Secret: "open-sesame", GrantTypes: []string{"client_credentials"}},
 			{ID: "strong", Secret: oauth2.RandomToken(), GrantTypes: []string{"client_credentials"}},
 			{ID: "public", RedirectURIs: []string{"https://app.example/cb"}},
 		},
-		Registration: &Registration{InitialAccessToken: "open-sesame", Storage: unusedStorage{}, Folder: "x"},
+		Registration: &client.Registration{InitialAccessToken: "open-sesame", Storage: unusedStorage{}, Folder: "x"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -62,4 +63,4 @@ func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
 }
 
 // unusedStorage is there to be named.
-type unusedStorage struct{ ClientStorage }
+type unusedStorage struct{ client.ClientStorage }

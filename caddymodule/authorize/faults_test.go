@@ -18,6 +18,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -153,7 +155,7 @@ func (s *stores) state(t *testing.T) map[string]string {
 			}
 		}
 	}
-	for key, value := range s.clients.files {
+	for key, value := range s.clients.Files {
 		state[key] = string(bytes.Clone(value))
 	}
 	return state
@@ -166,18 +168,18 @@ func faultConfig(p *authorizetest.Provider, kept *stores) func(*authorize.Config
 		refreshing(c)
 		resourceServer(c)
 		c.Store, c.Durable = kept.store, kept.durable
-		c.Registration = &authorize.Registration{
+		c.Registration = &client.Registration{
 			InitialAccessToken: initialAccess, Scopes: []string{"user/*.rs", "demo.read"}, Storage: kept.clients, Folder: "clients",
 		}
-		c.Users = append(c.Users, authorize.User{ID: "carol", PasswordHash: "third", TOTPSecret: totpSecret})
+		c.Users = append(c.Users, people.User{ID: "carol", PasswordHash: "third", TOTPSecret: totpSecret})
 		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
-		c.Clients = append(c.Clients, authorize.Client{
-			ID: "careful", PKCE: authorize.PKCEOptional, RedirectURIs: []string{callback}, Consent: authorize.ConsentRequired,
-		}, authorize.Client{
+		c.Clients = append(c.Clients, client.Client{
+			ID: "careful", PKCE: client.PKCEOptional, RedirectURIs: []string{callback}, Consent: client.ConsentRequired,
+		}, client.Client{
 			ID: "backend", RedirectURIs: []string{callback}, Scopes: []string{"system/*.rs", "offline_access"},
 			GrantTypes: []string{"client_credentials", "authorization_code"}, JWKS: publicKeys(jose.ES256),
 		})
-		c.IdentityProviders = []authorize.IdentityProvider{hospital(p)}
+		c.IdentityProviders = []people.IdentityProvider{hospital(p)}
 	}
 }
 

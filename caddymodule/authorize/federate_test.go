@@ -13,25 +13,26 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // hospital is a provider as our configuration names it.
-func hospital(p *authorizetest.Provider) authorize.IdentityProvider {
-	return authorize.IdentityProvider{
+func hospital(p *authorizetest.Provider) people.IdentityProvider {
+	return people.IdentityProvider{
 		Key: "hospital", Name: "General Hospital", Issuer: p.Issuer, Timeout: 2 * time.Second,
 		ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
 	}
 }
 
 // federated is a server with one provider beside its local users.
-func federated(t testing.TB, p *authorizetest.Provider, change func(*authorize.IdentityProvider, *authorize.Config)) *authorize.Server {
+func federated(t testing.TB, p *authorizetest.Provider, change func(*people.IdentityProvider, *authorize.Config)) *authorize.Server {
 	return newServer(t, func(c *authorize.Config) {
 		idp := hospital(p)
 		if change != nil {
 			change(&idp, c)
 		}
-		c.IdentityProviders = append([]authorize.IdentityProvider{idp}, c.IdentityProviders...)
+		c.IdentityProviders = append([]people.IdentityProvider{idp}, c.IdentityProviders...)
 	})
 }
 
@@ -77,7 +78,7 @@ func (b *browser) federatedTokens(change url.Values) tokenAnswer {
 
 func TestFederatedSignIn(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.FHIRUsers = map[string]string{authorizetest.Alice.Subject: "Practitioner/aa"}
 	}))
 	answer := b.federatedTokens(url.Values{"scope": {"openid profile email fhirUser"}, "nonce": {"n"}})
@@ -167,7 +168,7 @@ func TestCallbackIsBound(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
-			b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+			b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 				clinic := hospital(p)
 				clinic.Key = "clinic"
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
@@ -254,7 +255,7 @@ func TestProviderForbiddenMeanwhile(t *testing.T) {
 	p := authorizetest.Start(t)
 	b := newBrowser(t, federated(t, p, nil))
 	back := b.comesBack().RequestURI()
-	b.server = federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+	b.server = federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].IdentityProviders = []string{"local"}
 	})
 	if u := location(t, b.get(back)); u.Query().Has("code") {
@@ -267,7 +268,7 @@ func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 	p := authorizetest.Start(t)
 	durable := store.NewMemory(0, 0)
 	allowing := func(ways ...string) *authorize.Server {
-		return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		return federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			refreshing(c)
 			c.Durable, c.Clients[0].IdentityProviders = durable, ways
 		})

@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // The rows of the interface's §7 about providers, each reached by a real fault,
@@ -64,7 +65,7 @@ func TestFederatedErrors(t *testing.T) {
 			t.Parallel()
 			p := authorizetest.Start(t)
 			tt.change(t, p)
-			b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+			b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 				idp.Timeout = 10 * time.Second
 				if strings.Contains(tt.description, "imed out") || strings.Contains(tt.description, "Timeout") {
 					idp.Timeout = time.Second // the case waits for it
@@ -85,7 +86,7 @@ func TestFederatedErrors(t *testing.T) {
 func TestGoogleError(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.ErrorResponse(400, "invalid_grant"))
-	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Name, idp.Google = "Google", true
 	}))
 	if got := b.federate(nil).Query().Get("error_description"); got != "Google Error - 400 invalid_grant" {
@@ -97,7 +98,7 @@ func TestGoogleError(t *testing.T) {
 func TestProviderWithoutName(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.Status(502))
-	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
+	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
 	if got := b.federate(nil).Query().Get("error_description"); got != "hospital Error - 502 error getting token" {
 		t.Errorf("error_description %q", got)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 // FuzzAuthorize sends any query. Whatever it is, the browser is sent to a
@@ -79,7 +79,7 @@ func FuzzRegister(f *testing.F) {
 		response := newBrowser(t, newServer(t, registering(new(clientStorage)))).send(r)
 		got := decode[registrationAnswer](t, response)
 		refused := response.StatusCode == http.StatusBadRequest && strings.HasPrefix(got.Error, "invalid_")
-		bad := func(uri string) bool { return authorize.CheckRedirectURI(uri) != nil }
+		bad := func(uri string) bool { return client.CheckRedirectURI(uri) != nil }
 		if made := response.StatusCode == http.StatusCreated; made == refused || made && slices.ContainsFunc(got.Redirects, bad) {
 			t.Errorf("status %d, %+v", response.StatusCode, got)
 		}

@@ -1,27 +1,27 @@
 package authorize_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
 	"io"
-	"io/fs"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -32,36 +32,8 @@ const (
 	verifier = "a-code-verifier-that-is-43-characters-long-."
 )
 
-// keyStorage is a KeyStorage in memory.
-type keyStorage struct {
-	mu    sync.Mutex
-	files map[string][]byte
-}
-
-func (*keyStorage) Lock(context.Context, string) error   { return nil }
-func (*keyStorage) Unlock(context.Context, string) error { return nil }
-
-func (s *keyStorage) Load(_ context.Context, key string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if v, ok := s.files[key]; ok {
-		return v, nil
-	}
-	return nil, fs.ErrNotExist
-}
-
-func (s *keyStorage) Store(_ context.Context, key string, value []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.files == nil {
-		s.files = map[string][]byte{}
-	}
-	s.files[key] = value
-	return nil
-}
-
 // sharedKeys spare each test the making of an RSA key.
-var sharedKeys = new(keyStorage)
+var sharedKeys = new(authorizetest.Storage)
 
 // plain compares passwords that are their own hash.
 type plain struct{}
@@ -76,18 +48,18 @@ func testConfig() authorize.Config {
 		Issuer: issuer, FHIRBasePath: "/fhir/R4", Passwords: plain{}, Logger: logger,
 		Keys:  keyring.New(sharedKeys, "keys.json", logger),
 		Store: store.NewMemory(0, 0),
-		Users: []authorize.User{{
+		Users: []people.User{{
 			ID: "alice", PasswordHash: "right", Name: "Alice Adams", Email: "alice@example.org",
 			EmailVerified: true, Phone: "+15550100", FHIRUser: "Practitioner/alice",
 		}, {ID: "bob", PasswordHash: "other"}},
-		Clients: []authorize.Client{{
+		Clients: []client.Client{{
 			ID: "app", Name: "The App", RedirectURIs: []string{"http://localhost:3000/callback", callback},
 			Scopes: []string{"demo.read", "fhirUser", "user/*.rs"}, ResponseTypes: []string{"code", "token"},
-			PKCE: authorize.PKCEOptional,
+			PKCE: client.PKCEOptional,
 		}, {
 			ID: "confidential", Secret: "s3cret/+ %", RedirectURIs: []string{callback + "?tenant=1"},
 		}, {
-			ID: "strict", RedirectURIs: []string{callback}, PKCE: authorize.PKCERequired,
+			ID: "strict", RedirectURIs: []string{callback}, PKCE: client.PKCERequired,
 		}, {
 			ID: "implicit", RedirectURIs: []string{callback}, ResponseTypes: []string{"token"},
 		}, {

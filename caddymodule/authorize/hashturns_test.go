@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -110,7 +111,7 @@ func TestNoHashTurn(t *testing.T) {
 				compare, durable := &slow{release: make(chan struct{})}, store.NewMemory(0, 0)
 				s := newServer(t, func(c *authorize.Config) {
 					c.Passwords, c.Durable = compare, durable
-					c.Lockout = authorize.Lockout{Failures: 1 << 20, AddressFailures: 1 << 20}
+					c.Lockout = lockout.Policy{Failures: 1 << 20, AddressFailures: 1 << 20}
 					c.Audit = func(_ context.Context, e audit.Event) { last.Store(&e) }
 				})
 				var group sync.WaitGroup

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
@@ -67,7 +68,7 @@ func TestExpiredIDTokenHint(t *testing.T) {
 // A hint whose key is no longer kept proves nobody to be that person.
 func TestIDTokenHintOfForgottenKey(t *testing.T) {
 	other := newBrowser(t, newServer(t, func(c *authorize.Config) {
-		c.Keys = keyring.New(new(keyStorage), "keys.json", c.Logger)
+		c.Keys = keyring.New(new(authorizetest.Storage), "keys.json", c.Logger)
 	}))
 	hint := url.Values{"id_token_hint": {other.tokens(nil).IDToken}}
 	b := newBrowser(t, newServer(t, nil))

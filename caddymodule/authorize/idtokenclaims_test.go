@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // Where a client says so, ID tokens of the code flow tell what the scope asks for, with
@@ -22,7 +23,7 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 		}}}
 	})
 	for _, inIDToken := range []bool{true, false} {
-		b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			c.Clients[0].ScopeClaimsInIDToken, c.Clients[0].Scopes = inIDToken, []string{"groups"}
 		}))
 		q := by("hospital")

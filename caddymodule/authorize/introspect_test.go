@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -26,7 +27,7 @@ func (b *browser) ask(path, token, client, secret string) *http.Response {
 }
 
 func resourceServer(c *authorize.Config) {
-	c.Clients = append(c.Clients, authorize.Client{ID: "fhir-server", Secret: "rs", IntrospectAll: true})
+	c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: "rs", IntrospectAll: true})
 }
 
 func TestIntrospection(t *testing.T) {

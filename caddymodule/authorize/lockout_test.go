@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -153,7 +155,7 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Lockout = authorize.Lockout{Failures: 3, AddressFailures: 3} }))
+				b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3} }))
 				tt.before(t, b)
 				for range 3 {
 					guess(t, b.server, "alice", "wrong")
@@ -185,7 +187,7 @@ func TestLockoutCountsInARow(t *testing.T) {
 func TestLockoutIsNotResetByOthers(t *testing.T) {
 	s := newServer(t, func(c *authorize.Config) {
 		c.Lockout.Failures = 4
-		c.Users = append(c.Users, authorize.User{ID: "Alice", PasswordHash: "mine"})
+		c.Users = append(c.Users, people.User{ID: "Alice", PasswordHash: "mine"})
 	})
 	for range 2 {
 		for range 2 {
@@ -365,7 +367,7 @@ func (s strict) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func TestLockoutOff(t *testing.T) {
-	s := newServer(t, func(c *authorize.Config) { c.Lockout = authorize.Lockout{Off: true} })
+	s := newServer(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
 	for range 120 {
 		if status := guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
 			t.Fatalf("status %d", status)
@@ -413,7 +415,7 @@ func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
 }
 
 func TestLockoutSettings(t *testing.T) {
-	for name, l := range map[string]authorize.Lockout{
+	for name, l := range map[string]lockout.Policy{
 		"negative": {Failures: -1}, "negative of addresses": {AddressFailures: -1},
 		"short": {MaxWait: time.Millisecond}, "long": {MaxWait: 25 * time.Hour},
 	} {

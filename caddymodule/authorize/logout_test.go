@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -226,7 +227,7 @@ func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 // that signed in, and not for whoever comes with a hint.
 func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
 	p := authorizetest.Start(t)
-	s := federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
+	s := federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
 	b := newBrowser(t, s)
 	hint := b.federatedTokens(nil).IDToken
 	r := newBrowser(t, s).get("/oauth2/logout?id_token_hint=" + hint)

@@ -112,7 +112,7 @@ func TestRegistrationChangeRefused(t *testing.T) {
 	b := newBrowser(t, newServer(t, registering(storage)))
 	_, c := b.register(metadata(nil), initialAccess)
 	_, public := b.register(metadata(map[string]any{"token_endpoint_auth_method": "none"}), initialAccess)
-	before := string(storage.files["fhir/clients/x/"+c.ID+".json"])
+	before := string(storage.Files["fhir/clients/x/"+c.ID+".json"])
 	for name, tt := range map[string]struct {
 		client registrationAnswer
 		change map[string]any
@@ -130,11 +130,11 @@ func TestRegistrationChangeRefused(t *testing.T) {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
 	}
-	if after := string(storage.files["fhir/clients/x/"+c.ID+".json"]); after != before {
+	if after := string(storage.Files["fhir/clients/x/"+c.ID+".json"]); after != before {
 		t.Errorf("changed to %s", after)
 	}
-	delete(storage.files, "fhir/clients/x/"+c.ID+".json") // by another gateway, a moment ago
-	if r, got := b.update(c, metadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.files) != 1 {
+	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // by another gateway, a moment ago
+	if r, got := b.update(c, metadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.Files) != 1 {
 		t.Errorf("a client that is gone: %d %+v", r.StatusCode, got)
 	}
 }
@@ -149,7 +149,7 @@ func TestChangeOfUnreadableRegistration(t *testing.T) {
 	}))
 	_, c := b.register(metadata(nil), initialAccess)
 	file := "fhir/clients/x/" + c.ID + ".json"
-	storage.files[file] = []byte("{")
+	storage.Files[file] = []byte("{")
 	r, _ := b.update(c, metadata(map[string]any{"client_id": c.ID}))
 	if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(log.String(), file+" in storage: ") {
 		t.Errorf("%d, log %q", r.StatusCode, log)

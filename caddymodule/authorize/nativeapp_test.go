@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 // Public clients need PKCE unless the operator says otherwise (RFC 9700 §2.1.1).
@@ -18,10 +19,10 @@ func TestWhoNeedsPKCE(t *testing.T) {
 		needs              bool
 	}{
 		{"public", "", "", true},
-		{"public, optional", "", authorize.PKCEOptional, false},
-		{"public, required", "", authorize.PKCERequired, true},
+		{"public, optional", "", client.PKCEOptional, false},
+		{"public, required", "", client.PKCERequired, true},
 		{"confidential", "s3cret", "", false},
-		{"confidential, required", "s3cret", authorize.PKCERequired, true},
+		{"confidential, required", "s3cret", client.PKCERequired, true},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -143,7 +144,7 @@ func TestRedirectURIsOfNativeAppsAlone(t *testing.T) {
 	}
 	for _, tt := range tests {
 		for native, want := range map[bool]bool{true: tt.native, false: tt.other} {
-			client := authorize.Client{ID: "app", Native: native, RedirectURIs: []string{tt.uri}}
+			client := client.Client{ID: "app", Native: native, RedirectURIs: []string{tt.uri}}
 			if err := client.Complete(); (err == nil) != want {
 				t.Errorf("%s, native %t: %v", tt.uri, native, err)
 			}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // Where the browser is sent that asks to sign in.
@@ -44,7 +46,7 @@ func TestWayToSignIn(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+			b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				idp.Domains = []string{"hospital.example"}
 				for _, change := range tt.change {
 					change(c)
@@ -60,7 +62,7 @@ func TestWayToSignIn(t *testing.T) {
 
 func TestSignInPageOffersProviders(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) { idp.Name = "A & B <i>" }))
+	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "A & B <i>" }))
 	page := body(t, b.get(location(t, b.authorize(request(nil))).RequestURI()))
 	if !strings.Contains(page, "A &amp; B &lt;i&gt;") || !strings.Contains(page, `href="/oauth2/login/hospital?request=`) {
 		t.Errorf("the page: %s", page)
@@ -86,7 +88,7 @@ func TestFormAction(t *testing.T) {
 // typed as a password.
 func TestTypedAddressLeadsToProvider(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, _ *authorize.Config) {
+	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Domains = []string{"hospital.example"}
 	}))
 	r := b.signIn(request(nil), "Alice@Hospital.Example ", "")
@@ -103,9 +105,9 @@ func TestTypedAddressLeadsToProvider(t *testing.T) {
 // that does not name another.
 func TestSessionServesAllowedClients(t *testing.T) {
 	p := authorizetest.Start(t)
-	server := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+	server := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[2].IdentityProviders = []string{"local"}
-		c.Clients[2].PKCE = authorize.PKCEOptional
+		c.Clients[2].PKCE = client.PKCEOptional
 	})
 	b := newBrowser(t, server)
 	b.federate(nil)
@@ -127,7 +129,7 @@ func TestSessionServesAllowedClients(t *testing.T) {
 // The way to a provider that a client does not allow is closed, link or no link.
 func TestProviderThatClientDoesNotAllow(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].IdentityProviders = []string{"local"}
 	}))
 	sealed := location(t, b.authorize(request(nil))).Query().Get("request")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // What prompt and max_age make of an earlier sign-in, five minutes ago, and of
@@ -126,7 +127,7 @@ func TestShortMaxAgeIsAnswered(t *testing.T) {
 // Where there is one way to go, the provider decides whether a page is needed.
 func TestPromptNoneIsPassedOn(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users = nil }))
+	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
 	if got := b.federate(url.Values{"prompt": {"none"}}); got.Query().Get("code") == "" {
 		t.Errorf("sent to %s", got)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // A provider that cannot be reached costs nobody the other ways to sign in. Where there
@@ -36,9 +37,9 @@ func TestProviderDown(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
-			down := authorize.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: tt.issuer, ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
+			down := people.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: tt.issuer, ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
 			b := newBrowser(t, newServer(t, func(c *authorize.Config) {
-				c.IdentityProviders = []authorize.IdentityProvider{down, hospital(p)}
+				c.IdentityProviders = []people.IdentityProvider{down, hospital(p)}
 				c.Clients[0].IdentityProviders = tt.idps
 			}))
 			to := location(t, b.authorize(request(tt.request)))

@@ -15,6 +15,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -421,7 +423,7 @@ func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 // A refresh token ends with what it rests on, and comes back with it: to be
 // refused uses nothing up.
 func TestRefreshEnds(t *testing.T) {
-	app := func(change func(*authorize.Client)) func(*authorize.Config) {
+	app := func(change func(*client.Client)) func(*authorize.Config) {
 		return func(c *authorize.Config) { change(&c.Clients[0]) }
 	}
 	tests := []struct {
@@ -434,9 +436,9 @@ func TestRefreshEnds(t *testing.T) {
 		{"the user is removed", func(c *authorize.Config) { c.Users = c.Users[1:] }, "invalid_grant"},
 		{"the user has another password", func(c *authorize.Config) { c.Users[0].PasswordHash = "new" }, "invalid_grant"},
 		{"the client is gone", func(c *authorize.Config) { c.Clients = c.Clients[1:] }, "invalid_client"},
-		{"the client has lost offline_access", app(func(c *authorize.Client) { c.Scopes = []string{"user/*.rs", "online_access"} }), "invalid_grant"},
-		{"the client has lost another scope", app(func(c *authorize.Client) { c.Scopes = []string{"user/Patient.rs", "offline_access"} }), "invalid_grant"},
-		{"the client has lost the flow", app(func(c *authorize.Client) { c.ResponseTypes = []string{"token"} }), "unauthorized_client"},
+		{"the client has lost offline_access", app(func(c *client.Client) { c.Scopes = []string{"user/*.rs", "online_access"} }), "invalid_grant"},
+		{"the client has lost another scope", app(func(c *client.Client) { c.Scopes = []string{"user/Patient.rs", "offline_access"} }), "invalid_grant"},
+		{"the client has lost the flow", app(func(c *client.Client) { c.ResponseTypes = []string{"token"} }), "unauthorized_client"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -613,21 +615,21 @@ func TestRestart(t *testing.T) {
 func TestRefreshOfFederatedUser(t *testing.T) {
 	p := authorizetest.Start(t)
 	durable := store.NewMemory(0, 0)
-	restart := func(change func(*authorize.IdentityProvider)) *authorize.Server {
-		return federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+	restart := func(change func(*people.IdentityProvider)) *authorize.Server {
+		return federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			refreshing(c)
 			c.Durable = durable
 			change(idp)
 		})
 	}
-	b := newBrowser(t, restart(func(*authorize.IdentityProvider) {}))
+	b := newBrowser(t, restart(func(*people.IdentityProvider) {}))
 	token := b.federatedTokens(offline(nil))
-	b.server = restart(func(*authorize.IdentityProvider) {})
+	b.server = restart(func(*people.IdentityProvider) {})
 	next := b.refresh(token.Refresh, nil)
 	if !b.works(token.AccessToken) || !b.works(next.AccessToken) {
 		t.Fatalf("after a restart: %+v", next)
 	}
-	b.server = restart(func(idp *authorize.IdentityProvider) { idp.Key = "another" })
+	b.server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
 	b.dead(next.Refresh, next.AccessToken)
 }
 

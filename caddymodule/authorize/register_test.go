@@ -3,7 +3,6 @@ package authorize_test
 import (
 	"context"
 	"encoding/json"
-	"io/fs"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -13,45 +12,26 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 // clientStorage is a ClientStorage in memory.
 type clientStorage struct {
-	keyStorage
+	authorizetest.Storage
 	asked []string // what was loaded
 }
 
 func (s *clientStorage) Load(ctx context.Context, key string) ([]byte, error) {
 	s.asked = append(s.asked, key)
-	return s.keyStorage.Load(ctx, key)
-}
-
-func (s *clientStorage) Delete(_ context.Context, key string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.files, key)
-	return nil
-}
-
-func (s *clientStorage) List(_ context.Context, path string, _ bool) (keys []string, err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for key := range s.files {
-		if strings.HasPrefix(key, path+"/") {
-			keys = append(keys, key)
-		}
-	}
-	if keys == nil {
-		err = fs.ErrNotExist
-	}
-	return keys, err
+	return s.Storage.Load(ctx, key)
 }
 
 const initialAccess = "initial-access-token"
 
 func registering(storage *clientStorage) func(*authorize.Config) {
 	return func(c *authorize.Config) {
-		c.Registration = &authorize.Registration{
+		c.Registration = &client.Registration{
 			InitialAccessToken: initialAccess, Scopes: []string{"user/*.rs", "demo.read"}, MaxClients: 3,
 			Storage: storage, Folder: "fhir/clients/x",
 		}
@@ -120,7 +100,7 @@ func TestRegisteredClient(t *testing.T) {
 		time.Since(time.Unix(c.IssuedAt, 0)) > time.Minute || c.Scope != "openid email phone profile user/*.rs" || r.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%d %+v", r.StatusCode, c)
 	}
-	for key, file := range storage.files {
+	for key, file := range storage.Files {
 		if strings.Contains(string(file), c.Secret) || strings.Contains(string(file), c.AccessToken) {
 			t.Errorf("%s holds a secret: %s", key, file)
 		}
@@ -200,7 +180,7 @@ func TestRegistrationRefused(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			storage := new(clientStorage)
 			r, c := newBrowser(t, newServer(t, registering(storage))).register(metadata(tt.change), initialAccess)
-			if r.StatusCode != http.StatusBadRequest || c.Error != tt.want || len(storage.files) != 0 {
+			if r.StatusCode != http.StatusBadRequest || c.Error != tt.want || len(storage.Files) != 0 {
 				t.Errorf("%d %+v", r.StatusCode, c)
 			}
 		})
@@ -224,8 +204,8 @@ func TestRegistrationNeedsToken(t *testing.T) {
 			t.Errorf("%q: %d %+v", token, r.StatusCode, c)
 		}
 	}
-	if len(storage.files) != 0 {
-		t.Errorf("stored %v", storage.files)
+	if len(storage.Files) != 0 {
+		t.Errorf("stored %v", storage.Files)
 	}
 }
 
@@ -322,11 +302,11 @@ func TestRegistrationIsOffByDefault(t *testing.T) {
 }
 
 func TestRegistrationConfig(t *testing.T) {
-	for name, change := range map[string]func(*authorize.Registration){
-		"without a token":   func(r *authorize.Registration) { r.InitialAccessToken = "" },
-		"without a storage": func(r *authorize.Registration) { r.Storage = nil },
-		"with no scope":     func(r *authorize.Registration) { r.Scopes = []string{"a b"} },
-		"a system scope":    func(r *authorize.Registration) { r.Scopes = []string{"system/*.rs"} },
+	for name, change := range map[string]func(*client.Registration){
+		"without a token":   func(r *client.Registration) { r.InitialAccessToken = "" },
+		"without a storage": func(r *client.Registration) { r.Storage = nil },
+		"with no scope":     func(r *client.Registration) { r.Scopes = []string{"a b"} },
+		"a system scope":    func(r *client.Registration) { r.Scopes = []string{"system/*.rs"} },
 	} {
 		c := testConfig()
 		registering(new(clientStorage))(&c)

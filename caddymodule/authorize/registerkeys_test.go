@@ -156,7 +156,7 @@ func TestRegisteredKeysRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			storage := new(clientStorage)
 			r, c := newBrowser(t, newServer(t, registering(storage))).register(withKeys(change), initialAccess)
-			if r.StatusCode != http.StatusBadRequest || c.Error != "invalid_client_metadata" || len(storage.files) != 0 {
+			if r.StatusCode != http.StatusBadRequest || c.Error != "invalid_client_metadata" || len(storage.Files) != 0 {
 				t.Errorf("%d %+v", r.StatusCode, c)
 			}
 		})

@@ -10,11 +10,12 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 // everyFlow lets the client app use all response types, and have addresses.
 func everyFlow(c *authorize.Config) {
-	c.Clients[0].ResponseTypes = authorize.ResponseTypes
+	c.Clients[0].ResponseTypes = client.ResponseTypes
 	c.Clients[0].Scopes = append(c.Clients[0].Scopes, "address")
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
@@ -248,7 +249,7 @@ func TestCodesAreCounted(t *testing.T) {
 func TestSecondFactorOfLinkedUser(t *testing.T) {
 	linked := func(secret string) *browser {
 		p := authorizetest.Start(t)
-		return newBrowser(t, federated(t, p, func(idp *authorize.IdentityProvider, c *authorize.Config) {
+		return newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].EmailVerified = "alice@hospital.example", true
 			c.Users[0].TOTPSecret = secret

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 // open opens the page that an answer leads to, and returns it and its sealed request.
@@ -51,7 +52,7 @@ func TestSelectAccount(t *testing.T) {
 // one way to go.
 func TestSelectAnotherAccountAtProvider(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Users = nil }))
+	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
 	b.federate(nil)
 	_, sealed := b.open(b.authorize(request(selectAccount)))
 	leave := location(t, b.post("/oauth2/select_account", decide(sealed, "other")))

@@ -6,26 +6,10 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-)
 
-// The endpoints below the issuer.
-const (
-	pathAuthorize  = "/oauth2/authorize"
-	pathLogin      = "/oauth2/login"
-	pathToken      = "/oauth2/token"
-	pathRevoke     = "/oauth2/revoke"
-	pathIntrospect = "/oauth2/introspect"
-	pathUserinfo   = "/oauth2/userinfo"
-	pathCallback   = "/oauth2/callback/" // and the provider's key
-	pathLogout     = "/oauth2/logout"
-	pathJWKS       = "/.well-known/jwks.json"
-
-	pathBackchannelLogout = "/oauth2/backchannel_logout/" // and the provider's key
-
-	pathSelectAccount = "/oauth2/select_account"
-	pathConsent       = "/oauth2/consent"
-	pathPush          = "/oauth2/par"
-	pathRegister      = "/oauth2/register"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
 // Server is the authorization server of one issuer. It is safe for concurrent
@@ -33,10 +17,10 @@ const (
 type Server struct {
 	routes       map[string]http.Handler
 	crossOrigins *crossOrigins
-	sessions     *sessions
-	endings      *endings
-	revocations  *revocations
-	holders      *holders
+	sessions     *session.Sessions
+	endings      *token.Endings
+	revocations  *revocation.Revocations
+	holders      *token.Holders
 }
 
 // New checks the configuration and returns its Server. It does no I/O.
@@ -54,7 +38,7 @@ func New(c Config) (*Server, error) {
 	}
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
-		sessions: a.sessions, endings: a.tokens.endings, revocations: a.revocations, holders: a.tokens.holders,
+		sessions: a.sessions, endings: a.tokens.Endings, revocations: a.revocations, holders: a.tokens.Holders,
 	}, nil
 }
 
@@ -90,8 +74,8 @@ func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.Allows
 // Sessions lists the sessions of a user, or all where user is empty. Those that
 // their user's configuration ended (see doc.go) are not among them. It takes time
 // in proportion to all that the store holds.
-func (s *Server) Sessions(ctx context.Context, user string) ([]SessionInfo, error) {
-	return s.sessions.Sessions(ctx, user)
+func (s *Server) Sessions(ctx context.Context, user string) ([]session.SessionInfo, error) {
+	return s.sessions.List(ctx, user)
 }
 
 // EndSession ends a session by its sid, and tells the clients that asked to be
@@ -114,7 +98,7 @@ func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 // their sessions are over for it (OpenID Connect Back-Channel Logout 1.0). What is
 // given later is good. Of what fails half-way, what was ended stays so; the call can be
 // repeated.
-func (s *Server) EndGrants(ctx context.Context, user, clientID string) (EndedGrants, error) {
+func (s *Server) EndGrants(ctx context.Context, user, clientID string) (token.EndedGrants, error) {
 	return s.endings.EndGrants(ctx, user, clientID)
 }
 
@@ -129,6 +113,6 @@ func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
 // client that is gone or may no longer have the scope, a session or a way to sign in
 // that there is no more, all that somebody was given. Whether the token itself was
 // revoked, [Server.Revoked] says.
-func (s *Server) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
+func (s *Server) Holder(ctx context.Context, t token.AccessToken) (*token.Holder, error) {
 	return s.holders.Holder(ctx, t)
 }

@@ -13,10 +13,12 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-func sessions(t *testing.T, s *authorize.Server, user string) []authorize.SessionInfo {
+func sessions(t *testing.T, s *authorize.Server, user string) []session.SessionInfo {
 	t.Helper()
 	list, err := s.Sessions(t.Context(), user)
 	if err != nil {
@@ -171,7 +173,7 @@ func TestSessionsOutliveRestart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			client, durable := newParty(t), store.NewMemory(0, 0)
 			start := func() *authorize.Server {
-				return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+				return federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 					refreshing(c)
 					c.Store, c.Durable = store.NewMemory(0, 0), durable
 					c.Clients[0].BackchannelLogoutURI = client.uri
@@ -240,7 +242,7 @@ func TestAccountsOutliveRestart(t *testing.T) {
 	p := authorizetest.Start(t)
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+		return federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			refreshing(c)
 			c.Store, c.Durable = store.NewMemory(0, 0), durable
 		})

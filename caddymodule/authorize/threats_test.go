@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 // Parameters that change nothing here, and ones that nobody knows (RFC 6749 §3.1,
@@ -187,7 +188,7 @@ func TestTokenFlowIsOffByDefault(t *testing.T) {
 func TestIssuerInEveryAnswer(t *testing.T) {
 	b := newBrowser(t, newServer(t, everyFlow))
 	b.answer(request(nil))
-	for _, responseType := range append([]string{"", "magic"}, authorize.ResponseTypes...) {
+	for _, responseType := range append([]string{"", "magic"}, client.ResponseTypes...) {
 		for _, prompt := range []string{"", "none login"} {
 			u := location(t, b.authorize(request(url.Values{"response_type": {responseType}, "nonce": {"n"}, "prompt": {prompt}})))
 			if values := u.Query(); values.Get("iss") != issuer && fragment(t, u).Get("iss") != issuer {

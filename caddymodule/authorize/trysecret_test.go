@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
 const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
@@ -42,7 +43,7 @@ func TestSecretsAreCounted(t *testing.T) {
 					var last audit.Event
 					s := newServer(t, func(c *authorize.Config) {
 						c.Audit = func(_ context.Context, e audit.Event) { last = e }
-						c.Clients = append(c.Clients, authorize.Client{ID: "strong", Secret: strongSecret, GrantTypes: []string{"client_credentials"}})
+						c.Clients = append(c.Clients, client.Client{ID: "strong", Secret: strongSecret, GrantTypes: []string{"client_credentials"}})
 					})
 					send := func(address, id, secret string) *http.Response {
 						w := httptest.NewRecorder()
@@ -144,7 +145,7 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			s := newServer(t, func(c *authorize.Config) {
-				c.Registration = &authorize.Registration{InitialAccessToken: tt.initial, Storage: new(clientStorage), Folder: "clients"}
+				c.Registration = &client.Registration{InitialAccessToken: tt.initial, Storage: new(clientStorage), Folder: "clients"}
 			})
 			send := func(address, method, query, token string) int {
 				r := httptest.NewRequest(method, "/oauth2/register"+query, strings.NewReader(`{"redirect_uris":["https://app.example.org/cb"]}`))

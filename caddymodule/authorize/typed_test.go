@@ -12,6 +12,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
@@ -33,10 +35,10 @@ func TestNothingTypedIsLogged(t *testing.T) {
 	}
 	var log bytes.Buffer
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Users[1].TOTPSecret = totp.NewSecret()
-		c.Registration = &authorize.Registration{InitialAccessToken: initialAccess, Storage: new(clientStorage), Folder: "clients"}
+		c.Registration = &client.Registration{InitialAccessToken: initialAccess, Storage: new(clientStorage), Folder: "clients"}
 		c.Lockout.Off = true
 	}))
 	b.answer(request(nil))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -91,10 +92,10 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 	for _, provider := range []*authorizetest.Provider{p, other} {
 		provider.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
 	}
-	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		clinic := hospital(other)
 		clinic.Key = "clinic"
-		c.IdentityProviders = []authorize.IdentityProvider{clinic}
+		c.IdentityProviders = []people.IdentityProvider{clinic}
 	})
 	b := newBrowser(t, s)
 	b.federate(by("clinic"))
@@ -111,7 +112,7 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	p := authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
 	var trail auditTrail
-	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.record })
+	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.record })
 	b := newBrowser(t, s)
 	used := p.LogoutToken()
 	signedOutThere(t, s, used)
@@ -166,7 +167,7 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 	}
 	p.Fail(authorizetest.Keys, nil)
 	store := &unlisted{Store: store.NewMemory(0, 0)}
-	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store })
+	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b, token := newBrowser(t, s), p.LogoutToken()
 	b.federate(nil)
 	store.fails = true
@@ -183,7 +184,7 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	p := authorizetest.Start(t)
 	store := store.NewMemory(100, 0)
-	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) { c.Store = store })
+	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b := newBrowser(t, s)
 	b.federate(nil)
 	for i := 0; store.Add(t.Context(), strconv.Itoa(i), nil, time.Hour) == nil; i++ {
@@ -199,7 +200,7 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 // Our own clients are told in turn.
 func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
 	p, client := authorizetest.Start(t), newParty(t)
-	s := federated(t, p, func(_ *authorize.IdentityProvider, c *authorize.Config) {
+	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].BackchannelLogoutURI = client.uri
 	})
 	b := newBrowser(t, s)

@@ -84,3 +84,9 @@ func AsError(err error) *Error {
 	}
 	return &Error{Code: "server_error", Status: http.StatusServiceUnavailable, Err: err}
 }
+
+// InvalidScope tells the client nothing of its own words: not all characters of
+// theirs may stand in an error_description (RFC 6749 §5.2).
+func InvalidScope(err error) *Error {
+	return &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
+}

@@ -1,0 +1,19 @@
+package browser
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"testing"
+)
+
+// A request with cookies without end does not cost without end.
+func TestBrowserIDsAreBounded(t *testing.T) {
+	r := httptest.NewRequest(http.MethodGet, "/", nil)
+	for i := range 100 {
+		r.AddCookie(&http.Cookie{Name: IDPrefix + strconv.Itoa(i), Value: strconv.Itoa(i)})
+	}
+	if n := len(browserIDs(r)); n != maxBrowserIDs {
+		t.Errorf("%d ids are looked at", n)
+	}
+}

@@ -1,0 +1,183 @@
+package client
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
+)
+
+// assertionType is the one client_assertion_type there is (RFC 7523 §2.2).
+const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+
+// AssertionAlgorithms are those by which clients may prove who they are: the two
+// that SMART App Launch 2.2 requires, and common others.
+var AssertionAlgorithms = []jose.SignatureAlgorithm{jose.RS384, jose.ES384, jose.RS256, jose.ES256, jose.PS256, jose.EdDSA}
+
+const (
+	// maxAssertionLifetime is the bound of SMART App Launch 2.2, Asymmetric
+	// Authentication.
+	maxAssertionLifetime = 5 * time.Minute
+
+	// assertionLeeway is how far a client's clock may be off, either way.
+	assertionLeeway = 30 * time.Second
+)
+
+// assertionHeader is what is read of an assertion's header. Keys and addresses
+// in it are not used: whoever signs would choose them.
+type assertionHeader struct {
+	Algorithm jose.SignatureAlgorithm `json:"alg"`
+	Type      string                  `json:"typ"`
+	KeySet    string                  `json:"jku"`
+}
+
+// assertionClaims are those of RFC 7523 §3.
+type assertionClaims struct {
+	Issuer    string           `json:"iss"`
+	Subject   string           `json:"sub"`
+	Audience  jwt.Audience     `json:"aud"`
+	Expiry    *jwt.NumericDate `json:"exp"`
+	NotBefore *jwt.NumericDate `json:"nbf"`
+	IssuedAt  *jwt.NumericDate `json:"iat"`
+	ID        string           `json:"jti"`
+}
+
+// badAssertion says what is wrong with an assertion: only who could make one
+// gets that far, and needs to know.
+func badAssertion(description string) error {
+	return oauth2.InvalidClient("client_assertion: " + description)
+}
+
+// authenticateAssertion is private_key_jwt (RFC 7523 §2.2, OpenID Connect Core
+// §9, SMART App Launch 2.2, Asymmetric Authentication).
+func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Parameters) (*Client, error) {
+	if p.Get("client_assertion_type") != assertionType {
+		return nil, oauth2.InvalidRequest("client_assertion_type must be " + assertionType)
+	}
+	raw := p.Get("client_assertion")
+	client, claims, err := a.assertingClient(r.Context(), raw)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Get("client_id") != "" && p.Get("client_id") != client.ID:
+		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
+	}
+	if err := client.verifyAssertion(r.Context(), raw); err != nil {
+		return nil, err
+	}
+	audiences := []string{a.Issuer + endpoint.Token, a.Issuer, a.Issuer + r.URL.Path}
+	if err := claims.check(client.ID, audiences, time.Now()); err != nil {
+		return nil, err
+	}
+	return client, a.useAssertion(r.Context(), claims)
+}
+
+// assertingClient is the client whose keys are to verify an assertion, by what
+// it says and its signature has yet to prove; and what else it says.
+func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
+	parts := strings.Split(raw, ".")
+	if len(parts) != 3 {
+		return nil, nil, badAssertion("this is no JWT")
+	}
+	var header assertionHeader
+	claims := new(assertionClaims)
+	if decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
+		return nil, nil, badAssertion("this is no JWT")
+	}
+	client, err := a.Clients.Find(ctx, claims.Subject)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case client == nil || client.keys == nil:
+		return nil, nil, badAssertion("no client with this sub has keys here")
+	case !slices.Contains(AssertionAlgorithms, header.Algorithm):
+		return nil, nil, badAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")
+	case client.AssertionAlgorithm != "" && header.Algorithm != jose.SignatureAlgorithm(client.AssertionAlgorithm):
+		return nil, nil, badAssertion("alg is not the client's token_endpoint_auth_signing_alg")
+	case header.Type != "" && !strings.EqualFold(header.Type, "JWT"):
+		return nil, nil, badAssertion("typ must be JWT")
+	case header.KeySet != "" && header.KeySet != client.JWKSURI:
+		return nil, nil, badAssertion("jku is not the address of keys that is registered")
+	}
+	return client, claims, nil
+}
+
+func decodePart(part string, to any) error {
+	decoded, err := base64.RawURLEncoding.DecodeString(part)
+	if err != nil {
+		return err
+	}
+	return strictjson.Unmarshal(decoded, to)
+}
+
+// verifyAssertion checks that an assertion is signed by one of the client's keys.
+func (c *Client) verifyAssertion(ctx context.Context, raw string) error {
+	_, err := c.keys.VerifySignature(ctx, raw)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, upstream.ErrSignature), errors.Is(err, upstream.ErrUnknownKey):
+		return &oauth2.Error{
+			Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
+			Description: "client_assertion: the signature is not by the registered key with this kid and alg",
+		}
+	}
+	return &oauth2.Error{
+		Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
+		Description: "client_assertion: the keys of the client cannot be had at its jwks_uri",
+	}
+}
+
+// check compares claims that were proven with what they must be (RFC 7523 §3).
+// The audience is one value: an assertion for others too could be used by them.
+func (c *assertionClaims) check(clientID string, audiences []string, now time.Time) error {
+	late := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
+	switch {
+	case c.Issuer != clientID || c.Subject != clientID:
+		return badAssertion("iss and sub must both be the client_id")
+	case len(c.Audience) != 1 || !slices.Contains(audiences, c.Audience[0]):
+		return badAssertion("aud must be the address of the token endpoint, or the issuer, alone")
+	case c.Expiry == nil || !now.Before(c.Expiry.Time().Add(assertionLeeway)):
+		return badAssertion("exp is missing, or over")
+	case c.Expiry.Time().After(now.Add(maxAssertionLifetime + assertionLeeway)):
+		return badAssertion("exp must be within five minutes")
+	case late(c.NotBefore) || late(c.IssuedAt):
+		return badAssertion("nbf or iat is still to come")
+	case c.ID == "":
+		return badAssertion("jti is missing")
+	}
+	return nil
+}
+
+// useAssertion lets each assertion pass once (RFC 7523 §3, jti), over a restart too. The
+// client may send it again if the request then fails by our fault.
+func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims) error {
+	key := store.Key("assertion", c.Subject+"\x00"+c.ID)
+	err := a.Durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
+	if errors.Is(err, store.ErrExists) {
+		return badAssertion("jti was used already")
+	}
+	if err == nil {
+		audit.TrailOf(ctx).Release = func(ctx context.Context) { a.releaseAssertion(ctx, key) }
+	}
+	return err
+}
+
+func (a *Authenticator) releaseAssertion(ctx context.Context, key string) {
+	if err := a.Durable.Delete(context.WithoutCancel(ctx), key); err != nil {
+		a.Logger.ErrorContext(ctx, "the client assertion of a request that failed stays used", "error", err)
+	}
+}

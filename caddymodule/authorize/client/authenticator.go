@@ -1,0 +1,146 @@
+package client
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+var (
+	errUnknownClient = oauth2.InvalidClient("unknown client, or wrong client secret")
+	errTwoMethods    = oauth2.InvalidRequest("authenticate the client in one way alone")
+)
+
+// Authenticator finds out which client a request is from.
+type Authenticator struct {
+	Issuer  string           // an audience of assertions
+	Clients *Registry        // whom requests can be from
+	Durable store.Store      // of the assertions that were used
+	Limiter *lockout.Limiter // counts wrong secrets
+	Logger  *slog.Logger     // of what fails on the way
+
+	// OfRefreshToken finds the client of a refresh token, for those that send nothing else.
+	OfRefreshToken func(context.Context, oauth2.Parameters) (*Client, error)
+}
+
+// Authenticate finds the client of a request and has it prove who it is,
+// in the one way that is registered: client_secret_basic or client_secret_post
+// with a secret, private_key_jwt with keys, none for public clients (RFC 6749
+// §2.3).
+func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
+	a.noteNamedClient(r, p)
+	client, err := a.clientOf(r, p)
+	if err == nil && !client.Public() {
+		audit.NoteProven(r.Context())
+	}
+	return client, err
+}
+
+func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client, error) {
+	basic := len(r.Header.Values("Authorization")) > 0
+	secret := p.Get("client_secret")
+	assertion := p.Get("client_assertion") != "" || p.Get("client_assertion_type") != ""
+	switch {
+	case assertion && (basic || secret != ""):
+		return nil, errTwoMethods
+	case assertion:
+		return a.authenticateAssertion(r, p)
+	case basic:
+		return a.authenticateBasic(r, p)
+	case p.Get("client_id") == "" && r.URL.Path == endpoint.Token && p.Get("grant_type") == "refresh_token":
+		return a.OfRefreshToken(r.Context(), p)
+	case p.Get("client_id") == "":
+		return nil, oauth2.InvalidClient("client_id is missing")
+	}
+	client, err := a.Clients.Find(r.Context(), p.Get("client_id"))
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case secret != "":
+		if client != nil && !client.secretIs(secret) {
+			client = nil
+		}
+		return a.provenClient(r, p.Get("client_id"), client)
+	case client == nil || !client.Public():
+		return nil, errUnknownClient
+	}
+	return client, nil
+}
+
+// provenClient is the client that a secret was right for, nil where it was wrong for
+// the one that was named.
+func (a *Authenticator) provenClient(r *http.Request, named string, client *Client) (*Client, error) {
+	err := error(errUnknownClient)
+	if client != nil {
+		err = nil
+	}
+	if err := a.Limiter.TrySecret(r, named, err, client == nil || client.guessable); err != nil {
+		return nil, err
+	}
+	return client, nil
+}
+
+func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) (*Client, error) {
+	id, secret, ok := r.BasicAuth()
+	switch {
+	case !ok || len(r.Header.Values("Authorization")) > 1:
+		return nil, oauth2.InvalidClient("the Authorization header is not one of HTTP Basic")
+	case p.Get("client_secret") != "":
+		return nil, errTwoMethods
+	}
+	client, err := a.clientByBasic(r.Context(), id, secret)
+	if err == nil && secret != "" {
+		client, err = a.provenClient(r, unescaped(id), client)
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case client == nil:
+		return nil, errUnknownClient
+	}
+	if sent := p.Get("client_id"); sent != "" && sent != client.ID {
+		return nil, oauth2.InvalidRequest("client_id is not the client that authenticated")
+	}
+	return client, nil
+}
+
+// clientByBasic tries the credentials form-decoded, as RFC 6749 §2.3.1 has
+// them, and then as they are, as many clients send them.
+func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
+	if c, err := a.Clients.Find(ctx, unescaped(id)); err != nil || c != nil && c.secretIs(unescaped(secret)) {
+		return c, err
+	}
+	c, err := a.Clients.Find(ctx, id)
+	if err != nil || c != nil && c.secretIs(secret) {
+		return c, err
+	}
+	return nil, nil
+}
+
+// unescaped is a text form-decoded, or as it is where it is not encoded.
+func unescaped(text string) string {
+	if decoded, err := url.QueryUnescape(text); err == nil {
+		return decoded
+	}
+	return text
+}
+
+// noteNamedClient remembers which registered client a request names, whether or not
+// it proves to be that client.
+func (a *Authenticator) noteNamedClient(r *http.Request, p oauth2.Parameters) {
+	id, _, basic := r.BasicAuth()
+	if !basic {
+		id = p.Get("client_id")
+	}
+	if client, err := a.Clients.Find(r.Context(), id); err == nil && client != nil {
+		audit.TrailOf(r.Context()).ClientID = id
+	}
+}

@@ -1,0 +1,66 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// newKeys makes the set of the client's public keys, nil where it has none. Without
+// a transport, it is the usual one.
+func (c *Client) newKeys(logger *slog.Logger, transport http.RoundTripper) (*upstream.KeySet, error) {
+	switch {
+	case c.JWKSURI != "":
+		return upstream.NewKeySet(upstream.KeySetConfig{Issuer: "client " + c.ID, URI: c.JWKSURI, Transport: transport, Logger: logger})
+	case len(c.JWKS) > 0:
+		return upstream.NewInlineKeySet(c.JWKS)
+	}
+	return nil, nil
+}
+
+// checkKeys refuses what leaves open how the client proves who it is, and keys
+// that are no secret any more.
+func (c *Client) checkKeys() (err error) {
+	methods := 0
+	for _, has := range []bool{c.Secret != "", len(c.JWKS) > 0, c.JWKSURI != ""} {
+		if has {
+			methods++
+		}
+	}
+	switch {
+	case methods > 1:
+		return errors.New("has more than one of secret, jwks and jwks_uri: how it authenticates must be one way alone")
+	case holdsPrivateKey(c.JWKS):
+		return errors.New("jwks holds a private key: register the public part alone, and make a new key")
+	}
+	if c.AssertionAlgorithm != "" && !slices.Contains(AssertionAlgorithms, jose.SignatureAlgorithm(c.AssertionAlgorithm)) {
+		return fmt.Errorf("token_endpoint_auth_signing_alg %q is not one of %q", c.AssertionAlgorithm, AssertionAlgorithms)
+	}
+	if c.keys == nil {
+		c.keys, err = c.newKeys(nil, nil)
+	}
+	return err
+}
+
+func holdsPrivateKey(jwks []byte) bool {
+	var set struct {
+		Keys []struct {
+			Private   any `json:"d"`
+			Symmetric any `json:"k"`
+		} `json:"keys"`
+	}
+	_ = json.Unmarshal(jwks, &set) // what is no JWKS is for newKeys to refuse
+	for _, key := range set.Keys {
+		if key.Private != nil || key.Symmetric != nil {
+			return true
+		}
+	}
+	return false
+}

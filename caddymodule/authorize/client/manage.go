@@ -1,0 +1,98 @@
+package client
+
+import (
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// managed finds the client that a request is about, and whose token it carries.
+func (e *RegistrationEndpoint) managed(r *http.Request) (*registered, error) {
+	p, err := oauth2.QueryParameters(r.URL.RawQuery)
+	if err != nil {
+		return nil, err
+	}
+	c, err := e.Registrar.load(r.Context(), p.Get("client_id"))
+	if err != nil {
+		return nil, err
+	}
+	var digest []byte // of none that there is
+	if c != nil {
+		digest = c.AccessDigest
+	}
+	if err := e.tryRegistrationToken(r, p.Get("client_id"), digest, false); err != nil {
+		return nil, err
+	}
+	return c, nil
+}
+
+func (e *RegistrationEndpoint) showRegistered(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.managed(r)
+	if err == nil {
+		e.writeManaged(w, r, c, "")
+	}
+	return err
+}
+
+// writeManaged answers with what is registered, and the token that the request came
+// with (RFC 7592 §3). The secret is told where it is new.
+func (e *RegistrationEndpoint) writeManaged(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
+	info := e.information(c)
+	info.Secret, info.AccessToken = secret, registrationToken(r)
+	e.WriteJSON(w, http.StatusOK, info)
+}
+
+// update puts other metadata in the place of a client's (RFC 7592 §2.2): what is left
+// out gets its default. The secret stays, or goes with the use for it; a client that
+// comes to need one is told a new one.
+func (e *RegistrationEndpoint) update(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.managed(r)
+	if err != nil {
+		return err
+	}
+	m, client, err := e.Registrar.readClient(w, r)
+	if err != nil {
+		return err
+	}
+	var secret string
+	changed, err := e.Registrar.change(r.Context(), c.Client.ID, func(c *registered) error {
+		if err := m.checkIdentity(c); err != nil {
+			return err
+		}
+		secret = c.become(client, m.Method)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "changed"})
+	e.writeManaged(w, r, changed, secret)
+	return nil
+}
+
+// checkIdentity refuses an update that is meant for another client, or would choose
+// the secret (RFC 7592 §2.2).
+func (m *registrationRequest) checkIdentity(c *registered) error {
+	switch {
+	case m.ID != c.Client.ID:
+		return badMetadata("client_id must be that of the client")
+	case m.Secret != "" && (c.SecretDigest == nil || !sameDigest(c.SecretDigest, m.Secret)):
+		return badMetadata("client_secret must be that of the client, or left out")
+	}
+	return nil
+}
+
+// unregister deletes a client. What it was given ends with it: see Holder.
+func (e *RegistrationEndpoint) unregister(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.managed(r)
+	if err != nil {
+		return err
+	}
+	if err := e.Registrar.remove(r.Context(), c.Client.ID); err != nil {
+		return err
+	}
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "deleted"})
+	w.WriteHeader(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,186 @@
+package client
+
+import (
+	"encoding/json"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/go-jose/go-jose/v4"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
+)
+
+// clientMetadata is what an app says of itself (RFC 7591 §2, OpenID Connect
+// Dynamic Client Registration §2). What is not here is ignored.
+type clientMetadata struct {
+	RedirectURIs           []string        `json:"redirect_uris"`
+	ApplicationType        string          `json:"application_type,omitempty"`
+	Method                 string          `json:"token_endpoint_auth_method"`
+	Algorithm              string          `json:"token_endpoint_auth_signing_alg,omitempty"`
+	JWKS                   json.RawMessage `json:"jwks,omitempty"`
+	JWKSURI                string          `json:"jwks_uri,omitempty"`
+	GrantTypes             []string        `json:"grant_types"`
+	ResponseTypes          []string        `json:"response_types"`
+	Name                   string          `json:"client_name,omitempty"`
+	Scope                  string          `json:"scope"`
+	PostLogoutRedirectURIs []string        `json:"post_logout_redirect_uris,omitempty"`
+	RequirePushed          bool            `json:"require_pushed_authorization_requests,omitempty"`
+	SubjectType            string          `json:"subject_type,omitempty"`
+	IDTokenAlgorithm       string          `json:"id_token_signed_response_alg,omitempty"`
+}
+
+const (
+	maxRedirectURIs = 20
+	maxClientName   = 100 // characters
+)
+
+const (
+	// PrivateKeyJWT is the client authentication method of RFC 7523.
+	PrivateKeyJWT     = "private_key_jwt"
+	applicationNative = "native"
+)
+
+// registrationRequest is the body of a request. What names the client is looked at
+// where there is one already (RFC 7592 §2.2).
+type registrationRequest struct {
+	ID     string `json:"client_id"`
+	Secret string `json:"client_secret"`
+	clientMetadata
+}
+
+// readClient reads what is registered, and the client that it makes.
+func (r *registrar) readClient(w http.ResponseWriter, request *http.Request) (*registrationRequest, Client, error) {
+	m, err := readMetadata(w, request)
+	if err != nil {
+		return nil, Client{}, err
+	}
+	client, err := r.client(&m.clientMetadata)
+	return m, client, err
+}
+
+func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest, error) {
+	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
+		return nil, badMetadata("the body must be application/json")
+	}
+	body, err := oauth2.ReadBody(w, r)
+	if err != nil {
+		return nil, err
+	}
+	m := new(registrationRequest)
+	if err := strictjson.Unmarshal(body, m); err != nil {
+		return nil, &oauth2.Error{Code: "invalid_client_metadata", Description: "the body is no JSON object of client metadata", Err: err}
+	}
+	if m.Method == "" {
+		m.Method = "client_secret_basic"
+	}
+	if string(m.JWKS) == "null" {
+		m.JWKS = nil
+	}
+	return m, m.check()
+}
+
+func badMetadata(description string) *oauth2.Error {
+	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
+}
+
+// check refuses what an app would otherwise take for granted and not get.
+func (m *clientMetadata) check() error {
+	only := func(values []string, known ...string) bool {
+		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(known, v) })
+	}
+	switch {
+	case !slices.Contains([]string{"none", "client_secret_basic", "client_secret_post", PrivateKeyJWT}, m.Method):
+		return badMetadata("token_endpoint_auth_method must be none, client_secret_basic, client_secret_post or private_key_jwt")
+	case m.Algorithm != "" && !slices.Contains(AssertionAlgorithms, jose.SignatureAlgorithm(m.Algorithm)):
+		return badMetadata("token_endpoint_auth_signing_alg is not one of those that discovery lists")
+	case !only(m.ResponseTypes, "code"):
+		return badMetadata("response_types must be code")
+	case !only(m.GrantTypes, "authorization_code", "refresh_token") || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, "authorization_code"):
+		return badMetadata("grant_types must be authorization_code")
+	case m.ApplicationType != "" && m.ApplicationType != "web" && m.ApplicationType != applicationNative:
+		return badMetadata("application_type must be web or native")
+	case m.SubjectType != "" && m.SubjectType != "public":
+		return badMetadata("subject_type must be public")
+	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(keyring.IDTokenAlgorithm):
+		return badMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
+	case len([]rune(m.Name)) > maxClientName || strings.ContainsFunc(m.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
+		return badMetadata("client_name must be at most 100 printable characters")
+	}
+	if err := m.checkKeys(); err != nil {
+		return err
+	}
+	return m.checkAddresses()
+}
+
+// checkKeys refuses keys that could prove nothing. Those of apps that prove who they
+// are in another way, or not at all, are for purposes that are not built: they are
+// ignored.
+func (m *clientMetadata) checkKeys() error {
+	switch {
+	case m.JWKS != nil && m.JWKSURI != "":
+		return badMetadata("jwks and jwks_uri must not both be there")
+	case m.Method != PrivateKeyJWT:
+		return nil
+	case m.JWKSURI != "":
+		if CheckRedirectURI(m.JWKSURI) != nil || !strings.HasPrefix(m.JWKSURI, "https://") || len(m.JWKSURI) > oauth2.MaxParameter {
+			return badMetadata("jwks_uri must be https, absolute and without a fragment")
+		}
+	case m.JWKS == nil:
+		return badMetadata("private_key_jwt needs jwks or jwks_uri")
+	case holdsPrivateKey(m.JWKS):
+		return badMetadata("jwks holds a private key: register the public part alone, and make a new key")
+	default:
+		if _, err := upstream.NewInlineKeySet(m.JWKS); err != nil {
+			return badMetadata("jwks must be a JWK Set with a public key for signatures")
+		}
+	}
+	return nil
+}
+
+func (m *clientMetadata) checkAddresses() error {
+	if len(m.RedirectURIs) == 0 || len(m.RedirectURIs) > maxRedirectURIs || len(m.PostLogoutRedirectURIs) > maxRedirectURIs {
+		return &oauth2.Error{Code: "invalid_redirect_uri", Description: "register 1 to 20 redirect_uris"}
+	}
+	check := CheckRedirectURI
+	if m.ApplicationType == applicationNative {
+		check = checkNativeRedirectURI
+	}
+	for _, uri := range slices.Concat(m.RedirectURIs, m.PostLogoutRedirectURIs) {
+		if err := check(uri); err != nil || len(uri) > oauth2.MaxParameter {
+			return &oauth2.Error{Code: "invalid_redirect_uri", Description: "an address is not https (or http://localhost), absolute and without a fragment", Err: err}
+		}
+	}
+	return nil
+}
+
+// client makes metadata into a client. Scopes beyond those that are allowed are
+// refused rather than left out, so that the app learns of it now.
+func (r *registrar) client(m *clientMetadata) (Client, error) {
+	c := Client{
+		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
+		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes,
+	}
+	if m.Method == PrivateKeyJWT {
+		c.JWKS, c.JWKSURI, c.AssertionAlgorithm = m.JWKS, m.JWKSURI, m.Algorithm
+	}
+	if m.Scope == "" {
+		return c, nil
+	}
+	c.Scopes = nil
+	for scope := range strings.FieldsSeq(m.Scope) {
+		switch {
+		case slices.Contains(ReservedScopes, scope):
+		case slices.Contains(r.Scopes, scope):
+			c.Scopes = append(c.Scopes, scope)
+		default:
+			return c, badMetadata("scope holds more than clients that register may have")
+		}
+	}
+	return c, nil
+}

@@ -1,0 +1,59 @@
+package client
+
+import (
+	"fmt"
+	"net/url"
+	"regexp"
+	"strings"
+)
+
+// hostAndPort is a name or an IPv4 address, or an IPv6 address in brackets.
+var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+
+// CheckRedirectURI says why a redirect URI must not be registered, if it must
+// not. Besides what the interface asks (absolute, no fragment, https or
+// http://localhost) it refuses what parsers read differently from each other:
+// user information, backslashes, control characters, and hosts of anything but
+// letters, digits, dots, hyphens and underscores, which could also end the
+// address where it stands in a page's policy. The error begins with the URI: which
+// option or parameter it is of, the caller says.
+func CheckRedirectURI(uri string) error {
+	refuse := func(reason string) error { return fmt.Errorf("%q %s", uri, reason) }
+	if err := checkRedirectCharacters(uri); err != nil {
+		return err
+	}
+	u, err := url.Parse(uri)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%q is not a URI: %w", uri, err)
+	case u.Opaque != "" || u.Hostname() == "":
+		return refuse("must be absolute, with a host")
+	case !hostAndPort.MatchString(u.Host):
+		return refuse("must name its host, and a port where there is a colon; there are no wildcards")
+	case u.User != nil:
+		return refuse("must not hold a user name or password")
+	case u.Scheme != "https" && (u.Scheme != "http" || u.Hostname() != "localhost"):
+		return refuse("must use https; http is for localhost alone")
+	}
+	return nil
+}
+
+// checkRedirectCharacters refuses a fragment, and what parsers read differently.
+func checkRedirectCharacters(uri string) error {
+	if strings.ContainsFunc(uri, func(r rune) bool { return r <= ' ' || r >= 0x7f || strings.ContainsRune("\\\"<>^`{|}", r) }) {
+		return fmt.Errorf("%q must be of the characters of a URI; write other hosts in punycode", uri)
+	}
+	if strings.Contains(uri, "#") {
+		return fmt.Errorf("%q must not have a fragment", uri)
+	}
+	return nil
+}
+
+// CheckBackchannelLogoutURI says why clients must not be told there, if they
+// must not (Back-Channel Logout §2.2): it is held to what redirect URIs are.
+func CheckBackchannelLogoutURI(uri string) error {
+	if err := CheckRedirectURI(uri); err != nil {
+		return fmt.Errorf("backchannel_logout_uri %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,49 @@
+package client
+
+import (
+	"log/slog"
+	"net/http"
+	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// registeredKeys are the key sets of clients that registered themselves. They outlive
+// the copies of the clients, so that keys that were fetched are kept, and not fetched
+// more often than a [upstream.KeySet] allows.
+type registeredKeys struct {
+	transport http.RoundTripper
+	logger    *slog.Logger
+	max       int // sets
+
+	mu   sync.Mutex
+	sets map[string]registeredKeySet // by client_id
+}
+
+// registeredKeySet is for as long as the client names the same source of its keys.
+type registeredKeySet struct {
+	source string
+	keys   *upstream.KeySet
+}
+
+// of returns the key set of a client, nil where it has none.
+func (r *registeredKeys) of(c *Client) (*upstream.KeySet, error) {
+	source := c.JWKSURI + string(c.JWKS)
+	if source == "" {
+		return nil, nil
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known := r.sets[c.ID]; known.source == source {
+		return known.keys, nil
+	}
+	keys, err := c.newKeys(r.logger, r.transport)
+	if err != nil {
+		return nil, err
+	}
+	if r.sets == nil || len(r.sets) >= r.max { // those of clients that are gone are among them
+		r.sets = map[string]registeredKeySet{}
+	}
+	r.sets[c.ID] = registeredKeySet{source, keys}
+	return keys, nil
+}

@@ -1,0 +1,268 @@
+package client
+
+import (
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"regexp"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// DefaultMaxClients bounds how many clients may register themselves, unless
+// [Registration] says otherwise.
+const DefaultMaxClients = 1000
+
+// ClientStorage keeps clients that registered themselves. It is the part of
+// certmagic's Storage that is needed: Load and List say fs.ErrNotExist where
+// there is nothing.
+type ClientStorage interface {
+	// Load returns what was stored last.
+	Load(ctx context.Context, key string) ([]byte, error)
+
+	// Store keeps a value, in place of one that was there.
+	Store(ctx context.Context, key string, value []byte) error
+
+	// Delete removes a value.
+	Delete(ctx context.Context, key string) error
+
+	// List returns the keys below a path.
+	List(ctx context.Context, path string, recursive bool) ([]string, error)
+}
+
+// Registration lets apps register themselves (RFC 7591), and read, change and delete
+// what they registered (RFC 7592). They get the authorization code flow with PKCE, and
+// people are asked before they get anything.
+type Registration struct {
+	// InitialAccessToken is what whoever registers an app must know (RFC 7591
+	// §3). Required: without it anybody could fill the storage.
+	InitialAccessToken string
+
+	// Scopes are what apps that register may ask for beside [ReservedScopes].
+	// What is taken from this list, they lose.
+	Scopes []string
+
+	// MaxClients is how many there may be. Default: [DefaultMaxClients].
+	MaxClients int
+
+	// Transport fetches the keys at apps' jwks_uri, which is https but may name any
+	// host. Default: [upstream.PublicTransport], which connects to public addresses
+	// alone.
+	Transport http.RoundTripper
+
+	// Storage keeps them. Required.
+	Storage ClientStorage
+
+	// Folder is the path below which they are in Storage, without a slash at its end. Required.
+	Folder string
+}
+
+// registered is a client that registered itself, as it is stored. Its secrets are
+// random, so their digests need no salt and no slow hash.
+type registered struct {
+	Client       Client    `json:"client"`
+	Method       string    `json:"token_endpoint_auth_method"`
+	SecretDigest []byte    `json:"secret_sha256,omitempty"`
+	AccessDigest []byte    `json:"registration_access_token_sha256"`
+	IssuedAt     time.Time `json:"issued_at"`
+}
+
+// registrar is a Registration at work.
+type registrar struct {
+	Registration
+	mu     sync.Mutex     // held while a client is counted, changed or removed
+	loaded *store.Memory  // copies of what is stored
+	keys   registeredKeys // of the clients that have some
+}
+
+// loadedTime is how long a copy is used: for so long a client that was deleted at
+// another gateway goes on here.
+const loadedTime = time.Minute
+
+var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
+
+// CheckRegistrationScope says why apps that register cannot have a scope, if they
+// cannot.
+func CheckRegistrationScope(scope string) error {
+	if IsSystemScope(scope) {
+		return fmt.Errorf("scope %s is for clients that act for themselves, which must be configured", scope)
+	}
+	return CheckScope(scope)
+}
+
+func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
+	if c == nil {
+		return nil, nil
+	}
+	r := &registrar{Registration: *c, loaded: store.NewMemory(DefaultMaxClients, 0)}
+	if r.MaxClients == 0 {
+		r.MaxClients = DefaultMaxClients
+	}
+	if r.Transport == nil {
+		r.Transport = upstream.PublicTransport()
+	}
+	r.keys = registeredKeys{transport: r.Transport, logger: logger, max: r.MaxClients}
+	if r.InitialAccessToken == "" || r.Storage == nil {
+		return nil, errors.New("registration needs an initial_access_token and a storage")
+	}
+	if IsGuessable(r.InitialAccessToken) {
+		logger.Warn("initial_access_token has less than 128 bits, and could be guessed; make another with: " + secretCommand)
+	}
+	for _, scope := range r.Scopes {
+		if err := CheckRegistrationScope(scope); err != nil {
+			return nil, fmt.Errorf("registration: %w", err)
+		}
+	}
+	return r, nil
+}
+
+func (r *registrar) key(id string) string { return r.Folder + "/" + id + ".json" }
+
+// load returns a client, or nil. What the id is made of is checked first: it comes
+// from the request, and becomes part of a file's name.
+func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
+	if !registeredID.MatchString(id) {
+		return nil, nil
+	}
+	value, err := r.loaded.Get(ctx, id)
+	if errors.Is(err, store.ErrNotFound) {
+		if value, err = r.Storage.Load(ctx, r.key(id)); err == nil {
+			_ = r.loaded.Put(ctx, id, value, loadedTime) // a copy that has no room is none
+		}
+	}
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	c := new(registered)
+	if err == nil {
+		err = json.Unmarshal(value, c)
+	}
+	if err == nil && c.Client.ID == id {
+		err = r.complete(c)
+	}
+	if err != nil {
+		return nil, r.unreadable(id, err)
+	}
+	if c.Client.ID != id {
+		return nil, nil
+	}
+	return c, nil
+}
+
+// unreadable is the error of a stored client, and names its file for the operator.
+func (r *registrar) unreadable(id string, err error) error {
+	return fmt.Errorf("%s in storage: %w", r.key(id), err)
+}
+
+// complete holds a client to the configuration of the moment.
+func (r *registrar) complete(c *registered) (err error) {
+	c.Client.secretDigest = c.SecretDigest
+	c.Client.Registered = true
+	c.Client.PKCE, c.Client.Consent = PKCERequired, ConsentRequired
+	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
+	if c.Client.keys, err = r.keys.of(&c.Client); err != nil {
+		return err
+	}
+	return c.Client.Complete()
+}
+
+// store keeps a new client, if there is room for it.
+func (r *registrar) store(ctx context.Context, c *registered) error {
+	value, err := json.Marshal(c)
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	others, err := r.Storage.List(ctx, r.Folder, false)
+	switch {
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return fmt.Errorf("counting the registered clients: %w", err)
+	case len(others) >= r.MaxClients:
+		return &oauth2.Error{Code: "temporarily_unavailable", Status: http.StatusServiceUnavailable, Description: "as many clients as may be are registered"}
+	}
+	return r.Storage.Store(ctx, r.key(c.Client.ID), value)
+}
+
+// change alters a client as it is stored now: another gateway may have changed or
+// removed it since the copy here was made.
+func (r *registrar) change(ctx context.Context, id string, alter func(*registered) error) (*registered, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	value, err := r.Storage.Load(ctx, r.key(id))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, errRegistrationToken
+	}
+	c := new(registered)
+	if err == nil {
+		err = json.Unmarshal(value, c)
+	}
+	if err != nil {
+		return nil, r.unreadable(id, err)
+	}
+	if err = alter(c); err == nil {
+		value, err = json.Marshal(c)
+	}
+	if err == nil {
+		err = r.Storage.Store(ctx, r.key(id), value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c, r.loaded.Delete(ctx, id)
+}
+
+func (r *registrar) remove(ctx context.Context, id string) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.Storage.Delete(ctx, r.key(id)); err != nil {
+		return err
+	}
+	return r.loaded.Delete(ctx, id)
+}
+
+// newRegistered makes a client's credentials. The secret is empty for one that needs
+// none.
+func newRegistered(c Client, method string) (made *registered, secret, access string) {
+	access = oauth2.RandomToken()
+	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: digestOf(access)}
+	made.Client.ID = "registered-" + hex.EncodeToString(oauth2.RandomBytes(16))
+	return made, made.become(c, method), access
+}
+
+// become makes the client another one under the same id. It returns the secret, if
+// there is a new one.
+func (c *registered) become(client Client, method string) (secret string) {
+	client.ID = c.Client.ID
+	c.Client, c.Method = client, method
+	switch {
+	case method == "none" || method == PrivateKeyJWT:
+		c.SecretDigest = nil
+	case c.SecretDigest == nil:
+		secret = oauth2.RandomToken()
+		c.SecretDigest = digestOf(secret)
+	}
+	return secret
+}
+
+func digestOf(secret string) []byte {
+	sum := sha256.Sum256([]byte(secret))
+	return sum[:]
+}
+
+// sameDigest compares a secret with a digest, in constant time.
+func sameDigest(digest []byte, secret string) bool {
+	return subtle.ConstantTimeCompare(digest, digestOf(secret)) == 1
+}

@@ -1,0 +1,132 @@
+package client
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// clientInformation is the answer (RFC 7591 §3.2.1, RFC 7592 §3). The secret is
+// told once.
+type clientInformation struct {
+	ID              string `json:"client_id"`
+	Secret          string `json:"client_secret,omitempty"`
+	IssuedAt        int64  `json:"client_id_issued_at"`
+	SecretExpiresAt *int64 `json:"client_secret_expires_at,omitempty"`
+	AccessToken     string `json:"registration_access_token,omitempty"`
+	URI             string `json:"registration_client_uri"`
+	clientMetadata
+}
+
+// RegistrationEndpoint is where apps register themselves, and look after what they
+// registered.
+type RegistrationEndpoint struct {
+	*endpoint.Responder
+	Registrar *registrar       // keeps who registered
+	Limiter   *lockout.Limiter // counts wrong tokens
+}
+
+// Serve is the client registration endpoint (RFC 7591), and that of a
+// registered client's configuration (RFC 7592).
+func (e *RegistrationEndpoint) Serve(w http.ResponseWriter, r *http.Request) {
+	var err error
+	switch r.Method {
+	case http.MethodPost:
+		err = e.register(w, r)
+	case http.MethodGet:
+		err = e.showRegistered(w, r)
+	case http.MethodPut:
+		err = e.update(w, r)
+	default:
+		err = e.unregister(w, r)
+	}
+	if errors.Is(err, errRegistrationToken) {
+		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q, error=%q", e.Responder.Issuer, errRegistrationToken.Code))
+	}
+	if err != nil {
+		e.WriteError(w, r, err)
+	}
+}
+
+var errRegistrationToken = &oauth2.Error{
+	Code: "invalid_token", Status: http.StatusUnauthorized,
+	Description: "send the access token of the registration, as Authorization: Bearer",
+}
+
+// registrationToken is the token that came with a request (RFC 6750 §2.1).
+func registrationToken(r *http.Request) string {
+	headers := r.Header.Values("Authorization")
+	scheme, token, _ := strings.Cut(strings.Join(headers, ", "), " ")
+	if !strings.EqualFold(scheme, "Bearer") || len(headers) > 1 {
+		return ""
+	}
+	return token
+}
+
+// tryRegistrationToken checks the token of a registration, or of all where whose is
+// empty. Without one nothing was tried.
+func (e *RegistrationEndpoint) tryRegistrationToken(r *http.Request, whose string, digest []byte, guessable bool) error {
+	token := registrationToken(r)
+	if token == "" {
+		return errRegistrationToken
+	}
+	err := error(errRegistrationToken)
+	if sameDigest(digest, token) {
+		err = nil
+	}
+	return e.Limiter.TrySecret(r, "registration "+whose, err, guessable)
+}
+
+func (e *RegistrationEndpoint) register(w http.ResponseWriter, r *http.Request) error {
+	initial := e.Registrar.InitialAccessToken
+	if err := e.tryRegistrationToken(r, "", digestOf(initial), IsGuessable(initial)); err != nil {
+		return err
+	}
+	m, client, err := e.Registrar.readClient(w, r)
+	if err != nil {
+		return err
+	}
+	made, secret, access := newRegistered(client, m.Method)
+	if err := e.Registrar.store(r.Context(), made); err != nil {
+		return err
+	}
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: made.Client.ID, Reason: made.Client.Name})
+	info := e.information(made)
+	info.Secret, info.AccessToken = secret, access
+	e.WriteJSON(w, http.StatusCreated, info)
+	return nil
+}
+
+func (e *RegistrationEndpoint) information(c *registered) clientInformation {
+	info := clientInformation{
+		ID: c.Client.ID, IssuedAt: c.IssuedAt.Unix(),
+		URI: e.Responder.Issuer + endpoint.Register + "?client_id=" + url.QueryEscape(c.Client.ID),
+		clientMetadata: clientMetadata{
+			RedirectURIs: c.Client.RedirectURIs, Method: c.Method, Name: c.Client.Name,
+			Algorithm: c.Client.AssertionAlgorithm, JWKS: c.Client.JWKS, JWKSURI: c.Client.JWKSURI,
+			GrantTypes: []string{"authorization_code"}, ResponseTypes: []string{"code"},
+			SubjectType: "public", IDTokenAlgorithm: string(keyring.IDTokenAlgorithm),
+			Scope:                  strings.Join(slices.Concat(ReservedScopes, c.Client.Scopes), " "),
+			PostLogoutRedirectURIs: c.Client.PostLogoutRedirectURIs, RequirePushed: c.Client.RequirePushed,
+		},
+	}
+	if c.Client.Native {
+		info.ApplicationType = applicationNative
+	}
+	if c.Client.MayRefresh() {
+		info.GrantTypes = append(info.GrantTypes, "refresh_token")
+	}
+	if c.SecretDigest != nil {
+		info.SecretExpiresAt = new(int64) // never
+	}
+	return info
+}

@@ -1,0 +1,59 @@
+package client
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+)
+
+// Registry knows all clients.
+type Registry struct {
+	Configured map[string]*Client // by client_id
+	Registrar  *registrar         // nil where nobody can register
+}
+
+// Find returns a client by its client_id, or nil where there is none: of those
+// in the configuration, or else of those that registered themselves.
+func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
+	if c := r.Configured[id]; c != nil || r.Registrar == nil {
+		return c, nil
+	}
+	c, err := r.Registrar.load(ctx, id)
+	if c == nil || err != nil {
+		return nil, err
+	}
+	return &c.Client, nil
+}
+
+// NewRegistry makes one that knows whoever registers, if clients can.
+func NewRegistry(c *Registration, logger *slog.Logger) (*Registry, error) {
+	registrar, err := newRegistrar(c, logger)
+	return &Registry{Configured: map[string]*Client{}, Registrar: registrar}, err
+}
+
+// Add registers a client of the configuration.
+func (r *Registry) Add(c Client, logger *slog.Logger) error {
+	if r.Configured[c.ID] != nil {
+		return fmt.Errorf("client %q is there twice", c.ID)
+	}
+	if err := c.Complete(); err != nil {
+		return err
+	}
+	c.keys, _ = c.newKeys(logger, c.Transport) // as Complete made them, and with a logger
+	if c.guessable {
+		logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+secretCommand, "client_id", c.ID)
+	}
+	c.granted = new(grantedScopes)
+	r.Configured[c.ID] = &c
+	return nil
+}
+
+// Any says whether there is such a client, or could be one that registers.
+func (r *Registry) Any(is func(*Client) bool) bool {
+	for _, c := range r.Configured {
+		if is(c) {
+			return true
+		}
+	}
+	return r.Registrar != nil && is(&Client{ResponseTypes: []string{"code"}, Scopes: r.Registrar.Scopes})
+}

@@ -1,0 +1,20 @@
+package endpoint
+
+import "strings"
+
+// Names are all that [Name] returns.
+var Names = []string{
+	"authorize", "login", "callback", "select_account", "consent", "par", "register",
+	"token", "revoke", "introspect", "userinfo", "logout", "backchannel_logout",
+	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration",
+}
+
+// Name names the endpoint that a path which a [Server] serves belongs to, for
+// metrics: the word after /oauth2/, or a document's name.
+func Name(path string) string {
+	if below, ok := strings.CutPrefix(path, "/oauth2/"); ok {
+		name, _, _ := strings.Cut(below, "/") // the key of an identity provider follows
+		return name
+	}
+	return path[strings.LastIndexByte(path, '/')+1:]
+}

@@ -1,0 +1,21 @@
+package endpoint
+
+// The endpoints below the issuer.
+const (
+	Authorize  = "/oauth2/authorize"
+	Login      = "/oauth2/login"
+	Token      = "/oauth2/token"
+	Revoke     = "/oauth2/revoke"
+	Introspect = "/oauth2/introspect"
+	Userinfo   = "/oauth2/userinfo"
+	Callback   = "/oauth2/callback/" // and the provider's key
+	Logout     = "/oauth2/logout"
+	JWKS       = "/.well-known/jwks.json"
+
+	BackchannelLogout = "/oauth2/backchannel_logout/" // and the provider's key
+
+	SelectAccount       = "/oauth2/select_account"
+	Consent             = "/oauth2/consent"
+	PushedAuthorization = "/oauth2/par"
+	Register            = "/oauth2/register"
+)

@@ -1,0 +1,117 @@
+package flow
+
+import (
+	"errors"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// What is kept while the browser is away, in as many cookies as it takes, is
+// there for ten minutes, for this browser, and once.
+func TestAwayCookies(t *testing.T) {
+	tests := []struct {
+		name string
+		size int
+		do   func(back *http.Request)
+		want error
+	}{
+		{"at once", 10, func(*http.Request) {}, nil},
+		{"in several pieces", 5000, func(*http.Request) {}, nil},
+		{"within ten minutes", 10, func(*http.Request) { time.Sleep(awayTime - time.Second) }, nil},
+		{"after ten minutes", 10, func(*http.Request) { time.Sleep(awayTime + 2*time.Second) }, errNotAway},
+		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browser.IDPrefix, "other") }, errNotAway},
+		{"with a piece missing", 5000, func(r *http.Request) { replaceCookie(r, awayCookie("state")+"-1", "") }, errNotAway},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &federation{step: &step{browsers: &browser.Browsers{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
+				kept := away{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
+				w := httptest.NewRecorder()
+				if err := f.keepAway(w, httptest.NewRequest(http.MethodGet, "/", nil), kept); err != nil {
+					t.Fatal(err)
+				}
+				back := httptest.NewRequest(http.MethodGet, "/", nil)
+				for _, c := range w.Result().Cookies() {
+					if len(c.String()) > 4096 || !c.Secure || !c.HttpOnly || c.SameSite != http.SameSiteLaxMode {
+						t.Errorf("cookie %d bytes, %+.100v", len(c.String()), c)
+					}
+					back.AddCookie(c)
+				}
+				tt.do(back)
+				again := httptest.NewRecorder()
+				got, err := f.readAway(back, "state")
+				browser.RemovePieces(again, back, awayCookie("state"))
+				if !errors.Is(err, tt.want) || err == nil && got != kept {
+					t.Errorf("error %v, want %v", err, tt.want)
+				}
+				for _, c := range again.Result().Cookies() {
+					if c.MaxAge >= 0 {
+						t.Errorf("cookie %s stays", c.Name)
+					}
+				}
+				if err == nil && len(again.Result().Cookies()) == 0 {
+					t.Error("no cookie is removed")
+				}
+			})
+		})
+	}
+}
+
+// replaceCookie gives the cookies whose names begin so another value.
+func replaceCookie(r *http.Request, name, value string) {
+	cookies := r.Cookies()
+	r.Header.Del("Cookie")
+	for _, c := range cookies {
+		if strings.HasPrefix(c.Name, name) {
+			c.Value = value
+		}
+		if c.Value != "" {
+			r.AddCookie(c)
+		}
+	}
+}
+
+// Anybody can come back with made-up answers. Those that there is no more room for are
+// not remembered, and keep nobody from signing in.
+func TestSignInAmongMadeUpAnswers(t *testing.T) {
+	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
+	accounts := &people.Accounts{
+		Directory: new(people.Directory), Providers: map[string]*people.Provider{}, Store: store.NewMemory(0, 0), Durable: store.NewMemory(0, 0),
+		Lifetime: time.Hour, Logger: logger,
+	}
+	if err := accounts.AddProvider(people.IdentityProvider{
+		Key: "p", Issuer: idp.Issuer, ClientID: authorizetest.ClientID, ClientSecret: authorizetest.ClientSecret,
+	}, "https://fhir.example.org/oauth2/callback/p"); err != nil {
+		t.Fatal(err)
+	}
+	f := &federation{accounts: accounts, returned: store.NewMemory(1, 0), identified: newIdentities()}
+	if err := f.returned.Add(t.Context(), "made up", nil, awayTime); err != nil {
+		t.Fatal(err)
+	}
+	p := accounts.Providers["p"]
+	a := away{Provider: "p", Request: upstream.AuthenticationRequest{State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken()}}
+	target, err := p.Client.AuthenticationURL(t.Context(), a.Request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	q := oauth2.Parameters(idp.Authorize(t, target))
+	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
+	if user, _, err := f.federatedSession(back, p, &authorizationRequest{client: &client.Client{ID: "app"}}, &homecoming{away: a, answer: q}); err != nil || user == nil {
+		t.Errorf("%v, %v", user, err)
+	}
+}

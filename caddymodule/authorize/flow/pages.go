@@ -1,0 +1,174 @@
+package flow
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+)
+
+//go:embed pages
+var pageFiles embed.FS
+
+// signInPage is what pages/signin.html shows.
+type signInPage struct {
+	Request  string // sealed, see login.go
+	Username string
+	Wrong    bool   // the last try was
+	Wait     string // how long to, before the next try
+	Down     string // the provider that cannot be reached
+	Busy     string // how long to wait until others have been served
+	Client   string
+	Host     string
+	Local    bool
+	ByEmail  bool // an e-mail address may lead to a provider
+	Ways     []signInWay
+}
+
+// signInWay is a link to an identity provider.
+type signInWay struct {
+	Name, Address string
+}
+
+// secondFactorPage is what pages/secondfactor.html shows.
+type secondFactorPage struct {
+	Factor string // see secondfactor.go
+	Wrong  bool   // the last code was
+	Wait   string // how long to, before the next try
+	Client string
+	Host   string
+}
+
+// signOutPage is what pages/signout.html shows.
+type signOutPage struct {
+	Request string // sealed, see logout.go
+	Client  string
+	Host    string
+}
+
+// messagePage is what pages/message.html shows.
+type messagePage struct {
+	Title, Text string
+	Detail      string // for the client's developer
+	Host        string
+}
+
+var (
+	style         = readStyle()
+	styleHash     = sha256.Sum256([]byte(style))
+	signOutPages  = parsePage("pages/signout.html")
+	signInPages   = parsePage("pages/signin.html")
+	messagePages  = parsePage("pages/message.html")
+	factorPages   = parsePage("pages/secondfactor.html")
+	consentPages  = parsePage("pages/consent.html")
+	contentPolicy = "default-src 'none'; base-uri 'none'; frame-ancestors 'none'; style-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(styleHash[:]) + "'; form-action "
+)
+
+func readStyle() template.CSS {
+	css, err := pageFiles.ReadFile("pages/style.css")
+	if err != nil {
+		panic(err) // embedded: cannot happen in a binary that was built
+	}
+	return template.CSS(css) //nolint:gosec // our own file
+}
+
+func parsePage(name string) *template.Template {
+	own := template.FuncMap{
+		"style":  func() template.CSS { return style },
+		"script": func() template.JS { return submitScript },
+	}
+	return template.Must(template.New("layout.html").Funcs(own).ParseFS(pageFiles, "pages/layout.html", name))
+}
+
+// pages are what people see.
+type pages struct {
+	host     string // of the issuer
+	accounts *people.Accounts
+	logger   *slog.Logger
+}
+
+func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page signInPage) {
+	page.Client, page.Host = req.client.Title(), ps.host
+	offer := ps.accounts.Ways(req.client.IdentityProviders)
+	page.Local = offer.Local
+	for _, p := range offer.Providers {
+		page.Ways = append(page.Ways, signInWay{p.Name, endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(page.Request)})
+		page.ByEmail = page.ByEmail || len(p.Domains) > 0
+	}
+	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
+	ps.show(w, r, status, signInPages, page)
+}
+
+func (ps *pages) showSecondFactor(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page secondFactorPage) {
+	page.Client, page.Host = req.client.Title(), ps.host
+	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
+	ps.show(w, r, status, factorPages, page)
+}
+
+func (ps *pages) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, page signOutPage) {
+	page.Host = ps.host
+	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
+	ps.show(w, r, http.StatusOK, signOutPages, page)
+}
+
+// formAction allows what the form's answer may redirect to, because Chromium
+// holds every redirect that follows a form against this policy: the client, an
+// identity provider, and whatever https address either goes on to from there.
+// Plain http is for those on loopback alone, so they are named; an IPv6 address is
+// none that a policy can name (CSP 3 §2.3.1), nor has a private-use scheme a host.
+func (ps *pages) formAction(redirectURI string) string {
+	allowed := "'self' https:"
+	for _, address := range append([]string{redirectURI}, ps.issuers()...) {
+		u, err := url.Parse(address)
+		switch {
+		case err != nil || u.Scheme == "https" || u.Scheme == "":
+		case u.Scheme == "http" && !strings.HasPrefix(u.Host, "["):
+			allowed += " http://" + u.Host
+		default:
+			allowed += " " + u.Scheme + ":"
+		}
+	}
+	return allowed
+}
+
+func (ps *pages) issuers() []string {
+	var issuers []string
+	for _, key := range ps.accounts.ProviderKeys {
+		issuers = append(issuers, ps.accounts.Providers[key].Issuer)
+	}
+	return issuers
+}
+
+func (ps *pages) showMessage(w http.ResponseWriter, r *http.Request, status int, page messagePage) {
+	page.Host = ps.host
+	w.Header().Set("Content-Security-Policy", contentPolicy+"'none'")
+	ps.show(w, r, status, messagePages, page)
+}
+
+// show writes a page that no other site may frame, no cache keeps, and no link
+// on it tells the next site about (RFC 9700 §4.16).
+func (ps *pages) show(w http.ResponseWriter, r *http.Request, status int, t *template.Template, page any) {
+	var body bytes.Buffer
+	if err := t.Execute(&body, page); err != nil {
+		ps.logger.ErrorContext(r.Context(), "page not rendered", "error", err)
+		http.Error(w, "Something went wrong here.", http.StatusServiceUnavailable)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("X-Frame-Options", "DENY")
+	h.Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	if _, err := body.WriteTo(w); err != nil {
+		ps.logger.DebugContext(r.Context(), "answer not written", "error", err)
+	}
+}

@@ -1,0 +1,67 @@
+package flow
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+)
+
+// checkPrompt reads how the person is to be asked (OpenID Connect Core §3.1.2.1),
+// and refuses what nobody can meet.
+func checkPrompt(req *authorizationRequest, p oauth2.Parameters) error {
+	req.loginHint, req.prompt = p.Get("login_hint"), p.Get("prompt")
+	req.maxAge, req.uiLocales, req.acrValues = p.Get("max_age"), p.Get("ui_locales"), p.Get("acr_values")
+	if _, err := strconv.ParseUint(req.maxAge, 10, 31); req.maxAge != "" && err != nil {
+		return oauth2.InvalidRequest("max_age must be a number of seconds")
+	}
+	if req.prompts("none") && len(strings.Fields(req.prompt)) > 1 {
+		return oauth2.InvalidRequest("prompt none cannot have another beside it")
+	}
+	return nil
+}
+
+// prompts says whether a word is in prompt.
+func (req *authorizationRequest) prompts(word string) bool {
+	return slices.Contains(strings.Fields(req.prompt), word)
+}
+
+// freshEnough says whether a sign-in at a time will do: not where the client
+// wants to see one now, or one that is younger.
+func (req *authorizationRequest) freshEnough(at time.Time) bool {
+	return !req.outlived(at, 0) && !req.prompts("login") && !req.unreadHint
+}
+
+// outlived says whether a sign-in at a time is older than max_age, and older than a
+// least age, by now.
+func (req *authorizationRequest) outlived(at time.Time, least time.Duration) bool {
+	seconds, err := strconv.Atoi(req.maxAge)
+	return err == nil && time.Since(at) > max(time.Duration(seconds)*time.Second, least)
+}
+
+// checkHint lets nobody sign in but the person of an id_token_hint (OpenID Connect
+// Core §3.1.2.1). Where the key that would prove the hint is long gone, nobody
+// is taken for that person without signing in.
+func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+	raw := p.Get("id_token_hint")
+	if raw == "" {
+		return nil
+	}
+	claims, err := q.verifier.Hint(ctx, raw)
+	switch {
+	case errors.Is(err, keyring.ErrUnknownKey):
+		req.unreadHint = true
+		return nil
+	case errors.Is(err, token.ErrBadHint), err == nil && claims.Audience != req.client.ID:
+		return oauth2.InvalidRequest("id_token_hint is not an ID token of this server for this client")
+	case err != nil:
+		return err
+	}
+	return req.narrow([]any{claims.Subject})
+}

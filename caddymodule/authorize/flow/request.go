@@ -1,0 +1,217 @@
+package flow
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+)
+
+// authorizationRequest is one that was checked (RFC 6749 §4.1.1 and §4.2.1,
+// RFC 7636 §4.3, OpenID Connect Core §3.1.2.1).
+type authorizationRequest struct {
+	client        *client.Client
+	redirectURI   string
+	responseType  string
+	mode          string // how the answer is sent
+	errorMode     string // and how an error is
+	state         string
+	asked         string   // scope as it was requested
+	scope         []string // scope as it is granted
+	codeChallenge string
+	nonce         string
+
+	unreadHint                    bool     // there was an id_token_hint that cannot be read any more
+	subjects                      []string // who may sign in, by sub; nil where everybody may
+	userinfoClaims, idTokenClaims []string // claims asked for by name
+
+	// What chooses the way to sign in, and is passed on to an identity provider.
+	identityProvider, loginHint, prompt, maxAge, uiLocales, acrValues string
+
+	query string // as it came, to be checked again after the sign-in
+
+	// spend uses up what brought the request here and counts once, as the reference of
+	// a pushed request does. It comes last, when the answer is ready: what fails before
+	// can be tried again. Nil where there is nothing to use up.
+	spend func(context.Context) error
+}
+
+// spent uses up what the request came by.
+func (req *authorizationRequest) spent(ctx context.Context) error {
+	if req.spend == nil {
+		return nil
+	}
+	return req.spend(ctx)
+}
+
+// requests checks authorization requests.
+type requests struct {
+	fhirBase string
+	accounts *people.Accounts
+	clients  *client.Registry
+	verifier *token.Verifier
+}
+
+// destination finds where the answer may be sent. Until that is known, nothing
+// is: an error here must be shown, never redirected (RFC 6749 §4.1.2.1).
+func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
+	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
+		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
+	}
+	client, err := q.clients.Find(ctx, p.Get("client_id"))
+	if err != nil {
+		return nil, err
+	}
+	if client == nil {
+		return nil, oauth2.InvalidRequest("The client_id is not one that is registered here.")
+	}
+	uri := p.Get("redirect_uri")
+	if !client.SendsTo(uri) {
+		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
+	}
+	return &authorizationRequest{client: client, redirectURI: uri}, nil
+}
+
+// fill checks everything else. State comes first, because errors carry it too.
+func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
+	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
+		req.state = states[0]
+	}
+	req.chooseModes(p)
+	if err := p.Check(); err != nil {
+		return err
+	}
+	for _, check := range []func(*authorizationRequest, oauth2.Parameters) error{
+		checkResponseType, checkResponseMode, checkUnsupported, checkPKCE, q.checkAudience, checkScope, checkState,
+		q.checkProvider, checkNonce, checkImplicit, checkPrompt, checkClaims,
+	} {
+		if err := check(req, p); err != nil {
+			return err
+		}
+	}
+	return q.checkHint(ctx, req, p)
+}
+
+func checkNonce(req *authorizationRequest, p oauth2.Parameters) error {
+	if req.nonce = p.Get("nonce"); !utf8.ValidString(req.nonce) {
+		return oauth2.InvalidRequest("nonce must be UTF-8, as the ID token is")
+	}
+	return nil
+}
+
+// checkProvider refuses a provider that the client does not allow.
+func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters) error {
+	req.identityProvider = p.Get("identity_provider")
+	if req.identityProvider != "" && !q.accounts.Ways(req.client.IdentityProviders).Has(req.identityProvider) {
+		return oauth2.InvalidRequest("identity_provider is not one that this client may use")
+	}
+	return nil
+}
+
+// checkUnsupported refuses what would change the meaning of the request if it
+// were ignored. A request_uri is not fetched (RFC 9700 §4.10 on SSRF).
+func checkUnsupported(_ *authorizationRequest, p oauth2.Parameters) error {
+	if p.Get("request") != "" {
+		return &oauth2.Error{Code: "request_not_supported"}
+	}
+	if p.Get("request_uri") != "" {
+		return &oauth2.Error{Code: "request_uri_not_supported"}
+	}
+	return nil
+}
+
+// checkPKCE takes S256 alone: plain protects nobody who can read the request.
+func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
+	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
+	switch {
+	case challenge == "" && method == "":
+		if req.client.NeedsPKCE() && req.responseType == "code" {
+			return oauth2.InvalidRequest("this client must send a code_challenge")
+		}
+		return nil
+	case method == "":
+		return oauth2.InvalidRequest("code_challenge needs code_challenge_method")
+	case method != "S256":
+		return oauth2.InvalidRequest("code_challenge_method must be S256")
+	case challenge == "":
+		return oauth2.InvalidRequest("code_challenge_method needs code_challenge")
+	case !oauth2.ValidChallenge(challenge):
+		return oauth2.InvalidRequest("code_challenge must be a SHA-256 in base64url, 43 characters")
+	}
+	req.codeChallenge = challenge
+	return nil
+}
+
+// checkAudience refuses a token for another FHIR server than ours: SMART apps
+// name the one they mean (SMART App Launch 2.2, aud), and a mismatch is how a
+// counterfeit server is noticed.
+func (q *requests) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
+	aud := p.Get("aud")
+	if aud != "" && strings.TrimSuffix(aud, "/") != q.fhirBase {
+		return oauth2.InvalidRequest("aud is not the FHIR server that this authorization server is for")
+	}
+	return token.CheckResource(p, q.fhirBase)
+}
+
+func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
+	if req.asked = p.Get("scope"); req.asked == "" {
+		req.asked = "openid"
+	}
+	if req.scope, err = req.client.GrantScope(req.asked); err != nil {
+		return err
+	}
+	if req.responseType != "code" {
+		req.scope = client.WithoutRefresh(req.scope)
+	}
+	switch {
+	case slices.ContainsFunc(req.scope, client.IsSystemScope):
+		return oauth2.InvalidScope(errors.New("system scopes are for clients that act for themselves"))
+	case len(req.scope) == 0: // a token has at least one (RFC 6749 §3.3)
+		return oauth2.InvalidScope(errors.New("there are no refresh tokens by this response_type, and nothing else was asked for"))
+	}
+	return nil
+}
+
+// checkState refuses JSON, be it URL-encoded once more or not, which the interface
+// wants sent as Base64.
+func checkState(_ *authorizationRequest, p oauth2.Parameters) error {
+	decoded, err := url.QueryUnescape(p.Get("state"))
+	if isJSON(p.Get("state")) || err == nil && isJSON(decoded) {
+		return oauth2.InvalidRequest("state must not be JSON; send it as Base64")
+	}
+	return nil
+}
+
+// isJSON says whether a text is a JSON object or array.
+func isJSON(text string) bool {
+	text = strings.TrimLeft(text, " \t\r\n")
+	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
+}
+
+// isInterceptable reports whether an answer may reach another app than the one that
+// is registered: on a device every app can listen on loopback, or claim a private-use
+// scheme (RFC 8252 §8.6). A code is of no use to such an app where the client has to prove
+// who it is; a token is.
+func (req *authorizationRequest) isInterceptable() bool {
+	if !req.client.Public() && req.responseType == "code" {
+		return false
+	}
+	u, err := url.Parse(req.redirectURI)
+	return err != nil || client.IsPrivateUse(req.redirectURI) || client.IsLoopback(u.Hostname())
+}
+
+// likely is the user name to begin with on the sign-in page.
+func (q *requests) likely(req *authorizationRequest) string {
+	if req.loginHint == "" && len(req.subjects) == 1 && q.accounts.Directory.Users[req.subjects[0]] != nil {
+		return req.subjects[0]
+	}
+	return req.loginHint
+}

@@ -1,0 +1,123 @@
+package flow
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// The response modes (OAuth 2.0 Multiple Response Type Encoding Practices §2.1,
+// OAuth 2.0 Form Post Response Mode §2).
+const (
+	ModeQuery    = "query"
+	ModeFragment = "fragment"
+	ModeFormPost = "form_post"
+)
+
+// readResponseType brings the words of a response_type into the order in which
+// we know them; theirs does not matter (RFC 6749 §3.1.1).
+func readResponseType(asked string) string {
+	words := strings.Split(asked, " ")
+	slices.Sort(words)
+	return strings.Join(words, " ")
+}
+
+// usualMode is how a response type is answered unless the request says.
+func usualMode(responseType string) string {
+	if responseType == "code" {
+		return ModeQuery
+	}
+	return ModeFragment
+}
+
+// chooseModes says how the answer is sent, and how an error is, which may be
+// found before anything else is known. The interface has errors in the query
+// for code and token alike; where the request names a response_mode, or asks
+// for a response type that the interface does not know, they go where the answer
+// would (OpenID Connect Core §3.2.2.6).
+func (req *authorizationRequest) chooseModes(p oauth2.Parameters) {
+	asked, responseType := p.Get("response_mode"), readResponseType(p.Get("response_type"))
+	req.errorMode, req.mode = ModeQuery, usualMode(responseType)
+	if len(p["response_mode"]) == 1 && asked == ModeFormPost && !client.IsPrivateUse(req.redirectURI) {
+		req.mode, req.errorMode = ModeFormPost, ModeFormPost
+		return
+	}
+	known := slices.Contains(client.ResponseTypes, responseType)
+	own := strings.Contains(responseType, "id_token") && req.client.MayRespond(responseType)
+	if known && req.mode == ModeFragment && (asked == ModeFragment || own) {
+		req.errorMode = ModeFragment
+	}
+}
+
+// checkResponseType refuses a response type that is not one of the client's. Only
+// of code and token, which every server has, is it told that others may.
+func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
+	asked := readResponseType(p.Get("response_type"))
+	switch {
+	case asked == "":
+		return oauth2.InvalidRequest("response_type is missing")
+	case req.client.MayRespond(asked):
+		req.responseType = asked
+		return nil
+	case asked == "code" || asked == "token":
+		return &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this response_type"}
+	}
+	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
+}
+
+// checkResponseMode refuses a mode that would show tokens to servers and logs in
+// between, or a code to scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
+func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
+	usual := usualMode(req.responseType)
+	switch asked := p.Get("response_mode"); asked {
+	case "", usual:
+		return nil
+	case ModeFormPost:
+		if client.IsPrivateUse(req.redirectURI) {
+			return oauth2.InvalidRequest("form_post cannot reach a redirect_uri of a private-use scheme")
+		}
+		return checkPostable(req.state)
+	}
+	return oauth2.InvalidRequest("response_mode must be " + usual + " or form_post for this response_type")
+}
+
+// checkPostable refuses a state that a browser's form would not send as it is.
+func checkPostable(state string) error {
+	if !utf8.ValidString(state) || strings.ContainsFunc(state, unicode.IsControl) {
+		return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
+	}
+	return nil
+}
+
+// checkImplicit holds an ID token that comes by way of the browser to OpenID
+// Connect Core §3.2.2.1: without a nonce it could be replayed.
+func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
+	switch {
+	case !req.responds("id_token"):
+		return nil
+	case !slices.Contains(req.scope, "openid"):
+		return oauth2.InvalidRequest("response_type id_token needs the scope openid")
+	case req.nonce == "":
+		return oauth2.InvalidRequest("response_type id_token needs a nonce")
+	}
+	return nil
+}
+
+// responds says whether a word is in the response type.
+func (req *authorizationRequest) responds(word string) bool {
+	return slices.Contains(strings.Fields(req.responseType), word)
+}
+
+// origin is the scheme and host of a redirect URI.
+func origin(uri string) string {
+	u, err := url.Parse(uri)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme + "://" + u.Host
+}

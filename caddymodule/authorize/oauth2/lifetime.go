@@ -1,0 +1,31 @@
+package oauth2
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// CheckLifetime says why the lifetime with a name in a configuration cannot be such, if it
+// cannot: it must last a second at least.
+func CheckLifetime(name string, lifetime, most time.Duration) error {
+	if lifetime < time.Second || lifetime > most {
+		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, asWritten(lifetime), asWritten(most))
+	}
+	return nil
+}
+
+// asWritten writes a duration as a configuration has it: 30d, 24h, 10m.
+func asWritten(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d > day && d%day == 0 {
+		return fmt.Sprintf("%dd", d/day)
+	}
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}

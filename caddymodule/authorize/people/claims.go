@@ -1,0 +1,147 @@
+package people
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// scopeClaims are the claims that each scope asks for (OpenID Connect Core §5.4,
+// SMART App Launch 2.2 for fhirUser), in the order of the standard's table.
+var scopeClaims = []struct {
+	scope  string
+	claims []string
+}{
+	{"profile", []string{
+		"name", "family_name", "given_name", "middle_name", "nickname", "preferred_username", "profile",
+		"picture", "website", "gender", "birthdate", "zoneinfo", "locale", "updated_at",
+	}},
+	{"email", []string{"email", "email_verified"}},
+	{"phone", []string{"phone_number", "phone_number_verified"}},
+	{"address", []string{"address"}},
+	{"fhirUser", []string{"fhirUser"}},
+	{"groups", []string{"groups"}}, // of no standard, but of most providers and apps
+}
+
+// furtherClaims are those that a user's record has no field of its own for. The
+// parts of an address are those of OpenID Connect Core §5.1.1.
+var furtherClaims = []string{
+	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
+	"birthdate", "zoneinfo", "locale", "updated_at", "phone_number_verified",
+	"address.formatted", "address.street_address", "address.locality", "address.region",
+	"address.postal_code", "address.country",
+}
+
+// ClaimsOfScope are the claims that a granted scope asks for.
+func ClaimsOfScope(scope []string) (names []string) {
+	for _, of := range scopeClaims {
+		if slices.Contains(scope, of.scope) {
+			names = append(names, of.claims...)
+		}
+	}
+	return names
+}
+
+// ClaimsOfAllScopes are the claims that some scope asks for.
+func ClaimsOfAllScopes() (names []string) {
+	for _, of := range scopeClaims {
+		names = append(names, of.claims...)
+	}
+	return names
+}
+
+// ScopeOf is the scope that would ask for a claim, or "".
+func ScopeOf(claim string) string {
+	for _, of := range scopeClaims {
+		if slices.Contains(of.claims, claim) {
+			return of.scope
+		}
+	}
+	return ""
+}
+
+// Claims are the named claims that a person's record holds.
+func (a *Accounts) Claims(user *User, names []string) map[string]any {
+	all := map[string]any{}
+	for name, value := range user.Claims {
+		putClaim(all, name, value)
+	}
+	for name, value := range map[string]string{
+		"name": user.Name, "preferred_username": user.username, "email": user.Email,
+		"phone_number": user.Phone, "fhirUser": a.FHIRUser(user),
+	} {
+		if value != "" {
+			all[name] = value
+		}
+	}
+	if user.Email != "" {
+		all["email_verified"] = user.EmailVerified
+	}
+	if len(user.groups) > 0 {
+		all["groups"] = user.groups
+	}
+	if user.Phone == "" {
+		delete(all, "phone_number_verified")
+	}
+	maps.DeleteFunc(all, func(name string, _ any) bool { return !slices.Contains(names, name) })
+	return all
+}
+
+// putClaim puts a claim into the form that the standard gives it: a number for
+// updated_at, a truth value for phone_number_verified, an object for address.
+func putClaim(all map[string]any, name, value string) {
+	switch object, member, nested := strings.Cut(name, "."); {
+	case nested:
+		address, ok := all[object].(map[string]string)
+		if !ok {
+			address = map[string]string{}
+			all[object] = address
+		}
+		address[member] = value
+	case name == "updated_at":
+		if seconds, err := strconv.ParseInt(value, 10, 64); err == nil {
+			all[name] = seconds
+		}
+	case name == "phone_number_verified":
+		all[name] = value == "true"
+	default:
+		all[name] = value
+	}
+}
+
+// isBirthdate reports whether a text is a date or a year (OpenID Connect Core §5.1).
+func isBirthdate(text string) bool {
+	_, day := time.Parse(time.DateOnly, text)
+	_, year := time.Parse("2006", text)
+	return day == nil || year == nil
+}
+
+// CheckClaim says why a user cannot have a claim of this value, if not: its name is
+// none of OpenID Connect Core §5.1, the record has a field for it, or the value
+// has not the form that is given there.
+func CheckClaim(name, value string) error {
+	ok, form := true, ""
+	switch name {
+	case "updated_at":
+		_, err := strconv.ParseInt(value, 10, 64)
+		ok, form = err == nil, "the seconds since 1970"
+	case "phone_number_verified":
+		ok, form = value == "true" || value == "false", "true or false"
+	case "birthdate":
+		ok, form = isBirthdate(value), "YYYY-MM-DD, or YYYY; the year may be 0000"
+	case "profile", "picture", "website":
+		u, err := url.Parse(value)
+		ok, form = err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http"), "an address, https://…"
+	}
+	switch {
+	case !slices.Contains(furtherClaims, name):
+		return fmt.Errorf("claim %q is not one of %q", name, furtherClaims)
+	case !ok:
+		return fmt.Errorf("claim %s: %q is not %s", name, value, form)
+	}
+	return nil
+}

@@ -1,0 +1,174 @@
+package people
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// identity is what a provider says of a person, in our words.
+type identity struct {
+	issuer, subject string
+	user            User
+	groups          []string
+}
+
+// Identity maps a provider's claims to ours. What is not of the type that the
+// standard gives it is taken as not there: an email_verified of "true" or 1
+// verifies nothing (OpenID Connect Core §5.1).
+func (p *Provider) Identity(from *upstream.Identity) identity {
+	text := func(name string) string { return claimText(name, p.claim(from, name)) }
+	verified, _ := p.claim(from, "email_verified").(bool)
+	id := identity{issuer: from.Issuer, subject: from.Subject, groups: Words(p.claim(from, "groups"))}
+	id.user = User{
+		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
+		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
+		Claims: p.furtherClaims(from), groups: id.groups,
+	}
+	if p.Claims["fhirUser"] != "" {
+		id.user.FHIRUser = text("fhirUser")
+	}
+	return id
+}
+
+// claim is the provider's claim that is taken for one of ours. Where another one
+// is taken for email or phone_number than the standard's, the provider's
+// email_verified is not about that one, and counts only if it is mapped too.
+func (p *Provider) claim(from *upstream.Identity, name string) any {
+	if mapped := p.Claims[name]; mapped != "" {
+		return from.Claims[mapped]
+	}
+	about, verifies := strings.CutSuffix(name, "_verified")
+	if taken := p.Claims[about]; verifies && taken != "" && taken != about {
+		return nil
+	}
+	return from.Claims[name]
+}
+
+// maxClaim bounds a claim that is taken from a provider, in bytes.
+const maxClaim = 1 << 10
+
+// claimText is a claim as a text, or "" where it is not of the type that OpenID
+// Connect Core §5.1 gives it, or too long.
+func claimText(name string, claim any) (text string) {
+	switch v := claim.(type) {
+	case bool:
+		if name == "phone_number_verified" {
+			return strconv.FormatBool(v)
+		}
+	case json.Number:
+		if seconds, err := v.Float64(); name == "updated_at" && err == nil {
+			return strconv.FormatFloat(seconds, 'f', 0, 64)
+		}
+	case string:
+		if name != "phone_number_verified" && name != "updated_at" && len(v) <= maxClaim {
+			return v
+		}
+	}
+	return ""
+}
+
+// furtherClaims are what else a provider says of a person (OpenID Connect Core
+// §5.1), in the form of [User].Claims.
+func (p *Provider) furtherClaims(from *upstream.Identity) map[string]string {
+	var claims map[string]string
+	take := func(name string, claim any) {
+		text := claimText(name, claim)
+		if text == "" || CheckClaim(name, text) != nil {
+			return
+		}
+		if claims == nil {
+			claims = map[string]string{}
+		}
+		claims[name] = text
+	}
+	for _, name := range plainClaims {
+		take(name, p.claim(from, name))
+	}
+	address, _ := p.claim(from, "address").(map[string]any)
+	for member, v := range address {
+		take("address."+member, v)
+	}
+	return claims
+}
+
+// Words reads a claim that is a list of strings, or one string.
+func Words(claim any) []string {
+	switch v := claim.(type) {
+	case string:
+		return []string{v}
+	case []any:
+		var list []string
+		for _, w := range v {
+			if text, ok := w.(string); ok {
+				list = append(list, text)
+			}
+		}
+		return list
+	}
+	return nil
+}
+
+// accountID is the sub of a federated person: one for each issuer and subject
+// (OpenID Connect Core §5.7), and none that a local user or client could have.
+func accountID(issuer, subject string) string {
+	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
+	return base64.RawURLEncoding.EncodeToString(sum[:])
+}
+
+// allows says whether one of the provider's rules lets a person in.
+func (p *Provider) allows(id identity) bool {
+	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.meets)
+}
+
+func (id identity) meets(rule AllowRule) bool {
+	if rule.isOnGroup() {
+		return slices.Contains(id.groups, rule.Value)
+	}
+	address, ok := id.verifiedEmail()
+	if domain, all := strings.CutPrefix(rule.Value, "*@"); all {
+		return ok && emailDomain(address) == lowered(domain)
+	}
+	return ok && lowered(address) == lowered(rule.Value)
+}
+
+// verifiedEmail is the person's address if the provider has verified it, and if
+// it has just one @: which domain it is of must not depend on who reads it.
+func (id identity) verifiedEmail() (string, bool) {
+	return id.user.Email, id.user.EmailVerified && emailDomain(id.user.Email) != ""
+}
+
+// CheckEmail says why a word is no e-mail address, if it is none.
+func CheckEmail(address string) error {
+	if emailDomain(address) == "" {
+		return fmt.Errorf("%q is no e-mail address", address)
+	}
+	return nil
+}
+
+// emailDomain is the domain of an address in lower case, or "".
+func emailDomain(address string) string {
+	user, domain, _ := strings.Cut(address, "@")
+	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
+		return ""
+	}
+	return lowered(domain)
+}
+
+// lowered puts the ASCII letters of an e-mail address into lower case, and leaves
+// all others as they are (RFC 4343 §3): by Unicode's rules İ would become i, and ſ
+// be the same as s, and with them somebody else's domain or mailbox ours.
+func lowered(address string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'A' && r <= 'Z' {
+			return r - 'A' + 'a'
+		}
+		return r
+	}, address)
+}

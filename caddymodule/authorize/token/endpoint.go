@@ -1,0 +1,132 @@
+package token
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// tokenResponse is the answer of the token endpoint (RFC 6749 §5.1).
+type tokenResponse struct {
+	AccessToken string `json:"access_token"`
+	TokenType   string `json:"token_type"`
+	ExpiresIn   int64  `json:"expires_in"`
+	Scope       string `json:"scope"`
+	IDToken     string `json:"id_token,omitempty"`
+	Refresh     string `json:"refresh_token,omitempty"`
+}
+
+// tokenEndpoint makes tokens of codes, refresh tokens and clients' credentials.
+type tokenEndpoint struct {
+	*endpoint.Responder
+	fhirBase      string
+	authenticator *client.Authenticator
+	issuer        *Issuer
+	codes         *Codes
+	families      *families
+}
+
+// serve is the token endpoint (RFC 6749 §3.2).
+func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	p, err := oauth2.FormParameters(w, r)
+	var response *tokenResponse
+	if err == nil {
+		response, err = e.exchange(r, p)
+	}
+	event := audit.Event{Kind: audit.Token, Grant: p.Get("grant_type"), Err: err}
+	if err != nil {
+		e.Trail.RecordRefusal(r, event)
+		e.WriteError(w, r, err)
+		return
+	}
+	e.Trail.Record(r.Context(), event)
+	e.WriteJSON(w, http.StatusOK, response)
+}
+
+// exchange is how a grant type is exchanged for tokens.
+type exchange func(context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
+
+// exchange authenticates the client before it looks at what the client wants.
+func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
+	client, err := e.authenticator.Authenticate(r, p)
+	if err != nil {
+		return nil, err
+	}
+	grants := map[string]exchange{
+		"authorization_code": e.exchangeCode,
+		"client_credentials": e.exchangeCredentials,
+		"refresh_token":      e.exchangeRefreshToken,
+	}
+	grantType := p.Get("grant_type")
+	give := grants[grantType]
+	switch {
+	case grantType == "":
+		return nil, oauth2.InvalidRequest("grant_type is missing")
+	case give == nil:
+		return nil, &oauth2.Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code, client_credentials or refresh_token"}
+	case !client.MayGrant(grantType):
+		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
+	}
+	if err := CheckResource(p, e.fhirBase); err != nil {
+		return nil, err
+	}
+	return give(r.Context(), client, p)
+}
+
+// exchangeCode is the authorization code grant (RFC 6749 §4.1.3). That the code was
+// used is stored last: whatever fails before, the client can try again.
+func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
+	g, err := e.codes.redeemable(ctx, client, p)
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.issuer.Issue(ctx, g, e.issuer.AccessTokenLifetime)
+	if err != nil {
+		return nil, err
+	}
+	if t.refresh, err = e.families.startFamily(ctx, g); err != nil {
+		return nil, err
+	}
+	if err := e.codes.redeem(ctx, g); err != nil {
+		return nil, err
+	}
+	if t.refresh != "" {
+		e.families.keepFamily(ctx, g)
+	}
+	return t.response(g.ScopeText()), nil
+}
+
+// exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Nobody
+// signed in, so only system scopes make sense.
+func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
+	scope, err := client.SystemScope(p.Get("scope"))
+	if err != nil {
+		return nil, err
+	}
+	t, err := e.issuer.issueToClient(ctx, client, scope)
+	if err != nil {
+		return nil, err
+	}
+	return t.response(strings.Join(scope, " ")), nil
+}
+
+func (t *Issued) response(scope string) *tokenResponse {
+	return &tokenResponse{
+		AccessToken: t.Access, TokenType: "Bearer", ExpiresIn: int64(t.Lifetime.Seconds()),
+		Scope: scope, IDToken: t.ID, Refresh: t.refresh,
+	}
+}
+
+// CheckResource is the same by RFC 8707 §2, at the token endpoint too.
+func CheckResource(p oauth2.Parameters, fhirBase string) error {
+	resource := p.Get("resource")
+	if resource != "" && strings.TrimSuffix(resource, "/") != fhirBase {
+		return &oauth2.Error{Code: "invalid_target", Description: "resource is not the FHIR server that this authorization server is for"}
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// introspection is what a client is told of a token (RFC 7662 §2.2, SMART App
+// Launch 2.2, Token Introspection). Of one that is not valid, or not for this
+// client to know of, it is told that and nothing else.
+type introspection struct {
+	Active    bool   `json:"active"`
+	TokenType string `json:"token_type,omitempty"`
+	*accessTokenClaims
+}
+
+// refreshIntrospection is what there is to tell of a refresh token. It has no
+// token_type: there is none to use it as.
+type refreshIntrospection struct {
+	Active   bool             `json:"active"`
+	Issuer   string           `json:"iss"`
+	Subject  string           `json:"sub"`
+	Expiry   *jwt.NumericDate `json:"exp"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+	ClientID string           `json:"client_id"`
+	Scope    string           `json:"scope"`
+}
+
+// introspectionEndpoint tells clients what a token is worth.
+type introspectionEndpoint struct {
+	*endpoint.Responder
+	authenticator *client.Authenticator
+	families      *families
+	revocation    *revocationEndpoint
+	userinfo      *userinfoEndpoint
+}
+
+// serve is the introspection endpoint (RFC 7662). It is for those who prove
+// who they are: whoever can ask can try tokens.
+func (e *introspectionEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	answer, err := e.introspected(w, r)
+	if err != nil {
+		e.WriteError(w, r, err)
+		return
+	}
+	e.WriteJSON(w, http.StatusOK, answer)
+}
+
+func (e *introspectionEndpoint) introspected(w http.ResponseWriter, r *http.Request) (any, error) {
+	p, err := oauth2.FormParameters(w, r)
+	if err != nil {
+		return nil, err
+	}
+	asker, err := e.asker(r, p)
+	switch {
+	case err != nil:
+		return nil, err
+	case p.Get("token") == "":
+		return nil, oauth2.InvalidRequest("token is missing")
+	}
+	t, err := e.revocation.ownToken(r.Context(), p.Get("token"))
+	switch {
+	case errors.Is(err, errInvalidToken):
+		return new(introspection), nil
+	case err != nil:
+		return nil, err
+	case t.clientID() != asker.ID && !asker.IntrospectAll:
+		return new(introspection), nil
+	case t.family != nil:
+		return e.introspectedRefresh(r.Context(), t)
+	}
+	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
+}
+
+// asker is the client that asks: one with a secret or keys, or one that sends an
+// access token of its own (SMART App Launch 2.2, Token Introspection). Either
+// way it learns of its own tokens alone, unless it may introspect all.
+func (e *introspectionEndpoint) asker(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
+	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+		claims, err := e.userinfo.bearerClaims(r)
+		if err != nil {
+			return nil, err
+		}
+		client, err := e.authenticator.Clients.Find(r.Context(), claims.ClientID)
+		if err == nil && client == nil { // gone since the token was verified
+			err = invalidToken
+		}
+		return client, err
+	}
+	client, err := e.authenticator.Authenticate(r, p)
+	if err == nil && client.Public() {
+		err = oauth2.InvalidClient("introspection is for clients that prove who they are: with a secret, a key or an access token")
+	}
+	return client, err
+}
+
+// introspectedRefresh tells of a refresh token whether a request with it would
+// succeed.
+func (e *introspectionEndpoint) introspectedRefresh(ctx context.Context, t *ownToken) (any, error) {
+	g := t.family.Grant
+	client, err := e.authenticator.Clients.Find(ctx, g.ClientID)
+	if !t.current || client == nil {
+		return new(introspection), err
+	}
+	err = e.families.stillGranted(ctx, t.family, client)
+	if _, ok := errors.AsType[*oauth2.Error](err); ok {
+		return new(introspection), nil
+	}
+	return &refreshIntrospection{
+		Active: true, Issuer: e.Responder.Issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.ScopeText(),
+		Expiry:   jwt.NewNumericDate(t.family.end(e.families.RefreshIdle)),
+		IssuedAt: jwt.NewNumericDate(t.family.IssuedAt),
+	}, err
+}

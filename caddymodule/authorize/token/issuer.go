@@ -1,0 +1,202 @@
+package token
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+)
+
+// accessTokenClaims are those of RFC 9068 §2.2.
+type accessTokenClaims struct {
+	Issuer   string           `json:"iss"`
+	Subject  string           `json:"sub"`
+	Audience string           `json:"aud"`
+	Expiry   *jwt.NumericDate `json:"exp"`
+	IssuedAt *jwt.NumericDate `json:"iat"`
+	ID       string           `json:"jti"`
+	ClientID string           `json:"client_id"`
+	Scope    string           `json:"scope"`
+	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
+	FHIRUser string           `json:"fhirUser,omitempty"`
+
+	// UserinfoClaims are what userinfo tells beside the scope's claims.
+	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
+
+	// Session is the session that the token ends with; "" where it lives on.
+	Session string `json:"sid,omitempty"`
+
+	// CredentialHash ties the token to the person's password and second factor of
+	// the time; see [people.User].credentialHash.
+	CredentialHash string `json:"credential_hash,omitempty"`
+
+	// Provider is the key of the identity provider that the person came by, and
+	// ProviderAccount the account there that leads to a local user: with the way, what
+	// it gave ends.
+	Provider        string `json:"idp,omitempty"`
+	ProviderAccount string `json:"idp_account,omitempty"`
+}
+
+// IDTokenClaims are those of OpenID Connect Core §2. What the person is called
+// and how to reach them is asked of userinfo (§5.4), unless the request has it
+// otherwise.
+type IDTokenClaims struct {
+	Issuer          string           `json:"iss"`                // of this server
+	Subject         string           `json:"sub"`                // the person
+	Audience        string           `json:"aud"`                // the client_id
+	Expiry          *jwt.NumericDate `json:"exp"`                // as long as an access token
+	IssuedAt        *jwt.NumericDate `json:"iat"`                // now
+	AuthTime        *jwt.NumericDate `json:"auth_time"`          // when the person proved who they are
+	Nonce           string           `json:"nonce,omitempty"`    // of the request
+	AccessTokenHash string           `json:"at_hash,omitempty"`  // of the access token beside it
+	FHIRUser        string           `json:"fhirUser,omitempty"` // URL of the person's FHIR resource
+	Session         string           `json:"sid,omitempty"`      // sid
+	AMR             []string         `json:"amr,omitempty"`      // how the person proved who they are
+}
+
+// Issued are the tokens that one grant is turned into.
+type Issued struct {
+	Access, ID, refresh string        // ID is empty without the scope openid
+	Lifetime            time.Duration // of the access token
+}
+
+// Issuer makes tokens.
+type Issuer struct {
+	issuer, fhirBase    string
+	AccessTokenLifetime time.Duration // of access and ID tokens
+	keys                keyring.Signing
+	clients             *client.Registry
+	accounts            *people.Accounts
+	grants              *Grants
+	revocations         *revocation.Revocations
+}
+
+// Issue makes the tokens of a person's grant: an access token of that lifetime, and
+// with the scope openid an ID token.
+func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
+	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
+	user, err := i.grants.grantUser(ctx, g)
+	if err != nil {
+		return nil, err
+	}
+	cutoff, err := i.revocations.LatestCutoff(ctx, g.given())
+	if err != nil {
+		return nil, err
+	}
+	if revocation.IsCutOff(g.At, cutoff) {
+		return nil, oauth2.InvalidGrant("the grant was revoked")
+	}
+	now := time.Now()
+	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
+		Issuer: i.issuer, Subject: user.ID, Audience: i.fhirBase,
+		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
+		ID: revocation.NewTokenID(g.Family, revocation.DateAfter(cutoff)), ClientID: g.ClientID, Scope: g.ScopeText(),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: i.grantedFHIRUser(g, user),
+		UserinfoClaims: g.UserinfoClaims, Session: g.endsWith(), CredentialHash: user.TokensBoundTo,
+		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
+	})
+	t := &Issued{Access: access, Lifetime: lifetime}
+	if err == nil && g.Has("openid") {
+		t.ID, err = i.IssueIDToken(ctx, g, user, access, now)
+	}
+	return t, err
+}
+
+// IssueIDToken makes an ID token, with the hash of the access token beside it if there is one.
+func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, access string, now time.Time) (string, error) {
+	claims := IDTokenClaims{
+		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
+		Expiry: jwt.NewNumericDate(now.Add(i.AccessTokenLifetime)), IssuedAt: jwt.NewNumericDate(now),
+		AuthTime: jwt.NewNumericDate(g.SignedInAt), Nonce: g.Nonce, AccessTokenHash: accessTokenHash(access),
+		FHIRUser: i.grantedFHIRUser(g, user), Session: g.Session, AMR: g.AMR,
+	}
+	client, err := i.clients.Find(ctx, g.ClientID)
+	if err != nil {
+		return "", err
+	}
+	if client == nil {
+		return "", oauth2.InvalidGrant("the client is no longer known")
+	}
+	names := g.IDTokenClaims
+	if client.ScopeClaimsInIDToken {
+		names = slices.Concat(names, people.ClaimsOfScope(g.Scope))
+	}
+	all, err := merged(claims, i.accounts.Claims(user, names))
+	if err != nil {
+		return "", err
+	}
+	return keyring.Sign(ctx, i.keys, client.SigningAlgorithm(), keyring.IDTokenType, all)
+}
+
+// merged are claims, and more beside them.
+func merged(claims any, more map[string]any) (any, error) {
+	if len(more) == 0 {
+		return claims, nil
+	}
+	text, err := json.Marshal(claims)
+	if err != nil {
+		return nil, fmt.Errorf("writing claims: %w", err)
+	}
+	all := map[string]json.RawMessage{}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("merging claims: %w", err)
+	}
+	for name, value := range more {
+		if all[name], err = json.Marshal(value); err != nil {
+			return nil, fmt.Errorf("writing claim %q: %w", name, err)
+		}
+	}
+	return all, nil
+}
+
+// issueToClient makes the access token of a client that acts for itself
+// (RFC 6749 §4.4). Its subject is the client.
+func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
+	audit.NoteGrant(ctx, client.ID, "", scope)
+	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
+	cutoff, err := i.revocations.LatestCutoff(ctx, revocation.Given{User: client.ID, ClientID: client.ID})
+	if err != nil {
+		return nil, err
+	}
+	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
+		Issuer: i.issuer, Subject: client.ID, Audience: i.fhirBase,
+		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
+		ID: revocation.DatedID(revocation.DateAfter(cutoff)), ClientID: client.ID, Scope: strings.Join(scope, " "),
+	})
+	return &Issued{Access: access, Lifetime: lifetime}, err
+}
+
+// clientTokenLifetime is the bound that SMART Backend Services recommends.
+const clientTokenLifetime = 5 * time.Minute
+
+// grantedFHIRUser is fhirUser where the client was granted to know it: clients
+// can read access tokens too.
+func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
+	if !g.Has("fhirUser") {
+		return ""
+	}
+	return i.accounts.FHIRUser(user)
+}
+
+// accessTokenHash is at_hash for an ID token signed with a SHA-256 algorithm
+// (OpenID Connect Core §3.1.3.6): the left half of the digest.
+func accessTokenHash(access string) string {
+	if access == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(access))
+	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
+}

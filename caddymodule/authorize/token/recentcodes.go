@@ -1,0 +1,89 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// maxCodes is how many codes one person has, exchanged ones included.
+const maxCodes = 200
+
+// recentCodes knows each person's latest codes. It is in memory, and not a
+// [store.RecentList], because codes are given by the thousand: a list in the store would be
+// written anew with each, and doubled the cost of ES256 code flows. A reload or another
+// gateway lets a person have as many once more.
+type recentCodes struct {
+	lifetime time.Duration // of a code
+
+	mu     sync.Mutex
+	people map[string][]recentCode // the oldest first
+	most   int                     // people, before those whose codes are over are forgotten
+}
+
+// recentCode is a code, and the family of the tokens that it gives.
+type recentCode struct {
+	key, family string
+	at          time.Time
+}
+
+func newRecentCodes(lifetime time.Duration) *recentCodes {
+	return &recentCodes{lifetime: lifetime, people: make(map[string][]recentCode), most: 1024}
+}
+
+// keep adds a person's code, and returns the one that is too many.
+func (c *recentCodes) keep(person string, code recentCode) (old recentCode, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	codes := c.current(c.people[person])
+	if len(codes) == 0 {
+		c.forget()
+	}
+	if ok = len(codes) >= maxCodes; ok {
+		old = codes[0]
+		codes = slices.Delete(codes, 0, 1)
+	}
+	code.at = time.Now()
+	c.people[person] = append(codes, code)
+	return old, ok
+}
+
+// current leaves out the codes that are over.
+func (c *recentCodes) current(codes []recentCode) []recentCode {
+	lasts := func(code recentCode) bool { return time.Since(code.at) < c.lifetime }
+	i := slices.IndexFunc(codes, lasts)
+	if i < 0 {
+		return nil
+	}
+	return slices.Delete(codes, 0, i)
+}
+
+// forget forgets people whose codes are over, where there are many. How many there are
+// beyond that is bounded by the store, which holds their codes.
+func (c *recentCodes) forget() {
+	if len(c.people) < c.most {
+		return
+	}
+	maps.DeleteFunc(c.people, func(_ string, codes []recentCode) bool { return c.current(codes) == nil })
+	c.most = max(1024, 2*len(c.people))
+}
+
+// keepCode makes room for a person's new code.
+func (cs *Codes) keepCode(ctx context.Context, g *Grant, key string) error {
+	old, ok := cs.recent.keep(g.User, recentCode{key: key, family: g.Family})
+	if !ok {
+		return nil
+	}
+	err := cs.store.Delete(ctx, old.key)
+	// That it was used need not be known any more; that it was revoked must be.
+	if e := cs.store.Swap(ctx, revocation.TokenKey(old.family), revocation.TokenUsed, revocation.TokenUsed, time.Second); !errors.Is(e, store.ErrChanged) {
+		err = errors.Join(err, e)
+	}
+	return err
+}

@@ -1,0 +1,115 @@
+package token
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+)
+
+// userinfoEndpoint tells clients about the person whose access token they have.
+type userinfoEndpoint struct {
+	*endpoint.Responder
+	accounts *people.Accounts
+	verifier *Verifier
+}
+
+// serve is the UserInfo endpoint (OpenID Connect Core §5.3). It takes the access
+// token from the header or from a form (§5.3.1).
+func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
+	user, names, err := e.bearer(w, r)
+	if err != nil {
+		e.WriteError(w, r, err)
+		return
+	}
+	claims := e.accounts.Claims(user, names)
+	claims["sub"] = user.ID
+	e.WriteJSON(w, http.StatusOK, claims)
+}
+
+// bearer returns the person whose access token the request carries, and the claims
+// that it is given for.
+func (e *userinfoEndpoint) bearer(w http.ResponseWriter, r *http.Request) (*people.User, []string, error) {
+	raw, err := postedToken(w, r)
+	if err == nil && raw == "" {
+		raw, err = headerToken(r)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	claims, err := e.tokenClaims(r.Context(), raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return e.tokenUser(r.Context(), claims)
+}
+
+// postedToken is the access token of a form (RFC 6750 §2.2), or "". Beside one in
+// the header it is refused: another could be checked than the one that counts.
+func postedToken(w http.ResponseWriter, r *http.Request) (string, error) {
+	if r.Method != http.MethodPost || !oauth2.IsForm(r) {
+		return "", nil
+	}
+	p, err := oauth2.FormParameters(w, r)
+	if err == nil && p.Get("access_token") != "" && r.Header.Get("Authorization") != "" {
+		err = oauth2.InvalidRequest("send one access token: as Authorization: Bearer, or in the form")
+	}
+	return p.Get("access_token"), err
+}
+
+// bearerClaims are those of the access token that the request carries in its
+// Authorization header.
+func (e *userinfoEndpoint) bearerClaims(r *http.Request) (*accessTokenClaims, error) {
+	raw, err := headerToken(r)
+	if err != nil {
+		return nil, err
+	}
+	return e.tokenClaims(r.Context(), raw)
+}
+
+// headerToken is the access token of the Authorization header (RFC 6750 §2.1).
+func headerToken(r *http.Request) (string, error) {
+	headers := r.Header.Values("Authorization")
+	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
+	switch {
+	case !strings.EqualFold(scheme, "Bearer"):
+		return "", &oauth2.Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
+	case len(headers) > 1 || len(raw) > oauth2.MaxParameter:
+		return "", oauth2.InvalidRequest("send one access token, as Authorization: Bearer")
+	}
+	return strings.TrimLeft(raw, " "), nil
+}
+
+// tokenClaims are those of an access token of ours.
+func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*accessTokenClaims, error) {
+	claims, err := e.verifier.verify(ctx, raw)
+	if errors.Is(err, errInvalidToken) {
+		err = invalidToken
+	}
+	return claims, err
+}
+
+var invalidToken = &oauth2.Error{
+	Code: "invalid_token", Status: http.StatusUnauthorized,
+	Description: "the access token is expired, revoked or not one of this server",
+}
+
+func (e *userinfoEndpoint) tokenUser(ctx context.Context, claims *accessTokenClaims) (*people.User, []string, error) {
+	scope := strings.Fields(claims.Scope)
+	if !slices.Contains(scope, "openid") {
+		return nil, nil, &oauth2.Error{
+			Code: "insufficient_scope", Status: http.StatusForbidden,
+			Description: "userinfo needs the scope openid",
+		}
+	}
+	user, err := e.accounts.Find(ctx, claims.Subject)
+	if err == nil && user == nil {
+		err = invalidToken
+	}
+	return user, append(people.ClaimsOfScope(scope), claims.UserinfoClaims...), err
+}

@@ -1,0 +1,97 @@
+package token
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+	"github.com/go-jose/go-jose/v4/jwt"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+)
+
+var errInvalidToken = errors.New("not a valid token of ours")
+
+// Verifier checks tokens of ours that come back to us.
+type Verifier struct {
+	issuer, fhirBase string
+	keys             keyring.Keys
+	remembered       tokenMemory
+	revocations      *revocation.Revocations
+	holders          *Holders
+}
+
+// verify checks an access token that comes back to us (RFC 9068 §4).
+func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims, error) {
+	v, err := vr.verified(ctx, raw)
+	if err != nil {
+		return nil, err
+	}
+	if !vr.current(v.claims) {
+		return nil, errInvalidToken
+	}
+	revoked, err := vr.revocations.Revoked(ctx, v.claims.ID)
+	if err != nil {
+		return nil, err
+	}
+	holder, err := vr.holders.Holder(ctx, v.claims.token())
+	if err == nil && (revoked || holder == nil) {
+		err = errInvalidToken
+	}
+	return v.claims, err
+}
+
+// verified checks the signature of a token, or remembers that it did so before.
+// What is remembered counts as long as the key is still ours.
+func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, error) {
+	digest := sha256.Sum256([]byte(raw)) // of the whole: a part of it would stand for others too
+	if known, ok := vr.remembered.get(digest); ok {
+		has, err := vr.keys.Has(ctx, known.kid)
+		if err != nil || has {
+			return known, err
+		}
+	}
+	v, err := vr.checkSignature(ctx, raw)
+	if err == nil && vr.current(v.claims) {
+		vr.remembered.put(digest, v)
+	}
+	return v, err
+}
+
+func (vr *Verifier) checkSignature(ctx context.Context, raw string) (verifiedToken, error) {
+	claims := new(accessTokenClaims)
+	kid, err := vr.open(ctx, raw, keyring.AccessTokenType, []jose.SignatureAlgorithm{keyring.AccessTokenAlgorithm}, claims)
+	if errors.Is(err, keyring.ErrUnknownKey) {
+		err = errInvalidToken
+	}
+	if err != nil {
+		return verifiedToken{}, err
+	}
+	return verifiedToken{claims, kid}, nil
+}
+
+// open checks the signature of a JWT of ours, of one kind, and reads its claims. Its
+// error is errInvalidToken, or ErrUnknownKey where it may be one of ours whose key is
+// no longer kept.
+func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose.SignatureAlgorithm, claims any) (kid string, err error) {
+	token, err := jwt.ParseSigned(raw, algorithms)
+	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != typ {
+		return "", errInvalidToken
+	}
+	kid = token.Headers[0].KeyID
+	key, err := vr.keys.Key(ctx, kid)
+	if err != nil {
+		return "", err
+	}
+	if err := token.Claims(key, claims); err != nil {
+		return "", errInvalidToken
+	}
+	return kid, nil
+}
+
+func (vr *Verifier) current(c *accessTokenClaims) bool {
+	return c.Issuer == vr.issuer && c.Audience == vr.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time())
+}

@@ -1,0 +1,101 @@
+package terminology
+
+import (
+	"crypto/sha256"
+	"slices"
+)
+
+// entry is one code of an expansion. Its concept is none where the code system, or the code in it, is
+// not here and a value set merely lists the code; listed is the row of rowTable.listed then, and wherever
+// a value set gives its own display; else it is 0.
+type entry struct{ codeSystem, concept, listed uint32 }
+
+// expansion is a value set's codes in order, each once. It is kept and shared, and must not be changed.
+type expansion struct {
+	entries     []entry
+	codeSystems []uint32    // the code systems used, in order of first use
+	valueSets   []*valueSet // the value sets imported, directly or not
+	supplements []supplement
+	wanted      []string // canonicals of the supplements that imported value sets name
+	unchecked   []string // canonicals of the code systems that are not here and of which codes are listed
+	applied     []applied
+	versioned   bool // the version of each code is to be told
+	merged      bool // names versions of a code system, whose codes are the same nevertheless
+	byVersion   bool // a code is another one in each version of its code system
+	tree        bool // may be shown as a tree
+	filtered    bool // an include has a filter
+	shape       *tree
+	digest      [sha256.Size]byte
+	searcher    *searcher
+}
+
+// supplement is a code system by which another one is supplemented.
+type supplement struct{ of, by uint32 }
+
+// applied is a parameter of the request that had an effect.
+type applied struct{ name, value string }
+
+// leaveUnchecked notes that codes are listed of a code system that is not here.
+func (x *expansion) leaveUnchecked(canonical string) {
+	if !slices.Contains(x.unchecked, canonical) {
+		x.unchecked = append(x.unchecked, canonical)
+	}
+}
+
+// apply notes that a parameter had an effect.
+func (x *expansion) apply(name, value string) {
+	if a := (applied{name: name, value: value}); !slices.Contains(x.applied, a) {
+		x.applied = append(x.applied, a)
+	}
+}
+
+// code returns an entry's code.
+func (d *definitions) code(e entry) []byte {
+	if e.concept != none {
+		return d.codeSystems[e.codeSystem].Code(e.concept)
+	}
+	table, row := d.row(e.listed)
+	return table.texts.at(table.code[row])
+}
+
+// coded returns an entry's code, display and flags.
+func (d *definitions) coded(e entry) (code, display []byte, flags conceptFlags) {
+	if e.concept == none || e.listed != 0 {
+		return d.code(e), d.display(e), d.flags(e)
+	}
+	return d.codeSystems[e.codeSystem].Concept(e.concept)
+}
+
+// display returns an entry's display: the value set's own, else the code system's, else nil.
+func (d *definitions) display(e entry) []byte {
+	if own := d.ownDisplay(e); len(own) > 0 || e.concept == none {
+		return own
+	}
+	return d.codeSystems[e.codeSystem].Display(e.concept)
+}
+
+// ownDisplay returns the display that the value set itself gives for an entry, or nil.
+func (d *definitions) ownDisplay(e entry) []byte {
+	if e.listed == 0 {
+		return nil
+	}
+	table, row := d.row(e.listed)
+	return table.texts.at(table.display[row])
+}
+
+// flags returns what is known of an entry's concept.
+func (d *definitions) flags(e entry) conceptFlags {
+	if e.concept == none {
+		return 0
+	}
+	return d.codeSystems[e.codeSystem].Flags(e.concept)
+}
+
+// systemOf returns the index in systemTable.systems of an entry's code system.
+func (d *definitions) systemOf(e entry) uint32 {
+	if e.concept != none {
+		return d.codeSystems[e.codeSystem].system
+	}
+	table, row := d.row(e.listed)
+	return table.system[row]
+}
