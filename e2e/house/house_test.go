@@ -76,6 +76,7 @@ files  lines  tests  lines  symbols  arrows between files  in circles  package
 1 310 0 0 2 0 0 lower
 3 63 1 1 5 3 2 upper
 4 373 1 1 7 3 2 2 packages
+0 0 0 0 0 0 0 0 packages for tests
 Arrows between packages: 1, in circles 0, upward 1
 upper imports lower
 Functions: 4, median 1 lines

@@ -109,20 +109,21 @@ func (h *house) print(w io.Writer) {
 	printLong(w, fmt.Sprintf("Files over %d lines", longFile), over(all.files, longFile))
 }
 
-// printRooms writes a line for each package, and their sum.
+// printRooms writes a line for each package, and their sums.
 func (h *house) printRooms(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprint(table, "files\tlines\ttests\tlines\tsymbols\tarrows between files\tin circles\t  package\n")
-	sum := room{name: fmt.Sprintf("%d packages", len(h.rooms))}
+	var code, tests []room
 	for _, r := range h.rooms {
 		r.print(table)
-		sum.files = append(sum.files, r.files...)
-		sum.tests = append(sum.tests, r.tests...)
-		sum.symbols += r.symbols
-		sum.between += r.between
-		sum.circular += r.circular
+		if r.isForTests() {
+			tests = append(tests, r)
+		} else {
+			code = append(code, r)
+		}
 	}
-	sum.print(table)
+	sum(code, "packages").print(table)
+	sum(tests, "packages for tests").print(table)
 	table.Flush()
 }
 

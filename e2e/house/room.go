@@ -142,15 +142,32 @@ func over(all []span, lines int) []span {
 	return all[i:]
 }
 
+// isForTests says whether only tests import a package: its name, or that of a package
+// around it, ends so.
+func (r *room) isForTests() bool { return strings.Contains(r.name+"/", "test/") }
+
+// sum adds up the figures of packages.
+func sum(rooms []room, title string) *room {
+	all := &room{name: fmt.Sprintf("%d %s", len(rooms), title)}
+	for _, r := range rooms {
+		all.files = append(all.files, r.files...)
+		all.tests = append(all.tests, r.tests...)
+		all.symbols += r.symbols
+		all.between += r.between
+		all.circular += r.circular
+	}
+	return all
+}
+
 // print writes a line of the table.
 func (r *room) print(w io.Writer) {
 	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t  %s\n",
 		len(r.files), lines(r.files), len(r.tests), lines(r.tests), r.symbols, r.between, r.circular, r.name)
 }
 
-func lines(files []span) (sum int) {
+func lines(files []span) (n int) {
 	for _, f := range files {
-		sum += f.lines
+		n += f.lines
 	}
-	return sum
+	return n
 }
