@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -23,10 +24,10 @@ type expansionWriter struct {
 	}
 	stream stream
 
-	declared   []property // those that entries of the page have
-	shown      []shownText
-	extended   []conceptExtension
-	values     []conceptValue
+	declared   []codesystem.Property // those that entries of the page have
+	shown      []codesystem.Text
+	extended   []codesystem.Extension
+	values     []codesystem.Value
 	lastSystem struct { // the one written last, and where that is
 		system   uint32
 		from, to int
@@ -167,19 +168,19 @@ func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 			continue
 		}
 		if list.IsEmpty() {
-			dst = append(list.Next(dst), `{"url":"`+extensionBase+`valueset-unclosed","valueBoolean":true}`...)
+			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed","valueBoolean":true}`...)
 		}
 		// The wording is that of the other servers, so that clients may look for it.
-		dst = append(list.Next(dst), `{"url":"`+extensionBase+`valueset-unclosed-reason","valueString":`...)
+		dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed-reason","valueString":`...)
 		dst = fhirjson.AppendString(dst, "This extension is based on "+article(string(cs.content))+" of the code system "+cs.url)
 		dst = append(dst, '}')
 	}
 	for _, p := range w.declared {
 		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
-		dst = append(fhirjson.AppendString(dst, p.code), '}')
-		if p.uri != "" {
+		dst = append(fhirjson.AppendString(dst, p.Code), '}')
+		if p.URI != "" {
 			dst = append(dst, `,{"url":"uri","valueUri":`...)
-			dst = append(fhirjson.AppendString(dst, p.uri), '}')
+			dst = append(fhirjson.AppendString(dst, p.URI), '}')
 		}
 		dst = append(dst, `]}`...)
 	}

@@ -3,6 +3,7 @@ package terminology
 import (
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -52,14 +53,14 @@ func (w *expansionWriter) appendEntry(dst []byte, e entry) []byte {
 	l := w.library
 	code, display, flags := l.coded(e)
 	dst = append(dst, '{')
-	if w.detailed || flags&(flagStatus|flagExtended) != 0 || e.listed != 0 {
+	if w.detailed || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.listed != 0 {
 		dst = w.appendEntryExtensions(dst, e, flags)
 	}
 	dst = w.appendSystem(dst, l.systemOf(e))
-	if flags&flagAbstract != 0 {
+	if flags&codesystem.FlagAbstract != 0 {
 		dst = append(dst, `,"abstract":true`...)
 	}
-	if flags&flagInactive != 0 {
+	if flags&codesystem.FlagInactive != 0 {
 		dst = append(dst, `,"inactive":true`...)
 	}
 	if w.isVersioned(e) {
@@ -90,9 +91,9 @@ func (w *expansionWriter) appendTexts(dst []byte, e entry) []byte {
 		return fhirjson.AppendMember(dst, "display", w.library.display(e))
 	}
 	w.shown = w.texts(w.shown[:0], e)
-	display := w.languages.preferred(w.shown)
+	display := w.languages.Preferred(w.shown)
 	if display >= 0 {
-		dst = fhirjson.AppendMember(dst, "display", w.shown[display].value)
+		dst = fhirjson.AppendMember(dst, "display", w.shown[display].Value)
 	}
 	if w.query.wantsDesignations() {
 		dst = w.query.appendDesignations(dst, w.shown, display)
@@ -101,11 +102,11 @@ func (w *expansionWriter) appendTexts(dst []byte, e entry) []byte {
 }
 
 // extensionValues are the values of the extensions of a concept, by kind, as JSON members.
-type extensionValues [extensionReplacedBy + 1][]byte
+type extensionValues [codesystem.ExtensionReplacedBy + 1][]byte
 
 // appendEntryExtensions appends the extensions of an entry with a comma after them: those that are shown as
 // they are, and its properties.
-func (w *expansionWriter) appendEntryExtensions(dst []byte, e entry, flags conceptFlags) []byte {
+func (w *expansionWriter) appendEntryExtensions(dst []byte, e entry, flags codesystem.Flags) []byte {
 	start := len(dst)
 	list := fhirjson.Array{Name: "extension"}
 	system, own := w.extensionsOf(e)
@@ -134,8 +135,8 @@ func (w *expansionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e e
 	of := func(cs *codeSystem, concept uint32) {
 		w.extended = cs.AppendExtensions(w.extended[:0], concept)
 		for _, x := range w.extended {
-			if x.kind == extensionAlternate {
-				dst = appendShown(dst, list, x.kind, x.value)
+			if x.Kind == codesystem.ExtensionAlternate {
+				dst = appendShown(dst, list, x.Kind, x.Value)
 			}
 		}
 	}
@@ -152,27 +153,27 @@ func (w *expansionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e e
 
 // Extensions that are shown as they are, where a code system or a value set has them.
 var (
-	shownFromSystem   = []extensionKind{extensionStyle, extensionXHTML, extensionDescriptionID}
-	shownFromValueSet = []extensionKind{
-		extensionDeprecated, extensionStandardsStatus, extensionConceptDefinition, extensionDescriptionID, extensionStyle, extensionXHTML,
+	shownFromSystem   = []codesystem.ExtensionKind{codesystem.ExtensionStyle, codesystem.ExtensionXHTML, codesystem.ExtensionDescriptionID}
+	shownFromValueSet = []codesystem.ExtensionKind{
+		codesystem.ExtensionDeprecated, codesystem.ExtensionStandardsStatus, codesystem.ExtensionConceptDefinition, codesystem.ExtensionDescriptionID, codesystem.ExtensionStyle, codesystem.ExtensionXHTML,
 	}
 )
 
 // appendShown appends an extension, if it has a value.
-func appendShown(dst []byte, list *fhirjson.Array, kind extensionKind, value []byte) []byte {
+func appendShown(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKind, value []byte) []byte {
 	if value == nil {
 		return dst
 	}
-	dst = append(append(list.Next(dst), `{"url":"`+extensionBase...), shownNames[kind]...)
+	dst = append(append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase...), shownNames[kind]...)
 	dst = append(append(dst, '"', ','), value...)
 	return append(dst, '}')
 }
 
 // shownNames are the names of the extensions that are shown as they are.
-var shownNames = map[extensionKind]string{
-	extensionStyle: "rendering-style", extensionXHTML: "rendering-xhtml", extensionDeprecated: "valueset-deprecated",
-	extensionStandardsStatus: "structuredefinition-standards-status", extensionConceptDefinition: "valueset-concept-definition",
-	extensionDescriptionID: "coding-sctdescid", extensionAlternate: "codesystem-alternate",
+var shownNames = map[codesystem.ExtensionKind]string{
+	codesystem.ExtensionStyle: "rendering-style", codesystem.ExtensionXHTML: "rendering-xhtml", codesystem.ExtensionDeprecated: "valueset-deprecated",
+	codesystem.ExtensionStandardsStatus: "structuredefinition-standards-status", codesystem.ExtensionConceptDefinition: "valueset-concept-definition",
+	codesystem.ExtensionDescriptionID: "coding-sctdescid", codesystem.ExtensionAlternate: "codesystem-alternate",
 }
 
 // extensionsOf returns the extensions of an entry: those that the code system and the supplements to it
@@ -191,7 +192,7 @@ func (w *expansionWriter) extensionsOf(e entry) (system, own extensionValues) {
 	if e.listed != 0 {
 		table, _ := w.library.row(e.listed)
 		for _, x := range table.extensionsOf(e.listed) {
-			own[x.kind] = table.texts.at(x.value)
+			own[x.Kind] = table.texts.At(x.Value)
 		}
 	}
 	return system, own
@@ -201,6 +202,6 @@ func (w *expansionWriter) extensionsOf(e entry) (system, own extensionValues) {
 func (w *expansionWriter) collect(v *extensionValues, cs *codeSystem, concept uint32) {
 	w.extended = cs.AppendExtensions(w.extended[:0], concept)
 	for _, x := range w.extended {
-		v[x.kind] = x.value
+		v[x.Kind] = x.Value
 	}
 }

@@ -4,15 +4,16 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // appendProperties appends the properties of an entry: its status, if that is not active, what extensions
 // say that R5 has as properties, and those that were asked for.
-func (w *expansionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags conceptFlags, system, own extensionValues) []byte {
-	if flags&flagStatus != 0 {
+func (w *expansionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags codesystem.Flags, system, own extensionValues) []byte {
+	if flags&codesystem.FlagStatus != 0 {
 		if status := w.library.codeSystems[e.codeSystem].Status(e.concept); status != "" {
-			dst = w.beginProperty(dst, list, property{code: "status", uri: conceptProperties + "status"}, "valueCode")
+			dst = w.beginProperty(dst, list, codesystem.Property{Code: "status", URI: codesystem.PropertyBase + "status"}, "valueCode")
 			dst = append(fhirjson.AppendString(dst, status), propertyEnd...)
 		}
 	}
@@ -31,7 +32,7 @@ func (w *expansionWriter) appendProperties(dst []byte, list *fhirjson.Array, e e
 	}
 	cs := w.library.codeSystems[e.codeSystem]
 	if meaning := cs.Definition(e.concept); meaning != nil && slices.Contains(w.query.Properties, "definition") {
-		dst = w.beginProperty(dst, list, property{code: "definition", uri: conceptProperties + "definition"}, "valueString")
+		dst = w.beginProperty(dst, list, codesystem.Property{Code: "definition", URI: codesystem.PropertyBase + "definition"}, "valueString")
 		dst = append(fhirjson.AppendString(dst, meaning), propertyEnd...)
 	}
 	dst = w.appendRelated(dst, list, "parent", cs, cs.Parents(e.concept))
@@ -48,13 +49,13 @@ func (w *expansionWriter) appendProperties(dst []byte, list *fhirjson.Array, e e
 
 // extensionProperties are the extensions of concepts that R5 has as properties.
 var extensionProperties = []struct {
-	kind     extensionKind
-	property property
+	kind     codesystem.ExtensionKind
+	property codesystem.Property
 	member   string
 }{
-	{extensionLabel, property{code: "label", uri: conceptProperties + "label"}, "valueString"},
-	{extensionOrder, property{code: "order", uri: conceptProperties + "order"}, "valueDecimal"},
-	{extensionWeight, property{code: "weight", uri: conceptProperties + "itemWeight"}, "valueDecimal"},
+	{codesystem.ExtensionLabel, codesystem.Property{Code: "label", URI: codesystem.PropertyBase + "label"}, "valueString"},
+	{codesystem.ExtensionOrder, codesystem.Property{Code: "order", URI: codesystem.PropertyBase + "order"}, "valueDecimal"},
+	{codesystem.ExtensionWeight, codesystem.Property{Code: "weight", URI: codesystem.PropertyBase + "itemWeight"}, "valueDecimal"},
 }
 
 // appendRelated appends the codes of the concepts above or below an entry, if they were asked for by name: they are
@@ -64,7 +65,7 @@ func (w *expansionWriter) appendRelated(dst []byte, list *fhirjson.Array, name s
 		return dst
 	}
 	for _, other := range related {
-		dst = w.beginProperty(dst, list, property{code: name, uri: conceptProperties + name}, "valueCode")
+		dst = w.beginProperty(dst, list, codesystem.Property{Code: name, URI: codesystem.PropertyBase + name}, "valueCode")
 		dst = append(fhirjson.AppendString(dst, cs.Code(other)), propertyEnd...)
 	}
 	return dst
@@ -76,25 +77,25 @@ func (w *expansionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *code
 	w.values = cs.AppendValues(w.values[:0], concept)
 	for i := range w.values {
 		v := &w.values[i]
-		p := v.property
-		told := p.is("status") && !strings.EqualFold(string(v.text), "active") ||
-			(p.code == "parent" || p.code == "child") && slices.Contains(w.query.Properties, p.code)
-		if told || !all && !slices.Contains(w.query.Properties, p.code) {
+		p := v.Property
+		told := p.Is("status") && !strings.EqualFold(string(v.Text), "active") ||
+			(p.Code == "parent" || p.Code == "child") && slices.Contains(w.query.Properties, p.Code)
+		if told || !all && !slices.Contains(w.query.Properties, p.Code) {
 			continue
 		}
-		dst = w.beginProperty(dst, list, property{code: p.code, uri: p.uri}, v.member())
-		dst = append(v.appendJSON(dst), propertyEnd...)
+		dst = w.beginProperty(dst, list, codesystem.Property{Code: p.Code, URI: p.URI}, v.Member())
+		dst = append(v.AppendJSON(dst), propertyEnd...)
 	}
 	return dst
 }
 
 // beginProperty appends a property of an entry up to its value, and notes that there is one of the kind.
-func (w *expansionWriter) beginProperty(dst []byte, list *fhirjson.Array, p property, member string) []byte {
-	if !slices.ContainsFunc(w.declared, func(d property) bool { return d.code == p.code }) {
+func (w *expansionWriter) beginProperty(dst []byte, list *fhirjson.Array, p codesystem.Property, member string) []byte {
+	if !slices.ContainsFunc(w.declared, func(d codesystem.Property) bool { return d.Code == p.Code }) {
 		w.declared = append(w.declared, p)
 	}
 	dst = append(list.Next(dst), `{"url":"`+propertyValue+`","extension":[{"url":"code","valueCode":`...)
-	dst = append(fhirjson.AppendString(dst, p.code), `},{"url":"value","`...)
+	dst = append(fhirjson.AppendString(dst, p.Code), `},{"url":"value","`...)
 	return append(append(dst, member...), '"', ':')
 }
 

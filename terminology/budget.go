@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // budget is what one request may cost, in steps: codes that are gathered or looked at, and whatever else takes
@@ -103,10 +105,10 @@ func (b *budget) rest() {
 func (b *budget) read(n int) error { return b.spend(n / readBytes) }
 
 // compare pays for texts that are compared with a display.
-func (b *budget) compare(texts []shownText) error {
+func (b *budget) compare(texts []codesystem.Text) error {
 	cost := 0
 	for i := range texts {
-		cost += 4 + len(texts[i].value)/4
+		cost += 4 + len(texts[i].Value)/4
 	}
 	return b.spend(cost)
 }

@@ -3,6 +3,8 @@ package terminology
 import (
 	"cmp"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // candidate is an include that may have a coding.
@@ -112,7 +114,7 @@ func (v *candidateFinder) rank(c *Coding, o *candidate) (n int, err error) {
 		n += 4
 	}
 	texts := v.library.shownTexts(nil, o.member.entry, v.valueSet.language, nil)
-	if slices.ContainsFunc(texts, func(t shownText) bool { return equalDisplay(t.value, c.Display) }) {
+	if slices.ContainsFunc(texts, func(t codesystem.Text) bool { return equalDisplay(t.Value, c.Display) }) {
 		n++
 	}
 	return n, v.budget.compare(texts)

@@ -1,11 +1,14 @@
 package terminology
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+import (
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // codeSystem is a CodeSystem: what its definition says of it as a whole, and its concepts. Nothing in it is changed once
 // it is in a library.
 type codeSystem struct {
-	conceptSystem
+	codesystem.System
 	definition
 	content        contentMode
 	caseSensitive  bool

@@ -1,28 +1,31 @@
 package terminology
 
-import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+import (
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // codeSystemBuilder reads a CodeSystem.
 type codeSystemBuilder struct {
 	codeSystem
-	concepts tableBuilder
+	concepts codesystem.Builder
 }
 
 // reset makes the builder ready for the next code system.
 func (b *codeSystemBuilder) reset() {
 	b.codeSystem = codeSystem{caseSensitive: true}
 	b.concepts.Modifiers = b.modifiers
-	b.concepts.reset()
+	b.concepts.Reset()
 }
 
 // build finishes the code system.
 func (b *codeSystemBuilder) build() (*codeSystem, error) {
-	table, err := b.concepts.build(b.language, b.caseSensitive)
+	table, err := b.concepts.Build(b.language, b.caseSensitive)
 	if err != nil {
 		return nil, err
 	}
 	cs := b.codeSystem
-	cs.conceptSystem = table
+	cs.System = table
 	return &cs, nil
 }
 
@@ -33,7 +36,7 @@ func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
 	}
 	switch {
 	case name == "concept":
-		return r.Array(func() error { return b.concepts.concept(r) })
+		return r.Array(func() error { return b.concepts.Concept(r) })
 	case isLeftOut(name):
 		return r.Skip()
 	}
@@ -68,7 +71,7 @@ func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
 	case "modifierExtension", "implicitRules":
 		return b.modifiers(r)
 	case "property":
-		return r.Array(func() error { return b.concepts.propertyDefinition(r) })
+		return r.Array(func() error { return b.concepts.PropertyDefinition(r) })
 	}
 	return nil
 }
@@ -78,9 +81,9 @@ func (b *codeSystemBuilder) extensionMember(r *fhirjson.Reader) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
 		switch x.URL {
-		case extensionBase + "structuredefinition-standards-status":
+		case fhirjson.ExtensionBase + "structuredefinition-standards-status":
 			b.standardsStatus = x.Value
-		case extensionBase + "codesystem-supplement-type":
+		case fhirjson.ExtensionBase + "codesystem-supplement-type":
 			b.languagePack = x.Value == "lang-pack"
 		}
 	}

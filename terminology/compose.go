@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // composer expands one value set and, on the way, those that it imports.
@@ -97,7 +99,7 @@ func (c *composer) compose(vs *valueSet) ([]entry, error) {
 		}
 	}
 	if vs.activeOnly {
-		entries = slices.DeleteFunc(entries, func(e entry) bool { return c.library.flags(e)&flagInactive != 0 })
+		entries = slices.DeleteFunc(entries, func(e entry) bool { return c.library.flags(e)&codesystem.FlagInactive != 0 })
 	}
 	return entries, nil
 }

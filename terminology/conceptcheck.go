@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // describe notes what else there is to say of a concept that was found: its display, its standing in the
@@ -28,8 +30,8 @@ func (v *codingValidator) describe(c *Coding, d *verdict) error {
 	if err := v.budget.compare(texts); err != nil {
 		return err
 	}
-	if i := v.displays.languages.preferredOrFirst(texts); i >= 0 {
-		d.display = texts[i].value
+	if i := v.displays.languages.PreferredOrFirst(texts); i >= 0 {
+		d.display = texts[i].Value
 	}
 	if code := l.code(d.entry); known && !bytes.Equal(code, []byte(c.Code)) {
 		d.normalized = code
@@ -55,7 +57,7 @@ func (v *codingValidator) describe(c *Coding, d *verdict) error {
 
 // checkAbstract notes that a concept is not to be chosen, where the request does not allow that.
 func (v *codingValidator) checkAbstract(c *Coding, d *verdict) {
-	if !v.question.NotAbstract || !d.member || v.library.flags(d.entry)&flagAbstract == 0 {
+	if !v.question.NotAbstract || !d.member || v.library.flags(d.entry)&codesystem.FlagAbstract == 0 {
 		return
 	}
 	d.member = false
@@ -69,11 +71,11 @@ func (v *codingValidator) checkAbstract(c *Coding, d *verdict) {
 // standing notes that a concept is inactive or deprecated.
 func (v *codingValidator) standing(c *Coding, d *verdict) {
 	flags := v.library.flags(d.entry)
-	if flags&flagStatus != 0 {
+	if flags&codesystem.FlagStatus != 0 {
 		d.status = v.library.codeSystems[d.entry.codeSystem].Status(d.entry.concept)
 	}
 	switch {
-	case flags&flagInactive != 0:
+	case flags&codesystem.FlagInactive != 0:
 		d.inactive = true
 		v.note("warning", "business-rule", "code-comment", "INACTIVE_CONCEPT_FOUND", c, "", true,
 			fmt.Sprintf("The concept '%s' has a status of %s and its use should be reviewed", c.Code, inactiveStatus(d.status)))
@@ -103,9 +105,9 @@ func (d *definitions) deprecatedIn(e entry) bool {
 	}
 	table, _ := d.row(e.listed)
 	for _, x := range table.extensionsOf(e.listed) {
-		value := table.texts.at(x.value)
-		if x.kind == extensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
-			x.kind == extensionStandardsStatus && bytes.Contains(value, []byte(`"deprecated"`)) {
+		value := table.texts.At(x.Value)
+		if x.Kind == codesystem.ExtensionDeprecated && !bytes.HasSuffix(value, []byte(":false")) ||
+			x.Kind == codesystem.ExtensionStandardsStatus && bytes.Contains(value, []byte(`"deprecated"`)) {
 			return true
 		}
 	}

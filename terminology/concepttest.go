@@ -7,6 +7,8 @@ import (
 	"regexp/syntax"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // conceptTest tells whether a filter that is about a property holds for a concept.
@@ -184,7 +186,7 @@ func (cs *codeSystem) valuesOf(f filter) (valueVisitor, error) {
 	case "child":
 		return cs.relatedCodes(cs.Children), nil
 	}
-	property := slices.IndexFunc(cs.Properties(), func(p property) bool { return p.code == f.property })
+	property := slices.IndexFunc(cs.Properties(), func(p codesystem.Property) bool { return p.Code == f.property })
 	if property < 0 {
 		return nil, cs.unknownProperty(f)
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -31,7 +32,7 @@ type entryCorpus struct {
 	library     *Library
 	entries     []entry
 	rows        []uint32 // the place in entries of each document
-	languages   languages
+	languages   codesystem.Languages
 	supplements []supplement
 }
 
@@ -47,8 +48,8 @@ func (c *entryCorpus) Code(doc uint32) []byte { return c.library.code(c.entry(do
 // Display returns what is shown of an entry.
 func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.library.display(c.entry(doc))
-	if !c.languages.none() {
-		display = c.languages.displayOf(c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
+	if !c.languages.None() {
+		display = c.languages.DisplayOf(c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
 	}
 	if len(display) == 0 {
 		return c.Code(doc)
@@ -58,10 +59,10 @@ func (c *entryCorpus) Display(doc uint32) []byte {
 
 // AppendOthers appends what else the value set, the code system and supplements say of an entry.
 func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
-	return c.languages.appendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
+	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
 }
 
 // Inactive reports whether an entry's concept is inactive.
 func (c *entryCorpus) Inactive(doc uint32) bool {
-	return c.library.flags(c.entry(doc))&flagInactive != 0
+	return c.library.flags(c.entry(doc))&codesystem.FlagInactive != 0
 }

@@ -1,10 +1,14 @@
 package terminology
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+)
 
 // shownTexts appends the displays and designations of an entry: the value set's own display, then what the
 // code system has and the supplements to it, then the value set's own designations.
-func (d *definitions) shownTexts(dst []shownText, e entry, language string, supplements []supplement) []shownText {
+func (d *definitions) shownTexts(dst []codesystem.Text, e entry, language string, supplements []supplement) []codesystem.Text {
 	if e.concept == none {
 		return d.ownDesignations(d.ownDisplayText(dst, e, language), e)
 	}
@@ -20,7 +24,7 @@ func (d *definitions) shownTexts(dst []shownText, e entry, language string, supp
 				from := len(dst)
 				dst = by.AppendTexts(dst, concept)
 				for i := range dst[from:] {
-					dst[from+i].source = by.canonical()
+					dst[from+i].Source = by.canonical()
 				}
 			}
 		}
@@ -29,23 +33,23 @@ func (d *definitions) shownTexts(dst []shownText, e entry, language string, supp
 }
 
 // ownDisplayText appends the display that a value set gives for a concept that it lists, if it does.
-func (d *definitions) ownDisplayText(dst []shownText, e entry, language string) []shownText {
+func (d *definitions) ownDisplayText(dst []codesystem.Text, e entry, language string) []codesystem.Text {
 	if display := d.ownDisplay(e); len(display) > 0 {
-		dst = append(dst, shownText{language: language, use: preferredForLanguage, value: display, display: true, own: true})
+		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, Display: true, Own: true})
 	}
 	return dst
 }
 
 // ownDesignations appends the designations that a value set gives for a concept that it lists.
-func (d *definitions) ownDesignations(dst []shownText, e entry) []shownText {
+func (d *definitions) ownDesignations(dst []codesystem.Text, e entry) []codesystem.Text {
 	if e.listed == 0 {
 		return dst
 	}
 	table, _ := d.row(e.listed)
 	for _, d := range table.designationsOf(e.listed) {
-		dst = append(dst, shownText{
-			language: table.languages[d.language], use: table.uses[d.use], own: true,
-			value: table.texts.at(d.value), extension: table.texts.at(d.extension),
+		dst = append(dst, codesystem.Text{
+			Language: table.Languages[d.Language], Use: table.Uses[d.Use], Own: true,
+			Value: table.texts.At(d.Value), Extension: table.texts.At(d.Extension),
 		})
 	}
 	return dst
@@ -53,13 +57,13 @@ func (d *definitions) ownDesignations(dst []shownText, e entry) []shownText {
 
 // wantsDesignation reports whether a designation was asked for: by use, or by language as
 // urn:ietf:bcp:47|de.
-func (q *Query) wantsDesignation(t *shownText) bool {
+func (q *Query) wantsDesignation(t *codesystem.Text) bool {
 	if len(q.Designations) == 0 {
 		return true
 	}
 	for _, token := range q.Designations {
 		system, code := splitCanonical(token)
-		if system == "urn:ietf:bcp:47" && code == t.language || t.use.code != "" && system == t.use.system && code == t.use.code {
+		if system == "urn:ietf:bcp:47" && code == t.Language || t.Use.Code != "" && system == t.Use.System && code == t.Use.Code {
 			return true
 		}
 	}
@@ -67,12 +71,12 @@ func (q *Query) wantsDesignation(t *shownText) bool {
 }
 
 // appendDesignations appends contains.designation: all texts but the one that is the display.
-func (q *Query) appendDesignations(dst []byte, texts []shownText, display int) []byte {
+func (q *Query) appendDesignations(dst []byte, texts []codesystem.Text, display int) []byte {
 	first := true
 	for i := range texts {
 		t := &texts[i]
-		same := display >= 0 && bytes.Equal(t.value, texts[display].value) && t.extension == nil
-		redundant := same && (t.display || t.language == "" && t.use == (designationUse{}))
+		same := display >= 0 && bytes.Equal(t.Value, texts[display].Value) && t.Extension == nil
+		redundant := same && (t.Display || t.Language == "" && t.Use == (codesystem.Use{}))
 		if i == display || redundant || !q.wantsDesignation(t) {
 			continue
 		}
@@ -82,7 +86,7 @@ func (q *Query) appendDesignations(dst []byte, texts []shownText, display int) [
 		} else {
 			dst = append(dst, ',')
 		}
-		dst = t.append(dst)
+		dst = t.Append(dst)
 	}
 	if !first {
 		dst = append(dst, ']')

@@ -5,32 +5,34 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // displayChecker checks the displays of codings.
 type displayChecker struct {
 	*notes
-	languages languages
+	languages codesystem.Languages
 	language  string // as it was asked for
 	lenient   bool   // a wrong display is a warning
 }
 
 // check checks the display of a coding against those that a concept has, in the languages that were
 // asked for. Case does not count.
-func (d *displayChecker) check(c *Coding, texts []shownText) {
+func (d *displayChecker) check(c *Coding, texts []codesystem.Text) {
 	if c.Display == "" || len(texts) == 0 {
 		return
 	}
-	var valid, listed []*shownText
-	var same *shownText
+	var valid, listed []*codesystem.Text
+	var same *codesystem.Text
 	for i := range texts {
 		t := &texts[i]
-		if equalDisplay(t.value, c.Display) && (same == nil || d.speaks(t.language)) {
+		if equalDisplay(t.Value, c.Display) && (same == nil || d.speaks(t.Language)) {
 			same = t
 		}
-		if d.speaks(t.language) {
+		if d.speaks(t.Language) {
 			valid = append(valid, t)
-			if t.isDisplay() {
+			if t.IsDisplay() {
 				listed = append(listed, t)
 			}
 		}
@@ -47,19 +49,14 @@ func (d *displayChecker) check(c *Coding, texts []shownText) {
 	default:
 		d.note(d.severity(), "invalid", "invalid-display", "NO_VALID_DISPLAY_FOUND_NONE_FOR_LANG_ERR", c, "display", true, fmt.Sprintf(
 			"Wrong Display Name '%s' for %s#%s. There are no valid display names found for language(s) '%s'. Default display is '%s'",
-			c.Display, c.System, c.Code, d.language, texts[max(0, firstDisplay(texts))].value))
+			c.Display, c.System, c.Code, d.language, texts[max(0, codesystem.FirstDisplay(texts))].Value))
 	}
 }
 
 // speaks reports whether displays in a language are valid: those in a language that was asked for, and
 // those of which the language is not known.
 func (d *displayChecker) speaks(language string) bool {
-	if len(d.languages.ranges) == 0 || language == "" {
-		return true
-	}
-	return slices.ContainsFunc(d.languages.ranges, func(r languageRange) bool {
-		return r.tag == "*" || likeness(language, r.tag) > languageDiffers
-	})
+	return language == "" || d.languages.Cover(language)
 }
 
 // severity returns how bad a wrong display is.
@@ -71,13 +68,13 @@ func (d *displayChecker) severity() string {
 }
 
 // wrong notes that a display is none of those that are valid.
-func (d *displayChecker) wrong(c *Coding, valid []*shownText) {
+func (d *displayChecker) wrong(c *Coding, valid []*codesystem.Text) {
 	var choices []string
 	told := make(map[string]bool)
 	for _, t := range valid {
-		choice := "'" + string(t.value) + "'"
-		if t.language != "" {
-			choice += " (" + t.language + ")"
+		choice := "'" + string(t.Value) + "'"
+		if t.Language != "" {
+			choice += " (" + t.Language + ")"
 		}
 		if !told[choice] {
 			told[choice] = true
@@ -94,7 +91,7 @@ func (d *displayChecker) wrong(c *Coding, valid []*shownText) {
 		language = "--"
 	}
 	id, wrong := "Display_Name_for__should_be_one_of__instead_of", "Display Name"
-	if slices.ContainsFunc(valid, func(t *shownText) bool { return equalButForSpaces(t.value, c.Display) }) {
+	if slices.ContainsFunc(valid, func(t *codesystem.Text) bool { return equalButForSpaces(t.Value, c.Display) }) {
 		id, wrong = "Display_Name_WS_for__should_be_one_of__instead_of", "whitespace in Display Name"
 	}
 	d.note(d.severity(), "invalid", "invalid-display", id, c, "display", true,
@@ -102,14 +99,14 @@ func (d *displayChecker) wrong(c *Coding, valid []*shownText) {
 }
 
 // checkStanding notes that a display is one that should not be used any more.
-func (d *displayChecker) checkStanding(c *Coding, t *shownText, valid []*shownText) {
-	if !bytes.Contains(t.extension, []byte(`"withdrawn"`)) && !bytes.Contains(t.extension, []byte(`"deprecated"`)) {
+func (d *displayChecker) checkStanding(c *Coding, t *codesystem.Text, valid []*codesystem.Text) {
+	if !bytes.Contains(t.Extension, []byte(`"withdrawn"`)) && !bytes.Contains(t.Extension, []byte(`"deprecated"`)) {
 		return
 	}
 	var correct []string
 	for _, other := range valid {
-		if other.display {
-			correct = append(correct, `"`+string(other.value)+`"`)
+		if other.Display {
+			correct = append(correct, `"`+string(other.Value)+`"`)
 		}
 	}
 	d.note("warning", "invalid", "display-comment", "INACTIVE_DISPLAY_FOUND", c, "display", false, fmt.Sprintf(

@@ -6,8 +6,8 @@
 //
 //	core/r4.ndjson.zst   *.json   *.tgz            Load: source.go, core.go
 //	          └────────────┴────────┘
-//	                       │ tokens                fhirjson, resource.go, conceptreader.go
-//	     codeSystem ◄──────┴──────► valueSet       codesystembuilder.go, valuesetreader.go
+//	                       │ tokens                fhirjson, resource.go
+//	     codeSystem ◄──────┴──────► valueSet       codesystembuilder.go with package codesystem, valuesetreader.go
 //	          └────────────┬────────┘
 //	                    Library ◄── tx-resource    library.go, overlay.go
 //	                       │ compose               compose.go, include.go, resolve.go, conceptfilter.go

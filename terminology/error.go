@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // What an [Error] may wrap, so that a caller can tell whether another server might know better.
@@ -115,7 +117,7 @@ const (
 	TxIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
 
 	// MessageIDExtension is the url of the extension that tells kinds of messages apart.
-	MessageIDExtension = extensionBase + "operationoutcome-message-id"
+	MessageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
 )
 
 // Error returns the text.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -37,7 +38,7 @@ type Expansion struct {
 	expansion *expansion
 	query     Query  // with what the value set says for its own expansion
 	asked     Choice // excludeNested, as the question itself has it
-	languages languages
+	languages codesystem.Languages
 	page      []entry
 	total     int
 	detailed  bool // more than code and display may be wanted of every entry
@@ -54,7 +55,7 @@ func (x *Expansion) expand(b *budget) (err error) {
 		return err
 	}
 	if languages := q.Language.of(x.valueSet); languages != "" {
-		x.languages = parseLanguages(languages)
+		x.languages = codesystem.ParseLanguages(languages)
 	}
 	if err := x.choosePage(b); err != nil {
 		return err
@@ -66,7 +67,7 @@ func (x *Expansion) expand(b *budget) (err error) {
 	if err := b.spend(len(x.page) * (supplements + (len(q.Designations)+len(q.Properties))/askedPerStep)); err != nil {
 		return err
 	}
-	x.detailed = q.wantsDesignations() || len(q.Properties) > 0 || !x.languages.none() || supplements > 0
+	x.detailed = q.wantsDesignations() || len(q.Properties) > 0 || !x.languages.None() || supplements > 0
 	return nil
 }
 
@@ -78,7 +79,7 @@ const askedPerStep = 4
 func (x *Expansion) choosePage(b *budget) (err error) {
 	if filter := textindex.NewFilter(x.query.Filter); filter != nil {
 		from, to := x.query.window(maxInt32)
-		x.page, x.total, err = x.library.search(x.expansion, filter, x.languages.list(), from, to, b)
+		x.page, x.total, err = x.library.search(x.expansion, filter, x.languages.List(), from, to, b)
 		return err
 	}
 	from, to := x.query.window(len(x.expansion.entries))
@@ -138,15 +139,15 @@ func (x *Expansion) code(e entry) Code {
 	flags := l.flags(e)
 	c := Code{
 		System: l.systems[l.systemOf(e)].url, Code: string(l.code(e)),
-		Abstract: flags&flagAbstract != 0, Inactive: flags&flagInactive != 0,
+		Abstract: flags&codesystem.FlagAbstract != 0, Inactive: flags&codesystem.FlagInactive != 0,
 	}
 	if x.isVersioned(e) {
 		c.Version = l.codeSystems[e.codeSystem].version
 	}
 	if x.hasOneText(e) {
 		c.Display = string(l.display(e))
-	} else if texts := x.texts(nil, e); x.languages.preferred(texts) >= 0 {
-		c.Display = string(texts[x.languages.preferred(texts)].value)
+	} else if texts := x.texts(nil, e); x.languages.Preferred(texts) >= 0 {
+		c.Display = string(texts[x.languages.Preferred(texts)].Value)
 	}
 	return c
 }
@@ -157,12 +158,12 @@ func (x *Expansion) isVersioned(e entry) bool { return x.expansion.versioned && 
 // hasOneText reports whether there is nothing to choose a display from: none was asked for in a language, or the code
 // system knows no designations, so that its display is the one in any language.
 func (x *Expansion) hasOneText(e entry) bool {
-	return !x.detailed || e.listed == 0 && e.concept != none && !x.languages.only && len(x.expansion.supplements) == 0 &&
-		x.library.flags(e)&flagDesignated == 0
+	return !x.detailed || e.listed == 0 && e.concept != none && !x.languages.Only && len(x.expansion.supplements) == 0 &&
+		x.library.flags(e)&codesystem.FlagDesignated == 0
 }
 
 // texts appends the displays and designations of an entry.
-func (x *Expansion) texts(dst []shownText, e entry) []shownText {
+func (x *Expansion) texts(dst []codesystem.Text, e entry) []codesystem.Text {
 	return x.library.shownTexts(dst, e, x.valueSet.language, x.expansion.supplements)
 }
 

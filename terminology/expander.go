@@ -3,6 +3,8 @@ package terminology
 import (
 	"crypto/sha256"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // expander expands value sets of a library by the rules of one question.
@@ -82,12 +84,12 @@ func (e *expander) expand(vs *valueSet) (*expansion, error) {
 }
 
 // unwanted returns the flags of the codes that are left out.
-func (r *Rules) unwanted() (flags conceptFlags) {
+func (r *Rules) unwanted() (flags codesystem.Flags) {
 	if r.ActiveOnly == Yes {
-		flags |= flagInactive
+		flags |= codesystem.FlagInactive
 	}
 	if r.ExcludeNotForUI == Yes {
-		flags |= flagAbstract
+		flags |= codesystem.FlagAbstract
 	}
 	return flags
 }
@@ -130,7 +132,7 @@ func (e *expander) digest(x *expansion) (sum [sha256.Size]byte, err error) {
 		if x.versioned && code.concept != none {
 			field([]byte(l.codeSystems[code.codeSystem].version))
 		}
-		line = append(line, byte(l.flags(code)&toldFlags))
+		line = append(line, byte(l.flags(code)&codesystem.ToldFlags))
 		hash.Write(line)
 		if err := e.budget.spend(1 + len(line)/plainBytes); err != nil {
 			return sum, err

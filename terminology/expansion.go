@@ -3,6 +3,8 @@ package terminology
 import (
 	"crypto/sha256"
 	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // entry is one code of an expansion. Its concept is none where the code system, or the code in it, is
@@ -55,11 +57,11 @@ func (d *definitions) code(e entry) []byte {
 		return d.codeSystems[e.codeSystem].Code(e.concept)
 	}
 	table, row := d.row(e.listed)
-	return table.texts.at(table.code[row])
+	return table.texts.At(table.code[row])
 }
 
 // coded returns an entry's code, display and flags.
-func (d *definitions) coded(e entry) (code, display []byte, flags conceptFlags) {
+func (d *definitions) coded(e entry) (code, display []byte, flags codesystem.Flags) {
 	if e.concept == none || e.listed != 0 {
 		return d.code(e), d.display(e), d.flags(e)
 	}
@@ -80,11 +82,11 @@ func (d *definitions) ownDisplay(e entry) []byte {
 		return nil
 	}
 	table, row := d.row(e.listed)
-	return table.texts.at(table.display[row])
+	return table.texts.At(table.display[row])
 }
 
 // flags returns what is known of an entry's concept.
-func (d *definitions) flags(e entry) conceptFlags {
+func (d *definitions) flags(e entry) codesystem.Flags {
 	if e.concept == none {
 		return 0
 	}

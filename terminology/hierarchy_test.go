@@ -6,34 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
-
-func TestRelation(t *testing.T) {
-	r := newRelation(4, []pair{{2, 1}, {0, 3}, {2, 0}, {2, 1}, {0, 3}, {2, 3}})
-	for concept, want := range [][]uint32{{3}, {}, {1, 0, 3}, {}} {
-		if got := r.of(uint32(concept)); !slices.Equal(got, want) {
-			t.Errorf("of(%d) = %v, want %v", concept, got, want)
-		}
-	}
-	if empty := newRelation(4, nil); len(empty.of(3)) != 0 || empty.from != nil {
-		t.Error("an empty relation holds something")
-	}
-}
-
-func TestBitset(t *testing.T) {
-	b := bitset.New(130)
-	for _, concept := range []uint32{0, 63, 64, 129, 5} {
-		b.Add(concept)
-	}
-	b.Remove(5)
-	var got []uint32
-	b.Each(func(concept uint32) { got = append(got, concept) })
-	if !slices.Equal(got, []uint32{0, 63, 64, 129}) || b.Count() != 4 || b.Has(5) || !b.Has(64) {
-		t.Errorf("got %v, %d", got, b.Count())
-	}
-}
 
 // randomHierarchy makes n concepts with some parents each. Cycles and loops may come about.
 func randomHierarchy(r *rand.Rand, n int) (parents [][]int, codeSystem string) {

@@ -191,7 +191,7 @@ func (c *composer) listedIn(set *conceptSet, index uint32) []entry {
 	entries := make([]entry, 0, set.last-set.first)
 	for row := set.first; row < set.last; row++ {
 		table, at := c.library.row(row)
-		concept, ok := cs.Locate(table.texts.at(table.code[at]))
+		concept, ok := cs.Locate(table.texts.At(table.code[at]))
 		switch {
 		case ok:
 			entries = append(entries, entry{codeSystem: index, concept: concept, listed: row})

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -143,8 +144,8 @@ func emptyLibrary() *Library {
 	l.systemIDs, l.supplements, l.entire = make(map[string]uint32), make(map[string][]uint32), make(map[string]uint32)
 	l.byCanonical, l.latest, l.byID = make(map[string]*valueSet), make(map[string]*valueSet), make(map[string]*valueSet)
 	l.bindings, l.fragments = make(map[string]string), make(map[string]*valueSet)
-	l.listed = listed{code: make([]textRef, 1), display: make([]textRef, 1), system: make([]uint32, 1)}
-	l.listed.reset()
+	l.listed = listed{code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
+	l.listed.Reset()
 	return l
 }
 

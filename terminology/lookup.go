@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -117,19 +118,19 @@ func newConcept(cs *codeSystem, concept uint32) *Concept {
 	return &Concept{
 		Name: cmp.Or(cs.name, cs.url), Definition: string(cs.Definition(concept)),
 		Coding:   Coding{System: cs.url, Version: cs.version, Code: string(cs.Code(concept)), Display: string(cs.Code(concept))},
-		Abstract: flags&flagAbstract != 0, Inactive: flags&flagInactive != 0,
+		Abstract: flags&codesystem.FlagAbstract != 0, Inactive: flags&codesystem.FlagInactive != 0,
 	}
 }
 
 // describe takes over the names of the concept, and chooses the display among them.
-func (c *Concept) describe(texts []shownText, language *Language) {
-	languages := parseLanguages(language.of(&valueSet{}))
-	if i := languages.preferredOrFirst(texts); i >= 0 {
-		c.Display = string(texts[i].value)
+func (c *Concept) describe(texts []codesystem.Text, language *Language) {
+	languages := codesystem.ParseLanguages(language.of(&valueSet{}))
+	if i := languages.PreferredOrFirst(texts); i >= 0 {
+		c.Display = string(texts[i].Value)
 	}
 	for _, t := range texts {
-		use := Coding{System: t.use.system, Code: t.use.code, Display: t.use.display}
-		c.Designations = append(c.Designations, Designation{Language: t.language, Use: use, Value: string(t.value), Source: t.source})
+		use := Coding{System: t.Use.System, Code: t.Use.Code, Display: t.Use.Display}
+		c.Designations = append(c.Designations, Designation{Language: t.Language, Use: use, Value: string(t.Value), Source: t.Source})
 	}
 }
 
@@ -144,7 +145,7 @@ func (c *Concept) relate(wanted []string, cs *codeSystem, concept uint32) {
 		}
 		for _, other := range relation.to {
 			c.Properties = append(c.Properties, ConceptProperty{
-				Code: relation.name, Type: valueMembers[valueCode], Value: string(cs.Code(other)), Description: string(cs.Display(other)),
+				Code: relation.name, Type: "valueCode", Value: string(cs.Code(other)), Description: string(cs.Display(other)),
 			})
 		}
 	}
@@ -153,15 +154,15 @@ func (c *Concept) relate(wanted []string, cs *codeSystem, concept uint32) {
 // take takes over the properties that a code system gives the concept, where they are wanted and not known otherwise.
 func (c *Concept) take(wanted []string, cs *codeSystem, concept uint32, source string) {
 	for _, v := range cs.AppendValues(nil, concept) {
-		p := v.property
-		if !wants(wanted, p.code) || p.is("inactive") || p.is("parent") || p.is("child") {
+		p := v.Property
+		if !wants(wanted, p.Code) || p.Is("inactive") || p.Is("parent") || p.Is("child") {
 			continue
 		}
-		value := v.text
-		if v.kind == valueCoding {
-			value = v.coding
+		value := v.Text
+		if v.Coding != nil {
+			value = v.Coding
 		}
-		c.Properties = append(c.Properties, ConceptProperty{Code: p.code, Type: v.member(), Value: string(value), Source: source})
+		c.Properties = append(c.Properties, ConceptProperty{Code: p.Code, Type: v.Member(), Value: string(value), Source: source})
 	}
 }
 
@@ -221,4 +222,4 @@ func (p *ConceptProperty) value() outPart {
 }
 
 // unquoted are the kinds of values that are JSON as they are.
-var unquoted = []string{valueMembers[valueCoding], valueMembers[valueInteger], valueMembers[valueDecimal], valueMembers[valueBoolean]}
+var unquoted = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}

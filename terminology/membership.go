@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // found is a code in a value set: the entry that an expansion would have for it.
@@ -72,7 +73,7 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 	})
 	if outermost := len(m.path) == 1; vs.activeOnly || outermost && m.rules.ActiveOnly == Yes { // the parameter is about what comes of it all
 		for i := range in {
-			in[i].excluded = m.library.flags(in[i].entry)&flagInactive != 0
+			in[i].excluded = m.library.flags(in[i].entry)&codesystem.FlagInactive != 0
 		}
 	}
 	return in, nil
@@ -267,8 +268,8 @@ func (m *membership) inList(set *conceptSet, cs *codeSystem, f found) (found, bo
 	}
 	for row := set.first; row < set.last; row++ {
 		table, at := m.library.row(row)
-		code := table.texts.at(table.code[at])
-		same := bytes.Equal(code, m.code) || cs != nil && !cs.caseSensitive && equalFold(code, m.code)
+		code := table.texts.At(table.code[at])
+		same := bytes.Equal(code, m.code) || cs != nil && !cs.caseSensitive && codesystem.EqualFold(code, m.code)
 		if !same {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strconv"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -14,7 +15,7 @@ type published struct {
 	kind string
 	*definition
 	rest     []fhirjson.Member
-	concepts conceptSystem // whose concepts are shown, or nil
+	concepts codesystem.System // whose concepts are shown, or nil
 }
 
 // Read answers [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful

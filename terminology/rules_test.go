@@ -62,29 +62,6 @@ func TestTrees(t *testing.T) {
 	}
 }
 
-func TestLanguageRanges(t *testing.T) {
-	texts := []shownText{
-		{language: "en", value: []byte("en"), display: true}, {language: "de-AT", value: []byte("de-AT")}, {language: "de", value: []byte("de")},
-		{language: "pt", value: []byte("pt")}, {language: "fr-CA", use: designationUse{code: "900000000000003001"}, value: []byte("fsn")},
-	}
-	for list, want := range map[string]string{
-		"": "en", "de": "de", "DE": "de", "de-AT": "de-AT", "de-DE": "de", "pt-BR": "pt", "de-DE,de-AT": "de", "xx": "en", "xx,*;q=0": "",
-		"fr,*;q=0": "", "xx;q=0.1,pt;q=0.5": "pt", "*": "en", "pt;q=0": "en", "de;q=x": "de", ",,;": "en", "pt, *;q=0": "pt",
-	} {
-		l, got := parseLanguages(list), ""
-		if i := l.preferred(texts); i >= 0 {
-			got = string(texts[i].value)
-		}
-		if got != want {
-			t.Errorf("%q: got %q, want %q", list, got, want)
-		}
-	}
-	narrower := []shownText{{language: "en", value: []byte("en"), display: true}, {language: "de", value: []byte("de")}, {language: "de-CH-1996", value: []byte("de-CH-1996")}}
-	if l := parseLanguages("de-CH"); string(narrower[l.preferred(narrower)].value) != "de-CH-1996" {
-		t.Error("a broader language goes before a narrower one")
-	}
-}
-
 func TestWildcardVersions(t *testing.T) {
 	for _, test := range []struct {
 		version, pattern string
@@ -212,12 +189,5 @@ func TestLongPatterns(t *testing.T) {
 	})
 	if made > 4 {
 		t.Errorf("%v allocations", made)
-	}
-}
-
-// TestLongLanguages gives a list of languages that is longer than any that is meant: its end is not looked at.
-func TestLongLanguages(t *testing.T) {
-	if l := parseLanguages(strings.Repeat("a;q=0,", 2000) + "de"); len(l.ranges) != 0 {
-		t.Errorf("got %v", l.ranges)
 	}
 }

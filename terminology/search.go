@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
@@ -157,7 +158,7 @@ func (l *Library) addRun(d *division, x *expansion, list string, from, to int) {
 
 // addRest adds the part for entries that stand in no run, whose documents are places in rows.
 func (l *Library) addRest(d *division, x *expansion, list string, rows []uint32) {
-	c := &entryCorpus{library: l, entries: x.entries, rows: rows, languages: parseLanguages(list), supplements: x.supplements}
+	c := &entryCorpus{library: l, entries: x.entries, rows: rows, languages: codesystem.ParseLanguages(list), supplements: x.supplements}
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
 	if len(rows) > scanned && (l.base == nil || l.beside) { // what a request brings along is asked for once
 		p.Index = textindex.New(c)

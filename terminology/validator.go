@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
 // validator answers one question for a validation.
@@ -32,7 +34,7 @@ func newValidator(l *Library, vs *valueSet, q *Validation, b *budget) (*validato
 		displays:   displayChecker{notes: found, language: language, lenient: q.LenientDisplay},
 	}}
 	if language != "" {
-		v.displays.languages = parseLanguages(language)
+		v.displays.languages = codesystem.ParseLanguages(language)
 	}
 	return v, l.checkSupplements(named)
 }
@@ -144,7 +146,7 @@ func (v *validator) infer(c *Coding) error {
 // isCode reports whether a code means an entry: in any case, where the code system says that case does not matter.
 func (d *definitions) isCode(e entry, code []byte) bool {
 	return bytes.Equal(d.code(e), code) ||
-		e.concept != none && !d.codeSystems[e.codeSystem].caseSensitive && equalFold(d.code(e), code)
+		e.concept != none && !d.codeSystems[e.codeSystem].caseSensitive && codesystem.EqualFold(d.code(e), code)
 }
 
 // missingValueSet turns the error for a value set that is imported and not here into a note; any other

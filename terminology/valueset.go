@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"slices"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -58,11 +59,11 @@ func (vs *valueSet) standard(name string) string {
 // used. A code is kept as text, since the code system it is from need not be here.
 type listed struct {
 	first   uint32 // of an overlay: the number of its first row
-	texts   texts
-	code    []textRef
-	display []textRef // 0 where the value set gives none
-	system  []uint32  // index in systemTable.systems
-	conceptReader
+	texts   codesystem.Texts
+	code    []codesystem.TextRef
+	display []codesystem.TextRef // 0 where the value set gives none
+	system  []uint32             // index in systemTable.systems
+	codesystem.ConceptReader
 }
 
 // end returns the number of the next row.
@@ -84,13 +85,13 @@ func (t *rowTable) row(row uint32) (*listed, uint32) {
 }
 
 // designationsOf returns the designations that a value set gives for a row.
-func (t *listed) designationsOf(row uint32) []designationRow {
-	return ownedBy(t.conceptReader.designations, row, func(d designationRow) uint32 { return d.owner })
+func (t *listed) designationsOf(row uint32) []codesystem.DesignationRow {
+	return ownedBy(t.ConceptReader.Designations, row, func(d codesystem.DesignationRow) uint32 { return d.Owner })
 }
 
 // extensionsOf returns the extensions that a value set gives for a row.
-func (t *listed) extensionsOf(row uint32) []extensionRow {
-	return ownedBy(t.conceptReader.extensions, row, func(x extensionRow) uint32 { return x.owner })
+func (t *listed) extensionsOf(row uint32) []codesystem.ExtensionRow {
+	return ownedBy(t.ConceptReader.Extensions, row, func(x codesystem.ExtensionRow) uint32 { return x.Owner })
 }
 
 // ownedBy returns the part of a list in the order of owners that is of one owner.

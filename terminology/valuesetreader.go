@@ -3,6 +3,7 @@ package terminology
 import (
 	"fmt"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -51,11 +52,11 @@ func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
 func (b *valueSetBuilder) extensions(list []fhirjson.Extension) {
 	for _, x := range list {
 		switch x.URL {
-		case extensionBase + "structuredefinition-standards-status":
+		case fhirjson.ExtensionBase + "structuredefinition-standards-status":
 			b.vs.standardsStatus = x.Value
-		case extensionBase + "valueset-supplement":
+		case fhirjson.ExtensionBase + "valueset-supplement":
 			b.vs.supplements = append(b.vs.supplements, x.Value)
-		case extensionBase + "valueset-expansion-parameter", toolsExtensionBase + "valueset-expansion-parameter":
+		case fhirjson.ExtensionBase + "valueset-expansion-parameter", toolsExtensionBase + "valueset-expansion-parameter":
 			b.vs.defaults = append(b.vs.defaults, input{name: x.Part("name"), value: x.Part("value")})
 		}
 	}
@@ -219,30 +220,30 @@ func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *conceptSet) error {
 
 // concept reads one of compose.include.concept into a row.
 func (b *valueSetBuilder) concept(r *fhirjson.Reader) error {
-	var code, display textRef
+	var code, display codesystem.TextRef
 	rows := &b.library.listed
 	row := rows.end()
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "code":
 			s, err := r.Text()
-			code = rows.texts.append(s)
+			code = rows.texts.Append(s)
 			return err
 		case "display":
 			s, err := r.Text()
-			display = rows.texts.append(s)
+			display = rows.texts.Append(s)
 			return err
 		case "designation":
-			return r.Array(func() error { return rows.designation(r, &rows.texts, row) })
+			return r.Array(func() error { return rows.Designation(r, &rows.texts, row) })
 		case "extension":
-			return rows.extension(r, &rows.texts, row)
+			return rows.Extension(r, &rows.texts, row)
 		case "modifierExtension":
 			return b.vs.modifiers(r)
 		default:
 			return r.Skip()
 		}
 	})
-	if err == nil && len(rows.texts.at(code)) == 0 {
+	if err == nil && len(rows.texts.At(code)) == 0 {
 		err = fmt.Errorf("%s: concept without a code", r.Pointer())
 	}
 	rows.code = append(rows.code, code)

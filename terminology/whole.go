@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -19,7 +20,7 @@ type Whole struct {
 	expansion  []fhirjson.Member // but contains, total, offset and parameter
 	parameters [][]byte          // of expansion.parameter, but those of a page
 	entries    []wholeEntry
-	languages  languages
+	languages  codesystem.Languages
 	index      *textindex.Index // nil where there are few entries
 	digest     [sha256.Size]byte
 	size       int
@@ -31,7 +32,7 @@ type wholeEntry struct {
 	code     []byte
 	display  []byte
 	inactive bool
-	texts    []shownText // its designations
+	texts    []codesystem.Text // its designations
 }
 
 // Len returns how many entries there are.
@@ -146,5 +147,5 @@ func (c *wholeCorpus) Display(doc uint32) []byte {
 
 // AppendOthers appends the display and the designations by which an entry is found.
 func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
-	return c.languages.appendSearched(dst, c.entries[doc].texts)
+	return c.languages.AppendSearched(dst, c.entries[doc].texts)
 }

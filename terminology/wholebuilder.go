@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
@@ -112,7 +113,7 @@ func (b *WholeBuilder) Whole() (*Whole, error) {
 	if language == "" {
 		language = b.Languages
 	}
-	w.languages = parseLanguages(language)
+	w.languages = codesystem.ParseLanguages(language)
 	hash := sha256.New()
 	for i := range w.entries {
 		hash.Write(w.entries[i].raw)

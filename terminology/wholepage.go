@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
@@ -186,7 +187,7 @@ func (e *wholeEntry) read(r *fhirjson.Reader, name string, system, version *stri
 	case "display":
 		err := r.ReadString(&text)
 		e.display = []byte(text)
-		e.texts = append(e.texts, shownText{value: e.display, display: true})
+		e.texts = append(e.texts, codesystem.Text{Value: e.display, Display: true})
 		return err
 	case "designation":
 		return r.Array(func() error { return e.designation(r) })
@@ -197,29 +198,29 @@ func (e *wholeEntry) read(r *fhirjson.Reader, name string, system, version *stri
 // designation reads one of contains.designation. The display in another language is one by which a concept
 // is found as well, whatever language is asked for.
 func (e *wholeEntry) designation(r *fhirjson.Reader) error {
-	var t shownText
+	var t codesystem.Text
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "language":
-			return r.ReadString(&t.language)
+			return r.ReadString(&t.Language)
 		case "value":
 			text, err := r.Text()
-			t.value = bytes.Clone(text)
+			t.Value = bytes.Clone(text)
 			return err
 		case "use":
 			return r.Object(func(name []byte) error {
 				switch string(name) {
 				case "system":
-					return r.ReadString(&t.use.system)
+					return r.ReadString(&t.Use.System)
 				case "code":
-					return r.ReadString(&t.use.code)
+					return r.ReadString(&t.Use.Code)
 				}
 				return r.Skip()
 			})
 		}
 		return r.Skip()
 	})
-	t.display = t.use.system == preferredForLanguage.system && t.use.code == preferredForLanguage.code
+	t.Display = t.Use.System == codesystem.PreferredForLanguage.System && t.Use.Code == codesystem.PreferredForLanguage.Code
 	e.texts = append(e.texts, t)
 	return err
 }

@@ -52,3 +52,6 @@ func (x *Extension) Part(name string) string {
 	}
 	return ""
 }
+
+// ExtensionBase is the start of the urls of the extensions that FHIR itself defines.
+const ExtensionBase = "http://hl7.org/fhir/StructureDefinition/"

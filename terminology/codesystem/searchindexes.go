@@ -1,4 +1,4 @@
-package terminology
+package codesystem
 
 import (
 	"maps"
@@ -18,8 +18,8 @@ type searchIndexes struct {
 const maxIndexes = 8
 
 // SearchIndex returns the index for a list of languages, which is built when it is first needed.
-func (t *conceptTable) SearchIndex(list string) *textindex.Index {
-	wanted := parseLanguages(list)
+func (t *Table) SearchIndex(list string) *textindex.Index {
+	wanted := ParseLanguages(list)
 	return t.indexes.get(t.languageKey(&wanted), func() *textindex.Index {
 		return textindex.New(&conceptCorpus{table: t, languages: wanted})
 	})()
@@ -46,8 +46,8 @@ func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *t
 
 // languageKey tells apart what languages mean in a code system: which of its own each is like, and which of
 // these the most. Where it has but de, then de, de-CH, de-AT, and fr before de mean the same.
-func (t *conceptTable) languageKey(wanted *languages) string {
-	if wanted.none() {
+func (t *Table) languageKey(wanted *Languages) string {
+	if wanted.None() {
 		return ""
 	}
 	var key []byte
@@ -59,14 +59,14 @@ func (t *conceptTable) languageKey(wanted *languages) string {
 			key = append(key, part...)
 		}
 	}
-	if wanted.only {
+	if wanted.Only {
 		return string(append(key, '!'))
 	}
 	return string(append(key, '-'))
 }
 
 // rangeKey is languageKey for one language. It is false where the code system has nothing like it.
-func (t *conceptTable) rangeKey(language string) (key []byte, ok bool) {
+func (t *Table) rangeKey(language string) (key []byte, ok bool) {
 	var found [languageSame + 1]bool
 	for _, tag := range append(slices.Clip(t.languages), t.language) {
 		like := likeness(tag, language)

@@ -1,16 +1,16 @@
-package terminology
+package codesystem
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
 // AppendConcepts appends the member concept: the concepts, within each other as they were in the definition.
-func (t *conceptTable) AppendConcepts(dst []byte) []byte {
+func (t *Table) AppendConcepts(dst []byte) []byte {
 	if t.Len() == 0 {
 		return dst
 	}
 	dst = append(dst, `,"concept":[`...)
 	var within []uint32
 	for concept := range uint32(t.Len()) {
-		parent := none
+		parent := noParent
 		if t.nestedIn != nil {
 			parent = t.nestedIn[concept]
 		}
@@ -34,7 +34,7 @@ func (t *conceptTable) AppendConcepts(dst []byte) []byte {
 }
 
 // appendConcept appends a concept up to the brace that ends it.
-func (t *conceptTable) appendConcept(dst []byte, concept uint32) []byte {
+func (t *Table) appendConcept(dst []byte, concept uint32) []byte {
 	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.Code(concept))
 	dst = fhirjson.AppendMember(dst, "display", t.Display(concept))
 	dst = fhirjson.AppendMember(dst, "definition", t.Definition(concept))
@@ -46,24 +46,24 @@ func (t *conceptTable) appendConcept(dst []byte, concept uint32) []byte {
 	dst = list.End(dst)
 	list = fhirjson.Array{Name: "property"}
 	for _, v := range t.AppendValues(nil, concept) {
-		dst = fhirjson.AppendString(append(list.Next(dst), `{"code":`...), v.property.code)
-		dst = append(append(append(dst, ',', '"'), v.member()...), '"', ':')
-		dst = append(v.appendJSON(dst), '}')
+		dst = fhirjson.AppendString(append(list.Next(dst), `{"code":`...), v.Property.Code)
+		dst = append(append(append(dst, ',', '"'), v.Member()...), '"', ':')
+		dst = append(v.AppendJSON(dst), '}')
 	}
 	return list.End(dst)
 }
 
 // appendWhole appends a designation as it stands in the definition.
-func (t *shownText) appendWhole(dst []byte) []byte {
+func (t *Text) appendWhole(dst []byte) []byte {
 	start := len(dst)
-	if t.extension != nil {
-		dst = append(append(dst, `,"extension":`...), t.extension...)
+	if t.Extension != nil {
+		dst = append(append(dst, `,"extension":`...), t.Extension...)
 	}
-	dst = fhirjson.AppendMember(dst, "language", t.language)
-	if t.use != (designationUse{}) {
-		dst = t.use.append(append(dst, `,"use":`...))
+	dst = fhirjson.AppendMember(dst, "language", t.Language)
+	if t.Use != (Use{}) {
+		dst = t.Use.append(append(dst, `,"use":`...))
 	}
-	dst = fhirjson.AppendString(append(dst, `,"value":`...), t.value)
+	dst = fhirjson.AppendString(append(dst, `,"value":`...), t.Value)
 	dst[start] = '{' // in place of the comma
 	return append(dst, '}')
 }

@@ -1,4 +1,4 @@
-package terminology
+package codesystem
 
 import (
 	"strings"
@@ -7,27 +7,27 @@ import (
 )
 
 // Status returns why a concept is not simply active, or "".
-func (t *conceptTable) Status(concept uint32) string {
+func (t *Table) Status(concept uint32) string {
 	if status := t.statusProperty(concept); status != "" {
 		return status
 	}
-	value := t.texts.at(t.extensions.get(concept, extensionStandardsStatus))
+	value := t.texts.At(t.extensions.get(concept, ExtensionStandardsStatus))
 	if status := strings.Trim(fhirjson.ValueText(value), `"`); status == "deprecated" || status == "withdrawn" {
 		return status
 	}
 	switch flags := t.flags[concept]; {
 	case flags&flagDeprecated != 0:
 		return "deprecated"
-	case flags&flagInactive != 0:
+	case flags&FlagInactive != 0:
 		return "inactive"
 	}
 	return ""
 }
 
 // statusProperty returns what the properties that are a status say, if that is not active.
-func (t *conceptTable) statusProperty(concept uint32) string {
+func (t *Table) statusProperty(concept uint32) string {
 	for i, p := range t.properties {
-		if !p.is("status") {
+		if !p.Is("status") {
 			continue
 		}
 		var status string

@@ -1,4 +1,4 @@
-package terminology
+package codesystem
 
 import (
 	"bytes"
@@ -12,11 +12,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// tableBuilder gathers the concepts of one code system from the JSON stream. It is used again for the next one, so
+// Builder gathers the concepts of one code system from the JSON stream. It is used again for the next one, so
 // that its arrays grow once; build copies what it has gathered into arrays of the exact size.
-type tableBuilder struct {
-	conceptTable
-	conceptReader
+type Builder struct {
+	Table
+	ConceptReader
 	pairs  []pair // parent, child
 	rows   []propertyRow
 	nested uint32 // the concept within which the next one stands
@@ -38,7 +38,7 @@ const largeText = 4 << 20
 // reserve makes room for what is still to come, where a large code system needs more. How much that is
 // follows from how much of the source has been read. Memory that is not needed after all is never touched,
 // and so never resident.
-func (b *tableBuilder) reserve(r *fhirjson.Reader) {
+func (b *Builder) reserve(r *fhirjson.Reader) {
 	if len(b.texts) < largeText || cap(b.texts)-len(b.texts) > 1<<16 || b.Size == 0 {
 		return
 	}
@@ -47,14 +47,14 @@ func (b *tableBuilder) reserve(r *fhirjson.Reader) {
 	b.texts = b.Memory.Grow(b.texts, room(len(b.texts), factor))
 	b.code, b.display = reserved(b.code, factor), reserved(b.display, factor)
 	b.meaning, b.nestedIn = reserved(b.meaning, factor), reserved(b.nestedIn, factor)
-	b.conceptReader.designations = reserved(b.conceptReader.designations, factor)
+	b.ConceptReader.Designations = reserved(b.ConceptReader.Designations, factor)
 	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
 }
 
 // settle moves a large code system off the heap, and gives back at once what was needed to build it: else what
 // comes next would be on top of that. This costs next to nothing, as arrays without pointers need not be
 // looked through.
-func (b *tableBuilder) settle(t *conceptTable) {
+func (b *Builder) settle(t *Table) {
 	m := new(offheap.Memory)
 	t.texts = slices.Clip(b.texts)
 	if b.Memory.Holds(b.texts) {
@@ -65,8 +65,8 @@ func (b *tableBuilder) settle(t *conceptTable) {
 	}
 	t.settle(m)
 	offheap.Own(t, m)
-	b.conceptTable = conceptTable{}
-	b.pairs, b.rows, b.conceptReader.designations = nil, nil, nil
+	b.Table = Table{}
+	b.pairs, b.rows, b.ConceptReader.Designations = nil, nil, nil
 	debug.FreeOSMemory()
 }
 
@@ -83,13 +83,13 @@ type propertyRow struct {
 	concept  uint32
 	property uint16
 	kind     valueKind
-	value    textRef
-	coding   textRef
+	value    TextRef
+	coding   TextRef
 }
 
-// reset makes the builder ready for the next code system.
-func (b *tableBuilder) reset() {
-	b.conceptTable = conceptTable{
+// Reset makes the builder ready for the next code system.
+func (b *Builder) Reset() {
+	b.Table = Table{
 		texts:    b.texts[:0],
 		code:     b.code[:0],
 		display:  b.display[:0],
@@ -97,19 +97,19 @@ func (b *tableBuilder) reset() {
 		nestedIn: b.nestedIn[:0],
 		flags:    b.flags[:0],
 	}
-	b.conceptReader.reset()
-	b.pairs, b.rows, b.nested = b.pairs[:0], b.rows[:0], none
+	b.ConceptReader.Reset()
+	b.pairs, b.rows, b.nested = b.pairs[:0], b.rows[:0], noParent
 }
 
-// propertyDefinition reads one of CodeSystem.property.
-func (b *tableBuilder) propertyDefinition(r *fhirjson.Reader) error {
-	var p property
+// PropertyDefinition reads one of CodeSystem.property.
+func (b *Builder) PropertyDefinition(r *fhirjson.Reader) error {
+	var p Property
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "code":
-			return r.ReadString(&p.code)
+			return r.ReadString(&p.Code)
 		case "uri":
-			return r.ReadString(&p.uri)
+			return r.ReadString(&p.URI)
 		case "description":
 			return r.ReadString(&p.description)
 		case "type":
@@ -121,7 +121,7 @@ func (b *tableBuilder) propertyDefinition(r *fhirjson.Reader) error {
 	if err != nil {
 		return err
 	}
-	if known := slices.IndexFunc(b.properties, func(k property) bool { return k.code == p.code }); known >= 0 {
+	if known := slices.IndexFunc(b.properties, func(k Property) bool { return k.Code == p.Code }); known >= 0 {
 		b.properties[known] = p
 		return nil
 	}
@@ -129,7 +129,7 @@ func (b *tableBuilder) propertyDefinition(r *fhirjson.Reader) error {
 }
 
 // addProperty appends a property.
-func (b *tableBuilder) addProperty(p property) error {
+func (b *Builder) addProperty(p Property) error {
 	if len(b.properties) == math.MaxUint16 {
 		return fmt.Errorf("more than %d properties", math.MaxUint16)
 	}
@@ -137,15 +137,15 @@ func (b *tableBuilder) addProperty(p property) error {
 	return nil
 }
 
-// concept reads one of CodeSystem.concept with all that stand within it.
-func (b *tableBuilder) concept(r *fhirjson.Reader) error {
+// Concept reads one of CodeSystem.concept with all that stand within it.
+func (b *Builder) Concept(r *fhirjson.Reader) error {
 	b.reserve(r)
 	concept, parent := uint32(b.Len()), b.nested
 	b.code = append(b.code, 0)
 	b.display = append(b.display, 0)
 	b.meaning = append(b.meaning, 0)
 	b.nestedIn = append(b.nestedIn, parent)
-	if parent != none {
+	if parent != noParent {
 		b.pairs = append(b.pairs, pair{from: parent, to: concept})
 	}
 	b.nested = concept
@@ -158,7 +158,7 @@ func (b *tableBuilder) concept(r *fhirjson.Reader) error {
 }
 
 // conceptMember reads one member of a concept.
-func (b *tableBuilder) conceptMember(r *fhirjson.Reader, concept uint32, name string) error {
+func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string) error {
 	switch name {
 	case "code":
 		return b.text(r, &b.code[concept])
@@ -167,15 +167,15 @@ func (b *tableBuilder) conceptMember(r *fhirjson.Reader, concept uint32, name st
 	case "definition":
 		return b.text(r, &b.meaning[concept])
 	case "designation":
-		return r.Array(func() error { return b.conceptReader.designation(r, &b.texts, concept) })
+		return r.Array(func() error { return b.ConceptReader.Designation(r, &b.texts, concept) })
 	case "extension":
-		return b.extension(r, &b.texts, concept)
+		return b.Extension(r, &b.texts, concept)
 	case "modifierExtension":
 		return b.Modifiers(r)
 	case "property":
 		return r.Array(func() error { return b.value(r, concept) })
 	case "concept":
-		return r.Array(func() error { return b.concept(r) })
+		return r.Array(func() error { return b.Concept(r) })
 	default:
 		return r.Skip()
 	}
@@ -183,17 +183,17 @@ func (b *tableBuilder) conceptMember(r *fhirjson.Reader, concept uint32, name st
 
 // text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that
 // grows with what is read.
-func (b *tableBuilder) text(r *fhirjson.Reader, ref *textRef) error {
+func (b *Builder) text(r *fhirjson.Reader, ref *TextRef) error {
 	s, err := r.Text()
 	if err != nil {
 		return err
 	}
-	*ref = b.texts.append(s)
+	*ref = b.texts.Append(s)
 	return nil
 }
 
 // value reads one of CodeSystem.concept.property.
-func (b *tableBuilder) value(r *fhirjson.Reader, concept uint32) error {
+func (b *Builder) value(r *fhirjson.Reader, concept uint32) error {
 	row, coded := propertyRow{concept: concept}, false
 	err := r.Object(func(name []byte) error {
 		switch {
@@ -223,31 +223,31 @@ func (b *tableBuilder) value(r *fhirjson.Reader, concept uint32) error {
 
 // valueText puts a property's value into the arena, unless the one before has the same, as siblings have the
 // same parent and most concepts the same status.
-func (b *tableBuilder) valueText(value []byte) textRef {
-	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.at(b.rows[last].value), value) {
+func (b *Builder) valueText(value []byte) TextRef {
+	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.At(b.rows[last].value), value) {
 		return b.rows[last].value
 	}
-	return b.texts.append(value)
+	return b.texts.Append(value)
 }
 
 // propertyCode reads the code of a concept's property and finds or adds the property.
-func (b *tableBuilder) propertyCode(r *fhirjson.Reader, index *uint16) error {
+func (b *Builder) propertyCode(r *fhirjson.Reader, index *uint16) error {
 	code, err := r.Text()
 	if err != nil {
 		return err
 	}
 	for i := range b.properties {
-		if b.properties[i].code == string(code) {
+		if b.properties[i].Code == string(code) {
 			*index = uint16(i)
 			return nil
 		}
 	}
 	*index = uint16(len(b.properties))
-	return b.addProperty(property{code: string(code)})
+	return b.addProperty(Property{Code: string(code)})
 }
 
 // coding reads a valueCoding. Its code is what filters look at; all of it is kept to be shown.
-func (b *tableBuilder) coding(r *fhirjson.Reader, row *propertyRow) error {
+func (b *Builder) coding(r *fhirjson.Reader, row *propertyRow) error {
 	raw, err := r.Value('{')
 	if err != nil {
 		return err
@@ -256,7 +256,7 @@ func (b *tableBuilder) coding(r *fhirjson.Reader, row *propertyRow) error {
 	if err := whole.Compact(); err != nil {
 		return err
 	}
-	row.coding = b.texts.append(whole)
+	row.coding = b.texts.Append(whole)
 	inner := fhirjson.ReaderOf(whole)
 	return inner.Object(func(name []byte) error {
 		if string(name) == "code" {
@@ -266,21 +266,21 @@ func (b *tableBuilder) coding(r *fhirjson.Reader, row *propertyRow) error {
 	})
 }
 
-// build finishes the concepts of a code system whose displays are in the given language.
-func (b *tableBuilder) build(language string, caseSensitive bool) (*conceptTable, error) {
+// Build finishes the concepts of a code system whose displays are in the given language.
+func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	b.indexCodes()
 	if uint64(len(b.texts)) > math.MaxUint32 {
 		return nil, errors.New("more than 4 GiB of text")
 	}
 	b.relate()
 	b.flag()
-	t := b.conceptTable
+	t := b.Table
 	t.language, t.caseSensitive = language, caseSensitive
 	t.meaning = cloneUsed(b.meaning, 0)
-	t.nestedIn = cloneUsed(b.nestedIn, none)
-	t.languages, t.uses = b.conceptReader.languages, b.conceptReader.uses
-	t.designations = newDesignations(b.Len(), b.conceptReader.designations)
-	t.extensions = newConceptExtensions(b.conceptReader.extensions)
+	t.nestedIn = cloneUsed(b.nestedIn, noParent)
+	t.languages, t.uses = b.ConceptReader.Languages, b.ConceptReader.Uses
+	t.designations = newDesignations(b.Len(), b.ConceptReader.Designations)
+	t.extensions = newConceptExtensions(b.ConceptReader.Extensions)
 	t.flags = slices.Clone(b.flags)
 	t.values = b.sortedValues()
 	t.indexes = new(searchIndexes)

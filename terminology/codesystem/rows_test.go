@@ -1,6 +1,12 @@
-package terminology
+package codesystem
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // storedCodeSystem has every kind of thing that is kept of a concept, and members in unusual order.
 const storedCodeSystem = `{"resourceType":"CodeSystem","url":"http://x/stored","content":"complete","language":"en",
@@ -14,8 +20,7 @@ const storedCodeSystem = `{"resourceType":"CodeSystem","url":"http://x/stored","
  {"code":"c"}]}`
 
 func TestConceptRows(t *testing.T) {
-	l := libraryOf(t, storedCodeSystem)
-	cs := l.codeSystems[0].conceptSystem.(*conceptTable)
+	cs := tableOf(t, storedCodeSystem)
 	if got := string(cs.Definition(0)) + "," + string(cs.Definition(1)) + "," + string(cs.Definition(2)); got != "the first,the second," {
 		t.Errorf("definitions: got %q", got)
 	}
@@ -24,8 +29,8 @@ func TestConceptRows(t *testing.T) {
 		from, to := cs.designations.rows(concept)
 		for row := from; row < to; row++ {
 			use := cs.uses[cs.designations.use[row]]
-			got += string(cs.Code(concept)) + ":" + cs.languages[cs.designations.language[row]] + ":" + use.code +
-				":" + string(cs.texts.at(cs.designations.value[row])) + string(cs.texts.at(cs.designations.extensionOf(row))) + " "
+			got += string(cs.Code(concept)) + ":" + cs.languages[cs.designations.language[row]] + ":" + use.Code +
+				":" + string(cs.texts.At(cs.designations.value[row])) + string(cs.texts.At(cs.designations.extensionOf(row))) + " "
 		}
 	}
 	want := `a:de::eins a:nl:u:een[{"url":"http://hl7.org/fhir/StructureDefinition/coding-sctdescid","valueId":"1"}] b:de::zwei `
@@ -35,18 +40,40 @@ func TestConceptRows(t *testing.T) {
 	var weights [3]string
 	for concept := range uint32(3) {
 		for _, x := range cs.AppendExtensions(nil, concept) {
-			if x.kind == extensionWeight {
-				weights[concept] += string(x.value)
+			if x.Kind == ExtensionWeight {
+				weights[concept] += string(x.Value)
 			}
 		}
 	}
 	if weights != [3]string{`"valueDecimal":1.20`} {
 		t.Errorf("weights: got %q", weights)
 	}
-	if got := string(cs.texts.at(cs.values.coding[0])); got != `{"system":"http://x/s","code":"c"}` || cs.values.kind[1] != valueInteger {
+	if got := string(cs.texts.At(cs.values.coding[0])); got != `{"system":"http://x/s","code":"c"}` || cs.values.kind[1] != valueInteger {
 		t.Errorf("properties: got %s, kinds %v", got, cs.values.kind)
 	}
-	if cs.nestedIn[1] != 0 || cs.nestedIn[0] != none {
+	if cs.nestedIn[1] != 0 || cs.nestedIn[0] != noParent {
 		t.Errorf("nesting: got %v", cs.nestedIn)
 	}
+}
+
+// tableOf builds the table of the concepts of a CodeSystem.
+func tableOf(t *testing.T, resource string) *Table {
+	t.Helper()
+	var b Builder
+	b.Reset()
+	r := fhirjson.ReaderOf(jsontext.Value(resource))
+	err := r.Object(func(name []byte) error {
+		if string(name) == "concept" {
+			return r.Array(func() error { return b.Concept(r) })
+		}
+		return r.Skip()
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, err := b.Build("en", true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table
 }

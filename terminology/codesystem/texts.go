@@ -1,28 +1,28 @@
-package terminology
+package codesystem
 
 import "encoding/binary"
 
-// textRef is the place of a string in a [texts]: its offset, or 0 for "no such string".
-type textRef uint32
+// TextRef is the place of a string in a [Texts]: its offset, or 0 for "no such string".
+type TextRef uint32
 
-// texts is an arena of strings: each is its length as a varint, then its bytes. It is referred to by
+// Texts is an arena of strings: each is its length as a varint, then its bytes. It is referred to by
 // offsets and holds no pointers, so that it costs the garbage collector nothing and can be mapped from
 // a file as it is. Strings may be appended in any order, which JSON needs: an object's members have none.
-type texts []byte
+type Texts []byte
 
-// append copies s into the arena.
-func (t *texts) append(s []byte) textRef {
+// Append copies s into the arena.
+func (t *Texts) Append(s []byte) TextRef {
 	if len(*t) == 0 {
 		*t = append(*t, 0) // offset 0 stays free to mean "none"
 	}
-	ref := textRef(len(*t))
+	ref := TextRef(len(*t))
 	*t = binary.AppendUvarint(*t, uint64(len(s)))
 	*t = append(*t, s...)
 	return ref
 }
 
-// at returns the string at ref, or nil. The bytes are the arena's own and must not be changed.
-func (t texts) at(ref textRef) []byte {
+// At returns the string at ref, or nil. The bytes are the arena's own and must not be changed.
+func (t Texts) At(ref TextRef) []byte {
 	if ref == 0 {
 		return nil
 	}
@@ -34,7 +34,7 @@ func (t texts) at(ref textRef) []byte {
 }
 
 // long is at for a string whose length takes more than a byte.
-func (t texts) long(ref textRef) []byte {
+func (t Texts) long(ref TextRef) []byte {
 	length, width := binary.Uvarint(t[ref:])
 	start := int(ref) + width
 	return t[start : start+int(length) : start+int(length)]

@@ -1,4 +1,4 @@
-package terminology
+package codesystem
 
 import (
 	"cmp"
@@ -13,11 +13,13 @@ type languageRange struct {
 	weight float64
 }
 
-// languages is what displayLanguage or Accept-Language asks for (RFC 9110 §12.5.4): the ranges, the most
+// Languages is what displayLanguage or Accept-Language asks for (RFC 9110 §12.5.4): the ranges, the most
 // preferred first. Where the wildcard is not refused, any language is better than none.
-type languages struct {
+type Languages struct {
 	ranges []languageRange
-	only   bool // nothing but these: the wildcard has weight 0
+
+	// Only says that nothing but these will do: the wildcard has weight 0.
+	Only bool
 }
 
 // How many languages are looked at, and in how long a list: a header may be of a megabyte.
@@ -26,9 +28,9 @@ const (
 	maxLanguageList   = 8 << 10
 )
 
-// parseLanguages reads a list of languages with weights. What cannot be understood is passed over.
-func parseLanguages(list string) languages {
-	var l languages
+// ParseLanguages reads a list of languages with weights. What cannot be understood is passed over.
+func ParseLanguages(list string) Languages {
+	var l Languages
 	if len(list) > maxLanguageList {
 		list = list[:1+strings.LastIndexByte(list[:maxLanguageList], ',')]
 	}
@@ -49,15 +51,15 @@ func parseLanguages(list string) languages {
 		case r.weight > 0:
 			l.ranges = append(l.ranges, r)
 		case r.tag == "*":
-			l.only = true
+			l.Only = true
 		}
 	}
 	slices.SortStableFunc(l.ranges, func(a, b languageRange) int { return cmp.Compare(b.weight, a.weight) })
 	return l
 }
 
-// none reports whether no language is preferred.
-func (l *languages) none() bool { return len(l.ranges) == 0 && !l.only }
+// None reports whether no language is preferred.
+func (l *Languages) None() bool { return len(l.ranges) == 0 && !l.Only }
 
 // Degrees of likeness of a language to the one that is asked for.
 const (
@@ -83,8 +85,8 @@ func likeness(tag, wanted string) int {
 	return languageDiffers
 }
 
-// list returns the languages as [parseLanguages] reads them, the most preferred first; "" for none.
-func (l *languages) list() string {
+// List returns the languages as [ParseLanguages] reads them, the most preferred first; "" for none.
+func (l *Languages) List() string {
 	var list []byte
 	for _, r := range l.ranges {
 		if len(list) > 0 {
@@ -92,35 +94,38 @@ func (l *languages) list() string {
 		}
 		list = append(list, r.tag...)
 	}
-	if l.only {
+	if l.Only {
 		list = append(list, ",*;q=0"...)
 	}
 	return string(list)
 }
 
-// displayOf returns the display among the texts of a concept, as an answer shows it, or nil.
-func (l *languages) displayOf(texts []shownText) []byte {
-	if i := l.preferred(texts); i >= 0 {
-		return texts[i].value
+// DisplayOf returns the display among the texts of a concept, as an answer shows it, or nil.
+func (l *Languages) DisplayOf(texts []Text) []byte {
+	if i := l.Preferred(texts); i >= 0 {
+		return texts[i].Value
 	}
 	return nil
 }
 
-// appendSearched appends those texts of a concept by which it is found: its displays, and its designations
+// AppendSearched appends those texts of a concept by which it is found: its displays, and its designations
 // in one of the languages, in none, or, where no language is asked for, in any.
-func (l *languages) appendSearched(dst [][]byte, texts []shownText) [][]byte {
+func (l *Languages) AppendSearched(dst [][]byte, texts []Text) [][]byte {
 	for i := range texts {
 		t := &texts[i]
-		if t.display || t.language == "" || l.mean(t.language) {
-			dst = append(dst, t.value)
+		if t.Display || t.Language == "" || l.mean(t.Language) {
+			dst = append(dst, t.Value)
 		}
 	}
 	return dst
 }
 
+// Cover reports whether a language is one of those that are asked for, or none is.
+func (l *Languages) Cover(tag string) bool { return len(l.ranges) == 0 || l.mean(tag) }
+
 // mean reports whether a language is like one of those that are asked for.
-func (l *languages) mean(tag string) bool {
-	return l.none() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
+func (l *Languages) mean(tag string) bool {
+	return l.None() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
 		return r.tag == "*" || likeness(tag, r.tag) > languageDiffers
 	})
 }

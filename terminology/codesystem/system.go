@@ -1,16 +1,16 @@
-package terminology
+package codesystem
 
 import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// conceptSystem is the concepts of a code system. It numbers them from 0 in the order of the definition, a parent before
+// System is the concepts of a code system. It numbers them from 0 in the order of the definition, a parent before
 // its children; the numbers mean nothing outside of it. It may be used by any number of goroutines, and the bytes and
 // lists that it returns must not be changed.
 //
 // spend, where a method takes it, pays for steps of some fifty nanoseconds; the method fails where it does.
-type conceptSystem interface {
+type System interface {
 	// Len returns the number of concepts.
 	Len() int
 
@@ -19,7 +19,7 @@ type conceptSystem interface {
 	Locate(code []byte) (concept uint32, ok bool)
 
 	// Concept returns a concept's code, display and flags at once, for those who write many concepts.
-	Concept(concept uint32) (code, display []byte, flags conceptFlags)
+	Concept(concept uint32) (code, display []byte, flags Flags)
 
 	// Code returns a concept's code.
 	Code(concept uint32) []byte
@@ -31,22 +31,22 @@ type conceptSystem interface {
 	Definition(concept uint32) []byte
 
 	// Flags returns what is known of a concept at a glance.
-	Flags(concept uint32) conceptFlags
+	Flags(concept uint32) Flags
 
 	// Status returns why a concept is not simply active, or "".
 	Status(concept uint32) string
 
 	// AppendTexts appends the display and the designations of a concept.
-	AppendTexts(dst []shownText, concept uint32) []shownText
+	AppendTexts(dst []Text, concept uint32) []Text
 
 	// AppendExtensions appends the extensions of a concept.
-	AppendExtensions(dst []conceptExtension, concept uint32) []conceptExtension
+	AppendExtensions(dst []Extension, concept uint32) []Extension
 
 	// Properties returns the properties that concepts may have.
-	Properties() []property
+	Properties() []Property
 
 	// AppendValues appends the values of all properties of a concept.
-	AppendValues(dst []conceptValue, concept uint32) []conceptValue
+	AppendValues(dst []Value, concept uint32) []Value
 
 	// Values calls visit with the values of one of Properties, as text, until visit returns false.
 	Values(concept uint32, property int, visit func(text []byte) bool)

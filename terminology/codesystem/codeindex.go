@@ -1,4 +1,4 @@
-package terminology
+package codesystem
 
 import (
 	"bytes"
@@ -58,8 +58,8 @@ func hashFold(code []byte) uint32 {
 	return hash
 }
 
-// equalFold compares two codes without regard to case, in the sense of hashFold.
-func equalFold(a, b []byte) bool {
+// EqualFold compares two codes without regard to case, in the sense of hashFold.
+func EqualFold(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true
 	}

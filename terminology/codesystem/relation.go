@@ -1,4 +1,4 @@
-package terminology
+package codesystem
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 

@@ -1,4 +1,4 @@
-package terminology
+package codesystem
 
 import (
 	"bytes"
@@ -9,7 +9,7 @@ import (
 // indexCodes builds the table of codes. A code that occurs again, as it does where the author nested a
 // concept under each of its parents, is no second concept: it is dropped, and what was said of it is
 // said of the first.
-func (b *tableBuilder) indexCodes() {
+func (b *Builder) indexCodes() {
 	b.index = newCodeIndex(b.Len())
 	first := []uint32(nil) // what each concept became, once one was dropped
 	kept := uint32(0)
@@ -48,23 +48,23 @@ func identity(n int) []uint32 {
 }
 
 // rename replaces the concepts in what was gathered about them.
-func (b *tableBuilder) rename(to []uint32) {
+func (b *Builder) rename(to []uint32) {
 	for i, p := range b.pairs {
 		b.pairs[i] = pair{from: to[p.from], to: to[p.to]}
 	}
 	for i := range b.rows {
 		b.rows[i].concept = to[b.rows[i].concept]
 	}
-	for i := range b.conceptReader.designations {
-		row := &b.conceptReader.designations[i]
-		row.owner = to[row.owner]
+	for i := range b.ConceptReader.Designations {
+		row := &b.ConceptReader.Designations[i]
+		row.Owner = to[row.Owner]
 	}
-	for i := range b.conceptReader.extensions {
-		row := &b.conceptReader.extensions[i]
-		row.owner = to[row.owner]
+	for i := range b.ConceptReader.Extensions {
+		row := &b.ConceptReader.Extensions[i]
+		row.Owner = to[row.Owner]
 	}
 	for i, parent := range b.nestedIn {
-		if parent != none {
+		if parent != noParent {
 			b.nestedIn[i] = to[parent]
 		}
 	}
@@ -72,9 +72,9 @@ func (b *tableBuilder) rename(to []uint32) {
 
 // relate builds the hierarchy from nesting and from the properties parent and child. A property that
 // names a concept which is not here says nothing.
-func (b *tableBuilder) relate() {
+func (b *Builder) relate() {
 	for i, p := range b.properties {
-		isParent, isChild := p.is("parent"), p.is("child")
+		isParent, isChild := p.Is("parent"), p.Is("child")
 		if !isParent && !isChild {
 			continue
 		}
@@ -82,7 +82,7 @@ func (b *tableBuilder) relate() {
 			if int(row.property) != i {
 				continue
 			}
-			other, ok := b.exact(b.texts.at(row.value))
+			other, ok := b.exact(b.texts.At(row.value))
 			if ok && isParent {
 				b.pairs = append(b.pairs, pair{from: other, to: row.concept})
 			} else if ok {
@@ -95,57 +95,57 @@ func (b *tableBuilder) relate() {
 }
 
 // flag works out what is known of each concept at a glance.
-func (b *tableBuilder) flag() {
+func (b *Builder) flag() {
 	b.flags = slices.Grow(b.flags, b.Len())[:b.Len()]
 	clear(b.flags)
 	for _, row := range b.rows {
-		b.flags[row.concept] |= b.flagsOf(b.properties[row.property], string(b.texts.at(row.value)))
+		b.flags[row.concept] |= b.flagsOf(b.properties[row.property], string(b.texts.At(row.value)))
 	}
-	for _, d := range b.conceptReader.designations {
-		b.flags[d.owner] |= flagDesignated
+	for _, d := range b.ConceptReader.Designations {
+		b.flags[d.Owner] |= FlagDesignated
 	}
-	for _, x := range b.conceptReader.extensions {
-		b.flags[x.owner] |= flagExtended
-		if x.kind == extensionStandardsStatus {
-			b.flags[x.owner] |= flagStatus
-			if bytes.Contains(b.texts.at(x.value), []byte(`"withdrawn"`)) {
-				b.flags[x.owner] |= flagInactive
+	for _, x := range b.ConceptReader.Extensions {
+		b.flags[x.Owner] |= FlagExtended
+		if x.Kind == ExtensionStandardsStatus {
+			b.flags[x.Owner] |= FlagStatus
+			if bytes.Contains(b.texts.At(x.Value), []byte(`"withdrawn"`)) {
+				b.flags[x.Owner] |= FlagInactive
 			}
 		}
 	}
 }
 
 // flagsOf returns what a property says of a concept that has it.
-func (b *tableBuilder) flagsOf(p property, value string) (flags conceptFlags) {
+func (b *Builder) flagsOf(p Property, value string) (flags Flags) {
 	switch {
-	case p.is("notSelectable") && value == "true":
-		return flagAbstract
-	case p.is("inactive") && value == "true":
-		return flagInactive | flagStatus
-	case p.is("status") && (value == "retired" || value == "inactive"):
-		return flagInactive | flagStatus
-	case p.is("status") && !strings.EqualFold(value, "active") && value != "":
-		return flagStatus
-	case p.is("deprecated") && value != "false" && value != "", p.is("deprecationDate") && value != "":
-		return flagDeprecated | flagStatus
+	case p.Is("notSelectable") && value == "true":
+		return FlagAbstract
+	case p.Is("inactive") && value == "true":
+		return FlagInactive | FlagStatus
+	case p.Is("status") && (value == "retired" || value == "inactive"):
+		return FlagInactive | FlagStatus
+	case p.Is("status") && !strings.EqualFold(value, "active") && value != "":
+		return FlagStatus
+	case p.Is("deprecated") && value != "false" && value != "", p.Is("deprecationDate") && value != "":
+		return flagDeprecated | FlagStatus
 	}
 	return 0
 }
 
 // sortedValues brings the properties into the order of the concepts.
-func (b *tableBuilder) sortedValues() propertyValues {
+func (b *Builder) sortedValues() propertyValues {
 	if len(b.rows) == 0 {
 		return propertyValues{}
 	}
 	from, order := sortByOwner(b.Len(), len(b.rows), func(i int) (uint32, uint32) { return b.rows[i].concept, uint32(i) })
 	n := len(order)
-	values := propertyValues{from: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]textRef, n)}
+	values := propertyValues{from: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]TextRef, n)}
 	for i, row := range order {
 		r := b.rows[row]
 		values.property[i], values.kind[i], values.value[i] = r.property, r.kind, r.value
 		if r.coding != 0 {
 			if values.coding == nil {
-				values.coding = make([]textRef, n)
+				values.coding = make([]TextRef, n)
 			}
 			values.coding[i] = r.coding
 		}

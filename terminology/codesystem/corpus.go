@@ -1,9 +1,9 @@
-package terminology
+package codesystem
 
 // conceptCorpus is all concepts of a code system, in a language.
 type conceptCorpus struct {
-	table     *conceptTable
-	languages languages
+	table     *Table
+	languages Languages
 }
 
 // Len returns the number of concepts.
@@ -15,8 +15,8 @@ func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.Code(doc) }
 // Display returns what is shown of a concept.
 func (c *conceptCorpus) Display(doc uint32) []byte {
 	display := c.table.Display(doc)
-	if !c.languages.none() {
-		display = c.languages.displayOf(c.table.AppendTexts(nil, doc))
+	if !c.languages.None() {
+		display = c.languages.DisplayOf(c.table.AppendTexts(nil, doc))
 	}
 	if len(display) == 0 {
 		return c.table.Code(doc)
@@ -26,16 +26,16 @@ func (c *conceptCorpus) Display(doc uint32) []byte {
 
 // AppendOthers appends the designations, and the display if another text is shown.
 func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
-	if !c.languages.none() {
-		return c.languages.appendSearched(dst, c.table.AppendTexts(nil, doc))
+	if !c.languages.None() {
+		return c.languages.AppendSearched(dst, c.table.AppendTexts(nil, doc))
 	}
 	for row, end := c.table.designations.rows(doc); row < end; row++ {
-		dst = append(dst, c.table.texts.at(c.table.designations.value[row]))
+		dst = append(dst, c.table.texts.At(c.table.designations.value[row]))
 	}
 	return dst
 }
 
 // Inactive reports whether a concept is inactive.
 func (c *conceptCorpus) Inactive(doc uint32) bool {
-	return c.table.flags[doc]&flagInactive != 0
+	return c.table.flags[doc]&FlagInactive != 0
 }

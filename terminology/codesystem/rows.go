@@ -1,4 +1,4 @@
-package terminology
+package codesystem
 
 import "slices"
 
@@ -8,8 +8,8 @@ type designations struct {
 	from      []uint32
 	language  []uint16 // index in codeSystem.languages; 0 is no language
 	use       []uint16 // index in codeSystem.uses; 0 is no use
-	value     []textRef
-	extension []textRef // JSON array of extensions; nil where no designation has one
+	value     []TextRef
+	extension []TextRef // JSON array of extensions; nil where no designation has one
 }
 
 // rows returns the range of the rows of a concept.
@@ -21,40 +21,48 @@ func (d *designations) rows(concept uint32) (from, to uint32) {
 }
 
 // extensionOf returns the extensions of a row as a JSON array, or nil.
-func (d *designations) extensionOf(row uint32) textRef {
+func (d *designations) extensionOf(row uint32) TextRef {
 	if d.extension == nil {
 		return 0
 	}
 	return d.extension[row]
 }
 
-// designationUse is Designation.use, a Coding.
-type designationUse struct{ system, code, display string }
+// Use is Designation.use, a Coding.
+type Use struct {
+	// System, Code and Display are the members of the Coding.
+	System, Code, Display string
+}
 
-// designationRow is a designation as it is read.
-type designationRow struct {
-	owner            uint32
-	language, use    uint16
-	value, extension textRef
+// DesignationRow is a designation as it is read.
+type DesignationRow struct {
+	// Owner is the number of the concept.
+	Owner uint32
+
+	// Language and Use are indexes in [ConceptReader.Languages] and [ConceptReader.Uses].
+	Language, Use uint16
+
+	// Value is the designation, and Extension its extensions as a JSON array, or 0.
+	Value, Extension TextRef
 }
 
 // newDesignations brings designations into the order of their owners, of which there are n.
-func newDesignations(n int, rows []designationRow) designations {
+func newDesignations(n int, rows []DesignationRow) designations {
 	if len(rows) == 0 {
 		return designations{}
 	}
-	from, order := sortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].owner, uint32(i) })
+	from, order := sortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].Owner, uint32(i) })
 	d := designations{
 		from: from, language: make([]uint16, len(rows)),
-		use: make([]uint16, len(rows)), value: make([]textRef, len(rows)),
+		use: make([]uint16, len(rows)), value: make([]TextRef, len(rows)),
 	}
 	for i, row := range order {
-		d.language[i], d.use[i], d.value[i] = rows[row].language, rows[row].use, rows[row].value
-		if rows[row].extension != 0 {
+		d.language[i], d.use[i], d.value[i] = rows[row].Language, rows[row].Use, rows[row].Value
+		if rows[row].Extension != 0 {
 			if d.extension == nil {
-				d.extension = make([]textRef, len(rows))
+				d.extension = make([]TextRef, len(rows))
 			}
-			d.extension[i] = rows[row].extension
+			d.extension[i] = rows[row].Extension
 		}
 	}
 	return d
@@ -64,23 +72,28 @@ func newDesignations(n int, rows []designationRow) designations {
 // Few concepts have any, so a concept's rows are searched for.
 type conceptExtensions struct {
 	owner []uint32
-	kind  []extensionKind
-	value []textRef // value[x] as a JSON member, "valueString":"x"
+	kind  []ExtensionKind
+	value []TextRef // value[x] as a JSON member, "valueString":"x"
 }
 
-// extensionRow is an extension as it is read.
-type extensionRow struct {
-	owner uint32
-	kind  extensionKind
-	value textRef
+// ExtensionRow is an extension as it is read.
+type ExtensionRow struct {
+	// Owner is the number of the concept.
+	Owner uint32
+
+	// Kind says which extension it is.
+	Kind ExtensionKind
+
+	// Value is its value[x] as a JSON member; see [Extension].
+	Value TextRef
 }
 
 // newConceptExtensions brings extensions into the order of their owners.
-func newConceptExtensions(rows []extensionRow) conceptExtensions {
-	slices.SortStableFunc(rows, func(a, b extensionRow) int { return int(a.owner) - int(b.owner) })
+func newConceptExtensions(rows []ExtensionRow) conceptExtensions {
+	slices.SortStableFunc(rows, func(a, b ExtensionRow) int { return int(a.Owner) - int(b.Owner) })
 	var x conceptExtensions
 	for _, row := range rows {
-		x.owner, x.kind, x.value = append(x.owner, row.owner), append(x.kind, row.kind), append(x.value, row.value)
+		x.owner, x.kind, x.value = append(x.owner, row.Owner), append(x.kind, row.Kind), append(x.value, row.Value)
 	}
 	return x
 }
@@ -100,7 +113,7 @@ func (x *conceptExtensions) rows(owner uint32) (from, to int) {
 }
 
 // get returns the value of a concept's extension of the given kind, or 0.
-func (x *conceptExtensions) get(owner uint32, kind extensionKind) textRef {
+func (x *conceptExtensions) get(owner uint32, kind ExtensionKind) TextRef {
 	from, to := x.rows(owner)
 	for row := from; row < to; row++ {
 		if x.kind[row] == kind {

@@ -1,0 +1,183 @@
+package codesystem
+
+import (
+	"bytes"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
+
+// ConceptReader reads what code systems and value sets say of a concept alike: designations and
+// extensions. It puts text into an arena, and languages and uses into tables.
+type ConceptReader struct {
+	// Languages are those of designations; the first is none.
+	Languages []string
+
+	// Uses are the uses of designations; the first is none.
+	Uses []Use
+
+	// Designations are those that have been read, in the order of the source.
+	Designations []DesignationRow
+
+	// Extensions are those that have been read, in the order of the source.
+	Extensions []ExtensionRow
+
+	scratch []byte
+}
+
+// Reset makes the reader ready for the next resource. The tables are handed on to what was read, and so
+// begin anew.
+func (c *ConceptReader) Reset() {
+	c.Languages, c.Uses = make([]string, 1), make([]Use, 1)
+	c.Designations, c.Extensions = c.Designations[:0], c.Extensions[:0]
+}
+
+// Designation reads one of concept.designation. One without a value says nothing.
+func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) error {
+	row := DesignationRow{Owner: owner}
+	err := r.Object(func(name []byte) error {
+		switch string(name) {
+		case "language":
+			s, err := r.Text()
+			row.Language = c.language(s)
+			return err
+		case "use":
+			return c.use(r, &row.Use)
+		case "value":
+			s, err := r.Text()
+			row.Value = t.Append(s)
+			return err
+		case "extension":
+			return c.designationExtensions(r, t, &row.Extension)
+		default:
+			return r.Skip()
+		}
+	})
+	if row.Value != 0 {
+		c.Designations = append(c.Designations, row)
+	}
+	return err
+}
+
+// language returns the index of a language. There are few, the last one being the likeliest.
+func (c *ConceptReader) language(tag []byte) uint16 {
+	for i, v := range slices.Backward(c.Languages) {
+		if v == string(tag) {
+			return uint16(i)
+		}
+	}
+	if len(c.Languages) > 1<<15 {
+		return 0 // no such resource exists; without a language it is at least still shown
+	}
+	c.Languages = append(c.Languages, string(tag))
+	return uint16(len(c.Languages) - 1)
+}
+
+// use reads a designation's use.
+func (c *ConceptReader) use(r *fhirjson.Reader, index *uint16) error {
+	var use Use
+	err := r.Object(func(name []byte) error {
+		switch string(name) {
+		case "system":
+			return r.ReadString(&use.System)
+		case "code":
+			return r.ReadString(&use.Code)
+		case "display":
+			return r.ReadString(&use.Display)
+		default:
+			return r.Skip()
+		}
+	})
+	for i, v := range slices.Backward(c.Uses) {
+		if v == use {
+			*index = uint16(i)
+			return err
+		}
+	}
+	if len(c.Uses) <= 1<<15 {
+		c.Uses = append(c.Uses, use)
+		*index = uint16(len(c.Uses) - 1)
+	}
+	return err
+}
+
+// designationExtensions reads the extensions of a designation. Those that are known are kept, as JSON.
+func (c *ConceptReader) designationExtensions(r *fhirjson.Reader, t *Texts, ref *TextRef) error {
+	c.scratch = append(c.scratch[:0], '[')
+	err := c.each(r, func(kind ExtensionKind, extension, _ []byte) error {
+		if len(c.scratch) > 1 {
+			c.scratch = append(c.scratch, ',')
+		}
+		c.scratch = append(c.scratch, extension...)
+		return nil
+	})
+	if err == nil && len(c.scratch) > 1 {
+		*ref = t.Append(append(c.scratch, ']'))
+	}
+	return err
+}
+
+// Extension reads the extensions of a concept.
+func (c *ConceptReader) Extension(r *fhirjson.Reader, t *Texts, owner uint32) error {
+	return c.each(r, func(kind ExtensionKind, _, value []byte) error {
+		if value != nil {
+			c.Extensions = append(c.Extensions, ExtensionRow{Owner: owner, Kind: kind, Value: t.Append(value)})
+		}
+		return nil
+	})
+}
+
+// each calls known with each extension of an array that is known: whole, and its value[x] as a member.
+func (c *ConceptReader) each(r *fhirjson.Reader, known func(kind ExtensionKind, extension, value []byte) error) error {
+	return r.Array(func() error {
+		raw, err := r.Value('{')
+		if err != nil {
+			return err
+		}
+		whole := raw.Clone()
+		if err := whole.Compact(); err != nil {
+			return err
+		}
+		kind, value, err := parseExtension(whole)
+		if err != nil || kind == 0 {
+			return err
+		}
+		return known(kind, whole, value)
+	})
+}
+
+// parseExtension returns what kind of extension it is, or 0, and its value[x] as a JSON member; of
+// codesystem-alternate, which has none, the extensions in it.
+func parseExtension(extension jsontext.Value) (kind ExtensionKind, value []byte, err error) {
+	var parts []byte
+	inner := fhirjson.ReaderOf(extension)
+	err = inner.Object(func(name []byte) error {
+		if string(name) == "url" {
+			var url string
+			err := inner.ReadString(&url)
+			if name, ok := strings.CutPrefix(url, fhirjson.ExtensionBase); ok {
+				kind = extensionURLs[name]
+			}
+			return err
+		}
+		isPart := string(name) == "extension"
+		if !isPart && !bytes.HasPrefix(name, []byte("value")) {
+			return inner.Skip()
+		}
+		member := append(fhirjson.AppendString([]byte(nil), name), ':')
+		raw, err := inner.AnyValue()
+		if member = append(member, raw...); isPart {
+			parts = member
+		} else {
+			value = member
+		}
+		return err
+	})
+	if kind == ExtensionAlternate {
+		value = parts
+	}
+	return kind, value, err
+}

@@ -1,0 +1,16 @@
+// Package codesystem holds the concepts of code systems behind one interface, [System]: the operations of a terminology
+// service locate codes in one, show them, follow its hierarchy and search it, and need not know how it keeps its
+// concepts. It knows neither value sets nor requests, and of a CodeSystem resource only the concepts.
+//
+//	system.go         System: what operations ask
+//	text.go           displays and designations, and which of them to show (languages.go)
+//	property.go       properties and their values; flags.go, extension.go: what else there is of a concept
+//
+// The concepts of a CodeSystem resource are a [Table], flat arrays without pointers:
+//
+//	CodeSystem.concept ──► Builder ──► Table
+//	   tokens               builder.go, conceptreader.go   table.go: texts.go, rows.go, property.go
+//	                        links.go: codes, hierarchy     codeindex.go, relation.go, status.go, tablejson.go
+//
+// An index for the search is built for each language that is asked for (searchindexes.go, corpus.go).
+package codesystem

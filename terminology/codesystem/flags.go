@@ -1,0 +1,17 @@
+package codesystem
+
+// Flags is what is known of a concept at a glance.
+type Flags uint8
+
+// What there is to know of a concept at a glance.
+const (
+	FlagAbstract   Flags = 1 << iota // property notSelectable is true
+	FlagInactive                     // property inactive is true, or status is retired or inactive
+	flagDeprecated                   // status is deprecated, or deprecated is true or has a date
+	FlagStatus                       // has a status that is not active
+	FlagDesignated                   // has designations
+	FlagExtended                     // has extensions
+)
+
+// ToldFlags are those that say something of the concept itself.
+const ToldFlags = FlagAbstract | FlagInactive | flagDeprecated | FlagStatus

@@ -1,0 +1,84 @@
+package codesystem
+
+import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+
+// Property is one of CodeSystem.property, or one that a concept has without its being declared.
+type Property struct {
+	// Code is the code of the property, and URI what it means; empty where the code system does not say.
+	Code, URI string
+
+	description, kind string
+}
+
+// valueKind is which value[x] a property has.
+type valueKind uint8
+
+const (
+	valueCode valueKind = iota
+	valueCoding
+	valueString
+	valueInteger
+	valueBoolean
+	valueDateTime
+	valueDecimal
+)
+
+// valueMembers are the names of value[x], by kind.
+var valueMembers = [...]string{
+	"valueCode", "valueCoding", "valueString", "valueInteger", "valueBoolean", "valueDateTime", "valueDecimal",
+}
+
+// Is reports whether a property is the one that FHIR defines under the given name: by its uri or by its
+// code, since many code systems declare no uri, or another.
+func (p Property) Is(name string) bool {
+	return p.URI == PropertyBase+name || p.Code == name
+}
+
+// PropertyBase is the start of the uris of the properties that FHIR itself defines (R4 §4.8.10).
+const PropertyBase = "http://hl7.org/fhir/concept-properties#"
+
+// Value is the value of a property of a concept.
+type Value struct {
+	// Property is the property that has the value.
+	Property *Property
+
+	// Text is the value as text; of a Coding, its code.
+	Text []byte
+
+	// Coding is all of a Coding, as JSON; nil for another value.
+	Coding []byte
+
+	kind valueKind
+}
+
+// Member returns which value[x] it is, as valueCode.
+func (v *Value) Member() string { return valueMembers[v.kind] }
+
+// AppendJSON appends the value as JSON.
+func (v *Value) AppendJSON(dst []byte) []byte {
+	switch v.kind {
+	case valueCoding:
+		return append(dst, v.Coding...)
+	case valueInteger, valueDecimal, valueBoolean:
+		return append(dst, v.Text...)
+	}
+	return fhirjson.AppendString(dst, v.Text)
+}
+
+// propertyValues holds the properties of all concepts, as rows: those of concept i are the rows
+// from[i] up to from[i+1].
+type propertyValues struct {
+	from     []uint32
+	property []uint16 // index in conceptTable.properties
+	kind     []valueKind
+	value    []TextRef // as text; of a Coding, its code
+	coding   []TextRef // of a Coding, all of it as JSON, else 0; nil where there are none
+}
+
+// rows returns the range of the rows of a concept.
+func (v *propertyValues) rows(concept uint32) (from, to uint32) {
+	if v.from == nil {
+		return 0, 0
+	}
+	return v.from[concept], v.from[concept+1]
+}
