@@ -41,6 +41,7 @@ func TestMissingDefinitionsAreNamedFirst(t *testing.T) {
 }
 
 func TestDefinitionsArePooled(t *testing.T) {
+	t.Parallel()
 	ctx, err := gatewaytest.Provision(t, new(caddy.Config))
 	if err != nil {
 		t.Fatal(err)
@@ -66,6 +67,7 @@ func TestDefinitionsArePooled(t *testing.T) {
 // What was answered from files as they were is not found when they have changed, and
 // whatever limits loading makes other definitions of them.
 func TestChangedDefinitionsAreOthers(t *testing.T) {
+	t.Parallel()
 	file := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active"}`)
 	o := terminology.Options{Core: true, Definitions: []string{file}}
 	before, key := fingerprint(&o), definitionsKey(&o, 0)
@@ -91,6 +93,7 @@ func TestChangedDefinitionsAreOthers(t *testing.T) {
 
 // A broken file is named, with the reason, and the configuration does not load.
 func TestBrokenDefinitions(t *testing.T) {
+	t.Parallel()
 	file := gatewaytest.WriteFile(t, "broken.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","compose":{"incl`)
 	config := gatewaytest.Adapt(t, exampleWith(t, "fhir_expand\n", "fhir_expand {\n\t\t\tdefinitions "+file+"\n\t\t}\n"))
 	_, err := gatewaytest.Provision(t, config)

@@ -17,6 +17,7 @@ func expand(g *gateway, token, query string) *http.Response {
 }
 
 func TestExpandThroughGateway(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, nil)
 	const gender = "http://hl7.org/fhir/ValueSet/administrative-gender"
 	var got expansion
@@ -34,6 +35,7 @@ func TestExpandThroughGateway(t *testing.T) {
 
 // What is not known here, or not wholly, the next handler is asked for.
 func TestExpandAsksNext(t *testing.T) {
+	t.Parallel()
 	const unknown, incomplete = "url=http://x.example/vs", "url=http://hl7.org/fhir/ValueSet/observation-codes"
 	const theirs = `{"resourceType":"ValueSet","status":"active","expansion":{"timestamp":"2026-01-01","contains":[{"code":"theirs"}]}}`
 	const refused = `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found","diagnostics":"theirs"}]}`
@@ -82,6 +84,7 @@ func TestExpandAsksNext(t *testing.T) {
 
 // A request by POST that is not answered here reaches the next handler whole.
 func TestExpandPosted(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -113,6 +116,7 @@ func TestExpandPosted(t *testing.T) {
 
 // Alone, without the fhir app and without a next handler.
 func TestExpandAlone(t *testing.T) {
+	t.Parallel()
 	definitions := gatewaytest.WriteFile(t, "vs.json", `{"resourceType":"ValueSet","url":"http://x.example/vs","status":"active",
 		"compose":{"include":[{"system":"http://x.example/cs","concept":[{"code":"a","display":"Alpha"}]}]}}`)
 	g := newGateway(t, `{
@@ -149,6 +153,7 @@ https://localhost:8443 {
 }
 
 func TestExpandLeavesOthersAlone(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { _, _ = w.Write([]byte(r.Method + " " + r.URL.Path)) }))
 	token := g.token()
 	for _, path := range []string{"/fhir/R4", "/fhir/R4/ValueSet", "/fhir/R4/ValueSet/1", "/fhir/R4/CodeSystem/$lookup"} {

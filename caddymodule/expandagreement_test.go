@@ -19,6 +19,7 @@ import (
 // For every value set of R4, or every tenth without -slow, it makes no difference whether it comes from the cache,
 // is made anew, is asked for by POST, or comes from another gateway.
 func TestEveryWayTheSame(t *testing.T) {
+	t.Parallel()
 	plain := newGateway(t, frontCaddyfile("ttl off\noperations all", gatewaytest.NoBackend))
 	origin := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Host = "localhost:8443"
@@ -134,6 +135,7 @@ func codesIn(body string) string {
 // What a client has it has still (RFC 9110 §13.1.2): whether it was made for it, is
 // kept, is asked for past the cache, or was kept and is no more.
 func TestOneEntityTag(t *testing.T) {
+	t.Parallel()
 	g := frontGateway(t, "ttl 1h", http.NotFoundHandler())
 	ask := func(headers ...string) *http.Response {
 		r := httptest.NewRequest(http.MethodGet, expandPath(genderSet), nil)
@@ -161,6 +163,7 @@ func TestOneEntityTag(t *testing.T) {
 // A large expansion is written as it is made, each time; only what has a size to be
 // kept is held.
 func TestLargeAnswersAreMadeAnew(t *testing.T) {
+	t.Parallel()
 	var system strings.Builder
 	system.WriteString(`{"resourceType":"CodeSystem","url":"http://x.example/large","valueSet":"http://x.example/all","status":"active","content":"complete","concept":[`)
 	for i := range 40_000 {

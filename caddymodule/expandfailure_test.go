@@ -18,6 +18,7 @@ import (
 // However a server fails, the client is given the answer from before where that is
 // allowed, or else is told what failed; and what failed is not kept.
 func TestServerFails(t *testing.T) {
+	t.Parallel()
 	statuses := map[string]int{
 		"killed": 502, "hanging": 504, "garbage": 502, "a page": 502, "another resource": 502, "500": 502, "half a body": 502,
 		"gzip bomb": 502,
@@ -69,6 +70,7 @@ func TestServerFails(t *testing.T) {
 
 // What comes before an answer and after it is no part of it, and no harm.
 func TestHintsAndTrailers(t *testing.T) {
+	t.Parallel()
 	for _, who := range []string{"next handler", "upstream"} {
 		server := newScripted("hints and trailers")
 		settings, backend := "ttl 1h", http.Handler(server)
@@ -92,6 +94,7 @@ func TestHintsAndTrailers(t *testing.T) {
 // Whoever is asked has the time that is set for it, past the cache too; a client that
 // does not wait for the answer is no failure.
 func TestTimeouts(t *testing.T) {
+	t.Parallel()
 	c := ExpandCaching{Timeout: caddy.Duration(time.Second), Upstream: new(Upstream), Routes: []UpstreamRoute{{Upstream: Upstream{Timeout: caddy.Duration(time.Minute)}}}}
 	if got := c.cacheOptions().Timeout; got != time.Minute {
 		t.Errorf("an answer may take %v, and a server a minute", got)

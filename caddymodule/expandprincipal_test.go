@@ -26,6 +26,7 @@ import (
 // Nobody gets what was made for somebody else, nor what was asked for in another
 // format or language, whatever comes in which order and however it is compressed.
 func TestAnswersAreTheirs(t *testing.T) {
+	t.Parallel()
 	backend := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		code := strings.Join([]string{r.Header.Get("Authorization"), r.Header.Get("X-Tenant"), r.Header.Get("Accept-Language"), r.URL.Query().Get("url")}, "/")
 		body := expansionOf(r.URL.Query().Get("url"), code)
@@ -111,6 +112,7 @@ func decoded(t *testing.T, r *http.Response) string {
 
 // Behind fhir_bearer the token's user counts, which the next handler is told.
 func TestAnswersAreTheUsers(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -151,6 +153,7 @@ func TestAnswersAreTheUsers(t *testing.T) {
 // A client does not get what the same person let it, or another one, see more of: the
 // next handler may know scopes.
 func TestAnswersAreForTheScope(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	g := exampleGateway(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
@@ -189,6 +192,7 @@ func (g *gateway) serviceToken() string {
 // What one user brought along under a cache-id, another one with the same id does
 // not get: neither from what is remembered nor from the cache.
 func TestCacheIDIsTheUsers(t *testing.T) {
+	t.Parallel()
 	g := exampleGateway(t, http.NotFoundHandler())
 	alice, service := g.token(), g.serviceToken()
 	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", strings.NewReader(`{"resourceType":"Parameters","parameter":[
@@ -212,6 +216,7 @@ func TestCacheIDIsTheUsers(t *testing.T) {
 // All that a token says of its holder keeps the answers of servers behind us apart: what
 // was asked in the context of one patient is not for another's.
 func TestPrincipal(t *testing.T) {
+	t.Parallel()
 	var host expandHost
 	names := []string{"id", "client_id", "scope", "patient", "fhir_user", "issuer"}
 	requestOf := func(other string) context.Context {

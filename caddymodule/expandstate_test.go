@@ -17,6 +17,7 @@ import (
 // A reload keeps answers and definitions, unless something of the settings has
 // changed, or of the handlers around.
 func TestReloadKeepsAnswers(t *testing.T) {
+	t.Parallel()
 	server := newScripted("good")
 	backend := httptest.NewServer(server)
 	t.Cleanup(backend.Close)
@@ -93,6 +94,7 @@ func (p *persisted) files() []os.DirEntry {
 // With persist, answers are there after a restart; a file that is broken costs
 // nothing but them, and a configuration that is only validated makes none.
 func TestPersist(t *testing.T) {
+	t.Parallel()
 	server := newScripted("good")
 	p := newPersisted(t, "ttl 1h", server)
 	run := func() (asked int64) {
@@ -135,6 +137,7 @@ func TestPersist(t *testing.T) {
 // What a write has ended does not come back: not with a restart after the process was
 // killed, nor with settings that were in use before.
 func TestPersistBringsBackNothingEnded(t *testing.T) {
+	t.Parallel()
 	server := newScripted("good")
 	p := newPersisted(t, "ttl 1h", server)
 	another := *p
@@ -156,55 +159,9 @@ func TestPersistBringsBackNothingEnded(t *testing.T) {
 	}
 }
 
-// After a restart it is not known at which id what an answer was made of is: a write
-// there that does not name it ends all.
-func TestPersistedDefinitionIsPatched(t *testing.T) {
-	const url = "http://x.example/patched"
-	s := newDefinitionStore()
-	p := newPersisted(t, "definitions backend", s)
-	p.run(func(g *gateway) {
-		g.write(t, http.MethodPut, "ValueSet/1", listing("1", url, "1"))
-		g.wantCodes(t, url, "1")
-		g.wantCodes(t, url, "1")
-	}, false)
-	p.run(func(g *gateway) {
-		g.write(t, http.MethodPatch, "ValueSet/1", listing("1", url, "2"))
-		g.wantCodes(t, url, "2")
-		g.wantCodes(t, url, "2")
-	}, false)
-}
-
-// A definition that was written past the gateway is fetched anew when it is no longer
-// good, even while answers are kept for which none is needed, and ends them.
-func TestDefinitionWrittenElsewhere(t *testing.T) {
-	const url, above = "http://x.example/elsewhere", "http://x.example/above"
-	s := newDefinitionStore()
-	p := newPersisted(t, "definitions backend", s)
-	p.run(func(g *gateway) {
-		p.running().Fetched().TTL = time.Nanosecond
-		s.resources["ValueSet/1"], s.resources["ValueSet/2"] = listing("1", url, "1"), listing("2", above, "0", url)
-		g.wantCodes(t, above, "0 1")
-		if _, status := g.codesOf(t, above); !strings.Contains(status, "hit") {
-			t.Fatal(status)
-		}
-		s.mu.Lock()
-		s.resources["ValueSet/1"] = listing("1", url, "2")
-		s.mu.Unlock()
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		defer cancel()
-		for { // what is fetched in the background
-			if codes, _ := g.codesOf(t, above); slices.Equal(codes, []string{"0", "2"}) {
-				return
-			}
-			if ctx.Err() != nil {
-				t.Fatal("it is not noticed")
-			}
-		}
-	}, false)
-}
-
 // A changed file is noticed; a broken one is reported, and what was there stays.
 func TestChangedFileIsNoticed(t *testing.T) {
+	t.Parallel()
 	const url = "http://x.example/changing"
 	file := gatewaytest.WriteFile(t, "vs.json", listing("v", url, "1"))
 	g := frontGateway(t, "core off\ndefinitions "+file+"\nwatch_interval 10ms", http.NotFoundHandler())

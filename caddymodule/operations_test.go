@@ -11,6 +11,7 @@ import (
 // The other operations are answered where `operations all` asks for it, and go
 // on to the next handler where it does not.
 func TestOperations(t *testing.T) {
+	t.Parallel()
 	theirs := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_, _ = w.Write([]byte("theirs"))
@@ -56,6 +57,7 @@ func TestOperations(t *testing.T) {
 // What there is only one of, a FHIR server's own answer comes before: metadata,
 // and the definitions that it has.
 func TestAnsweredWhereNoneElseDoes(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, `{
 	auto_https disable_redirects
 	skip_install_trust
@@ -95,6 +97,7 @@ https://localhost:8443 {
 
 // What nobody answers is not found, where there is an answer to all else, and no empty 200.
 func TestAnsweredByNobody(t *testing.T) {
+	t.Parallel()
 	caddyfile := func(option string) string {
 		return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\t" + option + `
 	}
@@ -137,6 +140,7 @@ func TestAnsweredByNobody(t *testing.T) {
 
 // The CapabilityStatement says how to be let in, where that is ours to say.
 func TestSecurityInMetadata(t *testing.T) {
+	t.Parallel()
 	g := newGateway(t, exampleWith(t, "fhir_expand\n\t\treverse_proxy {$FHIR_BACKEND:localhost:8080}",
 		"fhir_expand {\n\t\t\toperations all\n\t\t}\n\t\treverse_proxy /elsewhere localhost"))
 	got := gatewaytest.Read(t, g.Get("/fhir/R4/metadata", ""))

@@ -138,9 +138,3 @@ func terminologyServer(t testing.TB, handler http.Handler) string {
 	t.Cleanup(server.Close)
 	return server.URL + "/r4"
 }
-
-func askingFor(url string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, expandPath(url), nil)
-	r.Host = "localhost:8443"
-	return r
-}

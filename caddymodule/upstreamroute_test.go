@@ -58,6 +58,7 @@ func TestRoutes(t *testing.T) {
 
 // What is asked of an upstream with many filters is fetched whole, and searched here.
 func TestPullThrough(t *testing.T) {
+	t.Parallel()
 	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.NoBackend))
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -100,6 +101,7 @@ func TestPullThrough(t *testing.T) {
 // An upstream would take users for one client, and give what one of them brought
 // along to others.
 func TestUpstreamIsSentNoCacheID(t *testing.T) {
+	t.Parallel()
 	server := newScripted("good")
 	g := frontGateway(t, "upstream "+terminologyServer(t, server), http.NotFoundHandler())
 	for range 3 {

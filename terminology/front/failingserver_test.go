@@ -53,6 +53,7 @@ func pages(contentType string) *countedBackend {
 // A server in trouble is asked once by all who ask the same, at once or shortly after, whether it tells of its failure in
 // FHIR, says nothing, or sends what has no end.
 func TestFailuresAreShared(t *testing.T) {
+	t.Parallel()
 	tests := map[string]func() *countedBackend{
 		"500 in FHIR": func() *countedBackend { return failing(500, "") },
 		"429 in FHIR": func() *countedBackend { return failing(429, "") },
@@ -91,6 +92,7 @@ func TestFailuresAreShared(t *testing.T) {
 // A server that wants to be left alone is, by other questions too, and clients hear when to ask again (RFC 9110 §10.2.3).
 // What one user asks too often is no reason to leave others without an answer.
 func TestRetryAfterIsKeptTo(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		who    string
 		status int
@@ -121,6 +123,7 @@ func TestRetryAfterIsKeptTo(t *testing.T) {
 
 // An expansion of another value set than was asked for is given to who asked, and to nobody else.
 func TestAnotherValueSetIsNotKept(t *testing.T) {
+	t.Parallel()
 	tests := map[string]struct {
 		url  string
 		kept bool
@@ -161,6 +164,7 @@ func TestAnotherValueSetIsNotKept(t *testing.T) {
 
 // While a server is left alone, an answer from before is good enough.
 func TestStaleWhileLeftAlone(t *testing.T) {
+	t.Parallel()
 	good := atomic.Bool{}
 	good.Store(true)
 	busy := failing(503, "100")
@@ -188,6 +192,7 @@ func TestStaleWhileLeftAlone(t *testing.T) {
 
 // A server that has too much to do says when to ask again (RFC 9110 §10.2.3).
 func TestBusyServer(t *testing.T) {
+	t.Parallel()
 	busy := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Retry-After", "7")
 		w.WriteHeader(http.StatusTooManyRequests)

@@ -10,6 +10,7 @@ import (
 
 // Each request counts by who answered it, whichever way its answer came.
 func TestOutcomes(t *testing.T) {
+	t.Parallel()
 	next := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, expansionOf(r.URL.Query().Get("url"), "theirs"))
@@ -39,6 +40,7 @@ func TestOutcomes(t *testing.T) {
 
 // What a producer needs of a request is copied when there is something to make, and not with each hit.
 func TestHitsAreNotDetached(t *testing.T) {
+	t.Parallel()
 	s := newSite(t, settings{}, http.NotFoundHandler())
 	for range 10 {
 		read(t, s.expand(genderSet))
@@ -50,6 +52,7 @@ func TestHitsAreNotDetached(t *testing.T) {
 
 // Where nobody is behind, what is asked for is unknown, and with all operations so is any other request.
 func TestNobodyBehind(t *testing.T) {
+	t.Parallel()
 	nobody := http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
 	for path, want := range map[string]int{
 		"ValueSet/$expand?url=" + foreign: http.StatusNotFound,
@@ -68,6 +71,7 @@ func TestNobodyBehind(t *testing.T) {
 
 // A write that was done ends the answers made of what it wrote; one that was refused does not.
 func TestWriteEndsAnswers(t *testing.T) {
+	t.Parallel()
 	for status, ended := range map[int]bool{http.StatusOK: true, http.StatusForbidden: false, http.StatusBadGateway: true} {
 		asked := 0
 		s := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -37,6 +37,8 @@ type settings struct {
 	off      bool // nothing is stored
 	cache    cache.Options
 	upstream string
+	fetched  *terminology.Fetched // from the next handler
+	file     string               // that responses are saved in
 }
 
 // site is a front before a next handler.
@@ -66,11 +68,15 @@ func newSite(t testing.TB, s settings, next http.Handler) *site {
 			t.Fatal(err)
 		}
 	}
+	state.File = s.file
+	if state.Fetched = s.fetched; s.fetched != nil {
+		state.Backend = remote.Handler{Base: "/fhir/R4"}
+	}
 	h := &host{counts: map[Outcome]int{}}
 	kept := NewState(state)
 	return &site{t: t, next: plain{next}, host: h, front: New(Options{
 		Base: "/fhir/R4", AllOperations: s.all, State: kept, NextTimeout: time.Minute,
-		Handler: &terminology.Handler{Current: func() *terminology.Library { return library }, Others: true},
+		Handler: &terminology.Handler{Current: func() *terminology.Library { return library }, Fetched: kept.Fetched(), Others: true},
 		Epoch:   func(*terminology.Library) string { return "1" },
 		Host:    Host{Guard: h, Server: h, Metrics: h, Failed: func(_ string, err error) error { return err }, Written: kept.Written},
 	})}

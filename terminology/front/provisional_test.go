@@ -30,6 +30,7 @@ func (v *validations) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 // What rests on definitions that are not here is asked of others, whose answer is
 // given and kept; where they have none, that which was made here stands.
 func TestValidationAsksOthers(t *testing.T) {
+	t.Parallel()
 	const (
 		validate  = "CodeSystem/$validate-code?url=http://snomed.info/sct&code=73211009"
 		member    = "ValueSet/$validate-code?url=" + genderSet + "&system=http://snomed.info/sct&code=73211009"
@@ -85,6 +86,7 @@ func TestValidationAsksOthers(t *testing.T) {
 
 // What was validated by POST is asked whole, and what is known here is not asked.
 func TestPostedValidationAsksOthers(t *testing.T) {
+	t.Parallel()
 	g := newSite(t, settings{all: true}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		w.Header().Set("Content-Type", "application/fhir+json")

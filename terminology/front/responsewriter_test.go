@@ -10,6 +10,7 @@ import (
 
 // What is dropped never reaches the client, nor does a flush begin a response that may be dropped.
 func TestResponseWriterDrops(t *testing.T) {
+	t.Parallel()
 	for status, dropped := range map[int]bool{http.StatusOK: false, http.StatusNotFound: true} {
 		client := httptest.NewRecorder()
 		w := &responseWriter{ResponseWriter: client, refused: func(status int) bool { return status >= http.StatusBadRequest }}
@@ -20,7 +21,7 @@ func TestResponseWriterDrops(t *testing.T) {
 		w.WriteHeader(status)
 		w.WriteHeader(http.StatusTeapot) // too late
 		_, _ = io.WriteString(w, "a")
-		_, _ = io.Copy(w, strings.NewReader("b"))
+		_, _ = io.Copy(w, struct{ io.Reader }{strings.NewReader("b")}) // by ReadFrom
 		err := control.Flush()
 		if reached := client.Body.String() == "ab" && client.Code == status && client.Flushed; err != nil || w.status != status || w.dropped != dropped || reached == dropped {
 			t.Errorf("%d: %+v, the client got %d %q, %v", status, w, client.Code, client.Body, err)
@@ -30,6 +31,7 @@ func TestResponseWriterDrops(t *testing.T) {
 
 // Informational responses come before the one that counts.
 func TestResponseWriterInforms(t *testing.T) {
+	t.Parallel()
 	var begun []int
 	w := &responseWriter{ResponseWriter: httptest.NewRecorder(), begins: func(status int) { begun = append(begun, status) }}
 	w.WriteHeader(http.StatusEarlyHints)

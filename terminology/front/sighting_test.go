@@ -8,6 +8,7 @@ import (
 )
 
 func TestSightings(t *testing.T) {
+	t.Parallel()
 	s := newSightings()
 	const question = 0xabcdef0000000002
 	for i, want := range []sighting{unseen, seen, seen} {
@@ -37,6 +38,7 @@ func TestSightings(t *testing.T) {
 
 // A scan over a million questions does not drive out what is asked all the time.
 func TestScanLeavesSightings(t *testing.T) {
+	t.Parallel()
 	s, random := newSightings(), rand.New(rand.NewPCG(1, 2))
 	hot := make([]uint64, 1000)
 	for i := range hot {

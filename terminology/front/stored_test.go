@@ -14,6 +14,7 @@ import (
 
 // What sets a cookie is for the one who asked, who gets it.
 func TestCookiesAreNotKept(t *testing.T) {
+	t.Parallel()
 	var asked atomic.Int64
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
@@ -31,6 +32,7 @@ func TestCookiesAreNotKept(t *testing.T) {
 // What an upstream lets everybody keep is not for everybody behind a guard (RFC 9111
 // §3.5), kept here or not.
 func TestUpstreamsAnswersArePrivate(t *testing.T) {
+	t.Parallel()
 	server := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		w.Header().Set("Cache-Control", "public, s-maxage=60")
@@ -52,6 +54,7 @@ func TestUpstreamsAnswersArePrivate(t *testing.T) {
 // Who wants only what is kept is told that nothing is, with 504 (RFC 9111 §5.2.1.7),
 // in FHIR; and nobody is asked.
 func TestOnlyIfCached(t *testing.T) {
+	t.Parallel()
 	server := expanding()
 	g := newSite(t, settings{}, server)
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/ValueSet/$expand?url="+foreign, nil)
@@ -68,6 +71,7 @@ func TestOnlyIfCached(t *testing.T) {
 
 // However many ask for what is not there yet, others are asked once.
 func TestNoHerd(t *testing.T) {
+	t.Parallel()
 	for _, who := range []string{"next handler", "upstream"} {
 		t.Run(who, func(t *testing.T) {
 			good, gate := expanding(), make(chan struct{})
@@ -100,6 +104,7 @@ func TestNoHerd(t *testing.T) {
 // A server that does not answer asynchronously ignores that it is asked to (RFC 7240
 // §2), and ranges are not offered.
 func TestPreferences(t *testing.T) {
+	t.Parallel()
 	g := newSite(t, settings{}, expanding())
 	for _, url := range []string{genderSet, foreign} {
 		for range 3 {
@@ -117,6 +122,7 @@ func TestPreferences(t *testing.T) {
 // What is refused says nothing of a cache, and how long it may be kept is for
 // whoever writes the error to say.
 func TestRefusedIsNoneOfTheCache(t *testing.T) {
+	t.Parallel()
 	g := newSite(t, settings{}, expanding())
 	r := g.expand(genderSet + "&count=x")
 	if r.StatusCode != http.StatusBadRequest || r.Header.Get("Cache-Status") != "" || strings.Contains(r.Header.Get("Cache-Control"), "public") {
@@ -126,6 +132,7 @@ func TestRefusedIsNoneOfTheCache(t *testing.T) {
 
 // An answer of the next handler that is too large to be kept is given as it comes.
 func TestLargeAnswer(t *testing.T) {
+	t.Parallel()
 	const size = remote.DefaultMaxRecorded + 1000
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")

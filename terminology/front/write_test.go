@@ -26,6 +26,7 @@ func (s refusing) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // What was made of the old resource while a write was under way does not outlive
 // the write.
 func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
+	t.Parallel()
 	const url = "http://x.example/vs"
 	var code atomic.Value
 	code.Store("old")
@@ -58,6 +59,7 @@ func TestWriteForgetsWhatWasMadeMeanwhile(t *testing.T) {
 // has nothing to do with definitions none. Nor is it known what an operation changes
 // that is none of FHIR's that only read.
 func TestBatchInvalidates(t *testing.T) {
+	t.Parallel()
 	const observation = `{"resource":{"resourceType":"Observation","category":[{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/observation-category","code":"laboratory"}]}]}`
 	for name, tt := range map[string]struct {
 		method, path, body string

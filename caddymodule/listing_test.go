@@ -1,59 +1,13 @@
 package caddymodule
 
 import (
-	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
-
-// definitionStore is a FHIR server that stores definitions and expands none.
-type definitionStore struct {
-	mu        sync.Mutex
-	resources map[string]string // by type and id
-	reads     int
-}
-
-func newDefinitionStore() *definitionStore { return &definitionStore{resources: map[string]string{}} }
-
-func (s *definitionStore) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	w.Header().Set("Content-Type", "application/fhir+json")
-	kind, id, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/fhir/R4/"), "/")
-	name := kind + "/" + id
-	switch {
-	case r.Method == http.MethodPut, r.Method == http.MethodPatch: // by a whole new one
-		body, _ := io.ReadAll(r.Body)
-		s.resources[name] = string(body)
-		_, _ = w.Write(body)
-	case r.Method == http.MethodDelete:
-		delete(s.resources, name)
-		w.WriteHeader(http.StatusNoContent)
-	case r.Method == http.MethodGet && id == "":
-		s.reads++
-		var found []string
-		for name, resource := range s.resources {
-			var head struct {
-				URL string `json:"url"`
-			}
-			_ = json.Unmarshal([]byte(resource), &head)
-			if strings.HasPrefix(name, kind+"/") && head.URL == r.URL.Query().Get("url") {
-				found = append(found, `{"resource":`+resource+`,"search":{"mode":"match"}}`)
-			}
-		}
-		_, _ = io.WriteString(w, `{"resourceType":"Bundle","type":"searchset","entry":[`+strings.Join(found, ",")+`]}`)
-	default:
-		w.WriteHeader(http.StatusNotFound)
-		_, _ = io.WriteString(w, `{"resourceType":"OperationOutcome","issue":[{"severity":"error","code":"not-found"}]}`)
-	}
-}
 
 func (g *gateway) write(t *testing.T, method, reference, body string) {
 	t.Helper()
