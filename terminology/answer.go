@@ -54,7 +54,7 @@ func (w *expansionWriter) prepare() {
 // that adds one would lose codes. A part of an expansion is a list, and what a text filter found is one as well, save
 // where the value set is itself made by a filter: its concepts keep their places then, unless they are paged.
 func (w *expansionWriter) chooseShape() *tree {
-	q, x := &w.query, w.expansion
+	q, x := &w.query, w.list
 	if !x.tree || !w.wantsTree() || len(w.page) < w.total || q.Offset != nil && *q.Offset > 0 {
 		return nil
 	}
@@ -162,7 +162,7 @@ const (
 // answer, and which properties the entries have. It comes last since only then these are known.
 func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
-	for _, index := range w.expansion.codeSystems {
+	for _, index := range w.list.codeSystems {
 		cs := w.library.codeSystems[index]
 		if cs.content == contentComplete {
 			continue

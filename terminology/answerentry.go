@@ -142,7 +142,7 @@ func (w *expansionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e e
 	}
 	cs := w.library.codeSystems[e.codeSystem]
 	of(cs, e.concept)
-	for _, s := range w.expansion.supplements {
+	for _, s := range w.list.supplements {
 		by := w.library.codeSystems[s.by]
 		if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
 			of(by, concept)
@@ -182,7 +182,7 @@ func (w *expansionWriter) extensionsOf(e entry) (system, own extensionValues) {
 	if e.concept != none {
 		cs := w.library.codeSystems[e.codeSystem]
 		w.collect(&system, cs, e.concept)
-		for _, s := range w.expansion.supplements {
+		for _, s := range w.list.supplements {
 			by := w.library.codeSystems[s.by]
 			if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
 				w.collect(&system, by, concept)

@@ -17,7 +17,7 @@ func (w *expansionWriter) appendParameters(dst []byte) []byte {
 // listParameters lists what of the question had an effect, the definitions that were used, and warnings about their
 // standing.
 func (w *expansionWriter) listParameters(list *parameterList) {
-	q, x := &w.query, w.expansion
+	q, x := &w.query, w.list
 	if q.Filter != "" {
 		list.text("filter", "valueString", q.Filter)
 	}
@@ -52,7 +52,7 @@ func (w *expansionWriter) listParameters(list *parameterList) {
 
 // listUsed lists the definitions that were used.
 func (w *expansionWriter) listUsed(list *parameterList) {
-	for _, index := range w.expansion.codeSystems {
+	for _, index := range w.list.codeSystems {
 		cs := w.library.codeSystems[index]
 		list.text("used-codesystem", "valueUri", cs.canonical())
 		if cs.content != contentComplete {
@@ -60,16 +60,16 @@ func (w *expansionWriter) listUsed(list *parameterList) {
 		}
 		list.warning(&cs.definition, w.valueSet)
 	}
-	for _, unchecked := range w.expansion.unchecked {
+	for _, unchecked := range w.list.unchecked {
 		list.text("warning-unknown-system", "valueUri", unchecked)
 	}
-	for _, vs := range w.expansion.valueSets {
+	for _, vs := range w.list.valueSets {
 		list.text("used-valueset", "valueUri", vs.canonical())
 		list.warning(&vs.definition, w.valueSet)
 	}
 	list.warning(&w.valueSet.definition, w.valueSet)
 	var told []uint32
-	for _, s := range w.expansion.supplements {
+	for _, s := range w.list.supplements {
 		if !slices.Contains(told, s.by) {
 			told = append(told, s.by)
 			list.text("used-supplement", "valueUri", w.library.codeSystems[s.by].canonical())

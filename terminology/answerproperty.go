@@ -38,7 +38,7 @@ func (w *expansionWriter) appendProperties(dst []byte, list *fhirjson.Array, e e
 	dst = w.appendRelated(dst, list, "parent", cs, cs.Parents(e.concept))
 	dst = w.appendRelated(dst, list, "child", cs, cs.Children(e.concept))
 	dst = w.appendAsked(dst, list, cs, e.concept)
-	for _, s := range w.expansion.supplements {
+	for _, s := range w.list.supplements {
 		by := w.library.codeSystems[s.by]
 		if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
 			dst = w.appendAsked(dst, list, by, concept)

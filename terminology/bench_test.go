@@ -47,7 +47,7 @@ func BenchmarkExpandAnew(b *testing.B) {
 	vs, _ := l.valueSet("http://hl7.org/fhir/ValueSet/relatedperson-relationshiptype")
 	b.ReportAllocs()
 	for b.Loop() {
-		c := &composer{library: l, rules: &Rules{}, done: make(map[*valueSet]*expansion)}
+		c := &composer{library: l, rules: &Rules{}, done: make(map[*valueSet]*codeList)}
 		if _, err := c.valueSet(vs); err != nil {
 			b.Fatal(err)
 		}

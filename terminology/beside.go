@@ -21,7 +21,7 @@ func (l *Library) besides(resources []jsontext.Value) (*Library, error) {
 	for url, list := range l.supplements {
 		o.supplements[url] = slices.Clone(list)
 	}
-	o.expansions = newExpansionCache(l.expansions.limit)
+	o.expansions = newCodeListCache(l.expansions.limit)
 	loader := newResourceLoader(o)
 	for _, resource := range resources {
 		if err := loader.resource(fhirjson.ReaderOf(resource)); err != nil {

@@ -244,7 +244,7 @@ func TestCostlyDoNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, _ = l.inProgress.Do(vs.key, func() (any, error) {
 			costly := &budget{limit: l.bounds.gathered, spent: stretch + 1, Context: t.Context()}
-			if x, err := l.expanding(costly).expansion(vs); err != nil || len(x.entries) != 4 {
+			if x, err := l.expanding(costly).codes(vs); err != nil || len(x.entries) != 4 {
 				t.Errorf("got %v, %v", x, err)
 			}
 			return nil, nil
@@ -257,17 +257,17 @@ func TestExpansionOfOneThatLeaves(t *testing.T) {
 	l := libraryOf(t, colours, valueSetOf("http://x/vs", `{"include":[{"system":"http://x/colours"}]}`))
 	vs, _ := l.valueSet("http://x/vs")
 	synctest.Test(t, func(t *testing.T) {
-		var second *expansion
+		var second *codeList
 		waited := make(chan error)
 		gone := &budget{limit: l.bounds.gathered, Context: &leaving{Context: t.Context(), leave: func() {
 			go func() {
-				x, err := l.expanding(&budget{limit: l.bounds.gathered, Context: t.Context()}).expansion(vs)
+				x, err := l.expanding(&budget{limit: l.bounds.gathered, Context: t.Context()}).codes(vs)
 				second = x
 				waited <- err
 			}()
 			synctest.Wait() // until it waits
 		}}}
-		if _, err := l.expanding(gone).expansion(vs); !errors.Is(err, context.Canceled) {
+		if _, err := l.expanding(gone).codes(vs); !errors.Is(err, context.Canceled) {
 			t.Errorf("the one that leaves: got %v", err)
 		}
 		if err := <-waited; err != nil || len(second.entries) != 4 {

@@ -6,28 +6,28 @@ import (
 	"github.com/patrickmn/go-cache"
 )
 
-// expansionCache remembers expansions. What it holds is bounded by the sum of their entries and keys; when there
+// codeListCache remembers expansions. What it holds is bounded by the sum of their entries and keys; when there
 // is no room for another, all are forgotten, since making one anew takes a few milliseconds at most.
-type expansionCache struct {
+type codeListCache struct {
 	items *cache.Cache
 	mu    sync.Mutex
 	held  int // entries in items
 	limit int
 }
 
-// newExpansionCache returns a cache that holds at most limit entries.
-func newExpansionCache(limit int) *expansionCache {
+// newCodeListCache returns a cache that holds at most limit entries.
+func newCodeListCache(limit int) *codeListCache {
 	// Definitions do not change, so expansions do not age, and there is nothing to clean up.
-	return &expansionCache{items: cache.New(cache.NoExpiration, 0), limit: limit}
+	return &codeListCache{items: cache.New(cache.NoExpiration, 0), limit: limit}
 }
 
 // get returns the expansion of the value set with the given canonical.
-func (c *expansionCache) get(canonical string) (*expansion, bool) {
+func (c *codeListCache) get(canonical string) (*codeList, bool) {
 	item, ok := c.items.Get(canonical)
 	if !ok {
 		return nil, false
 	}
-	return item.(*expansion), true
+	return item.(*codeList), true
 }
 
 // What an expansion takes beside its entries: as much as so many of them, and one for so many bytes of its key, in
@@ -38,7 +38,7 @@ const (
 )
 
 // put remembers an expansion. One that is larger than the cache is not.
-func (c *expansionCache) put(canonical string, x *expansion) {
+func (c *codeListCache) put(canonical string, x *codeList) {
 	size := len(x.entries) + cachedSteady + len(canonical)/cachedBytes
 	if x.shape != nil {
 		size += len(x.entries) * 2 / 3

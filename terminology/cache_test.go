@@ -34,24 +34,24 @@ func TestConcurrentRequests(t *testing.T) {
 func TestExpansionsAreRemembered(t *testing.T) {
 	l := libraryOf(t, animals, allOf("http://x/animals"), codeSystemWith("http://x/a", "1", "c"), allOf("http://x/a"))
 	vs, _ := l.valueSet("http://x/animals-all")
-	first, err := l.expanding(nil).expansion(vs)
+	first, err := l.expanding(nil).codes(vs)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if second, _ := l.expanding(nil).expansion(vs); second != first {
+	if second, _ := l.expanding(nil).codes(vs); second != first {
 		t.Error("the expansion was made anew")
 	}
-	l.expansions = newExpansionCache(2*cachedSteady + 8) // 8 animals and one more: 9
-	first, _ = l.expanding(nil).expansion(vs)
+	l.expansions = newCodeListCache(2*cachedSteady + 8) // 8 animals and one more: 9
+	first, _ = l.expanding(nil).codes(vs)
 	other, _ := l.valueSet("http://x/a-all")
-	if _, err := l.expanding(nil).expansion(other); err != nil {
+	if _, err := l.expanding(nil).codes(other); err != nil {
 		t.Fatal(err)
 	}
-	if second, _ := l.expanding(nil).expansion(vs); second == first {
+	if second, _ := l.expanding(nil).codes(vs); second == first {
 		t.Error("the cache holds more than its limit")
 	}
-	l.expansions = newExpansionCache(cachedSteady + 5)
-	if _, err := l.expanding(nil).expansion(vs); err != nil || l.expansions.items.ItemCount() != 0 {
+	l.expansions = newCodeListCache(cachedSteady + 5)
+	if _, err := l.expanding(nil).codes(vs); err != nil || l.expansions.items.ItemCount() != 0 {
 		t.Errorf("got %v, %d items", err, l.expansions.items.ItemCount())
 	}
 }
@@ -59,15 +59,15 @@ func TestExpansionsAreRemembered(t *testing.T) {
 // TestCachedKeysCount remembers expansions under long keys, in which a client may write what it likes: they are not kept
 // for as many entries as they have.
 func TestCachedKeysCount(t *testing.T) {
-	c := newExpansionCache(1000)
+	c := newCodeListCache(1000)
 	long := strings.Repeat("x", 500*cachedBytes)
 	for _, key := range []string{long + "a", long + "b"} {
-		c.put(key, &expansion{})
+		c.put(key, &codeList{})
 	}
 	if n := c.items.ItemCount(); n != 1 {
 		t.Errorf("%d are kept, want 1", n)
 	}
-	if c.put(long+long, &expansion{}); c.items.ItemCount() != 1 {
+	if c.put(long+long, &codeList{}); c.items.ItemCount() != 1 {
 		t.Error("one is kept whose key alone is larger than the cache")
 	}
 }

@@ -55,7 +55,7 @@ func (v *candidateFinder) find(c *Coding) ([]candidate, error) {
 		m.chosen = len(list)
 		return choice.index, true
 	}
-	m.used, m.seen = &expansion{}, make(map[*valueSet]bool)
+	m.used, m.seen = &codeList{}, make(map[*valueSet]bool)
 	if err := m.checkImports(v.valueSet); err != nil {
 		return nil, err
 	}

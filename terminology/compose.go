@@ -17,19 +17,19 @@ type composer struct {
 	rules   *Rules
 	budget  *budget
 	path    []*valueSet // being expanded: each imports the next
-	done    map[*valueSet]*expansion
-	used    *expansion // of the value set at the end of path
+	done    map[*valueSet]*codeList
+	used    *codeList // of the value set at the end of path
 }
 
 // valueSet expands a value set: its includes united, without its excludes (R4 §4.9.5).
-func (c *composer) valueSet(vs *valueSet) (*expansion, error) {
+func (c *composer) valueSet(vs *valueSet) (*codeList, error) {
 	if x, ok := c.done[vs]; ok {
 		return x, nil
 	}
 	if err := c.enter(vs); err != nil {
 		return nil, err
 	}
-	x, outer := &expansion{}, c.used
+	x, outer := &codeList{}, c.used
 	c.used = x
 	entries, err := c.compose(vs)
 	c.used, c.path = outer, c.path[:len(c.path)-1]

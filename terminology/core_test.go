@@ -40,7 +40,7 @@ func TestCoreValueSetsExpand(t *testing.T) {
 	missing := regexp.MustCompile(`(code system|CodeSystem|value set) '?([^\s',]+)`)
 	expanded, partly := 0, 0
 	for _, vs := range l.valueSets {
-		x, err := l.expanding(nil).expansion(vs)
+		x, err := l.expanding(nil).codes(vs)
 		if err == nil {
 			expanded++
 			if slices.ContainsFunc(x.codeSystems, func(i uint32) bool { return l.codeSystems[i].content != contentComplete }) {
@@ -80,7 +80,7 @@ func TestCoreExpansionsAreWhole(t *testing.T) {
 	empty := []string{"http://hl7.org/fhir/ValueSet/message-events", "http://terminology.hl7.org/ValueSet/v3-policyHolderRole"}
 	l := coreLibrary(t)
 	for _, vs := range l.valueSets {
-		x, err := l.expanding(nil).expansion(vs)
+		x, err := l.expanding(nil).codes(vs)
 		if err != nil {
 			continue
 		}

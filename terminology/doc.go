@@ -11,7 +11,7 @@
 //	          └────────────┬────────┘
 //	                    Library ◄── tx-resource    library.go, overlay.go
 //	                       │ compose               compose.go, include.go, resolve.go, conceptfilter.go
-//	                   expansion                   expander.go, expansion.go, tree.go, remembered in cache.go
+//	                   expansion                   expander.go, codelist.go, tree.go, remembered in cache.go
 //	                       │ filter                search.go, textindex
 //	     Query ───────► Expansion                  query.go, rules.go, subject.go, expand.go
 //	       ▲               │

@@ -35,7 +35,7 @@ func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
 type Expansion struct {
 	library   *Library
 	valueSet  *valueSet
-	expansion *expansion
+	list      *codeList
 	query     Query  // with what the value set says for its own expansion
 	asked     Choice // excludeNested, as the question itself has it
 	languages codesystem.Languages
@@ -51,7 +51,7 @@ func (x *Expansion) expand(b *budget) (err error) {
 		return err
 	}
 	e := &expander{library: x.library, rules: &q.Rules, budget: b}
-	if x.expansion, err = e.expansion(x.valueSet); err != nil {
+	if x.list, err = e.codes(x.valueSet); err != nil {
 		return err
 	}
 	if languages := q.Language.of(x.valueSet); languages != "" {
@@ -63,7 +63,7 @@ func (x *Expansion) expand(b *budget) (err error) {
 	if limit := q.Limits.entries(); len(x.page) > limit {
 		return tooCostly(x.valueSet, limit)
 	}
-	supplements := len(x.expansion.supplements)
+	supplements := len(x.list.supplements)
 	if err := b.spend(len(x.page) * (supplements + (len(q.Designations)+len(q.Properties))/askedPerStep)); err != nil {
 		return err
 	}
@@ -79,11 +79,11 @@ const askedPerStep = 4
 func (x *Expansion) choosePage(b *budget) (err error) {
 	if filter := textindex.NewFilter(x.query.Filter); filter != nil {
 		from, to := x.query.window(maxInt32)
-		x.page, x.total, err = x.library.search(x.expansion, filter, x.languages.List(), from, to, b)
+		x.page, x.total, err = x.library.search(x.list, filter, x.languages.List(), from, to, b)
 		return err
 	}
-	from, to := x.query.window(len(x.expansion.entries))
-	x.page, x.total = x.expansion.entries[from:to], len(x.expansion.entries)
+	from, to := x.query.window(len(x.list.entries))
+	x.page, x.total = x.list.entries[from:to], len(x.list.entries)
 	return nil
 }
 
@@ -153,18 +153,18 @@ func (x *Expansion) code(e entry) Code {
 }
 
 // isVersioned reports whether the version of an entry's code system is told.
-func (x *Expansion) isVersioned(e entry) bool { return x.expansion.versioned && e.concept != none }
+func (x *Expansion) isVersioned(e entry) bool { return x.list.versioned && e.concept != none }
 
 // hasOneText reports whether there is nothing to choose a display from: none was asked for in a language, or the code
 // system knows no designations, so that its display is the one in any language.
 func (x *Expansion) hasOneText(e entry) bool {
-	return !x.detailed || e.listed == 0 && e.concept != none && !x.languages.Only && len(x.expansion.supplements) == 0 &&
+	return !x.detailed || e.listed == 0 && e.concept != none && !x.languages.Only && len(x.list.supplements) == 0 &&
 		x.library.flags(e)&codesystem.FlagDesignated == 0
 }
 
 // texts appends the displays and designations of an entry.
 func (x *Expansion) texts(dst []codesystem.Text, e entry) []codesystem.Text {
-	return x.library.shownTexts(dst, e, x.valueSet.language, x.expansion.supplements)
+	return x.library.shownTexts(dst, e, x.valueSet.language, x.list.supplements)
 }
 
 // Parameter is one of ValueSet.expansion.parameter.

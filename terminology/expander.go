@@ -14,10 +14,10 @@ type expander struct {
 	budget  *budget
 }
 
-// expansion returns a value set's expansion: a remembered one, or else a new one, which is then remembered. Several
+// codes returns a value set's expansion: a remembered one, or else a new one, which is then remembered. Several
 // questions for the same one wait for one computation. A question that was costly already does not wait: it may hold
 // the turn that the computation needs.
-func (e *expander) expansion(vs *valueSet) (*expansion, error) {
+func (e *expander) codes(vs *valueSet) (*codeList, error) {
 	l := e.library
 	if l.base != nil && !l.beside || vs.key == "" || vs.transient {
 		return e.expand(vs)
@@ -36,7 +36,7 @@ func (e *expander) expansion(vs *valueSet) (*expansion, error) {
 }
 
 // expandOnce makes an expansion together with all who ask for the same one now.
-func (e *expander) expandOnce(key string, vs *valueSet) (*expansion, error) {
+func (e *expander) expandOnce(key string, vs *valueSet) (*codeList, error) {
 	for {
 		own := false
 		x, err, _ := e.library.inProgress.Do(key, func() (any, error) {
@@ -44,7 +44,7 @@ func (e *expander) expandOnce(key string, vs *valueSet) (*expansion, error) {
 			return e.expandAs(key, vs)
 		})
 		if err == nil {
-			return x.(*expansion), nil
+			return x.(*codeList), nil
 		}
 		if own || !isOwn(err) {
 			return nil, err
@@ -53,7 +53,7 @@ func (e *expander) expandOnce(key string, vs *valueSet) (*expansion, error) {
 }
 
 // expandAs makes a value set's expansion, and remembers it by a key.
-func (e *expander) expandAs(key string, vs *valueSet) (*expansion, error) {
+func (e *expander) expandAs(key string, vs *valueSet) (*codeList, error) {
 	x, err := e.expand(vs)
 	if err != nil {
 		return nil, err
@@ -63,8 +63,8 @@ func (e *expander) expandAs(key string, vs *valueSet) (*expansion, error) {
 }
 
 // expand makes a value set's expansion.
-func (e *expander) expand(vs *valueSet) (*expansion, error) {
-	c := &composer{library: e.library, rules: e.rules, budget: e.budget, done: make(map[*valueSet]*expansion)}
+func (e *expander) expand(vs *valueSet) (*codeList, error) {
+	c := &composer{library: e.library, rules: e.rules, budget: e.budget, done: make(map[*valueSet]*codeList)}
 	x, err := c.valueSet(vs)
 	if err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func (e *expander) expand(vs *valueSet) (*expansion, error) {
 	if err := e.budget.spend(len(x.codeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
 		return nil, err
 	}
-	x.supplements, err = e.library.requiredSupplements(x, named)
+	x.supplements, err = e.library.requiredSupplements(&x.used, named)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func (r *Rules) unwanted() (flags codesystem.Flags) {
 }
 
 // seal works out what the answer says of the expansion as a whole.
-func (e *expander) seal(x *expansion) (err error) {
+func (e *expander) seal(x *codeList) (err error) {
 	x.entries = slices.Clip(x.entries)
 	if x.tree {
 		if err := e.budget.spend(len(x.entries)); err != nil {
@@ -110,7 +110,7 @@ func (e *expander) seal(x *expansion) (err error) {
 
 // digest is a hash over all that the entries say, so that two expansions have the same one exactly if
 // they have the same content.
-func (e *expander) digest(x *expansion) (sum [sha256.Size]byte, err error) {
+func (e *expander) digest(x *codeList) (sum [sha256.Size]byte, err error) {
 	l, hash := e.library, sha256.New()
 	var line []byte
 	field := func(s []byte) { line = append(append(line, s...), 0xff) } // 0xff is in no UTF-8 text

@@ -11,7 +11,7 @@ func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
 	name = append(append(append(name, x.valueSet.url...), '|'), x.valueSet.version...)
 	name = append(name, 0)
-	name = append(append(name, x.expansion.digest[:]...), parameters...)
+	name = append(append(name, x.list.digest[:]...), parameters...)
 	for _, p := range x.query.Properties { // which expansion.parameter does not tell
 		name = append(append(name, 0), p...)
 	}

@@ -61,7 +61,7 @@ func (c *composer) validate(set *conceptSet) error {
 }
 
 // imported expands a value set that is named in an include.
-func (c *composer) imported(reference string) (*expansion, error) {
+func (c *composer) imported(reference string) (*codeList, error) {
 	vs, err := c.importedValueSet(reference)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 }
 
 // use notes that the value set being expanded makes use of an imported one and all that it uses.
-func (c *composer) use(x *expansion, vs *valueSet) {
+func (c *composer) use(x *codeList, vs *valueSet) {
 	for _, other := range append([]*valueSet{vs}, x.valueSets...) {
 		if !slices.Contains(c.used.valueSets, other) && other.container == nil {
 			c.used.valueSets = append(c.used.valueSets, other)

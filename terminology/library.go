@@ -19,7 +19,7 @@ type Library struct {
 	loaded time.Time
 	bounds bounds
 
-	expansions *expansionCache
+	expansions *codeListCache
 	inProgress singleflight.Group
 	brought    int // definitions that a request has brought along, contained ones among them
 }

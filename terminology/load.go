@@ -134,13 +134,13 @@ func newLibrary(o Options) *Library {
 	l := emptyLibrary()
 	l.loaded = o.Now().UTC().Truncate(time.Second)
 	l.bounds = bounds{importDepth: o.MaxImportDepth, gathered: o.MaxGathered, regexStates: o.MaxRegexStates}
-	l.expansions = newExpansionCache(o.MaxCachedEntries)
+	l.expansions = newCodeListCache(o.MaxCachedEntries)
 	return l
 }
 
 // emptyLibrary returns a library that has nothing in it and remembers nothing.
 func emptyLibrary() *Library {
-	l := &Library{expansions: newExpansionCache(0)}
+	l := &Library{expansions: newCodeListCache(0)}
 	l.systemIDs, l.supplements, l.entire = make(map[string]uint32), make(map[string][]uint32), make(map[string]uint32)
 	l.byCanonical, l.latest, l.byID = make(map[string]*valueSet), make(map[string]*valueSet), make(map[string]*valueSet)
 	l.bindings, l.fragments = make(map[string]string), make(map[string]*valueSet)

@@ -94,7 +94,7 @@ func (l *Library) Lookup(_ context.Context, q Lookup) (*Concept, error) {
 		return nil, err
 	}
 	index := l.indexOf(cs)
-	supplements, err := l.requiredSupplements(&expansion{codeSystems: []uint32{index}}, q.Supplements)
+	supplements, err := l.requiredSupplements(&used{codeSystems: []uint32{index}}, q.Supplements)
 	if err != nil {
 		return nil, err
 	}

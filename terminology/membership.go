@@ -50,7 +50,7 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 		return nil, err
 	}
 	outer := m.used
-	m.used = &expansion{}
+	m.used = &codeList{}
 	defer func() { m.used, m.path = outer, m.path[:len(m.path)-1] }()
 	include, exclude, err := m.sets(vs)
 	if err != nil {

@@ -116,7 +116,7 @@ func isBy(defined, date string) bool {
 
 // requiredSupplements returns the supplements to the code systems of an expansion. Each that is named
 // must be of use, since an answer without what it adds would be wrong.
-func (t *systemTable) requiredSupplements(x *expansion, named []string) ([]supplement, error) {
+func (t *systemTable) requiredSupplements(x *used, named []string) ([]supplement, error) {
 	named = slices.Concat(named, x.wanted)
 	var list []supplement
 	for _, index := range x.codeSystems {

@@ -39,7 +39,7 @@ func (d *division) add(p textindex.Part, entryOf func(doc uint32) entry) {
 
 // search returns the entries that match a filter, as [textindex.Rule] has it, from the position from up to to, and how many
 // there are in all. Displays are those of the given list of languages, or the code systems' own where it is empty.
-func (l *Library) search(x *expansion, f *textindex.Filter, list string, from, to int, b *budget) ([]entry, int, error) {
+func (l *Library) search(x *codeList, f *textindex.Filter, list string, from, to int, b *budget) ([]entry, int, error) {
 	d, err := l.division(x, list, b)
 	if err != nil {
 		return nil, 0, err
@@ -54,7 +54,7 @@ func (l *Library) search(x *expansion, f *textindex.Filter, list string, from, t
 
 // division returns the division of an expansion in a list of languages. It may take an index to make it, which is
 // costly but for a small expansion.
-func (l *Library) division(x *expansion, list string, b *budget) (*division, error) {
+func (l *Library) division(x *codeList, list string, b *budget) (*division, error) {
 	if d, ok := x.searcher.look(list); ok {
 		return d, nil
 	}
@@ -103,7 +103,7 @@ type madeDivision struct {
 }
 
 // divide divides an expansion into parts.
-func (l *Library) divide(x *expansion, list string) *division {
+func (l *Library) divide(x *codeList, list string) *division {
 	d := new(division)
 	shortest := max(scanned+1, len(x.entries)/maxRuns)
 	var rest []uint32
@@ -142,7 +142,7 @@ func runFrom(entries []entry, at int) int {
 }
 
 // addRun adds the part for a run, whose documents are all concepts of its code system.
-func (l *Library) addRun(d *division, x *expansion, list string, from, to int) {
+func (l *Library) addRun(d *division, x *codeList, list string, from, to int) {
 	system := x.entries[from].codeSystem
 	cs := l.codeSystems[system]
 	p := textindex.Part{Index: cs.SearchIndex(list), Place: func(uint32) uint32 { return uint32(from) }}
@@ -157,7 +157,7 @@ func (l *Library) addRun(d *division, x *expansion, list string, from, to int) {
 }
 
 // addRest adds the part for entries that stand in no run, whose documents are places in rows.
-func (l *Library) addRest(d *division, x *expansion, list string, rows []uint32) {
+func (l *Library) addRest(d *division, x *codeList, list string, rows []uint32) {
 	c := &entryCorpus{library: l, entries: x.entries, rows: rows, languages: codesystem.ParseLanguages(list), supplements: x.supplements}
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
 	if len(rows) > scanned && (l.base == nil || l.beside) { // what a request brings along is asked for once

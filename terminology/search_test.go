@@ -28,7 +28,7 @@ func samples(all int) int {
 func TestSearchInCodeSystem(t *testing.T) {
 	l := coreLibrary(t)
 	vs, _ := l.valueSet("http://terminology.hl7.org/ValueSet/v3-ActCode")
-	x, err := l.expanding(nil).expansion(vs)
+	x, err := l.expanding(nil).codes(vs)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,7 +48,7 @@ func TestSearchInLanguage(t *testing.T) {
 	for _, concepts := range []int{3, 600} {
 		l := libraryOf(t, limbs(concepts), allOf("http://x/limbs"))
 		vs, _ := l.valueSet("http://x/limbs-all")
-		x, err := l.expanding(nil).expansion(vs)
+		x, err := l.expanding(nil).codes(vs)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestSearchInParts(t *testing.T) {
 			{"system":"http://x/b"},{"system":"http://x/c","concept":[{"code":"q","display":"Item"},{"code":"0","display":"Zero"}]},
 			{"system":"http://x/a","concept":[{"code":"5","display":"Item 5"},{"code":"3"}]},{"system":"http://x/a"}]}`))
 		vs, _ := l.valueSet("http://x/vs")
-		x, err := l.expanding(nil).expansion(vs)
+		x, err := l.expanding(nil).codes(vs)
 		if err != nil {
 			t.Fatal(err)
 		}

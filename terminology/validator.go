@@ -115,7 +115,7 @@ func (v *validator) onlyVersions() bool {
 
 // infer finds the system of a code by the value set.
 func (v *validator) infer(c *Coding) error {
-	x, err := (&expander{library: v.library, rules: &v.question.Rules, budget: v.budget}).expansion(v.valueSet)
+	x, err := (&expander{library: v.library, rules: &v.question.Rules, budget: v.budget}).codes(v.valueSet)
 	if err != nil {
 		return v.missingValueSet(err)
 	}

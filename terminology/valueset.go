@@ -11,18 +11,23 @@ import (
 // valueSet is a ValueSet with its compose as it is needed for expansion.
 type valueSet struct {
 	definition
-	key              string    // url|version, by which its expansions are remembered
-	transient        bool      // made for one request
-	container        *valueSet // the one that this one is contained in, or nil
-	activeOnly       bool      // compose.inactive is false: inactive codes are left out
-	lockedDate       string    // compose.lockedDate: code systems count as they were on this date
-	composed         bool      // has a compose
+	compose
+	key         string    // url|version, by which its expansions are remembered
+	transient   bool      // made for one request
+	container   *valueSet // the one that this one is contained in, or nil
+	supplements []string  // canonicals of code systems, by the extension valueset-supplement
+	defaults    []input   // parameters of $expand, by the extension valueset-expansion-parameter
+	contained   []*valueSet
+	codeSystems []uint32          // contained ones, as indexes in systemTable.codeSystems
+	rest        []fhirjson.Member // all other members, and compose, as they are
+}
+
+// compose is ValueSet.compose.
+type compose struct {
+	composed         bool   // there is one
+	activeOnly       bool   // inactive is false: inactive codes are left out
+	lockedDate       string // code systems count as they were on this date
 	include, exclude []conceptSet
-	supplements      []string // canonicals of code systems, by the extension valueset-supplement
-	defaults         []input  // parameters of $expand, by the extension valueset-expansion-parameter
-	contained        []*valueSet
-	codeSystems      []uint32          // contained ones, as indexes in systemTable.codeSystems
-	rest             []fhirjson.Member // all other members, and compose, as they are
 }
 
 // called returns what messages call the value set: its canonical, or, in the words of the other servers, that it has

@@ -62,7 +62,7 @@ func (d *definitions) implicitValueSet(reference string) (*valueSet, bool) {
 // implied makes an implicit value set.
 func implied(reference string, cs *codeSystem, set conceptSet) *valueSet {
 	url, _ := splitCanonical(reference)
-	vs := &valueSet{composed: true, include: []conceptSet{set}, transient: true}
+	vs := &valueSet{compose: compose{composed: true, include: []conceptSet{set}}, transient: true}
 	vs.definition = cs.definition
 	vs.id, vs.url, vs.standardsStatus = "", url, ""
 	return vs

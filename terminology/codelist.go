@@ -12,23 +12,33 @@ import (
 // a value set gives its own display; else it is 0.
 type entry struct{ codeSystem, concept, listed uint32 }
 
-// expansion is a value set's codes in order, each once. It is kept and shared, and must not be changed.
-type expansion struct {
-	entries     []entry
-	codeSystems []uint32    // the code systems used, in order of first use
-	valueSets   []*valueSet // the value sets imported, directly or not
+// codeList is a value set's codes in order, each once. It is kept and shared, and must not be changed.
+type codeList struct {
+	used
+	traits
+	entries  []entry
+	shape    *tree
+	digest   [sha256.Size]byte
+	searcher *searcher
+}
+
+// used is what a value set makes use of.
+type used struct {
+	codeSystems []uint32    // in order of first use
+	valueSets   []*valueSet // that are imported, directly or not
 	supplements []supplement
 	wanted      []string // canonicals of the supplements that imported value sets name
 	unchecked   []string // canonicals of the code systems that are not here and of which codes are listed
 	applied     []applied
-	versioned   bool // the version of each code is to be told
-	merged      bool // names versions of a code system, whose codes are the same nevertheless
-	byVersion   bool // a code is another one in each version of its code system
-	tree        bool // may be shown as a tree
-	filtered    bool // an include has a filter
-	shape       *tree
-	digest      [sha256.Size]byte
-	searcher    *searcher
+}
+
+// traits say how codes are told from each other, and shown.
+type traits struct {
+	versioned bool // the version of each code is to be told
+	merged    bool // names versions of a code system, whose codes are the same nevertheless
+	byVersion bool // a code is another one in each version of its code system
+	tree      bool // may be shown as a tree
+	filtered  bool // an include has a filter
 }
 
 // supplement is a code system by which another one is supplemented.
@@ -38,16 +48,16 @@ type supplement struct{ of, by uint32 }
 type applied struct{ name, value string }
 
 // leaveUnchecked notes that codes are listed of a code system that is not here.
-func (x *expansion) leaveUnchecked(canonical string) {
-	if !slices.Contains(x.unchecked, canonical) {
-		x.unchecked = append(x.unchecked, canonical)
+func (u *used) leaveUnchecked(canonical string) {
+	if !slices.Contains(u.unchecked, canonical) {
+		u.unchecked = append(u.unchecked, canonical)
 	}
 }
 
 // apply notes that a parameter had an effect.
-func (x *expansion) apply(name, value string) {
-	if a := (applied{name: name, value: value}); !slices.Contains(x.applied, a) {
-		x.applied = append(x.applied, a)
+func (u *used) apply(name, value string) {
+	if a := (applied{name: name, value: value}); !slices.Contains(u.applied, a) {
+		u.applied = append(u.applied, a)
 	}
 }
 
