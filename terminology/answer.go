@@ -24,10 +24,8 @@ type expansionWriter struct {
 	}
 	stream stream
 
-	declared   []codesystem.Property // those that entries of the page have
+	extensions extensionWriter
 	shown      []codesystem.Text
-	extended   []codesystem.Extension
-	values     []codesystem.Value
 	lastSystem struct { // the one written last, and where that is
 		system   uint32
 		from, to int
@@ -35,18 +33,16 @@ type expansionWriter struct {
 	prefetched byte
 }
 
-// newExpansionWriter prepares the writing of an expansion.
-func newExpansionWriter(x *Expansion) *expansionWriter {
-	w := &expansionWriter{Expansion: x}
-	w.prepare()
-	return w
-}
+// newExpansionWriter prepares the writing of an expansion as the answer to a POST.
+func newExpansionWriter(x *Expansion) *expansionWriter { return newPartWriter(x, subset{}, false) }
 
-// prepare makes what identifies the answer, and chooses its form.
-func (w *expansionWriter) prepare() {
+// newPartWriter prepares the writing of a part of an expansion, plain or not.
+func newPartWriter(x *Expansion, part subset, plain bool) *expansionWriter {
+	w := &expansionWriter{Expansion: x, subset: part, plain: plain, extensions: extensionWriter{Expansion: x}}
 	w.shape = w.chooseShape()
 	w.echo = w.appendParameters(w.room.echo[:0])
 	w.identifier = appendIdentifier(w.room.identifier[:0], w.Expansion, w.echo)
+	return w
 }
 
 // chooseShape returns the tree that the answer is to be shown as, or nil. Who asks by GET is given one only where
@@ -175,7 +171,7 @@ func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 		dst = fhirjson.AppendString(dst, "This extension is based on "+article(string(cs.content))+" of the code system "+cs.url)
 		dst = append(dst, '}')
 	}
-	for _, p := range w.declared {
+	for _, p := range w.extensions.declared {
 		dst = append(list.Next(dst), `{"url":"`+propertyDeclaration+`","extension":[{"url":"code","valueCode":`...)
 		dst = append(fhirjson.AppendString(dst, p.Code), '}')
 		if p.URI != "" {

@@ -1,8 +1,6 @@
 package terminology
 
 import (
-	"slices"
-
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
@@ -54,7 +52,7 @@ func (w *expansionWriter) appendEntry(dst []byte, e entry) []byte {
 	code, display, flags := l.coded(e)
 	dst = append(dst, '{')
 	if w.detailed || flags&(codesystem.FlagStatus|codesystem.FlagExtended) != 0 || e.listed != 0 {
-		dst = w.appendEntryExtensions(dst, e, flags)
+		dst = w.extensions.append(dst, e, flags)
 	}
 	dst = w.appendSystem(dst, l.systemOf(e))
 	if flags&codesystem.FlagAbstract != 0 {
@@ -99,109 +97,4 @@ func (w *expansionWriter) appendTexts(dst []byte, e entry) []byte {
 		dst = w.query.appendDesignations(dst, w.shown, display)
 	}
 	return dst
-}
-
-// extensionValues are the values of the extensions of a concept, by kind, as JSON members.
-type extensionValues [codesystem.ExtensionReplacedBy + 1][]byte
-
-// appendEntryExtensions appends the extensions of an entry with a comma after them: those that are shown as
-// they are, and its properties.
-func (w *expansionWriter) appendEntryExtensions(dst []byte, e entry, flags codesystem.Flags) []byte {
-	start := len(dst)
-	list := fhirjson.Array{Name: "extension"}
-	system, own := w.extensionsOf(e)
-	for _, kind := range shownFromSystem {
-		if own[kind] == nil {
-			dst = appendShown(dst, &list, kind, system[kind])
-		}
-	}
-	for _, kind := range shownFromValueSet {
-		dst = appendShown(dst, &list, kind, own[kind])
-	}
-	dst = w.appendAlternates(dst, &list, e)
-	dst = w.appendProperties(dst, &list, e, flags, system, own)
-	if list.IsEmpty() {
-		return dst
-	}
-	dst = append(list.End(dst), ',')
-	return slices.Delete(dst, start, start+1) // the comma before
-}
-
-// appendAlternates appends the other codes that a code system, or a supplement to it, has for a concept.
-func (w *expansionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e entry) []byte {
-	if e.concept == none {
-		return dst
-	}
-	of := func(cs *codeSystem, concept uint32) {
-		w.extended = cs.AppendExtensions(w.extended[:0], concept)
-		for _, x := range w.extended {
-			if x.Kind == codesystem.ExtensionAlternate {
-				dst = appendShown(dst, list, x.Kind, x.Value)
-			}
-		}
-	}
-	cs := w.library.codeSystems[e.codeSystem]
-	of(cs, e.concept)
-	for _, s := range w.list.supplements {
-		by := w.library.codeSystems[s.by]
-		if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
-			of(by, concept)
-		}
-	}
-	return dst
-}
-
-// Extensions that are shown as they are, where a code system or a value set has them.
-var (
-	shownFromSystem   = []codesystem.ExtensionKind{codesystem.ExtensionStyle, codesystem.ExtensionXHTML, codesystem.ExtensionDescriptionID}
-	shownFromValueSet = []codesystem.ExtensionKind{
-		codesystem.ExtensionDeprecated, codesystem.ExtensionStandardsStatus, codesystem.ExtensionConceptDefinition, codesystem.ExtensionDescriptionID, codesystem.ExtensionStyle, codesystem.ExtensionXHTML,
-	}
-)
-
-// appendShown appends an extension, if it has a value.
-func appendShown(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKind, value []byte) []byte {
-	if value == nil {
-		return dst
-	}
-	dst = append(append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase...), shownNames[kind]...)
-	dst = append(append(dst, '"', ','), value...)
-	return append(dst, '}')
-}
-
-// shownNames are the names of the extensions that are shown as they are.
-var shownNames = map[codesystem.ExtensionKind]string{
-	codesystem.ExtensionStyle: "rendering-style", codesystem.ExtensionXHTML: "rendering-xhtml", codesystem.ExtensionDeprecated: "valueset-deprecated",
-	codesystem.ExtensionStandardsStatus: "structuredefinition-standards-status", codesystem.ExtensionConceptDefinition: "valueset-concept-definition",
-	codesystem.ExtensionDescriptionID: "coding-sctdescid", codesystem.ExtensionAlternate: "codesystem-alternate",
-}
-
-// extensionsOf returns the extensions of an entry: those that the code system and the supplements to it
-// have, and those of the value set that lists it.
-func (w *expansionWriter) extensionsOf(e entry) (system, own extensionValues) {
-	if e.concept != none {
-		cs := w.library.codeSystems[e.codeSystem]
-		w.collect(&system, cs, e.concept)
-		for _, s := range w.list.supplements {
-			by := w.library.codeSystems[s.by]
-			if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
-				w.collect(&system, by, concept)
-			}
-		}
-	}
-	if e.listed != 0 {
-		table, _ := w.library.row(e.listed)
-		for _, x := range table.extensionsOf(e.listed) {
-			own[x.Kind] = table.texts.At(x.Value)
-		}
-	}
-	return system, own
-}
-
-// collect takes over the extensions of a concept.
-func (w *expansionWriter) collect(v *extensionValues, cs *codeSystem, concept uint32) {
-	w.extended = cs.AppendExtensions(w.extended[:0], concept)
-	for _, x := range w.extended {
-		v[x.Kind] = x.Value
-	}
 }

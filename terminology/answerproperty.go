@@ -10,7 +10,7 @@ import (
 
 // appendProperties appends the properties of an entry: its status, if that is not active, what extensions
 // say that R5 has as properties, and those that were asked for.
-func (w *expansionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags codesystem.Flags, system, own extensionValues) []byte {
+func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags codesystem.Flags, system, own extensionValues) []byte {
 	if flags&codesystem.FlagStatus != 0 {
 		if status := w.library.codeSystems[e.codeSystem].Status(e.concept); status != "" {
 			dst = w.beginProperty(dst, list, codesystem.Property{Code: "status", URI: codesystem.PropertyBase + "status"}, "valueCode")
@@ -60,7 +60,7 @@ var extensionProperties = []struct {
 
 // appendRelated appends the codes of the concepts above or below an entry, if they were asked for by name: they are
 // properties that FHIR defines for every code system (R4 §4.8.10), however it says what its hierarchy is.
-func (w *expansionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *codeSystem, related []uint32) []byte {
+func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *codeSystem, related []uint32) []byte {
 	if !slices.Contains(w.query.Properties, name) {
 		return dst
 	}
@@ -72,7 +72,7 @@ func (w *expansionWriter) appendRelated(dst []byte, list *fhirjson.Array, name s
 }
 
 // appendAsked appends the properties of a concept that were asked for by name, or by * for all.
-func (w *expansionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
+func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
 	all := slices.Contains(w.query.Properties, "*")
 	w.values = cs.AppendValues(w.values[:0], concept)
 	for i := range w.values {
@@ -90,7 +90,7 @@ func (w *expansionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *code
 }
 
 // beginProperty appends a property of an entry up to its value, and notes that there is one of the kind.
-func (w *expansionWriter) beginProperty(dst []byte, list *fhirjson.Array, p codesystem.Property, member string) []byte {
+func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p codesystem.Property, member string) []byte {
 	if !slices.ContainsFunc(w.declared, func(d codesystem.Property) bool { return d.Code == p.Code }) {
 		w.declared = append(w.declared, p)
 	}

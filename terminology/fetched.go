@@ -57,26 +57,18 @@ type Fetched struct {
 	// Default: none.
 	Logger *slog.Logger
 
-	mu       sync.Mutex
-	items    map[Missing]*fetched
-	order    []Missing // as they were fetched
-	held     int64
-	base     *Library // that current is made of
-	current  *Library
-	stacked  int // overlays between base and current
-	due      time.Time
+	mu sync.Mutex
+	fetchedItems
+	fetchedLayers
 	renewing bool
-	forgets  int // how often Forget was called
 	flights  singleflight.Group
 }
 
-// fetched is what Source said.
-type fetched struct {
-	resource  jsontext.Value // nil: there is none
-	url       string
-	reference string // type and id
-	expires   time.Time
-	fetched   time.Time
+// fetchedLayers are the libraries with what was fetched: each lies over the one before.
+type fetchedLayers struct {
+	base    *Library // that current is made of
+	current *Library
+	stacked int // overlays between base and current
 }
 
 // maxFetches bounds how many definitions are fetched for one request.

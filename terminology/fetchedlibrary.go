@@ -40,63 +40,13 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 		f.current, f.stacked = more, f.stacked+1
 	}
 	f.put(m, item)
-	if changed || f.makeRoom() || f.stacked > maxStacked {
+	if changed || f.makeRoom(cmp.Or(f.MaxBytes, defaultMaxFetched)) || f.stacked > maxStacked {
 		f.rebuild()
 	}
 	if f.due.IsZero() || item.expires.Before(f.due) {
 		f.due = item.expires
 	}
 	return nil
-}
-
-// put replaces or adds an item.
-func (f *Fetched) put(m Missing, item *fetched) {
-	if f.items == nil {
-		f.items = make(map[Missing]*fetched)
-	}
-	f.drop(m)
-	f.items[m] = item
-	f.order = append(f.order, m)
-	f.held += int64(len(item.resource))
-}
-
-// drop forgets an item, and reports whether the library has it.
-func (f *Fetched) drop(m Missing) bool {
-	item, ok := f.items[m]
-	if !ok {
-		return false
-	}
-	delete(f.items, m)
-	for i, other := range f.order {
-		if other == m {
-			f.order = append(f.order[:i:i], f.order[i+1:]...)
-			break
-		}
-	}
-	f.held -= int64(len(item.resource))
-	return item.resource != nil
-}
-
-// makeRoom forgets what was asked for first, until the rest is within the bounds, and reports whether the
-// library had any of it. What is not there goes before what is: anyone may ask for anything.
-func (f *Fetched) makeRoom() (dropped bool) {
-	for f.held > cmp.Or(f.MaxBytes, defaultMaxFetched) {
-		dropped = f.drop(f.first(func(item *fetched) bool { return item.resource != nil })) || dropped
-	}
-	for len(f.order) > maxHeld {
-		dropped = f.drop(f.first(func(item *fetched) bool { return item.resource == nil })) || dropped
-	}
-	return dropped
-}
-
-// first returns what was asked for first, of those that count, or else of all.
-func (f *Fetched) first(counts func(*fetched) bool) Missing {
-	for _, m := range f.order {
-		if counts(f.items[m]) {
-			return m
-		}
-	}
-	return f.order[0]
 }
 
 // rebuild makes the library anew. What cannot be read is forgotten: it has been read before, so that does
@@ -114,16 +64,6 @@ func (f *Fetched) rebuild() {
 	}
 	if l, err := f.base.besides(resources); err == nil {
 		f.current, f.stacked = l, 1
-	}
-}
-
-// plan notes when something is next to be fetched anew.
-func (f *Fetched) plan() {
-	f.due = time.Time{}
-	for _, item := range f.items {
-		if f.due.IsZero() || item.expires.Before(f.due) {
-			f.due = item.expires
-		}
 	}
 }
 

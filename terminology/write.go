@@ -30,8 +30,7 @@ func writeExpansion(rw http.ResponseWriter, r *http.Request, x *Expansion, p *pa
 	if err != nil {
 		return err
 	}
-	w := &expansionWriter{Expansion: x, subset: p.subset, plain: p.plain}
-	w.prepare()
+	w := newPartWriter(x, p.subset, p.plain)
 	header := rw.Header()
 	if header["Vary"] == nil {
 		header["Vary"] = varying
