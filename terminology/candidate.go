@@ -33,47 +33,65 @@ func (v *candidateFinder) find(c *Coding) ([]candidate, error) {
 		}
 		return []candidate{{versionChoice: choice}}, v.library.codeSystems[choice.index].usable("code system")
 	}
-	var list []candidate
-	m := &membership{code: []byte(c.Code), places: make(map[*valueSet][]found), composer: composer{library: v.library, rules: v.rules, budget: v.budget}}
-	m.choose = func(set *conceptSet) (uint32, bool) {
-		if index := m.library.containedCodeSystem(m.path[len(m.path)-1], set.system, set.version); index != none {
-			cs := m.library.codeSystems[index]
-			list = append(list, candidate{versionChoice: versionChoice{index: index, matches: c.Version == "" || matchesVersion(cs.version, c.Version)}})
-			return index, cs.url == c.System
-		}
-		if set.system != c.System || m.isExcludedSystem(set.system, set.version, none) {
-			return m.library.codeSystem(set.system, set.version), set.system == c.System
-		}
-		choice := v.versions.choose(c, set.version, cmp.Or(m.path[len(m.path)-1].lockedDate, v.rules.Date))
-		if set.enumerated {
-			choice.takeListed()
-		}
-		choice.open = choice.index == none && !set.enumerated && !v.memberOnly
-		if !slices.ContainsFunc(list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
-			list = append(list, candidate{versionChoice: choice})
-		}
-		m.chosen = len(list)
-		return choice.index, true
+	in := &includesOf{finder: v, coding: c}
+	in.membership = membership{
+		code: []byte(c.Code), choose: in.choose, places: make(map[*valueSet][]found), seen: make(map[*valueSet]bool),
+		composer: composer{library: v.library, rules: v.rules, budget: v.budget, used: &codeList{}},
 	}
-	m.used, m.seen = &codeList{}, make(map[*valueSet]bool)
-	if err := m.checkImports(v.valueSet); err != nil {
+	if err := in.checkImports(v.valueSet); err != nil {
 		return nil, err
 	}
-	members, err := m.find(v.valueSet)
+	members, err := in.find(v.valueSet)
 	if err != nil {
 		return nil, err
 	}
-	v.imported = m.imported
-	if err := m.budget.spend(len(members) * len(list) / plainBytes); err != nil {
-		return nil, err
+	v.imported = in.imported
+	return in.list, in.place(members)
+}
+
+// includesOf gathers the includes that may have a coding, while a value set is looked through.
+type includesOf struct {
+	membership
+	finder *candidateFinder
+	coding *Coding
+	list   []candidate
+}
+
+// choose finds the version of the code system that an include means, and reports whether to look there for the coding.
+func (in *includesOf) choose(set *conceptSet) (uint32, bool) {
+	c, within := in.coding, in.path[len(in.path)-1]
+	if index := in.library.containedCodeSystem(within, set.system, set.version); index != none {
+		cs := in.library.codeSystems[index]
+		in.list = append(in.list, candidate{versionChoice: versionChoice{index: index, matches: c.Version == "" || matchesVersion(cs.version, c.Version)}})
+		return index, cs.url == c.System
+	}
+	if set.system != c.System || in.isExcludedSystem(set.system, set.version, none) {
+		return in.library.codeSystem(set.system, set.version), set.system == c.System
+	}
+	choice := in.finder.versions.choose(c, set.version, cmp.Or(within.lockedDate, in.rules.Date))
+	if set.enumerated {
+		choice.takeListed()
+	}
+	choice.open = choice.index == none && !set.enumerated && !in.finder.memberOnly
+	if !slices.ContainsFunc(in.list, func(o candidate) bool { return o.index == choice.index && len(o.notes) == len(choice.notes) }) {
+		in.list = append(in.list, candidate{versionChoice: choice})
+	}
+	in.chosen = len(in.list)
+	return choice.index, true
+}
+
+// place tells the includes where the value set has the coding.
+func (in *includesOf) place(members []found) error {
+	if err := in.budget.spend(len(members) * len(in.list) / plainBytes); err != nil {
+		return err
 	}
 	for i := range members {
-		at := slices.IndexFunc(list, func(o candidate) bool { return o.index == members[i].index && o.member == nil })
+		at := slices.IndexFunc(in.list, func(o candidate) bool { return o.index == members[i].index && o.member == nil })
 		if at >= 0 {
-			list[at].member = &members[i]
+			in.list[at].member = &members[i]
 		}
 	}
-	return list, nil
+	return nil
 }
 
 // best chooses among the includes that may have a coding: one that has it in a version that fits, active where

@@ -5,7 +5,7 @@ import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 // codeSet is a set of codes by system and code, whatever version of the code system they are from, unless
 // byVersion is set. Concepts are bits; only codes whose concept is not here are kept as text.
 type codeSet struct {
-	library   *Library
+	library   *definitions
 	byVersion bool
 	concepts  map[uint32]bitset.Set // by code system
 	loose     map[looseCode]struct{}
@@ -18,12 +18,12 @@ type looseCode struct {
 	code   string
 }
 
-func newCodeSet(l *Library) *codeSet {
+func newCodeSet(l *definitions) *codeSet {
 	return &codeSet{library: l, concepts: make(map[uint32]bitset.Set)}
 }
 
 // newCodeSetOf returns a set with the given entries.
-func newCodeSetOf(l *Library, entries []entry) *codeSet {
+func newCodeSetOf(l *definitions, entries []entry) *codeSet {
 	s := newCodeSet(l)
 	for _, e := range entries {
 		s.add(e)

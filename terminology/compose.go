@@ -169,7 +169,7 @@ func canBeTree(vs *valueSet) bool {
 // set returns an empty set of codes, which takes codes of different versions for the same or not as the
 // value set at the end of the path demands.
 func (c *composer) set() *codeSet {
-	s := newCodeSet(c.library)
+	s := newCodeSet(&c.library.definitions)
 	s.byVersion = c.used.byVersion
 	return s
 }

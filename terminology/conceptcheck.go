@@ -11,33 +11,16 @@ import (
 // describe notes what else there is to say of a concept that was found: its display, its standing in the
 // code system and in the value set. What only a value set lists has but what that says of it.
 func (v *codingValidator) describe(c *Coding, d *verdict) error {
-	cs, l := d.codeSystem, v.library
-	known := cs != nil && d.entry.concept != none
-	var supplements []supplement
-	language := ""
-	if known {
-		if err := v.budget.spend(len(v.supplements) * (1 + len(l.supplements[cs.url]))); err != nil {
-			return err
-		}
-		for _, s := range l.supplementsTo(cs, v.supplements) {
-			supplements = append(supplements, supplement{of: d.entry.codeSystem, by: s})
-		}
-	}
-	if v.valueSet != nil {
-		language = v.valueSet.language
-	}
-	texts := l.shownTexts(nil, d.entry, language, supplements)
-	if err := v.budget.compare(texts); err != nil {
+	known := d.codeSystem != nil && d.entry.concept != none
+	texts, err := v.texts(d, known)
+	if err != nil {
 		return err
 	}
 	if i := v.displays.languages.PreferredOrFirst(texts); i >= 0 {
 		d.display = texts[i].Value
 	}
-	if code := l.code(d.entry); known && !bytes.Equal(code, []byte(c.Code)) {
-		d.normalized = code
-		v.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false, fmt.Sprintf(
-			"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
-			c.Code, code, cs.canonical()))
+	if known {
+		v.checkCase(c, d)
 	}
 	v.checkAbstract(c, d)
 	if v.question.MembershipOnly {
@@ -47,12 +30,44 @@ func (v *codingValidator) describe(c *Coding, d *verdict) error {
 	if known {
 		v.standing(c, d)
 	}
-	if v.valueSet != nil && d.member && l.deprecatedIn(d.entry) {
+	if v.valueSet != nil && d.member && v.library.deprecatedIn(d.entry) {
 		v.note("warning", "business-rule", "code-comment", "CONCEPT_DEPRECATED_IN_VALUESET", c, "code", false, fmt.Sprintf(
 			"The presence of the concept '%s' in the system '%s' in the value set %s is marked with a status of deprecated and its use should be reviewed",
 			c.Code, c.System, v.valueSet.canonical()))
 	}
 	return nil
+}
+
+// texts returns the displays and designations of a concept, those of the supplements that are named among them.
+func (v *codingValidator) texts(d *verdict, known bool) ([]codesystem.Text, error) {
+	var supplements []supplement
+	if known {
+		cs := d.codeSystem
+		if err := v.budget.spend(len(v.supplements) * (1 + len(v.library.supplements[cs.url]))); err != nil {
+			return nil, err
+		}
+		for _, s := range v.library.supplementsTo(cs, v.supplements) {
+			supplements = append(supplements, supplement{of: d.entry.codeSystem, by: s})
+		}
+	}
+	language := ""
+	if v.valueSet != nil {
+		language = v.valueSet.language
+	}
+	texts := v.library.shownTexts(nil, d.entry, language, supplements)
+	return texts, v.budget.compare(texts)
+}
+
+// checkCase notes that a code is written in another case than the code system has it in.
+func (v *codingValidator) checkCase(c *Coding, d *verdict) {
+	code := v.library.code(d.entry)
+	if bytes.Equal(code, []byte(c.Code)) {
+		return
+	}
+	d.normalized = code
+	v.note("information", "business-rule", "code-rule", "CODE_CASE_DIFFERENCE", c, "code", false, fmt.Sprintf(
+		"The code '%s' differs from the correct code '%s' by case. Although the code system '%s' is case insensitive, implementers are strongly encouraged to use the correct case anyway",
+		c.Code, code, d.codeSystem.canonical()))
 }
 
 // checkAbstract notes that a concept is not to be chosen, where the request does not allow that.

@@ -33,7 +33,7 @@ func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 			c.used.versioned = c.used.versioned || imported.versioned
 			continue
 		}
-		within := newCodeSetOf(c.library, imported.entries)
+		within := newCodeSetOf(&c.library.definitions, imported.entries)
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return !within.has(e) })
 	}
 	return entries, nil

@@ -27,7 +27,7 @@ func newValidator(l *Library, vs *valueSet, q *Validation, b *budget) (*validato
 		q.Rules, language, named = defaults.Rules, q.Language.of(vs), slices.Concat(named, vs.supplements)
 	}
 	found := new(notes)
-	versions := versionChooser{library: l, rules: &q.Rules, inValueSet: vs != nil}
+	versions := versionChooser{systems: &l.systemTable, rules: &q.Rules, inValueSet: vs != nil}
 	v := &validator{codings: slices.Clone(q.Codings), codingValidator: codingValidator{
 		notes: found, question: q, library: l, valueSet: vs, budget: b, supplements: named,
 		candidates: candidateFinder{library: l, valueSet: vs, rules: &q.Rules, budget: b, versions: versions, memberOnly: q.MembershipOnly},

@@ -37,7 +37,7 @@ const (
 
 // versionChooser chooses the version of a code system in which a coding is looked for.
 type versionChooser struct {
-	library    *Library
+	systems    *systemTable
 	rules      *Rules
 	inValueSet bool // and not in the code system alone
 }
@@ -68,7 +68,7 @@ func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice 
 		v.compare(c, &choice, own, declared, wanted, changed)
 	}
 	if choice.index == none && wanted != "" {
-		choice.add(unknownVersion(c, wanted, v.library.versionsOf(c.System)))
+		choice.add(unknownVersion(c, wanted, v.systems.versionsOf(c.System)))
 		choice.unknown = canonical(c.System, wanted)
 		choice.index = own
 		if own == none {
@@ -76,8 +76,8 @@ func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice 
 		}
 		choice.matches, choice.unsure = false, true
 	}
-	if choice.index != none && required != "" && !matchesVersion(v.library.codeSystems[choice.index].version, required) {
-		e := wrongVersion(v.library.codeSystems[choice.index], required)
+	if choice.index != none && required != "" && !matchesVersion(v.systems.codeSystems[choice.index].version, required) {
+		e := wrongVersion(v.systems.codeSystems[choice.index], required)
 		choice.add(note{Issue: e.Issues()[0], part: "version", told: true})
 	}
 	return choice
@@ -85,12 +85,12 @@ func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice 
 
 // codeSystem finds a code system in which a code can be looked for.
 func (v *versionChooser) codeSystem(url, version string) uint32 {
-	return v.ifPresent(v.library.codeSystem(url, version))
+	return v.ifPresent(v.systems.codeSystem(url, version))
 }
 
 // codeSystemAt is codeSystem for the latest version as on a date.
 func (v *versionChooser) codeSystemAt(url, date string) uint32 {
-	index, err := v.library.codeSystemAt(url, date)
+	index, err := v.systems.codeSystemAt(url, date)
 	if err != nil {
 		return none
 	}
@@ -103,7 +103,7 @@ func (v *versionChooser) ifPresent(index uint32) uint32 {
 	if index == none {
 		return none
 	}
-	if content := v.library.codeSystems[index].content; !content.hasConcepts() && content != contentSupplement {
+	if content := v.systems.codeSystems[index].content; !content.hasConcepts() && content != contentSupplement {
 		return none
 	}
 	return index
@@ -121,13 +121,13 @@ func (v *versionChooser) usual(system string) string {
 // compare compares the version of a coding with the one that an include means.
 func (v *versionChooser) compare(c *Coding, choice *versionChoice, own uint32, declared, wanted string, changed bool) {
 	switch {
-	case own != none && (wanted == "" || matchesVersion(v.library.codeSystems[own].version, wanted)):
+	case own != none && (wanted == "" || matchesVersion(v.systems.codeSystems[own].version, wanted)):
 		choice.index = own
 		return
 	case wanted == "" && choice.index != none && v.inValueSet:
 		choice.add(mismatch("warning", "VALUESET_VALUE_MISMATCH_DEFAULT", fmt.Sprintf(
 			"The code system '%s' version '%s' for the versionless include in the ValueSet include is different to the one in the value ('%s')",
-			c.System, v.library.codeSystems[choice.index].version, c.Version)))
+			c.System, v.systems.codeSystems[choice.index].version, c.Version)))
 	case wanted != "" && changed:
 		choice.add(mismatch("error", "VALUESET_VALUE_MISMATCH_CHANGED", fmt.Sprintf(
 			"The code system '%s' version '%s' resulting from the version '%s' in the ValueSet include is different to the one in the value ('%s')",
@@ -137,8 +137,8 @@ func (v *versionChooser) compare(c *Coding, choice *versionChoice, own uint32, d
 			"The code system '%s' version '%s' in the ValueSet include is different to the one in the value ('%s')", c.System, wanted, c.Version)))
 	}
 	choice.matches = false
-	if own == none && len(v.library.versionsOf(c.System)) > 0 {
-		choice.add(unknownVersion(c, c.Version, v.library.versionsOf(c.System)))
+	if own == none && len(v.systems.versionsOf(c.System)) > 0 {
+		choice.add(unknownVersion(c, c.Version, v.systems.versionsOf(c.System)))
 		choice.unknown = canonical(c.System, c.Version)
 	}
 }
