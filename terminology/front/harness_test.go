@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // foreign is a value set that is not known here; incomplete is one of R4 that is made of SNOMED CT.
@@ -25,11 +26,6 @@ const (
 	incomplete = "http://hl7.org/fhir/ValueSet/body-site"
 	genderSet  = "http://hl7.org/fhir/ValueSet/administrative-gender"
 )
-
-// coreLibrary has the definitions of R4.
-var coreLibrary = sync.OnceValues(func() (*terminology.Library, error) {
-	return terminology.Load(context.Background(), terminology.Options{Core: true})
-})
 
 // settings are those of a site.
 type settings struct {
@@ -51,10 +47,7 @@ type site struct {
 
 func newSite(t testing.TB, s settings, next http.Handler) *site {
 	t.Helper()
-	library, err := coreLibrary()
-	if err != nil {
-		t.Fatal(err)
-	}
+	library := terminologytest.Core(t)
 	state := StateOptions{Logger: slog.New(slog.DiscardHandler)}
 	if !s.off {
 		state.Cache = cache.New(s.cache)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // bundle returns what a search finds.
@@ -100,10 +101,7 @@ func TestExpandFromBackend(t *testing.T) {
 		}
 		return nil
 	}}
-	l, err := core()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := terminologytest.Core(t)
 	h := &terminology.Handler{Library: l, Fetched: &terminology.Fetched{Source: &Definitions{Asker: backend}}}
 	expand := func(url string) (string, error) {
 		r := httptest.NewRequest("GET", "/fhir/ValueSet/$expand?url="+url, nil)
@@ -125,7 +123,7 @@ func TestExpandFromBackend(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	down = true
-	_, err = expand("http://x/other")
+	_, err := expand("http://x/other")
 	var failed *terminology.Error
 	if !errors.As(err, &failed) || failed.Status != 502 || strings.Contains(failed.Diagnostics(), "10.0.0.7") || !errors.Is(err, ErrUnreachable) {
 		t.Errorf("got %v", err)

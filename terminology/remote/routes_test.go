@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
 
 // named returns a server that is never asked.
@@ -64,10 +65,7 @@ func TestRoutes(t *testing.T) {
 
 // TestRouteOfIncomplete finds who is to be asked about a value set that is here, but not its code system.
 func TestRouteOfIncomplete(t *testing.T) {
-	l, err := core()
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := terminologytest.Core(t)
 	routes, err := NewRoutes(nil, Route{"http://snomed.info/sct", named(t, "sct")}, Route{"http://loinc.org", named(t, "loinc")})
 	if err != nil {
 		t.Fatal(err)

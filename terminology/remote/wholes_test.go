@@ -2,7 +2,6 @@ package remote
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,8 +10,6 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
-	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
@@ -24,21 +21,13 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
+	"github.com/caddy-fhir/caddy-fhir/terminology/terminologytest"
 )
-
-// core is the library of a server that is asked, loaded once.
-var core = sync.OnceValues(func() (*terminology.Library, error) {
-	return terminology.Load(context.Background(), terminology.Options{Core: true})
-})
 
 // engine returns a handler that answers as a terminology server does.
 func engine(t *testing.T) http.HandlerFunc {
 	t.Helper()
-	l, err := core()
-	if err != nil {
-		t.Fatal(err)
-	}
-	h := &terminology.Handler{Library: l}
+	h := &terminology.Handler{Library: terminologytest.Core(t)}
 	return func(w http.ResponseWriter, r *http.Request) {
 		var failed *terminology.Error
 		if err := h.Expand(w, r); errors.As(err, &failed) {
@@ -379,16 +368,8 @@ func TestPullThroughBounds(t *testing.T) {
 }
 
 func TestPullThroughSearchesDesignations(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "a.json")
-	definition := `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","valueSet":"http://x/vs","language":"en","concept":[
-		{"code":"1","display":"Red","designation":[{"language":"de","value":"Rot"}]},{"code":"2","display":"Blue","designation":[{"language":"de","value":"Blau"}]},{"code":"3","display":"Rotten"}]}`
-	if err := os.WriteFile(file, []byte(definition), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	l, err := terminology.Load(t.Context(), terminology.Options{Definitions: []string{file}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := terminologytest.Library(t, `{"resourceType":"CodeSystem","url":"http://x/cs","status":"active","content":"complete","valueSet":"http://x/vs","language":"en","concept":[
+		{"code":"1","display":"Red","designation":[{"language":"de","value":"Rot"}]},{"code":"2","display":"Blue","designation":[{"language":"de","value":"Blau"}]},{"code":"3","display":"Rotten"}]}`)
 	h := &terminology.Handler{Library: l}
 	bubble(t, func(w http.ResponseWriter, r *http.Request) { _ = h.Expand(w, r) }, func(t *testing.T, a *asking) {
 		for _, params := range [][]string{{}, {"includeDesignations", "true"}, {"includeDesignations", "false"}, {"displayLanguage", "de"}} {

@@ -2,12 +2,9 @@ package terminologytest_test
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
@@ -47,21 +44,12 @@ func TestWrite(t *testing.T) {
 // TestExpand loads a synthetic code system and asks for what is known to be in it.
 func TestExpand(t *testing.T) {
 	cs := terminologytest.CodeSystem{URL: "http://x/synthetic", Concepts: 300, Designations: 1}
-	folder := t.TempDir()
 	var text bytes.Buffer
 	if err := cs.Write(&text); err != nil {
 		t.Fatal(err)
 	}
 	all, tree := cs.ValueSets()
-	for name, content := range map[string]string{"cs.json": text.String(), "vs.json": all + tree} {
-		if err := os.WriteFile(filepath.Join(folder, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	l, err := terminology.Load(context.Background(), terminology.Options{Definitions: []string{folder}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := terminologytest.Library(t, text.String(), all+tree)
 	h := &terminology.Handler{Library: l}
 	for query, want := range map[string]int{
 		"url=http://x/synthetic/all&count=0": 300, "url=http://x/synthetic/tree&count=0": 300,

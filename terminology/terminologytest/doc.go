@@ -1,3 +1,4 @@
-// Package terminologytest makes synthetic code systems of any size, for measurements and tests. The same
-// parameters make the same content, to the byte.
+// Package terminologytest helps to test what uses a terminology service: it loads libraries (library.go), and makes
+// synthetic code systems of any size (codesystem.go), for measurements too. The same parameters make the same
+// content, to the byte.
 package terminologytest
