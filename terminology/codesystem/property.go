@@ -69,7 +69,7 @@ func (v *Value) AppendJSON(dst []byte) []byte {
 // from[i] up to from[i+1].
 type propertyValues struct {
 	from     []uint32
-	property []uint16 // index in conceptTable.properties
+	property []uint16 // index in Table.properties
 	kind     []valueKind
 	value    []TextRef // as text; of a Coding, its code
 	coding   []TextRef // of a Coding, all of it as JSON, else 0; nil where there are none

@@ -6,8 +6,8 @@ import "slices"
 // the rows from[i] up to from[i+1]. from is nil where there are none.
 type designations struct {
 	from      []uint32
-	language  []uint16 // index in codeSystem.languages; 0 is no language
-	use       []uint16 // index in codeSystem.uses; 0 is no use
+	language  []uint16 // index in Table.languages; 0 is no language
+	use       []uint16 // index in Table.uses; 0 is no use
 	value     []TextRef
 	extension []TextRef // JSON array of extensions; nil where no designation has one
 }

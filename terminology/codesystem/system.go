@@ -66,7 +66,7 @@ type System interface {
 	// AppendConcepts appends the member concept of the CodeSystem, or nothing where the concepts cannot be listed.
 	AppendConcepts(dst []byte) []byte
 
-	// SearchIndex returns the index that finds concepts by their texts in a list of languages, as parseLanguages
-	// reads it, or in the code system's own where it is empty.
+	// SearchIndex returns the index that finds concepts by their texts in a list of languages, as
+	// [ParseLanguages] reads it, or in the code system's own where it is empty.
 	SearchIndex(languages string) *textindex.Index
 }

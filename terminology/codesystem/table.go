@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// noParent stands for no concept in conceptTable.nestedIn.
+// noParent stands for no concept in Table.nestedIn.
 const noParent = ^uint32(0)
 
 // Table is a code system's concepts in flat arrays, by their numbers. No array holds a pointer, so that they cost
