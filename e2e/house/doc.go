@@ -9,7 +9,7 @@
 //	room.go      one package: lines, symbols, functions, types
 //	arrows.go    imports between packages, uses between files, circles
 //
-// Lines are all lines of a file. Symbols are what a package exports: constants,
+// Lines are all lines of a file; code are those that are not only comment or blank. Symbols are what a package exports: constants,
 // variables, functions, types, and exported methods of exported types. A file has an
 // arrow to another of its package if it uses anything that the other declares. An
 // arrow between packages is an import; it leads upward where

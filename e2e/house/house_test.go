@@ -72,11 +72,11 @@ func TestHouse(t *testing.T) {
 	var out bytes.Buffer
 	h.print(&out)
 	want := `
-files  lines  tests  lines  symbols  arrows between files  in circles  package
-1 310 0 0 2 0 0 lower
-3 63 1 1 5 3 2 upper
-4 373 1 1 7 3 2 2 packages
-0 0 0 0 0 0 0 0 packages for tests
+files  lines  code  tests  lines  symbols  arrows between files  in circles  package
+1 310 7 0 0 2 0 0 lower
+3 63 55 1 1 5 3 2 upper
+4 373 62 1 1 7 3 2 2 packages
+0 0 0 0 0 0 0 0 0 packages for tests
 Arrows between packages: 1, in circles 0, upward 1
 upper imports lower
 Functions: 4, median 1 lines

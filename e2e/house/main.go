@@ -112,7 +112,7 @@ func (h *house) print(w io.Writer) {
 // printRooms writes a line for each package, and their sums.
 func (h *house) printRooms(w io.Writer) {
 	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(table, "files\tlines\ttests\tlines\tsymbols\tarrows between files\tin circles\t  package\n")
+	fmt.Fprint(table, "files\tlines\tcode\ttests\tlines\tsymbols\tarrows between files\tin circles\t  package\n")
 	var code, tests []room
 	for _, r := range h.rooms {
 		r.print(table)

@@ -5,6 +5,8 @@ import (
 	"cmp"
 	"fmt"
 	"go/ast"
+	"go/scanner"
+	"go/token"
 	"go/types"
 	"io"
 	"os"
@@ -29,6 +31,7 @@ type room struct {
 type span struct {
 	name  string
 	lines int
+	code  int // of a file: lines that are not only comment or blank
 }
 
 // A structure is a type.
@@ -48,7 +51,7 @@ func measureRoom(p *packages.Package) (room, error) {
 		for _, d := range file.Decls {
 			if f, ok := d.(*ast.FuncDecl); ok {
 				lines := p.Fset.Position(f.End()).Line - p.Fset.Position(f.Pos()).Line + 1
-				r.functions = append(r.functions, span{r.name + "." + functionName(f), lines})
+				r.functions = append(r.functions, span{name: r.name + "." + functionName(f), lines: lines})
 			}
 		}
 	}
@@ -68,7 +71,7 @@ func (r *room) addFiles(folder string) error {
 		if err != nil {
 			return err
 		}
-		file := span{r.name + "/" + filepath.Base(name), bytes.Count(text, []byte("\n"))}
+		file := span{r.name + "/" + filepath.Base(name), bytes.Count(text, []byte("\n")), codeLines(text)}
 		if strings.HasSuffix(name, "_test.go") {
 			r.tests = append(r.tests, file)
 		} else {
@@ -76,6 +79,24 @@ func (r *room) addFiles(folder string) error {
 		}
 	}
 	return nil
+}
+
+// codeLines counts the lines on which there is more than a comment. Those within a
+// string count as one.
+func codeLines(text []byte) int {
+	file := token.NewFileSet().AddFile("", -1, len(text))
+	var s scanner.Scanner
+	s.Init(file, text, nil, 0)
+	lines := map[int]bool{}
+	for {
+		position, found, literal := s.Scan()
+		if found == token.EOF {
+			return len(lines)
+		}
+		if found != token.SEMICOLON || literal == ";" {
+			lines[file.Line(position)] = true
+		}
+	}
 }
 
 // addSymbol counts what a package declares.
@@ -161,13 +182,16 @@ func sum(rooms []room, title string) *room {
 
 // print writes a line of the table.
 func (r *room) print(w io.Writer) {
-	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t  %s\n",
-		len(r.files), lines(r.files), len(r.tests), lines(r.tests), r.symbols, r.between, r.circular, r.name)
+	lines, code := size(r.files)
+	testLines, _ := size(r.tests)
+	fmt.Fprintf(w, "%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t  %s\n",
+		len(r.files), lines, code, len(r.tests), testLines, r.symbols, r.between, r.circular, r.name)
 }
 
-func lines(files []span) (n int) {
+func size(files []span) (lines, code int) {
 	for _, f := range files {
-		n += f.lines
+		lines += f.lines
+		code += f.code
 	}
-	return n
+	return lines, code
 }
