@@ -137,7 +137,6 @@ func TestPersist(t *testing.T) {
 // What a write has ended does not come back: not with a restart after the process was
 // killed, nor with settings that were in use before.
 func TestPersistBringsBackNothingEnded(t *testing.T) {
-	t.Parallel()
 	server := newScripted("good")
 	p := newPersisted(t, "ttl 1h", server)
 	another := *p

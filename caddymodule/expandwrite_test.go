@@ -14,7 +14,6 @@ import (
 // What a handler behind refuses was not done, and ends nothing; what failed may have
 // been.
 func TestRefusedWriteEndsNothing(t *testing.T) {
-	t.Parallel()
 	server := newScripted("good")
 	g := frontGateway(t, "ttl 1h", server)
 	h := provisioned(t)

@@ -14,5 +14,6 @@ import (
 //   - the memory store, in which those of admin*_test.go, revokecommand_test.go and
 //     store_test.go end the sessions and grants of alice or set the bound, and in
 //     which TestLogsTellNoSecret has her mistype her password
-//   - the caches, which the admin API empties, and adds up as the metrics do
+//   - the expansion caches, which the admin API empties and adds up, and in which every
+//     write to a ValueSet or CodeSystem ends answers
 func TestMain(m *testing.M) { os.Exit(gatewaytest.Main(m)) }

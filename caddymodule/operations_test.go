@@ -97,7 +97,6 @@ https://localhost:8443 {
 
 // What nobody answers is not found, where there is an answer to all else, and no empty 200.
 func TestAnsweredByNobody(t *testing.T) {
-	t.Parallel()
 	caddyfile := func(option string) string {
 		return "{\n\tauto_https disable_redirects\n\tskip_install_trust\n}\n\nhttps://localhost:8443 {\n\tfhir_expand {\n\t\t" + option + `
 	}

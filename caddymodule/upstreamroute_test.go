@@ -58,7 +58,6 @@ func TestRoutes(t *testing.T) {
 
 // What is asked of an upstream with many filters is fetched whole, and searched here.
 func TestPullThrough(t *testing.T) {
-	t.Parallel()
 	origin := newGateway(t, frontCaddyfile("ttl off", gatewaytest.NoBackend))
 	var asked atomic.Int64
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
