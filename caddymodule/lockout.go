@@ -3,9 +3,10 @@ package caddymodule
 import (
 	"time"
 
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 )
 
 // Lockout slows down who guesses passwords, second factors or clients' secrets: beyond the free

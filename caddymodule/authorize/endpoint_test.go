@@ -14,7 +14,7 @@ func TestEndpointsHaveNames(t *testing.T) {
 	s, err := New(Config{
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
 		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},
-		Registration:      &client.Registration{InitialAccessToken: "x", Storage: struct{ client.ClientStorage }{}},
+		Registration:      &client.Registration{InitialAccessToken: "x", Storage: struct{ client.Storage }{}},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -63,4 +63,4 @@ func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
 }
 
 // unusedStorage is there to be named.
-type unusedStorage struct{ client.ClientStorage }
+type unusedStorage struct{ client.Storage }

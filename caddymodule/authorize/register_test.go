@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// clientStorage is a ClientStorage in memory.
+// clientStorage is a client.Storage in memory.
 type clientStorage struct {
 	authorizetest.Storage
 	asked []string // what was loaded

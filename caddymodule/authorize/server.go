@@ -74,7 +74,7 @@ func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.Allows
 // Sessions lists the sessions of a user, or all where user is empty. Those that
 // their user's configuration ended (see doc.go) are not among them. It takes time
 // in proportion to all that the store holds.
-func (s *Server) Sessions(ctx context.Context, user string) ([]session.SessionInfo, error) {
+func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
 	return s.sessions.List(ctx, user)
 }
 

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-func sessions(t *testing.T, s *authorize.Server, user string) []session.SessionInfo {
+func sessions(t *testing.T, s *authorize.Server, user string) []session.Info {
 	t.Helper()
 	list, err := s.Sessions(t.Context(), user)
 	if err != nil {

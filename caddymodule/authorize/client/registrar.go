@@ -25,10 +25,10 @@ import (
 // [Registration] says otherwise.
 const DefaultMaxClients = 1000
 
-// ClientStorage keeps clients that registered themselves. It is the part of
+// Storage keeps clients that registered themselves. It is the part of
 // certmagic's Storage that is needed: Load and List say fs.ErrNotExist where
 // there is nothing.
-type ClientStorage interface {
+type Storage interface {
 	// Load returns what was stored last.
 	Load(ctx context.Context, key string) ([]byte, error)
 
@@ -63,7 +63,7 @@ type Registration struct {
 	Transport http.RoundTripper
 
 	// Storage keeps them. Required.
-	Storage ClientStorage
+	Storage Storage
 
 	// Folder is the path below which they are in Storage, without a slash at its end. Required.
 	Folder string

@@ -67,9 +67,9 @@ type Session struct {
 	SID string `json:"-"` // that of signedIn
 }
 
-// SessionKey leads to the session with a sid. The sid is public; what signs in is
+// Key leads to the session with a sid. The sid is public; what signs in is
 // the secret in the cookie.
-func SessionKey(sid string) string { return "session:" + sid }
+func Key(sid string) string { return "session:" + sid }
 
 // Sessions are the sign-ins that last.
 type Sessions struct {
@@ -139,7 +139,7 @@ func (s *Sessions) Stored(r *http.Request) (*Session, error) {
 
 // Read returns the session with a sid, or nil.
 func (s *Sessions) Read(ctx context.Context, sid string) (*Session, error) {
-	value, err := s.Durable.Get(ctx, SessionKey(sid))
+	value, err := s.Durable.Get(ctx, Key(sid))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
 	}
@@ -226,7 +226,7 @@ func (s *Sessions) putSession(ctx context.Context, session *Session) (*http.Cook
 	if err := s.reserveCutoff(ctx, session.SID); err != nil {
 		return nil, err
 	}
-	if err := s.Durable.Put(ctx, SessionKey(session.SID), value, s.Lifetime); err != nil {
+	if err := s.Durable.Put(ctx, Key(session.SID), value, s.Lifetime); err != nil {
 		return nil, err
 	}
 	return browser.NewCookie(browser.SessionCookie, session.SID+"."+secret), nil

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// SessionInfo describes a sign-in that lasts, to those who run the server.
-type SessionInfo struct {
+// Info describes a sign-in that lasts, to those who run the server.
+type Info struct {
 	// ID is the sid that clients know the session by.
 	ID string
 
@@ -44,21 +44,21 @@ type SessionInfo struct {
 // List lists the sessions of a user, or all where user is empty. Those that
 // their user's configuration ended (see doc.go) are not among them. It takes time
 // in proportion to all that the store holds.
-func (s *Sessions) List(ctx context.Context, user string) ([]SessionInfo, error) {
-	keys, err := s.Durable.List(ctx, SessionKey(""))
+func (s *Sessions) List(ctx context.Context, user string) ([]Info, error) {
+	keys, err := s.Durable.List(ctx, Key(""))
 	if err != nil {
 		return nil, err
 	}
-	var list []SessionInfo
+	var list []Info
 	for _, key := range keys {
-		stored, err := s.Read(ctx, strings.TrimPrefix(key, SessionKey("")))
+		stored, err := s.Read(ctx, strings.TrimPrefix(key, Key("")))
 		if err != nil {
 			return nil, err
 		}
 		if stored == nil || user != "" && stored.User != user {
 			continue
 		}
-		info, err := s.sessionInfo(ctx, stored)
+		info, err := s.info(ctx, stored)
 		if err != nil {
 			return nil, err
 		}
@@ -69,13 +69,13 @@ func (s *Sessions) List(ctx context.Context, user string) ([]SessionInfo, error)
 	return list, nil
 }
 
-// sessionInfo describes a session, or is nil where it signs nobody in any more.
-func (s *Sessions) sessionInfo(ctx context.Context, stored *Session) (*SessionInfo, error) {
+// info describes a session, or is nil where it signs nobody in any more.
+func (s *Sessions) info(ctx context.Context, stored *Session) (*Info, error) {
 	user, err := s.User(ctx, stored)
 	if user == nil || err != nil {
 		return nil, err
 	}
-	info := &SessionInfo{
+	info := &Info{
 		ID: stored.SID, User: stored.User, Since: stored.Began, SignedInAt: stored.At,
 		Provider: stored.Provider, Address: stored.Address, UserAgent: stored.UserAgent,
 	}
@@ -111,10 +111,10 @@ func (s *Sessions) endEach(ctx context.Context, meant func(*Session) bool) (int,
 // eachSession does something with as many as it can of the sessions that are meant, and
 // returns with how many.
 func (s *Sessions) eachSession(ctx context.Context, meant func(*Session) bool, do func(*Session) error) (done int, err error) {
-	keys, err := s.Durable.List(ctx, SessionKey(""))
+	keys, err := s.Durable.List(ctx, Key(""))
 	errs := []error{err}
 	for _, key := range keys {
-		stored, err := s.Read(ctx, strings.TrimPrefix(key, SessionKey("")))
+		stored, err := s.Read(ctx, strings.TrimPrefix(key, Key("")))
 		if err == nil && stored != nil && meant(stored) {
 			if err = do(stored); err == nil {
 				done++
@@ -166,9 +166,9 @@ func (s *Sessions) forgetSession(ctx context.Context, stored *Session) error {
 // deleteSession also removes what reserved room for the session's cutoff. If that fails, it
 // expires.
 func (s *Sessions) deleteSession(ctx context.Context, sid string) error {
-	err := s.Durable.Delete(ctx, SessionKey(sid))
+	err := s.Durable.Delete(ctx, Key(sid))
 	if err == nil && s.Durable != s.Store {
-		_ = s.Store.Delete(ctx, SessionKey(sid))
+		_ = s.Store.Delete(ctx, Key(sid))
 	}
 	return err
 }
@@ -179,7 +179,7 @@ func (s *Sessions) reserveCutoff(ctx context.Context, sid string) error {
 	if s.Durable == s.Store {
 		return nil
 	}
-	return s.Store.Put(ctx, SessionKey(sid), nil, s.Lifetime)
+	return s.Store.Put(ctx, Key(sid), nil, s.Lifetime)
 }
 
 // maxSessions is how many browsers one is signed in at, far more than people in order

@@ -155,7 +155,7 @@ func (fs *families) stillGranted(ctx context.Context, f *refreshFamily, client *
 	if err := fs.grants.stillAllowed(ctx, g, client); err != nil || !g.online() {
 		return err
 	}
-	_, err = fs.durable.Get(ctx, session.SessionKey(g.Session))
+	_, err = fs.durable.Get(ctx, session.Key(g.Session))
 	if errors.Is(err, store.ErrNotFound) {
 		return oauth2.InvalidGrant("the person has signed out")
 	}
