@@ -3,7 +3,7 @@
 // (RFC 6749, RFC 7636, RFC 9068, RFC 9207, OpenID Connect Core 1.0).
 //
 // It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out
-// (config.go, server.go). assembly.go puts it together from these packages, of which
+// (config.go, server.go; the package's example serves a sign-in). assembly.go puts it together from these packages, of which
 // each imports only those below it:
 //
 //	flow         a person's way from the authorization request to the answer
