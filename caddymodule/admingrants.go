@@ -14,7 +14,7 @@ const adminGrants = "/fhir/grants"
 
 // endedGrants is the answer to DELETE /fhir/grants.
 type endedGrants struct {
-	token.EndedGrants
+	token.RevokedGrants
 
 	// Void says what there is no number for.
 	Void string `json:"void"`
@@ -36,11 +36,11 @@ func (a *adminAPI) endGrants(r *http.Request) (any, error) {
 	if len(query) == 0 {
 		return nil, badAdminRequest(errors.New("say whose grants to end: ?user=, ?client_id= or both"))
 	}
-	ended, err := server.EndGrants(r.Context(), query.Get("user"), query.Get("client_id"))
-	if errors.Is(err, token.ErrNobody) {
+	ended, err := server.RevokeGrants(r.Context(), query.Get("user"), query.Get("client_id"))
+	if errors.Is(err, token.ErrUnknownHolder) {
 		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
 	}
-	return endedGrants{EndedGrants: ended, Void: "every code and access token that was given until now"}, err
+	return endedGrants{RevokedGrants: ended, Void: "every code and access token that was given until now"}, err
 }
 
 func badAdminRequest(err error) error {

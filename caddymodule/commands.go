@@ -54,7 +54,7 @@ Address, to show as a QR code (such as with: qrencode -t ansiutf8):
 	%s
 In the Caddyfile, in the block of user %s (or a placeholder such as {file./run/secrets/%[3]s.totp}):
 	totp_secret %[1]s
-`, secret, totp.Address(issuerName, user, secret), user)
+`, secret, totp.URI(issuerName, user, secret), user)
 	if err != nil {
 		return caddy.ExitCodeFailedQuit, err
 	}

@@ -20,10 +20,13 @@ import (
 func TestEndingWithinOneSecond(t *testing.T) {
 	for name, end := range map[string]func(*authorize.Server) error{
 		"of a session": func(s *authorize.Server) error { _, err := s.EndSessions(context.Background(), "alice"); return err },
-		"of a person":  func(s *authorize.Server) error { _, err := s.EndGrants(context.Background(), "alice", ""); return err },
-		"of a client":  func(s *authorize.Server) error { _, err := s.EndGrants(context.Background(), "", "app"); return err },
+		"of a person": func(s *authorize.Server) error {
+			_, err := s.RevokeGrants(context.Background(), "alice", "")
+			return err
+		},
+		"of a client": func(s *authorize.Server) error { _, err := s.RevokeGrants(context.Background(), "", "app"); return err },
 		"of a pair": func(s *authorize.Server) error {
-			_, err := s.EndGrants(context.Background(), "alice", "app")
+			_, err := s.RevokeGrants(context.Background(), "alice", "app")
 			return err
 		},
 	} {
@@ -57,7 +60,7 @@ func TestEndedGrantsStayEnded(t *testing.T) {
 		s := newServer(t, refreshing)
 		b := newBrowser(t, s)
 		token := b.tokens(offline(nil)).Refresh
-		if _, err := s.EndGrants(t.Context(), "alice", "app"); err != nil {
+		if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Hour)
@@ -80,7 +83,7 @@ func TestClientCredentialsEnd(t *testing.T) {
 	if !active(before) {
 		t.Fatal("no token to begin with")
 	}
-	if _, err := s.EndGrants(t.Context(), "", "service"); err != nil || active(before) || !active(get()) {
+	if _, err := s.RevokeGrants(t.Context(), "", "service"); err != nil || active(before) || !active(get()) {
 		t.Errorf("error %v, earlier token %t", err, active(before))
 	}
 }
@@ -100,7 +103,7 @@ func TestEndGrantsOfOthersStay(t *testing.T) {
 	b.answer(request(offline(url.Values{"client_id": {"aapp"}})))
 	code := location(t, b.authorize(request(offline(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
 	same := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, url.Values{"client_id": {"aapp"}})))
-	if got, err := s.EndGrants(t.Context(), "alice", "aapp"); err != nil || got.RefreshTokens != 1 {
+	if got, err := s.RevokeGrants(t.Context(), "alice", "aapp"); err != nil || got.RefreshTokens != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
 	if !b.works(other.AccessToken) || b.works(same.AccessToken) {
@@ -112,11 +115,11 @@ func TestEndGrantsOfOthersStay(t *testing.T) {
 func TestEndGrantsOfNobody(t *testing.T) {
 	s := newServer(t, nil)
 	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "ap"}, {"alice", "ap"}, {"alcie", "app"}} {
-		if _, err := s.EndGrants(t.Context(), tt.user, tt.client); err == nil {
+		if _, err := s.RevokeGrants(t.Context(), tt.user, tt.client); err == nil {
 			t.Errorf("%+v", tt)
 		}
 	}
-	if _, err := s.EndGrants(t.Context(), "bob", "app"); err != nil {
+	if _, err := s.RevokeGrants(t.Context(), "bob", "app"); err != nil {
 		t.Errorf("of who has nothing: %v", err)
 	}
 }
@@ -128,7 +131,7 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 	s, _ := toldServer(t, p)
 	b := newBrowser(t, s)
 	id := b.claims(b.tokens(nil).IDToken)
-	if _, err := s.EndGrants(t.Context(), "alice", "app"); err != nil || !b.isSignedIn() {
+	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.isSignedIn() {
 		t.Fatalf("%v", err)
 	}
 	if told := b.claims(<-p.tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
@@ -143,7 +146,7 @@ func TestEndingThatFails(t *testing.T) {
 	b := newBrowser(t, s)
 	tokens := b.tokens(offline(nil))
 	durable.broken = true
-	_, err := s.EndGrants(t.Context(), "alice", "")
+	_, err := s.RevokeGrants(t.Context(), "alice", "")
 	_, err2 := s.EndSessions(t.Context(), "alice")
 	if !errors.Is(err, errBroken) || !errors.Is(err2, errBroken) {
 		t.Errorf("%v, %v", err, err2)

@@ -138,7 +138,7 @@ func (d *discovery) addClients(m *metadata) {
 		}
 	}
 	for _, t := range client.ResponseTypes[1:] {
-		if d.clients.Any(func(c *client.Client) bool { return c.MayRespond(t) }) {
+		if d.clients.Any(func(c *client.Client) bool { return c.AllowsResponseType(t) }) {
 			m.ResponseTypes = append(m.ResponseTypes, t)
 		}
 	}
@@ -146,14 +146,14 @@ func (d *discovery) addClients(m *metadata) {
 		m.ResponseModes = append(m.ResponseModes, flow.ModeFragment)
 		m.GrantTypes = append(m.GrantTypes, "implicit")
 	}
-	if d.clients.Any(func(c *client.Client) bool { return c.MayGrant("client_credentials") }) {
+	if d.clients.Any(func(c *client.Client) bool { return c.AllowsGrantType("client_credentials") }) {
 		m.GrantTypes = append(m.GrantTypes, "client_credentials")
 	}
-	if d.clients.Any((*client.Client).MayRefresh) {
+	if d.clients.Any((*client.Client).CanRefresh) {
 		m.GrantTypes = append(m.GrantTypes, "refresh_token")
 	}
 	for _, scope := range []string{client.OfflineAccess, client.OnlineAccess} {
-		if d.clients.Any(func(c *client.Client) bool { return c.MayRefresh() && slices.Contains(c.Scopes, scope) }) {
+		if d.clients.Any(func(c *client.Client) bool { return c.CanRefresh() && slices.Contains(c.Scopes, scope) }) {
 			m.Scopes = append(m.Scopes, scope)
 		}
 	}

@@ -193,13 +193,13 @@ var events = []struct {
 		}
 	}},
 	{"`DELETE /fhir/grants?user=…`", false, false, nil, func(e *endings) {
-		e.ended(token.EndedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
+		e.ended(token.RevokedGrants{Sessions: 1, RefreshTokens: 3, Consents: 1}, "alice", "")
 	}},
 	{"`DELETE /fhir/grants?client_id=…`", false, false, nil, func(e *endings) {
-		e.ended(token.EndedGrants{RefreshTokens: 3, Consents: 1}, "", "app")
+		e.ended(token.RevokedGrants{RefreshTokens: 3, Consents: 1}, "", "app")
 	}},
 	{"`DELETE /fhir/grants?user=…&client_id=…`", false, false, nil, func(e *endings) {
-		e.ended(token.EndedGrants{RefreshTokens: 3, Consents: 1}, "alice", "app")
+		e.ended(token.RevokedGrants{RefreshTokens: 3, Consents: 1}, "alice", "app")
 	}},
 	{"another password", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users[0].PasswordHash = "new" })
@@ -246,9 +246,9 @@ func linkingAlice(c *authorize.Config) {
 	c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "alice@hospital.example"
 }
 
-func (e *endings) ended(want token.EndedGrants, user, clientID string) {
+func (e *endings) ended(want token.RevokedGrants, user, clientID string) {
 	e.t.Helper()
-	if got, err := e.run().EndGrants(e.t.Context(), user, clientID); err != nil || got != want {
+	if got, err := e.run().RevokeGrants(e.t.Context(), user, clientID); err != nil || got != want {
 		e.t.Errorf("%+v, %v", got, err)
 	}
 }

@@ -61,7 +61,7 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 		got = decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
 	}
 	store.after = "List refresh:" // those that are to be deleted are known
-	if _, err := s.EndGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
+	if _, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
 		t.Fatalf("error %v, or nothing happened", err)
 	}
 	if b.works(got.AccessToken) || b.refresh(got.Refresh, nil).AccessToken != "" {
@@ -96,7 +96,7 @@ func TestTwoEndingsAtOnce(t *testing.T) {
 			store := &meanwhile{Store: store.NewMemory(0, 0)}
 			s := newServer(t, func(c *authorize.Config) { c.Store = store })
 			end := func() {
-				if _, err := s.EndGrants(t.Context(), "", "app"); err != nil {
+				if _, err := s.RevokeGrants(t.Context(), "", "app"); err != nil {
 					t.Error(err)
 				}
 			}

@@ -54,5 +54,5 @@ func (k faultyKeys) Mac(ctx context.Context, text string) ([]byte, error) {
 	if err := k.next("keys.mac"); err != nil {
 		return nil, err
 	}
-	return k.Keys.Mac(ctx, text)
+	return k.Keys.MAC(ctx, text)
 }

@@ -18,7 +18,7 @@ type Server struct {
 	routes       map[string]http.Handler
 	crossOrigins *crossOrigins
 	sessions     *session.Sessions
-	endings      *token.Endings
+	endings      *token.Revoker
 	revocations  *revocation.Revocations
 	holders      *token.Holders
 }
@@ -38,7 +38,7 @@ func New(c Config) (*Server, error) {
 	}
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
-		sessions: a.sessions, endings: a.tokens.Endings, revocations: a.revocations, holders: a.tokens.Holders,
+		sessions: a.sessions, endings: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
 	}, nil
 }
 
@@ -91,15 +91,15 @@ func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 	return s.sessions.EndSessions(ctx, user)
 }
 
-// EndGrants ends at once everything that a user let clients have, or that a client was
+// RevokeGrants ends at once everything that a user let clients have, or that a client was
 // given by anybody, or by this user where both are named: codes, access tokens and
 // refresh tokens, and the consent that was remembered. A user's sessions end too where
 // no client is named; otherwise people stay signed in, and the client is told that
 // their sessions are over for it (OpenID Connect Back-Channel Logout 1.0). What is
 // given later is good. Of what fails half-way, what was ended stays so; the call can be
 // repeated.
-func (s *Server) EndGrants(ctx context.Context, user, clientID string) (token.EndedGrants, error) {
-	return s.endings.EndGrants(ctx, user, clientID)
+func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
+	return s.endings.RevokeGrants(ctx, user, clientID)
 }
 
 // Revoked says whether an access token of ours was revoked, by its jti: by
@@ -114,5 +114,5 @@ func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
 // that there is no more, all that somebody was given. Whether the token itself was
 // revoked, [Server.Revoked] says.
 func (s *Server) Holder(ctx context.Context, t token.AccessToken) (*token.Holder, error) {
-	return s.holders.Holder(ctx, t)
+	return s.holders.Find(ctx, t)
 }

@@ -1,8 +1,8 @@
-// Package audit holds the events of the audit trail, and bounds how many of them anybody can
-// cause who has proved nothing.
+// Package audit holds the events of the audit trail, and limits how many an
+// unauthenticated sender can cause.
 //
-//	trail.go    what becomes known of a request on its way, and is recorded with its events
-//	event.go    what happened, to whom, by which client
-//	record.go   an event as one record of a log
-//	log.go      hands events on, or counts those that are left out
+//	request.go   what becomes known of a request while it is served
+//	recorder.go  completes events with it, and records them
+//	event.go     who did what, and how it is logged
+//	log.go       logs events, or counts those beyond the limit
 package audit

@@ -1,7 +1,12 @@
 package audit
 
 import (
+	"context"
 	"errors"
+	"log/slog"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
@@ -17,52 +22,39 @@ const (
 	Registration  = "registration" // a client registered, changed or deleted itself
 )
 
-// Event is one entry of the audit trail: who did what, by which client and from
-// where, and whether it was let through. It never holds a token, code, password
-// or secret.
+// Event is one entry of the audit trail: who did what, by which client, from
+// where, and with what outcome. It never holds a token, code, password or secret.
 type Event struct {
-	// Kind is one of the constants that begin with Event.
-	Kind string
+	Kind string // one of the constants above
 
-	// User is the sub of the person; empty where nobody is known. Of a sign-in that
-	// was refused it is the account that was named, where there is such a one.
+	// User is the sub of the person, or empty. For a refused sign-in, it is the
+	// account that was named, if it exists.
 	User string
 
-	// ClientID is the client that asked; empty where none is known.
-	ClientID string
+	ClientID string // the client that asked, or empty
+	Scope    string // what was granted, separated by spaces
+	Grant    string // the grant_type or response_type
+	Provider string // the key of the identity provider of a sign-in or its sign-out
+	Address  string // where the request came from
 
-	// Scope is what was granted, separated by spaces.
-	Scope string
-
-	// Grant is the grant_type or response_type.
-	Grant string
-
-	// Provider is the key of the identity provider, for sign-ins by one, and for
-	// sign-outs of what began with one.
-	Provider string
-
-	// Address is where the request came from.
-	Address string
-
-	// Reason is how a session ended, and why something was done that nobody asked
-	// for, such as revoking what a stolen code gave. Why something was refused is Err.
+	// Reason is how a session ended, or why something was done that nobody asked
+	// for, such as a revocation after a replay. The reason of a refusal is Err.
 	Reason string
 
-	// Err is why the request was refused or failed; nil where it succeeded.
-	Err error
+	Err error // why the request was refused or failed; nil if it succeeded
 
-	// Anonymous says that a request was refused or failed before whoever sent it
-	// had proved anything: neither who they are, nor, as a client, a secret or key.
-	// Anybody can have as many of these events made as they like.
+	// Anonymous marks a refusal or failure of a sender that had proved nothing:
+	// neither who they are nor, as a client, a secret or key. Anybody can cause
+	// any number of these.
 	Anonymous bool
 
-	// LeftOut is how many anonymous events of the same kind and address an
-	// [Log] stands for by this one; 0 for what happened once.
+	// LeftOut is how many anonymous events of the same kind and address this one
+	// stands for in a [Log]; 0 for an event of its own.
 	LeftOut int
 }
 
-// Outcome is "success", the error code of a refusal (RFC 6749 §5.2),
-// "server_error", or "left_out" for events that are told by their number alone.
+// Outcome returns "success", the error code of a refusal (RFC 6749 §5.2),
+// "server_error", or "left_out" for an event that only counts others.
 func (e Event) Outcome() string {
 	var refusal *oauth2.Error
 	switch {
@@ -74,4 +66,63 @@ func (e Event) Outcome() string {
 		return refusal.Code
 	}
 	return "server_error"
+}
+
+// Level is Info for success, Warn for refusals and lockouts, and Error for
+// server errors.
+func (e Event) Level() slog.Level {
+	switch {
+	case e.Outcome() == "server_error":
+		return slog.LevelError
+	case e.Err != nil || e.Kind == Lockout || e.LeftOut > 0:
+		return slog.LevelWarn
+	}
+	return slog.LevelInfo
+}
+
+// Log writes the event as one record, with its kind as the message. Empty
+// fields are omitted.
+func (e Event) Log(ctx context.Context, logger *slog.Logger) {
+	if !logger.Enabled(ctx, e.Level()) {
+		return
+	}
+	reason := e.Reason
+	if e.Err != nil {
+		reason = e.Err.Error()
+	}
+	attributes := make([]slog.Attr, 0, 10)
+	for _, field := range []struct{ name, value string }{
+		{"kind", e.Kind}, {"outcome", e.Outcome()}, {"user", e.User}, {"client_id", e.ClientID}, {"scope", e.Scope},
+		{"grant", e.Grant}, {"provider", e.Provider}, {"address", e.Address}, {"reason", reason},
+	} {
+		if field.value != "" {
+			attributes = append(attributes, slog.String(field.name, loggable(field.value)))
+		}
+	}
+	if e.LeftOut > 0 {
+		attributes = append(attributes, slog.Int("left_out", e.LeftOut))
+	}
+	logger.LogAttrs(ctx, e.Level(), e.Kind, attributes...)
+}
+
+// maxLogged limits one field of a logged event, in bytes: anybody can send
+// long values.
+const maxLogged = 256
+
+// loggable truncates a text, and replaces what could end the line or control a
+// terminal.
+func loggable(text string) string {
+	if len(text) > maxLogged {
+		text = text[:maxLogged]
+		for !utf8.ValidString(text[max(0, len(text)-utf8.UTFMax):]) && len(text) > maxLogged-utf8.UTFMax {
+			text = text[:len(text)-1]
+		}
+		text += "…"
+	}
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsGraphic(r) {
+			return utf8.RuneError
+		}
+		return r
+	}, text)
 }

@@ -10,27 +10,25 @@ import (
 )
 
 const (
-	// eventWindowTime is the time in which anonymous events are counted together.
-	eventWindowTime = time.Minute
+	// logInterval is the time over which anonymous events are counted.
+	logInterval = time.Minute
 
-	// maxAnonymous is how many of them are logged one by one, in that time, of a
-	// kind: from one address, and from all. Each kind has a share of its own, so that
-	// none hides another: refusals at the token endpoint cost next to nothing, and
-	// must not hide lockouts.
+	// Anonymous events of a kind that are logged in an interval, from one address
+	// and from all. Kinds are counted apart, so that refusals at the token endpoint,
+	// which cost a sender next to nothing, cannot hide lockouts.
 	maxAnonymous    = 60
 	maxAllAnonymous = 300
 
-	// maxEventWindows is how many kinds and addresses are counted apart. Those
-	// beyond are counted by kind alone.
+	// maxEventWindows is how many kinds and addresses are counted apart; the rest
+	// are counted by kind alone.
 	maxEventWindows = 1000
 )
 
-// Log writes events to a log that is not whoever's to fill. Events of people and
-// clients that are known, and what succeeded, are always written. Of anonymous ones
-// ([Event.Anonymous]) so many are written as a person looks at; how many were left out
-// is told, by kind and address, at the end of each minute. So it is some 3,500 records
-// a minute that anybody can cause, however many requests they send and from wherever:
-// 300 of each kind, and a number for each of a thousand addresses.
+// Log writes events to a log that no sender can flood. Successes, and events of
+// known people and clients, are always written. Of anonymous events
+// ([Event.Anonymous]), a limited number is written each minute, and the rest is
+// counted by kind and address: at most some 3,500 records a minute, 300 of each
+// kind and a count for each of a thousand addresses.
 //
 // It is safe for concurrent use.
 type Log struct {
@@ -40,15 +38,14 @@ type Log struct {
 	windows map[eventSource]*eventWindow
 }
 
-// eventSource is what anonymous events are counted by: the network of the address,
-// empty for all that are not counted apart, and the kind; or the kind alone, for all
-// of it.
+// eventSource is what anonymous events are counted by: the kind, and the network
+// of the address unless it is not counted apart; or, with all, the kind alone.
 type eventSource struct {
 	network, kind string
 	all           bool
 }
 
-// eventWindow counts the events of a source for eventWindowTime, from the first.
+// eventWindow counts the events of a source for logInterval, from the first.
 type eventWindow struct{ written, leftOut int }
 
 // NewLog returns a log of events that writes to a logger.
@@ -56,25 +53,25 @@ func NewLog(logger *slog.Logger) *Log {
 	return &Log{logger: logger, windows: map[eventSource]*eventWindow{}}
 }
 
-// Record writes an event, or counts it among those that are left out.
+// Record writes an event, or counts it as left out.
 func (l *Log) Record(ctx context.Context, e Event) {
 	if !e.Anonymous || l.admit(eventSource{network: fairqueue.Network(e.Address), kind: e.Kind}) {
 		e.Log(ctx, l.logger)
 	}
 }
 
-// Flush tells now what was left out until now. It is for the end of a log.
+// Flush writes the counts of what was left out so far. Call it at the end of a log.
 func (l *Log) Flush() {
 	l.mu.Lock()
 	windows := l.windows
 	l.windows = map[eventSource]*eventWindow{}
 	l.mu.Unlock()
 	for source, w := range windows {
-		l.tell(source, w)
+		l.writeCount(source, w)
 	}
 }
 
-// admit says whether one more event of a source is written.
+// admit reports whether one more event of a source is written.
 func (l *Log) admit(source eventSource) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -88,7 +85,7 @@ func (l *Log) admit(source eventSource) bool {
 	return true
 }
 
-// window is called with the lock held.
+// window requires the lock.
 func (l *Log) window(source eventSource) *eventWindow {
 	if w := l.windows[source]; w != nil {
 		return w
@@ -98,11 +95,11 @@ func (l *Log) window(source eventSource) *eventWindow {
 	}
 	w := new(eventWindow)
 	l.windows[source] = w
-	time.AfterFunc(eventWindowTime, func() { l.end(source, w) })
+	time.AfterFunc(logInterval, func() { l.end(source, w) })
 	return w
 }
 
-// end closes a window, unless Flush has.
+// end closes a window that Flush has not closed.
 func (l *Log) end(source eventSource, w *eventWindow) {
 	l.mu.Lock()
 	open := l.windows[source] == w
@@ -111,12 +108,12 @@ func (l *Log) end(source eventSource, w *eventWindow) {
 	}
 	l.mu.Unlock()
 	if open {
-		l.tell(source, w)
+		l.writeCount(source, w)
 	}
 }
 
-// tell writes how many events of a window that is closed were left out.
-func (l *Log) tell(source eventSource, w *eventWindow) {
+// writeCount writes how many events of a closed window were left out.
+func (l *Log) writeCount(source eventSource, w *eventWindow) {
 	if w.leftOut == 0 {
 		return
 	}

@@ -55,9 +55,9 @@ type assertionClaims struct {
 	ID        string           `json:"jti"`
 }
 
-// badAssertion says what is wrong with an assertion: only who could make one
+// invalidAssertion says what is wrong with an assertion: only who could make one
 // gets that far, and needs to know.
-func badAssertion(description string) error {
+func invalidAssertion(description string) error {
 	return oauth2.InvalidClient("client_assertion: " + description)
 }
 
@@ -90,27 +90,27 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
-		return nil, nil, badAssertion("this is no JWT")
+		return nil, nil, invalidAssertion("this is no JWT")
 	}
 	var header assertionHeader
 	claims := new(assertionClaims)
 	if decodePart(parts[0], &header) != nil || decodePart(parts[1], claims) != nil {
-		return nil, nil, badAssertion("this is no JWT")
+		return nil, nil, invalidAssertion("this is no JWT")
 	}
 	client, err := a.Clients.Find(ctx, claims.Subject)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case client == nil || client.keys == nil:
-		return nil, nil, badAssertion("no client with this sub has keys here")
+		return nil, nil, invalidAssertion("no client with this sub has keys here")
 	case !slices.Contains(AssertionAlgorithms, header.Algorithm):
-		return nil, nil, badAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")
+		return nil, nil, invalidAssertion("alg is not one of those that token_endpoint_auth_signing_alg_values_supported lists")
 	case client.AssertionAlgorithm != "" && header.Algorithm != jose.SignatureAlgorithm(client.AssertionAlgorithm):
-		return nil, nil, badAssertion("alg is not the client's token_endpoint_auth_signing_alg")
+		return nil, nil, invalidAssertion("alg is not the client's token_endpoint_auth_signing_alg")
 	case header.Type != "" && !strings.EqualFold(header.Type, "JWT"):
-		return nil, nil, badAssertion("typ must be JWT")
+		return nil, nil, invalidAssertion("typ must be JWT")
 	case header.KeySet != "" && header.KeySet != client.JWKSURI:
-		return nil, nil, badAssertion("jku is not the address of keys that is registered")
+		return nil, nil, invalidAssertion("jku is not the address of keys that is registered")
 	}
 	return client, claims, nil
 }
@@ -147,17 +147,17 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	late := func(d *jwt.NumericDate) bool { return d != nil && d.Time().After(now.Add(assertionLeeway)) }
 	switch {
 	case c.Issuer != clientID || c.Subject != clientID:
-		return badAssertion("iss and sub must both be the client_id")
+		return invalidAssertion("iss and sub must both be the client_id")
 	case len(c.Audience) != 1 || !slices.Contains(audiences, c.Audience[0]):
-		return badAssertion("aud must be the address of the token endpoint, or the issuer, alone")
+		return invalidAssertion("aud must be the address of the token endpoint, or the issuer, alone")
 	case c.Expiry == nil || !now.Before(c.Expiry.Time().Add(assertionLeeway)):
-		return badAssertion("exp is missing, or over")
+		return invalidAssertion("exp is missing, or over")
 	case c.Expiry.Time().After(now.Add(maxAssertionLifetime + assertionLeeway)):
-		return badAssertion("exp must be within five minutes")
+		return invalidAssertion("exp must be within five minutes")
 	case late(c.NotBefore) || late(c.IssuedAt):
-		return badAssertion("nbf or iat is still to come")
+		return invalidAssertion("nbf or iat is still to come")
 	case c.ID == "":
-		return badAssertion("jti is missing")
+		return invalidAssertion("jti is missing")
 	}
 	return nil
 }
@@ -168,10 +168,10 @@ func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims) er
 	key := store.Key("assertion", c.Subject+"\x00"+c.ID)
 	err := a.Durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)
 	if errors.Is(err, store.ErrExists) {
-		return badAssertion("jti was used already")
+		return invalidAssertion("jti was used already")
 	}
 	if err == nil {
-		audit.TrailOf(ctx).Release = func(ctx context.Context) { a.releaseAssertion(ctx, key) }
+		audit.FromContext(ctx).Release = func(ctx context.Context) { a.releaseAssertion(ctx, key) }
 	}
 	return err
 }

@@ -26,8 +26,8 @@ type Authenticator struct {
 	Limiter *lockout.Limiter // counts wrong secrets
 	Logger  *slog.Logger     // of what fails on the way
 
-	// OfRefreshToken finds the client of a refresh token, for those that send nothing else.
-	OfRefreshToken func(context.Context, oauth2.Parameters) (*Client, error)
+	// RefreshTokenClient finds the client of a refresh token, for those that send nothing else.
+	RefreshTokenClient func(context.Context, oauth2.Parameters) (*Client, error)
 }
 
 // Authenticate finds the client of a request and has it prove who it is,
@@ -35,10 +35,10 @@ type Authenticator struct {
 // with a secret, private_key_jwt with keys, none for public clients (RFC 6749
 // §2.3).
 func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
-	a.noteNamedClient(r, p)
+	a.noteClientID(r, p)
 	client, err := a.clientOf(r, p)
 	if err == nil && !client.Public() {
-		audit.NoteProven(r.Context())
+		audit.NoteAuthenticated(r.Context())
 	}
 	return client, err
 }
@@ -55,7 +55,7 @@ func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client,
 	case basic:
 		return a.authenticateBasic(r, p)
 	case p.Get("client_id") == "" && r.URL.Path == endpoint.Token && p.Get("grant_type") == "refresh_token":
-		return a.OfRefreshToken(r.Context(), p)
+		return a.RefreshTokenClient(r.Context(), p)
 	case p.Get("client_id") == "":
 		return nil, oauth2.InvalidClient("client_id is missing")
 	}
@@ -65,19 +65,19 @@ func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client,
 	}
 	switch {
 	case secret != "":
-		if client != nil && !client.secretIs(secret) {
+		if client != nil && !client.hasSecret(secret) {
 			client = nil
 		}
-		return a.provenClient(r, p.Get("client_id"), client)
+		return a.checkSecret(r, p.Get("client_id"), client)
 	case client == nil || !client.Public():
 		return nil, errUnknownClient
 	}
 	return client, nil
 }
 
-// provenClient is the client that a secret was right for, nil where it was wrong for
+// checkSecret is the client that a secret was right for, nil where it was wrong for
 // the one that was named.
-func (a *Authenticator) provenClient(r *http.Request, named string, client *Client) (*Client, error) {
+func (a *Authenticator) checkSecret(r *http.Request, named string, client *Client) (*Client, error) {
 	err := error(errUnknownClient)
 	if client != nil {
 		err = nil
@@ -98,7 +98,7 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 	}
 	client, err := a.clientByBasic(r.Context(), id, secret)
 	if err == nil && secret != "" {
-		client, err = a.provenClient(r, unescaped(id), client)
+		client, err = a.checkSecret(r, formDecoded(id), client)
 	}
 	switch {
 	case err != nil:
@@ -115,32 +115,32 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 // clientByBasic tries the credentials form-decoded, as RFC 6749 §2.3.1 has
 // them, and then as they are, as many clients send them.
 func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
-	if c, err := a.Clients.Find(ctx, unescaped(id)); err != nil || c != nil && c.secretIs(unescaped(secret)) {
+	if c, err := a.Clients.Find(ctx, formDecoded(id)); err != nil || c != nil && c.hasSecret(formDecoded(secret)) {
 		return c, err
 	}
 	c, err := a.Clients.Find(ctx, id)
-	if err != nil || c != nil && c.secretIs(secret) {
+	if err != nil || c != nil && c.hasSecret(secret) {
 		return c, err
 	}
 	return nil, nil
 }
 
-// unescaped is a text form-decoded, or as it is where it is not encoded.
-func unescaped(text string) string {
+// formDecoded is a text form-decoded, or as it is where it is not encoded.
+func formDecoded(text string) string {
 	if decoded, err := url.QueryUnescape(text); err == nil {
 		return decoded
 	}
 	return text
 }
 
-// noteNamedClient remembers which registered client a request names, whether or not
+// noteClientID remembers which registered client a request names, whether or not
 // it proves to be that client.
-func (a *Authenticator) noteNamedClient(r *http.Request, p oauth2.Parameters) {
+func (a *Authenticator) noteClientID(r *http.Request, p oauth2.Parameters) {
 	id, _, basic := r.BasicAuth()
 	if !basic {
 		id = p.Get("client_id")
 	}
 	if client, err := a.Clients.Find(r.Context(), id); err == nil && client != nil {
-		audit.TrailOf(r.Context()).ClientID = id
+		audit.FromContext(r.Context()).ClientID = id
 	}
 }

@@ -143,23 +143,23 @@ func (c *Client) Title() string {
 	return c.ID
 }
 
-// AsksConsent reports whether people are asked before the client gets anything.
-func (c *Client) AsksConsent() bool { return c.Consent == ConsentRequired }
+// RequiresConsent reports whether people are asked before the client gets anything.
+func (c *Client) RequiresConsent() bool { return c.Consent == ConsentRequired }
 
-// NeedsPKCE reports whether a request for a code needs a code_challenge.
-func (c *Client) NeedsPKCE() bool {
+// RequiresPKCE reports whether a request for a code needs a code_challenge.
+func (c *Client) RequiresPKCE() bool {
 	return c.PKCE == PKCERequired || c.PKCE == "" && c.Public()
 }
 
-// MayRespond says whether a response_type is one of the client's.
-func (c *Client) MayRespond(responseType string) bool {
+// AllowsResponseType says whether a response_type is one of the client's.
+func (c *Client) AllowsResponseType(responseType string) bool {
 	return slices.Contains(c.ResponseTypes, responseType)
 }
 
-// MayGrant says whether the client may use a grant_type.
-func (c *Client) MayGrant(grantType string) bool {
+// AllowsGrantType says whether the client may use a grant_type.
+func (c *Client) AllowsGrantType(grantType string) bool {
 	if grantType == "authorization_code" || grantType == "refresh_token" {
-		return c.MayRespond("code")
+		return c.AllowsResponseType("code")
 	}
 	return slices.Contains(c.GrantTypes, grantType)
 }
@@ -169,9 +169,9 @@ func (c *Client) SigningAlgorithm() jose.SignatureAlgorithm {
 	return cmp.Or(jose.SignatureAlgorithm(c.IDTokenAlgorithm), keyring.IDTokenAlgorithm)
 }
 
-// secretIs compares digests, so that neither the place of the first difference
+// hasSecret compares digests, so that neither the place of the first difference
 // nor the length of the secret shows in the time it takes.
-func (c *Client) secretIs(secret string) bool {
+func (c *Client) hasSecret(secret string) bool {
 	return c.secretDigest != nil && sameDigest(c.secretDigest, secret)
 }
 
@@ -248,13 +248,13 @@ func (c *Client) checkFlows() error {
 	if len(c.ResponseTypes) > 0 && len(c.RedirectURIs) == 0 {
 		return errors.New("a response_type needs a redirect_uri")
 	}
-	if slices.Contains(c.GrantTypes, "authorization_code") && !c.MayRespond("code") {
+	if slices.Contains(c.GrantTypes, "authorization_code") && !c.AllowsResponseType("code") {
 		return errors.New("grant_type authorization_code needs a redirect_uri and response_type code")
 	}
 	if c.IntrospectAll && c.Public() {
 		return errors.New("introspect needs a secret, jwks or jwks_uri")
 	}
-	if c.MayGrant("client_credentials") && c.Public() {
+	if c.AllowsGrantType("client_credentials") && c.Public() {
 		return errors.New("grant_type client_credentials needs a secret, jwks or jwks_uri")
 	}
 	return nil

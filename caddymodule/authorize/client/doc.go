@@ -8,7 +8,8 @@
 //	authenticator.go          who is asking: secret or assertion
 //	assertion.go, keys.go     private_key_jwt, and the keys that prove it
 //	secret.go                 which secrets can be guessed
-//	registrationendpoint.go   where apps register themselves, and manage.go what they do later
+//	registrationendpoint.go   dynamic registration (RFC 7591); configurationendpoint.go reads, updates and
+//	                          deletes what was registered (RFC 7592)
 //	metadata.go               what they say of themselves
 //	registrar.go              what is kept of them, registeredkeys.go their keys
 package client

@@ -60,13 +60,13 @@ func (r *registrar) readClient(w http.ResponseWriter, request *http.Request) (*r
 	if err != nil {
 		return nil, Client{}, err
 	}
-	client, err := r.client(&m.clientMetadata)
+	client, err := r.newClient(&m.clientMetadata)
 	return m, client, err
 }
 
 func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest, error) {
 	if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); kind != "application/json" {
-		return nil, badMetadata("the body must be application/json")
+		return nil, invalidMetadata("the body must be application/json")
 	}
 	body, err := oauth2.ReadBody(w, r)
 	if err != nil {
@@ -85,7 +85,7 @@ func readMetadata(w http.ResponseWriter, r *http.Request) (*registrationRequest,
 	return m, m.check()
 }
 
-func badMetadata(description string) *oauth2.Error {
+func invalidMetadata(description string) *oauth2.Error {
 	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
 }
 
@@ -96,21 +96,21 @@ func (m *clientMetadata) check() error {
 	}
 	switch {
 	case !slices.Contains([]string{"none", "client_secret_basic", "client_secret_post", PrivateKeyJWT}, m.Method):
-		return badMetadata("token_endpoint_auth_method must be none, client_secret_basic, client_secret_post or private_key_jwt")
+		return invalidMetadata("token_endpoint_auth_method must be none, client_secret_basic, client_secret_post or private_key_jwt")
 	case m.Algorithm != "" && !slices.Contains(AssertionAlgorithms, jose.SignatureAlgorithm(m.Algorithm)):
-		return badMetadata("token_endpoint_auth_signing_alg is not one of those that discovery lists")
+		return invalidMetadata("token_endpoint_auth_signing_alg is not one of those that discovery lists")
 	case !only(m.ResponseTypes, "code"):
-		return badMetadata("response_types must be code")
+		return invalidMetadata("response_types must be code")
 	case !only(m.GrantTypes, "authorization_code", "refresh_token") || len(m.GrantTypes) > 0 && !slices.Contains(m.GrantTypes, "authorization_code"):
-		return badMetadata("grant_types must be authorization_code")
+		return invalidMetadata("grant_types must be authorization_code")
 	case m.ApplicationType != "" && m.ApplicationType != "web" && m.ApplicationType != applicationNative:
-		return badMetadata("application_type must be web or native")
+		return invalidMetadata("application_type must be web or native")
 	case m.SubjectType != "" && m.SubjectType != "public":
-		return badMetadata("subject_type must be public")
+		return invalidMetadata("subject_type must be public")
 	case m.IDTokenAlgorithm != "" && m.IDTokenAlgorithm != string(keyring.IDTokenAlgorithm):
-		return badMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
+		return invalidMetadata("id_token_signed_response_alg must be " + string(keyring.IDTokenAlgorithm))
 	case len([]rune(m.Name)) > maxClientName || strings.ContainsFunc(m.Name, func(r rune) bool { return !unicode.IsPrint(r) }):
-		return badMetadata("client_name must be at most 100 printable characters")
+		return invalidMetadata("client_name must be at most 100 printable characters")
 	}
 	if err := m.checkKeys(); err != nil {
 		return err
@@ -124,20 +124,20 @@ func (m *clientMetadata) check() error {
 func (m *clientMetadata) checkKeys() error {
 	switch {
 	case m.JWKS != nil && m.JWKSURI != "":
-		return badMetadata("jwks and jwks_uri must not both be there")
+		return invalidMetadata("jwks and jwks_uri must not both be there")
 	case m.Method != PrivateKeyJWT:
 		return nil
 	case m.JWKSURI != "":
 		if CheckRedirectURI(m.JWKSURI) != nil || !strings.HasPrefix(m.JWKSURI, "https://") || len(m.JWKSURI) > oauth2.MaxParameter {
-			return badMetadata("jwks_uri must be https, absolute and without a fragment")
+			return invalidMetadata("jwks_uri must be https, absolute and without a fragment")
 		}
 	case m.JWKS == nil:
-		return badMetadata("private_key_jwt needs jwks or jwks_uri")
+		return invalidMetadata("private_key_jwt needs jwks or jwks_uri")
 	case holdsPrivateKey(m.JWKS):
-		return badMetadata("jwks holds a private key: register the public part alone, and make a new key")
+		return invalidMetadata("jwks holds a private key: register the public part alone, and make a new key")
 	default:
 		if _, err := upstream.NewInlineKeySet(m.JWKS); err != nil {
-			return badMetadata("jwks must be a JWK Set with a public key for signatures")
+			return invalidMetadata("jwks must be a JWK Set with a public key for signatures")
 		}
 	}
 	return nil
@@ -159,9 +159,9 @@ func (m *clientMetadata) checkAddresses() error {
 	return nil
 }
 
-// client makes metadata into a client. Scopes beyond those that are allowed are
+// newClient makes metadata into a newClient. Scopes beyond those that are allowed are
 // refused rather than left out, so that the app learns of it now.
-func (r *registrar) client(m *clientMetadata) (Client, error) {
+func (r *registrar) newClient(m *clientMetadata) (Client, error) {
 	c := Client{
 		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,
 		ResponseTypes: []string{"code"}, RequirePushed: m.RequirePushed, Scopes: r.Scopes,
@@ -179,7 +179,7 @@ func (r *registrar) client(m *clientMetadata) (Client, error) {
 		case slices.Contains(r.Scopes, scope):
 			c.Scopes = append(c.Scopes, scope)
 		default:
-			return c, badMetadata("scope holds more than clients that register may have")
+			return c, invalidMetadata("scope holds more than clients that register may have")
 		}
 	}
 	return c, nil

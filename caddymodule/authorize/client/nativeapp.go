@@ -14,10 +14,10 @@ import (
 // at a port that it is given there (RFC 8252 §7.3).
 var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::[0-9]{1,5})?((?:[/?].*)?)$`)
 
-// privateUse is a redirect URI by a scheme that an app has to itself: a domain in
+// privateUseScheme is a redirect URI by a scheme that an app has to itself: a domain in
 // reverse names it, so that it has a dot (RFC 8252 §7.1). That needs no host, but
 // many apps have one.
-var privateUse = regexp.MustCompile(`^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:/([^/?].*|/[A-Za-z0-9._-]+([/?].*)?)?$`)
+var privateUseScheme = regexp.MustCompile(`^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:/([^/?].*|/[A-Za-z0-9._-]+([/?].*)?)?$`)
 
 // checkNativeRedirectURI says why a redirect URI must not be registered for a native
 // app, if it must not: besides what all clients may have, it can be one of loopback or
@@ -26,7 +26,7 @@ func checkNativeRedirectURI(uri string) error {
 	if err := checkRedirectCharacters(uri); err != nil {
 		return err
 	}
-	if loopbackAddress.MatchString(uri) || privateUse.MatchString(uri) {
+	if loopbackAddress.MatchString(uri) || privateUseScheme.MatchString(uri) {
 		if _, err := url.Parse(uri); err != nil {
 			return fmt.Errorf("%q is not a URI: %w", uri, err)
 		}
@@ -47,10 +47,10 @@ func CheckAnyRedirectURI(uri string) error {
 	return checkNativeRedirectURI(uri)
 }
 
-// SendsTo reports whether answers may be sent to a redirect URI: it must be one that
+// AllowsRedirectURI reports whether answers may be sent to a redirect URI: it must be one that
 // is registered, to the letter, but for the port where a native app listens on
 // loopback (RFC 8252 §7.3).
-func (c *Client) SendsTo(uri string) bool {
+func (c *Client) AllowsRedirectURI(uri string) bool {
 	if slices.Contains(c.RedirectURIs, uri) {
 		return true
 	}

@@ -26,8 +26,8 @@ type registeredKeySet struct {
 	keys   *upstream.KeySet
 }
 
-// of returns the key set of a client, nil where it has none.
-func (r *registeredKeys) of(c *Client) (*upstream.KeySet, error) {
+// get returns the key set get a client, nil where it has none.
+func (r *registeredKeys) get(c *Client) (*upstream.KeySet, error) {
 	source := c.JWKSURI + string(c.JWKS)
 	if source == "" {
 		return nil, nil

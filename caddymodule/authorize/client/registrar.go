@@ -83,13 +83,13 @@ type registered struct {
 type registrar struct {
 	Registration
 	mu     sync.Mutex     // held while a client is counted, changed or removed
-	loaded *store.Memory  // copies of what is stored
+	cached *store.Memory  // copies of what is stored
 	keys   registeredKeys // of the clients that have some
 }
 
-// loadedTime is how long a copy is used: for so long a client that was deleted at
+// cacheTTL is how long a copy is used: for so long a client that was deleted at
 // another gateway goes on here.
-const loadedTime = time.Minute
+const cacheTTL = time.Minute
 
 var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
 
@@ -106,7 +106,7 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 	if c == nil {
 		return nil, nil
 	}
-	r := &registrar{Registration: *c, loaded: store.NewMemory(DefaultMaxClients, 0)}
+	r := &registrar{Registration: *c, cached: store.NewMemory(DefaultMaxClients, 0)}
 	if r.MaxClients == 0 {
 		r.MaxClients = DefaultMaxClients
 	}
@@ -136,10 +136,10 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	if !registeredID.MatchString(id) {
 		return nil, nil
 	}
-	value, err := r.loaded.Get(ctx, id)
+	value, err := r.cached.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		if value, err = r.Storage.Load(ctx, r.key(id)); err == nil {
-			_ = r.loaded.Put(ctx, id, value, loadedTime) // a copy that has no room is none
+			_ = r.cached.Put(ctx, id, value, cacheTTL) // a copy that has no room is none
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
@@ -153,7 +153,7 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 		err = r.complete(c)
 	}
 	if err != nil {
-		return nil, r.unreadable(id, err)
+		return nil, r.loadError(id, err)
 	}
 	if c.Client.ID != id {
 		return nil, nil
@@ -161,8 +161,8 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	return c, nil
 }
 
-// unreadable is the error of a stored client, and names its file for the operator.
-func (r *registrar) unreadable(id string, err error) error {
+// loadError is the error of a stored client, and names its file for the operator.
+func (r *registrar) loadError(id string, err error) error {
 	return fmt.Errorf("%s in storage: %w", r.key(id), err)
 }
 
@@ -172,7 +172,7 @@ func (r *registrar) complete(c *registered) (err error) {
 	c.Client.Registered = true
 	c.Client.PKCE, c.Client.Consent = PKCERequired, ConsentRequired
 	c.Client.Scopes = slices.DeleteFunc(c.Client.Scopes, func(scope string) bool { return !slices.Contains(r.Scopes, scope) })
-	if c.Client.keys, err = r.keys.of(&c.Client); err != nil {
+	if c.Client.keys, err = r.keys.get(&c.Client); err != nil {
 		return err
 	}
 	return c.Client.Complete()
@@ -210,7 +210,7 @@ func (r *registrar) change(ctx context.Context, id string, alter func(*registere
 		err = json.Unmarshal(value, c)
 	}
 	if err != nil {
-		return nil, r.unreadable(id, err)
+		return nil, r.loadError(id, err)
 	}
 	if err = alter(c); err == nil {
 		value, err = json.Marshal(c)
@@ -221,7 +221,7 @@ func (r *registrar) change(ctx context.Context, id string, alter func(*registere
 	if err != nil {
 		return nil, err
 	}
-	return c, r.loaded.Delete(ctx, id)
+	return c, r.cached.Delete(ctx, id)
 }
 
 func (r *registrar) remove(ctx context.Context, id string) error {
@@ -230,7 +230,7 @@ func (r *registrar) remove(ctx context.Context, id string) error {
 	if err := r.Storage.Delete(ctx, r.key(id)); err != nil {
 		return err
 	}
-	return r.loaded.Delete(ctx, id)
+	return r.cached.Delete(ctx, id)
 }
 
 // newRegistered makes a client's credentials. The secret is empty for one that needs
@@ -239,12 +239,12 @@ func newRegistered(c Client, method string) (made *registered, secret, access st
 	access = oauth2.RandomToken()
 	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: digestOf(access)}
 	made.Client.ID = "registered-" + hex.EncodeToString(oauth2.RandomBytes(16))
-	return made, made.become(c, method), access
+	return made, made.replace(c, method), access
 }
 
-// become makes the client another one under the same id. It returns the secret, if
+// replace makes the client another one under the same id. It returns the secret, if
 // there is a new one.
-func (c *registered) become(client Client, method string) (secret string) {
+func (c *registered) replace(client Client, method string) (secret string) {
 	client.ID = c.Client.ID
 	c.Client, c.Method = client, method
 	switch {

@@ -43,11 +43,11 @@ func (e *RegistrationEndpoint) Serve(w http.ResponseWriter, r *http.Request) {
 	case http.MethodPost:
 		err = e.register(w, r)
 	case http.MethodGet:
-		err = e.showRegistered(w, r)
+		err = e.read(w, r)
 	case http.MethodPut:
 		err = e.update(w, r)
 	default:
-		err = e.unregister(w, r)
+		err = e.remove(w, r)
 	}
 	if errors.Is(err, errRegistrationToken) {
 		w.Header().Set("WWW-Authenticate", fmt.Sprintf("Bearer realm=%q, error=%q", e.Responder.Issuer, errRegistrationToken.Code))
@@ -72,9 +72,9 @@ func registrationToken(r *http.Request) string {
 	return token
 }
 
-// tryRegistrationToken checks the token of a registration, or of all where whose is
+// checkToken checks the token of a registration, or of all where whose is
 // empty. Without one nothing was tried.
-func (e *RegistrationEndpoint) tryRegistrationToken(r *http.Request, whose string, digest []byte, guessable bool) error {
+func (e *RegistrationEndpoint) checkToken(r *http.Request, whose string, digest []byte, guessable bool) error {
 	token := registrationToken(r)
 	if token == "" {
 		return errRegistrationToken
@@ -88,7 +88,7 @@ func (e *RegistrationEndpoint) tryRegistrationToken(r *http.Request, whose strin
 
 func (e *RegistrationEndpoint) register(w http.ResponseWriter, r *http.Request) error {
 	initial := e.Registrar.InitialAccessToken
-	if err := e.tryRegistrationToken(r, "", digestOf(initial), IsGuessable(initial)); err != nil {
+	if err := e.checkToken(r, "", digestOf(initial), IsGuessable(initial)); err != nil {
 		return err
 	}
 	m, client, err := e.Registrar.readClient(w, r)
@@ -122,7 +122,7 @@ func (e *RegistrationEndpoint) information(c *registered) clientInformation {
 	if c.Client.Native {
 		info.ApplicationType = applicationNative
 	}
-	if c.Client.MayRefresh() {
+	if c.Client.CanRefresh() {
 		info.GrantTypes = append(info.GrantTypes, "refresh_token")
 	}
 	if c.SecretDigest != nil {

@@ -34,7 +34,7 @@ func NewRegistry(c *Registration, logger *slog.Logger) (*Registry, error) {
 // Add registers a client of the configuration.
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.Configured[c.ID] != nil {
-		return fmt.Errorf("client %q is there twice", c.ID)
+		return fmt.Errorf("duplicate client %s", c.ID)
 	}
 	if err := c.Complete(); err != nil {
 		return err

@@ -35,22 +35,22 @@ func (g *grantedScopes) remember(scope string, may bool) {
 	g.known[scope] = may
 }
 
-// MayHave reports whether the client could be granted all of a token's scope today.
-func (c *Client) MayHave(scope string) bool {
+// AllowsScope reports whether the client could be granted all of a token's scope today.
+func (c *Client) AllowsScope(scope string) bool {
 	if c.granted == nil {
-		return c.mayBeGranted(scope)
+		return c.allowsScope(scope)
 	}
 	c.granted.mu.RLock()
 	may, ok := c.granted.known[scope]
 	c.granted.mu.RUnlock()
 	if !ok {
-		may = c.mayBeGranted(scope)
+		may = c.allowsScope(scope)
 		c.granted.remember(scope, may)
 	}
 	return may
 }
 
-func (c *Client) mayBeGranted(scope string) bool {
+func (c *Client) allowsScope(scope string) bool {
 	granted, err := c.GrantScope(scope)
 	return err == nil && slices.Equal(granted, strings.Fields(scope))
 }
@@ -75,9 +75,9 @@ func (c *Client) GrantScope(asked string) ([]string, error) {
 // IsSystemScope reports whether a scope is for clients that act for themselves.
 func IsSystemScope(scope string) bool { return strings.HasPrefix(scope, "system/") }
 
-// MayRefresh says whether the client can ever be given a refresh token.
-func (c *Client) MayRefresh() bool {
-	return c.MayRespond("code") && (slices.Contains(c.Scopes, OfflineAccess) || slices.Contains(c.Scopes, OnlineAccess))
+// CanRefresh says whether the client can ever be given a refresh token.
+func (c *Client) CanRefresh() bool {
+	return c.AllowsResponseType("code") && (slices.Contains(c.Scopes, OfflineAccess) || slices.Contains(c.Scopes, OnlineAccess))
 }
 
 // WithoutRefresh leaves out the scopes that ask for a refresh token, where there
@@ -106,9 +106,9 @@ func CheckScope(scope string) error {
 	return nil
 }
 
-// SystemScope grants what is asked, or all system scopes the client has where
+// GrantSystemScope grants what is asked, or all system scopes the client has where
 // nothing is.
-func (c *Client) SystemScope(asked string) ([]string, error) {
+func (c *Client) GrantSystemScope(asked string) ([]string, error) {
 	notSystem := func(scope string) bool { return !IsSystemScope(scope) }
 	scope := slices.DeleteFunc(slices.Clone(c.Scopes), notSystem)
 	var err error

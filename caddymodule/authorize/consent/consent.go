@@ -86,7 +86,7 @@ func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, 
 // client's access tokens if they do. Its codes and refresh tokens end where they go
 // beyond what is still allowed (see stillConsented).
 func (cs *Consents) TakeBack(ctx context.Context, client *client.Client, user string, items, granted []string) (bool, error) {
-	if !client.AsksConsent() {
+	if !client.RequiresConsent() {
 		return false, nil
 	}
 	earlier, err := cs.Load(ctx, user, client.ID)

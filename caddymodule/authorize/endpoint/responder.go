@@ -44,7 +44,7 @@ func (a *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
 func (a *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	a.logRefusal(r, e)
-	if release := audit.TrailOf(r.Context()).Release; release != nil && e.HTTPStatus() >= http.StatusInternalServerError {
+	if release := audit.FromContext(r.Context()).Release; release != nil && e.HTTPStatus() >= http.StatusInternalServerError {
 		release(r.Context())
 	}
 	if challenge := a.challenge(r, e); challenge != "" {
@@ -59,7 +59,7 @@ func (a *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error
 // logRefusal logs what is not on the audit trail.
 func (a *Responder) logRefusal(r *http.Request, e *oauth2.Error) {
 	switch {
-	case audit.TrailOf(r.Context()).Refused:
+	case audit.FromContext(r.Context()).Refused:
 	case e.Code == "server_error":
 		a.Logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
 	default:

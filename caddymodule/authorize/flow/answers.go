@@ -53,7 +53,7 @@ func (an *answers) answer(w http.ResponseWriter, r *http.Request, req *authoriza
 // give gives the client what it asked for.
 func (an *answers) give(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
 	g := req.grant(signedIn)
-	err := an.grants.Give(r.Context(), g)
+	err := an.grants.Confirm(r.Context(), g)
 	var a answerParameters
 	if err == nil {
 		a, err = an.makeAnswer(r.Context(), req, g)
@@ -89,20 +89,20 @@ func (an *answers) makeAnswer(ctx context.Context, req *authorizationRequest, g 
 func (req *authorizationRequest) grant(by *session.SignedIn) *token.Grant {
 	credential := by.User.Credential()
 	return &token.Grant{
-		Family:        revocation.RandomID(),
-		ClientID:      req.client.ID,
-		RedirectURI:   req.redirectURI,
-		Asked:         req.asked,
-		Scope:         req.scope,
-		User:          by.User.ID,
-		SignedInAt:    by.At,
-		Session:       by.SID,
-		AMR:           by.AMR,
-		Provider:      by.Provider,
-		Subject:       by.Subject,
-		Credential:    credential[:],
-		CodeChallenge: req.codeChallenge,
-		Nonce:         req.nonce,
+		Family:         revocation.RandomID(),
+		ClientID:       req.client.ID,
+		RedirectURI:    req.redirectURI,
+		RequestedScope: req.asked,
+		Scope:          req.scope,
+		User:           by.User.ID,
+		SignedInAt:     by.At,
+		Session:        by.SID,
+		AMR:            by.AMR,
+		Provider:       by.Provider,
+		Subject:        by.Subject,
+		Credential:     credential[:],
+		CodeChallenge:  req.codeChallenge,
+		Nonce:          req.nonce,
 
 		UserinfoClaims: req.userinfoClaims,
 		IDTokenClaims:  req.idTokenClaims,

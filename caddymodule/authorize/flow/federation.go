@@ -40,7 +40,7 @@ func newFederation(step *step, accounts *people.Accounts, secondFactor *secondFa
 // sign-in page's link, or from askToSignIn.
 func (f *federation) leave(p *people.Provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		audit.TrailOf(r.Context()).Provider = p.Key
+		audit.FromContext(r.Context()).Provider = p.Key
 		sealed := r.URL.Query().Get("request")
 		req, err := f.pending(r, sealed)
 		switch {
@@ -92,7 +92,7 @@ func (f *federation) showProviderDown(w http.ResponseWriter, r *http.Request, p 
 // comeBack takes a provider's answer (OpenID Connect Core §3.1.2.5).
 func (f *federation) comeBack(p *people.Provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		audit.TrailOf(r.Context()).Provider = p.Key
+		audit.FromContext(r.Context()).Provider = p.Key
 		q, err := oauth2.QueryParameters(r.URL.RawQuery)
 		var a away
 		if err == nil {
@@ -171,7 +171,7 @@ func (f *federation) federatedSession(r *http.Request, p *people.Provider, req *
 		return nil, begun, err
 	}
 	back.from = from
-	audit.NoteProven(r.Context())
+	audit.NoteAuthenticated(r.Context())
 	user, err = f.accounts.Admit(r.Context(), p, p.Identity(from))
 	if err != nil {
 		return nil, begun, err

@@ -136,7 +136,7 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	claims, err := e.verifier.Hint(r.Context(), raw)
 	asked := p.Get("client_id")
 	switch {
-	case errors.Is(err, token.ErrBadHint), errors.Is(err, keyring.ErrUnknownKey), err == nil && asked != "" && asked != claims.Audience:
+	case errors.Is(err, token.ErrInvalidHint), errors.Is(err, keyring.ErrUnknownKey), err == nil && asked != "" && asked != claims.Audience:
 		return oauth2.InvalidRequest("The id_token_hint is not an ID token of this server for this client.")
 	case err != nil:
 		return err
@@ -166,7 +166,7 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 // nobody else does, because the way there shows the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	if req.client != nil {
-		audit.TrailOf(r.Context()).ClientID = req.client.ID
+		audit.FromContext(r.Context()).ClientID = req.client.ID
 	}
 	stored, err := e.sessions.Stored(r)
 	var target string
@@ -195,13 +195,13 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 func (e *logoutEndpoint) endBoth(ctx context.Context, own *session.Session, req *logoutRequest) error {
 	hinted, err := e.hintedSession(ctx, req)
 	if err == nil && hinted != nil && (own == nil || own.SID != hinted.SID) {
-		audit.NoteEnding(ctx, "signed out by an ID token of it, from elsewhere")
+		audit.NoteSessionEndReason(ctx, "signed out by an ID token of it, from elsewhere")
 		err = e.sessions.End(ctx, hinted)
 	}
 	if err != nil || own == nil {
 		return err
 	}
-	audit.NoteEnding(ctx, "signed out in its browser")
+	audit.NoteSessionEndReason(ctx, "signed out in its browser")
 	return e.sessions.End(ctx, own)
 }
 

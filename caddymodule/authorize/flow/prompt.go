@@ -58,7 +58,7 @@ func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p o
 	case errors.Is(err, keyring.ErrUnknownKey):
 		req.unreadHint = true
 		return nil
-	case errors.Is(err, token.ErrBadHint), err == nil && claims.Audience != req.client.ID:
+	case errors.Is(err, token.ErrInvalidHint), err == nil && claims.Audience != req.client.ID:
 		return oauth2.InvalidRequest("id_token_hint is not an ID token of this server for this client")
 	case err != nil:
 		return err

@@ -74,7 +74,7 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 		return nil, oauth2.InvalidRequest("The client_id is not one that is registered here.")
 	}
 	uri := p.Get("redirect_uri")
-	if !client.SendsTo(uri) {
+	if !client.AllowsRedirectURI(uri) {
 		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
 	}
 	return &authorizationRequest{client: client, redirectURI: uri}, nil
@@ -133,7 +133,7 @@ func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
 	switch {
 	case challenge == "" && method == "":
-		if req.client.NeedsPKCE() && req.responseType == "code" {
+		if req.client.RequiresPKCE() && req.responseType == "code" {
 			return oauth2.InvalidRequest("this client must send a code_challenge")
 		}
 		return nil

@@ -48,7 +48,7 @@ func (req *authorizationRequest) chooseModes(p oauth2.Parameters) {
 		return
 	}
 	known := slices.Contains(client.ResponseTypes, responseType)
-	own := strings.Contains(responseType, "id_token") && req.client.MayRespond(responseType)
+	own := strings.Contains(responseType, "id_token") && req.client.AllowsResponseType(responseType)
 	if known && req.mode == ModeFragment && (asked == ModeFragment || own) {
 		req.errorMode = ModeFragment
 	}
@@ -61,7 +61,7 @@ func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	switch {
 	case asked == "":
 		return oauth2.InvalidRequest("response_type is missing")
-	case req.client.MayRespond(asked):
+	case req.client.AllowsResponseType(asked):
 		req.responseType = asked
 		return nil
 	case asked == "code" || asked == "token":

@@ -51,7 +51,7 @@ type secondFactorStep struct {
 // signed them in without a page, because the client wants none (prompt=none), there
 // must be none for the second factor either (OpenID Connect Core §3.1.2.1).
 func (f *secondFactorStep) admitted(w http.ResponseWriter, r *http.Request, req *authorizationRequest, user *people.User, session session.Session) {
-	audit.NoteProven(r.Context())
+	audit.NoteAuthenticated(r.Context())
 	if user.TOTPSecret == "" {
 		f.complete(w, r, req, user, session)
 		return
@@ -148,7 +148,7 @@ func (f *secondFactorStep) takeCode(w http.ResponseWriter, r *http.Request, half
 	var wait *lockout.WaitError
 	switch {
 	case errors.As(err, &wait):
-		f.trail.RecordWait(r.Context(), event)
+		f.trail.RecordLockout(r.Context(), event)
 		page.Wait = lockout.SetRetryAfter(w, wait.Wait)
 		f.pages.showSecondFactor(w, r, http.StatusTooManyRequests, half.req, page)
 	case errors.Is(err, people.ErrWrongCode):

@@ -126,7 +126,7 @@ func (s *signIns) signIn(w http.ResponseWriter, r *http.Request, req *authorizat
 		page.Busy = lockout.SetRetryAfter(w, lockout.BusyTime)
 		s.pages.showSignIn(w, r, http.StatusServiceUnavailable, req, page)
 	case errors.As(err, &wait):
-		s.trail.RecordWait(r.Context(), event)
+		s.trail.RecordLockout(r.Context(), event)
 		page.Wait = lockout.SetRetryAfter(w, wait.Wait)
 		s.pages.showSignIn(w, r, http.StatusTooManyRequests, req, page)
 	case errors.Is(err, people.ErrWrongPassword):
@@ -151,7 +151,7 @@ func (s *signIns) checkPassword(r *http.Request, o people.Ways, p oauth2.Paramet
 	if err != nil {
 		return nil, err
 	}
-	from := people.Attempt{Network: fairqueue.Network(audit.AddressOf(r.Context())), Known: s.limiter.Devices.Find(r).Knows(lockout.CanonicalName(name))}
+	from := people.Attempt{Network: fairqueue.Network(audit.ClientAddress(r.Context())), Known: s.limiter.Devices.Find(r).Knows(lockout.CanonicalName(name))}
 	err = s.limiter.Try(r.Context(), counters, people.ErrWrongPassword, func() error {
 		user, err = s.accounts.Directory.SignIn(r.Context(), from, name, p.Get("password"))
 		return err

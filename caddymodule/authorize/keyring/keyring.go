@@ -180,7 +180,7 @@ func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 		document, err = []byte("[]"), nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("loading %s: %w", k.place(), err)
+		return nil, fmt.Errorf("loading %s: %w", k.location(), err)
 	}
 	set, err := parseKeySet(document, time.Now())
 	switch {
@@ -191,7 +191,7 @@ func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 		err = errNoKeys
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", k.place(), err)
+		return nil, fmt.Errorf("%s: %w", k.location(), err)
 	}
 	return set, nil
 }
@@ -201,12 +201,12 @@ func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 func (s *keySet) lacks(inUse *keySet) bool {
 	return inUse != nil && slices.ContainsFunc(inUse.keys, func(key storedKey) bool {
 		_, there := s.byID(key.JWK.KeyID)
-		return !there && !s.spent(key, time.Now())
+		return !there && !s.retired(key, time.Now())
 	})
 }
 
-// place names where the keys are, for who has to look: the file, where it is one.
-func (k *Keyring) place() string {
+// location names where the keys are, for who has to look: the file, where it is one.
+func (k *Keyring) location() string {
 	if files, ok := k.storage.(interface{ Filename(key string) string }); ok {
 		return files.Filename(k.name)
 	}
@@ -217,7 +217,7 @@ func (k *Keyring) place() string {
 // again whether another gateway has just done so.
 func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 	if err := k.storage.Lock(ctx, k.name); err != nil {
-		return nil, fmt.Errorf("locking %s: %w", k.place(), err)
+		return nil, fmt.Errorf("locking %s: %w", k.location(), err)
 	}
 	defer func() { err = errors.Join(err, k.storage.Unlock(context.WithoutCancel(ctx), k.name)) }()
 	if set, err = k.load(ctx); err != nil || !set.due() {
@@ -232,9 +232,9 @@ func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 		return nil, fmt.Errorf("writing the signing keys: %w", err)
 	}
 	if err := k.storage.Store(ctx, k.name, document); err != nil {
-		return nil, fmt.Errorf("storing %s: %w", k.place(), err)
+		return nil, fmt.Errorf("storing %s: %w", k.location(), err)
 	}
-	k.logger.Info("made signing keys", "stored", k.place(), "keys", len(keys))
+	k.logger.Info("made signing keys", "stored", k.location(), "keys", len(keys))
 	return parseKeySet(document, time.Now())
 }
 
@@ -247,9 +247,9 @@ func (s *keySet) due() bool {
 	})
 }
 
-// spent says whether a key was followed by another so long ago that nothing it
+// retired says whether a key was followed by another so long ago that nothing it
 // signed can still be valid.
-func (s *keySet) spent(k storedKey, now time.Time) bool {
+func (s *keySet) retired(k storedKey, now time.Time) bool {
 	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
 		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
 			now.Sub(next.Created) >= publishLead+Retention
@@ -258,7 +258,7 @@ func (s *keySet) spent(k storedKey, now time.Time) bool {
 
 // renewed returns the keys without the spent ones and with those that are due.
 func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
-	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.spent(k, now) })
+	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.retired(k, now) })
 	for _, alg := range keyAlgorithms {
 		if now.Sub(s.newest(alg)) < lifetime {
 			continue

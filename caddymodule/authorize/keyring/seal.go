@@ -72,9 +72,9 @@ func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge tim
 // macSize is how much of an HMAC-SHA256 is used, in bytes.
 const macSize = 16
 
-// Mac is a hash that only who has our keys can work out. It changes when the key
+// MAC is a hash that only who has our keys can work out. It changes when the key
 // is followed by another.
-func (k *Keyring) Mac(ctx context.Context, text string) ([]byte, error) {
+func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
 	key, err := k.sealKey(ctx)
 	if err != nil {
 		return nil, err

@@ -44,8 +44,8 @@ type Sealing interface {
 	// [ErrUnsealed] where it is not genuine, too old, or bound to something else.
 	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
 
-	// Mac is a digest of a text that nobody without the keys can make.
-	Mac(ctx context.Context, text string) ([]byte, error)
+	// MAC is a digest of a text that nobody without the keys can make.
+	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
 // Sign makes a JWT of a type. It marshals the claims itself: go-jose's builder does so

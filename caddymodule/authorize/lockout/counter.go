@@ -34,14 +34,14 @@ type counter struct {
 const counterBuckets = 1 << 14
 
 func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
-	sum, err := l.Keys.Mac(ctx, kind+"\x00"+name)
+	sum, err := l.Keys.MAC(ctx, kind+"\x00"+name)
 	if err != nil {
 		return counter{}, err
 	}
 	bucket := binary.BigEndian.Uint16(sum) % counterBuckets
 	c := counter{key: fmt.Sprintf("lockout:%s:%04x", kind, bucket), bucket: bucket, limit: limit}
 	if owner != "" {
-		sum, err = l.Keys.Mac(ctx, "owner\x00"+owner)
+		sum, err = l.Keys.MAC(ctx, "owner\x00"+owner)
 		c.owner = base64.RawURLEncoding.EncodeToString(sum[:min(len(sum), 9)])
 	}
 	return c, err
@@ -69,7 +69,7 @@ func (l *Limiter) Counters(r *http.Request, kind, name, owner string) ([]counter
 		return []counter{own}, err
 	}
 	account, err1 := l.newCounter(ctx, kind, name, owner, l.Failures)
-	address, err2 := l.newCounter(ctx, "address", fairqueue.Network(audit.AddressOf(ctx)), "", l.AddressFailures)
+	address, err2 := l.newCounter(ctx, "address", fairqueue.Network(audit.ClientAddress(ctx)), "", l.AddressFailures)
 	return []counter{account, address}, errors.Join(err1, err2)
 }
 

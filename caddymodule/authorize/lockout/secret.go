@@ -38,7 +38,7 @@ func (l *Limiter) TrySecret(r *http.Request, whose string, err error, guessable 
 }
 
 func (l *Limiter) secretCounters(ctx context.Context, whose string) ([]counter, error) {
-	network := fairqueue.Network(audit.AddressOf(ctx))
+	network := fairqueue.Network(audit.ClientAddress(ctx))
 	name := whose + "\x00" + network
 	pair, err1 := l.newCounter(ctx, Secret, name, name, l.Failures)
 	address, err2 := l.newCounter(ctx, Secret+"-address", network, "", l.AddressFailures)

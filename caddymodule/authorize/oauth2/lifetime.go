@@ -10,13 +10,13 @@ import (
 // cannot: it must last a second at least.
 func CheckLifetime(name string, lifetime, most time.Duration) error {
 	if lifetime < time.Second || lifetime > most {
-		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, asWritten(lifetime), asWritten(most))
+		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, formatDuration(lifetime), formatDuration(most))
 	}
 	return nil
 }
 
-// asWritten writes a duration as a configuration has it: 30d, 24h, 10m.
-func asWritten(d time.Duration) string {
+// formatDuration writes a duration as a configuration has it: 30d, 24h, 10m.
+func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > day && d%day == 0 {
 		return fmt.Sprintf("%dd", d/day)

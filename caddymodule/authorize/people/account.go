@@ -104,7 +104,7 @@ func (a *storedAccount) identity() identity { return identity{user: a.User, grou
 func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, error) {
 	local := a.linked(p, id)
 	if local != nil {
-		audit.TrailOf(ctx).User = local.ID
+		audit.FromContext(ctx).User = local.ID
 	}
 	if !p.allows(id) || local != nil && local.Disabled {
 		return nil, a.turnAway(ctx, p, id)

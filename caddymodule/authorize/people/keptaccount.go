@@ -96,8 +96,8 @@ func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 // issuer let in last is that one's to end.
 func (a *Accounts) turnAway(ctx context.Context, p *Provider, id identity) error {
 	stored, err := a.storedAccount(ctx, id.user.ID)
-	if stored != nil && audit.TrailOf(ctx).User == "" {
-		audit.TrailOf(ctx).User = id.user.ID
+	if stored != nil && audit.FromContext(ctx).User == "" {
+		audit.FromContext(ctx).User = id.user.ID
 	}
 	if err == nil && stored != nil && stored.Provider == p.Key {
 		// That which brings the other back goes first.

@@ -41,7 +41,7 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 	if err != nil {
 		return nil, err // checked in newDirectory
 	}
-	step, ok := totp.StepOf(secret, strings.ReplaceAll(code, " ", ""), time.Now())
+	step, ok := totp.MatchingStep(secret, strings.ReplaceAll(code, " ", ""), time.Now())
 	if !ok {
 		return nil, ErrWrongCode
 	}

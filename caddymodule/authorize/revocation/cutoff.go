@@ -43,7 +43,7 @@ func SessionCutoff(sid string) string { return cutoffPrefix + "session:" + sid }
 func PairCutoff(user, clientID string) string { return cutoffPrefix + "pair:" + pair(user, clientID) }
 
 // revocationsCutoff stands for older revocations of what a user let a client have, and
-// endedSessionsCutoff for older sessions of theirs that ended (see [recentEndings]).
+// endedSessionsCutoff for older sessions of theirs that ended (see [recentList]).
 func revocationsCutoff(user, clientID string) string {
 	return cutoffPrefix + "revocations:" + pair(user, clientID)
 }
@@ -109,21 +109,21 @@ func putCutoff(ctx context.Context, in store.Store, key string, at time.Time) er
 	return ctx.Err()
 }
 
-// Given is to whom and how something was given: what decides which cutoffs reach it.
-type Given struct {
+// Binding is to whom and how something was given: what decides which cutoffs reach it.
+type Binding struct {
 	User, ClientID string // by whom, and to whom
 	Session        string // "": what it gives lives on when that is over
 	ByConsent      bool   // of access tokens
-	Brief          bool   // codes and access tokens: of refresh tokens, those that ended are removed
+	ShortLived     bool   // codes and access tokens: of refresh tokens, those that ended are removed
 }
 
 // LatestCutoff returns the latest cutoff that reaches what was given; the zero time
 // where there is none.
-func (r *Revocations) LatestCutoff(ctx context.Context, g Given) (latest time.Time, err error) {
+func (r *Revocations) LatestCutoff(ctx context.Context, g Binding) (latest time.Time, err error) {
 	if err := r.loadRevocations(ctx); err != nil {
 		return time.Time{}, err
 	}
-	keys, err := r.reachedBy(ctx, g)
+	keys, err := r.cutoffKeys(ctx, g)
 	for _, key := range keys {
 		var at time.Time
 		if err == nil {
@@ -136,7 +136,7 @@ func (r *Revocations) LatestCutoff(ctx context.Context, g Given) (latest time.Ti
 	return latest, err
 }
 
-func (r *Revocations) reachedBy(ctx context.Context, g Given) (keys []string, err error) {
+func (r *Revocations) cutoffKeys(ctx context.Context, g Binding) (keys []string, err error) {
 	if g.Session != "" {
 		keys = append(keys, SessionCutoff(g.Session))
 	}
@@ -148,10 +148,10 @@ func (r *Revocations) reachedBy(ctx context.Context, g Given) (keys []string, er
 		return keys, err
 	}
 	keys = append(keys, UserCutoff(g.User), ClientCutoff(g.ClientID), PairCutoff(g.User, g.ClientID))
-	if g.Brief {
+	if g.ShortLived {
 		keys = append(keys, revocationsCutoff(g.User, g.ClientID))
 	}
-	if g.Brief && g.Session != "" {
+	if g.ShortLived && g.Session != "" {
 		keys = append(keys, endedSessionsCutoff(g.User))
 	}
 	return keys, nil

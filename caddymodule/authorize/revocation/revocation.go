@@ -16,7 +16,7 @@ import (
 
 // What the store says of an access token, or of all that one grant gave.
 var (
-	TokenUsed    = []byte("its code was used")
+	CodeRedeemed = []byte("its code was used")
 	tokenRevoked = []byte("revoked")
 )
 

@@ -19,10 +19,10 @@ const IDSize = 16
 //
 // The rest of it begins with the nanosecond: iat tells seconds, and a token of the second
 // in which everything was ended may be from before that or after.
-func NewTokenID(family string, at time.Time) string { return family + "." + DatedID(at) }
+func NewTokenID(family string, at time.Time) string { return family + "." + NewDatedID(at) }
 
-// DatedID is a random id that begins with a time.
-func DatedID(at time.Time) string {
+// NewDatedID is a random id that begins with a time.
+func NewDatedID(at time.Time) string {
 	dated := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
 	return base64.RawURLEncoding.EncodeToString(append(dated, oauth2.RandomBytes(IDSize)...))
 }

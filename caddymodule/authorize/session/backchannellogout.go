@@ -30,7 +30,7 @@ type BackchannelLogout struct {
 // so they are signed out here.
 func (b *BackchannelLogout) Handler(p *people.Provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		audit.TrailOf(r.Context()).Provider = p.Key
+		audit.FromContext(r.Context()).Provider = p.Key
 		if err := b.takeLogoutToken(w, r, p); err != nil {
 			e := *oauth2.AsError(err)
 			e.Status = http.StatusBadRequest // whatever failed (§2.8)
@@ -48,7 +48,7 @@ func (b *BackchannelLogout) takeLogoutToken(w http.ResponseWriter, r *http.Reque
 		return err
 	}
 	ctx := r.Context()
-	audit.NoteEnding(ctx, "signed out at the identity provider")
+	audit.NoteSessionEndReason(ctx, "signed out at the identity provider")
 	token, err := p.Client.VerifyLogoutToken(ctx, form.Get("logout_token"))
 	switch {
 	case errors.Is(err, upstream.ErrLogoutToken):

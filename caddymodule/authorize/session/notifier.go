@@ -96,7 +96,7 @@ func (n *Notifier) tellClients(ctx context.Context, stored *Session, notes []cli
 			n.Logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", note.client.ID, "error", err)
 		}
 		if note.idToken && note.client.BackchannelLogoutURI != "" {
-			n.tell(audit.Detached(ctx), note.client, stored)
+			n.tell(audit.Detach(ctx), note.client, stored)
 		}
 	}
 }

@@ -97,7 +97,7 @@ func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	if user == nil || err != nil {
 		return nil, err
 	}
-	audit.NoteProven(r.Context())
+	audit.NoteAuthenticated(r.Context())
 	return stored.signedIn(user), nil
 }
 
@@ -163,7 +163,7 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 		return nil, err
 	}
 	session.User, session.Credential = user.ID, user.Credential()
-	session.Address, session.UserAgent = audit.AddressOf(r.Context()), r.UserAgent()[:min(len(r.UserAgent()), maxUserAgent)]
+	session.Address, session.UserAgent = audit.ClientAddress(r.Context()), r.UserAgent()[:min(len(r.UserAgent()), maxUserAgent)]
 	now := time.Now().Truncate(time.Second)
 	if session.At.IsZero() || session.At.After(now) {
 		session.At = now
@@ -203,7 +203,7 @@ func (s *Sessions) addSession(ctx context.Context, session, earlier *Session) (*
 		return nil, err
 	}
 	if earlier != nil {
-		audit.NoteEnding(ctx, "somebody signed in in its place in the same browser")
+		audit.NoteSessionEndReason(ctx, "somebody signed in in its place in the same browser")
 		if err := s.End(ctx, earlier); err != nil {
 			return nil, errors.Join(err, s.deleteSession(context.WithoutCancel(ctx), session.SID))
 		}

@@ -135,7 +135,7 @@ func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	if err := s.forgetSession(ctx, stored); err != nil {
 		return err
 	}
-	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: audit.EndingOf(ctx)})
+	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: audit.SessionEndReason(ctx)})
 	s.Notifier.tellClients(ctx, stored, notes)
 	return nil
 }
@@ -158,7 +158,7 @@ func (s *Sessions) forgetSession(ctx context.Context, stored *Session) error {
 		err = cutOff()
 	}
 	if err == nil {
-		s.Revocations.KeepEndedSession(ctx, stored.User, stored.SID)
+		s.Revocations.LimitEndedSessions(ctx, stored.User, stored.SID)
 	}
 	return err
 }
@@ -193,9 +193,9 @@ const endingTime = time.Minute
 // keepSession makes room for a person's new session. They are signed in by then, so
 // that there is no room made keeps nobody out.
 func (s *Sessions) keepSession(ctx context.Context, session *Session) {
-	list := store.RecentList{Store: s.Durable, Key: store.Key("sessions", session.User), Most: maxSessions, TTL: s.Lifetime}
-	dropped, err := list.Keep(ctx, session.SID)
-	audit.NoteEnding(ctx, "the person has too many newer ones")
+	list := store.RecentList{Store: s.Durable, Key: store.Key("sessions", session.User), Max: maxSessions, TTL: s.Lifetime}
+	dropped, err := list.Add(ctx, session.SID)
+	audit.NoteSessionEndReason(ctx, "the person has too many newer ones")
 	for _, sid := range dropped {
 		_, endErr := s.EndSession(ctx, sid)
 		err = errors.Join(err, endErr)

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// DeleteIf deletes the entries of a kind that are meant, and returns how many these were.
+// DeleteFunc deletes the entries of a kind that are meant, and returns how many these were.
 // What cannot be read is passed over until the end: it must not keep the rest alive.
-func DeleteIf(ctx context.Context, s Store, prefix string, meant func(value []byte) (bool, error)) (deleted int, err error) {
+func DeleteFunc(ctx context.Context, s Store, prefix string, meant func(value []byte) (bool, error)) (deleted int, err error) {
 	keys, err := s.List(ctx, prefix)
 	if err != nil {
 		return 0, err
 	}
 	var errs []error
 	for _, key := range keys {
-		is, err := deleteIf(ctx, s, key, meant)
+		is, err := deleteMatch(ctx, s, key, meant)
 		if is {
 			deleted++
 		}
@@ -27,7 +27,7 @@ func DeleteIf(ctx context.Context, s Store, prefix string, meant func(value []by
 	return deleted, errors.Join(errs...)
 }
 
-func deleteIf(ctx context.Context, s Store, key string, meant func([]byte) (bool, error)) (bool, error) {
+func deleteMatch(ctx context.Context, s Store, key string, meant func([]byte) (bool, error)) (bool, error) {
 	value, err := s.Get(ctx, key)
 	if errors.Is(err, ErrNotFound) { // ended by itself meanwhile
 		return false, nil

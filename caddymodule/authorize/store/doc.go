@@ -4,7 +4,7 @@
 //	Store             what an implementation must do: store.go
 //	Memory            of one process: memory.go
 //	RecentList        a bounded list of the latest items: recentlist.go
-//	DeleteIf          of all entries of a kind: delete.go
+//	DeleteFunc          of all entries of a kind: delete.go
 //	store/boltstore   in a file, which outlives a restart
 //	store/storetest   the tests that every implementation passes
 package store

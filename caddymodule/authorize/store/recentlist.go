@@ -13,8 +13,8 @@ type RecentList struct {
 	Store Store
 	Key   string // of the list
 
-	// Most is how many items there are at most.
-	Most int
+	// Max is how many items there are at most.
+	Max int
 
 	// TTL is how long the whole list lasts after the latest item.
 	TTL time.Duration
@@ -23,9 +23,9 @@ type RecentList struct {
 	Ended func(item string) (bool, error)
 }
 
-// Keep adds an item to the list, and returns those that are too many, which are no
+// Add adds an item to the list, and returns those that are too many, which are no
 // longer in it.
-func (l RecentList) Keep(ctx context.Context, item string) (dropped []string, err error) {
+func (l RecentList) Add(ctx context.Context, item string) (dropped []string, err error) {
 	for {
 		stored, err := l.Store.Get(ctx, l.Key)
 		if err != nil && !errors.Is(err, ErrNotFound) {
@@ -50,7 +50,7 @@ func (l RecentList) Keep(ctx context.Context, item string) (dropped []string, er
 
 // fit takes from a list that is too long the items that ended, and then the oldest.
 func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, err error) {
-	if len(list) <= l.Most*size {
+	if len(list) <= l.Max*size {
 		return list, nil, nil
 	}
 	for chunk := range slices.Chunk(list, size) {
@@ -65,7 +65,7 @@ func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, 
 			items = append(items, chunk...)
 		}
 	}
-	over := max(0, len(items)-l.Most*size)
+	over := max(0, len(items)-l.Max*size)
 	for old := range slices.Chunk(items[:over], size) {
 		dropped = append(dropped, string(old))
 	}

@@ -9,13 +9,13 @@
 //	refresh.go             the token endpoint: refresh tokens
 //	families.go            grants that can be refreshed; family.go is the chain of one's tokens
 //	issuer.go              access and ID tokens
-//	verifier.go            tokens of ours that come back; tokenmemory.go those known to be genuine,
+//	verifier.go            tokens of ours that come back; signaturecache.go those known to be genuine,
 //	                       hint.go ID tokens as hints
 //	holders.go             whom a token stands for, and whether it still does
 //	userinfo.go            the UserInfo endpoint
 //	introspection.go       the introspection endpoint
 //	revocationendpoint.go  the revocation endpoint
-//	endings.go             everything that a user or client was given, ended by an operator
+//	revoker.go             revokes all grants of a user or client, for an operator
 //
 // All that one grant gives is a family: the jti of its access tokens begins with the
 // family's id, so that one entry revokes them all (package revocation).

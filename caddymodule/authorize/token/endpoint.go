@@ -48,8 +48,8 @@ func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.WriteJSON(w, http.StatusOK, response)
 }
 
-// exchange is how a grant type is exchanged for tokens.
-type exchange func(context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
+// grantHandler is how a grant type is exchanged for tokens.
+type grantHandler func(context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
 
 // exchange authenticates the client before it looks at what the client wants.
 func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
@@ -57,7 +57,7 @@ func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenRe
 	if err != nil {
 		return nil, err
 	}
-	grants := map[string]exchange{
+	grants := map[string]grantHandler{
 		"authorization_code": e.exchangeCode,
 		"client_credentials": e.exchangeCredentials,
 		"refresh_token":      e.exchangeRefreshToken,
@@ -69,7 +69,7 @@ func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenRe
 		return nil, oauth2.InvalidRequest("grant_type is missing")
 	case give == nil:
 		return nil, &oauth2.Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code, client_credentials or refresh_token"}
-	case !client.MayGrant(grantType):
+	case !client.AllowsGrantType(grantType):
 		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
 	}
 	if err := CheckResource(p, e.fhirBase); err != nil {
@@ -89,14 +89,14 @@ func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client,
 	if err != nil {
 		return nil, err
 	}
-	if t.refresh, err = e.families.startFamily(ctx, g); err != nil {
+	if t.refresh, err = e.families.start(ctx, g); err != nil {
 		return nil, err
 	}
 	if err := e.codes.redeem(ctx, g); err != nil {
 		return nil, err
 	}
 	if t.refresh != "" {
-		e.families.keepFamily(ctx, g)
+		e.families.enforceLimit(ctx, g)
 	}
 	return t.response(g.ScopeText()), nil
 }
@@ -104,7 +104,7 @@ func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client,
 // exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Nobody
 // signed in, so only system scopes make sense.
 func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
-	scope, err := client.SystemScope(p.Get("scope"))
+	scope, err := client.GrantSystemScope(p.Get("scope"))
 	if err != nil {
 		return nil, err
 	}

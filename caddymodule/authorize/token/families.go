@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-var errBadRefreshToken = oauth2.InvalidGrant("the refresh token is unknown, expired, revoked or used already")
+var errInvalidRefreshToken = oauth2.InvalidGrant("the refresh token is unknown, expired, revoked or used already")
 
 // families are the grants that can be refreshed, each with its chain of refresh tokens.
 type families struct {
@@ -32,13 +32,13 @@ type families struct {
 	logger      *slog.Logger
 }
 
-// startFamily makes the first refresh token of a grant that asks for one, or "". It
+// start makes the first refresh token of a grant that asks for one, or "". It
 // comes before the code is used up, and after a try that failed the family may be
 // there already, with a token that nobody was given: this one takes its place. Who
 // uses the code up too removes the family after that, so one that is stored here and
 // loses ends as well.
-func (fs *families) startFamily(ctx context.Context, g *Grant) (string, error) {
-	if !g.refreshes() {
+func (fs *families) start(ctx context.Context, g *Grant) (string, error) {
+	if !g.wantsRefresh() {
 		return "", nil
 	}
 	now, lifetime := time.Now(), fs.Refresh
@@ -54,14 +54,14 @@ func (fs *families) startFamily(ctx context.Context, g *Grant) (string, error) {
 	if err := fs.accounts.Keep(ctx, g.Provider, g.Subject, lifetime); err != nil {
 		return "", err
 	}
-	if err := fs.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.end(fs.RefreshIdle))); err != nil {
+	if err := fs.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.expires(fs.RefreshIdle))); err != nil {
 		return "", fmt.Errorf("storing a refresh token: %w", err)
 	}
 	// Whoever ends everything looks for families after setting the cutoff, and this for
 	// the cutoff after storing the family: so one of the two ends it.
-	void, err := fs.grants.grantVoid(ctx, g)
+	void, err := fs.grants.revoked(ctx, g)
 	if err == nil && void {
-		err = errSpentCode
+		err = errInvalidCode
 	}
 	if err != nil {
 		return "", errors.Join(err, fs.durable.Delete(context.WithoutCancel(ctx), familyKey(g.Family)))
@@ -69,15 +69,15 @@ func (fs *families) startFamily(ctx context.Context, g *Grant) (string, error) {
 	return token, nil
 }
 
-// family reads the family that a token names, and the form in which it is stored.
-func (fs *families) family(ctx context.Context, token string) (*refreshFamily, []byte, error) {
-	id := familyOf(token)
+// find reads the find that a token names, and the form in which it is stored.
+func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []byte, error) {
+	id := familyID(token)
 	if id == "" {
-		return nil, nil, errBadRefreshToken
+		return nil, nil, errInvalidRefreshToken
 	}
 	stored, err := fs.durable.Get(ctx, familyKey(id))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil, errBadRefreshToken
+		return nil, nil, errInvalidRefreshToken
 	}
 	if err != nil {
 		return nil, nil, err
@@ -86,20 +86,20 @@ func (fs *families) family(ctx context.Context, token string) (*refreshFamily, [
 	return f, stored, err
 }
 
-// checkRefresh says what a refresh token gives: the grant it goes back to, with
+// redeemable says what a refresh token gives: the grant it goes back to, with
 // the scope that is asked for. Whose token it is comes first: nobody else's
 // request changes anything.
-func (fs *families) checkRefresh(ctx context.Context, f *refreshFamily, client *client.Client, token, asked string) (*Grant, error) {
+func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *client.Client, token, asked string) (*Grant, error) {
 	if f.Grant.ClientID != client.ID {
 		return nil, oauth2.InvalidGrant("the refresh token was given to another client")
 	}
-	switch fs.standing(f, token) {
-	case stranger:
-		return nil, errBadRefreshToken
-	case spent:
-		return nil, fs.endStolenFamily(ctx, f)
+	switch fs.state(f, token) {
+	case unknownToken:
+		return nil, errInvalidRefreshToken
+	case reusedToken:
+		return nil, fs.revokeReplayed(ctx, f)
 	}
-	if err := fs.stillGranted(ctx, f, client); err != nil {
+	if err := fs.check(ctx, f, client); err != nil {
 		return nil, err
 	}
 	g := *f.Grant
@@ -109,50 +109,50 @@ func (fs *families) checkRefresh(ctx context.Context, f *refreshFamily, client *
 	return &g, err
 }
 
-// standing says how a token stands to its family. Where the current token was made by
+// state says how a token stands to its family. Where the current token was made by
 // the process before this one, and the answer with it may have been lost as that ended,
 // the grace counts from when this one began to serve.
-func (fs *families) standing(f *refreshFamily, token string) standing {
+func (fs *families) state(f *refreshFamily, token string) tokenState {
 	rotated := f.IssuedAt
 	if start := fs.Started(); rotated.Before(start) {
 		rotated = start
 	}
-	return f.standing(token, time.Since(rotated) < fs.RefreshGrace)
+	return f.state(token, time.Since(rotated) < fs.RefreshGrace)
 }
 
-// endStolenFamily revokes what a family has given.
-func (fs *families) endStolenFamily(ctx context.Context, f *refreshFamily) error {
+// revokeReplayed revokes what a family has given.
+func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error {
 	g := f.Grant
-	err := fs.revokeFamily(ctx, g)
+	err := fs.revoke(ctx, g)
 	fs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: g.User, ClientID: g.ClientID, Scope: g.ScopeText(), Grant: "refresh_token", Reason: "a refresh token was used twice", Err: err})
 	if err != nil {
 		return fmt.Errorf("revoking what a refresh token gave that was used twice: %w", err)
 	}
-	return errBadRefreshToken
+	return errInvalidRefreshToken
 }
 
-// revokeFamily ends a grant: its refresh tokens, and all access tokens.
-func (fs *families) revokeFamily(ctx context.Context, g *Grant) error {
+// revoke ends a grant: its refresh tokens, and all access tokens.
+func (fs *families) revoke(ctx context.Context, g *Grant) error {
 	err := errors.Join(fs.revocations.Revoke(ctx, g.Family, keyring.Retention), fs.durable.Delete(ctx, familyKey(g.Family)))
 	if err == nil {
-		fs.revocations.KeepRevocation(ctx, g.User, g.ClientID, g.Family)
+		fs.revocations.LimitRevocations(ctx, g.User, g.ClientID, g.Family)
 	}
 	return err
 }
 
-// stillGranted refuses a grant that has ended since: it was revoked or has
+// check refuses a grant that has ended since: it was revoked or has
 // expired, its person is gone or the session it was bound to over, or the client
 // may no longer have what it was granted.
-func (fs *families) stillGranted(ctx context.Context, f *refreshFamily, client *client.Client) error {
+func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	g := f.Grant
-	void, err := fs.grants.grantVoid(ctx, g)
+	void, err := fs.grants.revoked(ctx, g)
 	switch {
 	case err != nil:
 		return err
-	case void || !time.Now().Before(f.end(fs.RefreshIdle)):
-		return errBadRefreshToken
+	case void || !time.Now().Before(f.expires(fs.RefreshIdle)):
+		return errInvalidRefreshToken
 	}
-	if err := fs.grants.stillAllowed(ctx, g, client); err != nil || !g.online() {
+	if err := fs.grants.checkAllowed(ctx, g, client); err != nil || !g.online() {
 		return err
 	}
 	_, err = fs.durable.Get(ctx, session.Key(g.Session))
@@ -173,14 +173,14 @@ func (fs *families) rotate(ctx context.Context, f *refreshFamily, stored []byte,
 	if err != nil {
 		return "", err
 	}
-	return next, fs.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.end(fs.RefreshIdle)))
+	return next, fs.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.expires(fs.RefreshIdle)))
 }
 
-// refreshClient finds the client of a refresh token that comes to the token endpoint
+// clientOf finds the client of a refresh token that comes to the token endpoint
 // without a client_id, as some public clients send it. There is nothing else that
 // such a client could prove who it is by.
-func (fs *families) refreshClient(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
-	f, _, err := fs.family(ctx, p.Get("refresh_token"))
+func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
+	f, _, err := fs.find(ctx, p.Get("refresh_token"))
 	if err != nil {
 		return nil, err
 	}
@@ -196,20 +196,20 @@ func (fs *families) refreshClient(ctx context.Context, p oauth2.Parameters) (*cl
 // end in the evening, must not lose what their telephone has for months.
 const maxFamilies = 200
 
-// keepFamily makes room for a person's new family at a client. It must be stored: as
+// enforceLimit makes room for a person's new family at a client. It must be stored: as
 // one that is not, it would have ended. The client has it by then, so that there is no
 // room made is no failure of its request.
-func (fs *families) keepFamily(ctx context.Context, g *Grant) {
-	if err := fs.dropFamilies(ctx, g); err != nil {
+func (fs *families) enforceLimit(ctx context.Context, g *Grant) {
+	if err := fs.dropOldest(ctx, g); err != nil {
 		fs.logger.ErrorContext(ctx, "refresh tokens of a person and a client not counted", "client_id", g.ClientID, "error", err)
 	}
 }
 
-// dropFamilies adds a family to those of its person and client, and removes those that
+// dropOldest adds a family to those of its person and client, and removes those that
 // are too many.
-func (fs *families) dropFamilies(ctx context.Context, g *Grant) error {
+func (fs *families) dropOldest(ctx context.Context, g *Grant) error {
 	list := store.RecentList{
-		Store: fs.durable, Key: store.Key("families", g.User+"\x00"+g.ClientID), Most: maxFamilies, TTL: fs.Refresh,
+		Store: fs.durable, Key: store.Key("families", g.User+"\x00"+g.ClientID), Max: maxFamilies, TTL: fs.Refresh,
 		Ended: func(id string) (bool, error) {
 			_, err := fs.durable.Get(ctx, familyKey(id))
 			if errors.Is(err, store.ErrNotFound) {
@@ -218,7 +218,7 @@ func (fs *families) dropFamilies(ctx context.Context, g *Grant) error {
 			return false, err
 		},
 	}
-	dropped, err := list.Keep(ctx, g.Family)
+	dropped, err := list.Add(ctx, g.Family)
 	for _, id := range dropped {
 		err = errors.Join(err, fs.durable.Delete(ctx, familyKey(id)))
 	}

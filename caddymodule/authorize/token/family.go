@@ -41,30 +41,30 @@ type refreshFamily struct {
 }
 
 // The ways to stand to a family.
-type standing int
+type tokenState int
 
 const (
-	stranger    standing = iota // never one of its tokens
-	spent                       // was one, and was followed by another
-	predecessor                 // was the current one a moment ago
-	current
+	unknownToken tokenState = iota // never one of its tokens
+	reusedToken                    // was one, and was followed by another
+	retriedToken                   // was the current one a moment ago
+	currentToken
 )
 
-// standing says how a token stands to the family; lately, whether the current token is
+// state says how a token stands to the family; lately, whether the current token is
 // so new that who has the one before may not have got it.
-func (f *refreshFamily) standing(token string, lately bool) standing {
+func (f *refreshFamily) state(token string, lately bool) tokenState {
 	raw := refreshTokenBytes(token)
 	switch {
 	case raw == nil:
-		return stranger
+		return unknownToken
 	case f.isCurrent(token):
-		return current
+		return currentToken
 	case subtle.ConstantTimeCompare(f.tag(raw[:2*revocation.IDSize]), raw[2*revocation.IDSize:]) != 1:
-		return stranger
+		return unknownToken
 	case lately && f.isCurrent(f.successor(token)):
-		return predecessor
+		return retriedToken
 	}
-	return spent
+	return reusedToken
 }
 
 func (f *refreshFamily) isCurrent(token string) bool {
@@ -111,9 +111,9 @@ func mac(key, message []byte) []byte {
 	return h.Sum(nil)[:revocation.IDSize]
 }
 
-// familyOf is the id of the family that a refresh token names, or "" where the
+// familyID is the id of the family that a refresh token names, or "" where the
 // text has not the form of one.
-func familyOf(token string) string {
+func familyID(token string) string {
 	raw := refreshTokenBytes(token)
 	if raw == nil {
 		return ""
@@ -134,8 +134,8 @@ func refreshTokenBytes(token string) []byte {
 
 func familyKey(id string) string { return "refresh:" + id }
 
-// end is when the family ends if it is not used again.
-func (f *refreshFamily) end(idle time.Duration) time.Time {
+// expires is when the family ends if it is not used again.
+func (f *refreshFamily) expires(idle time.Duration) time.Time {
 	if idleEnd := f.IssuedAt.Add(idle); idleEnd.Before(f.Expiry) {
 		return idleEnd
 	}

@@ -62,21 +62,21 @@ type Holders struct {
 	revocations *revocation.Revocations
 }
 
-// Holder returns whom an access token stands for, or nil if the token has ended with
+// Find returns whom an access token stands for, or nil if the token has ended with
 // what it rests on: a person who was removed or disabled or has another password, a
 // client that is gone or may no longer have the scope, a session or a way to sign in
 // that there is no more, all that somebody was given. Whether the token itself was revoked, [Server.Revoked]
 // says.
-func (h *Holders) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
+func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 	client, err := h.clients.Find(ctx, t.ClientID)
-	if client == nil || err != nil || !client.MayHave(t.Scope) {
+	if client == nil || err != nil || !client.AllowsScope(t.Scope) {
 		return nil, err
 	}
-	if ended, err := h.cutOffToken(ctx, t, client); ended || err != nil {
+	if ended, err := h.isCutOff(ctx, t, client); ended || err != nil {
 		return nil, err
 	}
 	if t.Subject == t.ClientID {
-		if !client.MayGrant("client_credentials") {
+		if !client.AllowsGrantType("client_credentials") {
 			return nil, nil
 		}
 		return new(Holder), nil
@@ -85,15 +85,15 @@ func (h *Holders) Holder(ctx context.Context, t AccessToken) (*Holder, error) {
 	if user == nil || err != nil || user.TokensBoundTo != t.CredentialHash {
 		return nil, err
 	}
-	if open, err := h.wayIsOpen(ctx, t, client, user); !open || err != nil {
+	if open, err := h.maySignIn(ctx, t, client, user); !open || err != nil {
 		return nil, err
 	}
 	return &Holder{FHIRUser: h.accounts.FHIRUser(user)}, nil
 }
 
-// wayIsOpen reports whether the person of a token could still come to the client the
+// maySignIn reports whether the person of a token could still come to the client the
 // way that they did.
-func (h *Holders) wayIsOpen(ctx context.Context, t AccessToken, client *client.Client, user *people.User) (bool, error) {
+func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.Client, user *people.User) (bool, error) {
 	if t.Provider == "" && len(client.IdentityProviders) == 0 { // most of them
 		return true, nil
 	}
@@ -107,10 +107,10 @@ func (h *Holders) wayIsOpen(ctx context.Context, t AccessToken, client *client.C
 	return !unlinked, err
 }
 
-// cutOffToken reports whether an access token was issued until a cutoff.
-func (h *Holders) cutOffToken(ctx context.Context, t AccessToken, client *client.Client) (bool, error) {
-	cutoff, err := h.revocations.LatestCutoff(ctx, revocation.Given{
-		User: t.Subject, ClientID: t.ClientID, Session: t.Session, ByConsent: client.AsksConsent(), Brief: true,
+// isCutOff reports whether an access token was issued until a cutoff.
+func (h *Holders) isCutOff(ctx context.Context, t AccessToken, client *client.Client) (bool, error) {
+	cutoff, err := h.revocations.LatestCutoff(ctx, revocation.Binding{
+		User: t.Subject, ClientID: t.ClientID, Session: t.Session, ByConsent: client.RequiresConsent(), ShortLived: true,
 	})
 	if cutoff.IsZero() || err != nil {
 		return false, err

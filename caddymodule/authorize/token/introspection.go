@@ -46,7 +46,7 @@ type introspectionEndpoint struct {
 // serve is the introspection endpoint (RFC 7662). It is for those who prove
 // who they are: whoever can ask can try tokens.
 func (e *introspectionEndpoint) serve(w http.ResponseWriter, r *http.Request) {
-	answer, err := e.introspected(w, r)
+	answer, err := e.introspect(w, r)
 	if err != nil {
 		e.WriteError(w, r, err)
 		return
@@ -54,19 +54,19 @@ func (e *introspectionEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.WriteJSON(w, http.StatusOK, answer)
 }
 
-func (e *introspectionEndpoint) introspected(w http.ResponseWriter, r *http.Request) (any, error) {
+func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Request) (any, error) {
 	p, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return nil, err
 	}
-	asker, err := e.asker(r, p)
+	asker, err := e.requester(r, p)
 	switch {
 	case err != nil:
 		return nil, err
 	case p.Get("token") == "":
 		return nil, oauth2.InvalidRequest("token is missing")
 	}
-	t, err := e.revocation.ownToken(r.Context(), p.Get("token"))
+	t, err := e.revocation.find(r.Context(), p.Get("token"))
 	switch {
 	case errors.Is(err, errInvalidToken):
 		return new(introspection), nil
@@ -75,15 +75,15 @@ func (e *introspectionEndpoint) introspected(w http.ResponseWriter, r *http.Requ
 	case t.clientID() != asker.ID && !asker.IntrospectAll:
 		return new(introspection), nil
 	case t.family != nil:
-		return e.introspectedRefresh(r.Context(), t)
+		return e.introspectRefreshToken(r.Context(), t)
 	}
 	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
 }
 
-// asker is the client that asks: one with a secret or keys, or one that sends an
+// requester is the client that asks: one with a secret or keys, or one that sends an
 // access token of its own (SMART App Launch 2.2, Token Introspection). Either
 // way it learns of its own tokens alone, unless it may introspect all.
-func (e *introspectionEndpoint) asker(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
+func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		claims, err := e.userinfo.bearerClaims(r)
 		if err != nil {
@@ -102,21 +102,21 @@ func (e *introspectionEndpoint) asker(r *http.Request, p oauth2.Parameters) (*cl
 	return client, err
 }
 
-// introspectedRefresh tells of a refresh token whether a request with it would
+// introspectRefreshToken tells of a refresh token whether a request with it would
 // succeed.
-func (e *introspectionEndpoint) introspectedRefresh(ctx context.Context, t *ownToken) (any, error) {
+func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *issuedToken) (any, error) {
 	g := t.family.Grant
 	client, err := e.authenticator.Clients.Find(ctx, g.ClientID)
 	if !t.current || client == nil {
 		return new(introspection), err
 	}
-	err = e.families.stillGranted(ctx, t.family, client)
+	err = e.families.check(ctx, t.family, client)
 	if _, ok := errors.AsType[*oauth2.Error](err); ok {
 		return new(introspection), nil
 	}
 	return &refreshIntrospection{
 		Active: true, Issuer: e.Responder.Issuer, Subject: g.User, ClientID: g.ClientID, Scope: g.ScopeText(),
-		Expiry:   jwt.NewNumericDate(t.family.end(e.families.RefreshIdle)),
+		Expiry:   jwt.NewNumericDate(t.family.expires(e.families.RefreshIdle)),
 		IssuedAt: jwt.NewNumericDate(t.family.IssuedAt),
 	}, err
 }

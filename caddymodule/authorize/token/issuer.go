@@ -88,15 +88,15 @@ type Issuer struct {
 // with the scope openid an ID token.
 func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
 	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
-	user, err := i.grants.grantUser(ctx, g)
+	user, err := i.grants.user(ctx, g)
 	if err != nil {
 		return nil, err
 	}
-	cutoff, err := i.revocations.LatestCutoff(ctx, g.given())
+	cutoff, err := i.revocations.LatestCutoff(ctx, g.binding())
 	if err != nil {
 		return nil, err
 	}
-	if revocation.IsCutOff(g.At, cutoff) {
+	if revocation.IsCutOff(g.GrantedAt, cutoff) {
 		return nil, oauth2.InvalidGrant("the grant was revoked")
 	}
 	now := time.Now()
@@ -105,7 +105,7 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
 		ID: revocation.NewTokenID(g.Family, revocation.DateAfter(cutoff)), ClientID: g.ClientID, Scope: g.ScopeText(),
 		AuthTime: jwt.NewNumericDate(g.SignedInAt), FHIRUser: i.grantedFHIRUser(g, user),
-		UserinfoClaims: g.UserinfoClaims, Session: g.endsWith(), CredentialHash: user.TokensBoundTo,
+		UserinfoClaims: g.UserinfoClaims, Session: g.boundSession(), CredentialHash: user.TokensBoundTo,
 		Provider: g.Provider, ProviderAccount: i.accounts.LinkedAccount(g.User, g.Provider, g.Subject),
 	})
 	t := &Issued{Access: access, Lifetime: lifetime}
@@ -134,15 +134,15 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 	if client.ScopeClaimsInIDToken {
 		names = slices.Concat(names, people.ClaimsOfScope(g.Scope))
 	}
-	all, err := merged(claims, i.accounts.Claims(user, names))
+	all, err := withClaims(claims, i.accounts.Claims(user, names))
 	if err != nil {
 		return "", err
 	}
 	return keyring.Sign(ctx, i.keys, client.SigningAlgorithm(), keyring.IDTokenType, all)
 }
 
-// merged are claims, and more beside them.
-func merged(claims any, more map[string]any) (any, error) {
+// withClaims are claims, and more beside them.
+func withClaims(claims any, more map[string]any) (any, error) {
 	if len(more) == 0 {
 		return claims, nil
 	}
@@ -167,14 +167,14 @@ func merged(claims any, more map[string]any) (any, error) {
 func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
 	audit.NoteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
-	cutoff, err := i.revocations.LatestCutoff(ctx, revocation.Given{User: client.ID, ClientID: client.ID})
+	cutoff, err := i.revocations.LatestCutoff(ctx, revocation.Binding{User: client.ID, ClientID: client.ID})
 	if err != nil {
 		return nil, err
 	}
 	access, err := keyring.Sign(ctx, i.keys, keyring.AccessTokenAlgorithm, keyring.AccessTokenType, accessTokenClaims{
 		Issuer: i.issuer, Subject: client.ID, Audience: i.fhirBase,
 		Expiry: jwt.NewNumericDate(now.Add(lifetime)), IssuedAt: jwt.NewNumericDate(now),
-		ID: revocation.DatedID(revocation.DateAfter(cutoff)), ClientID: client.ID, Scope: strings.Join(scope, " "),
+		ID: revocation.NewDatedID(revocation.DateAfter(cutoff)), ClientID: client.ID, Scope: strings.Join(scope, " "),
 	})
 	return &Issued{Access: access, Lifetime: lifetime}, err
 }

@@ -37,13 +37,13 @@ func newRecentCodes(lifetime time.Duration) *recentCodes {
 	return &recentCodes{lifetime: lifetime, people: make(map[string][]recentCode), most: 1024}
 }
 
-// keep adds a person's code, and returns the one that is too many.
-func (c *recentCodes) keep(person string, code recentCode) (old recentCode, ok bool) {
+// add adds a person's code, and returns the one that is too many.
+func (c *recentCodes) add(person string, code recentCode) (old recentCode, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	codes := c.current(c.people[person])
+	codes := c.unexpired(c.people[person])
 	if len(codes) == 0 {
-		c.forget()
+		c.sweep()
 	}
 	if ok = len(codes) >= maxCodes; ok {
 		old = codes[0]
@@ -54,8 +54,8 @@ func (c *recentCodes) keep(person string, code recentCode) (old recentCode, ok b
 	return old, ok
 }
 
-// current leaves out the codes that are over.
-func (c *recentCodes) current(codes []recentCode) []recentCode {
+// unexpired leaves out the codes that are over.
+func (c *recentCodes) unexpired(codes []recentCode) []recentCode {
 	lasts := func(code recentCode) bool { return time.Since(code.at) < c.lifetime }
 	i := slices.IndexFunc(codes, lasts)
 	if i < 0 {
@@ -64,25 +64,25 @@ func (c *recentCodes) current(codes []recentCode) []recentCode {
 	return slices.Delete(codes, 0, i)
 }
 
-// forget forgets people whose codes are over, where there are many. How many there are
+// sweep forgets people whose codes are over, where there are many. How many there are
 // beyond that is bounded by the store, which holds their codes.
-func (c *recentCodes) forget() {
+func (c *recentCodes) sweep() {
 	if len(c.people) < c.most {
 		return
 	}
-	maps.DeleteFunc(c.people, func(_ string, codes []recentCode) bool { return c.current(codes) == nil })
+	maps.DeleteFunc(c.people, func(_ string, codes []recentCode) bool { return c.unexpired(codes) == nil })
 	c.most = max(1024, 2*len(c.people))
 }
 
-// keepCode makes room for a person's new code.
-func (cs *Codes) keepCode(ctx context.Context, g *Grant, key string) error {
-	old, ok := cs.recent.keep(g.User, recentCode{key: key, family: g.Family})
+// enforceLimit makes room for a person's new code.
+func (cs *Codes) enforceLimit(ctx context.Context, g *Grant, key string) error {
+	old, ok := cs.recent.add(g.User, recentCode{key: key, family: g.Family})
 	if !ok {
 		return nil
 	}
 	err := cs.store.Delete(ctx, old.key)
 	// That it was used need not be known any more; that it was revoked must be.
-	if e := cs.store.Swap(ctx, revocation.TokenKey(old.family), revocation.TokenUsed, revocation.TokenUsed, time.Second); !errors.Is(e, store.ErrChanged) {
+	if e := cs.store.Swap(ctx, revocation.TokenKey(old.family), revocation.CodeRedeemed, revocation.CodeRedeemed, time.Second); !errors.Is(e, store.ErrChanged) {
 		err = errors.Join(err, e)
 	}
 	return err

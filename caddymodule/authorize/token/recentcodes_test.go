@@ -13,14 +13,14 @@ func TestRecentCodesAreForgotten(t *testing.T) {
 		c := newRecentCodes(time.Minute)
 		for range 3 {
 			for range maxCodes {
-				if old, ok := c.keep("alice", recentCode{key: "k"}); ok {
+				if old, ok := c.add("alice", recentCode{key: "k"}); ok {
 					t.Fatalf("%v is too many", old)
 				}
 			}
 			time.Sleep(time.Minute)
 		}
 		for i := range 5000 {
-			c.keep(strconv.Itoa(i), recentCode{})
+			c.add(strconv.Itoa(i), recentCode{})
 			time.Sleep(time.Second)
 			if len(c.people) > 1024 {
 				t.Fatalf("%d people after %d", len(c.people), i)
@@ -36,7 +36,7 @@ func TestRecentCodesAreForgotten(t *testing.T) {
 func TestRecentCodesAreTheLatest(t *testing.T) {
 	c := newRecentCodes(time.Minute)
 	for i := range maxCodes + 10 {
-		old, ok := c.keep("alice", recentCode{key: strconv.Itoa(i)})
+		old, ok := c.add("alice", recentCode{key: strconv.Itoa(i)})
 		if want := i - maxCodes; ok != (want >= 0) || ok && old.key != strconv.Itoa(want) {
 			t.Errorf("code %d takes the place of %q", i, old.key)
 		}

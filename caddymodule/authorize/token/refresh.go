@@ -23,7 +23,7 @@ func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client
 		return nil, oauth2.InvalidRequest("refresh_token is missing")
 	}
 	for ctx.Err() == nil {
-		response, err := e.useRefreshToken(ctx, client, token, p.Get("scope"))
+		response, err := e.rotateRefreshToken(ctx, client, token, p.Get("scope"))
 		if !errors.Is(err, store.ErrChanged) {
 			return response, err
 		}
@@ -31,16 +31,16 @@ func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client
 	return nil, ctx.Err()
 }
 
-// useRefreshToken gives what a refresh token is good for. The token that follows it
+// rotateRefreshToken gives what a refresh token is good for. The token that follows it
 // is stored last: whatever fails before, the client can try again. Where another
 // request uses the token at the same time, the error is [store.ErrChanged], and the token is
 // to be looked at once more, as one that was followed.
-func (e *tokenEndpoint) useRefreshToken(ctx context.Context, client *client.Client, token, asked string) (*tokenResponse, error) {
-	f, stored, err := e.families.family(ctx, token)
+func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, asked string) (*tokenResponse, error) {
+	f, stored, err := e.families.find(ctx, token)
 	if err != nil {
 		return nil, err
 	}
-	g, err := e.families.checkRefresh(ctx, f, client, token, asked)
+	g, err := e.families.redeemable(ctx, f, client, token, asked)
 	if err != nil {
 		return nil, err
 	}

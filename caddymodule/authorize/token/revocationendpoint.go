@@ -49,7 +49,7 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	case p.Get("token") == "":
 		return oauth2.InvalidRequest("token is missing")
 	}
-	t, err := e.ownToken(r.Context(), p.Get("token"))
+	t, err := e.find(r.Context(), p.Get("token"))
 	switch {
 	case errors.Is(err, errInvalidToken):
 		return nil
@@ -58,64 +58,64 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 	case t.clientID() != client.ID:
 		return errForeignToken
 	}
-	if err := e.revokeOwn(r.Context(), t); err != nil {
+	if err := e.revoke(r.Context(), t); err != nil {
 		return err
 	}
 	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Revocation, ClientID: client.ID, User: t.subject()})
 	return nil
 }
 
-// revokeOwn makes a token void; a refresh token takes its family with it.
-func (e *revocationEndpoint) revokeOwn(ctx context.Context, t *ownToken) error {
+// revoke makes a token void; a refresh token takes its family with it.
+func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 	if t.family != nil {
-		return e.families.revokeFamily(ctx, t.family.Grant)
+		return e.families.revoke(ctx, t.family.Grant)
 	}
 	err := e.revocations.Revoke(ctx, t.access.ID, time.Until(t.access.Expiry.Time()))
 	if err == nil && t.access.Subject != t.access.ClientID { // a client's own live for minutes
-		e.revocations.KeepRevocation(ctx, t.access.Subject, t.access.ClientID, t.access.ID)
+		e.revocations.LimitRevocations(ctx, t.access.Subject, t.access.ClientID, t.access.ID)
 	}
 	return err
 }
 
-// ownToken is a token of ours that somebody asks about: the one or the other.
-type ownToken struct {
+// issuedToken is a token of ours that somebody asks about: the one or the other.
+type issuedToken struct {
 	access  *accessTokenClaims
 	family  *refreshFamily
 	current bool // of a refresh token: it is the one that can be used
 }
 
-func (t *ownToken) clientID() string {
+func (t *issuedToken) clientID() string {
 	if t.family != nil {
 		return t.family.Grant.ClientID
 	}
 	return t.access.ClientID
 }
 
-func (t *ownToken) subject() string {
+func (t *issuedToken) subject() string {
 	if t.family != nil {
 		return t.family.Grant.User
 	}
 	return t.access.Subject
 }
 
-// ownToken reads a token: errInvalidToken where it is none of ours. A refresh
+// issuedToken reads a token: errInvalidToken where it is none of ours. A refresh
 // token that was followed by another still leads to its family. What kind it is
 // shows in its form, so token_type_hint tells us nothing (RFC 7009 §2.1).
-func (e *revocationEndpoint) ownToken(ctx context.Context, raw string) (*ownToken, error) {
-	if familyOf(raw) == "" {
+func (e *revocationEndpoint) find(ctx context.Context, raw string) (*issuedToken, error) {
+	if familyID(raw) == "" {
 		claims, err := e.verifier.verify(ctx, raw)
-		return &ownToken{access: claims}, err
+		return &issuedToken{access: claims}, err
 	}
-	f, _, err := e.families.family(ctx, raw)
-	if errors.Is(err, errBadRefreshToken) {
+	f, _, err := e.families.find(ctx, raw)
+	if errors.Is(err, errInvalidRefreshToken) {
 		return nil, errInvalidToken
 	}
 	if err != nil {
 		return nil, err
 	}
-	standing := e.families.standing(f, raw)
-	if standing == stranger {
+	standing := e.families.state(f, raw)
+	if standing == unknownToken {
 		return nil, errInvalidToken
 	}
-	return &ownToken{family: f, current: standing == current}, nil
+	return &issuedToken{family: f, current: standing == currentToken}, nil
 }

@@ -89,8 +89,8 @@ type Tokens struct {
 	// Codes are the authorization codes.
 	Codes *Codes
 
-	// Endings ends what operators want ended.
-	Endings *Endings
+	// Revoker ends what operators want ended.
+	Revoker *Revoker
 
 	families *families
 	// Endpoints are the token, revocation, introspection and UserInfo endpoints, by path.
@@ -102,7 +102,7 @@ func New(c Config) *Tokens {
 	t := &Tokens{
 		Grants:  &Grants{accounts: c.Accounts, consents: c.Consents, revocations: c.Revocations, sessions: c.Sessions},
 		Holders: &Holders{clients: c.Authenticator.Clients, accounts: c.Accounts, revocations: c.Revocations},
-		Endings: &Endings{
+		Revoker: &Revoker{
 			durable: c.Durable, accounts: c.Accounts, clients: c.Authenticator.Clients, sessions: c.Sessions,
 			revocations: c.Revocations, trail: c.Trail,
 		},
@@ -122,7 +122,7 @@ func New(c Config) *Tokens {
 		lifetime: c.Lifetimes.Code, store: c.Store, durable: c.Durable, recent: newRecentCodes(c.Lifetimes.Code),
 		grants: t.Grants, families: t.families, revocations: c.Revocations, trail: c.Trail,
 	}
-	c.Authenticator.OfRefreshToken = t.families.refreshClient
+	c.Authenticator.RefreshTokenClient = t.families.clientOf
 	t.addEndpoints(&c)
 	return t
 }

@@ -22,7 +22,7 @@ type userinfoEndpoint struct {
 // serve is the UserInfo endpoint (OpenID Connect Core §5.3). It takes the access
 // token from the header or from a form (§5.3.1).
 func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
-	user, names, err := e.bearer(w, r)
+	user, names, err := e.authenticate(w, r)
 	if err != nil {
 		e.WriteError(w, r, err)
 		return
@@ -32,10 +32,10 @@ func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.WriteJSON(w, http.StatusOK, claims)
 }
 
-// bearer returns the person whose access token the request carries, and the claims
+// authenticate returns the person whose access token the request carries, and the claims
 // that it is given for.
-func (e *userinfoEndpoint) bearer(w http.ResponseWriter, r *http.Request) (*people.User, []string, error) {
-	raw, err := postedToken(w, r)
+func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) (*people.User, []string, error) {
+	raw, err := formToken(w, r)
 	if err == nil && raw == "" {
 		raw, err = headerToken(r)
 	}
@@ -46,12 +46,12 @@ func (e *userinfoEndpoint) bearer(w http.ResponseWriter, r *http.Request) (*peop
 	if err != nil {
 		return nil, nil, err
 	}
-	return e.tokenUser(r.Context(), claims)
+	return e.user(r.Context(), claims)
 }
 
-// postedToken is the access token of a form (RFC 6750 §2.2), or "". Beside one in
+// formToken is the access token of a form (RFC 6750 §2.2), or "". Beside one in
 // the header it is refused: another could be checked than the one that counts.
-func postedToken(w http.ResponseWriter, r *http.Request) (string, error) {
+func formToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	if r.Method != http.MethodPost || !oauth2.IsForm(r) {
 		return "", nil
 	}
@@ -99,7 +99,7 @@ var invalidToken = &oauth2.Error{
 	Description: "the access token is expired, revoked or not one of this server",
 }
 
-func (e *userinfoEndpoint) tokenUser(ctx context.Context, claims *accessTokenClaims) (*people.User, []string, error) {
+func (e *userinfoEndpoint) user(ctx context.Context, claims *accessTokenClaims) (*people.User, []string, error) {
 	scope := strings.Fields(claims.Scope)
 	if !slices.Contains(scope, "openid") {
 		return nil, nil, &oauth2.Error{

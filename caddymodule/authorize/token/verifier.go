@@ -19,7 +19,7 @@ var errInvalidToken = errors.New("not a valid token of ours")
 type Verifier struct {
 	issuer, fhirBase string
 	keys             keyring.Keys
-	remembered       tokenMemory
+	signatures       signatureCache
 	revocations      *revocation.Revocations
 	holders          *Holders
 }
@@ -37,7 +37,7 @@ func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims,
 	if err != nil {
 		return nil, err
 	}
-	holder, err := vr.holders.Holder(ctx, v.claims.token())
+	holder, err := vr.holders.Find(ctx, v.claims.token())
 	if err == nil && (revoked || holder == nil) {
 		err = errInvalidToken
 	}
@@ -48,7 +48,7 @@ func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims,
 // What is remembered counts as long as the key is still ours.
 func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, error) {
 	digest := sha256.Sum256([]byte(raw)) // of the whole: a part of it would stand for others too
-	if known, ok := vr.remembered.get(digest); ok {
+	if known, ok := vr.signatures.get(digest); ok {
 		has, err := vr.keys.Has(ctx, known.kid)
 		if err != nil || has {
 			return known, err
@@ -56,7 +56,7 @@ func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, er
 	}
 	v, err := vr.checkSignature(ctx, raw)
 	if err == nil && vr.current(v.claims) {
-		vr.remembered.put(digest, v)
+		vr.signatures.put(digest, v)
 	}
 	return v, err
 }

@@ -53,9 +53,9 @@ func NewSecret() string {
 	return encoding.EncodeToString(key)
 }
 
-// Address is what an authenticator app reads, from a QR code as a rule, to
+// URI is what an authenticator app reads, from a QR code as a rule, to
 // learn a key: an otpauth URI, with the names it shows the code under.
-func Address(issuerName, user, secret string) string {
+func URI(issuerName, user, secret string) string {
 	label := issuerName + ":" + user
 	u := url.URL{Scheme: "otpauth", Host: "totp", Path: "/" + label}
 	// As %20: many apps show a + as it is.
@@ -80,8 +80,8 @@ func Code(key []byte, step int64) string {
 	return fmt.Sprintf("%0*d", digits, number%modulo)
 }
 
-// StepOf finds the time step, now or next to it, whose code this is.
-func StepOf(key []byte, code string, now time.Time) (step int64, ok bool) {
+// MatchingStep finds the time step, now or next to it, whose code this is.
+func MatchingStep(key []byte, code string, now time.Time) (step int64, ok bool) {
 	current := now.Unix() / int64(Step/time.Second)
 	for s := current - Skew; s <= current+Skew; s++ {
 		if subtle.ConstantTimeCompare([]byte(Code(key, s)), []byte(code)) == 1 {

@@ -27,13 +27,13 @@ func TestSkew(t *testing.T) {
 	key, now := []byte("12345678901234567890"), time.Unix(1111111111, 0)
 	step := now.Unix() / 30
 	for away := int64(-3); away <= 3; away++ {
-		got, ok := StepOf(key, Code(key, step+away), now)
+		got, ok := MatchingStep(key, Code(key, step+away), now)
 		if want := away >= -1 && away <= 1; ok != want || ok && got != step+away {
 			t.Errorf("%d steps away: %t, step %d", away, ok, got-step)
 		}
 	}
 	for _, code := range []string{"", "12345", "1234567", "abcdef", Code(key, step)[:5], Code(key, step) + "0"} {
-		if _, ok := StepOf(key, code, now); ok {
+		if _, ok := MatchingStep(key, code, now); ok {
 			t.Errorf("%q counts", code)
 		}
 	}
@@ -68,7 +68,7 @@ func TestCheckSecret(t *testing.T) {
 func TestTOTPAddress(t *testing.T) {
 	t.Parallel()
 	want := "otpauth://totp/General%20Hospital:alice?issuer=General%20Hospital&secret=ABC"
-	if got := Address("General Hospital", "alice", "ABC"); got != want {
+	if got := URI("General Hospital", "alice", "ABC"); got != want {
 		t.Errorf("got %s", got)
 	}
 }

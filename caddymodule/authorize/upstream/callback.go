@@ -51,7 +51,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err := c.check(m); err != nil {
 		return nil, err
 	}
-	tokens, err := p.redeem(ctx, m, c.Code, r.Verifier)
+	tokens, err := p.exchangeCode(ctx, m, c.Code, r.Verifier)
 	if err != nil {
 		return nil, err
 	}

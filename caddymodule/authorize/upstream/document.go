@@ -42,7 +42,7 @@ type document[T any] struct {
 
 	flight   singleflight.Group
 	latest   atomic.Pointer[version[T]]
-	renewing atomic.Bool // by renewBehind
+	renewing atomic.Bool // by renewInBackground
 }
 
 // version is what is known of a document at one time. It is not changed.
@@ -65,7 +65,7 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	case now.Before(v.fresh):
 		return v.value, nil
 	case now.Before(v.fresh.Add(grace)), v.err != nil && now.Before(v.usable):
-		d.renewBehind(ctx, v)
+		d.renewInBackground(ctx, v)
 		return v.value, nil
 	}
 	v, err := d.renewed(ctx)
@@ -75,10 +75,10 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	return v.value, err
 }
 
-// again is for who misses something in the document: it is fetched once more,
+// refetch is for who misses something in the document: it is fetched once more,
 // unless that was done within the pause. The error is that of the last try,
 // also where an older version is there.
-func (d *document[T]) again(ctx context.Context) (T, error) {
+func (d *document[T]) refetch(ctx context.Context) (T, error) {
 	v, err := d.renewed(ctx)
 	if err == nil {
 		err = v.err
@@ -118,8 +118,8 @@ func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
-// renewBehind renews without anybody waiting for it.
-func (d *document[T]) renewBehind(ctx context.Context, v *version[T]) {
+// renewInBackground renews without anybody waiting for it.
+func (d *document[T]) renewInBackground(ctx context.Context, v *version[T]) {
 	if time.Now().Before(v.retry) || !d.renewing.CompareAndSwap(false, true) {
 		return
 	}

@@ -191,7 +191,7 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	if keys := set.candidates(kid); len(keys) > 0 {
 		return keys, nil
 	}
-	if set, err = k.keys.again(ctx); err != nil {
+	if set, err = k.keys.refetch(ctx); err != nil {
 		return nil, fmt.Errorf("looking for kid %.100q: %w", kid, err)
 	}
 	keys := set.candidates(kid)

@@ -30,8 +30,8 @@ func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	return 0, fmt.Errorf("%w: token_endpoint_auth_methods_supported has neither client_secret_basic nor client_secret_post", ErrMetadata)
 }
 
-// redeem exchanges the code for tokens (OpenID Connect Core §3.1.3).
-func (p *Provider) redeem(ctx context.Context, m *metadata, code, verifier string) (*oauth2.Token, error) {
+// exchangeCode exchanges the code for tokens (OpenID Connect Core §3.1.3).
+func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier string) (*oauth2.Token, error) {
 	config, err := p.oauth(m)
 	if err != nil {
 		return nil, err
@@ -49,13 +49,13 @@ func (p *Provider) redeem(ctx context.Context, m *metadata, code, verifier strin
 	case watched.status == 0: // no answer
 		return nil, err
 	}
-	return nil, refused(watched.status, err, code, verifier, config.ClientSecret)
+	return nil, tokenError(watched.status, err, code, verifier, config.ClientSecret)
 }
 
-// refused is the error of an answer that holds no token. What a successful
+// tokenError is the error of an answer that holds no token. What a successful
 // answer says instead is not logged: it may hold parts of one. Nor is what we
 // sent and must stay secret, if the answer repeats it.
-func refused(status int, err error, secrets ...string) *Error {
+func tokenError(status int, err error, secrets ...string) *Error {
 	e := &Error{Kind: Refused, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
 	var answer *oauth2.RetrieveError
 	if !errors.As(err, &answer) {

@@ -22,19 +22,19 @@ const (
 	maxEndedSessions = 1000
 )
 
-// recentEndings are the latest endings of a kind of one person. Each leaves an entry in
+// recentList are the latest endings of a kind of one person. Each leaves an entry in
 // the stores for as long as an access token may live, and who is let in could end things
 // all day.
-type recentEndings struct {
+type recentList struct {
 	store.RecentList
 	cutoff string                                     // stands for those that are too many
 	forget func(ctx context.Context, id string) error // removes the entry of one
 }
 
-// KeepRevocation makes room for a revocation of what a user let a client have.
-func (r *Revocations) KeepRevocation(ctx context.Context, user, clientID, id string) {
-	r.keepEnding(ctx, id, recentEndings{
-		RecentList: store.RecentList{Store: r.durable, Key: store.Key("revocations", pair(user, clientID)), Most: maxRevocations, TTL: cutoffLifetime},
+// LimitRevocations makes room for a revocation of what a user let a client have.
+func (r *Revocations) LimitRevocations(ctx context.Context, user, clientID, id string) {
+	r.limit(ctx, id, recentList{
+		RecentList: store.RecentList{Store: r.durable, Key: store.Key("revocations", pair(user, clientID)), Max: maxRevocations, TTL: cutoffLifetime},
 		cutoff:     revocationsCutoff(user, clientID),
 		forget: func(ctx context.Context, id string) error {
 			return errors.Join(r.store.Delete(ctx, TokenKey(id)), r.durable.Delete(ctx, revokedPrefix+id))
@@ -42,10 +42,10 @@ func (r *Revocations) KeepRevocation(ctx context.Context, user, clientID, id str
 	})
 }
 
-// KeepEndedSession makes room for a session of a user that ended.
-func (r *Revocations) KeepEndedSession(ctx context.Context, user, sid string) {
-	r.keepEnding(ctx, sid, recentEndings{
-		RecentList: store.RecentList{Store: r.durable, Key: store.Key("ended-sessions", user), Most: maxEndedSessions, TTL: cutoffLifetime},
+// LimitEndedSessions makes room for a session of a user that ended.
+func (r *Revocations) LimitEndedSessions(ctx context.Context, user, sid string) {
+	r.limit(ctx, sid, recentList{
+		RecentList: store.RecentList{Store: r.durable, Key: store.Key("ended-sessions", user), Max: maxEndedSessions, TTL: cutoffLifetime},
 		cutoff:     endedSessionsCutoff(user),
 		forget: func(ctx context.Context, sid string) error {
 			return errors.Join(r.store.Delete(ctx, SessionCutoff(sid)), r.durable.Delete(ctx, SessionCutoff(sid)))
@@ -53,20 +53,20 @@ func (r *Revocations) KeepEndedSession(ctx context.Context, user, sid string) {
 	})
 }
 
-// keepEnding adds an ending, which is stored by then: that it is not counted is no failure
+// limit adds an ending, which is stored by then: that it is not counted is no failure
 // of it.
-func (r *Revocations) keepEnding(ctx context.Context, id string, of recentEndings) {
-	dropped, err := of.Keep(ctx, endingItem(time.Now(), id))
+func (r *Revocations) limit(ctx context.Context, id string, of recentList) {
+	dropped, err := of.Add(ctx, listItem(time.Now(), id))
 	for _, item := range dropped {
-		err = errors.Join(err, r.foldEnding(ctx, item, of))
+		err = errors.Join(err, r.fold(ctx, item, of))
 	}
 	if err != nil {
 		r.logger.ErrorContext(ctx, "endings of a person not counted", "error", err)
 	}
 }
 
-// foldEnding has the cutoff stand for an ending.
-func (r *Revocations) foldEnding(ctx context.Context, item string, of recentEndings) error {
+// fold has the cutoff stand for an ending.
+func (r *Revocations) fold(ctx context.Context, item string, of recentList) error {
 	nanoseconds, id, _ := strings.Cut(item, " ")
 	at, err := strconv.ParseInt(nanoseconds, 10, 64)
 	if err == nil {
@@ -78,6 +78,6 @@ func (r *Revocations) foldEnding(ctx context.Context, item string, of recentEndi
 	return of.forget(ctx, strings.TrimRight(id, " "))
 }
 
-// endingItem is an ending in a [store.RecentList]: when, and of what. A jti, the longest of ids,
+// listItem is an ending in a [store.RecentList]: when, and of what. A jti, the longest of ids,
 // has 55 characters.
-func endingItem(at time.Time, id string) string { return fmt.Sprintf("%019d %-55s", at.UnixNano(), id) }
+func listItem(at time.Time, id string) string { return fmt.Sprintf("%019d %-55s", at.UnixNano(), id) }

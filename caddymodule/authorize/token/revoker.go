@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// EndedGrants says what [Server.EndGrants] has ended beside codes and access tokens,
+// RevokedGrants says what [Server.RevokeGrants] has ended beside codes and access tokens,
 // which nobody counts.
-type EndedGrants struct {
+type RevokedGrants struct {
 	// Sessions is how many sessions of the person there were.
 	Sessions int `json:"sessions"`
 
@@ -27,12 +27,12 @@ type EndedGrants struct {
 	Consents int `json:"consents"`
 }
 
-// ErrNobody says that there is neither such a person or client, nor anything that they
+// ErrUnknownHolder says that there is neither such a person or client, nor anything that they
 // were given.
-var ErrNobody = errors.New("no such user or client, and nothing was given to them")
+var ErrUnknownHolder = errors.New("no such user or client, and nothing was given to them")
 
-// Endings ends what operators want ended.
-type Endings struct {
+// Revoker ends what operators want ended.
+type Revoker struct {
 	durable     store.Store
 	accounts    *people.Accounts
 	clients     *client.Registry
@@ -41,38 +41,38 @@ type Endings struct {
 	trail       *audit.Recorder
 }
 
-// EndGrants ends at once everything that a user let clients have, or that a client was
+// RevokeGrants ends at once everything that a user let clients have, or that a client was
 // given by anybody, or by this user where both are named: codes, access tokens and
 // refresh tokens, and the consent that was remembered. A user's sessions end too where
 // no client is named; otherwise people stay signed in, and the client is told that
 // their sessions are over for it (OpenID Connect Back-Channel Logout 1.0). What is
 // given later is good. Of what fails half-way, what was ended stays so; the call can be
 // repeated.
-func (e *Endings) EndGrants(ctx context.Context, user, clientID string) (EndedGrants, error) {
-	var ended EndedGrants
+func (e *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (RevokedGrants, error) {
+	var ended RevokedGrants
 	if user == "" && clientID == "" {
 		return ended, errors.New("neither a user nor a client is named")
 	}
-	err := e.endGrants(ctx, user, clientID, &ended)
-	if err == nil && ended == (EndedGrants{}) {
-		err = e.mustKnow(ctx, user, clientID)
+	err := e.revokeGrants(ctx, user, clientID, &ended)
+	if err == nil && ended == (RevokedGrants{}) {
+		err = e.checkKnown(ctx, user, clientID)
 	}
 	e.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
 	return ended, err
 }
 
-// endGrants ends sessions first, so that whoever has one is given no more by it; then what
+// revokeGrants ends sessions first, so that whoever has one is given no more by it; then what
 // was given until that moment, be it in use right now. What fails keeps nothing else alive.
-func (e *Endings) endGrants(ctx context.Context, user, clientID string, ended *EndedGrants) error {
+func (e *Revoker) revokeGrants(ctx context.Context, user, clientID string, ended *RevokedGrants) error {
 	var errs [4]error
 	if clientID == "" {
 		ended.Sessions, errs[0] = e.sessions.EndSessions(ctx, user)
 	}
 	errs[1] = e.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
 	if errs[1] == nil { // else who comes with a refresh token is not refused meanwhile
-		ended.RefreshTokens, errs[1] = e.endFamilies(ctx, user, clientID)
+		ended.RefreshTokens, errs[1] = e.deleteFamilies(ctx, user, clientID)
 	}
-	ended.Consents, errs[2] = e.endConsents(ctx, user, clientID)
+	ended.Consents, errs[2] = e.deleteConsents(ctx, user, clientID)
 	if clientID != "" {
 		errs[3] = e.sessions.Leave(ctx, user, clientID)
 	}
@@ -89,9 +89,9 @@ func cutoffOf(user, clientID string) string {
 	return revocation.PairCutoff(user, clientID)
 }
 
-// mustKnow finds out about misspelt names, so that nobody thinks that more has ended
+// checkKnown finds out about misspelt names, so that nobody thinks that more has ended
 // than did.
-func (e *Endings) mustKnow(ctx context.Context, user, clientID string) error {
+func (e *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
 	client, err := e.clients.Find(ctx, clientID)
 	if err != nil {
 		return err
@@ -101,29 +101,29 @@ func (e *Endings) mustKnow(ctx context.Context, user, clientID string) error {
 		return err
 	}
 	if clientID != "" && client == nil || user != "" && person == nil && e.accounts.Directory.Users[user] == nil {
-		return ErrNobody
+		return ErrUnknownHolder
 	}
 	return nil
 }
 
-// endFamilies deletes the refresh tokens of a user, a client or both. An empty name
+// deleteFamilies deletes the refresh tokens of a user, a client or both. An empty name
 // stands for all.
-func (e *Endings) endFamilies(ctx context.Context, user, clientID string) (int, error) {
-	return store.DeleteIf(ctx, e.durable, familyKey(""), func(value []byte) (bool, error) {
+func (e *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (int, error) {
+	return store.DeleteFunc(ctx, e.durable, familyKey(""), func(value []byte) (bool, error) {
 		f, err := parseFamily(value)
-		return err == nil && isOf(f.Grant.User, f.Grant.ClientID, user, clientID), err
+		return err == nil && matches(f.Grant.User, f.Grant.ClientID, user, clientID), err
 	})
 }
 
-// endConsents forgets the consent of a user, or to a client, or both.
-func (e *Endings) endConsents(ctx context.Context, user, clientID string) (int, error) {
-	return store.DeleteIf(ctx, e.durable, "consent:", func(value []byte) (bool, error) {
+// deleteConsents forgets the consent of a user, or to a client, or both.
+func (e *Revoker) deleteConsents(ctx context.Context, user, clientID string) (int, error) {
+	return store.DeleteFunc(ctx, e.durable, "consent:", func(value []byte) (bool, error) {
 		c := new(consent.Consent)
 		err := json.Unmarshal(value, c)
-		return err == nil && isOf(c.User, c.ClientID, user, clientID), err
+		return err == nil && matches(c.User, c.ClientID, user, clientID), err
 	})
 }
 
-func isOf(hasUser, hasClient, user, clientID string) bool {
+func matches(hasUser, hasClient, user, clientID string) bool {
 	return (user == "" || hasUser == user) && (clientID == "" || hasClient == clientID)
 }

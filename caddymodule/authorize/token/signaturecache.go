@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// tokenMemorySize is how many verified tokens are remembered; one takes about
+// signatureCacheSize is how many verified tokens are remembered; one takes about
 // 1 KiB.
-const tokenMemorySize = 20_000
+const signatureCacheSize = 20_000
 
 // verifiedToken is a token whose signature is ours. It is not changed.
 type verifiedToken struct {
@@ -15,17 +15,17 @@ type verifiedToken struct {
 	kid    string
 }
 
-// tokenMemory spares tokens that come again the check of their signature, and
+// signatureCache spares tokens that come again the check of their signature, and
 // nothing else: whether they have expired or were revoked, whoever asks looks at
 // each time. There are two generations of half the size: when the younger one is
 // full, the older is dropped as a whole, so no flood makes it grow and nothing is
 // scanned.
-type tokenMemory struct {
+type signatureCache struct {
 	mu             sync.Mutex
 	younger, older map[[sha256.Size]byte]verifiedToken
 }
 
-func (m *tokenMemory) get(digest [sha256.Size]byte) (verifiedToken, bool) {
+func (m *signatureCache) get(digest [sha256.Size]byte) (verifiedToken, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if v, ok := m.younger[digest]; ok {
@@ -38,15 +38,15 @@ func (m *tokenMemory) get(digest [sha256.Size]byte) (verifiedToken, bool) {
 	return v, ok
 }
 
-func (m *tokenMemory) put(digest [sha256.Size]byte, v verifiedToken) {
+func (m *signatureCache) put(digest [sha256.Size]byte, v verifiedToken) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.store(digest, v)
 }
 
 // store is called with the lock held.
-func (m *tokenMemory) store(digest [sha256.Size]byte, v verifiedToken) {
-	if m.younger == nil || len(m.younger) >= tokenMemorySize/2 {
+func (m *signatureCache) store(digest [sha256.Size]byte, v verifiedToken) {
+	if m.younger == nil || len(m.younger) >= signatureCacheSize/2 {
 		m.older, m.younger = m.younger, map[[sha256.Size]byte]verifiedToken{}
 	}
 	m.younger[digest] = v

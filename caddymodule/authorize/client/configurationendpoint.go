@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// managed finds the client that a request is about, and whose token it carries.
-func (e *RegistrationEndpoint) managed(r *http.Request) (*registered, error) {
+// authenticate finds the client that a request is about, and whose token it carries.
+func (e *RegistrationEndpoint) authenticate(r *http.Request) (*registered, error) {
 	p, err := oauth2.QueryParameters(r.URL.RawQuery)
 	if err != nil {
 		return nil, err
@@ -21,23 +21,23 @@ func (e *RegistrationEndpoint) managed(r *http.Request) (*registered, error) {
 	if c != nil {
 		digest = c.AccessDigest
 	}
-	if err := e.tryRegistrationToken(r, p.Get("client_id"), digest, false); err != nil {
+	if err := e.checkToken(r, p.Get("client_id"), digest, false); err != nil {
 		return nil, err
 	}
 	return c, nil
 }
 
-func (e *RegistrationEndpoint) showRegistered(w http.ResponseWriter, r *http.Request) error {
-	c, err := e.managed(r)
+func (e *RegistrationEndpoint) read(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.authenticate(r)
 	if err == nil {
-		e.writeManaged(w, r, c, "")
+		e.writeInformation(w, r, c, "")
 	}
 	return err
 }
 
-// writeManaged answers with what is registered, and the token that the request came
+// writeInformation answers with what is registered, and the token that the request came
 // with (RFC 7592 §3). The secret is told where it is new.
-func (e *RegistrationEndpoint) writeManaged(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
+func (e *RegistrationEndpoint) writeInformation(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
 	info := e.information(c)
 	info.Secret, info.AccessToken = secret, registrationToken(r)
 	e.WriteJSON(w, http.StatusOK, info)
@@ -47,7 +47,7 @@ func (e *RegistrationEndpoint) writeManaged(w http.ResponseWriter, r *http.Reque
 // out gets its default. The secret stays, or goes with the use for it; a client that
 // comes to need one is told a new one.
 func (e *RegistrationEndpoint) update(w http.ResponseWriter, r *http.Request) error {
-	c, err := e.managed(r)
+	c, err := e.authenticate(r)
 	if err != nil {
 		return err
 	}
@@ -60,14 +60,14 @@ func (e *RegistrationEndpoint) update(w http.ResponseWriter, r *http.Request) er
 		if err := m.checkIdentity(c); err != nil {
 			return err
 		}
-		secret = c.become(client, m.Method)
+		secret = c.replace(client, m.Method)
 		return nil
 	})
 	if err != nil {
 		return err
 	}
 	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Registration, ClientID: c.Client.ID, Reason: "changed"})
-	e.writeManaged(w, r, changed, secret)
+	e.writeInformation(w, r, changed, secret)
 	return nil
 }
 
@@ -76,16 +76,16 @@ func (e *RegistrationEndpoint) update(w http.ResponseWriter, r *http.Request) er
 func (m *registrationRequest) checkIdentity(c *registered) error {
 	switch {
 	case m.ID != c.Client.ID:
-		return badMetadata("client_id must be that of the client")
+		return invalidMetadata("client_id must be that of the client")
 	case m.Secret != "" && (c.SecretDigest == nil || !sameDigest(c.SecretDigest, m.Secret)):
-		return badMetadata("client_secret must be that of the client, or left out")
+		return invalidMetadata("client_secret must be that of the client, or left out")
 	}
 	return nil
 }
 
-// unregister deletes a client. What it was given ends with it: see Holder.
-func (e *RegistrationEndpoint) unregister(w http.ResponseWriter, r *http.Request) error {
-	c, err := e.managed(r)
+// remove deletes a client. What it was given ends with it: see Holder.
+func (e *RegistrationEndpoint) remove(w http.ResponseWriter, r *http.Request) error {
+	c, err := e.authenticate(r)
 	if err != nil {
 		return err
 	}
