@@ -16,7 +16,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -133,7 +132,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.server, err = authorize.New(config); err != nil {
 		return err
 	}
-	a.warn()
+	for i := range a.Clients {
+		a.Clients[i].warn(a.logger)
+	}
 	return haveSitesChecked(ctx)
 }
 
@@ -165,7 +166,7 @@ func (a *App) loadStore(ctx caddy.Context, field string) (store.Store, error) {
 	}
 	store, ok := module.(store.Store)
 	if !ok {
-		return nil, fmt.Errorf("module %T is no store", module)
+		return nil, fmt.Errorf("module %T is not a store", module)
 	}
 	return store, nil
 }
@@ -176,17 +177,37 @@ func (a *App) serverConfig() (_ authorize.Config, err error) {
 	}
 	c := a.settings()
 	c.Passwords, c.Keys, c.Store, c.Durable = passwords{}, a.keys, a.store, a.durable
-	if c.Users, err = a.users(); err != nil {
+	if c.Registration, err = a.Registration.resolved(a.Issuer, a.ctx.Storage()); err != nil {
 		return c, err
 	}
-	if c.Clients, err = a.clients(); err != nil {
-		return c, err
+	return c, a.resolve(&c)
+}
+
+// resolve replaces the placeholders of secrets. It does so in copies: the configuration that Caddy shows and saves
+// keeps the placeholders.
+func (a *App) resolve(c *authorize.Config) error {
+	for _, u := range a.Users {
+		user, err := u.resolved(a.logger)
+		if err != nil {
+			return fmt.Errorf("user %q: %w", u.Name, err)
+		}
+		c.Users = append(c.Users, user)
 	}
-	if c.Registration, err = a.registration(); err != nil {
-		return c, err
+	for _, configured := range a.Clients {
+		client, err := configured.resolved()
+		if err != nil {
+			return fmt.Errorf("client %q: %w", configured.ID, err)
+		}
+		c.Clients = append(c.Clients, client)
 	}
-	c.IdentityProviders, err = a.identityProviders()
-	return c, err
+	for _, p := range a.IdentityProviders {
+		provider, err := p.resolved()
+		if err != nil {
+			return fmt.Errorf("idp %q: %w", p.Key, err)
+		}
+		c.IdentityProviders = append(c.IdentityProviders, provider)
+	}
+	return nil
 }
 
 // settings is the part of the server's configuration that has no secrets.
@@ -205,16 +226,6 @@ func (a *App) settings() authorize.Config {
 		AuthorizePOST: a.AuthorizePOST, OmitIssuer: a.OmitIssuer,
 		Lockout: a.Lockout.settings(), Audit: a.audit, ClientAddress: clientAddress,
 		IsHTTPS: isHTTPS, Logger: limitFailures(a.logger),
-	}
-}
-
-// warn tells the operator of what is allowed but not advisable.
-func (a *App) warn() {
-	for _, c := range a.Clients {
-		a.warnOfScopes(&c)
-		if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional {
-			a.logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
-		}
 	}
 }
 

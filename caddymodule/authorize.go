@@ -59,7 +59,7 @@ func (h *Authorize) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 func (*Authorize) checkApp() error { return errNoApp }
 
-var errNoApp = errors.New("the global option `fhir { … }` is missing: it says who the issuer is")
+var errNoApp = errors.New("the fhir global option is required: it names the issuer")
 
 // fhirApp returns the configured app, rather than an empty one made on the spot.
 func fhirApp(ctx caddy.Context) (*App, error) {
@@ -68,7 +68,7 @@ func fhirApp(ctx caddy.Context) (*App, error) {
 		return nil, errNoApp
 	}
 	if err != nil {
-		return nil, fmt.Errorf("the global option fhir: %w", err)
+		return nil, fmt.Errorf("the fhir global option: %w", err)
 	}
 	return app.(*App), nil
 }

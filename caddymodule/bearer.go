@@ -1,12 +1,10 @@
 package caddymodule
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"slices"
 	"sync"
 
@@ -14,11 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -95,12 +90,12 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_bearer", New: func() caddy.Module { return new(Bearer) }}
 }
 
-// Provision sets up verification. Nobody is asked for keys yet.
+// Provision sets up verification. Keys are fetched on first use.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.wrap(err) }()
 	h.app, err = fhirApp(ctx)
-	alone := len(h.Trust) > 0 || h.Introspection != nil
-	if err != nil && (!alone || !errors.Is(err, errNoApp)) {
+	standalone := len(h.Trust) > 0 || h.Introspection != nil
+	if err != nil && (!standalone || !errors.Is(err, errNoApp)) {
 		return err
 	}
 	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
@@ -161,29 +156,27 @@ func (h *Bearer) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Ha
 	h.headers.Strip(r.Header, byTrustedProxy(r))
 	guard.StripCookies(r.Header, browser.CookiePrefix)
 	guard.StripTrailers(r)
-	token, err := h.admit(r)
-	h.warnElsewhere(r, err)
-	// Nobody's, where there is none: a handler before may have set another's.
-	setIdentity(r, token)
-	if err != nil {
+	if err := h.authenticate(r); err != nil {
+		h.warnElsewhere(r, err)
 		return h.refuse(w, err)
 	}
-	made := decisionAllowed
-	if h.public(r) {
-		made = decisionPublic
+	public := h.isPublic(r)
+	if public {
+		metrics.decided(decisionPublic)
 		guard.StripBody(r)
 		guard.StripCredentials(r.Header)
+	} else {
+		metrics.decided(decisionAllowed)
 	}
-	metrics.decided(made)
-	guard.StripUpgrade(r.Header, made == decisionAllowed)
+	guard.StripUpgrade(r.Header, !public)
 	if !h.ForwardToken {
 		r.Header.Del("Authorization")
 	}
 	return next.ServeHTTP(w, r)
 }
 
-// warnElsewhere says once that a request without a token was for another path than the
-// API's, because where that is not known, nobody gets in and nothing says why.
+// warnElsewhere logs once that a request without a token was for a path outside the FHIR base. If the base is wrong,
+// every request is refused, and nothing else would say why.
 func (h *Bearer) warnElsewhere(r *http.Request, err error) {
 	if !errors.Is(err, guard.ErrNoToken) || below(r.URL.Path, h.FHIRBase) {
 		return
@@ -197,99 +190,9 @@ func (h *Bearer) warnElsewhere(r *http.Request, err error) {
 	})
 }
 
-// public names the one FHIR interaction that is open to all, by its exact
-// method and path (FHIR R4, capabilities; SMART App Launch 2.2), and with no other
-// parameters than its own: what a server makes of others is not known.
-func (h *Bearer) public(r *http.Request) bool {
-	if r.URL.Path != h.FHIRBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
-		return false
-	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
-	for name, values := range query {
-		if len(values) > 1 || !slices.Contains(capabilityParameters, name) {
-			return false
-		}
-	}
-	return err == nil
-}
-
-// capabilityParameters are those of the interaction capabilities (FHIR R4, §3.1.0.13,
-// §3.1.0.1.10).
-var capabilityParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
-
-// admit verifies the token, where one is needed. With an error it returns none.
-func (h *Bearer) admit(r *http.Request) (guard.Token, error) {
-	if h.public(r) {
-		return guard.Token{}, nil
-	}
-	raw, err := guard.Bearer(r)
-	if err != nil {
-		return guard.Token{}, err
-	}
-	token, err := h.guard.Verify(r.Context(), raw)
-	if err == nil && h.app != nil && token.Issuer == h.app.Issuer {
-		err = h.complete(r.Context(), &token)
-	}
-	if err != nil {
-		return guard.Token{}, err
-	}
-	return token, nil
-}
-
-// complete looks up whom a token of ours stands for. One that has ended with what it
-// rests on is let in no more.
-func (h *Bearer) complete(ctx context.Context, token *guard.Token) error {
-	holder, err := h.app.server.Holder(ctx, accessToken(token))
-	switch {
-	case err != nil:
-		return guard.Unavailable(err)
-	case holder == nil:
-		return guard.Withdrawn()
-	}
-	token.FHIRUser = holder.FHIRUser
-	return nil
-}
-
-// accessToken is what the authorization server judges a token of its own by.
-func accessToken(t *guard.Token) token.AccessToken {
-	return token.AccessToken{
-		ID: t.ID, Subject: t.Subject, ClientID: t.ClientID, Scope: t.Scope, Session: t.Session,
-		CredentialHash: t.CredentialHash, Provider: t.Provider, ProviderAccount: t.ProviderAccount,
-	}
-}
-
-func setIdentity(r *http.Request, t guard.Token) {
-	repl := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
-	repl.Set("http.auth.user.id", t.Subject)
-	repl.Set("http.auth.user.client_id", t.ClientID)
-	repl.Set("http.auth.user.scope", t.Scope)
-	repl.Set("http.auth.user.patient", t.Patient)
-	repl.Set("http.auth.user.fhir_user", t.FHIRUser)
-	repl.Set("http.auth.user.issuer", t.Issuer)
-}
-
-// refuse sets the challenge, which survives into handle_errors.
-func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
-	var refused *guard.Error
-	if !errors.As(err, &refused) {
-		return err
-	}
-	metrics.decided(refusal(refused))
-	if challenge := refused.Challenge(h.realm); challenge != "" {
-		w.Header().Set("WWW-Authenticate", challenge)
-	}
-	if allow := refused.Allow(); allow != "" {
-		w.Header().Set("Allow", allow)
-	}
-	if after := refused.RetryAfter(); after != "" {
-		w.Header().Set("Retry-After", after)
-	}
-	return caddyhttp.Error(refused.Status, err)
-}
-
 func (h *Bearer) checkApp() error {
 	if len(h.Trust) == 0 && h.Introspection == nil {
-		return fmt.Errorf("%w, or name another issuer with trust or introspect", errNoApp)
+		return fmt.Errorf("%w; or name another issuer with trust or introspect", errNoApp)
 	}
 	for _, t := range h.Trust {
 		if t.Audience == "" {
@@ -300,18 +203,6 @@ func (h *Bearer) checkApp() error {
 		return fmt.Errorf("introspect %s: %w", i.Endpoint, errNoAudience)
 	}
 	return checkClients(h.CORS)
-}
-
-// guardKeys lets guard verify with the authorization server's keys.
-type guardKeys struct{ ring *keyring.Keyring }
-
-// Key implements guard.KeySet.
-func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
-	key, err := k.ring.Key(ctx, kid)
-	if errors.Is(err, keyring.ErrUnknownKey) {
-		return key, guard.ErrUnknownKey
-	}
-	return key, err
 }
 
 // UnmarshalCaddyfile sets up the handler from Caddyfile tokens. Syntax:
@@ -343,5 +234,4 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Bearer)(nil)
 	_ caddyfile.Unmarshaler       = (*Bearer)(nil)
 	_ appUser                     = (*Bearer)(nil)
-	_ guard.KeySet                = guardKeys{}
 )

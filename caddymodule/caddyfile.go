@@ -22,13 +22,13 @@ type handlerDirective interface {
 	caddyfile.Unmarshaler
 }
 
-// appUser is a handler that, as it is written, may need the fhir app.
+// appUser is a handler that may need the fhir app, depending on its options.
 type appUser interface {
-	// checkApp says what the handler misses, where there is no app.
+	// checkApp returns an error if the handler cannot do without the app.
 	checkApp() error
 }
 
-// registerHandler registers a directive at its place beside a standard one.
+// registerHandler registers a directive and its order relative to a standard one.
 func registerHandler(name string, at httpcaddyfile.Positional, standard string, newHandler func() handlerDirective) {
 	httpcaddyfile.RegisterDirectiveOrder(name, at, standard)
 	httpcaddyfile.RegisterHandlerDirective(name, func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
@@ -52,36 +52,24 @@ func registerHandler(name string, at httpcaddyfile.Positional, standard string, 
 	})
 }
 
-// position is a line of the Caddyfile, for an error that is found when more was read.
-type position struct {
-	file string
-	line int
-}
-
-func positionOf(d *caddyfile.Dispenser) position { return position{d.File(), d.Line()} }
-
-// wrap is [caddyfile.Dispenser.WrapErr] for the position.
-func (p position) wrap(err error) error { return fmt.Errorf("%w, at %s:%d", err, p.file, p.line) }
-
-// setter reads the arguments of one subdirective.
+// setter reads the arguments of a subdirective.
 type setter func(d *caddyfile.Dispenser) error
 
-// subdirectives are those of one block, by name.
+// subdirectives are the subdirectives of a block, by name.
 type subdirectives map[string]setter
 
 // parseDirective reads a directive without arguments, and its block.
-func parseDirective(d *caddyfile.Dispenser, fields subdirectives, many ...string) error {
+func parseDirective(d *caddyfile.Dispenser, fields subdirectives, repeatable ...string) error {
 	d.Next() // consume directive name
 	if d.NextArg() {
 		return d.ArgErr()
 	}
-	return fields.parse(d, many...)
+	return fields.parse(d, repeatable...)
 }
 
-// parse reads a block. A name that is unknown, or there a second time without
-// being named in many, is an error: silently ignoring it would disable whatever
-// it was meant to set.
-func (s subdirectives) parse(d *caddyfile.Dispenser, many ...string) error {
+// parse reads a block. An unknown name is an error, and so is a duplicate that is not repeatable: ignoring either
+// would silently disable what it was meant to set.
+func (s subdirectives) parse(d *caddyfile.Dispenser, repeatable ...string) error {
 	seen := map[string]bool{}
 	for nesting := d.Nesting(); d.NextBlock(nesting); {
 		name := d.Val()
@@ -89,8 +77,8 @@ func (s subdirectives) parse(d *caddyfile.Dispenser, many ...string) error {
 		switch {
 		case !known:
 			return d.Errf("unrecognized subdirective: %s%s", name, didYouMeanKey(name, s))
-		case seen[name] && !slices.Contains(many, name):
-			return d.Errf("%s is there a second time", name)
+		case seen[name] && !slices.Contains(repeatable, name):
+			return d.Errf("duplicate %s", name)
 		}
 		seen[name] = true
 		if err := set(d); err != nil {
@@ -100,39 +88,71 @@ func (s subdirectives) parse(d *caddyfile.Dispenser, many ...string) error {
 	return nil
 }
 
-// word reads one argument and checks it, if there is a check.
+// word reads one argument and checks it. A nil check accepts any word.
 func word(to *string, check func(string) error) setter {
 	return func(d *caddyfile.Dispenser) error {
-		name := d.Val()
-		args := d.RemainingArgs()
+		args, err := arguments(d)
 		switch {
+		case err != nil:
+			return err
 		case len(args) > 1:
 			return d.ArgErr()
-		case len(args) == 0 || args[0] == "":
-			return errNoValue(d, name)
 		}
 		*to = args[0]
-		return checked(d, check, *to)
+		return checkEach(d, check, args)
 	}
 }
 
-// errNoValue is for an option that has none: Caddy puts in variables before anything is
-// parsed, and then nothing tells that there was one.
-func errNoValue(d *caddyfile.Dispenser, name string) error {
-	return d.Errf("%s has no value; a {$VARIABLE} that is unset or empty leaves none", name)
+// words reads one or more arguments and checks each. A nil check accepts any word.
+func words(to *[]string, check func(string) error) setter {
+	return func(d *caddyfile.Dispenser) (err error) {
+		if *to, err = arguments(d); err != nil {
+			return err
+		}
+		return checkEach(d, check, *to)
+	}
 }
 
-// words reads one or more arguments and checks each, if there is a check.
-func words(to *[]string, check func(string) error) setter {
-	return func(d *caddyfile.Dispenser) error {
-		name := d.Val()
-		if *to = d.RemainingArgs(); len(*to) == 0 {
-			return errNoValue(d, name)
+// arguments reads one or more arguments. Caddy substitutes variables before it parses, so an unset one leaves no
+// argument and no trace; the error points to it.
+func arguments(d *caddyfile.Dispenser) ([]string, error) {
+	name := d.Val()
+	args := d.RemainingArgs()
+	if len(args) == 0 || len(args) == 1 && args[0] == "" {
+		return nil, d.Errf("%s has no value; a {$VARIABLE} that is unset or empty leaves none", name)
+	}
+	return args, nil
+}
+
+func checkEach(d *caddyfile.Dispenser, check func(string) error, args []string) error {
+	for _, arg := range args {
+		if check == nil {
+			break
 		}
-		for _, w := range *to {
-			if err := checked(d, check, w); err != nil {
-				return err
-			}
+		if err := check(arg); err != nil {
+			return d.WrapErr(err)
+		}
+	}
+	return nil
+}
+
+// checked reads one argument that the check itself stores.
+func checked(check func(string) error) setter { return word(new(string), check) }
+
+// oneOrTwo reads one or two arguments. The second is empty if there is only one.
+func oneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
+	args := d.RemainingArgs()
+	if len(args) == 0 || len(args) > 2 {
+		return "", "", d.ArgErr()
+	}
+	return args[0], strings.Join(args[1:], ""), nil
+}
+
+// two reads two arguments.
+func two(first, second *string) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if !d.Args(first, second) || d.NextArg() {
+			return d.ArgErr()
 		}
 		return nil
 	}
@@ -142,11 +162,11 @@ func words(to *[]string, check func(string) error) setter {
 func pair(to *map[string]string, check func(key, value string) error) setter {
 	return func(d *caddyfile.Dispenser) error {
 		var key, value string
-		if !d.Args(&key, &value) || d.NextArg() {
-			return d.ArgErr()
+		if err := two(&key, &value)(d); err != nil {
+			return err
 		}
-		if _, there := (*to)[key]; there {
-			return d.Errf("%s is there a second time", key)
+		if _, exists := (*to)[key]; exists {
+			return d.Errf("duplicate %s", key)
 		}
 		if err := check(key, value); err != nil {
 			return d.WrapErr(err)
@@ -159,30 +179,20 @@ func pair(to *map[string]string, check func(key, value string) error) setter {
 	}
 }
 
-func checked(d *caddyfile.Dispenser, check func(string) error, w string) error {
-	if check == nil {
-		return nil
-	}
-	if err := check(w); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
-}
-
-// oneOf checks that a word is among those that are known.
+// oneOf returns a check that a word is one of the known ones.
 func oneOf(known ...string) func(string) error {
 	return func(w string) error {
 		switch {
 		case slices.Contains(known, w):
 			return nil
 		case len(known) == 1:
-			return fmt.Errorf("%q: only the word %s may stand here", w, known[0])
+			return fmt.Errorf("%q is not valid here; the only value is %s", w, known[0])
 		}
-		return fmt.Errorf("%q is none of %s%s", w, strings.Join(known, ", "), didYouMean(w, known))
+		return fmt.Errorf("%q is not one of %s%s", w, strings.Join(known, ", "), didYouMean(w, known))
 	}
 }
 
-// bareword is switched on by its bare name.
+// bareword reads a subdirective that is switched on by its name alone.
 func bareword(to *bool) setter {
 	return func(d *caddyfile.Dispenser) error {
 		if *to = true; d.NextArg() {
@@ -192,30 +202,46 @@ func bareword(to *bool) setter {
 	}
 }
 
-// only is a bareword whose name is followed by the one word it can have.
+// only reads a switch that is written as a name and its only value, such as `core off`.
 func only(value string, to *bool) setter {
 	return func(d *caddyfile.Dispenser) error {
-		var w string
 		*to = true
-		return word(&w, oneOf(value))(d)
+		return checked(oneOf(value))(d)
 	}
 }
 
-// duration reads a positive length of time, such as 90s, 5m or 1d.
-func duration(to *caddy.Duration) setter {
+// orOff reads the word off, or else what the setter reads.
+func orOff(off *bool, otherwise setter) setter {
 	return func(d *caddyfile.Dispenser) error {
-		var w string
-		return word(&w, func(w string) error {
-			parsed, err := caddy.ParseDuration(w)
-			if *to = caddy.Duration(parsed); err != nil || parsed <= 0 {
-				return fmt.Errorf("%q is not a duration such as 90s, 5m or 1d", w)
-			}
+		if *off = d.CountRemainingArgs() == 1 && nextIs(d, "off"); *off {
+			d.NextArg()
 			return nil
-		})(d)
+		}
+		return otherwise(d)
 	}
 }
 
-// lifetime reads a duration within the bounds of one in [authorize.Config].
+// nextIs reports whether the next argument is the given word, without consuming it.
+func nextIs(d *caddyfile.Dispenser, w string) bool {
+	is := d.NextArg() && d.Val() == w
+	d.Prev()
+	return is
+}
+
+// duration reads a positive duration.
+func duration(to *caddy.Duration) setter {
+	return checked(func(w string) error { return parseDuration(to, w) })
+}
+
+func parseDuration(to *caddy.Duration, w string) error {
+	parsed, err := caddy.ParseDuration(w)
+	if *to = caddy.Duration(parsed); err != nil || parsed <= 0 {
+		return fmt.Errorf("invalid duration %q: use a value such as 90s, 5m or 1d", w)
+	}
+	return nil
+}
+
+// lifetime reads a duration within the bounds of a lifetime in [authorize.Config].
 func lifetime(name string, to *caddy.Duration) setter {
 	return func(d *caddyfile.Dispenser) error {
 		if err := duration(to)(d); err != nil {
@@ -228,41 +254,37 @@ func lifetime(name string, to *caddy.Duration) setter {
 	}
 }
 
-// lifetimeOrOff is lifetime, or -1 for the word off.
+// lifetimeOrOff reads a lifetime, or the word off as -1.
 func lifetimeOrOff(name string, to *caddy.Duration) setter {
 	return func(d *caddyfile.Dispenser) error {
-		if d.CountRemainingArgs() == 1 && nextIs(d, "off") {
-			d.NextArg()
+		var off bool
+		err := orOff(&off, lifetime(name, to))(d)
+		if off {
 			*to = -1
-			return nil
 		}
-		return lifetime(name, to)(d)
+		return err
 	}
 }
 
-// number reads a positive whole number.
+// number reads a positive integer.
 func number(to *int) setter {
-	return func(d *caddyfile.Dispenser) error {
-		var w string
-		return word(&w, func(w string) (err error) {
-			if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
-				return fmt.Errorf("%q is not a whole number above 0", w)
-			}
-			return nil
-		})(d)
-	}
+	return checked(func(w string) error { return parseNumber(to, w) })
 }
 
-// size reads a number of bytes, such as 64KiB or 16MB.
-func size(to *int64) setter {
-	return func(d *caddyfile.Dispenser) error {
-		var w string
-		return word(&w, func(w string) error {
-			parsed, err := humanize.ParseBytes(w)
-			if *to = int64(parsed); err != nil || *to <= 0 {
-				return fmt.Errorf("%q is not a size such as 64KiB or 16MB", w)
-			}
-			return nil
-		})(d)
+func parseNumber(to *int, w string) (err error) {
+	if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
+		return fmt.Errorf("%q is not a positive integer", w)
 	}
+	return nil
+}
+
+// size reads a number of bytes.
+func size(to *int64) setter {
+	return checked(func(w string) error {
+		parsed, err := humanize.ParseBytes(w)
+		if *to = int64(parsed); err != nil || *to <= 0 {
+			return fmt.Errorf("invalid size %q: use a value such as 64KiB or 16MB", w)
+		}
+		return nil
+	})
 }

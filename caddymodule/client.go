@@ -3,10 +3,11 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
+	"log/slog"
+	"maps"
 	"os"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
@@ -102,25 +103,122 @@ type Client struct {
 	idps position // in the Caddyfile
 }
 
-// clients are the clients as package authorize has them, with their secrets resolved.
-func (a *App) clients() ([]client.Client, error) {
-	repl := caddy.NewReplacer()
-	clients := make([]client.Client, len(a.Clients))
-	for i, c := range a.Clients {
-		secret, err := resolveSecret(repl, c.Secret)
-		if err != nil {
-			return nil, fmt.Errorf("client %q: secret: %w", c.ID, err)
-		}
-		clients[i] = c.withSecret(secret)
-		if clients[i].Transport, err = c.TLS.transport(); err != nil {
-			return nil, fmt.Errorf("client %q: %w", c.ID, err)
-		}
+// resolved is the client for package authorize, with the placeholders of its secret replaced.
+func (c *Client) resolved() (none client.Client, err error) {
+	secret, err := resolveSecret("secret", c.Secret)
+	if err != nil {
+		return none, err
 	}
-	return clients, nil
+	resolved := c.withSecret(secret)
+	resolved.Transport, err = c.TLS.transport()
+	return resolved, err
 }
 
-// parseJWKS reads a JWK Set, or the name of a file with one, which is read now:
-// the configuration holds the keys, not the name.
+func (c *Client) withSecret(secret string) client.Client {
+	return client.Client{
+		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Native: c.Native, Scopes: c.Scopes,
+		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
+		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
+		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
+		Consent: c.Consent, RequirePushed: c.RequirePushed,
+		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
+	}
+}
+
+// warn logs what is allowed but inadvisable.
+func (c *Client) warn(logger *slog.Logger) {
+	for _, scope := range c.Scopes {
+		if meant := meantScope(scope); meant != "" {
+			logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
+		}
+	}
+	if core := c.withSecret(c.Secret); core.Public() && len(c.RedirectURIs) > 0 && c.PKCE == client.PKCEOptional {
+		logger.Warn("public client may leave out PKCE, so that nothing binds a code to whoever asked for it; remove 'pkce optional' once the app sends a code_challenge (RFC 9700 §2.1.1)", "client_id", c.ID)
+	}
+}
+
+// checkAddress returns a check of a URI whose error names the option.
+func checkAddress(option string) func(uri string) error {
+	return func(uri string) error {
+		if err := client.CheckAnyRedirectURI(uri); err != nil {
+			return fmt.Errorf("%s %w", option, err)
+		}
+		return nil
+	}
+}
+
+// parseClient reads a client. Syntax:
+//
+//	client <id> {
+//		name <words>
+//		secret <secret>
+//		redirect_uri <uri...>
+//		native
+//		scope <scope...>
+//		response_type code|token|id_token|"id_token token"...
+//		grant_type client_credentials
+//		pkce required|optional
+//		par required
+//		consent required|skip
+//		idp <name|local...>
+//		post_logout_redirect_uri <uri...>
+//		backchannel_logout_uri <uri>
+//		introspect all
+//		jwks <file|JSON>
+//		jwks_uri <url>
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
+//		id_token_alg RS256|ES256
+//		id_token_claims
+//	}
+func (a *App) parseClient(d *caddyfile.Dispenser) error {
+	var c Client
+	if err := word(&c.ID, nil)(d); err != nil {
+		return err
+	}
+	if err := a.checkName("client", c.ID); err != nil {
+		return d.WrapErr(err)
+	}
+	fields := subdirectives{
+		"name":            word(&c.Name, nil),
+		"secret":          word(&c.Secret, checkPlaceholders),
+		"redirect_uri":    words(&c.RedirectURIs, checkAddress("redirect_uri")),
+		"native":          bareword(&c.Native),
+		"scope":           scopes(&c.Scopes, client.CheckScope),
+		"response_type":   words(&c.ResponseTypes, oneOf(client.ResponseTypes...)),
+		"grant_type":      words(&c.GrantTypes, oneOf("authorization_code", "client_credentials")),
+		"pkce":            word(&c.PKCE, oneOf(client.PKCERequired, client.PKCEOptional)),
+		"par":             only("required", &c.RequirePushed),
+		"consent":         word(&c.Consent, oneOf(client.ConsentRequired, client.ConsentSkip)),
+		"idp":             c.parseProviders,
+		"introspect":      only("all", &c.IntrospectAll),
+		"jwks":            c.parseJWKS,
+		"jwks_uri":        word(&c.JWKSURI, nil),
+		"id_token_claims": bareword(&c.IDTokenClaims),
+		"id_token_alg":    word(&c.IDTokenAlgorithm, oneOf("RS256", "ES256")),
+
+		"post_logout_redirect_uri": words(&c.PostLogoutRedirectURIs, checkAddress("post_logout_redirect_uri")),
+		"backchannel_logout_uri":   word(&c.BackchannelLogoutURI, client.CheckBackchannelLogoutURI),
+	}
+	maps.Copy(fields, c.TLS.subdirectives())
+	if err := fields.parse(d); err != nil {
+		return err
+	}
+	core := c.withSecret(c.Secret)
+	if err := core.Complete(); err != nil {
+		return d.WrapErr(err)
+	}
+	a.Clients = append(a.Clients, c)
+	return nil
+}
+
+// parseProviders reads the names of providers. They may be defined further down, so the line is kept for errors.
+func (c *Client) parseProviders(d *caddyfile.Dispenser) error {
+	c.idps = positionOf(d)
+	return words(&c.IdentityProviders, nil)(d)
+}
+
+// parseJWKS reads a JWK Set, or the name of a file with one. The file is read now: the configuration holds the keys.
 func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	var text string
 	if err := word(&text, nil)(d); err != nil {
@@ -138,16 +236,4 @@ func (c *Client) parseJWKS(d *caddyfile.Dispenser) error {
 	}
 	c.JWKS = set
 	return nil
-}
-
-// withSecret is the client as package authorize has it.
-func (c *Client) withSecret(secret string) client.Client {
-	return client.Client{
-		ID: c.ID, Name: c.Name, Secret: secret, RedirectURIs: c.RedirectURIs, Native: c.Native, Scopes: c.Scopes,
-		ResponseTypes: c.ResponseTypes, GrantTypes: c.GrantTypes, PKCE: c.PKCE,
-		IdentityProviders: c.IdentityProviders, PostLogoutRedirectURIs: c.PostLogoutRedirectURIs,
-		IntrospectAll: c.IntrospectAll, BackchannelLogoutURI: c.BackchannelLogoutURI,
-		Consent: c.Consent, RequirePushed: c.RequirePushed,
-		JWKS: c.JWKS, JWKSURI: c.JWKSURI, IDTokenAlgorithm: c.IDTokenAlgorithm, ScopeClaimsInIDToken: c.IDTokenClaims,
-	}
 }

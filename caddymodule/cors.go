@@ -22,7 +22,7 @@ const (
 // corsMaxAge is how long a browser keeps the answer to a preflight, in seconds.
 const corsMaxAge = 600
 
-var errNoClients = errors.New("cors clients: there is no fhir app to say who the clients are")
+var errNoClients = errors.New("cors clients requires the fhir global option, which defines the clients")
 
 // crossOrigin says which scripts may call a FHIR API, and read its answers (Fetch
 // §3.2). Credentials are never allowed: tokens are no cookies, and cookies count

@@ -131,7 +131,7 @@ func (h *Expand) Provision(ctx caddy.Context) (err error) {
 // provisionState finds or makes what outlives a configuration.
 func (h *Expand) provisionState(ctx caddy.Context) (err error) {
 	if _, known := variations[h.VaryBy]; !known {
-		return fmt.Errorf("vary_by %q: neither user nor client nor none", h.VaryBy)
+		return fmt.Errorf("vary_by %q is not one of user, client, none", h.VaryBy)
 	}
 	h.loaded, err = loadDefinitions(ctx, terminology.Options{
 		Core: !h.CoreOff, Definitions: h.Definitions, MaxImportDepth: h.MaxImportDepth, MaxGathered: h.MaxGathered,

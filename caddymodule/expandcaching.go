@@ -1,7 +1,6 @@
 package caddymodule
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -175,41 +174,6 @@ func (c *ExpandCaching) subdirectives() subdirectives {
 	}
 }
 
-// orOff reads what a setter reads, or the word off.
-func orOff(off *bool, otherwise setter) setter {
-	return func(d *caddyfile.Dispenser) error {
-		if *off = d.CountRemainingArgs() == 1 && nextIs(d, "off"); *off {
-			d.NextArg()
-			return nil
-		}
-		return otherwise(d)
-	}
-}
-
-// nextIs reports whether the next argument is a word, and reads none.
-func nextIs(d *caddyfile.Dispenser, w string) bool {
-	there := d.NextArg() && d.Val() == w
-	d.Prev()
-	return there
-}
-
-func (c *ExpandCaching) parseStale(d *caddyfile.Dispenser) error {
-	args := d.RemainingArgs()
-	if len(args) == 0 || len(args) > 2 {
-		return d.ArgErr()
-	}
-	for i, to := range []*caddy.Duration{&c.Stale, &c.StaleWhileRevalidate} {
-		if i == len(args) {
-			break
-		}
-		parsed, err := caddy.ParseDuration(args[i])
-		if *to = caddy.Duration(parsed); err != nil || parsed <= 0 {
-			return d.Errf("%q is not a duration such as 90s, 5m or 1d", args[i])
-		}
-	}
-	return nil
-}
-
 func (c *ExpandCaching) parsePersist(d *caddyfile.Dispenser) error {
 	c.Persist = true
 	if d.CountRemainingArgs() == 0 {
@@ -236,18 +200,32 @@ func (c *ExpandCaching) parseRoute(d *caddyfile.Dispenser) error {
 	return err
 }
 
-func (c *ExpandCaching) parsePullThrough(d *caddyfile.Dispenser) (err error) {
-	args := d.RemainingArgs()
-	if len(args) == 0 || len(args) > 2 {
-		return d.ArgErr()
+func (c *ExpandCaching) parseStale(d *caddyfile.Dispenser) error {
+	stale, whileAsking, err := oneOrTwo(d)
+	if err != nil {
+		return err
 	}
-	for i, to := range []*int{&c.PullThrough, &c.PullThroughMax} {
-		if i == len(args) {
-			break
-		}
-		if *to, err = strconv.Atoi(args[i]); err != nil || *to <= 0 {
-			return d.Errf("%q is not a whole number above 0", args[i])
-		}
+	err = parseDuration(&c.Stale, stale)
+	if err == nil && whileAsking != "" {
+		err = parseDuration(&c.StaleWhileRevalidate, whileAsking)
+	}
+	if err != nil {
+		return d.WrapErr(err)
+	}
+	return nil
+}
+
+func (c *ExpandCaching) parsePullThrough(d *caddyfile.Dispenser) error {
+	filters, entries, err := oneOrTwo(d)
+	if err != nil {
+		return err
+	}
+	err = parseNumber(&c.PullThrough, filters)
+	if err == nil && entries != "" {
+		err = parseNumber(&c.PullThroughMax, entries)
+	}
+	if err != nil {
+		return d.WrapErr(err)
 	}
 	return nil
 }

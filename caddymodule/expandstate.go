@@ -115,16 +115,15 @@ func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error
 	if c.Upstream == nil && len(c.Routes) == 0 {
 		return nil, "", nil
 	}
-	repl := caddy.NewReplacer()
 	var fallback *remote.Server
 	if c.Upstream != nil {
-		if fallback, secrets, err = c.Upstream.server(repl); err != nil {
+		if fallback, secrets, err = c.Upstream.server(); err != nil {
 			return nil, "", err
 		}
 	}
 	var list []remote.Route
 	for i := range c.Routes {
-		server, more, err := c.Routes[i].server(repl)
+		server, more, err := c.Routes[i].server()
 		if err != nil {
 			return nil, "", err
 		}

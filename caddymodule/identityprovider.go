@@ -2,11 +2,15 @@ package caddymodule
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
 // IdentityProvider is an upstream OpenID Connect provider by which people may sign
@@ -92,29 +96,22 @@ const (
 
 var checkKind = oneOf("oidc", kindGoogle)
 
-// identityProviders are the providers as package authorize has them, with their
-// secrets resolved.
-func (a *App) identityProviders() ([]people.IdentityProvider, error) {
-	repl := caddy.NewReplacer()
-	providers := make([]people.IdentityProvider, len(a.IdentityProviders))
-	for i, p := range a.IdentityProviders {
-		if err := checkKind(p.Kind); p.Kind != "" && err != nil {
-			return nil, fmt.Errorf("idp %q: kind: %w", p.Key, err)
-		}
-		id, err := resolveSecret(repl, p.ClientID)
-		if err != nil {
-			return nil, fmt.Errorf("idp %q: client_id: %w", p.Key, err)
-		}
-		secret, err := resolveSecret(repl, p.ClientSecret)
-		if err != nil {
-			return nil, fmt.Errorf("idp %q: client_secret: %w", p.Key, err)
-		}
-		providers[i] = p.withCredentials(id, secret)
-		if providers[i].Transport, err = p.TLS.transport(); err != nil {
-			return nil, fmt.Errorf("idp %q: %w", p.Key, err)
-		}
+// resolved is the provider for package authorize, with the placeholders of its credentials replaced.
+func (p *IdentityProvider) resolved() (none people.IdentityProvider, err error) {
+	if err := checkKind(p.Kind); p.Kind != "" && err != nil {
+		return none, fmt.Errorf("kind: %w", err)
 	}
-	return providers, nil
+	id, err := resolveSecret("client_id", p.ClientID)
+	if err != nil {
+		return none, err
+	}
+	secret, err := resolveSecret("client_secret", p.ClientSecret)
+	if err != nil {
+		return none, err
+	}
+	resolved := p.withCredentials(id, secret)
+	resolved.Transport, err = p.TLS.transport()
+	return resolved, err
 }
 
 func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityProvider {
@@ -133,4 +130,87 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 		c.Name = "Google"
 	}
 	return c
+}
+
+// parseIdentityProvider reads a provider. Syntax:
+//
+//	idp <name> [oidc|google] {
+//		name <words>
+//		issuer <url>
+//		client_id <id>
+//		client_secret <secret>
+//		scopes <scope...>
+//		timeout <duration>
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
+//		domains <domain...>
+//		claim <ours> <theirs>
+//		fhir_user <subject> <Type/id>
+//		allow email|group <value>
+//		link email
+//		keep_upstream_token
+//	}
+func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
+	p, err := parseProviderName(d)
+	if err != nil {
+		return err
+	}
+	for _, other := range a.IdentityProviders {
+		if other.Key == p.Key {
+			return d.Errf("duplicate idp %s", p.Key)
+		}
+	}
+	fields := subdirectives{
+		"name":                word(&p.Name, nil),
+		"issuer":              word(&p.Issuer, upstream.CheckIssuer),
+		"client_id":           word(&p.ClientID, checkPlaceholders),
+		"client_secret":       word(&p.ClientSecret, checkPlaceholders),
+		"scopes":              scopes(&p.Scopes, client.CheckScope),
+		"timeout":             duration(&p.Timeout),
+		"domains":             words(&p.Domains, people.CheckDomain),
+		"claim":               pair(&p.Claims, func(ours, _ string) error { return people.CheckMappedClaim(ours) }),
+		"fhir_user":           pair(&p.FHIRUsers, func(_, reference string) error { return people.CheckFHIRUser(reference) }),
+		"allow":               p.parseAllow,
+		"link":                only("email", &p.LinkEmail),
+		"keep_upstream_token": bareword(&p.KeepUpstreamToken),
+	}
+	maps.Copy(fields, p.TLS.subdirectives())
+	err = fields.parse(d, "claim", "fhir_user", "allow")
+	switch {
+	case err != nil:
+		return err
+	case p.ClientID == "":
+		return d.Errf("idp %s needs a client_id", p.Key)
+	case p.Issuer == "" && p.Kind != kindGoogle:
+		return d.Errf("idp %s needs an issuer", p.Key)
+	}
+	a.IdentityProviders = append(a.IdentityProviders, *p)
+	return nil
+}
+
+func parseProviderName(d *caddyfile.Dispenser) (*IdentityProvider, error) {
+	key, kind, err := oneOrTwo(d)
+	if err != nil {
+		return nil, err
+	}
+	err = people.CheckProviderKey(key)
+	if err == nil && kind != "" {
+		err = checkKind(kind)
+	}
+	if err != nil {
+		return nil, d.WrapErr(err)
+	}
+	return &IdentityProvider{Key: key, Kind: kind}, nil
+}
+
+func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
+	var rule AllowRule
+	if err := two(&rule.Claim, &rule.Value)(d); err != nil {
+		return err
+	}
+	if err := people.AllowRule(rule).Check(); err != nil {
+		return d.WrapErr(err)
+	}
+	p.Allow = append(p.Allow, rule)
+	return nil
 }

@@ -12,32 +12,44 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and by how it
-// proves who it is: one that
-// is down at such a moment must not end what its tokens give, and need not be asked
-// again by each configuration.
+// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that an issuer that is down
+// during a reload does not lock out its tokens.
 var issuerKeys = caddy.NewUsagePool()
 
-// trustedKeys lets guard verify with another issuer's keys, and knows where its endpoints
-// are.
-type trustedKeys struct {
-	set       *upstream.KeySet
-	discovery *upstream.Discovery
+// guardKeys makes a set of keys usable by package guard.
+type guardKeys struct {
+	set     guard.KeySet
+	unknown error // the set's own error for an unknown kid
 }
 
 // Key implements guard.KeySet.
-func (k trustedKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
+func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	key, err := k.set.Key(ctx, kid)
-	if errors.Is(err, upstream.ErrUnknownKey) {
+	if errors.Is(err, k.unknown) {
 		return key, guard.ErrUnknownKey
 	}
 	return key, err
 }
 
+// trustedKeys are the keys of a trusted issuer, and its discovery document.
+type trustedKeys struct {
+	guardKeys
+	discovery *upstream.Discovery
+}
+
+func newTrustedKeys(c upstream.KeySetConfig) (trustedKeys, error) {
+	set, err := upstream.NewKeySet(c)
+	if err != nil {
+		return trustedKeys{}, err
+	}
+	discovery, err := upstream.NewDiscovery(c)
+	return trustedKeys{guardKeys{set, upstream.ErrUnknownKey}, discovery}, err
+}
+
 // Destruct implements caddy.Destructor.
 func (trustedKeys) Destruct() error { return nil }
 
-// keysOf takes the keys of an issuer from the pool, until Cleanup.
+// keysOf takes the keys of an issuer from the pool. Cleanup gives them back.
 func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, err error) {
 	authorities, err := t.authorities()
 	if err != nil {
@@ -49,13 +61,7 @@ func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, 
 	}
 	key := fmt.Sprintf("%q %q %q", t.Issuer, t.TLS, authorities)
 	keys, _, err := issuerKeys.LoadOrNew(key, func() (caddy.Destructor, error) {
-		of := upstream.KeySetConfig{Issuer: t.Issuer, Transport: transport, Logger: ctx.Slogger()}
-		set, err := upstream.NewKeySet(of)
-		if err != nil {
-			return nil, err
-		}
-		discovery, err := upstream.NewDiscovery(of)
-		return trustedKeys{set, discovery}, err
+		return newTrustedKeys(upstream.KeySetConfig{Issuer: t.Issuer, Transport: transport, Logger: ctx.Slogger()})
 	})
 	if err != nil {
 		return none, err
@@ -64,7 +70,7 @@ func (h *Bearer) keysOf(ctx caddy.Context, t *TrustedIssuer) (none trustedKeys, 
 	return keys.(trustedKeys), nil
 }
 
-// Cleanup lets the issuers' keys go, as many of them as Provision took.
+// Cleanup releases the issuers' keys, as many as Provision took.
 func (h *Bearer) Cleanup() error {
 	var errs []error
 	for _, key := range h.pooled {

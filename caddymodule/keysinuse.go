@@ -3,10 +3,8 @@ package caddymodule
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/certmagic"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
@@ -23,7 +21,7 @@ func (pooledKeys) Destruct() error { return nil }
 // loadKeys makes the keyring, and has it take over the keys of the configuration
 // before. Nothing is read yet.
 func (a *App) loadKeys() error {
-	storage, name := a.ctx.Storage(), a.keysName()
+	storage, name := a.ctx.Storage(), "fhir/keys/"+storageName(a.Issuer)+".json"
 	a.keys = keyring.New(storage, name, a.logger)
 	key := fmt.Sprintf("%p %s", storage, name)
 	if settings, err := json.Marshal(storage); err == nil {
@@ -38,12 +36,6 @@ func (a *App) loadKeys() error {
 	a.pooled = key
 	a.keys.TakeOver(keys.(pooledKeys).KeysInUse)
 	return nil
-}
-
-// keysName is where the keys lie in Caddy's storage.
-func (a *App) keysName() string {
-	host := strings.TrimPrefix(a.Issuer, "https://")
-	return "fhir/keys/" + certmagic.StorageKeys.Safe(host) + ".json"
 }
 
 // Cleanup lets the keys go, if Provision got as far as taking them.

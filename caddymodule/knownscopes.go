@@ -97,12 +97,3 @@ func meantPermission(permission string) string {
 		return -1
 	}, letters)
 }
-
-// warnOfScopes says which of a client's scopes look like misspelt ones.
-func (a *App) warnOfScopes(c *Client) {
-	for _, scope := range c.Scopes {
-		if meant := meantScope(scope); meant != "" {
-			a.logger.Warn("a scope of a client is almost one that is known, but not quite", "client_id", c.ID, "scope", scope, "did_you_mean", meant)
-		}
-	}
-}

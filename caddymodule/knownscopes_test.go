@@ -40,8 +40,8 @@ func TestMeantScope(t *testing.T) {
 func TestMisspeltScopeIsLogged(t *testing.T) {
 	t.Parallel()
 	var text bytes.Buffer
-	a := &App{logger: slog.New(slog.NewTextHandler(&text, nil))}
-	a.warnOfScopes(&Client{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}})
+	c := &Client{ID: "c", Scopes: []string{"openid", "ofline_access", "demo.read"}}
+	c.warn(slog.New(slog.NewTextHandler(&text, nil)))
 	if logged := text.String(); strings.Count(logged, "\n") != 1 || !strings.Contains(logged, "client_id=c scope=ofline_access did_you_mean=offline_access") {
 		t.Errorf("logged %q", logged)
 	}

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -11,7 +10,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
@@ -100,43 +98,6 @@ func (m *metricSet) served(path string, since time.Time) {
 	if endpoint, ok := m.endpoints[endpoint.Name(path)]; ok {
 		endpoint.Observe(time.Since(since).Seconds())
 	}
-}
-
-// decision is what fhir_bearer made of a request.
-type decision string
-
-const (
-	decisionAllowed     decision = "allowed"
-	decisionPublic      decision = "public"    // needs no token
-	decisionPreflight   decision = "preflight" // answered here
-	decisionBadRequest  decision = "bad_request"
-	decisionNoToken     decision = "no_token"
-	decisionInvalid     decision = "invalid_token"
-	decisionExpired     decision = "expired_token"
-	decisionForbidden   decision = "forbidden"
-	decisionUnavailable decision = "unavailable"
-)
-
-var decisions = []decision{
-	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
-	decisionForbidden, decisionUnavailable,
-}
-
-// refusal says which decision an error of package guard is.
-func refusal(err *guard.Error) decision {
-	switch {
-	case err.Status == http.StatusServiceUnavailable:
-		return decisionUnavailable
-	case err.Status == http.StatusForbidden, err.Status == http.StatusNotFound:
-		return decisionForbidden
-	case err.Status != http.StatusUnauthorized:
-		return decisionBadRequest
-	case errors.Is(err, guard.ErrNoToken):
-		return decisionNoToken
-	case errors.Is(err, guard.ErrExpired):
-		return decisionExpired
-	}
-	return decisionInvalid
 }
 
 func (m *metricSet) decided(d decision) { m.decisions[d].Inc() }

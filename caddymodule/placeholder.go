@@ -14,11 +14,12 @@ import (
 // resolveSecret replaces placeholders; one that is unknown or empty is an error,
 // so that a secret that was not mounted does not become the empty one, and its
 // client a public one. Line ends are those of the file it came from.
-func resolveSecret(repl *caddy.Replacer, secret string) (string, error) {
-	if err := checkPlaceholders(secret); err != nil {
-		return "", err
+func resolveSecret(option, secret string) (string, error) {
+	err := checkPlaceholders(secret)
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", option, err)
 	}
-	resolved, err := repl.ReplaceOrErr(secret, true, true)
+	resolved, err := caddy.NewReplacer().ReplaceOrErr(secret, true, true)
 	resolved = strings.TrimRight(resolved, "\r\n")
 	if err == nil && secret != "" && resolved == "" {
 		err = errors.New("is empty")
@@ -26,7 +27,10 @@ func resolveSecret(repl *caddy.Replacer, secret string) (string, error) {
 	if why := whyEmpty(secret); err != nil && why != nil {
 		err = why
 	}
-	return resolved, err
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", option, err)
+	}
+	return resolved, nil
 }
 
 var placeholder = regexp.MustCompile(`\{(env|file)\.([^{}]+)\}`)

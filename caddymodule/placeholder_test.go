@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -34,7 +32,7 @@ func TestResolveSecret(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			got, err := resolveSecret(caddy.NewReplacer(), tt.secret)
+			got, err := resolveSecret("secret", tt.secret)
 			if tt.fault == "" && (err != nil || got != tt.want) {
 				t.Errorf("got %q, %v", got, err)
 			}

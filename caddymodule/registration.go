@@ -5,7 +5,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/certmagic"
 
@@ -34,25 +33,28 @@ type Registration struct {
 	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`
 }
 
-// registration is the registration as package authorize has it, with its token
-// resolved; nil where there is none.
-func (a *App) registration() (*client.Registration, error) {
-	if a.Registration == nil {
+// resolved is the registration for package authorize, with the placeholders of its token replaced; nil if there is none.
+func (r *Registration) resolved(issuer string, storage certmagic.Storage) (*client.Registration, error) {
+	if r == nil {
 		return nil, nil
 	}
-	token, err := resolveSecret(caddy.NewReplacer(), a.Registration.InitialAccessToken)
+	token, err := resolveSecret("initial_access_token", r.InitialAccessToken)
 	if err != nil {
-		return nil, fmt.Errorf("registration: initial_access_token: %w", err)
+		return nil, fmt.Errorf("registration: %w", err)
 	}
-	host := strings.TrimPrefix(a.Issuer, "https://")
-	r := &client.Registration{
-		InitialAccessToken: token, Scopes: a.Registration.Scopes, MaxClients: a.Registration.MaxClients,
-		Storage: a.ctx.Storage(), Folder: "fhir/clients/" + certmagic.StorageKeys.Safe(host),
+	resolved := &client.Registration{
+		InitialAccessToken: token, Scopes: r.Scopes, MaxClients: r.MaxClients,
+		Storage: storage, Folder: "fhir/clients/" + storageName(issuer),
 	}
-	if a.Registration.PrivateJWKSURI {
-		r.Transport = http.DefaultTransport
+	if r.PrivateJWKSURI {
+		resolved.Transport = http.DefaultTransport
 	}
-	return r, nil
+	return resolved, nil
+}
+
+// storageName is the part of storage keys and file names that stands for an issuer.
+func storageName(issuer string) string {
+	return certmagic.StorageKeys.Safe(strings.TrimPrefix(issuer, "https://"))
 }
 
 // parseRegistration reads who may register apps. Syntax:
@@ -63,19 +65,22 @@ func (a *App) registration() (*client.Registration, error) {
 //		max_clients <number>
 //		private_jwks_uri
 //	}
-func (a *App) parseRegistration(d *caddyfile.Dispenser) error {
-	if d.NextArg() {
-		return d.ArgErr()
+func parseRegistration(to **Registration) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if d.NextArg() {
+			return d.ArgErr()
+		}
+		r := new(Registration)
+		*to = r
+		err := subdirectives{
+			"initial_access_token": word(&r.InitialAccessToken, checkPlaceholders),
+			"scope":                scopes(&r.Scopes, client.CheckRegistrationScope),
+			"max_clients":          number(&r.MaxClients),
+			"private_jwks_uri":     bareword(&r.PrivateJWKSURI),
+		}.parse(d)
+		if err == nil && r.InitialAccessToken == "" {
+			err = d.Err("registration needs an initial_access_token")
+		}
+		return err
 	}
-	a.Registration = new(Registration)
-	err := subdirectives{
-		"initial_access_token": word(&a.Registration.InitialAccessToken, checkPlaceholders),
-		"scope":                scopes(&a.Registration.Scopes, client.CheckRegistrationScope),
-		"max_clients":          number(&a.Registration.MaxClients),
-		"private_jwks_uri":     bareword(&a.Registration.PrivateJWKSURI),
-	}.parse(d)
-	if err == nil && a.Registration.InitialAccessToken == "" {
-		err = d.Err("registration needs an initial_access_token")
-	}
-	return err
 }

@@ -1,6 +1,21 @@
 package caddymodule
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
+)
+
+// position is a line of the Caddyfile, kept for errors that only later lines reveal.
+type position struct {
+	file string
+	line int
+}
+
+func positionOf(d *caddyfile.Dispenser) position { return position{d.File(), d.Line()} }
+
+// wrap is [caddyfile.Dispenser.WrapErr] for the position.
+func (p position) wrap(err error) error { return fmt.Errorf("%w, at %s:%d", err, p.file, p.line) }
 
 // Source is where a handler is written, for what is found when the Caddyfile is JSON,
 // and has no lines any more.

@@ -1,9 +1,11 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -73,11 +75,37 @@ func (m *MemoryStore) Cleanup() error {
 //		max_entries <number>
 //	}
 func (m *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // consume the store's name
-	if d.NextArg() {
-		return d.ArgErr()
+	return parseDirective(d, subdirectives{"max_entries": number(&m.MaxEntries)})
+}
+
+// parseStore reads the name of a module in fhir.stores, and leaves the rest of
+// the block to it.
+func parseStore(to *json.RawMessage) setter {
+	return func(d *caddyfile.Dispenser) error {
+		if !d.NextArg() {
+			return d.ArgErr()
+		}
+		name := d.Val()
+		if _, err := caddy.GetModule(storeNamespace + "." + name); err != nil {
+			return d.Errf("module not registered: %s.%s%s", storeNamespace, name, didYouMean(name, storeNames()))
+		}
+		module, err := caddyfile.UnmarshalModule(d, storeNamespace+"."+name)
+		if err != nil {
+			return err
+		}
+		*to = caddyconfig.JSONModuleObject(module, "store", name, nil)
+		return nil
 	}
-	return subdirectives{"max_entries": number(&m.MaxEntries)}.parse(d)
+}
+
+// storeNamespace is that of the modules that are stores.
+const storeNamespace = "fhir.stores"
+
+func storeNames() (names []string) {
+	for _, module := range caddy.GetModules(storeNamespace) {
+		names = append(names, module.ID.Name())
+	}
+	return names
 }
 
 var (

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -60,9 +59,9 @@ func (*FileStore) CaddyModule() caddy.ModuleInfo {
 // use takes the file over from the configuration before, if that had it. The
 // default path is the app's to know, so this is not done in Provision.
 func (f *FileStore) use(defaultPath string) error {
-	path, err := resolveSecret(caddy.NewReplacer(), f.Path)
+	path, err := resolveSecret("path of the durable store", f.Path)
 	if err != nil {
-		return fmt.Errorf("path of the durable store: %w", err)
+		return err
 	}
 	if path == "" {
 		path = defaultPath
@@ -112,8 +111,7 @@ func defaultStorePath(storage certmagic.Storage, issuer string) string {
 	if files, ok := storage.(*certmagic.FileStorage); ok {
 		folder = files.Path
 	}
-	host := certmagic.StorageKeys.Safe(strings.TrimPrefix(issuer, "https://"))
-	return filepath.Join(folder, "fhir", host+".db")
+	return filepath.Join(folder, "fhir", storageName(issuer)+".db")
 }
 
 // UnmarshalCaddyfile sets up the store from Caddyfile tokens. Syntax:
@@ -124,13 +122,9 @@ func defaultStorePath(storage certmagic.Storage, issuer string) string {
 //		lock_timeout <duration>
 //	}
 func (f *FileStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // consume the store's name
-	if d.NextArg() {
-		return d.ArgErr()
-	}
-	return subdirectives{
+	return parseDirective(d, subdirectives{
 		"path": word(&f.Path, nil), "max_entries": number(&f.MaxEntries), "lock_timeout": duration(&f.LockTimeout),
-	}.parse(d)
+	})
 }
 
 var (

@@ -27,8 +27,8 @@ type TLS struct {
 }
 
 var (
-	errNoCertificates = errors.New("there is no certificate in it")
-	errHalfClientTLS  = errors.New("tls_client: a certificate and its key are needed both")
+	errNoCertificates = errors.New("no certificate found")
+	errHalfClientTLS  = errors.New("tls_client needs both a certificate and its key")
 )
 
 // subdirectives are the options of these.

@@ -107,10 +107,10 @@ func TestTLSFaults(t *testing.T) {
 		want string
 	}{
 		"no such authority":           {TLS{CA: file("nonesuch.pem")}, "tls_ca: open " + file("nonesuch.pem")},
-		"authority that is none":      {TLS{CA: junk}, "tls_ca: " + junk + ": there is no certificate in it"},
+		"authority that is none":      {TLS{CA: junk}, "tls_ca: " + junk + ": no certificate found"},
 		"no such client certificate":  {TLS{ClientCertificate: file("nonesuch.pem"), ClientKey: file("client.key")}, "tls_client: open " + file("nonesuch.pem")},
-		"certificate without its key": {TLS{ClientCertificate: file("client.pem")}, "tls_client: a certificate and its key are needed both"},
-		"key without its certificate": {TLS{ClientKey: file("client.key")}, "tls_client: a certificate and its key are needed both"},
+		"certificate without its key": {TLS{ClientCertificate: file("client.pem")}, "tls_client needs both a certificate and its key"},
+		"key without its certificate": {TLS{ClientKey: file("client.key")}, "tls_client needs both a certificate and its key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := tt.tls.transport(); err == nil || !strings.Contains(err.Error(), tt.want) {

@@ -3,9 +3,13 @@ package caddymodule
 import (
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
@@ -49,7 +53,7 @@ type Introspection struct {
 
 const anyAudience = "any"
 
-var errNoAudience = errors.New("name the audience (after the issuer of trust, or as an option of introspect): there is no global option fhir to take the FHIR base URL from")
+var errNoAudience = errors.New("an audience is required without the fhir global option, whose FHIR base URL is the default: give it after the issuer of trust, or as an option of introspect")
 
 // newGuard puts together the verifiers of all the issuers that are configured.
 func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
@@ -58,7 +62,7 @@ func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
 	if h.app != nil {
 		own = &guard.Verifier{
 			Issuer: h.app.Issuer, Audience: h.app.fhirBaseURL(),
-			Keys: guardKeys{h.app.keys}, Revoked: h.app.server.Revoked, Memory: memory,
+			Keys: guardKeys{h.app.keys, keyring.ErrUnknownKey}, Revoked: h.app.server.Revoked, Memory: memory,
 		}
 	}
 	var trusted []*guard.Trusted
@@ -96,14 +100,13 @@ func (h *Bearer) newIntrospector(memory *guard.Memory) (*guard.Introspector, err
 	if i == nil {
 		return nil, nil
 	}
-	repl := caddy.NewReplacer()
-	id, err := resolveSecret(repl, i.ClientID)
+	id, err := resolveSecret("client_id", i.ClientID)
 	if err != nil {
-		return nil, fmt.Errorf("client_id: %w", err)
+		return nil, err
 	}
-	secret, err := resolveSecret(repl, i.ClientSecret)
+	secret, err := resolveSecret("client_secret", i.ClientSecret)
 	if err != nil {
-		return nil, fmt.Errorf("client_secret: %w", err)
+		return nil, err
 	}
 	transport, err := i.TLS.transport()
 	if err != nil {
@@ -127,4 +130,59 @@ func (h *Bearer) audience(told string) (string, error) {
 		return "", errNoAudience
 	}
 	return h.app.fhirBaseURL(), nil
+}
+
+// parseTrust reads an issuer. Syntax:
+//
+//	trust <issuer> [<audience>] [{
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
+//	}]
+func (h *Bearer) parseTrust(d *caddyfile.Dispenser) error {
+	issuer, audience, err := oneOrTwo(d)
+	if err != nil {
+		return err
+	}
+	t := TrustedIssuer{Issuer: issuer, Audience: audience}
+	if err := upstream.CheckIssuer(t.Issuer); err != nil {
+		return d.WrapErr(err)
+	}
+	for _, other := range h.Trust {
+		if other.Issuer == t.Issuer {
+			return d.Errf("duplicate trust %s", t.Issuer)
+		}
+	}
+	err = t.TLS.subdirectives().parse(d)
+	h.Trust = append(h.Trust, t)
+	return err
+}
+
+// parseIntrospect reads the introspection endpoint. Syntax:
+//
+//	introspect <url> {
+//		client_id <id>
+//		client_secret <secret>
+//		issuer <issuer>
+//		audience <audience>|any
+//		tls_ca <file>
+//		tls_client <certificate file> <key file>
+//	}
+func (h *Bearer) parseIntrospect(d *caddyfile.Dispenser) error {
+	i := new(Introspection)
+	if err := word(&i.Endpoint, upstream.CheckIssuer)(d); err != nil {
+		return err
+	}
+	fields := subdirectives{
+		"client_id":     word(&i.ClientID, checkPlaceholders),
+		"client_secret": word(&i.ClientSecret, checkPlaceholders),
+		"issuer":        word(&i.Issuer, nil),
+		"audience":      word(&i.Audience, nil),
+	}
+	maps.Copy(fields, i.TLS.subdirectives())
+	err := fields.parse(d)
+	if err == nil && (i.ClientID == "" || i.ClientSecret == "") {
+		return d.Err("introspect needs a client_id and a client_secret")
+	}
+	h.Introspection = i
+	return err
 }

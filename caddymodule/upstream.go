@@ -55,18 +55,15 @@ type UpstreamRoute struct {
 
 // server makes the server, and returns what its secrets were resolved to as well, and
 // the authorities it may be from, so that a change of them makes another one.
-func (u *Upstream) server(repl *caddy.Replacer) (_ *remote.Server, secrets string, err error) {
+func (u *Upstream) server() (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
 		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: u.MaxAnswer,
 	}
 	for _, secret := range []struct {
-		to   *string
-		text string
-	}{{&o.Bearer, u.Bearer}, {&o.Username, u.Username}, {&o.Password, u.Password}} {
-		if secret.text == "" {
-			continue
-		}
-		if *secret.to, err = resolveSecret(repl, secret.text); err != nil {
+		option, text string
+		to           *string
+	}{{"bearer", u.Bearer, &o.Bearer}, {"basic", u.Username, &o.Username}, {"basic", u.Password, &o.Password}} {
+		if *secret.to, err = resolveSecret(secret.option, secret.text); err != nil {
 			return nil, "", fmt.Errorf("upstream %s: %w", u.URL, err)
 		}
 		secrets += fmt.Sprintf("%q", *secret.to)
@@ -120,14 +117,4 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 		return d.WrapErr(err)
 	}
 	return nil
-}
-
-// two reads two arguments.
-func two(first, second *string) setter {
-	return func(d *caddyfile.Dispenser) error {
-		if !d.Args(first, second) || d.NextArg() {
-			return d.ArgErr()
-		}
-		return nil
-	}
 }

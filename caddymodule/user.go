@@ -1,11 +1,12 @@
 package caddymodule
 
 import (
-	"fmt"
+	"log/slog"
 
-	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 // User is a person who signs in with a password.
@@ -51,36 +52,78 @@ type User struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// users resolves the placeholders of the users' secrets, here and not earlier,
-// so that the configuration that Caddy shows and saves holds none.
-func (a *App) users() ([]people.User, error) {
-	repl := caddy.NewReplacer()
-	users := make([]people.User, len(a.Users))
-	for i, u := range a.Users {
-		hash, err := resolveSecret(repl, u.PasswordHash)
-		if err == nil {
-			err = checkHash(hash)
-		}
-		if err != nil {
-			return nil, fmt.Errorf("user %q: password_hash: %w", u.Name, err)
-		}
-		if isCostly(hash) {
-			a.logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
-		}
-		totpSecret, err := resolveSecret(repl, u.TOTPSecret)
-		if err != nil {
-			return nil, fmt.Errorf("user %q: totp_secret: %w", u.Name, err)
-		}
-		users[i] = u.withSecrets(hash, totpSecret)
+// resolved is the user for package authorize, with the placeholders of its secrets replaced.
+func (u *User) resolved(logger *slog.Logger) (none people.User, err error) {
+	hash, err := resolveSecret("password_hash", u.PasswordHash)
+	if err != nil {
+		return none, err
 	}
-	return users, nil
+	if err := checkPasswordHash(hash); err != nil {
+		return none, err
+	}
+	if isCostly(hash) {
+		logger.Warn("password hash takes long to compare, and anybody can have it compared; make another with: "+hashCommand, "user", u.Name)
+	}
+	totpSecret, err := resolveSecret("totp_secret", u.TOTPSecret)
+	return u.withSecrets(hash, totpSecret), err
 }
 
-// withSecrets is the user as package authorize has them.
 func (u *User) withSecrets(hash, totpSecret string) people.User {
 	return people.User{
 		ID: u.Name, PasswordHash: hash, TOTPSecret: totpSecret, Name: u.DisplayName, Email: u.Email,
 		EmailVerified: u.EmailVerified, Phone: u.Phone, FHIRUser: u.FHIRUser, Disabled: u.Disabled,
 		Claims: u.Claims,
 	}
+}
+
+// parseUser reads a user. Syntax:
+//
+//	user <name> {
+//		password_hash <hash>
+//		totp_secret <base32>
+//		name <words>
+//		email <address> [verified]
+//		phone <number>
+//		fhir_user <Type/id>
+//		claim <name> <value>
+//		disabled
+//	}
+func (a *App) parseUser(d *caddyfile.Dispenser) error {
+	var u User
+	if err := word(&u.Name, nil)(d); err != nil {
+		return err
+	}
+	if err := a.checkName("user", u.Name); err != nil {
+		return d.WrapErr(err)
+	}
+	err := subdirectives{
+		"password_hash": word(&u.PasswordHash, literal(checkPasswordHash)),
+		"totp_secret":   word(&u.TOTPSecret, literal(totp.CheckSecret)),
+		"name":          word(&u.DisplayName, nil),
+		"email":         u.parseEmail,
+		"phone":         word(&u.Phone, nil),
+		"fhir_user":     word(&u.FHIRUser, people.CheckFHIRUser),
+		"claim":         pair(&u.Claims, people.CheckClaim),
+		"disabled":      bareword(&u.Disabled),
+	}.parse(d, "claim")
+	if err == nil && u.PasswordHash == "" {
+		err = d.Errf("user %s needs a password_hash", u.Name)
+	}
+	a.Users = append(a.Users, u)
+	return err
+}
+
+func (u *User) parseEmail(d *caddyfile.Dispenser) error {
+	email, verified, err := oneOrTwo(d)
+	if err != nil {
+		return err
+	}
+	u.Email, u.EmailVerified = email, verified != ""
+	if err := people.CheckEmail(email); err != nil {
+		return d.WrapErr(err)
+	}
+	if u.EmailVerified && verified != "verified" {
+		return d.Errf("unexpected %q: only the word verified may follow the address", verified)
+	}
+	return nil
 }

@@ -70,7 +70,7 @@ func (g *Guard) add(verifier tokenVerifier) error {
 		return fmt.Errorf("issuer %q: %w", p.issuer, err)
 	}
 	if _, ok := g.issuers[p.issuer]; ok {
-		return fmt.Errorf("issuer %q is there twice", p.issuer)
+		return fmt.Errorf("duplicate issuer %q", p.issuer)
 	}
 	g.only = &way{verifier, p}
 	g.issuers[p.issuer] = g.only

@@ -1,0 +1,87 @@
+package caddymodule
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+// decision is what fhir_bearer made of a request.
+type decision string
+
+const (
+	decisionAllowed     decision = "allowed"
+	decisionPublic      decision = "public"    // needs no token
+	decisionPreflight   decision = "preflight" // answered here
+	decisionBadRequest  decision = "bad_request"
+	decisionNoToken     decision = "no_token"
+	decisionInvalid     decision = "invalid_token"
+	decisionExpired     decision = "expired_token"
+	decisionForbidden   decision = "forbidden"
+	decisionUnavailable decision = "unavailable"
+)
+
+var decisions = []decision{
+	decisionAllowed, decisionPublic, decisionPreflight, decisionBadRequest, decisionNoToken, decisionInvalid, decisionExpired,
+	decisionForbidden, decisionUnavailable,
+}
+
+// refusal is the decision that an error of package guard stands for.
+func refusal(err *guard.Error) decision {
+	switch {
+	case err.Status == http.StatusServiceUnavailable:
+		return decisionUnavailable
+	case err.Status == http.StatusForbidden, err.Status == http.StatusNotFound:
+		return decisionForbidden
+	case err.Status != http.StatusUnauthorized:
+		return decisionBadRequest
+	case errors.Is(err, guard.ErrNoToken):
+		return decisionNoToken
+	case errors.Is(err, guard.ErrExpired):
+		return decisionExpired
+	}
+	return decisionInvalid
+}
+
+// isPublic reports whether a request needs no token. Only the capabilities interaction does not (FHIR R4 §3.1.0.13;
+// SMART App Launch 2.2), by its exact method and path and with its own parameters: nobody knows what a server makes of
+// others.
+func (h *Bearer) isPublic(r *http.Request) bool {
+	if r.URL.Path != h.FHIRBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
+		return false
+	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	for name, values := range query {
+		if len(values) > 1 || !slices.Contains(capabilityParameters, name) {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// capabilityParameters are the parameters of the capabilities interaction (FHIR R4 §3.1.0.13, §3.1.0.1.10).
+var capabilityParameters = []string{"mode", "_format", "_pretty", "_summary", "_elements"}
+
+// refuse sets the challenge, which survives into handle_errors.
+func (h *Bearer) refuse(w http.ResponseWriter, err error) error {
+	refused, ok := errors.AsType[*guard.Error](err)
+	if !ok {
+		return err
+	}
+	metrics.decided(refusal(refused))
+	if challenge := refused.Challenge(h.realm); challenge != "" {
+		w.Header().Set("WWW-Authenticate", challenge)
+	}
+	if allow := refused.Allow(); allow != "" {
+		w.Header().Set("Allow", allow)
+	}
+	if after := refused.RetryAfter(); after != "" {
+		w.Header().Set("Retry-After", after)
+	}
+	return caddyhttp.Error(refused.Status, err)
+}
