@@ -12,9 +12,8 @@ import (
 // expansionWriter writes the ValueSet that $expand returns.
 type expansionWriter struct {
 	*Expansion
-	subset subset
-	plain  bool  // a list, unless a tree is asked for, and always an offset
-	shape  *tree // of the page, unless it is a list
+	plain bool  // a list, unless a tree is asked for, and always an offset
+	shape *tree // of the page, unless it is a list
 
 	echo       []byte // expansion.parameter
 	identifier []byte
@@ -33,12 +32,9 @@ type expansionWriter struct {
 	prefetched byte
 }
 
-// newExpansionWriter prepares the writing of an expansion as the answer to a POST.
-func newExpansionWriter(x *Expansion) *expansionWriter { return newPartWriter(x, subset{}, false) }
-
-// newPartWriter prepares the writing of a part of an expansion, plain or not.
-func newPartWriter(x *Expansion, part subset, plain bool) *expansionWriter {
-	w := &expansionWriter{Expansion: x, subset: part, plain: plain, extensions: extensionWriter{Expansion: x}}
+// newExpansionWriter prepares the writing of an expansion: plain, as the answer to a GET, or as that to a POST.
+func newExpansionWriter(x *Expansion, plain bool) *expansionWriter {
+	w := &expansionWriter{Expansion: x, plain: plain, extensions: extensionWriter{Expansion: x}}
 	w.shape = w.chooseShape()
 	w.echo = w.appendParameters(w.room.echo[:0])
 	w.identifier = appendIdentifier(w.room.identifier[:0], w.Expansion, w.echo)
@@ -67,7 +63,7 @@ func (w *expansionWriter) chooseShape() *tree {
 // parameters are not enough.
 func (w *expansionWriter) wantsTree() bool {
 	if w.plain {
-		return w.asked == No
+		return w.query.ExcludeNested == No && w.query.sent("excludeNested")
 	}
 	return w.query.ExcludeNested != Yes
 }
@@ -76,9 +72,9 @@ func (w *expansionWriter) wantsTree() bool {
 // copying of its text.
 func (w *expansionWriter) append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
-	dst = w.subset.appendMeta(dst)
-	dst = w.valueSet.append(dst, &w.subset, w.query.IncludeDefinition == Yes)
-	if w.subset.has("expansion") {
+	dst = w.query.subset.appendMeta(dst)
+	dst = w.valueSet.append(dst, &w.query.subset, w.query.IncludeDefinition == Yes)
+	if w.query.subset.has("expansion") {
 		dst = w.appendExpansion(dst)
 	}
 	return append(dst, '}')
@@ -92,7 +88,7 @@ func (w *expansionWriter) appendExpansion(dst []byte) []byte {
 	dst = w.library.loaded.AppendFormat(dst, time.RFC3339)
 	dst = append(dst, `","total":`...)
 	dst = strconv.AppendInt(dst, int64(w.total), 10)
-	if !w.subset.hasCodes() {
+	if !w.query.subset.hasCodes() {
 		return append(dst, '}')
 	}
 	if w.query.paged() || w.plain { // R4 has the offset where there is paging

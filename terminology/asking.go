@@ -91,6 +91,9 @@ func (q *asking) with(l *Library, p *parameters) (*Library, error) {
 
 // expand expands what a request asks for, from a library and what the request brings along.
 func (q *asking) expand(l *Library, p *parameters) (*Expansion, error) {
+	if err := p.check(); err != nil {
+		return nil, err
+	}
 	l, err := q.with(l, p)
 	if err != nil {
 		return nil, err

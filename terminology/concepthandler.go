@@ -95,7 +95,7 @@ func (c *concepts) complete(of, system *Coding, code, whole string) error {
 		of.System, of.Version = cmp.Or(of.System, system.System), cmp.Or(of.Version, system.Version)
 		return nil
 	}
-	if c.has(code) {
+	if c.sent(code) {
 		return badRequest("invalid", "of the parameters %s and %s only one may be given", code, whole)
 	}
 	var err error

@@ -16,7 +16,7 @@ import (
 // A failure is an [*Error], or the error of the context. It wraps [ErrUnknown], [ErrIncomplete] or [ErrUnsupported]
 // where another server may be able to answer.
 func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
-	x, b := &Expansion{query: q, asked: q.ExcludeNested}, l.budget(ctx)
+	x, b := &Expansion{query: q}, l.budget(ctx)
 	err := x.query.check()
 	if err != nil {
 		return nil, err
@@ -36,8 +36,7 @@ type Expansion struct {
 	library   *Library
 	valueSet  *valueSet
 	list      *codeList
-	query     Query  // with what the value set says for its own expansion
-	asked     Choice // excludeNested, as the question itself has it
+	query     Query // with what the value set says for its own expansion
 	languages codesystem.Languages
 	page      []entry
 	total     int
@@ -60,7 +59,7 @@ func (x *Expansion) expand(b *budget) (err error) {
 	if err := x.choosePage(b); err != nil {
 		return err
 	}
-	if limit := q.Limits.entries(); len(x.page) > limit {
+	if limit := q.Limits.entries(); len(x.page) > limit && q.subset.hasCodes() {
 		return tooCostly(x.valueSet, limit)
 	}
 	supplements := len(x.list.supplements)
@@ -119,7 +118,7 @@ func (x *Expansion) Len() int { return len(x.page) }
 func (x *Expansion) Timestamp() time.Time { return x.library.loaded }
 
 // Identifier returns what identifies the expansion. The same question to the same definitions has the same one.
-func (x *Expansion) Identifier() string { return string(newExpansionWriter(x).identifier) }
+func (x *Expansion) Identifier() string { return string(newExpansionWriter(x, false).identifier) }
 
 // Codes returns the codes of the page, in order. Codes that stand within others follow these.
 func (x *Expansion) Codes() iter.Seq[Code] {
@@ -177,12 +176,12 @@ type Parameter struct {
 func (x *Expansion) Parameters() []Parameter {
 	defer runtime.KeepAlive(x.library)
 	list := parameterList{told: []Parameter{}}
-	newExpansionWriter(x).listParameters(&list)
+	newExpansionWriter(x, false).listParameters(&list)
 	return list.told
 }
 
 // AppendJSON appends the ValueSet with the expansion, as $expand answers to a POST.
 func (x *Expansion) AppendJSON(dst []byte) []byte {
 	defer runtime.KeepAlive(x.library)
-	return newExpansionWriter(x).append(dst)
+	return newExpansionWriter(x, false).append(dst)
 }

@@ -3,7 +3,6 @@ package terminology
 import (
 	"context"
 	"errors"
-	"math"
 	"net/http"
 	"runtime"
 	"time"
@@ -90,9 +89,6 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.fill(&p)
-	if !p.subset.hasCodes() {
-		p.Limits.Entries = math.MaxInt // none of them is written
-	}
 	defer runtime.KeepAlive(q.library) // its memory is given back when it is gone
 	x, err := q.expand(q.library, &p)
 	if err != nil {

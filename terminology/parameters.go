@@ -19,12 +19,10 @@ const maxParameterLength = 8 << 10
 // parameters are what a request for an operation says.
 type parameters struct {
 	Query
-	given     []input          // as they were sent
 	resources []jsontext.Value // tx-resource
 	cacheID   string
 	cacheKey  [sha256.Size]byte
 	cached    bool // there is a cacheKey
-	subset    subset
 	plain     bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
 }
 
@@ -96,70 +94,26 @@ func (p *parameters) set(in *input) (known bool, err error) {
 		p.Language.Display, err = in.value, checkLanguage(in.value)
 	case "cache-id":
 		p.cacheID = in.value
-	default:
-		if p.setRepeated(in) {
-			return true, nil
-		}
-		if known, err = p.setChoice(in); known || err != nil {
-			return known, err
-		}
-		if known, err = p.subset.set(in); known || err != nil {
-			return known, err
-		}
-		return p.Versions.set(in)
-	}
-	return true, err
-}
-
-// setRepeated takes over one parameter that may occur more than once, and reports whether it is one.
-func (p *parameters) setRepeated(in *input) bool {
-	switch in.name {
-	case "designation":
-		p.Designations = append(p.Designations, in.value)
-	case "property":
-		p.Properties = append(p.Properties, in.value)
-	case "useSupplement":
-		p.Supplements = append(p.Supplements, in.value)
 	case "tx-resource":
 		if in.resource != nil {
 			p.resources = append(p.resources, in.resource)
 		}
 	default:
-		return false
+		return p.setOther(in)
 	}
-	return true
+	return true, err
 }
 
-// setChoice takes over one parameter that is a boolean.
-func (p *parameters) setChoice(in *input) (known bool, err error) {
-	var c *Choice
-	switch in.name {
-	case "includeDesignations":
-		c = &p.IncludeDesignations
-	case "includeDefinition":
-		c = &p.IncludeDefinition
-	case "activeOnly":
-		c = &p.ActiveOnly
-	case "excludeNested":
-		c = &p.ExcludeNested
-	case "excludeNotForUI":
-		c = &p.ExcludeNotForUI
-	case "excludePostCoordinated":
-		c = &p.ExcludePostCoordinated
-	case "versionsMatch":
-		c = &p.Versions.Match
-	default:
-		return false, nil
+// setOther takes over one parameter that is a boolean, or one of a list, or says what is to be written.
+func (p *parameters) setOther(in *input) (known bool, err error) {
+	if list := p.list(in.name); list != nil {
+		*list = append(*list, in.value)
+		return true, p.Versions.check(in)
 	}
-	switch in.value {
-	case "true":
-		*c = Yes
-	case "false":
-		*c = No
-	default:
-		return true, badRequest("invalid", "the parameter %s must be true or false", in.name)
+	if c := p.choice(in.name); c != nil {
+		return true, c.set(in)
 	}
-	return true, nil
+	return p.subset.set(in)
 }
 
 // checkDirection checks contextDirection. Both directions have the same answer: the codes that are bound
@@ -183,12 +137,6 @@ func number(in *input) (*int, error) {
 	}
 	result := int(n)
 	return &result, nil
-}
-
-// has reports whether a parameter was given.
-func (p *parameters) has(name string) bool {
-	_, ok := find(p.given, name)
-	return ok
 }
 
 // checkLanguage checks the parameter displayLanguage.

@@ -34,6 +34,8 @@ type Query struct {
 
 	// Limits bounds what is asked for.
 	Limits Limits
+
+	subset subset // what of the answer is written
 }
 
 // ValueSetRef says which value set is meant: the one with the id, the one that is given, or the one with the url or
@@ -135,37 +137,79 @@ func (l *Limits) check(filter string) error {
 	return nil
 }
 
-// adopt takes over what a value set says for its own expansion, where the question says nothing.
-func (q *Query) adopt(defaults []input) error {
-	if len(defaults) == 0 {
+// adopt takes over the parameters that a value set has for its own expansion, where the query has none.
+func (q *Query) adopt(own []input) error {
+	if len(own) == 0 {
 		return nil
 	}
-	var d parameters
-	for i := range defaults {
-		if in := &defaults[i]; in.name != "displayLanguage" { // see Language.of
-			if _, err := d.set(in); err != nil {
+	p := parameters{Query: *q}
+	for i := range own {
+		if in := &own[i]; in.name != "displayLanguage" && !q.gives(in.name) { // displayLanguage: see Language.of
+			if _, err := p.set(in); err != nil {
 				return err
 			}
 		}
 	}
-	q.Rules.adopt(&d.Rules)
-	q.Filter, q.Offset, q.Count = cmp.Or(q.Filter, d.Filter), cmp.Or(q.Offset, d.Offset), cmp.Or(q.Count, d.Count)
-	for _, c := range []struct{ own, other *Choice }{
-		{&q.IncludeDesignations, &d.IncludeDesignations}, {&q.IncludeDefinition, &d.IncludeDefinition},
-		{&q.ExcludeNested, &d.ExcludeNested}, {&q.ExcludePostCoordinated, &d.ExcludePostCoordinated},
-	} {
-		*c.own = cmp.Or(*c.own, *c.other)
-	}
-	q.Designations, q.Properties = orList(q.Designations, d.Designations), orList(q.Properties, d.Properties)
+	*q = p.Query
 	return nil
 }
 
-// orList returns the first list, or the second where there is no first.
-func orList(list, other []string) []string {
-	if list == nil {
-		return other
+// gives reports whether the query has a parameter. That of a request counts even if it is blank.
+func (q *Query) gives(name string) bool {
+	if q.sent(name) {
+		return true
 	}
-	return list
+	if list := q.list(name); list != nil {
+		return *list != nil
+	}
+	if c := q.choice(name); c != nil {
+		return *c != Unset
+	}
+	switch name {
+	case "filter":
+		return q.Filter != ""
+	case "date":
+		return q.Date != ""
+	case "offset":
+		return q.Offset != nil
+	case "count":
+		return q.Count != nil
+	}
+	return false
+}
+
+// list returns the field of a parameter that may occur more than once, or nil.
+func (q *Query) list(name string) *[]string {
+	switch name {
+	case "designation":
+		return &q.Designations
+	case "property":
+		return &q.Properties
+	case "useSupplement":
+		return &q.Supplements
+	}
+	return q.Versions.list(name)
+}
+
+// choice returns the field of a parameter that is a boolean, or nil.
+func (q *Query) choice(name string) *Choice {
+	switch name {
+	case "includeDesignations":
+		return &q.IncludeDesignations
+	case "includeDefinition":
+		return &q.IncludeDefinition
+	case "activeOnly":
+		return &q.ActiveOnly
+	case "excludeNested":
+		return &q.ExcludeNested
+	case "excludeNotForUI":
+		return &q.ExcludeNotForUI
+	case "excludePostCoordinated":
+		return &q.ExcludePostCoordinated
+	case "versionsMatch":
+		return &q.Versions.Match
+	}
+	return nil
 }
 
 // wantsDesignations reports whether designations were asked for at all.

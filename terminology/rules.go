@@ -1,9 +1,6 @@
 package terminology
 
-import (
-	"cmp"
-	"strings"
-)
+import "strings"
 
 // Choice is a parameter that is true, false, or not given.
 type Choice uint8
@@ -20,6 +17,19 @@ const (
 	Yes
 )
 
+// set reads a parameter.
+func (c *Choice) set(in *input) error {
+	switch in.value {
+	case "true":
+		*c = Yes
+	case "false":
+		*c = No
+	default:
+		return badRequest("invalid", "the parameter %s must be true or false", in.name)
+	}
+	return nil
+}
+
 // Rules say which definitions count for a question, in which versions, and which of the codes in them.
 type Rules struct {
 	// Versions chooses versions of code systems and value sets.
@@ -33,13 +43,14 @@ type Rules struct {
 
 	// ActiveOnly says whether inactive codes are left out, and ExcludeNotForUI whether abstract ones are.
 	ActiveOnly, ExcludeNotForUI Choice
+
+	given []input // the parameters of the request, as they were sent
 }
 
-// adopt takes over the rules of a value set, where there is none.
-func (r *Rules) adopt(d *Rules) {
-	r.Versions.adopt(&d.Versions)
-	r.Supplements, r.Date = orList(r.Supplements, d.Supplements), cmp.Or(r.Date, d.Date)
-	r.ActiveOnly, r.ExcludeNotForUI = cmp.Or(r.ActiveOnly, d.ActiveOnly), cmp.Or(r.ExcludeNotForUI, d.ExcludeNotForUI)
+// sent reports whether a parameter was in the request.
+func (r *Rules) sent(name string) bool {
+	_, ok := find(r.given, name)
+	return ok
 }
 
 // key tells rules from others, for the cache.
@@ -100,26 +111,13 @@ func (v *VersionRules) list(name string) *[]string {
 	return nil
 }
 
-// adopt takes over the rules of a value set, where there is none of a kind.
-func (v *VersionRules) adopt(d *VersionRules) {
-	own, other := v.lists(), d.lists()
-	for i := range own {
-		*own[i] = orList(*own[i], *other[i])
-	}
-	v.Match = cmp.Or(v.Match, d.Match)
-}
-
-// set takes over one parameter, and reports whether it is one of these rules.
-func (v *VersionRules) set(in *input) (known bool, err error) {
+// check checks a parameter, if it is one of these rules.
+func (v *VersionRules) check(in *input) error {
 	list := v.list(in.name)
-	if list == nil {
-		return false, nil
+	if url, version := splitCanonical(in.value); list != nil && (url == "" || version == "" && list != &v.Excluded) {
+		return badRequest("invalid", "the parameter %s must be system|version", in.name)
 	}
-	if url, version := splitCanonical(in.value); url == "" || version == "" && list != &v.Excluded {
-		return true, badRequest("invalid", "the parameter %s must be system|version", in.name)
-	}
-	*list = append(*list, in.value)
-	return true, nil
+	return nil
 }
 
 // none reports whether there are no rules.

@@ -114,6 +114,8 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 		return nil, e
 	}
 	x := &translator{Translation: &q, library: l, budget: l.budget(ctx), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
+	x.written = *newParametersWriter(nil)
+	x.size = len(x.written.dst)
 	for i := range q.Codings {
 		for _, m := range maps {
 			if err := x.inMap(&q.Codings[i], []*conceptMap{m}); err != nil {

@@ -121,7 +121,7 @@ func (t *translationReader) orient() {
 	own, other := t.sourceSystem, t.question.TargetSystem
 	switch {
 	case !t.question.Reverse:
-	case t.has("reverse"):
+	case t.sent("reverse"):
 		t.question.eitherWay = own != "" && other != ""
 		if t.question.SourceScope != "" || t.question.TargetScope != "" {
 			t.question.SourceScope, t.question.TargetScope = t.question.TargetScope, t.question.SourceScope
@@ -137,5 +137,5 @@ func (t *translationReader) orient() {
 		}
 	}
 	t.question.TargetSystem = other
-	t.question.inTermsOfR5 = !t.has("reverse")
+	t.question.inTermsOfR5 = !t.sent("reverse")
 }

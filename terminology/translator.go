@@ -15,8 +15,9 @@ type translator struct {
 	budget   *budget
 	told     dependencies
 	result   *TranslationResult
-	size     int // of the matches, about, in bytes of JSON
-	handed   int // how often a concept map handed on to another
+	written  parametersWriter // the match that was found last
+	size     int              // of the matches, in bytes of JSON
+	handed   int              // how often a concept map handed on to another
 	messages []string
 }
 
@@ -165,34 +166,13 @@ func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target
 	}
 	x.result.Matches = append(x.result.Matches, m)
 	x.result.Found = x.result.Found || m.Equivalence != "unmatched" && m.Equivalence != "disjoint"
-	if x.size += m.size(); x.size > maxWritten {
+	x.written.dst = x.written.dst[:0]
+	x.written.parts("match", m.parts()...)
+	if x.size += len(x.written.dst); x.size > maxWritten {
 		return tooLong()
 	}
 	return nil
 }
-
-// size returns about how large a match is, in bytes of JSON.
-func (m *Match) size() int {
-	n := matchSize + len(m.SourceComment) + len(m.TargetComment)
-	for _, c := range []*Coding{m.Concept, m.Source} {
-		if c != nil {
-			n += len(c.System) + len(c.Code) + len(c.Display)
-		}
-	}
-	for _, name := range m.Maps {
-		n += matchSize + len(name)
-	}
-	for _, list := range [][]Dependency{m.Products, m.DependsOn} {
-		for i := range list {
-			c := &list[i].Values[0]
-			n += matchSize + len(list[i].Element) + len(c.System) + len(c.Code) + len(c.Display)
-		}
-	}
-	return n
-}
-
-// matchSize is how large a match, or a part of it, is in JSON beside its texts.
-const matchSize = 64
 
 // dependenciesOf returns the other elements that a target depends on, or makes.
 func dependenciesOf(list []mapAttribute) (dependencies []Dependency) {

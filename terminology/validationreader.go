@@ -44,7 +44,7 @@ func (q *asking) readValidation(inputs []input, inValueSet bool) (*validationRea
 func (v *validationReader) choose(inValueSet bool) error {
 	given := 0
 	for _, name := range []string{"code", "coding", "codeableConcept"} {
-		if v.has(name) {
+		if v.sent(name) {
 			given++
 		}
 	}
@@ -54,7 +54,7 @@ func (v *validationReader) choose(inValueSet bool) error {
 	case given > 1:
 		return badRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
 	}
-	if !v.has("code") {
+	if !v.sent("code") {
 		v.code = nil // system, display and the like say something of a code alone
 	} else if v.code.Code == "" {
 		return badRequest("required", "the parameter code is empty")

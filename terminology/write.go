@@ -30,7 +30,7 @@ func writeExpansion(rw http.ResponseWriter, r *http.Request, x *Expansion, p *pa
 	if err != nil {
 		return err
 	}
-	w := newPartWriter(x, p.subset, p.plain)
+	w := newExpansionWriter(x, p.plain)
 	header := rw.Header()
 	if header["Vary"] == nil {
 		header["Vary"] = varying
@@ -117,7 +117,7 @@ func (w *expansionWriter) tag(f format) string {
 	if w.plain {
 		tag = append(tag, 'l')
 	}
-	return string(append(w.subset.appendTag(tag), '"'))
+	return string(append(w.query.subset.appendTag(tag), '"'))
 }
 
 // matchesTag reports whether If-None-Match names a tag (RFC 9110 §13.1.2).
