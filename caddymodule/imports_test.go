@@ -21,16 +21,17 @@ const (
 // cores are the folders whose packages know nothing of Caddy, and which packages
 // of ours outside its folder each may import.
 var cores = map[string][]string{
-	"terminology":            ground,
-	"caddymodule/authorize":  ground,
-	"caddymodule/guard":      ground,
-	"caddymodule/smart":      nil,
-	"caddymodule/fairqueue":  nil,
-	"caddymodule/strictjson": nil,
+	"terminology":              ground,
+	"caddymodule/authorize":    ground,
+	"caddymodule/guard":        ground,
+	"caddymodule/smart":        nil,
+	"caddymodule/boundedcache": nil,
+	"caddymodule/fairqueue":    nil,
+	"caddymodule/strictjson":   nil,
 }
 
 // ground is what all cores may import.
-var ground = []string{"caddymodule/smart", "caddymodule/fairqueue", "caddymodule/strictjson"}
+var ground = []string{"caddymodule/smart", "caddymodule/boundedcache", "caddymodule/fairqueue", "caddymodule/strictjson"}
 
 // A goPackage is what go list says of a package.
 type goPackage struct {

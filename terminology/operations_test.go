@@ -416,10 +416,10 @@ func TestRememberedIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(c.items) != 100 || c.held != int64(100*len(resource)) {
-		t.Errorf("%d are remembered, %d bytes of %d", len(c.items), c.held, 100*len(resource))
+	if n, held := c.items.Held(); n != 100 || held != int64(100*len(resource)) {
+		t.Errorf("%d are remembered, %d bytes of %d", n, held, 100*len(resource))
 	}
-	if _, ok := c.items[[32]byte{byte(maxCacheIDs + 49)}]; !ok {
+	if _, ok := c.items.Get([32]byte{byte(maxCacheIDs + 49)}); !ok {
 		t.Error("the last one is forgotten")
 	}
 }

@@ -6,16 +6,15 @@ import (
 	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// resourceCache remembers the definitions that clients brought along under a cache-id, so that they need not
-// send them again. What it holds is bounded; who has not asked for longest is forgotten first. The zero value
-// is ready to be used.
+// resourceCache remembers the definitions that clients sent with a cache-id, so that they need not send them
+// again. The zero value is ready to be used.
 type resourceCache struct {
 	mu    sync.Mutex
-	items map[[sha256.Size]byte]*remembered
-	turn  uint64 // counts requests
-	held  int64  // bytes of the resources
+	items boundedcache.Cache[[sha256.Size]byte, *remembered]
 }
 
 // remembered is what is known under one cache-id.
@@ -24,7 +23,6 @@ type remembered struct {
 	known     map[[sha256.Size]byte]bool // of each resource
 	library   *Library
 	size      int64
-	used      uint64
 }
 
 // maxCacheIDs bounds how many cache-ids are remembered.
@@ -73,11 +71,10 @@ func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jso
 func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, library *Library, fresh []jsontext.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.turn++
-	if item = c.items[key]; item == nil {
+	item, found := c.items.Get(key)
+	if !found {
 		item = &remembered{known: make(map[[sha256.Size]byte]bool)}
 	}
-	item.used = c.turn
 	return item, item.library, item.fresh(sent)
 }
 
@@ -86,7 +83,7 @@ func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item
 func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, library *Library, fresh []jsontext.Value, limit int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if held := c.items[key]; item.library != known || held != nil && held != item {
+	if held, found := c.items.Get(key); item.library != known || found && held != item {
 		return false
 	}
 	size := int64(sizeOf(fresh))
@@ -98,7 +95,8 @@ func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, libr
 	}
 	item.resources = append(slices.Clip(item.resources), fresh...)
 	item.library, item.size = library, item.size+size
-	c.keep(key, item, size, limit)
+	c.items.MaxEntries, c.items.MaxCost = maxCacheIDs, limit
+	c.items.Put(key, item, item.size)
 	return true
 }
 
@@ -118,27 +116,4 @@ func (m *remembered) fresh(sent []jsontext.Value) (fresh []jsontext.Value) {
 		}
 	}
 	return fresh
-}
-
-// keep remembers an item that has grown, and forgets others to make room for it.
-func (c *resourceCache) keep(key [sha256.Size]byte, item *remembered, grown, limit int64) {
-	if c.items == nil {
-		c.items = make(map[[sha256.Size]byte]*remembered)
-	}
-	c.items[key] = item
-	c.held += grown
-	for c.held > limit || len(c.items) > maxCacheIDs {
-		var oldest [sha256.Size]byte
-		found := false
-		for k, other := range c.items {
-			if k != key && (!found || other.used < c.items[oldest].used) {
-				oldest, found = k, true
-			}
-		}
-		if !found {
-			return
-		}
-		c.held -= c.items[oldest].size
-		delete(c.items, oldest)
-	}
 }

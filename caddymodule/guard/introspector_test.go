@@ -179,7 +179,7 @@ func TestIntrospectorFlood(t *testing.T) {
 	if _, err := i.Verify(t.Context(), "valid"); err != nil || count.Load() != before {
 		t.Errorf("%d more requests, %v", count.Load()-before, err)
 	}
-	if n := i.refusals.younger.ItemCount() + i.refusals.older.ItemCount(); n > refusalsSize {
+	if n, _ := i.refusals.tokens.Held(); n > refusalsSize {
 		t.Errorf("%d are remembered", n)
 	}
 }

@@ -3,30 +3,26 @@ package guard
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"sync"
 	"time"
 
-	"github.com/patrickmn/go-cache"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
 // DefaultMemorySize is the size of a [Memory] where none is given.
 const DefaultMemorySize = 20_000
 
-// Memory remembers tokens that were verified, so that the next request with
-// the same token costs a hash instead of a signature check or an introspection
-// request. All verifiers may share one: none takes what another one put there.
-// It is safe for concurrent use. A nil Memory remembers nothing.
-//
-// go-cache bounds nothing, and its janitor is a goroutine that no one ends.
-// So there are two generations of half the size, without janitors: when the
-// younger one is full, the older one is dropped as a whole. A token in use
-// moves to the younger one. No flood makes it grow, and nothing is scanned.
+// Memory remembers verified tokens, so that the next request with the same token
+// costs a hash instead of a signature check or an introspection request. Verifiers
+// may share one: none takes what another one put there. It is safe for concurrent
+// use. A nil Memory remembers nothing.
 type Memory struct {
-	half int
+	tokens boundedcache.Cache[string, lasting]
+}
 
-	mu      sync.Mutex
-	younger *cache.Cache
-	older   *cache.Cache
+// lasting is what is known of a token, for a time.
+type lasting struct {
+	known any
+	until time.Time
 }
 
 // NewMemory makes a memory for at most size tokens; below 2 it is
@@ -35,11 +31,8 @@ func NewMemory(size int) *Memory {
 	if size < 2 {
 		size = DefaultMemorySize
 	}
-	return &Memory{half: size / 2, younger: newGeneration(), older: newGeneration()}
+	return &Memory{boundedcache.Cache[string, lasting]{MaxEntries: size}}
 }
-
-// newGeneration makes a cache whose entries each have a lifetime of their own.
-func newGeneration() *cache.Cache { return cache.New(cache.NoExpiration, 0) }
 
 // policyID stands for all parts of a policy. Lengths keep the parts apart.
 func policyID(parts ...string) [sha256.Size]byte {
@@ -75,36 +68,15 @@ func (m *Memory) get(id string) (any, bool) {
 	if m == nil {
 		return nil, false
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if known, ok := m.younger.Get(id); ok {
-		return known, true
+	if l, ok := m.tokens.Get(id); ok && time.Now().Before(l.until) {
+		return l.known, true
 	}
-	known, expires, ok := m.older.GetWithExpiration(id)
-	if !ok {
-		return nil, false
-	}
-	m.store(id, known, time.Until(expires))
-	return known, true
+	return nil, false
 }
 
 // put remembers known under id for a lifetime, which ends with the token.
 func (m *Memory) put(id string, known any, lifetime time.Duration) {
-	if m == nil {
-		return
+	if m != nil && lifetime > 0 {
+		m.tokens.Put(id, lasting{known, time.Now().Add(lifetime)}, 1)
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.store(id, known, lifetime)
-}
-
-// store puts known into the younger generation. The lock is held.
-func (m *Memory) store(id string, known any, lifetime time.Duration) {
-	if lifetime <= 0 {
-		return // go-cache takes 0 for its default and -1 for ever
-	}
-	if m.younger.ItemCount() >= m.half {
-		m.older, m.younger = m.younger, newGeneration()
-	}
-	m.younger.Set(id, known, lifetime)
 }

@@ -188,7 +188,7 @@ func TestMemoryBound(t *testing.T) {
 	used := "0"
 	for i := range 1000 {
 		m.put(fmt.Sprint(i), fmt.Sprint(i), time.Hour)
-		if n := m.younger.ItemCount() + m.older.ItemCount(); n > size {
+		if n, _ := m.tokens.Held(); n > size {
 			t.Fatalf("%d are remembered", n)
 		}
 		if known, ok := m.get(used); !ok || known != used {
@@ -205,14 +205,15 @@ func TestMemoryLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := NewMemory(2)
 		for _, lifetime := range []time.Duration{0, -1, -time.Hour} {
-			if m.put("a", remembrance{}, lifetime); m.younger.ItemCount() != 0 {
+			m.put("a", remembrance{}, lifetime)
+			if n, _ := m.tokens.Held(); n != 0 {
 				t.Errorf("remembered for %v", lifetime)
 			}
 		}
 		m.put("a", remembrance{}, time.Minute)
-		m.put("b", remembrance{}, time.Hour) // a is now in the older generation
+		m.put("b", remembrance{}, time.Hour)
 		time.Sleep(30 * time.Second)
-		if _, ok := m.get("a"); !ok { // and moves back
+		if _, ok := m.get("a"); !ok {
 			t.Error("a is forgotten")
 		}
 		time.Sleep(31 * time.Second)
@@ -229,7 +230,7 @@ func TestMemoryNil(t *testing.T) {
 	if _, ok := m.get("a"); ok {
 		t.Error("nothing remembers something")
 	}
-	if NewMemory(0).half != DefaultMemorySize/2 {
+	if NewMemory(0).tokens.MaxEntries != DefaultMemorySize {
 		t.Error("no default size")
 	}
 }

@@ -7,8 +7,9 @@ import (
 	"math"
 	"net/http"
 	"strconv"
-	"sync"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
 // Unavailable is the error of a [Producer] whose origin failed. Whoever asks the same in the next moment is given it
@@ -63,20 +64,15 @@ type failure struct {
 	until time.Time
 }
 
-// failures remembers, for a moment, which questions failed.
+// failures are the latest failures of an era.
 type failures struct {
-	mu   sync.Mutex
-	list map[[sha256.Size]byte]failure
+	byKey boundedcache.Cache[[sha256.Size]byte, failure]
 }
 
-// get returns what a question failed with, if it is not to be asked again yet. An answer's Retry-After, or that of
-// an [Unavailable], is what is left of it.
+// get returns the failure for a key while the origin is not to be asked again. Its Retry-After is what is left.
 func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	last, ok := f.list[key.sum]
+	last, ok := f.byKey.Get(key.sum)
 	if !ok || !now.Before(last.until) {
-		delete(f.list, key.sum)
 		return nil, false, nil
 	}
 	left := last.until.Sub(now)
@@ -105,31 +101,8 @@ func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
 		wait = RetryAfter(res.answer.Header, now)
 	}
 	if pause := cmp.Or(wait, ttl); pause > 0 {
-		f.add(key, failure{res: res, err: err, said: wait > 0, until: now.Add(pause)}, now)
+		f.byKey.Put(key.sum, failure{res: res, err: err, said: wait > 0, until: now.Add(pause)}, 1)
 	}
-}
-
-// add remembers a failure. Where there are too many, those that are over go, and else any.
-func (f *failures) add(key Key, last failure, now time.Time) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.list == nil {
-		f.list = make(map[[sha256.Size]byte]failure)
-	}
-	if len(f.list) >= maxFailures {
-		for other, old := range f.list {
-			if !now.Before(old.until) {
-				delete(f.list, other)
-			}
-		}
-	}
-	for other := range f.list {
-		if len(f.list) < maxFailures {
-			break
-		}
-		delete(f.list, other)
-	}
-	f.list[key.sum] = last
 }
 
 // isShared reports whether an answer is a failure that is no more for one client than the key is.

@@ -121,7 +121,7 @@ func (c *Cache) Purge() int {
 func (s *store) invalidate(find func(*store) []*entry) (removed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.era = new(era)
+	s.era = newEra()
 	for _, e := range find(s) {
 		if s.entries[e.key.sum] == e {
 			s.remove(e)

@@ -37,6 +37,12 @@ type era struct {
 	failures failures
 }
 
+func newEra() *era {
+	e := new(era)
+	e.failures.byKey.MaxEntries = maxFailures
+	return e
+}
+
 // counters counts what became of entries.
 type counters struct{ evicted, rejected, removed uint64 }
 
@@ -64,7 +70,7 @@ const typicalSize = 2 << 10
 // newStore returns a store for at most limit bytes.
 func newStore(limit int64) *store {
 	return &store{
-		entries: make(map[[sha256.Size]byte]*entry), aliases: make(map[string]*entry), era: new(era),
+		entries: make(map[[sha256.Size]byte]*entry), aliases: make(map[string]*entry), era: newEra(),
 		tags: make(index), sketch: newSketch(limit / typicalSize), max: limit,
 	}
 }

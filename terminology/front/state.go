@@ -106,8 +106,7 @@ func (s Statistics) Plus(t Statistics) Statistics {
 // Statistics says what happened since the process began, and what there is.
 func (s *State) Statistics() (sum Statistics) {
 	if s.wholes != nil {
-		expansions, bytes := s.wholes.Held()
-		sum.Pulled, sum.PulledBytes = expansions, int64(bytes)
+		sum.Pulled, sum.PulledBytes = s.wholes.Held()
 	}
 	if s.cache != nil {
 		c := s.cache.Stats()

@@ -67,7 +67,7 @@ func escape(value string) string {
 // A server that leaves parts out must not be believed.
 func resources(a *Answer) (list []jsontext.Value, err error) {
 	if a.Resource != "Bundle" {
-		return []jsontext.Value{a.Body}, whole(a.Body)
+		return []jsontext.Value{a.Body}, checkWhole(a.Body)
 	}
 	var bundle struct {
 		Type  string `json:"type"`
@@ -88,7 +88,7 @@ func resources(a *Answer) (list []jsontext.Value, err error) {
 		if entry.Resource == nil || entry.Search.Mode != "" && entry.Search.Mode != "match" {
 			continue
 		}
-		if err := whole(entry.Resource); err != nil {
+		if err := checkWhole(entry.Resource); err != nil {
 			return nil, err
 		}
 		list = append(list, entry.Resource)
@@ -99,8 +99,8 @@ func resources(a *Answer) (list []jsontext.Value, err error) {
 // errSummary is the error for a resource of which parts are left out.
 var errSummary = errors.New("it is a summary of the definition")
 
-// whole makes sure that a resource is not a summary (R4 §3.1.1.5.8).
-func whole(resource jsontext.Value) error {
+// checkWhole refuses a summary (R4 §3.1.1.5.8).
+func checkWhole(resource jsontext.Value) error {
 	var tagged struct {
 		Meta struct {
 			Tag []struct {

@@ -65,7 +65,7 @@ func (w *Wholes) checkSize(b *terminology.WholeBuilder) error {
 	if limit := cmp.Or(w.MaxEntries, 50_000); total > limit || b.Offset() > limit {
 		return fmt.Errorf("%w: it has %d entries", errTooMany, max(total, b.Offset()))
 	}
-	if b.Size() > cmp.Or(w.MaxBytes, 128<<20) {
+	if b.Size() > w.maxBytes() {
 		return fmt.Errorf("%w: it needs more than %d bytes", errTooMany, b.Size())
 	}
 	return nil

@@ -12,16 +12,17 @@ import (
 	"sync"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
-// Wholes fetches expansions whole that are searched often, and searches them here from then on. What counts
-// is how many different filters there were for the same value set, with the same other parameters. Its fields
-// are set before it is first used. It may be used by any number of goroutines.
+// Wholes fetches whole the expansions that are searched often, and searches them here from then on. An
+// expansion is fetched after some different filters on the same value set with the same other parameters.
+// The fields are set before the first use. It is safe for concurrent use.
 //
-// It is told of each answer ([Wholes.Asked]) and asked before each question ([Wholes.Answer]). A server whose
-// pages contradict each other is left alone for a while, as is an expansion that is too large.
+// Call [Wholes.Answer] before each request to a server, and [Wholes.Asked] after it. An expansion that is too
+// large, or whose pages contradict each other, is not tried again for a while.
 type Wholes struct {
 	// After is after how many different filters an expansion is fetched whole. Default: 5.
 	After int
@@ -29,8 +30,7 @@ type Wholes struct {
 	// MaxEntries is how many entries an expansion may have to be fetched. Default: 50,000.
 	MaxEntries int
 
-	// MaxBytes is how much memory all of them may use, about. The one that was not asked for longest is let
-	// go. Default: 128 MiB.
+	// MaxBytes is about how much memory all of them may use. The least recently used makes room. Default: 128 MiB.
 	MaxBytes int
 
 	// PageSize is how many entries are asked for at once. Default: 1000.
@@ -39,8 +39,7 @@ type Wholes struct {
 	// MaxAnswer is how many entries an answer may have; more are too costly. Default: 10,000.
 	MaxAnswer int
 
-	// TTL is for how long an expansion is good, unless the server says less. After that the server is asked
-	// again, and the expansion is fetched anew. Default: 1 hour.
+	// TTL is for how long an expansion is fresh, unless the server says less. Then it is fetched anew. Default: 1 hour.
 	TTL time.Duration
 
 	// Pause is for how long an expansion that could not be fetched is not tried again. Default: 1 hour.
@@ -53,23 +52,33 @@ type Wholes struct {
 	// Default: none.
 	Logger *slog.Logger
 
-	mu    sync.Mutex
-	items map[string]*pulled
-	busy  int
-	held  int
+	pulls
 }
 
-// pulled is what is known of one expansion.
-type pulled struct {
-	url      string
-	filters  map[string]bool
-	whole    *terminology.Whole
-	until    time.Time // the whole is good; or, without one, none is fetched
-	fetching bool
-	used     time.Time
+// pulls are the expansions that were fetched, or may be soon. mu guards what is watched.
+type pulls struct {
+	mu      sync.Mutex
+	watched boundedcache.Cache[string, *watched]
+	wholes  boundedcache.Cache[string, whole]
+	running int
 }
 
-// Bounds of what is remembered and done at once.
+// watched is an expansion that is searched at the server.
+type watched struct {
+	url     string
+	filters map[string]bool
+	running bool
+	paused  time.Time // none is fetched until then
+}
+
+// whole is an expansion that was fetched.
+type whole struct {
+	*terminology.Whole
+	url   string
+	until time.Time
+}
+
+// Bounds of what is watched, and fetched at once.
 const (
 	maxWatched = 1000
 	maxPulls   = 2
@@ -88,11 +97,11 @@ func (w *Wholes) Answer(s *Server, q Question) (*Answer, error) {
 	if !ok {
 		return nil, nil
 	}
-	whole := w.get(s, x)
-	if whole == nil || x.page.Filter == "" && !isPart(x.page, whole.Len()) {
-		return nil, nil // all of it may be told as a tree by the server
+	found, ok := w.fresh(s, x)
+	if !ok || x.page.Filter == "" && !isPart(x.page, found.Len()) {
+		return nil, nil // the server may give all of it as a tree
 	}
-	body, err := whole.Expand(x.page, cmp.Or(w.MaxAnswer, 10_000))
+	body, err := found.Expand(x.page, cmp.Or(w.MaxAnswer, 10_000))
 	if err != nil {
 		return nil, err
 	}
@@ -108,26 +117,20 @@ func (w *Wholes) Answer(s *Server, q Question) (*Answer, error) {
 	return &Answer{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
 }
 
-// get returns the whole expansion that a question is for, or nil. One that is no longer good is let go, and
-// fetched anew.
-func (w *Wholes) get(s *Server, x search) *terminology.Whole {
+// fresh returns the expansion that is asked for, if it is here. A stale one is removed and fetched anew.
+func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
+	found, ok := w.wholes.Get(x.key)
+	if !ok || time.Now().Before(found.until) {
+		return found, ok
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	item := w.items[x.key]
-	if item == nil || item.whole == nil {
-		return nil
-	}
-	now := time.Now()
-	if now.Before(item.until) {
-		item.used = now
-		return item.whole
-	}
-	w.let(item)
-	w.begin(s, x, item)
-	return nil
+	w.wholes.Delete(x.key)
+	w.begin(s, x, w.watch(x))
+	return whole{}, false
 }
 
-// Asked notes that the server answered a question, and has the expansion fetched if it was searched often.
+// Asked notes an answer of the server, and has the expansion fetched if it was searched often.
 func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 	x, ok := searchOf(s, q)
 	if !ok || a.Status != http.StatusOK || x.page.Filter == "" {
@@ -135,12 +138,8 @@ func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	item, now := w.items[x.key], time.Now()
-	if item == nil {
-		item = w.watch(x)
-	}
-	item.used = now
-	if item.whole != nil || item.fetching || now.Before(item.until) {
+	item := w.watch(x)
+	if _, here := w.wholes.Get(x.key); here || item.running || time.Now().Before(item.paused) {
 		return
 	}
 	item.filters[x.page.Filter] = true
@@ -149,101 +148,65 @@ func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
 	}
 }
 
-// watch begins to count the filters of an expansion.
-func (w *Wholes) watch(x search) *pulled {
-	if w.items == nil {
-		w.items = make(map[string]*pulled)
+// watch returns what is known of an expansion at the server. mu is held.
+func (w *Wholes) watch(x search) *watched {
+	item, ok := w.watched.Get(x.key)
+	if !ok {
+		item = &watched{url: x.rest.Get("url"), filters: make(map[string]bool)}
+		w.watched.MaxEntries = maxWatched
+		w.watched.Put(x.key, item, 1)
 	}
-	for len(w.items) >= maxWatched {
-		oldest := w.oldest(func(item *pulled) bool { return !item.fetching })
-		if oldest == "" {
-			break
-		}
-		w.let(w.items[oldest])
-		delete(w.items, oldest)
-	}
-	item := &pulled{url: x.rest.Get("url"), filters: make(map[string]bool)}
-	w.items[x.key] = item
 	return item
 }
 
-// oldest returns the key of what was not used longest, of those that count.
-func (w *Wholes) oldest(counts func(*pulled) bool) (oldest string) {
-	for key, item := range w.items {
-		if counts(item) && (oldest == "" || item.used.Before(w.items[oldest].used)) {
-			oldest = key
-		}
+// begin begins to fetch an expansion, unless enough are being fetched. mu is held.
+func (w *Wholes) begin(s *Server, x search, item *watched) {
+	if w.running < maxPulls && !item.running {
+		w.running++
+		item.running = true
+		go w.pull(s, x, item)
 	}
-	return oldest
-}
-
-// let lets a whole expansion go.
-func (w *Wholes) let(item *pulled) {
-	if item.whole != nil {
-		w.held -= item.whole.Size()
-		item.whole = nil
-	}
-}
-
-// begin begins to fetch an expansion, unless enough are being fetched.
-func (w *Wholes) begin(s *Server, x search, item *pulled) {
-	if w.busy >= maxPulls {
-		return
-	}
-	w.busy++
-	item.fetching = true
-	go w.pull(s, x, item)
 }
 
 // pull fetches an expansion.
-func (w *Wholes) pull(s *Server, x search, item *pulled) {
+func (w *Wholes) pull(s *Server, x search, item *watched) {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 2*time.Minute))
 	defer cancel()
 	start := time.Now()
-	whole, ttl, err := w.gather(ctx, s, x)
+	found, ttl, err := w.gather(ctx, s, x)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.busy--
-	item.fetching, item.filters = false, make(map[string]bool)
+	w.running--
+	item.running, item.filters = false, make(map[string]bool)
 	now := time.Now()
-	if w.items[x.key] != item {
+	if current, _ := w.watched.Get(x.key); current != item {
 		return // forgotten meanwhile
 	}
 	if err != nil {
-		item.until = now.Add(cmp.Or(w.Pause, time.Hour))
+		item.paused = now.Add(cmp.Or(w.Pause, time.Hour))
 		w.logger().Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
-	item.whole, item.until, item.used = whole, now.Add(ttl), now
-	w.held += whole.Size()
-	w.makeRoom(item)
-	w.logger().Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", whole.Len()),
-		slog.Int("bytes", whole.Size()), slog.Duration("took", now.Sub(start)))
+	w.wholes.MaxEntries, w.wholes.MaxCost = maxWatched, int64(w.maxBytes())
+	w.wholes.Put(x.key, whole{found, item.url, now.Add(ttl)}, int64(found.Size()))
+	w.logger().Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", found.Len()),
+		slog.Int("bytes", found.Size()), slog.Duration("took", now.Sub(start)))
 }
 
-// makeRoom lets expansions go until the rest is within the bounds.
-func (w *Wholes) makeRoom(keep *pulled) {
-	for w.held > cmp.Or(w.MaxBytes, 128<<20) {
-		oldest := w.oldest(func(item *pulled) bool { return item != keep && item.whole != nil })
-		if oldest == "" {
-			return
-		}
-		w.let(w.items[oldest])
-	}
-}
-
-// Forget lets go of the expansions of a value set, by its canonical; an empty one means all.
+// Forget removes the expansions of a value set, by its canonical; all if it is empty.
 func (w *Wholes) Forget(canonical string) {
 	wanted, _, _ := strings.Cut(canonical, "|")
+	matches := func(url string) bool {
+		own, _, _ := strings.Cut(url, "|")
+		return wanted == "" || own == wanted
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for key, item := range w.items {
-		if own, _, _ := strings.Cut(item.url, "|"); wanted == "" || own == wanted {
-			w.let(item)
-			delete(w.items, key)
-		}
-	}
+	w.watched.DeleteFunc(func(_ string, item *watched) bool { return matches(item.url) })
+	w.wholes.DeleteFunc(func(_ string, item whole) bool { return matches(item.url) })
 }
+
+func (w *Wholes) maxBytes() int { return cmp.Or(w.MaxBytes, 128<<20) }
 
 func (w *Wholes) logger() *slog.Logger {
 	if w.Logger == nil {
@@ -252,14 +215,5 @@ func (w *Wholes) logger() *slog.Logger {
 	return w.Logger
 }
 
-// Held returns how many expansions are held, and about how many bytes they need, for a status page.
-func (w *Wholes) Held() (expansions, bytes int) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, item := range w.items {
-		if item.whole != nil {
-			expansions++
-		}
-	}
-	return expansions, w.held
-}
+// Held returns how many expansions are here, and about how many bytes they take.
+func (w *Wholes) Held() (expansions int, bytes int64) { return w.wholes.Held() }

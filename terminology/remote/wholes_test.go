@@ -361,8 +361,8 @@ func TestPullThroughBounds(t *testing.T) {
 		for i := range maxWatched + 10 {
 			a.want(t, false, "url", fmt.Sprintf("http://y/%d", i), "count", "2", "filter", "a")
 		}
-		if len(a.items) > maxWatched {
-			t.Errorf("watches %d", len(a.items))
+		if n, _ := a.watched.Held(); n > maxWatched {
+			t.Errorf("watches %d", n)
 		}
 	})
 }

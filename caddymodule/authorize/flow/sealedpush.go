@@ -60,14 +60,15 @@ type pushID [16]byte
 // ones; they take some 10 MiB.
 const maxSpentPushes = 1 << 17
 
-// spentPushes are the sealed requests that were used. Nothing is remembered of one
-// before that, so pushing alone fills nothing.
+// spentPushes are the sealed requests that were used. Pushing a request takes no room
+// here, using it does.
 //
-// There are two generations: when the younger one is full, or as old as a request
-// can get, the older is dropped as a whole. So the memory has a bound, and whoever
-// uses up requests by the hundred thousand keeps nobody else from signing in. What
-// they could gain is that one of theirs works twice, which RFC 9126 §4 lets a server
-// allow.
+// When the younger of two generations is full, or as old as a request can get, the older
+// is dropped. So there is a bound, and using up requests by the hundred thousand keeps
+// nobody else from signing in. At worst a request works twice, which RFC 9126 §4 allows.
+//
+// This is no boundedcache: it drops what has expired without a look at each request, and
+// a request tried again does not stay longer than others.
 type spentPushes struct {
 	mu             sync.Mutex
 	younger, older map[pushID]struct{}

@@ -9,8 +9,7 @@
 //	refresh.go             the token endpoint: refresh tokens
 //	families.go            grants that can be refreshed; family.go is the chain of one's tokens
 //	issuer.go              access and ID tokens
-//	verifier.go            tokens of ours that come back; signaturecache.go those known to be genuine,
-//	                       hint.go ID tokens as hints
+//	verifier.go            tokens of ours that come back; hint.go ID tokens as hints
 //	holders.go             whom a token stands for, and whether it still does
 //	userinfo.go            the UserInfo endpoint
 //	introspection.go       the introspection endpoint

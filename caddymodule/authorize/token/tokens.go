@@ -114,6 +114,7 @@ func New(c Config) *Tokens {
 	t.Verifier = &Verifier{
 		issuer: c.Issuer, fhirBase: c.FHIRBase, keys: c.Keys, revocations: c.Revocations, holders: t.Holders,
 	}
+	t.Verifier.signatures.MaxEntries = maxSignatures
 	t.families = &families{
 		Lifetimes: c.Lifetimes, durable: c.Durable, clients: c.Authenticator.Clients, accounts: c.Accounts, grants: t.Grants,
 		revocations: c.Revocations, trail: c.Trail, logger: c.Logger,

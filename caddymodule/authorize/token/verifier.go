@@ -11,15 +11,25 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
 var errInvalidToken = errors.New("not a valid token of ours")
+
+// maxSignatures is how many verified tokens are cached; one takes about 1 KiB.
+const maxSignatures = 20_000
+
+// verifiedToken is a token whose signature is ours. It is not changed.
+type verifiedToken struct {
+	claims *accessTokenClaims
+	kid    string
+}
 
 // Verifier checks tokens of ours that come back to us.
 type Verifier struct {
 	issuer, fhirBase string
 	keys             keyring.Keys
-	signatures       signatureCache
+	signatures       boundedcache.Cache[[sha256.Size]byte, verifiedToken]
 	revocations      *revocation.Revocations
 	holders          *Holders
 }
@@ -44,11 +54,12 @@ func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims,
 	return v.claims, err
 }
 
-// verified checks the signature of a token, or remembers that it did so before.
-// What is remembered counts as long as the key is still ours.
+// verified checks the signature of a token, or remembers that it did so before. That
+// counts as long as the key is ours. Whether the token has expired or was revoked, the
+// caller checks each time.
 func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, error) {
 	digest := sha256.Sum256([]byte(raw)) // of the whole: a part of it would stand for others too
-	if known, ok := vr.signatures.get(digest); ok {
+	if known, ok := vr.signatures.Get(digest); ok {
 		has, err := vr.keys.Has(ctx, known.kid)
 		if err != nil || has {
 			return known, err
@@ -56,7 +67,7 @@ func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, er
 	}
 	v, err := vr.checkSignature(ctx, raw)
 	if err == nil && vr.current(v.claims) {
-		vr.signatures.put(digest, v)
+		vr.signatures.Put(digest, v, 1)
 	}
 	return v, err
 }

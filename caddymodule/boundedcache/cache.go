@@ -1,0 +1,95 @@
+package boundedcache
+
+import (
+	"container/list"
+	"sync"
+)
+
+// Cache keeps the entries that were used last. The zero value is empty and has no bound.
+// It is safe for concurrent use and must not be copied.
+type Cache[K comparable, V any] struct {
+	// MaxEntries is how many entries are kept. Default: 0, any number. It must not change
+	// during a call.
+	MaxEntries int
+	// MaxCost is how much they may cost together. Default: 0, any amount. It must not
+	// change during a call.
+	MaxCost int64
+
+	mu      sync.Mutex
+	entries map[K]*list.Element // of entry
+	order   list.List           // the last used first
+	cost    int64
+}
+
+type entry[K comparable, V any] struct {
+	key   K
+	value V
+	cost  int64
+}
+
+// Get returns the value for a key, and counts as a use of it.
+func (c *Cache[K, V]) Get(key K) (value V, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	if !ok {
+		return value, false
+	}
+	c.order.MoveToFront(e)
+	return e.Value.(*entry[K, V]).value, true
+}
+
+// Put sets the value for a key and makes room for it. An entry that alone costs too much
+// stays until another one comes.
+func (c *Cache[K, V]) Put(key K, value V, cost int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.entries == nil {
+		c.entries = make(map[K]*list.Element)
+	}
+	c.remove(c.entries[key])
+	c.entries[key] = c.order.PushFront(&entry[K, V]{key, value, cost})
+	c.cost += cost
+	for c.isOver() && c.order.Len() > 1 {
+		c.remove(c.order.Back())
+	}
+}
+
+func (c *Cache[K, V]) isOver() bool {
+	return c.MaxEntries > 0 && c.order.Len() > c.MaxEntries || c.MaxCost > 0 && c.cost > c.MaxCost
+}
+
+// Delete removes the entry of a key.
+func (c *Cache[K, V]) Delete(key K) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(c.entries[key])
+}
+
+// DeleteFunc removes the entries for which del returns true.
+func (c *Cache[K, V]) DeleteFunc(del func(K, V) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, e := range c.entries {
+		if del(key, e.Value.(*entry[K, V]).value) {
+			c.remove(e)
+		}
+	}
+}
+
+// remove removes an entry, unless it is nil.
+func (c *Cache[K, V]) remove(e *list.Element) {
+	if e == nil {
+		return
+	}
+	old := c.order.Remove(e).(*entry[K, V])
+	delete(c.entries, old.key)
+	c.cost -= old.cost
+}
+
+// Held returns the number of entries and their cost.
+func (c *Cache[K, V]) Held() (entries int, cost int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.order.Len(), c.cost
+}
