@@ -13,7 +13,7 @@
 //	stored? stored.go, package cache ── yes ────────────────────────────────► answered
 //	   │ no: made once for all who ask the same
 //	   ▼
-//	made here, and held: here.go, heldresponse.go ──────────────────────────► stored, answered
+//	made here, and held: here.go ──────────────────────────► stored, answered
 //	   │ something is missing: result.go
 //	   ▼
 //	asked of an upstream: upstream.go, package remote ──────────────────────► stored, answered
@@ -24,8 +24,8 @@
 //	   ▼
 //	passed on as it comes: passon.go ───────────────────────────────────────► answered
 //
-// An answer that is not stored is written by answer.go. A request without an answer is refused with an [Error] (error.go),
-// and is told when to ask again if a server said so (retryafter.go).
+// result.go writes an answer that is not stored. A request without an answer is refused with an [Error], and with the
+// Retry-After of the server that failed (error.go).
 //
 // Each step has a result: an answer, what is missing for one, or an error. A producer, which the cache calls, returns
 // an answer or an error. If its answer is not to be stored, its error is a detour, which says where the answer is found.
@@ -43,8 +43,8 @@
 //
 // # State
 //
-// [State] outlives a change of settings: the stored responses and the servers to ask (state.go). It can be saved until
-// the next start (snapshot.go). A write that passes to the next handler removes the responses made of what it changes,
-// before the client hears that it was done: write.go finds the write, writtenbody.go and writtenbundle.go read what it
-// changes, responsewriter.go notices that it is done, invalidation.go removes what was made of it (usedbyexpansion.go).
+// [State] outlives a change of settings: the stored responses, which can be saved until the next start, and the servers to
+// ask (state.go). A write that passes to the next handler removes the responses made of what it changes, before the
+// client hears that it was done: write.go finds the write and reads what it changes (a Bundle: writtenbundle.go),
+// responsewriter.go notices that it is done, invalidation.go removes what was made of it.
 package front

@@ -66,6 +66,9 @@ func New(o Options) *Front {
 	if o.MaxAge > 0 {
 		lifetime = fmt.Sprintf("max-age=%d", o.MaxAge/time.Second)
 	}
+	if o.Host.CrossOrigin == nil {
+		o.Host.CrossOrigin = func(w http.ResponseWriter, _ *http.Request) http.ResponseWriter { return w }
+	}
 	return &Front{
 		options: o, state: o.State, host: o.Host, operations: newOperations(o.Handler, o.AllOperations), sightings: newSightings(), detach: o.Host.Server.Detach,
 		public: []string{"public, " + lifetime}, private: []string{"private, " + lifetime},
@@ -83,7 +86,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandl
 	if local == nil {
 		return f.serveOther(w, r, next)
 	}
-	w = f.crossOrigin(w, r)
+	w = f.host.CrossOrigin(w, r)
 	f.state.backend.learn(f.host.Server, r, next)
 	if err := f.serveOperation(w, r, next, local); err != nil {
 		return f.refuse(w, r, err)
@@ -91,14 +94,7 @@ func (f *Front) ServeHTTP(w http.ResponseWriter, r *http.Request, next NextHandl
 	return nil
 }
 
-func (f *Front) crossOrigin(w http.ResponseWriter, r *http.Request) http.ResponseWriter {
-	if f.host.CrossOrigin == nil {
-		return w
-	}
-	return f.host.CrossOrigin(w, r)
-}
-
-// finish counts an answer that was given, or the error in its place.
+// finish counts an answer, or the error in its place.
 func (f *Front) finish(by Outcome, err error) error {
 	if err != nil {
 		return f.fail(err)
@@ -158,5 +154,5 @@ func (f *Front) passOther(w http.ResponseWriter, r *http.Request, next NextHandl
 	if answered, err := f.askFirst(w, r, next); answered || err != nil {
 		return err
 	}
-	return f.finish(Here, local(f.crossOrigin(w, r), r))
+	return f.finish(Here, local(f.host.CrossOrigin(w, r), r))
 }

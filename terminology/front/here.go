@@ -1,10 +1,18 @@
 package front
 
 import (
+	"bytes"
 	"errors"
+	"maps"
 	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 // serveHere answers a request from here, straight to the client.
@@ -48,4 +56,102 @@ const maxHeldHere = 2 << 20
 func isFetchFailure(err error) bool {
 	failed, ok := errors.AsType[*terminology.Error](err)
 	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, terminology.ErrBusy)
+}
+
+// heldResponse is a ResponseWriter that holds a response in memory.
+type heldResponse struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+	limit  int64
+}
+
+func newHeldResponse(limit int64) *heldResponse {
+	return &heldResponse{header: make(http.Header), limit: limit}
+}
+
+// errTooLarge is the error for a response beyond the limit.
+var errTooLarge = errors.New("the answer is too large to be held")
+
+// Header implements http.ResponseWriter.
+func (w *heldResponse) Header() http.Header { return w.header }
+
+// WriteHeader implements http.ResponseWriter.
+func (w *heldResponse) WriteHeader(status int) {
+	if w.status == 0 {
+		w.status = status
+	}
+}
+
+// Write implements http.ResponseWriter. It holds the part of b that is within the limit.
+func (w *heldResponse) Write(b []byte) (int, error) {
+	w.WriteHeader(http.StatusOK)
+	if room := w.limit - int64(w.body.Len()); int64(len(b)) > room {
+		w.body.Write(b[:room])
+		return 0, errTooLarge
+	}
+	return w.body.Write(b)
+}
+
+// answer returns the response as an answer.
+func (w *heldResponse) answer() *cache.Answer {
+	return &cache.Answer{Status: w.status, Header: w.header, Body: w.body.Bytes()}
+}
+
+// madeHere returns the response as an answer made here. It keeps the entity tag, so that a client that was given the
+// same answer before it was stored need not fetch it again.
+func (w *heldResponse) madeHere() *cache.Answer {
+	a := w.answer()
+	if a.Status == http.StatusOK {
+		a.EntityTag, a.Tags = strings.Trim(w.header.Get("Etag"), `"`), definitionsOf(a.Body)
+	}
+	return a
+}
+
+// madeOf is the part of an expansion that says what it was made of.
+type madeOf struct {
+	URL  string `json:"url"`
+	Meta struct {
+		Tag []struct {
+			Code string `json:"code"`
+		} `json:"tag"`
+	} `json:"meta"`
+	Expansion struct {
+		Parameter []struct {
+			Name string `json:"name"`
+			URI  string `json:"valueUri"`
+		} `json:"parameter"`
+		Contains []madeOfSystem `json:"contains"`
+	} `json:"expansion"`
+}
+
+type madeOfSystem struct {
+	System   string         `json:"system"`
+	Contains []madeOfSystem `json:"contains"`
+}
+
+// definitionsOf returns the canonicals of the definitions an expansion was made of: the value set, those listed as
+// used, and the code systems of its codes, even of those not known here. It returns none for an expansion that leaves
+// parts out: then any change of a definition ends it.
+func definitionsOf(body []byte) (tags []string) {
+	var made madeOf
+	if json.Unmarshal(body, &made, jsontext.AllowDuplicateNames(true)) != nil || made.URL == "" || len(made.Meta.Tag) > 0 {
+		return nil
+	}
+	seen := map[string]bool{made.URL: true}
+	for _, p := range made.Expansion.Parameter {
+		if strings.HasPrefix(p.Name, "used-") {
+			seen[p.URI] = true
+		}
+	}
+	addSystems(seen, made.Expansion.Contains)
+	return slices.Collect(maps.Keys(seen))
+}
+
+func addSystems(to map[string]bool, list []madeOfSystem) {
+	for i := range list {
+		to[list[i].System] = true
+		addSystems(to, list[i].Contains)
+	}
+	delete(to, "")
 }

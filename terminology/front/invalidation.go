@@ -7,7 +7,7 @@ func (s *State) Purge(url, system string) (n int) {
 	for _, canonical := range []string{url, system} {
 		if canonical != "" || url+system == "" {
 			s.backend.forget(canonical)
-			s.forgetWhole(canonical)
+			s.wholes.Forget(canonical)
 		}
 	}
 	switch {
@@ -20,7 +20,7 @@ func (s *State) Purge(url, system string) (n int) {
 		n += s.cache.InvalidateTag(url)
 	}
 	if system != "" {
-		s.forgetWhole("") // which of them have its concepts is not known
+		s.wholes.Forget("") // which of them have its concepts is not known
 		n += s.cache.InvalidateSystem(system)
 	}
 	return n
@@ -30,7 +30,7 @@ func (s *State) Purge(url, system string) (n int) {
 // unless it is sure that they are complete, all responses are removed.
 func (s *State) Written(names []string, sure bool) {
 	s.forgetSaved()
-	s.forgetWhole("") // what others made their expansions of is not known
+	s.wholes.Forget("") // what others made their expansions of is not known
 	for _, name := range names {
 		if name == "" {
 			continue
@@ -60,11 +60,5 @@ func (s *State) changed(url string) {
 func (s *State) forgetCanonical(canonical string) {
 	if canonical != "" && s.cache != nil {
 		s.cache.InvalidateSystem(canonical)
-	}
-}
-
-func (s *State) forgetWhole(canonical string) {
-	if s.wholes != nil {
-		s.wholes.Forget(canonical)
 	}
 }

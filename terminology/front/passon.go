@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// passOn gives the client the next handler's answer as it comes. here is the error of answering from here.
+// passOn passes the next handler's answer to the client as it comes. here says why there is none from here.
 func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) error {
 	if errors.Is(here, terminology.ErrUnknown) {
 		return q.passUnknown(w, r, here)
@@ -17,7 +17,7 @@ func (q *request) passOn(w http.ResponseWriter, r *http.Request, here error) err
 	return q.passIncomplete(w, r, here)
 }
 
-// passUnknown gives the next handler's answer, whatever it is: nobody else can know the value set. If there is no next
+// passUnknown passes on the next handler's answer, whatever it is: nobody else can know the value set. If there is no next
 // handler, the error from here stands.
 func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error) error {
 	if answered, err := q.front.askFirst(w, r, q.next); answered || err != nil {
@@ -27,7 +27,7 @@ func (q *request) passUnknown(w http.ResponseWriter, r *http.Request, here error
 	return q.front.fail(here)
 }
 
-// passIncomplete gives the next handler's answer unless it is an error: then it helps more to say what is missing here.
+// passIncomplete passes on the next handler's answer unless that is an error: what is missing here helps more then.
 func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here error) error {
 	header := w.Header().Clone()
 	answer := &responseWriter{ResponseWriter: w, refused: func(status int) bool { return status >= http.StatusBadRequest }}
@@ -41,7 +41,7 @@ func (q *request) passIncomplete(w http.ResponseWriter, r *http.Request, here er
 	return q.front.fail(here)
 }
 
-// askFirst gives the next handler's answer, and reports whether there is one.
+// askFirst passes on the next handler's answer, and reports whether there is one.
 func (f *Front) askFirst(w http.ResponseWriter, r *http.Request, next NextHandler) (answered bool, err error) {
 	answer := &responseWriter{ResponseWriter: w}
 	err = f.measureNext(answer, r, next)

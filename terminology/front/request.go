@@ -25,15 +25,11 @@ type request struct {
 	subject  *remote.Subject // nil: not needed so far
 }
 
-// newRequest reads a request, except for its body.
-func (f *Front) newRequest(r *http.Request, next NextHandler, local operation) *request {
-	return &request{front: f, local: local, next: next, personal: isPersonal(r), path: strings.TrimPrefix(r.URL.Path, f.options.Base+"/")}
-}
-
 // serveOperation answers a request for an operation. One that came before is answered by way of the cache, any other
 // from here if possible. Others are only asked by way of the cache, so that they are asked once.
 func (f *Front) serveOperation(w http.ResponseWriter, r *http.Request, next NextHandler, local operation) error {
-	q := f.newRequest(r, next, local)
+	path := strings.TrimPrefix(r.URL.Path, f.options.Base+"/")
+	q := &request{front: f, local: local, next: next, personal: isPersonal(r), path: path}
 	if f.state.cache == nil || q.personal {
 		return q.serveUnstored(w, r)
 	}

@@ -27,10 +27,8 @@ func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing
 		Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"), IfNoneMatch: r.Header.Get("If-None-Match"),
 	}
 	host, wholes := &q.front.host, q.front.state.wholes
-	if wholes != nil {
-		if whole, err := wholes.Answer(server, asked); whole != nil || err != nil {
-			return result{answer: answerOf(whole), err: err}
-		}
+	if whole, err := wholes.Answer(server, asked); whole != nil || err != nil {
+		return result{answer: answerOf(whole), err: err}
 	}
 	start := time.Now()
 	answer, err := server.Ask(r.Context(), asked)
@@ -44,9 +42,7 @@ func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing
 	case !q.isAnsweredBy(r, answer):
 		return result{answer: notStored(answer)}
 	}
-	if wholes != nil && !answer.NotModified {
-		wholes.Asked(server, asked, answer)
-	}
+	wholes.Asked(server, asked, answer)
 	return result{answer: answerOf(answer)}
 }
 

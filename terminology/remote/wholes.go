@@ -19,7 +19,7 @@ import (
 
 // Wholes fetches whole the expansions that are searched often, and searches them here from then on. An
 // expansion is fetched after some different filters on the same value set with the same other parameters.
-// The fields are set before the first use. It is safe for concurrent use.
+// The fields are set before the first use. It is safe for concurrent use. A nil Wholes fetches nothing.
 //
 // Call [Wholes.Answer] before each request to a server, and [Wholes.Asked] after it. An expansion that is too
 // large, or whose pages contradict each other, is not tried again for a while.
@@ -93,6 +93,9 @@ var errNotShared = errors.New("the server says that its answer is not to be stor
 // Answer answers a question from a whole expansion. It returns nil where the server is to be asked, and an
 // error where the answer would be too large.
 func (w *Wholes) Answer(s *Server, q Question) (*Answer, error) {
+	if w == nil {
+		return nil, nil
+	}
 	x, ok := searchOf(s, q)
 	if !ok {
 		return nil, nil
@@ -132,8 +135,11 @@ func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 
 // Asked notes an answer of the server, and has the expansion fetched if it was searched often.
 func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
+	if w == nil || a.Status != http.StatusOK {
+		return
+	}
 	x, ok := searchOf(s, q)
-	if !ok || a.Status != http.StatusOK || x.page.Filter == "" {
+	if !ok || x.page.Filter == "" {
 		return
 	}
 	w.mu.Lock()
@@ -195,6 +201,9 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 
 // Forget removes the expansions of a value set, by its canonical; all if it is empty.
 func (w *Wholes) Forget(canonical string) {
+	if w == nil {
+		return
+	}
 	wanted, _, _ := strings.Cut(canonical, "|")
 	matches := func(url string) bool {
 		own, _, _ := strings.Cut(url, "|")
@@ -216,4 +225,9 @@ func (w *Wholes) logger() *slog.Logger {
 }
 
 // Held returns how many expansions are here, and about how many bytes they take.
-func (w *Wholes) Held() (expansions int, bytes int64) { return w.wholes.Held() }
+func (w *Wholes) Held() (expansions int, bytes int64) {
+	if w == nil {
+		return 0, 0
+	}
+	return w.wholes.Held()
+}
