@@ -2,7 +2,6 @@ package terminology
 
 import (
 	"net/http"
-	"runtime"
 	"strings"
 	"time"
 
@@ -23,9 +22,7 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	if err != nil {
 		return err
 	}
-	l := h.current()
-	defer runtime.KeepAlive(l)
-	return f.write(w, r, l.Capabilities().AppendJSON(nil))
+	return f.write(w, r, h.current().Capabilities().AppendJSON(nil))
 }
 
 // CapabilityStatement answers [base]/metadata where no other server does: what is answered here, that is to

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"iter"
 	"net/http"
-	"runtime"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
@@ -24,7 +23,7 @@ func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
 	if x.library, x.valueSet, err = l.subject(&x.query.ValueSetRef, &x.query.Rules, b); err != nil {
 		return nil, err
 	}
-	if err := x.expand(b); err != nil {
+	if x.library.use(func() { err = x.expand(b) }); err != nil {
 		return nil, err
 	}
 	return x, nil
@@ -118,17 +117,21 @@ func (x *Expansion) Len() int { return len(x.page) }
 func (x *Expansion) Timestamp() time.Time { return x.library.loaded }
 
 // Identifier returns what identifies the expansion. The same question to the same definitions has the same one.
-func (x *Expansion) Identifier() string { return string(newExpansionWriter(x, false).identifier) }
+func (x *Expansion) Identifier() (identifier string) {
+	x.library.use(func() { identifier = string(newExpansionWriter(x, false).identifier) })
+	return identifier
+}
 
 // Codes returns the codes of the page, in order. Codes that stand within others follow these.
 func (x *Expansion) Codes() iter.Seq[Code] {
 	return func(yield func(Code) bool) {
-		defer runtime.KeepAlive(x.library)
-		for _, e := range x.page {
-			if !yield(x.code(e)) {
-				return
+		x.library.use(func() {
+			for _, e := range x.page {
+				if !yield(x.code(e)) {
+					return
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -174,14 +177,13 @@ type Parameter struct {
 
 // Parameters returns what of the question had an effect, the definitions that were used, and warnings about them.
 func (x *Expansion) Parameters() []Parameter {
-	defer runtime.KeepAlive(x.library)
 	list := parameterList{told: []Parameter{}}
-	newExpansionWriter(x, false).listParameters(&list)
+	x.library.use(func() { newExpansionWriter(x, false).listParameters(&list) })
 	return list.told
 }
 
 // AppendJSON appends the ValueSet with the expansion, as $expand answers to a POST.
 func (x *Expansion) AppendJSON(dst []byte) []byte {
-	defer runtime.KeepAlive(x.library)
-	return newExpansionWriter(x, false).append(dst)
+	x.library.use(func() { dst = newExpansionWriter(x, false).append(dst) })
+	return dst
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -108,7 +107,6 @@ func completed[T any](q *asking, f *Fetched, l *Library, err error, again func(*
 		}
 		l = more
 		result, err = again(l)
-		runtime.KeepAlive(l)
 	}
 	return result, err
 }

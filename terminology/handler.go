@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"runtime"
 	"time"
 )
 
@@ -89,7 +88,6 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	q.fill(&p)
-	defer runtime.KeepAlive(q.library) // its memory is given back when it is gone
 	x, err := q.expand(q.library, &p)
 	if err != nil {
 		x, err = completed(q, h.Fetched, q.library, err, func(l *Library) (*Expansion, error) { return q.expand(l, &p) })
@@ -97,9 +95,9 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	defer runtime.KeepAlive(x.library)
 	q.budget.rest()
-	return writeExpansion(w, r, x, &p)
+	x.library.use(func() { err = writeExpansion(w, r, x, &p) })
+	return err
 }
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
@@ -115,11 +113,9 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(q *a
 	if err != nil {
 		return err
 	}
-	l := q.library
-	defer runtime.KeepAlive(l)
-	body, err := answer(q, l, inputs)
+	body, err := answer(q, q.library, inputs)
 	if err != nil {
-		body, err = completed(q, h.Fetched, l, err, func(l *Library) ([]byte, error) { return answer(q, l, inputs) })
+		body, err = completed(q, h.Fetched, q.library, err, func(l *Library) ([]byte, error) { return answer(q, l, inputs) })
 	}
 	if err != nil {
 		return f.provisional(err)

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"golang.org/x/sync/singleflight"
@@ -33,6 +34,14 @@ type definitions struct {
 	valueSetTable
 	mapTable
 	rowTable
+}
+
+// use calls f, and holds on to the library until f returns. What a large code system has is not on the heap and is
+// unmapped with its library, whoever still has a slice of it: all that reads concepts is called by use, and returns
+// copies.
+func (l *Library) use(f func()) {
+	f()
+	runtime.KeepAlive(l)
 }
 
 // Counts says how much a library holds.

@@ -3,7 +3,6 @@ package terminology
 import (
 	"cmp"
 	"context"
-	"runtime"
 	"slices"
 	"strconv"
 
@@ -84,8 +83,13 @@ type ConceptProperty struct {
 }
 
 // Lookup answers CodeSystem/$lookup: what is known of a code. Failures are those of [Library.Expand].
-func (l *Library) Lookup(_ context.Context, q Lookup) (*Concept, error) {
-	defer runtime.KeepAlive(l)
+func (l *Library) Lookup(_ context.Context, q Lookup) (c *Concept, err error) {
+	l.use(func() { c, err = l.lookup(&q) })
+	return c, err
+}
+
+// lookup is Lookup.
+func (l *Library) lookup(q *Lookup) (*Concept, error) {
 	if err := l.asOf(&q.Coding, q.Date); err != nil {
 		return nil, err
 	}

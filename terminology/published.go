@@ -2,7 +2,7 @@ package terminology
 
 import (
 	"net/http"
-	"runtime"
+	"slices"
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
@@ -28,11 +28,11 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, id := typeAndID(r.URL.Path)
 	l := h.current()
-	defer runtime.KeepAlive(l)
-	list := l.published(kind)
-	for i := len(list) - 1; i >= 0; i-- {
-		if list[i].id == id {
-			return f.write(w, r, list[i].append(nil, part))
+	for _, p := range slices.Backward(l.published(kind)) {
+		if p.id == id {
+			var body []byte
+			l.use(func() { body = p.append(nil, part) })
+			return f.write(w, r, body)
 		}
 	}
 	e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no "+kind+" with the id "+id)

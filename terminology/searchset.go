@@ -5,7 +5,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +32,6 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, _ := typeAndID(r.URL.Path)
 	var found []published
-	defer runtime.KeepAlive(q.library)
 	for _, p := range q.library.published(kind) {
 		if err := q.budget.spend(1 + s.cost); err != nil {
 			return err
@@ -42,8 +40,8 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 			found = append(found, p)
 		}
 	}
-	bundle, err := s.bundle(found, part, address(r))
-	if err != nil {
+	var bundle []byte
+	if q.library.use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
 		return err
 	}
 	if f == (format{}) {

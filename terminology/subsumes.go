@@ -9,18 +9,24 @@ func (l *Library) Subsumes(ctx context.Context, a, b Coding) (outcome string, er
 	if b.System == "" {
 		b.System, b.Version = a.System, a.Version
 	}
-	cs, first, err := l.concept(&a)
+	l.use(func() { outcome, err = l.subsumes(&a, &b, l.budget(ctx)) })
+	return outcome, err
+}
+
+// subsumes is Subsumes.
+func (l *Library) subsumes(a, b *Coding, budget *budget) (string, error) {
+	cs, first, err := l.concept(a)
 	if err != nil {
 		return "", err
 	}
-	other, second, err := l.concept(&b)
+	other, second, err := l.concept(b)
 	if err != nil {
 		return "", err
 	}
 	if cs != other {
 		return "", badRequest("invalid", "the two codes must be of the same version of one code system")
 	}
-	return cs.subsumption(first, second, l.budget(ctx).spend)
+	return cs.subsumption(first, second, budget.spend)
 }
 
 // subsumption returns how two concepts are related (http://hl7.org/fhir/concept-subsumption-outcome), given what

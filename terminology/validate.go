@@ -79,12 +79,14 @@ func (l *Library) BatchValidateCode(ctx context.Context, list []Validation) iter
 }
 
 // validate validates codings against a value set of the library, or, where it is nil, against their code systems.
-func (l *Library) validate(vs *valueSet, q *Validation, b *budget) (*ValidationResult, error) {
-	v, err := newValidator(l, vs, q, b)
-	if err != nil {
-		return nil, err
-	}
-	return v.result()
+func (l *Library) validate(vs *valueSet, q *Validation, b *budget) (result *ValidationResult, err error) {
+	l.use(func() {
+		var v *validator
+		if v, err = newValidator(l, vs, q, b); err == nil {
+			result, err = v.result()
+		}
+	})
+	return result, err
 }
 
 // ValidationResult says whether a code is valid, and what else there is to say of it.

@@ -1,9 +1,6 @@
 package terminology
 
-import (
-	"net/http"
-	"runtime"
-)
+import "net/http"
 
 // ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
 // [Handler.Expand] for what is written and returned.
@@ -43,7 +40,6 @@ func (q *asking) validation(l *Library, inputs []input, inValueSet bool) (*Valid
 		}
 		l = more
 		result, missed, err = q.validateIn(l, p, inValueSet)
-		runtime.KeepAlive(l)
 	}
 	return result, err
 }

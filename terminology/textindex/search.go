@@ -1,6 +1,7 @@
 package textindex
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
@@ -92,6 +93,7 @@ func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps in
 		}
 	}
 	hits, total := searchIndex(p.Index, p.Within, f, how, from, to)
+	runtime.KeepAlive(p.Index) // its arrays are unmapped with it
 	return hits, total, nil
 }
 
