@@ -1,23 +1,21 @@
 package browser
 
-import (
-	"net/http"
-)
+import "net/http"
 
-// The __Host- prefix makes the browser refuse these cookies from any other host
-// or over plain HTTP (RFC 6265bis §4.1.3.2).
+// CookiePrefix begins the names of all cookies that are set here. They are for this
+// server alone, not for one behind it. With __Host-, browsers refuse such cookies from
+// other hosts and over plain HTTP (RFC 6265bis §4.1.3.2).
+const CookiePrefix = "__Host-fhir-"
+
+// The cookies, by name or by how their names begin.
 const (
 	SessionCookie = CookiePrefix + "session"
 	IDPrefix      = CookiePrefix + "browser-"
+	PendingPrefix = CookiePrefix + "away-" // of pending sign-ins at identity providers
 	deviceCookie  = CookiePrefix + "device"
-	AwayPrefix    = CookiePrefix + "away-"
 )
 
-// CookiePrefix begins the names of all cookies that are set here. They are for
-// this server alone, and not for a server behind it.
-const CookiePrefix = "__Host-fhir-"
-
-// NewCookie is a cookie that scripts and other sites' forms cannot use.
+// NewCookie makes a cookie that scripts and other sites' forms cannot use.
 func NewCookie(name, value string) *http.Cookie {
 	return &http.Cookie{
 		Name: name, Value: value, Path: "/",
@@ -25,7 +23,7 @@ func NewCookie(name, value string) *http.Cookie {
 	}
 }
 
-// RemoveCookie has the browser forget a cookie.
+// RemoveCookie removes a cookie from the browser.
 func RemoveCookie(w http.ResponseWriter, name string) {
 	c := NewCookie(name, "")
 	c.MaxAge = -1

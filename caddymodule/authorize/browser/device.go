@@ -13,53 +13,51 @@ import (
 )
 
 const (
-	// deviceTime is how long a browser counts as known after a sign-in. It is
-	// no longer than the key that seals the cookie lives.
-	deviceTime = 90 * 24 * time.Hour
+	// deviceLifetime is how long a browser is known after a sign-in: no longer than
+	// the key that seals the cookie lives.
+	deviceLifetime = 90 * 24 * time.Hour
 
-	// maxDeviceUsers is how many people a browser can be known to, as that of a
-	// ward's computer is. The one who did not sign in for longest goes first.
+	// maxDeviceUsers is how many people can be known in a browser, such as that of a
+	// ward's computer. The one who has not signed in for longest is dropped.
 	maxDeviceUsers = 32
 )
 
-// Device is a browser in which people signed in before, as the browser keeps it
-// for us, sealed. It signs nobody in: its failures are only counted apart from
-// those of strangers (OWASP, device cookies), so that these cannot lock out the
-// owner of an account.
+// Device is a browser in which people signed in before, kept in a sealed cookie. It
+// signs nobody in: its failures are only counted apart from those of strangers, so that
+// these cannot lock out the owner of an account (OWASP, device cookies).
 type Device struct {
 	ID    string   `json:"id"`    // names the browser
 	Users []string `json:"users"` // deviceUser of each, the latest first
 }
 
-// deviceUser names a person to their browser without telling who uses it.
+// deviceUser names a person in the cookie without telling who they are.
 func deviceUser(canonical string) string {
 	sum := sha256.Sum256([]byte(canonical))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// Knows says whether a person, by their canonical name, signed in here before.
+// Knows reports whether a person, by canonical name, signed in here before.
 func (d Device) Knows(canonical string) bool { return slices.Contains(d.Users, deviceUser(canonical)) }
 
-// Devices knows browsers again in which people signed in before.
+// Devices recognizes browsers in which people signed in before.
 type Devices struct {
-	Keys keyring.Sealing // seal what browsers keep of it
+	Keys keyring.Sealing // seal the cookies
 }
 
-// Find is the browser of a request; the zero one where it is not known, or not
-// any more.
+// Find returns the device of a request; the zero one if it is not known, or no longer.
 func (ds *Devices) Find(r *http.Request) (d Device) {
 	cookie, err := r.Cookie(deviceCookie)
 	if err != nil {
 		return d
 	}
-	text, err := ds.Keys.Unseal(r.Context(), cookie.Value, deviceCookie, deviceTime)
+	text, err := ds.Keys.Unseal(r.Context(), cookie.Value, deviceCookie, deviceLifetime)
 	if err != nil || json.Unmarshal([]byte(text), &d) != nil {
 		return Device{}
 	}
 	return d
 }
 
-// Remember makes the browser known to a person who just signed in.
+// Remember returns the cookie that makes the browser known for a person who just signed in.
 func (ds *Devices) Remember(r *http.Request, canonical string) (*http.Cookie, error) {
 	d := ds.Find(r)
 	if d.ID == "" {
@@ -77,6 +75,6 @@ func (ds *Devices) Remember(r *http.Request, canonical string) (*http.Cookie, er
 		return nil, err
 	}
 	cookie := NewCookie(deviceCookie, sealed)
-	cookie.MaxAge = int(deviceTime.Seconds())
+	cookie.MaxAge = int(deviceLifetime.Seconds())
 	return cookie, nil
 }

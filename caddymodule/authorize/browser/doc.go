@@ -1,8 +1,8 @@
-// Package browser keeps things with browsers: cookies that nobody else can read or bring
-// back.
+// Package browser keeps things in browsers, in cookies and sealed texts that no other
+// browser can read or return.
 //
 //	cookie.go    cookies that scripts and other sites' forms cannot use
-//	browser.go   the ids that bind sealed requests to the browser that they were sealed for
+//	sealer.go    seals texts for one browser, by an id in a cookie
 //	pieces.go    values too long for one cookie
 //	device.go    browsers in which people signed in before
 package browser

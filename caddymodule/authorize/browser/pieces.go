@@ -13,20 +13,20 @@ const (
 	// pieceSize keeps a cookie below the 4096 bytes that browsers take.
 	pieceSize = 3960
 
-	// maxPieces bounds what sign-ins at providers may leave in a browser. All of
-	// it comes back with each request, of whose header Caddy takes 16 KiB.
+	// maxPieces bounds what pending sign-ins keep in a browser: it returns with each
+	// request, and Caddy accepts 16 KiB of headers.
 	maxPieces = 3
 )
 
 var errTooLong = oauth2.InvalidRequest("the request is too long to sign in to by an identity provider")
 
-// SetPieces spreads a value over as many cookies as it needs. Those of sign-ins
-// that were never finished make room, if there is too little.
+// SetPieces stores a value in as many cookies as it needs, and removes those of
+// abandoned sign-ins if there is too little room.
 func SetPieces(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) error {
 	if len(value) > maxPieces*pieceSize {
 		return errTooLong
 	}
-	makeRoom(w, r, maxPieces*pieceSize-len(value))
+	removeAbandoned(w, r, maxPieces*pieceSize-len(value))
 	for i := 0; len(value) > 0; i++ {
 		piece := value[:min(len(value), pieceSize)]
 		value = value[len(piece):]
@@ -37,25 +37,24 @@ func SetPieces(w http.ResponseWriter, r *http.Request, name, value string, lifet
 	return nil
 }
 
-// makeRoom removes all that earlier sign-ins left, if it is more than there is
-// room for. Which of them is the oldest cannot be seen.
-func makeRoom(w http.ResponseWriter, r *http.Request, room int) {
+// removeAbandoned removes the cookies of all earlier sign-ins if they exceed the room.
+// Cookies do not tell which of them is the oldest.
+func removeAbandoned(w http.ResponseWriter, r *http.Request, room int) {
 	var earlier []string
 	for _, c := range r.Cookies() {
-		if strings.HasPrefix(c.Name, AwayPrefix) {
+		if strings.HasPrefix(c.Name, PendingPrefix) {
 			earlier = append(earlier, c.Name)
 			room -= len(c.Name) + len(c.Value)
 		}
 	}
-	if room >= 0 {
-		return
-	}
 	for _, name := range earlier {
-		RemoveCookie(w, name)
+		if room < 0 {
+			RemoveCookie(w, name)
+		}
 	}
 }
 
-// pieces are the cookies that hold the parts of a value.
+// pieces returns the cookies that hold the parts of a value.
 func pieces(r *http.Request, name string) (found []*http.Cookie) {
 	for i := range maxPieces {
 		c, err := r.Cookie(name + "-" + strconv.Itoa(i))
@@ -67,7 +66,7 @@ func pieces(r *http.Request, name string) (found []*http.Cookie) {
 	return found
 }
 
-// ReadPieces puts the value together again.
+// ReadPieces returns the value that [SetPieces] stored; "" if there is none.
 func ReadPieces(r *http.Request, name string) string {
 	var value strings.Builder
 	for _, c := range pieces(r, name) {
@@ -76,7 +75,7 @@ func ReadPieces(r *http.Request, name string) string {
 	return value.String()
 }
 
-// RemovePieces removes the cookies.
+// RemovePieces removes the cookies of a value.
 func RemovePieces(w http.ResponseWriter, r *http.Request, name string) {
 	for _, c := range pieces(r, name) {
 		RemoveCookie(w, c.Name)

@@ -82,7 +82,7 @@ func (a *Authenticator) checkSecret(r *http.Request, named string, client *Clien
 	if client != nil {
 		err = nil
 	}
-	if err := a.Limiter.TrySecret(r, named, err, client == nil || client.guessable); err != nil {
+	if err := a.Limiter.AttemptSecret(r, named, err, client == nil || client.guessable); err != nil {
 		return nil, err
 	}
 	return client, nil

@@ -83,7 +83,7 @@ func (e *RegistrationEndpoint) checkToken(r *http.Request, whose string, digest 
 	if sameDigest(digest, token) {
 		err = nil
 	}
-	return e.Limiter.TrySecret(r, "registration "+whose, err, guessable)
+	return e.Limiter.AttemptSecret(r, "registration "+whose, err, guessable)
 }
 
 func (e *RegistrationEndpoint) register(w http.ResponseWriter, r *http.Request) error {

@@ -13,34 +13,33 @@ import (
 )
 
 const (
-	// consentLifetime is how long a person is not asked again.
-	consentLifetime = 365 * 24 * time.Hour
+	// lifetime is how long a person is not asked again.
+	lifetime = 365 * 24 * time.Hour
 
-	// maxConsentItems is how many items are remembered of a person and a client;
-	// beyond, the latest approval alone is. A client may have a scope for each
-	// search, and ask for another each time.
-	maxConsentItems = 100
+	// maxItems is how many items are remembered; if there are more, only the latest
+	// approval is. A client may ask for another search scope each time.
+	maxItems = 100
 )
 
-// Consent is what a person let a client have, as the durable store keeps it. It
-// speaks of items: scopes, and claims asked for by name as claim:<name>.
+// Consent is what a person allows a client, as the durable store keeps it. Its items are
+// scopes, and claims asked for by name as claim:<name>.
 type Consent struct {
 	User     string    `json:"user"`      // the sub
 	ClientID string    `json:"client_id"` // of the client
-	Seen     []string  `json:"seen"`      // what the person was asked for
-	Granted  []string  `json:"granted"`   // and what of it they allowed
-	At       time.Time `json:"at"`        // when they were asked last
+	Seen     []string  `json:"seen"`      // items that the person was asked for
+	Granted  []string  `json:"granted"`   // those of them that they allowed
+	At       time.Time `json:"at"`        // when they were last asked
 }
 
-// Consents are what people let clients have, where they are asked.
+// Consents stores consents.
 type Consents struct {
-	Durable     store.Store             // where it is remembered
-	Revocations *revocation.Revocations // what a person takes back ends
+	Durable     store.Store             // holds them
+	Revocations *revocation.Revocations // void access tokens when consent is withdrawn
 }
 
 func consentKey(user, clientID string) string { return store.Key("consent", user+"\x00"+clientID) }
 
-// Load returns what a person let a client have, or nil if they were not asked.
+// Load returns what a person allows a client, or nil if they were not asked.
 func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, error) {
 	value, err := cs.Durable.Get(ctx, consentKey(user, clientID))
 	if errors.Is(err, store.ErrNotFound) {
@@ -53,13 +52,13 @@ func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, 
 	return c, json.Unmarshal(value, c)
 }
 
-// Covers says whether a person still allows all of what they granted once: they
-// may have been asked again since, and have taken something out.
+// Covers reports whether a person still allows all of a scope: they may have been asked
+// again since it was granted.
 func (c *Consent) Covers(scope []string) bool {
 	return !slices.ContainsFunc(scope, func(scope string) bool { return !slices.Contains(c.Granted, scope) })
 }
 
-// Remember adds to what is known of a person's mind.
+// Remember stores which of the items a person granted, with their earlier answers to others.
 func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, granted []string) error {
 	c, err := cs.Load(ctx, user, clientID)
 	if err != nil {
@@ -71,7 +70,7 @@ func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, 
 	asked := func(item string) bool { return slices.Contains(items, item) }
 	c.Seen = append(slices.DeleteFunc(c.Seen, asked), items...)
 	c.Granted = append(slices.DeleteFunc(c.Granted, asked), granted...)
-	if len(c.Seen) > maxConsentItems {
+	if len(c.Seen) > maxItems {
 		c.Seen, c.Granted = items, granted
 	}
 	c.At = time.Now().UTC()
@@ -79,13 +78,13 @@ func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, 
 	if err != nil {
 		return err
 	}
-	return cs.Durable.Put(ctx, consentKey(user, clientID), value, consentLifetime)
+	return cs.Durable.Put(ctx, consentKey(user, clientID), value, lifetime)
 }
 
-// TakeBack reports whether a person now refuses what they allowed before, and ends the
-// client's access tokens if they do. Its codes and refresh tokens end where they go
-// beyond what is still allowed (see stillConsented).
-func (cs *Consents) TakeBack(ctx context.Context, client *client.Client, user string, items, granted []string) (bool, error) {
+// Withdraw reports whether a person now refuses an item that they granted before, and if
+// so ends the client's access tokens. Its codes and refresh tokens end if they go beyond
+// what is still allowed (see [Consent.Covers]).
+func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, items, granted []string) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil
 	}

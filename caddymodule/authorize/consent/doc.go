@@ -1,3 +1,2 @@
-// Package consent remembers what people let clients have, where they are asked
-// (consent.go).
+// Package consent remembers what people allow clients, where they are asked (consent.go).
 package consent

@@ -9,8 +9,8 @@ var Names = []string{
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration",
 }
 
-// Name names the endpoint that a path which a [Server] serves belongs to, for
-// metrics: the word after /oauth2/, or a document's name.
+// Name names the endpoint of a path for metrics: the word after /oauth2/, or a document's
+// name.
 func Name(path string) string {
 	if below, ok := strings.CutPrefix(path, "/oauth2/"); ok {
 		name, _, _ := strings.Cut(below, "/") // the key of an identity provider follows

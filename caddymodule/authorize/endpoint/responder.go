@@ -18,70 +18,68 @@ type errorResponse struct {
 	Description string `json:"error_description,omitempty"`
 }
 
-// Responder answers what programs ask, in JSON.
+// Responder answers clients in JSON.
 type Responder struct {
 	Issuer  string                   // the realm of challenges
-	IsHTTPS func(*http.Request) bool // says whether a request came over TLS
-	Logger  *slog.Logger             // of refusals that are on no audit trail
-	Trail   *audit.Recorder          // of what requests come to
+	IsHTTPS func(*http.Request) bool // reports whether a request came over TLS
+	Logger  *slog.Logger             // gets refusals that are not on the audit trail
+	Trail   *audit.Recorder          // records the outcome of requests
 }
 
-// WriteJSON sends what must not be kept by any cache (RFC 6749 §5.1; the second
-// header is for caches of HTTP/1.0).
-func (a *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
+// WriteJSON sends a body that no cache may keep (RFC 6749 §5.1; Pragma is for HTTP/1.0).
+func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")
 	h.Set("Cache-Control", "no-store")
 	h.Set("Pragma", "no-cache")
 	w.WriteHeader(status)
 	if err := json.NewEncoder(w).Encode(body); err != nil {
-		a.Logger.Debug("answer not written", "error", err)
+		rs.Logger.Debug("answer not written", "error", err)
 	}
 }
 
-// WriteError sends an error of the token endpoint (RFC 6749 §5.2) or of one that
-// takes access tokens (RFC 6750 §3).
-func (a *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
+// WriteError sends an error of an endpoint for clients (RFC 6749 §5.2) or for access
+// tokens (RFC 6750 §3).
+func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
-	a.logRefusal(r, e)
+	rs.logRefusal(r, e)
 	if release := audit.FromContext(r.Context()).Release; release != nil && e.HTTPStatus() >= http.StatusInternalServerError {
 		release(r.Context())
 	}
-	if challenge := a.challenge(r, e); challenge != "" {
+	if challenge := rs.challenge(r, e); challenge != "" {
 		w.Header().Set("WWW-Authenticate", challenge)
 	}
-	if wait := lockout.WaitOf(err); wait > 0 {
+	if wait := lockout.RetryAfter(err); wait > 0 {
 		lockout.SetRetryAfter(w, wait)
 	}
-	a.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
+	rs.WriteJSON(w, e.HTTPStatus(), errorResponse{e.Code, e.Description})
 }
 
-// logRefusal logs what is not on the audit trail.
-func (a *Responder) logRefusal(r *http.Request, e *oauth2.Error) {
+func (rs *Responder) logRefusal(r *http.Request, e *oauth2.Error) {
 	switch {
 	case audit.FromContext(r.Context()).Refused:
 	case e.Code == "server_error":
-		a.Logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
+		rs.Logger.ErrorContext(r.Context(), "request failed", "path", r.URL.Path, "error", e)
 	default:
-		a.Logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", e)
+		rs.Logger.InfoContext(r.Context(), "request refused", "path", r.URL.Path, "error", e)
 	}
 }
 
-// challenge is the WWW-Authenticate header of a refusal. A client that did not
-// try HTTP Basic gets no challenge for it, as RFC 6749 §5.2 has it and RFC 9110
-// §15.5.2 has not: browsers would ask the person for a password, and widespread
-// OAuth libraries would report the challenge and not the error beside it.
-func (a *Responder) challenge(r *http.Request, e *oauth2.Error) string {
+// challenge returns the WWW-Authenticate header of a refusal. A client that did not try
+// HTTP Basic gets none (RFC 6749 §5.2, despite RFC 9110 §15.5.2): browsers would ask the
+// person for a password, and common OAuth libraries would report the challenge in place
+// of the error.
+func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	switch {
 	case e.Code == "invalid_client":
 		if r.Header.Get("Authorization") == "" {
 			return ""
 		}
-		return fmt.Sprintf("Basic realm=%q", a.Issuer)
+		return fmt.Sprintf("Basic realm=%q", rs.Issuer)
 	case r.URL.Path != Userinfo && e.Code != "invalid_token":
 		return ""
 	}
-	parts := []string{fmt.Sprintf("Bearer realm=%q", a.Issuer)}
+	parts := []string{fmt.Sprintf("Bearer realm=%q", rs.Issuer)}
 	if e.Code != "" {
 		parts = append(parts, fmt.Sprintf("error=%q", e.Code), fmt.Sprintf("error_description=%q", e.Description))
 	}
@@ -91,10 +89,9 @@ func (a *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	return strings.Join(parts, ", ")
 }
 
-// plainHTTP says why a request does not count as one over https. A header says nothing
-// that anybody might not have written, but who runs the proxy will want to know why it
-// was not believed.
-func plainHTTP(r *http.Request) string {
+// httpsRequired describes why a request does not count as https. Anybody can write the
+// headers of a proxy, but an operator will want to know why theirs was not trusted.
+func httpsRequired(r *http.Request) string {
 	const refusal = "this endpoint is for https alone"
 	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {
 		return refusal
@@ -102,19 +99,19 @@ func plainHTTP(r *http.Request) string {
 	return refusal + "; a proxy in front says whether the browser used it by X-Forwarded-Proto, and is believed if the gateway's trusted_proxies name it"
 }
 
-// Handler lets the named methods through, over HTTPS (RFC 6749 §3.1, §3.2).
-// Nothing that passes here is kept by caches unless the endpoint says so.
-func (a *Responder) Handler(serve http.HandlerFunc, methods ...string) http.Handler {
+// Handler requires https and one of the methods (RFC 6749 §3.1, §3.2). Caches keep
+// nothing unless the endpoint allows it.
+func (rs *Responder) Handler(serve http.HandlerFunc, methods ...string) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r = a.Trail.Begin(r)
+		r = rs.Trail.Begin(r)
 		w.Header().Set("Cache-Control", "no-store")
 		w.Header().Set("Referrer-Policy", "no-referrer")
 		switch {
-		case !a.IsHTTPS(r):
-			a.WriteError(w, r, oauth2.InvalidRequest(plainHTTP(r)))
+		case !rs.IsHTTPS(r):
+			rs.WriteError(w, r, oauth2.InvalidRequest(httpsRequired(r)))
 		case !slices.Contains(methods, r.Method):
 			w.Header().Set("Allow", strings.Join(methods, ", "))
-			a.WriteError(w, r, &oauth2.Error{
+			rs.WriteError(w, r, &oauth2.Error{
 				Code: "invalid_request", Status: http.StatusMethodNotAllowed,
 				Description: "use " + strings.Join(methods, " or "),
 			})

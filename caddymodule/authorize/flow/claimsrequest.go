@@ -10,16 +10,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// claimRequest is how one claim is asked for (OpenID Connect Core §5.5.1). A claim
-// that we do not have is left out, essential or not, but for those that say who
-// signs in and how.
+// claimRequest is the request for one claim (OpenID Connect Core §5.5.1). Claims that we
+// do not have are left out, even essential ones.
 type claimRequest struct {
 	Essential bool  `json:"essential"`
 	Value     any   `json:"value"`
 	Values    []any `json:"values"`
 }
 
-// wanted are the values that will do; none where all will.
+// wanted returns the acceptable values; none if any is.
 func (c *claimRequest) wanted() []any {
 	if c == nil {
 		return nil
@@ -56,18 +55,18 @@ func checkClaims(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// readClaims keeps the names that the client may ask for, and what the request
-// says of the person and of the way to sign in.
+// readClaims reads which claims the client wants, of those that it may request, and who
+// has to sign in.
 func (req *authorizationRequest) readClaims(claims map[string]*claimRequest, names *[]string) error {
 	for name, claim := range claims {
 		wanted := claim.wanted()
 		switch {
 		case name == "sub" && wanted != nil:
-			if err := req.narrow(wanted); err != nil {
+			if err := req.restrictTo(wanted); err != nil {
 				return err
 			}
 		case name == "acr" && wanted != nil && claim.Essential:
-			// Which class of authentication ours is, we do not claim to know (§5.5.1.1).
+			// Ours have no acr (§5.5.1.1).
 			return &oauth2.Error{Code: "unmet_authentication_requirements", Description: "no acr is known here"}
 		case mayClaim(req.client, name):
 			*names = append(*names, name)
@@ -77,8 +76,8 @@ func (req *authorizationRequest) readClaims(claims map[string]*claimRequest, nam
 	return nil
 }
 
-// narrow lets nobody sign in but the people with these subs.
-func (req *authorizationRequest) narrow(subjects []any) error {
+// restrictTo lets only the people with these subs sign in.
+func (req *authorizationRequest) restrictTo(subjects []any) error {
 	var both []string
 	for _, v := range subjects {
 		if sub, ok := v.(string); ok && req.isFor(sub) {
@@ -91,13 +90,13 @@ func (req *authorizationRequest) narrow(subjects []any) error {
 	return nil
 }
 
-// isFor says whether the person with this sub will do.
+// isFor reports whether the person with this sub may sign in.
 func (req *authorizationRequest) isFor(subject string) bool {
 	return req.subjects == nil || slices.Contains(req.subjects, subject)
 }
 
-// mayClaim says whether the client may ask for a claim by its name: if it may ask
-// for the scope that holds it.
+// mayClaim reports whether the client may request a claim: whether it may request the
+// scope that has it.
 func mayClaim(c *client.Client, claim string) bool {
 	scope := people.ScopeOf(claim)
 	return scope != "" && (slices.Contains(client.ReservedScopes, scope) || slices.Contains(c.Scopes, scope))

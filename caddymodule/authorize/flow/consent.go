@@ -16,7 +16,7 @@ import (
 
 const claimItem = "claim:"
 
-// items are what a request asks a person for.
+// items are what a person can allow: scopes, and claims requested by name.
 func (req *authorizationRequest) items() []string {
 	items := slices.Clone(req.scope)
 	ofScope := people.ClaimsOfScope(req.scope)
@@ -28,8 +28,8 @@ func (req *authorizationRequest) items() []string {
 	return items
 }
 
-// limit takes from a request what the person did not allow (SMART App Launch 2.2
-// leaves that to them). Nothing left is a refusal of all.
+// limit removes what the person did not allow, as SMART App Launch 2.2 lets them. If
+// nothing is left, they denied it all.
 func (req *authorizationRequest) limit(granted []string) error {
 	items := req.items()
 	refused := func(item string) bool { return slices.Contains(items, item) && !slices.Contains(granted, item) }
@@ -46,19 +46,16 @@ func (req *authorizationRequest) limit(granted []string) error {
 
 var errDenied = &oauth2.Error{Code: "access_denied", Description: "the person did not allow it"}
 
-// mustStay says whether an item cannot be taken out of a request without breaking
-// it: who signs in, and which patient it is about.
-func mustStay(item string) bool {
+// isFixed reports whether a request makes no sense without an item: who signs in, and
+// which patient it is about.
+func isFixed(item string) bool {
 	return item == "openid" || item == "launch" || strings.HasPrefix(item, "launch/")
 }
 
-// consented says whether the person must be asked, and limits the request to
-// what they allowed where they were asked before.
-//
-// The operator who writes a client into the configuration vouches for it, so
-// people are asked only if the configuration says so, or for the one request
-// that does.
-func (an *answers) consented(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
+// needsConsent reports whether the person must be asked, and if not limits the request to
+// what they allowed. The operator vouches for the clients in the configuration, so people
+// are asked only if the configuration or the request says so.
+func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest, user *people.User) (ask bool, err error) {
 	switch {
 	case req.client.Consent == client.ConsentSkip:
 		return false, nil
@@ -67,13 +64,11 @@ func (an *answers) consented(ctx context.Context, req *authorizationRequest, use
 	case req.client.Consent == "":
 		return false, nil
 	}
-	earlier, err := an.consents.Load(ctx, user.ID, req.client.ID)
+	earlier, err := a.consents.Load(ctx, user.ID, req.client.ID)
 	switch {
 	case err != nil:
 		return false, err
-	case earlier == nil:
-		return true, nil
-	case slices.ContainsFunc(req.items(), func(item string) bool { return !slices.Contains(earlier.Seen, item) }):
+	case earlier == nil, slices.ContainsFunc(req.items(), func(item string) bool { return !slices.Contains(earlier.Seen, item) }):
 		return true, nil
 	}
 	return req.limit(earlier.Granted) != nil, nil
@@ -81,7 +76,7 @@ func (an *answers) consented(ctx context.Context, req *authorizationRequest, use
 
 // consentPage is what pages/consent.html shows.
 type consentPage struct {
-	Request  string // sealed, see question.go
+	Request  string // sealed, see signedinpages.go
 	Client   string
 	Host     string
 	To       string // the host of the redirect URI
@@ -102,51 +97,48 @@ func (ps *pages) showConsent(w http.ResponseWriter, r *http.Request, req *author
 		page.To = cmp.Or(to.Host, to.Scheme)
 	}
 	for _, item := range req.items() {
-		if text := describe(item, signedIn.User); mustStay(item) {
+		if text := describe(item, signedIn.User); isFixed(item) {
 			page.Fixed = append(page.Fixed, text)
 		} else {
-			page.Optional = append(page.Optional, consentItem{mayField + item, text})
+			page.Optional = append(page.Optional, consentItem{itemField + item, text})
 		}
 	}
-	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
-	ps.show(w, r, http.StatusOK, consentPages, page)
+	ps.show(w, r, http.StatusOK, consentPages, ps.formAction(req.redirectURI), page)
 }
 
-// mayField begins the name of an item's box.
-const mayField = "may "
+// itemField begins the name of an item's checkbox.
+const itemField = "may "
 
-// takeConsent takes what the page sends. Sent twice, it is taken twice, with the
-// same effect.
-func (q *questions) takeConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (ps *signedInPages) submitConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	switch p.Get("decision") {
 	case "allow":
-		q.allow(w, r, req, signedIn, p)
+		ps.allow(w, r, req, signedIn, p)
 	case "deny":
-		q.responses.redirectError(w, r, req, errDenied)
+		ps.responses.redirectError(w, r, req, errDenied)
 	default:
-		q.responses.refuse(w, r, errNoDecision)
+		ps.responses.showError(w, r, errNoDecision)
 	}
 }
 
-func (q *questions) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (ps *signedInPages) allow(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	items := req.items()
 	granted := slices.DeleteFunc(slices.Clone(items), func(item string) bool {
-		return !mustStay(item) && p.Get(mayField+item) == ""
+		return !isFixed(item) && p.Get(itemField+item) == ""
 	})
 	if err := req.limit(granted); err != nil {
-		q.responses.redirectError(w, r, req, err)
+		ps.responses.redirectError(w, r, req, err)
 		return
 	}
-	takenBack, err := q.consents.TakeBack(r.Context(), req.client, signedIn.User.ID, items, granted)
+	withdrawn, err := ps.consents.Withdraw(r.Context(), req.client, signedIn.User.ID, items, granted)
 	if err == nil {
-		err = q.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, items, granted)
+		err = ps.consents.Remember(r.Context(), signedIn.User.ID, req.client.ID, items, granted)
 	}
 	switch {
-	case err != nil && takenBack: // the person must not believe that it is
-		q.responses.redirectError(w, r, req, err)
+	case err != nil && withdrawn: // the person must know that it failed
+		ps.responses.redirectError(w, r, req, err)
 		return
 	case err != nil: // the person is asked again
-		q.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
+		ps.logger.ErrorContext(r.Context(), "consent not remembered", "client_id", req.client.ID, "error", err)
 	}
-	q.answers.give(w, r, req, signedIn)
+	ps.authorizer.respond(w, r, req, signedIn)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// scopeWords say in plain words what a scope is for.
+// scopeWords describe what scopes are for.
 var scopeWords = map[string]string{
 	"openid":           "Know that it is you who signs in",
 	"profile":          "Your name and the rest of your profile",
@@ -24,7 +24,7 @@ var scopeWords = map[string]string{
 	"launch/encounter": "Know which visit it is about",
 }
 
-// typeWords say in plain words what people call the records of a FHIR type.
+// typeWords describe the records of FHIR types.
 var typeWords = map[string]string{
 	smart.AnyType:         "health records of every kind",
 	"AllergyIntolerance":  "allergies",
@@ -53,7 +53,7 @@ var permissionWords = []struct {
 	{smart.Read, "read"}, {smart.Search, "search"}, {smart.Create, "create"}, {smart.Update, "change"}, {smart.Delete, "delete"},
 }
 
-// describe says in plain words what an item of a consent is.
+// describe describes an item of a consent in plain words.
 func describe(item string, user *people.User) string {
 	if claim, ok := strings.CutPrefix(item, claimItem); ok {
 		return "Your " + strings.ReplaceAll(claim, "_", " ")
@@ -67,8 +67,7 @@ func describe(item string, user *people.User) string {
 	return "The permission “" + item + "”"
 }
 
-// describeResource calls a patient's own records theirs, and all others by what
-// the level of the scope means.
+// describeResource describes a resource scope, to patients as one for their own records.
 func describeResource(scope smart.ResourceScope, user *people.User) string {
 	what := typeWords[scope.Type]
 	if what == "" {
@@ -89,7 +88,7 @@ func describeResource(scope smart.ResourceScope, user *people.User) string {
 	return text
 }
 
-// verbs are a permission's in one phrase, such as "Read and search".
+// verbs describes a permission, such as "Read and search".
 func verbs(p smart.Permission) string {
 	var words []string
 	for _, v := range permissionWords {
@@ -105,7 +104,7 @@ func verbs(p smart.Permission) string {
 	return strings.ToUpper(text[:1]) + text[1:]
 }
 
-// spaced writes the words of a type's name apart.
+// spaced separates the words of a type's name.
 func spaced(name string) string {
 	var b strings.Builder
 	for i, r := range name {

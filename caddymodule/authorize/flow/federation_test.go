@@ -20,9 +20,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// What is kept while the browser is away, in as many cookies as it takes, is
-// there for ten minutes, for this browser, and once.
-func TestAwayCookies(t *testing.T) {
+// A pending sign-in is kept in as many cookies as it takes, for ten minutes, for this
+// browser, and used once.
+func TestPendingSignInCookies(t *testing.T) {
 	tests := []struct {
 		name string
 		size int
@@ -31,18 +31,18 @@ func TestAwayCookies(t *testing.T) {
 	}{
 		{"at once", 10, func(*http.Request) {}, nil},
 		{"in several pieces", 5000, func(*http.Request) {}, nil},
-		{"within ten minutes", 10, func(*http.Request) { time.Sleep(awayTime - time.Second) }, nil},
-		{"after ten minutes", 10, func(*http.Request) { time.Sleep(awayTime + 2*time.Second) }, errNotAway},
-		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browser.IDPrefix, "other") }, errNotAway},
-		{"with a piece missing", 5000, func(r *http.Request) { replaceCookie(r, awayCookie("state")+"-1", "") }, errNotAway},
+		{"within ten minutes", 10, func(*http.Request) { time.Sleep(pendingLifetime - time.Second) }, nil},
+		{"after ten minutes", 10, func(*http.Request) { time.Sleep(pendingLifetime + 2*time.Second) }, errNoPendingSignIn},
+		{"by another browser", 10, func(r *http.Request) { replaceCookie(r, browser.IDPrefix, "other") }, errNoPendingSignIn},
+		{"with a piece missing", 5000, func(r *http.Request) { replaceCookie(r, pendingCookie("state")+"-1", "") }, errNoPendingSignIn},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := &federation{step: &step{browsers: &browser.Browsers{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
-				kept := away{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
+				f := &federation{step: &step{sealer: &browser.Sealer{Keys: keyring.New(new(authorizetest.Storage), "keys", slog.New(slog.DiscardHandler))}}}
+				kept := pendingSignIn{Provider: "p", Query: strings.Repeat("q", tt.size), Request: upstream.AuthenticationRequest{State: "state"}}
 				w := httptest.NewRecorder()
-				if err := f.keepAway(w, httptest.NewRequest(http.MethodGet, "/", nil), kept); err != nil {
+				if err := f.storePending(w, httptest.NewRequest(http.MethodGet, "/", nil), kept); err != nil {
 					t.Fatal(err)
 				}
 				back := httptest.NewRequest(http.MethodGet, "/", nil)
@@ -54,8 +54,8 @@ func TestAwayCookies(t *testing.T) {
 				}
 				tt.do(back)
 				again := httptest.NewRecorder()
-				got, err := f.readAway(back, "state")
-				browser.RemovePieces(again, back, awayCookie("state"))
+				got, err := f.readPending(back, "state")
+				browser.RemovePieces(again, back, pendingCookie("state"))
 				if !errors.Is(err, tt.want) || err == nil && got != kept {
 					t.Errorf("error %v, want %v", err, tt.want)
 				}
@@ -99,19 +99,19 @@ func TestSignInAmongMadeUpAnswers(t *testing.T) {
 	}, "https://fhir.example.org/oauth2/callback/p"); err != nil {
 		t.Fatal(err)
 	}
-	f := &federation{accounts: accounts, returned: store.NewMemory(1, 0), identified: newIdentities()}
-	if err := f.returned.Add(t.Context(), "made up", nil, awayTime); err != nil {
+	f := &federation{accounts: accounts, usedStates: store.NewMemory(1, 0), identities: newIdentities()}
+	if err := f.usedStates.Add(t.Context(), "made up", nil, pendingLifetime); err != nil {
 		t.Fatal(err)
 	}
 	p := accounts.Providers["p"]
-	a := away{Provider: "p", Request: upstream.AuthenticationRequest{State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken()}}
-	target, err := p.Client.AuthenticationURL(t.Context(), a.Request)
+	pending := pendingSignIn{Provider: "p", Request: upstream.AuthenticationRequest{State: oauth2.RandomToken(), Nonce: oauth2.RandomToken(), Verifier: oauth2.RandomToken()}}
+	target, err := p.Client.AuthenticationURL(t.Context(), pending.Request)
 	if err != nil {
 		t.Fatal(err)
 	}
 	q := oauth2.Parameters(idp.Authorize(t, target))
 	back := httptest.NewRequest(http.MethodGet, "/oauth2/callback/p", nil)
-	if user, _, err := f.federatedSession(back, p, &authorizationRequest{client: &client.Client{ID: "app"}}, &homecoming{away: a, answer: q}); err != nil || user == nil {
+	if user, _, err := f.authenticate(back, p, &authorizationRequest{client: &client.Client{ID: "app"}}, &authenticationResponse{pending: pending, parameters: q}); err != nil || user == nil {
 		t.Errorf("%v, %v", user, err)
 	}
 }

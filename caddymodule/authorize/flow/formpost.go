@@ -7,8 +7,8 @@ import (
 	"net/http"
 )
 
-// formPostPage is what pages/formpost.html shows: a form that sends itself, or by
-// its button where scripts are off.
+// formPostPage is what pages/formpost.html shows: a form that a script submits, or a
+// button without scripts.
 type formPostPage struct {
 	Address string
 	Client  string
@@ -18,8 +18,7 @@ type formPostPage struct {
 
 type formField struct{ Name, Value string }
 
-// submitScript is the one script there is. The policy names its hash, so that no
-// other runs.
+// submitScript is the only script. The policy has its hash, so that no other runs.
 const submitScript = template.JS("document.forms[0].submit()")
 
 var (
@@ -27,14 +26,13 @@ var (
 	formPostPages = parsePage("pages/formpost.html")
 )
 
-// postForm sends an answer through the browser in the body of a POST (OAuth 2.0
-// Form Post Response Mode), to the redirect URI's origin and to no other.
-func (ps *pages) postForm(w http.ResponseWriter, r *http.Request, req *authorizationRequest, a answerParameters) {
+// showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode),
+// which the policy allows to the redirect URI's origin alone.
+func (ps *pages) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters) {
 	page := formPostPage{Address: req.redirectURI, Client: req.client.Title(), Host: ps.host}
-	for _, p := range a {
+	for _, p := range parameters {
 		page.Fields = append(page.Fields, formField{p.name, p.value})
 	}
 	script := "; script-src 'sha256-" + base64.StdEncoding.EncodeToString(submitHash[:]) + "'"
-	w.Header().Set("Content-Security-Policy", contentPolicy+origin(req.redirectURI)+script)
-	ps.show(w, r, http.StatusOK, formPostPages, page)
+	ps.show(w, r, http.StatusOK, formPostPages, origin(req.redirectURI)+script, page)
 }

@@ -20,10 +20,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// logoutRequest is a checked request to sign out (OpenID Connect RP-Initiated
-// Logout 1.0 §2).
+// logoutRequest is a checked logout request (OpenID Connect RP-Initiated Logout 1.0 §2).
 type logoutRequest struct {
-	client      *client.Client // nil where the request names none
+	client      *client.Client // nil if the request names none
 	subject     string         // of the hint; "" without one
 	sid         string         // of the hint's session; "" without one
 	redirectURI string
@@ -40,10 +39,10 @@ func (l *logoutRequest) destination() string {
 	if strings.Contains(l.redirectURI, "?") {
 		separator = "&"
 	}
-	return l.redirectURI + separator + answerParameters{{"state", l.state}}.encode()
+	return l.redirectURI + separator + responseParameters{{"state", l.state}}.encode()
 }
 
-// logoutEndpoint is where people sign out.
+// logoutEndpoint is the end_session_endpoint.
 type logoutEndpoint struct {
 	*step
 	issuer   string
@@ -54,59 +53,55 @@ type logoutEndpoint struct {
 	logger   *slog.Logger
 }
 
-// logout is the end session endpoint. Whoever has an ID token of the person that is
-// signed in signs them out at once; from anybody else it is a link that any site
-// can set, so the person is asked.
+// serve signs the person out at once if the request has an ID token of theirs. Any other
+// request may be a link on another site, so the person has to confirm it.
 //
-// A request without a session cookie, such as a client's server sends, ends the
-// session that its hint names. A stolen ID token can do that too, and no more: it
-// ends that one session, and gives nothing.
-func (e *logoutEndpoint) logout(w http.ResponseWriter, r *http.Request) {
+// A request without a session cookie, such as a client's server sends, ends the session
+// that its hint names. A stolen ID token can do no more than that.
+func (e *logoutEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodPost {
-		e.logoutPosted(w, r)
+		e.servePOST(w, r)
 		return
 	}
-	req, err := e.logoutRequest(r, r.URL.RawQuery)
+	req, err := e.check(r, r.URL.RawQuery)
 	var signedIn *session.SignedIn
 	if err == nil {
 		signedIn, err = e.sessions.Current(r)
 	}
 	switch {
 	case err != nil:
-		e.responses.refuse(w, r, err)
+		e.responses.showError(w, r, err)
 	case signedIn == nil || req.subject == signedIn.User.ID:
 		e.signOut(w, r, req)
 	default:
-		e.askToSignOut(w, r, req)
+		e.confirm(w, r, req)
 	}
 }
 
-// logoutPosted takes the page's answer. A client's own POST becomes a GET, as
-// at the authorization endpoint, so that the browser sends our cookies.
-func (e *logoutEndpoint) logoutPosted(w http.ResponseWriter, r *http.Request) {
+// servePOST handles the form of the page. As at the authorization endpoint, a client's
+// POST becomes a GET, so that the browser sends our cookies.
+func (e *logoutEndpoint) servePOST(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.ReadForm(w, r)
-	if err != nil {
-		e.responses.refuse(w, r, err)
+	if err == nil && p.Get("request") == "" {
+		redirect(w, http.StatusSeeOther, endpoint.Logout+"?"+url.Values(p).Encode())
 		return
 	}
-	if p.Get("request") == "" {
-		w.Header().Set("Location", endpoint.Logout+"?"+url.Values(p).Encode())
-		w.WriteHeader(http.StatusSeeOther)
-		return
+	var query string
+	if err == nil {
+		query, err = e.unseal(r, "logout", p.Get("request"))
 	}
-	query, err := e.openForBrowser(r, "logout", p.Get("request"))
 	var req *logoutRequest
 	if err == nil {
-		req, err = e.logoutRequest(r, query)
+		req, err = e.check(r, query)
 	}
 	if err != nil {
-		e.responses.refuse(w, r, err)
+		e.responses.showError(w, r, err)
 		return
 	}
 	e.signOut(w, r, req)
 }
 
-func (e *logoutEndpoint) logoutRequest(r *http.Request, query string) (*logoutRequest, error) {
+func (e *logoutEndpoint) check(r *http.Request, query string) (*logoutRequest, error) {
 	p, err := oauth2.QueryParameters(query)
 	if err != nil {
 		return nil, err
@@ -125,9 +120,8 @@ func (e *logoutEndpoint) logoutRequest(r *http.Request, query string) (*logoutRe
 	return l, nil
 }
 
-// readHint takes client, subject and session from an ID token of ours, expired or not
-// (RP-Initiated Logout §4). It names the client and the session that the client knows;
-// the cookie says who is signed in at this browser.
+// readHint reads client, subject and session from an ID token of ours, which may have
+// expired (RP-Initiated Logout §4).
 func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
@@ -143,7 +137,7 @@ func (e *logoutEndpoint) readHint(r *http.Request, l *logoutRequest, p oauth2.Pa
 	}
 	l.subject = claims.Subject
 	l.client, err = e.clients.Find(r.Context(), claims.Audience)
-	if l.client != nil { // one that is gone signs nobody out
+	if l.client != nil { // a removed client ends no session
 		l.sid = claims.Session
 	}
 	return err
@@ -161,9 +155,9 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	return stored, nil
 }
 
-// signOut ends the browser's session, and that of the hint. Where the provider that
-// the browser's began with has an end_session endpoint, the browser goes there next;
-// nobody else does, because the way there shows the provider's ID token.
+// signOut ends the browser's session and that of the hint. If the browser's began at a
+// provider with an end_session_endpoint, the browser goes there next; only the session's
+// own browser does, because the address has the provider's ID token.
 func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
 	if req.client != nil {
 		audit.FromContext(r.Context()).ClientID = req.client.ID
@@ -171,28 +165,25 @@ func (e *logoutEndpoint) signOut(w http.ResponseWriter, r *http.Request, req *lo
 	stored, err := e.sessions.Stored(r)
 	var target string
 	if err == nil && stored != nil {
-		target, err = e.upstreamLogout(w, r, stored, req.destination())
+		target, err = e.endSessionURL(w, r, stored, req.destination())
 	}
 	if err == nil {
-		err = e.endBoth(r.Context(), stored, req)
+		err = e.endSessions(r.Context(), stored, req)
 	}
 	if err != nil {
-		e.responses.refuse(w, r, err)
+		e.responses.showError(w, r, err)
 		return
 	}
 	browser.RemoveCookie(w, browser.SessionCookie)
-	if target != "" {
-		w.Header().Set("Location", target)
-		w.WriteHeader(http.StatusFound)
-		return
+	if target == "" {
+		target = req.destination()
 	}
-	e.signedOut(w, r, req.destination())
+	e.finish(w, r, target)
 }
 
-// endBoth ends the browser's session and that of the hint: there may be both, one or
-// none, and the two may be the same. The browser's is last: while it is there, the
-// browser can try again.
-func (e *logoutEndpoint) endBoth(ctx context.Context, own *session.Session, req *logoutRequest) error {
+// endSessions ends the browser's session and that of the hint, which may be the same or
+// missing. The browser's is last: while it exists, the browser can try again.
+func (e *logoutEndpoint) endSessions(ctx context.Context, own *session.Session, req *logoutRequest) error {
 	hinted, err := e.hintedSession(ctx, req)
 	if err == nil && hinted != nil && (own == nil || own.SID != hinted.SID) {
 		audit.NoteSessionEndReason(ctx, "signed out by an ID token of it, from elsewhere")
@@ -205,14 +196,14 @@ func (e *logoutEndpoint) endBoth(ctx context.Context, own *session.Session, req 
 	return e.sessions.End(ctx, own)
 }
 
-// upstreamLogout is where to sign out at the provider, or "". That the provider
-// cannot be asked keeps nobody signed in here.
-func (e *logoutEndpoint) upstreamLogout(w http.ResponseWriter, r *http.Request, stored *session.Session, destination string) (string, error) {
+// endSessionURL is where to sign out at the provider, or "". A provider that cannot be
+// reached does not stop people from signing out here.
+func (e *logoutEndpoint) endSessionURL(w http.ResponseWriter, r *http.Request, stored *session.Session, destination string) (string, error) {
 	p := e.accounts.Providers[stored.Provider]
 	if p == nil {
 		return "", nil
 	}
-	state, err := e.browsers.Keys.Seal(r.Context(), destination, "signed out "+e.browsers.ID(w, r))
+	state, err := e.sealer.Seal(w, r, "signed out", destination)
 	if err != nil {
 		return "", err
 	}
@@ -226,28 +217,28 @@ func (e *logoutEndpoint) upstreamLogout(w http.ResponseWriter, r *http.Request, 
 	return target, nil
 }
 
-// signedOutUpstream is where a provider sends the browser after signing out.
-func (e *logoutEndpoint) signedOutUpstream(w http.ResponseWriter, r *http.Request) {
-	destination, err := e.openForBrowser(r, "signed out", r.URL.Query().Get("state"))
+// callback is where a provider sends the browser after signing out there.
+func (e *logoutEndpoint) callback(w http.ResponseWriter, r *http.Request) {
+	destination, err := e.unseal(r, "signed out", r.URL.Query().Get("state"))
 	if err != nil {
 		destination = "" // signed out all the same
 	}
-	e.signedOut(w, r, destination)
+	e.finish(w, r, destination)
 }
 
-func (e *logoutEndpoint) signedOut(w http.ResponseWriter, r *http.Request, destination string) {
+func (e *logoutEndpoint) finish(w http.ResponseWriter, r *http.Request, destination string) {
 	if destination == "" {
 		e.pages.showMessage(w, r, http.StatusOK, messagePage{Title: "You are signed out", Text: "You can close this page."})
 		return
 	}
-	w.Header().Set("Location", destination)
-	w.WriteHeader(http.StatusFound)
+	redirect(w, http.StatusFound, destination)
 }
 
-func (e *logoutEndpoint) askToSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
-	sealed, err := e.browsers.Keys.Seal(r.Context(), req.query, "logout "+e.browsers.ID(w, r))
+// confirm asks the person whether to sign out.
+func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *logoutRequest) {
+	sealed, err := e.sealer.Seal(w, r, "logout", req.query)
 	if err != nil {
-		e.responses.refuse(w, r, err)
+		e.responses.showError(w, r, err)
 		return
 	}
 	page := signOutPage{Request: sealed}

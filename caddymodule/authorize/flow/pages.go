@@ -20,12 +20,12 @@ var pageFiles embed.FS
 
 // signInPage is what pages/signin.html shows.
 type signInPage struct {
-	Request  string // sealed, see login.go
+	Request  string // sealed, see signin.go
 	Username string
-	Wrong    bool   // the last try was
-	Wait     string // how long to, before the next try
+	Wrong    bool   // the last attempt was
+	Wait     string // until the next attempt
 	Down     string // the provider that cannot be reached
-	Busy     string // how long to wait until others have been served
+	Busy     string // until the next attempt, because there are too many others
 	Client   string
 	Host     string
 	Local    bool
@@ -42,7 +42,7 @@ type signInWay struct {
 type secondFactorPage struct {
 	Factor string // see secondfactor.go
 	Wrong  bool   // the last code was
-	Wait   string // how long to, before the next try
+	Wait   string // until the next attempt
 	Client string
 	Host   string
 }
@@ -89,7 +89,7 @@ func parsePage(name string) *template.Template {
 	return template.Must(template.New("layout.html").Funcs(own).ParseFS(pageFiles, "pages/layout.html", name))
 }
 
-// pages are what people see.
+// pages shows pages to people.
 type pages struct {
 	host     string // of the issuer
 	accounts *people.Accounts
@@ -98,36 +98,35 @@ type pages struct {
 
 func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page signInPage) {
 	page.Client, page.Host = req.client.Title(), ps.host
-	offer := ps.accounts.Ways(req.client.IdentityProviders)
-	page.Local = offer.Local
-	for _, p := range offer.Providers {
+	ways := ps.accounts.Ways(req.client.IdentityProviders)
+	page.Local = ways.Local
+	for _, p := range ways.Providers {
 		page.Ways = append(page.Ways, signInWay{p.Name, endpoint.Login + "/" + p.Key + "?request=" + url.QueryEscape(page.Request)})
 		page.ByEmail = page.ByEmail || len(p.Domains) > 0
 	}
-	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
-	ps.show(w, r, status, signInPages, page)
+	ps.show(w, r, status, signInPages, ps.formAction(req.redirectURI), page)
 }
 
 func (ps *pages) showSecondFactor(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page secondFactorPage) {
 	page.Client, page.Host = req.client.Title(), ps.host
-	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
-	ps.show(w, r, status, factorPages, page)
+	ps.show(w, r, status, factorPages, ps.formAction(req.redirectURI), page)
 }
 
 func (ps *pages) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, page signOutPage) {
 	page.Host = ps.host
-	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
-	ps.show(w, r, http.StatusOK, signOutPages, page)
+	ps.show(w, r, http.StatusOK, signOutPages, ps.formAction(req.redirectURI), page)
 }
 
-// formAction allows what the form's answer may redirect to, because Chromium
-// holds every redirect that follows a form against this policy: the client, an
-// identity provider, and whatever https address either goes on to from there.
-// Plain http is for those on loopback alone, so they are named; an IPv6 address is
-// none that a policy can name (CSP 3 §2.3.1), nor has a private-use scheme a host.
+// formAction is the policy for where forms may lead. Chromium applies it to every redirect
+// that follows: to the client, to an identity provider, and on to any https address. Plain
+// http is for loopback alone, and named; a policy can name neither IPv6 addresses
+// (CSP 3 §2.3.1) nor hosts of private-use schemes.
 func (ps *pages) formAction(redirectURI string) string {
-	allowed := "'self' https:"
-	for _, address := range append([]string{redirectURI}, ps.issuers()...) {
+	allowed, addresses := "'self' https:", []string{redirectURI}
+	for _, key := range ps.accounts.ProviderKeys {
+		addresses = append(addresses, ps.accounts.Providers[key].Issuer)
+	}
+	for _, address := range addresses {
 		u, err := url.Parse(address)
 		switch {
 		case err != nil || u.Scheme == "https" || u.Scheme == "":
@@ -140,23 +139,15 @@ func (ps *pages) formAction(redirectURI string) string {
 	return allowed
 }
 
-func (ps *pages) issuers() []string {
-	var issuers []string
-	for _, key := range ps.accounts.ProviderKeys {
-		issuers = append(issuers, ps.accounts.Providers[key].Issuer)
-	}
-	return issuers
-}
-
 func (ps *pages) showMessage(w http.ResponseWriter, r *http.Request, status int, page messagePage) {
 	page.Host = ps.host
-	w.Header().Set("Content-Security-Policy", contentPolicy+"'none'")
-	ps.show(w, r, status, messagePages, page)
+	ps.show(w, r, status, messagePages, "'none'", page)
 }
 
-// show writes a page that no other site may frame, no cache keeps, and no link
-// on it tells the next site about (RFC 9700 §4.16).
-func (ps *pages) show(w http.ResponseWriter, r *http.Request, status int, t *template.Template, page any) {
+// show writes a page that no other site may frame (RFC 9700 §4.16) and whose form may only
+// lead to where formAction says.
+func (ps *pages) show(w http.ResponseWriter, r *http.Request, status int, t *template.Template, formAction string, page any) {
+	w.Header().Set("Content-Security-Policy", contentPolicy+formAction)
 	var body bytes.Buffer
 	if err := t.Execute(&body, page); err != nil {
 		ps.logger.ErrorContext(r.Context(), "page not rendered", "error", err)

@@ -13,8 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// checkPrompt reads how the person is to be asked (OpenID Connect Core §3.1.2.1),
-// and refuses what nobody can meet.
+// checkPrompt reads the parameters on how to sign in (OpenID Connect Core §3.1.2.1).
 func checkPrompt(req *authorizationRequest, p oauth2.Parameters) error {
 	req.loginHint, req.prompt = p.Get("login_hint"), p.Get("prompt")
 	req.maxAge, req.uiLocales, req.acrValues = p.Get("max_age"), p.Get("ui_locales"), p.Get("acr_values")
@@ -27,27 +26,24 @@ func checkPrompt(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// prompts says whether a word is in prompt.
+// prompts reports whether prompt has a word.
 func (req *authorizationRequest) prompts(word string) bool {
 	return slices.Contains(strings.Fields(req.prompt), word)
 }
 
-// freshEnough says whether a sign-in at a time will do: not where the client
-// wants to see one now, or one that is younger.
+// freshEnough reports whether a sign-in at a time is recent enough for the client.
 func (req *authorizationRequest) freshEnough(at time.Time) bool {
-	return !req.outlived(at, 0) && !req.prompts("login") && !req.unreadHint
+	return !req.tooOld(at, 0) && !req.prompts("login") && !req.unreadHint
 }
 
-// outlived says whether a sign-in at a time is older than max_age, and older than a
-// least age, by now.
-func (req *authorizationRequest) outlived(at time.Time, least time.Duration) bool {
+// tooOld reports whether a sign-in at a time is older than max_age and than least.
+func (req *authorizationRequest) tooOld(at time.Time, least time.Duration) bool {
 	seconds, err := strconv.Atoi(req.maxAge)
 	return err == nil && time.Since(at) > max(time.Duration(seconds)*time.Second, least)
 }
 
-// checkHint lets nobody sign in but the person of an id_token_hint (OpenID Connect
-// Core §3.1.2.1). Where the key that would prove the hint is long gone, nobody
-// is taken for that person without signing in.
+// checkHint lets only the person of an id_token_hint sign in (OpenID Connect Core
+// §3.1.2.1). If the hint's key no longer exists, an earlier sign-in does not suffice.
 func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	raw := p.Get("id_token_hint")
 	if raw == "" {
@@ -63,5 +59,5 @@ func (q *requests) checkHint(ctx context.Context, req *authorizationRequest, p o
 	case err != nil:
 		return err
 	}
-	return req.narrow([]any{claims.Subject})
+	return req.restrictTo([]any{claims.Subject})
 }

@@ -23,54 +23,49 @@ const (
 	// pushedLifetime is how long a pushed request waits for the browser.
 	pushedLifetime = 90 * time.Second
 
-	// maxPushed bounds how many wait in the store at once, of this process.
+	// maxPushed bounds how many requests this process has waiting in the store.
 	maxPushed = 10_000
 )
 
-// clientCredentials are the parameters that authenticate a client, and are no part
-// of the authorization request that is pushed with them (RFC 9126 §2.1).
+// clientCredentials are the parameters that authenticate a client. They are not part of
+// the pushed request (RFC 9126 §2.1).
 var clientCredentials = []string{"client_secret", "client_assertion", "client_assertion_type"}
 
-// pushedResponse is the answer of the endpoint (RFC 9126 §2.2).
+// pushedResponse is a successful response (RFC 9126 §2.2).
 type pushedResponse struct {
 	RequestURI string `json:"request_uri"`
 	ExpiresIn  int64  `json:"expires_in"`
 }
 
 var (
-	errPushedTwice = oauth2.InvalidRequest("request_uri is given by this endpoint, not to it")
-	errSpentPush   = oauth2.InvalidRequest("The request_uri is unknown, expired or used already, or another client's.")
-	errMustPush    = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
+	errPushedTwice    = oauth2.InvalidRequest("request_uri is given by this endpoint, not to it")
+	errRequestURIUsed = oauth2.InvalidRequest("The request_uri is unknown, expired or used already, or another client's.")
+	errMustPush       = oauth2.InvalidRequest("this client must push its authorization requests (RFC 9126)")
 )
 
-// pushEndpoint takes authorization requests from clients, before any browser sees them.
+// pushEndpoint is the pushed authorization request endpoint (RFC 9126): it authenticates
+// the client and checks the request before any browser sees it.
 type pushEndpoint struct {
 	*endpoint.Responder
 	authenticator *client.Authenticator
 	requests      *requests
-	pushed        *pushes
+	pushed        *pushedRequests
 }
 
-// pushes are the requests that were pushed.
-type pushes struct {
-	keys  keyring.Sealing
-	store store.Store   // of those of clients that prove who they are
-	count *store.Memory // of what this process keeps there
-	spent spentPushes   // of those that are sealed in their reference
-}
-
-func newPushes(keys keyring.Sealing, s store.Store) *pushes {
-	return &pushes{keys: keys, store: s, count: store.NewMemory(maxPushed, 0)}
-}
-
-// push is the pushed authorization request endpoint (RFC 9126): it authenticates
-// the client and checks the request before any browser sees it.
+// pushedRequests keeps pushed requests until the browser brings their request_uri.
 //
-// What a client pushed that proved who it is waits in the store, and its reference is
-// short: it goes through the client's own server, whose proxies may take no long
-// header. Anybody can push as a public client, and must fill nothing by it: these
-// requests travel sealed in their reference (sealedpush.go).
-func (e *pushEndpoint) push(w http.ResponseWriter, r *http.Request) {
+// Those of confidential clients wait in the store. Their short request_uri passes through
+// the client's server, whose proxies may refuse a long header. Anybody can push as a
+// public client and must not fill the store: these requests are sealed in their
+// request_uri (sealedpush.go).
+type pushedRequests struct {
+	keys  keyring.Sealing
+	store store.Store
+	count *store.Memory // of this process's entries in the store
+	used  usedPushes    // of the sealed ones
+}
+
+func (e *pushEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	response, err := e.pushRequest(w, r)
 	if err != nil {
 		e.WriteError(w, r, err)
@@ -92,16 +87,16 @@ func (e *pushEndpoint) pushRequest(w http.ResponseWriter, r *http.Request) (*pus
 		return nil, errPushedTwice
 	}
 	query := pushedQuery(client, p)
-	if _, err := e.requests.authorizationRequest(r.Context(), query); err != nil {
+	if _, err := e.requests.check(r.Context(), query); err != nil {
 		return nil, err
 	}
 	if client.Public() {
-		return e.pushed.sealPushed(r.Context(), client, query)
+		return e.pushed.seal(r.Context(), client, query)
 	}
-	return e.pushed.keepPushed(r.Context(), client, query)
+	return e.pushed.add(r.Context(), client, query)
 }
 
-// pushedQuery is the request as the authorization endpoint reads it.
+// pushedQuery is the request in the form of the authorization endpoint's query.
 func pushedQuery(client *client.Client, p oauth2.Parameters) string {
 	q := url.Values{}
 	maps.Copy(q, p)
@@ -112,7 +107,7 @@ func pushedQuery(client *client.Client, p oauth2.Parameters) string {
 	return q.Encode()
 }
 
-func (ps *pushes) keepPushed(ctx context.Context, client *client.Client, query string) (*pushedResponse, error) {
+func (ps *pushedRequests) add(ctx context.Context, client *client.Client, query string) (*pushedResponse, error) {
 	id := oauth2.RandomToken()
 	key := store.Key("pushed", id)
 	err := ps.count.Add(ctx, key, nil, pushedLifetime)
@@ -130,21 +125,20 @@ func (ps *pushes) keepPushed(ctx context.Context, client *client.Client, query s
 	return &pushedResponse{pushedPrefix + id, int64(pushedLifetime.Seconds())}, nil
 }
 
-// pushedRequest is one that was pushed.
 type pushedRequest struct {
 	query string
-	spend func(context.Context) error // once: then it is errSpentPush
+	use   func(context.Context) error // errRequestURIUsed after the first time
 }
 
-// pulled finds the pushed request that a query names, or nil where it names none. Of
-// the query only client_id counts beside it (RFC 9126 §4), so that nobody on the
-// way through the browser can add to what the client pushed.
-func (ps *pushes) pulled(ctx context.Context, query string) (*pushedRequest, error) {
+// find returns the pushed request that a query names, or nil if it names none. Beside it
+// only client_id counts (RFC 9126 §4): nothing on the way through the browser can add to
+// what the client pushed.
+func (ps *pushedRequests) find(ctx context.Context, query string) (*pushedRequest, error) {
 	p, malformed := oauth2.ReadQuery(query)
 	reference, ok := strings.CutPrefix(p.Get("request_uri"), pushedPrefix)
 	switch {
 	case !ok:
-		return nil, nil // whatever is wrong with it is found later
+		return nil, nil // any other fault is found later
 	case malformed != nil:
 		return nil, malformed
 	}
@@ -152,32 +146,32 @@ func (ps *pushes) pulled(ctx context.Context, query string) (*pushedRequest, err
 		return nil, err
 	}
 	if isSealed(reference) {
-		return ps.openPushed(ctx, p.Get("client_id"), reference)
+		return ps.unseal(ctx, p.Get("client_id"), reference)
 	}
-	return ps.storedPush(ctx, p.Get("client_id"), reference)
+	return ps.load(ctx, p.Get("client_id"), reference)
 }
 
-// storedPush reads a client's request from the store.
-func (ps *pushes) storedPush(ctx context.Context, clientID, id string) (*pushedRequest, error) {
+// load reads a client's request from the store.
+func (ps *pushedRequests) load(ctx context.Context, clientID, id string) (*pushedRequest, error) {
 	key := store.Key("pushed", id)
 	value, err := ps.store.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, errSpentPush
+		return nil, errRequestURIUsed
 	}
 	if err != nil {
 		return nil, err
 	}
 	client, query, _ := strings.Cut(string(value), "\n")
 	if client != clientID {
-		return nil, errSpentPush
+		return nil, errRequestURIUsed
 	}
 	return &pushedRequest{query, func(ctx context.Context) error {
 		_, err := ps.store.Take(ctx, key)
 		if errors.Is(err, store.ErrNotFound) {
-			return errSpentPush
+			return errRequestURIUsed
 		}
 		if err == nil {
-			_ = ps.count.Delete(ctx, key) // room for another; it would have come anyway
+			_ = ps.count.Delete(ctx, key) // in memory: never fails
 		}
 		return err
 	}}, nil

@@ -15,41 +15,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// authorizationRequest is one that was checked (RFC 6749 §4.1.1 and §4.2.1,
-// RFC 7636 §4.3, OpenID Connect Core §3.1.2.1).
+// authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3,
+// OpenID Connect Core §3.1.2.1).
 type authorizationRequest struct {
 	client        *client.Client
 	redirectURI   string
 	responseType  string
-	mode          string // how the answer is sent
-	errorMode     string // and how an error is
+	mode          string // the response mode
+	errorMode     string // that of an error
 	state         string
-	asked         string   // scope as it was requested
-	scope         []string // scope as it is granted
+	asked         string   // scope as requested
+	scope         []string // scope as granted
 	codeChallenge string
 	nonce         string
 
-	unreadHint                    bool     // there was an id_token_hint that cannot be read any more
-	subjects                      []string // who may sign in, by sub; nil where everybody may
-	userinfoClaims, idTokenClaims []string // claims asked for by name
+	unreadHint                    bool     // the key of the id_token_hint no longer exists
+	subjects                      []string // who may sign in, by sub; nil for everybody
+	userinfoClaims, idTokenClaims []string // claims requested by name
 
 	// What chooses the way to sign in, and is passed on to an identity provider.
 	identityProvider, loginHint, prompt, maxAge, uiLocales, acrValues string
 
-	query string // as it came, to be checked again after the sign-in
+	query string // as received, to be checked again after signing in
 
-	// spend uses up what brought the request here and counts once, as the reference of
-	// a pushed request does. It comes last, when the answer is ready: what fails before
-	// can be tried again. Nil where there is nothing to use up.
-	spend func(context.Context) error
+	// onUse uses up what may bring a request here only once, such as a request_uri. It
+	// runs when the response is ready: what failed before can be tried again. May be nil.
+	onUse func(context.Context) error
 }
 
-// spent uses up what the request came by.
-func (req *authorizationRequest) spent(ctx context.Context) error {
-	if req.spend == nil {
+func (req *authorizationRequest) markUsed(ctx context.Context) error {
+	if req.onUse == nil {
 		return nil
 	}
-	return req.spend(ctx)
+	return req.onUse(ctx)
 }
 
 // requests checks authorization requests.
@@ -60,8 +58,22 @@ type requests struct {
 	verifier *token.Verifier
 }
 
-// destination finds where the answer may be sent. Until that is known, nothing
-// is: an error here must be shown, never redirected (RFC 6749 §4.1.2.1).
+// check reads a request from its query. If it returns no request, the error must be shown
+// and not redirected (RFC 6749 §4.1.2.1).
+func (q *requests) check(ctx context.Context, query string) (*authorizationRequest, error) {
+	p, malformed := oauth2.QueryParameters(query)
+	req, err := q.destination(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	req.query = query
+	if err := q.fill(ctx, req, p); err != nil {
+		return req, err
+	}
+	return req, malformed
+}
+
+// destination finds the client and the redirect URI.
 func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*authorizationRequest, error) {
 	if len(p["client_id"]) != 1 || len(p["redirect_uri"]) != 1 {
 		return nil, oauth2.InvalidRequest("The request must have one client_id and one redirect_uri.")
@@ -80,7 +92,7 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 	return &authorizationRequest{client: client, redirectURI: uri}, nil
 }
 
-// fill checks everything else. State comes first, because errors carry it too.
+// fill checks everything else. State comes first, because errors carry it.
 func (q *requests) fill(ctx context.Context, req *authorizationRequest, p oauth2.Parameters) error {
 	if states := p["state"]; len(states) == 1 && len(states[0]) <= oauth2.MaxParameter {
 		req.state = states[0]
@@ -116,8 +128,8 @@ func (q *requests) checkProvider(req *authorizationRequest, p oauth2.Parameters)
 	return nil
 }
 
-// checkUnsupported refuses what would change the meaning of the request if it
-// were ignored. A request_uri is not fetched (RFC 9700 §4.10 on SSRF).
+// checkUnsupported refuses what would change the request's meaning if ignored. No
+// request_uri is fetched, to prevent SSRF (RFC 9700 §4.10).
 func checkUnsupported(_ *authorizationRequest, p oauth2.Parameters) error {
 	if p.Get("request") != "" {
 		return &oauth2.Error{Code: "request_not_supported"}
@@ -128,7 +140,7 @@ func checkUnsupported(_ *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// checkPKCE takes S256 alone: plain protects nobody who can read the request.
+// checkPKCE accepts S256 alone: plain is no protection from who can read the request.
 func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 	challenge, method := p.Get("code_challenge"), p.Get("code_challenge_method")
 	switch {
@@ -150,9 +162,8 @@ func checkPKCE(req *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// checkAudience refuses a token for another FHIR server than ours: SMART apps
-// name the one they mean (SMART App Launch 2.2, aud), and a mismatch is how a
-// counterfeit server is noticed.
+// checkAudience refuses a token for another FHIR server. SMART apps name theirs (SMART App
+// Launch 2.2, aud); a mismatch reveals a counterfeit server.
 func (q *requests) checkAudience(_ *authorizationRequest, p oauth2.Parameters) error {
 	aud := p.Get("aud")
 	if aud != "" && strings.TrimSuffix(aud, "/") != q.fhirBase {
@@ -180,8 +191,7 @@ func checkScope(req *authorizationRequest, p oauth2.Parameters) (err error) {
 	return nil
 }
 
-// checkState refuses JSON, be it URL-encoded once more or not, which the interface
-// wants sent as Base64.
+// checkState refuses JSON, URL-encoded twice or not: the interface wants it as Base64.
 func checkState(_ *authorizationRequest, p oauth2.Parameters) error {
 	decoded, err := url.QueryUnescape(p.Get("state"))
 	if isJSON(p.Get("state")) || err == nil && isJSON(decoded) {
@@ -190,16 +200,14 @@ func checkState(_ *authorizationRequest, p oauth2.Parameters) error {
 	return nil
 }
 
-// isJSON says whether a text is a JSON object or array.
 func isJSON(text string) bool {
 	text = strings.TrimLeft(text, " \t\r\n")
 	return (strings.HasPrefix(text, "{") || strings.HasPrefix(text, "[")) && json.Valid([]byte(text))
 }
 
-// isInterceptable reports whether an answer may reach another app than the one that
-// is registered: on a device every app can listen on loopback, or claim a private-use
-// scheme (RFC 8252 §8.6). A code is of no use to such an app where the client has to prove
-// who it is; a token is.
+// isInterceptable reports whether another app could use the response: any app on a device
+// can listen on loopback or claim a private-use scheme (RFC 8252 §8.6). Codes of
+// confidential clients are useless to it.
 func (req *authorizationRequest) isInterceptable() bool {
 	if !req.client.Public() && req.responseType == "code" {
 		return false
@@ -208,8 +216,8 @@ func (req *authorizationRequest) isInterceptable() bool {
 	return err != nil || client.IsPrivateUse(req.redirectURI) || client.IsLoopback(u.Hostname())
 }
 
-// likely is the user name to begin with on the sign-in page.
-func (q *requests) likely(req *authorizationRequest) string {
+// username is what the sign-in page suggests.
+func (q *requests) username(req *authorizationRequest) string {
 	if req.loginHint == "" && len(req.subjects) == 1 && q.accounts.Directory.Users[req.subjects[0]] != nil {
 		return req.subjects[0]
 	}

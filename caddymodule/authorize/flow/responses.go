@@ -11,20 +11,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// answerParameters are what is appended to a redirect URI, in this order.
-type answerParameters []struct{ name, value string }
+// responseParameters are those of an authorization response, in this order.
+type responseParameters []struct{ name, value string }
 
-func (a *answerParameters) add(name, value string) {
+// add adds a parameter that has a value.
+func (ps *responseParameters) add(name, value string) {
 	if value != "" {
-		*a = append(*a, struct{ name, value string }{name, value})
+		*ps = append(*ps, struct{ name, value string }{name, value})
 	}
 }
 
-// encode writes spaces as %20, which every decoder of queries and fragments
-// reads back as a space; + is not one in a fragment for some.
-func (a answerParameters) encode() string {
+// encode writes spaces as %20: in a fragment, some decoders take + literally.
+func (ps responseParameters) encode() string {
 	var b strings.Builder
-	for i, p := range a {
+	for i, p := range ps {
 		if i > 0 {
 			b.WriteByte('&')
 		}
@@ -33,7 +33,14 @@ func (a answerParameters) encode() string {
 	return b.String()
 }
 
-// responses sends browsers back to clients, and shows people what is wrong.
+// redirect sends the browser elsewhere. Unlike [http.Redirect] it leaves the address as
+// it is, and writes no body.
+func redirect(w http.ResponseWriter, status int, location string) {
+	w.Header().Set("Location", location)
+	w.WriteHeader(status)
+}
+
+// responses sends browsers back to clients, or shows errors to people.
 type responses struct {
 	issuer     string
 	omitIssuer bool
@@ -41,70 +48,67 @@ type responses struct {
 	trail      *audit.Recorder
 }
 
-// send sends the browser to the client, with state and issuer (RFC 9207) last. A
-// 302 turns the sign-in form's POST into a GET, so that the password is not sent
-// on (RFC 9700 §4.12).
-func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, a answerParameters) {
-	a.add("state", req.state)
+// send sends the browser to the client, with state and issuer (RFC 9207) last. A 302
+// turns the sign-in form's POST into a GET, so that the client never gets the password
+// (RFC 9700 §4.12).
+func (rs *responses) send(w http.ResponseWriter, r *http.Request, req *authorizationRequest, mode string, p responseParameters) {
+	p.add("state", req.state)
 	if !rs.omitIssuer {
-		a.add("iss", rs.issuer)
+		p.add("iss", rs.issuer)
 	}
 	separator := "?"
 	switch {
 	case mode == ModeFormPost:
-		rs.pages.postForm(w, r, req, a)
+		rs.pages.showFormPost(w, r, req, p)
 		return
 	case mode == ModeFragment:
 		separator = "#"
 	case strings.Contains(req.redirectURI, "?"):
 		separator = "&"
 	}
-	w.Header().Set("Location", req.redirectURI+separator+a.encode())
-	w.WriteHeader(http.StatusFound)
+	redirect(w, http.StatusFound, req.redirectURI+separator+p.encode())
 }
 
-// failed sends an error where it belongs, and says whether there was one: to the
-// redirect URI if the request is known to have a good one, else to the person.
+// failed reports whether there is an error, and sends it: to the client if there is a
+// checked request, otherwise to the person.
 func (rs *responses) failed(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) bool {
 	switch {
 	case err == nil:
 		return false
 	case req == nil:
-		rs.refuse(w, r, err)
+		rs.showError(w, r, err)
 	default:
 		rs.redirectError(w, r, req, err)
 	}
 	return true
 }
 
-// redirectError sends an error to the client, in the query unless the request
-// decides otherwise (see chooseModes). The interface has them without an
-// error_description, but for those of identity providers; the reason of the others
-// is in the audit trail.
+// redirectError sends an error to the client, in the query unless the request decides
+// otherwise (see chooseModes). As the interface has it, only errors of identity providers
+// have an error_description; the audit trail has the reason of the others.
 //
-// What the request came by is used up, unless the failure is ours. Who used it a
-// second time is not sent back with it, as the one before has been.
+// The request is used up, unless the failure is ours. A second use of a request_uri is
+// shown here: the first was sent to the client.
 func (rs *responses) redirectError(w http.ResponseWriter, r *http.Request, req *authorizationRequest, err error) {
 	e := oauth2.AsError(err)
 	switch {
-	case errors.Is(err, errSpentPush):
-		rs.refuse(w, r, err)
+	case errors.Is(err, errRequestURIUsed):
+		rs.showError(w, r, err)
 		return
 	case e.HTTPStatus() < http.StatusInternalServerError:
-		_ = req.spent(r.Context()) // refused, whether it was the first or not
+		_ = req.markUsed(r.Context()) // refused in any case
 	}
 	rs.trail.RecordRefusal(r, audit.Event{Kind: audit.Authorization, ClientID: req.client.ID, Grant: req.responseType, Err: err})
-	var a answerParameters
-	a.add("error", e.Code)
+	p := responseParameters{{"error", e.Code}}
 	if e.Shown {
-		a.add("error_description", e.Description)
+		p.add("error_description", e.Description)
 	}
-	rs.send(w, r, req, req.errorMode, a)
+	rs.send(w, r, req, req.errorMode, p)
 }
 
-// refuse shows an error to the person, because there is nowhere to send it. It
-// reflects nothing of the request.
-func (rs *responses) refuse(w http.ResponseWriter, r *http.Request, err error) {
+// showError shows an error to the person, for lack of a redirect URI to send it to. It
+// reflects no input.
+func (rs *responses) showError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	page := messagePage{
 		Title: "This link does not work", Detail: e.Description,
@@ -121,7 +125,7 @@ func (rs *responses) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	rs.pages.showMessage(w, r, e.HTTPStatus(), page)
 }
 
-// kindOf is the kind of event that an endpoint for people is there for.
+// kindOf is the kind of audit event of an endpoint.
 func kindOf(path string) string {
 	switch endpoint.Name(path) {
 	case "login", "callback":

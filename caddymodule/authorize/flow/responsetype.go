@@ -19,30 +19,29 @@ const (
 	ModeFormPost = "form_post"
 )
 
-// readResponseType brings the words of a response_type into the order in which
-// we know them; theirs does not matter (RFC 6749 §3.1.1).
+// readResponseType sorts the words of a response_type, whose order does not matter
+// (RFC 6749 §3.1.1).
 func readResponseType(asked string) string {
 	words := strings.Split(asked, " ")
 	slices.Sort(words)
 	return strings.Join(words, " ")
 }
 
-// usualMode is how a response type is answered unless the request says.
-func usualMode(responseType string) string {
+// defaultMode is a response type's default response mode.
+func defaultMode(responseType string) string {
 	if responseType == "code" {
 		return ModeQuery
 	}
 	return ModeFragment
 }
 
-// chooseModes says how the answer is sent, and how an error is, which may be
-// found before anything else is known. The interface has errors in the query
-// for code and token alike; where the request names a response_mode, or asks
-// for a response type that the interface does not know, they go where the answer
-// would (OpenID Connect Core §3.2.2.6).
+// chooseModes chooses the response modes of the response and of errors. The interface
+// wants errors in the query for both code and token. If the request names a response_mode,
+// or the response type is not the interface's, they go where the response would (OpenID
+// Connect Core §3.2.2.6).
 func (req *authorizationRequest) chooseModes(p oauth2.Parameters) {
 	asked, responseType := p.Get("response_mode"), readResponseType(p.Get("response_type"))
-	req.errorMode, req.mode = ModeQuery, usualMode(responseType)
+	req.errorMode, req.mode = ModeQuery, defaultMode(responseType)
 	if len(p["response_mode"]) == 1 && asked == ModeFormPost && !client.IsPrivateUse(req.redirectURI) {
 		req.mode, req.errorMode = ModeFormPost, ModeFormPost
 		return
@@ -54,8 +53,7 @@ func (req *authorizationRequest) chooseModes(p oauth2.Parameters) {
 	}
 }
 
-// checkResponseType refuses a response type that is not one of the client's. Only
-// of code and token, which every server has, is it told that others may.
+// checkResponseType refuses a response type that the client may not use.
 func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	asked := readResponseType(p.Get("response_type"))
 	switch {
@@ -70,10 +68,10 @@ func checkResponseType(req *authorizationRequest, p oauth2.Parameters) error {
 	return &oauth2.Error{Code: "unsupported_response_type", Description: "response_type must be one that the client may use"}
 }
 
-// checkResponseMode refuses a mode that would show tokens to servers and logs in
-// between, or a code to scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
+// checkResponseMode refuses a mode that would show tokens to servers and logs, or a code
+// to scripts (OpenID Connect Core §3.2.2.5, RFC 9700 §4.3).
 func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
-	usual := usualMode(req.responseType)
+	usual := defaultMode(req.responseType)
 	switch asked := p.Get("response_mode"); asked {
 	case "", usual:
 		return nil
@@ -86,7 +84,7 @@ func checkResponseMode(req *authorizationRequest, p oauth2.Parameters) error {
 	return oauth2.InvalidRequest("response_mode must be " + usual + " or form_post for this response_type")
 }
 
-// checkPostable refuses a state that a browser's form would not send as it is.
+// checkPostable refuses a state that a browser's form would change.
 func checkPostable(state string) error {
 	if !utf8.ValidString(state) || strings.ContainsFunc(state, unicode.IsControl) {
 		return oauth2.InvalidRequest("state cannot be returned by form_post: it must be UTF-8 without control characters")
@@ -94,8 +92,8 @@ func checkPostable(state string) error {
 	return nil
 }
 
-// checkImplicit holds an ID token that comes by way of the browser to OpenID
-// Connect Core §3.2.2.1: without a nonce it could be replayed.
+// checkImplicit requires a nonce for ID tokens that come through the browser, where they
+// could be replayed (OpenID Connect Core §3.2.2.1).
 func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 	switch {
 	case !req.responds("id_token"):
@@ -108,7 +106,7 @@ func checkImplicit(req *authorizationRequest, _ oauth2.Parameters) error {
 	return nil
 }
 
-// responds says whether a word is in the response type.
+// responds reports whether a word is in the response type.
 func (req *authorizationRequest) responds(word string) bool {
 	return slices.Contains(strings.Fields(req.responseType), word)
 }

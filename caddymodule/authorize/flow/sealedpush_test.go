@@ -14,15 +14,15 @@ func numbered(n uint64) (id pushID) {
 
 // A request that was used is remembered for as long as it could be used again, however
 // many others are used meanwhile, and no longer than twice that.
-func TestSpentPushes(t *testing.T) {
+func TestUsedPushes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s spentPushes
+		var s usedPushes
 		for second := range uint64(1000) {
-			if !s.spend(numbered(second)) {
+			if !s.add(numbered(second)) {
 				t.Fatalf("used before, at second %d", second)
 			}
 			for _, ago := range []uint64{1, 45, 90} {
-				if ago <= second && s.spend(numbered(second-ago)) {
+				if ago <= second && s.add(numbered(second-ago)) {
 					t.Fatalf("forgotten after %d seconds, at second %d", ago, second)
 				}
 			}
@@ -34,15 +34,15 @@ func TestSpentPushes(t *testing.T) {
 	})
 }
 
-func TestSpentPushesAreBounded(t *testing.T) {
-	var s spentPushes
-	for n := range uint64(3*maxSpentPushes + 1) {
-		s.spend(numbered(n))
-		if len(s.younger)+len(s.older) > 2*maxSpentPushes {
+func TestUsedPushesAreBounded(t *testing.T) {
+	var s usedPushes
+	for n := range uint64(3*maxUsedPushes + 1) {
+		s.add(numbered(n))
+		if len(s.younger)+len(s.older) > 2*maxUsedPushes {
 			t.Fatalf("%d and %d after %d", len(s.younger), len(s.older), n)
 		}
 	}
-	if s.spend(numbered(2*maxSpentPushes + 2)) {
+	if s.add(numbered(2*maxUsedPushes + 2)) {
 		t.Error("one of the last was forgotten")
 	}
 }

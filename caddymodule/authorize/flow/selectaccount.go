@@ -12,30 +12,28 @@ var selectAccountPages = parsePage("pages/selectaccount.html")
 
 // selectAccountPage is what pages/selectaccount.html shows.
 type selectAccountPage struct {
-	Request string // sealed, see question.go
+	Request string // sealed, see signedinpages.go
 	Client  string
 	Host    string
 	Person  people.Label
 }
 
-// showSelectAccount answers prompt=select_account (OpenID Connect Core §3.1.2.1).
-// One account at a time is signed in at a browser, so the choice is between that
-// one and another.
+// showSelectAccount answers prompt=select_account (OpenID Connect Core §3.1.2.1). A
+// browser has one account signed in, so the choice is that one or another.
 func (ps *pages) showSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
-	w.Header().Set("Content-Security-Policy", contentPolicy+ps.formAction(req.redirectURI))
-	ps.show(w, r, http.StatusOK, selectAccountPages, selectAccountPage{
+	ps.show(w, r, http.StatusOK, selectAccountPages, ps.formAction(req.redirectURI), selectAccountPage{
 		Request: p.Get("request"), Client: req.client.Title(), Host: ps.host, Person: signedIn.User.Label(),
 	})
 }
 
-func (q *questions) selectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
+func (ps *signedInPages) submitSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	switch p.Get("decision") {
 	case "continue":
-		q.answers.answer(w, r, req, signedIn)
+		ps.authorizer.authorize(w, r, req, signedIn)
 	case "other":
-		q.signIns.askToSignIn(w, r, req)
+		ps.signIn.redirectTo(w, r, req)
 	default:
-		q.responses.refuse(w, r, errNoDecision)
+		ps.responses.showError(w, r, errNoDecision)
 	}
 }
 

@@ -8,49 +8,48 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
 
-// pick chooses the provider without asking the person: the one the request
-// names, the one of the hinted address's domain, or the only way there is.
-func (req *authorizationRequest) pick(o people.Ways) *people.Provider {
+// provider returns the provider to use without asking the person: the one that the
+// request names, that of the hinted address's domain, or the only way to sign in. It
+// returns nil if the person has to choose.
+func (req *authorizationRequest) provider(ways people.Ways) *people.Provider {
 	if req.identityProvider == people.Local {
 		return nil
 	}
-	for _, p := range o.Providers {
+	for _, p := range ways.Providers {
 		if p.Key == req.identityProvider {
 			return p
 		}
 	}
-	if p := o.ByDomain(req.loginHint); p != nil {
+	if p := ways.ByDomain(req.loginHint); p != nil {
 		return p
 	}
-	if !o.Local && len(o.Providers) == 1 {
-		return o.Providers[0]
+	if !ways.Local && len(ways.Providers) == 1 {
+		return ways.Providers[0]
 	}
 	return nil
 }
 
-// hasOther reports whether a person may choose another way than a provider: neither
-// the client nor the request allows that one alone.
-func (req *authorizationRequest) hasOther(o people.Ways, p *people.Provider) bool {
-	other := slices.ContainsFunc(o.Providers, func(other *people.Provider) bool { return other != p })
-	return req.identityProvider == "" && !req.prompts("none") && (o.Local || other)
+// hasOther reports whether the client and the request allow another way than a provider.
+func (req *authorizationRequest) hasOther(ways people.Ways, p *people.Provider) bool {
+	other := slices.ContainsFunc(ways.Providers, func(other *people.Provider) bool { return other != p })
+	return req.identityProvider == "" && !req.prompts("none") && (ways.Local || other)
 }
 
-// unable says why nobody can sign in to a request, if so: there is no way to, or
-// the client wants no page shown and there is no provider to pass that on to.
-func (req *authorizationRequest) unable(o people.Ways, by *people.Provider) error {
+// checkWays returns an error if nobody can sign in: there is no way to, or the client
+// wants no page and there is no provider to pass that on to.
+func (req *authorizationRequest) checkWays(ways people.Ways, p *people.Provider) error {
 	switch {
-	case !o.Local && len(o.Providers) == 0:
+	case !ways.Local && len(ways.Providers) == 0:
 		return &oauth2.Error{Code: "access_denied", Description: "there is no user, and no idp, to sign in by"}
-	case by == nil && req.prompts("none"):
+	case p == nil && req.prompts("none"):
 		return &oauth2.Error{Code: "login_required"}
 	}
 	return nil
 }
 
-// serves says whether an earlier sign-in will do for a request: it must be one
-// that the client allows, of a person and by a way that the request does not rule out, and
-// fresh enough.
-func (req *authorizationRequest) serves(o people.Ways, earlier *session.SignedIn) bool {
-	named := req.identityProvider == "" || req.identityProvider == earlier.Way()
-	return o.Has(earlier.Provider) && named && req.freshEnough(earlier.At) && req.isFor(earlier.User.ID)
+// accepts reports whether a sign-in satisfies the request: the client allows its way, and
+// it is the person, the provider and as recent as the request asks.
+func (req *authorizationRequest) accepts(ways people.Ways, signedIn *session.SignedIn) bool {
+	named := req.identityProvider == "" || req.identityProvider == signedIn.Way()
+	return ways.Has(signedIn.Provider) && named && req.freshEnough(signedIn.At) && req.isFor(signedIn.User.ID)
 }

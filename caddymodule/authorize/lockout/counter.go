@@ -22,15 +22,13 @@ type counter struct {
 	key    string // in the store
 	bucket uint16
 	limit  int    // how many failures are free
-	owner  string // whose success takes back their failures; empty: nobody's does
+	owner  string // whose success cancels their failures; "" for nobody's
 }
 
-// counterBuckets is how many counters there are of a kind. Names and addresses
-// share them by their hash, whether there is such a user or not: so no flood of
-// names takes more room than this, and how a name is counted does not tell
-// whether it exists. That two share one makes a wait come early, now and then. Which
-// two do only who has our keys can tell: else somebody with many addresses would
-// choose one to have a hospital's wait.
+// counterBuckets is how many counters there are of a kind. Names and addresses share them
+// by hash, whether or not the user exists: a flood of names takes no more room than this,
+// and counting does not tell which names exist. Two that share one may have to wait
+// early. The hash is keyed, so that nobody can choose an address to make a hospital's wait.
 const counterBuckets = 1 << 14
 
 func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
@@ -53,13 +51,13 @@ func (c counter) stripe() int { return int(c.bucket) % len(Limiter{}.stripes) }
 const (
 	Password = "password"
 	Code     = "code"
+	secret   = "secret" // a client's, or the token of a registration
 )
 
-// Counters are those that a try counts under: the count of the person's own
-// browser, or else those of the account and of the address, which all
-// browsers share. A success takes back the failures of the very account, which is named
-// owner, or name where there is none: of those that share its counter, or its name but
-// for the spelling, one might be a guesser's own.
+// Counters returns what an attempt counts under: the person's own browser, or else the
+// account and the address, which all browsers share. A success cancels only the failures
+// of owner (default: name): other accounts under the same counter, or with a name spelled
+// differently, may be an attacker's own.
 func (l *Limiter) Counters(r *http.Request, kind, name, owner string) ([]counter, error) {
 	ctx := r.Context()
 	name = CanonicalName(name)
@@ -73,12 +71,11 @@ func (l *Limiter) Counters(r *http.Request, kind, name, owner string) ([]counter
 	return []counter{account, address}, errors.Join(err1, err2)
 }
 
-// maxName is how much of a typed name is looked at, in bytes, to tell it from others.
+// maxName is how many bytes of a typed name tell it from others.
 const maxName = 256
 
-// CanonicalName is one for all spellings that a person could take for the same
-// name, so that spelling it differently gains no further tries. Which name signs
-// in is decided elsewhere, to the letter; no name has an alias there.
+// CanonicalName is the same for all spellings that a person could take for one name, so
+// that other spellings gain no further attempts. Sign-in itself compares names exactly.
 func CanonicalName(name string) string {
 	name = name[:min(len(name), maxName)]
 	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))

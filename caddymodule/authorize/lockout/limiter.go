@@ -15,53 +15,51 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Limiter counts failures in a [store.Store] and lets tries through by the counts.
+// Limiter counts failed attempts in a [store.Store] and delays further ones.
 type Limiter struct {
 	Policy
-	Store   store.Store      // of the counts
+	Store   store.Store      // holds the counts
 	Keys    keyring.Sealing  // name the counts
 	Devices *browser.Devices // are counted apart
-	Trail   *audit.Recorder  // of who must wait
-	Logger  *slog.Logger     // of what cannot be counted
+	Trail   *audit.Recorder  // records who must wait
+	Logger  *slog.Logger     // gets what could not be counted
 	stripes [64]stripe
 
-	// uncounted takes the failures that the store refuses, for everybody
-	// together: with a store that is full or broken guessing gets slow, not free.
+	// uncounted counts the failures that the store did not take, for everybody
+	// together: a full or broken store makes guessing slow, not free.
 	mu        sync.Mutex
 	uncounted tally
 }
 
-// stripe guards those counters whose tally is read and written in it.
+// stripe guards some of the counters while a tally is read and written.
 type stripe struct {
 	mu      sync.Mutex
-	flights map[string]*flight
+	pending map[string]*pendingAttempts // by the counter's key
 }
 
-// flight is the tries of one counter that are under way.
-type flight struct {
-	tries   int
-	waiting int           // at most, for one of them to be over
-	landed  chan struct{} // closed when one of them is
+// pendingAttempts are the attempts of one counter that have begun and not ended.
+type pendingAttempts struct {
+	running int
+	waiting int           // for one of those running to end
+	ended   chan struct{} // closed when one does
 }
 
-// maxWaiting is how many tries wait for one counter, each with a look at the store
-// whenever another try is over.
+// maxWaiting is how many attempts wait for one counter. Each of them reads the store
+// whenever another attempt ends.
 const maxWaiting = 100
 
-// outcome is what a try came to.
+// outcome is the result of an attempt.
 type outcome int
 
 const (
-	undecided outcome = iota // it was not made, or failed by our fault
+	undecided outcome = iota // not made, or failed for another reason than a wrong secret
 	succeeded
 	failed
 )
 
-// Try makes a try that counts against counters, unless one of them must wait:
-// then the error is a [WaitError], and check is not called. A try that comes to the
-// error wrong failed by what was tried, and counts as a failure; any other error counts
-// as nothing.
-func (l *Limiter) Try(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
+// Attempt calls check, unless one of the counters must wait: then it returns a
+// [WaitError]. An error that is wrong counts as a failure; any other counts as nothing.
+func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
 	if l.Off {
 		return check()
 	}
@@ -81,84 +79,84 @@ func (l *Limiter) Try(ctx context.Context, counters []counter, wrong error, chec
 	return err
 }
 
-// begin waits for a turn. As many tries go ahead at once as could all fail
-// without a wait, and beyond that one: so tries at the same moment do not get
-// past the limit, and right ones never count.
+// begin waits until an attempt may run. As many run at once as can all fail without
+// causing a wait, and at least one: parallel attempts do not get past the limit, and
+// right ones are never held against anybody.
 func (l *Limiter) begin(ctx context.Context, c counter) error {
-	ctx, cancel := context.WithTimeout(ctx, TurnTime)
+	ctx, cancel := context.WithTimeout(ctx, QueueTimeout)
 	defer cancel()
-	s := &l.stripes[c.stripe()]
 	for {
-		landed, err := l.board(ctx, s, c)
-		if landed == nil || err != nil {
+		ended, err := l.admit(ctx, c)
+		if ended == nil || err != nil {
 			return err
 		}
 		select {
-		case <-landed:
+		case <-ended:
 		case <-ctx.Done():
-			return Unserved(ctx.Err())
+			return QueueError(ctx.Err())
 		}
 	}
 }
 
-// board adds a try to those under way, or returns what to wait for first.
-func (l *Limiter) board(ctx context.Context, s *stripe, c counter) (landed <-chan struct{}, err error) {
+// admit lets an attempt run, or returns what to wait for first.
+func (l *Limiter) admit(ctx context.Context, c counter) (ended <-chan struct{}, err error) {
+	s := &l.stripes[c.stripe()]
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, err := l.read(ctx, c)
 	if err != nil {
 		return nil, err
 	}
-	if wait := max(t.wait(), l.waitOfUncounted()); wait > 0 {
+	if wait := max(t.wait(), l.uncountedWait()); wait > 0 {
 		return nil, &WaitError{Wait: wait}
 	}
-	f := s.flights[c.key]
+	p := s.pending[c.key]
 	switch {
-	case f == nil:
-		if s.flights == nil {
-			s.flights = map[string]*flight{}
+	case p == nil:
+		if s.pending == nil {
+			s.pending = map[string]*pendingAttempts{}
 		}
-		s.flights[c.key] = &flight{tries: 1, landed: make(chan struct{})}
-	case t.Failures+f.tries < c.limit:
-		f.tries++
-	case f.waiting >= maxWaiting:
+		s.pending[c.key] = &pendingAttempts{running: 1, ended: make(chan struct{})}
+	case t.Failures+p.running < c.limit:
+		p.running++
+	case p.waiting >= maxWaiting:
 		return nil, busy(errors.New("too many tries for one account"))
 	default:
-		f.waiting++
-		return f.landed, nil
+		p.waiting++
+		return p.ended, nil
 	}
 	return nil, nil
 }
 
-// end counts what a try came to. It does so also for a client that is gone
-// already: going would be a way not to be counted.
-func (l *Limiter) end(ctx context.Context, c counter, v outcome) {
+// end counts an attempt. It does so even if the client has disconnected, which would
+// otherwise be a way not to be counted.
+func (l *Limiter) end(ctx context.Context, c counter, o outcome) {
 	s := &l.stripes[c.stripe()]
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := l.count(context.WithoutCancel(ctx), c, v); err != nil {
+	if err := l.count(context.WithoutCancel(ctx), c, o); err != nil {
 		l.Logger.ErrorContext(ctx, "a try to sign in was not counted", "error", err)
-		if v == failed {
+		if o == failed {
 			l.failUncounted()
 		}
 	}
-	f := s.flights[c.key]
-	close(f.landed)
-	f.landed, f.waiting = make(chan struct{}), 0
-	if f.tries--; f.tries == 0 {
-		delete(s.flights, c.key)
+	p := s.pending[c.key]
+	close(p.ended)
+	p.ended, p.waiting = make(chan struct{}), 0
+	if p.running--; p.running == 0 {
+		delete(s.pending, c.key)
 	}
 }
 
-func (l *Limiter) count(ctx context.Context, c counter, v outcome) error {
-	if v == undecided || v == succeeded && c.owner == "" {
+func (l *Limiter) count(ctx context.Context, c counter, o outcome) error {
+	if o == undecided || o == succeeded && c.owner == "" {
 		return nil
 	}
 	t, err := l.read(ctx, c)
 	switch {
 	case err != nil:
 		return err
-	case v == failed:
+	case o == failed:
 		t.fail(c.owner, c.limit, l.MaxWait)
 	case !t.forgive(c.owner):
 		return nil
@@ -166,7 +164,11 @@ func (l *Limiter) count(ctx context.Context, c counter, v outcome) error {
 	if t.Failures == 0 {
 		return l.Store.Delete(ctx, c.key)
 	}
-	return l.write(ctx, c, t)
+	value, err := json.Marshal(t)
+	if err != nil {
+		return err
+	}
+	return l.Store.Put(ctx, c.key, value, t.wait()+countRetention)
 }
 
 func (l *Limiter) read(ctx context.Context, c counter) (t tally, err error) {
@@ -183,15 +185,7 @@ func (l *Limiter) read(ctx context.Context, c counter) (t tally, err error) {
 	return t, nil
 }
 
-func (l *Limiter) write(ctx context.Context, c counter, t tally) error {
-	value, err := json.Marshal(t)
-	if err != nil {
-		return err
-	}
-	return l.Store.Put(ctx, c.key, value, t.wait()+lockoutMemory)
-}
-
-func (l *Limiter) waitOfUncounted() time.Duration {
+func (l *Limiter) uncountedWait() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.uncounted.wait()

@@ -7,28 +7,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// Policy slows down who guesses passwords, second factors or clients' secrets. Nobody is ever
-// locked out for good: each failure beyond the free ones only doubles the wait,
-// from a second up to MaxWait. At the defaults that leaves some hundred guesses
-// a day for an account, however many computers they come from.
+// Policy says how failed attempts delay further ones. Nobody is locked out for good: each
+// failure beyond the free ones doubles the wait, from one second up to MaxWait. The
+// defaults allow some hundred guesses a day for an account, from however many computers.
 //
-// A browser in which somebody signed in before has a count of its own for that
-// account (device.go), so that others' failures do not keep the owner out.
-// Across replicas that share a store, the count may be short by the tries that
-// run at the very same moment.
+// A browser in which a person signed in before has its own count for their account
+// (see [browser.Device]), so that others' failures do not keep the owner out. Replicas
+// that share a store may miss attempts that run at the same moment.
 type Policy struct {
-	// Off counts nothing, for where something in front of this server does.
+	// Off turns counting off, for where something in front of this server does it.
 	Off bool
 
-	// Failures is after how many failures in a row an account must wait; and
-	// after how many wrong secrets a client, at one network. Default: [DefaultFailures].
+	// Failures is after how many failures in a row an account must wait, and after how
+	// many wrong secrets a client in one network. Default: [DefaultFailures].
 	Failures int
 
-	// AddressFailures is after how many failures, for whichever accounts, an
-	// IP address (IPv6: its /64) must wait. A right password does not reset
-	// this count: who guesses may have an account. As many wrong secrets it
-	// has for whichever clients, counted apart. Default:
-	// [DefaultAddressFailures].
+	// AddressFailures is after how many failures, for any accounts, an IP address
+	// (IPv6: its /64) must wait; wrong client secrets are counted apart. A right
+	// password does not reset the count, because an attacker may have an account.
+	// Default: [DefaultAddressFailures].
 	AddressFailures int
 
 	// MaxWait is how long the wait can get. Default: [DefaultMaxWait];
@@ -43,14 +40,14 @@ const (
 	DefaultMaxWait         = 15 * time.Minute
 	LongestWait            = 24 * time.Hour
 
-	// lockoutMemory is how long after its last wait a count is kept.
-	lockoutMemory = 24 * time.Hour
+	// countRetention is how long a count is kept after its last wait.
+	countRetention = 24 * time.Hour
 )
 
-// Check says why the bounds cannot be such, if they cannot.
+// Check reports what is wrong with the policy.
 func (l Policy) Check() error { return l.Complete() }
 
-// Complete fills in what may be left out.
+// Complete sets the defaults, and reports what is wrong with the policy.
 func (l *Policy) Complete() error {
 	if l.Failures == 0 {
 		l.Failures = DefaultFailures

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// tally is how often a counter's tries failed, and until when it must wait.
+// tally is how many attempts of a counter failed, and until when it must wait.
 type tally struct {
 	Failures int       `json:"failures"`
 	Until    time.Time `json:"until"`
 
-	// Owners are whose failures these are, the latest [maxOwners] of them.
+	// Owners are those whose failures these are, the latest [maxOwners].
 	Owners []ownerTally `json:"owners,omitempty"`
 }
 
@@ -20,14 +20,13 @@ type ownerTally struct {
 	Failures int    `json:"failures"`
 }
 
-// maxOwners is how many owners a tally tells apart, so that a flood of names leaves it
-// small. What it has forgotten of one nobody can take back.
+// maxOwners bounds a tally in a flood of names. The failures of a forgotten owner cannot
+// be forgiven.
 const maxOwners = 8
 
-// wait is how long there is still to wait.
 func (t tally) wait() time.Duration { return max(0, time.Until(t.Until)) }
 
-// fail counts a failure, of which limit are free.
+// fail counts a failure; the first limit of them are free.
 func (t *tally) fail(owner string, limit int, most time.Duration) {
 	t.Failures++
 	if over := t.Failures - limit; over >= 0 {
@@ -44,7 +43,7 @@ func (t *tally) fail(owner string, limit int, most time.Duration) {
 	t.Owners = t.Owners[max(0, len(t.Owners)-maxOwners):]
 }
 
-// forgive takes back an owner's failures, and reports whether there were any.
+// forgive cancels an owner's failures, and reports whether there were any.
 func (t *tally) forgive(owner string) bool {
 	i := t.owner(owner)
 	if i < 0 {

@@ -100,12 +100,13 @@ func (d *Directory) AccountNamed(typed string) string {
 	return ""
 }
 
-// SignIn returns the user whose password this is, or errWrongPassword.
-func (d *Directory) SignIn(ctx context.Context, from Attempt, id, password string) (*User, error) {
+// SignIn returns the user with an ID and password, or [ErrWrongPassword]. Attempts from a
+// network take turns with others; known says that the user signed in in this browser before.
+func (d *Directory) SignIn(ctx context.Context, network string, known bool, id, password string) (*User, error) {
 	if len(d.Users) == 0 {
 		return nil, ErrWrongPassword
 	}
-	leave, err := d.turns.enter(ctx, from)
+	leave, err := d.turns.enter(ctx, network, known)
 	if err != nil {
 		return nil, err
 	}

@@ -9,28 +9,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
-// hashTurns bounds how many passwords are compared at once: each takes a core for tens
-// of milliseconds at least, and anybody can send them. Networks take turns, so that
-// many tries from one do not hold up another's; and browsers that are known have turns
-// of their own, so that no flood of strangers, from however many networks, holds up
-// people at the computers that they work at.
+// hashTurns bounds how many passwords are compared at once: each keeps a core busy for
+// tens of milliseconds or more, and anybody can send them. Networks take turns, so that
+// one does not delay another. Known browsers have a queue of their own, so that no flood
+// from however many networks delays people at the computers they work at.
 type hashTurns struct {
 	strangers, known *fairqueue.Queue
 }
 
-// Attempt is where a password came from.
-type Attempt struct {
-	Network string // that takes turns with others
-	Known   bool   // the browser is, to the account that is named
-}
-
-// holders are the networks that the try counts for: for IPv6 the /48 too, as one customer
-// often has a whole one, with 65,536 networks in it.
-func (a Attempt) holders() []string {
-	if prefix, err := netip.ParsePrefix(a.Network); err == nil {
-		return []string{netip.PrefixFrom(prefix.Addr(), 48).Masked().String(), a.Network}
+// holders are the networks that an attempt counts for: of IPv6 the /48 too, because one
+// customer often has all of its 65,536 networks.
+func holders(network string) []string {
+	if prefix, err := netip.ParsePrefix(network); err == nil {
+		return []string{netip.PrefixFrom(prefix.Addr(), 48).Masked().String(), network}
 	}
-	return []string{a.Network}
+	return []string{network}
 }
 
 func newHashTurns() hashTurns {
@@ -38,14 +31,14 @@ func newHashTurns() hashTurns {
 	return hashTurns{strangers: fairqueue.New(cores), known: fairqueue.New(cores)}
 }
 
-// enter waits for a turn, and returns what ends it.
-func (t hashTurns) enter(ctx context.Context, from Attempt) (leave func(), err error) {
+// enter waits for a turn, and returns the function that ends it.
+func (t hashTurns) enter(ctx context.Context, network string, known bool) (leave func(), err error) {
 	queue := t.strangers
-	if from.Known {
+	if known {
 		queue = t.known
 	}
-	ctx, cancel := context.WithTimeout(ctx, lockout.TurnTime)
+	ctx, cancel := context.WithTimeout(ctx, lockout.QueueTimeout)
 	defer cancel()
-	leave, err = queue.Enter(ctx, from.holders()...)
-	return leave, lockout.Unserved(err)
+	leave, err = queue.Enter(ctx, holders(network)...)
+	return leave, lockout.QueueError(err)
 }

@@ -1,0 +1,63 @@
+package browser
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+)
+
+// maxBrowserIDs bounds how many ids of one browser are tried.
+const maxBrowserIDs = 16
+
+// browserIDs returns the ids that this browser was given. It has several if tabs were
+// opened at once before it had any: each answer set one, under a name of its own, so
+// that none replaced another.
+func browserIDs(r *http.Request) (ids []string) {
+	for _, c := range r.Cookies() {
+		if strings.HasPrefix(c.Name, IDPrefix) && c.Value != "" && len(ids) < maxBrowserIDs {
+			ids = append(ids, c.Value)
+		}
+	}
+	return ids
+}
+
+// ID returns the id of this browser, and sets one if it has none.
+func ID(w http.ResponseWriter, r *http.Request) string {
+	if ids := browserIDs(r); len(ids) > 0 {
+		return ids[0]
+	}
+	id := oauth2.RandomToken()
+	http.SetCookie(w, NewCookie(IDPrefix+oauth2.RandomToken()[:8], id))
+	return id
+}
+
+// Is reports whether an id is one of this browser's.
+func Is(r *http.Request, id string) bool { return slices.Contains(browserIDs(r), id) }
+
+// Sealer seals texts for one browser and one purpose.
+type Sealer struct {
+	Keys keyring.Sealing // seal and unseal
+}
+
+// Seal seals a text for this browser.
+func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text string) (string, error) {
+	return s.Keys.Seal(r.Context(), text, purpose+" "+ID(w, r))
+}
+
+// Unseal opens what [Sealer.Seal] sealed for this browser and purpose, at most maxAge
+// ago. The error for anything else is [keyring.ErrUnsealed].
+func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration) (text string, err error) {
+	err = keyring.ErrUnsealed
+	for _, id := range browserIDs(r) {
+		text, err = s.Keys.Unseal(r.Context(), sealed, purpose+" "+id, maxAge)
+		if !errors.Is(err, keyring.ErrUnsealed) {
+			return text, err
+		}
+	}
+	return "", err
+}

@@ -1,0 +1,149 @@
+package flow
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
+)
+
+// authorizer makes authorization responses, once the person has signed in.
+type authorizer struct {
+	*step
+	accounts     *people.Accounts
+	consents     *consent.Consents
+	grants       *token.Grants
+	codes        *token.Codes
+	tokens       *token.Issuer
+	participants *session.Participants
+}
+
+// authorize sends the response to the client, or asks the person first: for consent, or
+// to confirm a redirect URI behind which another app may be (RFC 8252 §8.6), unless they
+// have just posted one of our forms.
+func (a *authorizer) authorize(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	ask, err := a.needsConsent(r.Context(), req, signedIn.User)
+	unseen := req.isInterceptable() && r.Method != http.MethodPost
+	switch {
+	case err != nil:
+		a.responses.redirectError(w, r, req, err)
+	case !req.isFor(signedIn.User.ID):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "login_required", Description: "another person signed in than the one that is asked for"})
+	case ask && req.prompts("none"):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "consent_required"})
+	case unseen && req.prompts("none"):
+		a.responses.redirectError(w, r, req, &oauth2.Error{Code: "interaction_required", Description: "any app on the device could use this redirect_uri, so the person must confirm it"})
+	case ask, unseen:
+		a.redirectToSignedInPage(w, r, endpoint.Consent, req, signedIn)
+	default:
+		a.respond(w, r, req, signedIn)
+	}
+}
+
+// respond sends the authorization response (RFC 6749 §4.1.2).
+func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn) {
+	g := req.grant(signedIn)
+	err := a.grants.Confirm(r.Context(), g)
+	var p responseParameters
+	if err == nil {
+		p, err = a.parameters(r.Context(), req, g)
+	}
+	if err == nil {
+		err = a.participants.Join(r.Context(), g.Session, g.ClientID, g.Has("openid"))
+	}
+	if err == nil {
+		err = req.markUsed(r.Context())
+	}
+	a.trail.Record(r.Context(), audit.Event{
+		Kind: audit.Authorization, Grant: req.responseType, ClientID: g.ClientID, User: g.User, Scope: g.ScopeText(), Err: err,
+	})
+	if err != nil {
+		a.responses.redirectError(w, r, req, err)
+		return
+	}
+	a.responses.send(w, r, req, req.mode, p)
+}
+
+func (a *authorizer) parameters(ctx context.Context, req *authorizationRequest, g *token.Grant) (responseParameters, error) {
+	switch {
+	case req.responds("code"):
+		code, err := a.codes.Issue(ctx, g)
+		return responseParameters{{"code", code}}, err
+	case req.responds("token"):
+		return a.tokenResponse(ctx, req, g)
+	}
+	return a.idTokenResponse(ctx, g)
+}
+
+// grant is what the person lets the client have.
+func (req *authorizationRequest) grant(by *session.SignedIn) *token.Grant {
+	credential := by.User.Credential()
+	return &token.Grant{
+		Family:         revocation.RandomID(),
+		ClientID:       req.client.ID,
+		RedirectURI:    req.redirectURI,
+		RequestedScope: req.asked,
+		Scope:          req.scope,
+		User:           by.User.ID,
+		SignedInAt:     by.At,
+		Session:        by.SID,
+		AMR:            by.AMR,
+		Provider:       by.Provider,
+		Subject:        by.Subject,
+		Credential:     credential[:],
+		CodeChallenge:  req.codeChallenge,
+		Nonce:          req.nonce,
+
+		UserinfoClaims: req.userinfoClaims,
+		IDTokenClaims:  req.idTokenClaims,
+	}
+}
+
+// implicitTokenLifetime bounds access tokens that come through the browser, where
+// histories and logs keep them (RFC 6819 §5.1.5.3).
+const implicitTokenLifetime = time.Hour
+
+// tokenResponse is the response of the implicit flow (RFC 6749 §4.2.2), with an ID token
+// if openid was requested.
+func (a *authorizer) tokenResponse(ctx context.Context, req *authorizationRequest, g *token.Grant) (responseParameters, error) {
+	t, err := a.tokens.Issue(ctx, g, min(a.tokens.AccessTokenLifetime, implicitTokenLifetime))
+	if err != nil {
+		return nil, err
+	}
+	var p responseParameters
+	p.add("id_token", t.ID)
+	p.add("access_token", t.Access)
+	p.add("token_type", "bearer")
+	p.add("expires_in", strconv.FormatInt(int64(t.Lifetime.Seconds()), 10))
+	if g.ScopeText() != req.asked {
+		p.add("scope", g.ScopeText())
+	}
+	return p, nil
+}
+
+// idTokenResponse is the response to response_type id_token (OpenID Connect Core
+// §3.2.2.5). Without an access token for userinfo, the ID token has the claims of the
+// scope (§5.4).
+func (a *authorizer) idTokenResponse(ctx context.Context, g *token.Grant) (responseParameters, error) {
+	user, err := a.accounts.Find(ctx, g.User)
+	if err != nil {
+		return nil, err
+	}
+	if user == nil {
+		return nil, &oauth2.Error{Code: "access_denied", Description: "the user is no longer known"}
+	}
+	g.IDTokenClaims = append(g.IDTokenClaims, people.ClaimsOfScope(g.Scope)...)
+	token, err := a.tokens.IssueIDToken(ctx, g, user, "", time.Now())
+	var p responseParameters
+	p.add("id_token", token)
+	return p, err
+}

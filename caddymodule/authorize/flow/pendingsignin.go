@@ -1,0 +1,74 @@
+package flow
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+)
+
+// pendingSignIn is a sign-in at a provider. The browser keeps it in a sealed cookie:
+// without it, or with another browser's, the response was not asked for here
+// (RFC 9700 §4.7).
+type pendingSignIn struct {
+	Provider string                         `json:"provider"`
+	Issuer   string                         `json:"issuer"` // the provider's, at that time
+	Request  upstream.AuthenticationRequest `json:"request"`
+	Query    string                         `json:"query"` // of the authorization request
+}
+
+// pendingLifetime is how long a sign-in at a provider may take.
+const pendingLifetime = 10 * time.Minute
+
+// pendingCookie names the cookie of one sign-in, so that several in different tabs do not
+// replace each other's.
+func pendingCookie(state string) string {
+	return browser.PendingPrefix + strings.TrimPrefix(store.Key("", state), ":")[:12]
+}
+
+func (f *federation) storePending(w http.ResponseWriter, r *http.Request, pending pendingSignIn) error {
+	text, err := json.Marshal(pending)
+	if err != nil {
+		return err
+	}
+	sealed, err := f.sealer.Seal(w, r, "idp", string(text))
+	if err != nil {
+		return err
+	}
+	return browser.SetPieces(w, r, pendingCookie(pending.Request.State), sealed, pendingLifetime)
+}
+
+// readPending opens the cookie of a state. It is removed once the sign-in has ended.
+func (f *federation) readPending(r *http.Request, state string) (pending pendingSignIn, err error) {
+	text, err := f.sealer.Unseal(r, "idp", browser.ReadPieces(r, pendingCookie(state)), pendingLifetime)
+	if errors.Is(err, keyring.ErrUnsealed) {
+		return pending, errNoPendingSignIn
+	}
+	if err == nil {
+		err = json.Unmarshal([]byte(text), &pending)
+	}
+	if err == nil && pending.Request.State != state {
+		err = errNoPendingSignIn
+	}
+	return pending, err
+}
+
+// ascii percent-encodes the raw bytes of a query that JSON cannot hold.
+func ascii(query string) string {
+	var b strings.Builder
+	for _, c := range []byte(query) {
+		if c < 0x80 {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}

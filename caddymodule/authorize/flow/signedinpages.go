@@ -1,0 +1,80 @@
+package flow
+
+import (
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/consent"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
+)
+
+// answerTime is how long after signing in a person may take to answer, even if max_age is
+// shorter: otherwise a max_age of seconds would have them sign in again and again. After
+// that, whoever answers might not be them (OpenID Connect Core §3.1.2.1).
+const answerTime = 5 * time.Minute
+
+// redirectToSignedInPage sends the browser to a page for the person who is signed in. The
+// page is bound to the session too: nobody who signs in later can answer for them.
+func (s *step) redirectToSignedInPage(w http.ResponseWriter, r *http.Request, page string, req *authorizationRequest, signedIn *session.SignedIn) {
+	s.redirectToPage(w, r, req, page, page, signedIn.SID+" "+req.query)
+}
+
+// signedInPages ask a person who is signed in.
+type signedInPages struct {
+	*step
+	accounts   *people.Accounts
+	sessions   *session.Sessions
+	consents   *consent.Consents
+	signIn     *signInEndpoint
+	authorizer *authorizer
+	logger     *slog.Logger
+}
+
+// pending opens the request of a page and checks it again: the person must still be
+// signed in, and the request still be valid.
+func (ps *signedInPages) pending(r *http.Request, page, sealed string) (*authorizationRequest, *session.SignedIn, error) {
+	text, err := ps.unseal(r, page, sealed)
+	if err != nil {
+		return nil, nil, err
+	}
+	sid, query, _ := strings.Cut(text, " ")
+	signedIn, err := ps.sessions.Current(r)
+	if err != nil {
+		return nil, nil, err
+	}
+	if signedIn == nil || signedIn.SID != sid {
+		return nil, nil, errPageExpired
+	}
+	req, err := ps.requests.check(r.Context(), query)
+	if err == nil && !ps.accounts.Ways(req.client.IdentityProviders).Has(signedIn.Provider) {
+		err = people.ErrNotAllowed
+	}
+	return req, signedIn, err
+}
+
+type signedInHandler func(http.ResponseWriter, *http.Request, *authorizationRequest, *session.SignedIn, oauth2.Parameters)
+
+// page serves a page: show answers GET, submit POST.
+func (ps *signedInPages) page(path string, show, submit signedInHandler) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, err := pageParameters(w, r)
+		if err != nil {
+			ps.responses.showError(w, r, err)
+			return
+		}
+		req, signedIn, err := ps.pending(r, path, p.Get("request"))
+		switch {
+		case ps.responses.failed(w, r, req, err):
+		case r.Method != http.MethodPost:
+			show(w, r, req, signedIn, p)
+		case p.Get("decision") != "deny" && req.tooOld(signedIn.At, answerTime):
+			ps.signIn.redirectTo(w, r, req)
+		default:
+			submit(w, r, req, signedIn, p)
+		}
+	}
+}
