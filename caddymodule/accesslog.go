@@ -16,15 +16,13 @@ import (
 
 func init() { caddy.RegisterModule(new(LogEncoder)) }
 
-// LogEncoder is a log format that keeps codes, tokens, `state` and what people type
-// to sign in out of access logs: in the request's URI, its `Referer` and the headers in
-// which proxies repeat the URI, and in the `Location` of answers, such parameters are shown as `REDACTED`. The headers
-// `Authorization`, `Cookie` and `Set-Cookie` Caddy hides by itself.
+// LogEncoder is a log format that keeps codes, tokens, `state` and sign-in data out of access logs. It shows such
+// parameters as `REDACTED`: in the URI of requests, their `Referer` and the headers in which proxies repeat the URI,
+// and in the `Location` of answers. Caddy itself hides the headers `Authorization`, `Cookie` and `Set-Cookie`.
 //
-// A FHIR search by `code` is hidden too, because the name is the same.
+// A FHIR search by `code` is hidden too, because the parameter has the same name.
 type LogEncoder struct {
-	// The format that entries are written in. Default: `json`, or `console` on a
-	// terminal.
+	// The format of the entries. Default: `json`, or `console` on a terminal.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
 
 	logging.FilterEncoder `json:"-"`
@@ -65,11 +63,10 @@ func (l *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}})
 }
 
-// addressHeaders are those of requests that hold an address: where the link was, or what
-// a proxy before us was asked for.
+// addressHeaders are the request headers that hold a URI: of the referring page, or as a proxy received it.
 var addressHeaders = []string{"Referer", "X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url"}
 
-// parameterFilter hides parameters in an address.
+// parameterFilter hides parameters of a URI.
 type parameterFilter struct{}
 
 // Filter implements logging.LogFieldFilter.
@@ -87,15 +84,15 @@ func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
 	return in
 }
 
-// hiddenParameters are those of OAuth 2.0, OpenID Connect and SMART App Launch by
-// which somebody could act for somebody else, or know them, and our own.
+// hiddenParameters are the parameters of OAuth 2.0, OpenID Connect, SMART App Launch and our own forms that are
+// credentials or identify somebody.
 var hiddenParameters = []string{
 	"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint",
 	"launch", "login_hint", "logout_token", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
 }
 
-// hideParameters hides those in the query and in the fragment of an address, by
-// their names as a server reads them, and leaves the rest as it is written.
+// hideParameters hides them in the query and the fragment of a URI, whatever their encoding, and leaves the rest as it
+// is.
 func hideParameters(address string) string {
 	start := strings.IndexAny(address, "?#")
 	if start < 0 {

@@ -15,16 +15,15 @@ import (
 
 func init() { caddy.RegisterModule(new(adminAPI)) }
 
-// adminAPI answers below `/fhir/` of Caddy's admin API:
+// adminAPI serves `/fhir/` of Caddy's admin API:
 //
 //	GET    /fhir/status       issuer, keys, store, definitions, caches
-//	GET    /fhir/sessions     those of ?user=, or all
-//	DELETE /fhir/sessions     all of ?user=; /fhir/sessions/{sid}: one
+//	GET    /fhir/sessions     sessions of ?user=, or all
+//	DELETE /fhir/sessions     all sessions of ?user=; /fhir/sessions/{sid}: one
 //	DELETE /fhir/grants       everything of ?user=, of ?client_id=, or of both
-//	DELETE /fhir/expansions   forget cached expansions: all, or those of ?url= or ?system=
+//	DELETE /fhir/expansions   removes cached expansions: all, or those of ?url= or ?system=
 type adminAPI struct {
-	// running is the configuration in force, which is not the one that this router
-	// belongs to while that is still starting.
+	// running returns the configuration in force. While a new one starts, that is not the one this router belongs to.
 	running func() caddy.Context
 }
 
@@ -45,7 +44,7 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 	}
 }
 
-// adminMethods are the handlers of one path. What they return is sent as JSON.
+// adminMethods are the handlers of a path by method. Their results are sent as JSON.
 type adminMethods map[string]func(*http.Request) (any, error)
 
 // ServeHTTP implements caddy.AdminHandler.
@@ -68,8 +67,8 @@ func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	return json.NewEncoder(w).Encode(answer)
 }
 
-// isCrossSite reports whether a browser says that a page of another origin made the
-// request (W3C Fetch Metadata): Origin, which Caddy looks at, is not on all of those.
+// isCrossSite reports whether the browser says that a page of another origin made the request (W3C Fetch Metadata).
+// Caddy checks only Origin, which not all such requests have.
 func isCrossSite(r *http.Request) bool {
 	return slices.ContainsFunc(r.Header["Sec-Fetch-Site"], func(site string) bool { return site != "same-origin" && site != "none" })
 }
@@ -78,8 +77,7 @@ func notFound(_ http.ResponseWriter, r *http.Request) error {
 	return caddy.APIError{HTTPStatus: http.StatusNotFound, Err: fmt.Errorf("resource not found: %s", r.URL.Path)}
 }
 
-// status is the answer to GET /fhir/status. Without the fhir app there is no
-// issuer, and what goes with one.
+// status is the answer to GET /fhir/status. Without the fhir app it has no issuer, keys and store.
 type status struct {
 	Issuer      string              `json:"issuer,omitempty"`
 	FHIRBase    string              `json:"fhir_base,omitempty"`
@@ -89,13 +87,12 @@ type status struct {
 	Caches      []front.Statistics  `json:"expansion_caches"`
 }
 
-// storeStatus is how much of its room a store takes.
 type storeStatus struct {
 	Entries    int `json:"entries"`
 	MaxEntries int `json:"max_entries"`
 }
 
-// sizedStore is a store that can tell how full it is.
+// sizedStore is a store that reports its size.
 type sizedStore interface {
 	// Size returns the number of entries, expired ones included, and its bound.
 	Size() (entries, bound int)
@@ -104,12 +101,12 @@ type sizedStore interface {
 func (a *adminAPI) status(*http.Request) (any, error) {
 	s := status{Definitions: loadedDefinitions(), Caches: []front.Statistics{}}
 	eachExpansionCache(func(c expansionCache) { s.Caches = append(s.Caches, c.Statistics()) })
-	app, err := fhirApp(a.running())
-	switch {
-	case errors.Is(err, errNoApp):
-		return s, nil
-	case err != nil:
+	app, err := optionalApp(a.running())
+	if err != nil {
 		return nil, caddy.APIError{HTTPStatus: http.StatusInternalServerError, Err: err}
+	}
+	if app == nil {
+		return s, nil
 	}
 	s.Issuer, s.FHIRBase, s.Keys = app.Issuer, app.FHIRBase, app.keys.Info()
 	if store, ok := app.store.(sizedStore); ok {
@@ -119,24 +116,16 @@ func (a *adminAPI) status(*http.Request) (any, error) {
 	return s, nil
 }
 
-// Size returns the number of entries, expired ones included, and its bound.
-func (m *MemoryStore) Size() (entries, bound int) { return m.pooled.Size() }
-
-// purged is the answer to DELETE /fhir/expansions.
-type purged struct {
-	Purged int `json:"purged"`
-}
-
 func (a *adminAPI) purge(r *http.Request) (any, error) {
 	query := r.URL.Query()
 	for name := range query {
 		if name != "url" && name != "system" || query.Get(name) == "" {
-			return nil, caddy.APIError{HTTPStatus: http.StatusBadRequest, Err: fmt.Errorf("%q: only url and system say what to forget, and neither may be empty", name)}
+			return nil, badAdminRequest(fmt.Errorf("%q: only url and system say what to forget, and neither may be empty", name))
 		}
 	}
-	var p purged
-	eachExpansionCache(func(c expansionCache) { p.Purged += c.Purge(query.Get("url"), query.Get("system")) })
-	return p, nil
+	n := 0
+	eachExpansionCache(func(c expansionCache) { n += c.Purge(query.Get("url"), query.Get("system")) })
+	return map[string]int{"purged": n}, nil
 }
 
 var (

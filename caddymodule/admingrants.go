@@ -16,12 +16,12 @@ const adminGrants = "/fhir/grants"
 type endedGrants struct {
 	token.RevokedGrants
 
-	// Void says what there is no number for.
+	// Void describes what ended and is not counted.
 	Void string `json:"void"`
 }
 
-// endGrants ends everything of ?user=, of ?client_id=, or of the pair. One of them
-// must be named: nobody means everything by leaving a word out.
+// endGrants ends everything of ?user=, of ?client_id=, or of both. At least one is required, so that an incomplete
+// request does not end all grants.
 func (a *adminAPI) endGrants(r *http.Request) (any, error) {
 	server, err := a.server()
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 
 const adminSessions = "/fhir/sessions"
 
-// sessionStatus is a session as the admin API shows it.
+// sessionStatus is a session in the admin API.
 type sessionStatus struct {
 	ID         string    `json:"sid"`
 	User       string    `json:"user"`
@@ -25,7 +25,7 @@ type sessionStatus struct {
 	UserAgent  string    `json:"user_agent,omitempty"`
 }
 
-// sessions lists those of ?user=, or all.
+// sessions lists the sessions of ?user=, or all.
 func (a *adminAPI) sessions(r *http.Request) (any, error) {
 	server, err := a.server()
 	if err != nil {
@@ -43,7 +43,7 @@ func (a *adminAPI) sessions(r *http.Request) (any, error) {
 type endedSessions struct {
 	Sessions int `json:"sessions"`
 
-	// NotEnded says what goes on without a session.
+	// NotEnded describes what outlives the sessions.
 	NotEnded string `json:"not_ended"`
 }
 
@@ -51,7 +51,7 @@ func sessionsEnded(n int) endedSessions {
 	return endedSessions{n, "refresh tokens with offline_access, and their access tokens; DELETE " + adminGrants + " ends these too"}
 }
 
-// endSession ends the one that the path names. That it ended before is no error.
+// endSession ends the session in the path. It is no error if that has ended already.
 func (a *adminAPI) endSession(r *http.Request) (any, error) {
 	server, err := a.server()
 	if err != nil {
@@ -61,8 +61,7 @@ func (a *adminAPI) endSession(r *http.Request) (any, error) {
 	return sessionsEnded(ended), err
 }
 
-// endSessions ends all of a user, who must be named: nobody means everybody by
-// leaving a word out.
+// endSessions ends all sessions of a user, who is required, so that an incomplete request does not end everybody's.
 func (a *adminAPI) endSessions(r *http.Request) (any, error) {
 	server, err := a.server()
 	if err != nil {
@@ -76,7 +75,7 @@ func (a *adminAPI) endSessions(r *http.Request) (any, error) {
 	return sessionsEnded(ended), err
 }
 
-// server is the authorization server in force, or 404.
+// server is the running authorization server, or an error with status 404.
 func (a *adminAPI) server() (*authorize.Server, error) {
 	app, err := fhirApp(a.running())
 	if err != nil {

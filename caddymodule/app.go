@@ -22,76 +22,72 @@ import (
 
 func init() { caddy.RegisterModule(new(App)) }
 
-// DefaultFHIRBase is the path of the FHIR API unless another is set.
+// DefaultFHIRBase is the default path of the FHIR API.
 const DefaultFHIRBase = "/fhir/R4"
 
-// App holds what the fhir handlers share: who the issuer is, which clients and
-// users there are, the keys that sign tokens, and the store of what is in flight.
+// App holds what the fhir handlers share: the issuer, its clients and users, the keys that sign tokens, and the
+// stores.
 //
-// Signing keys lie in Caddy's storage. They are made on first need, followed by
-// new ones every 90 days, and shared by all gateways that use the same storage.
+// Signing keys are in Caddy's storage and shared by all gateways that use it. They are made on first need and replaced
+// every 90 days.
 type App struct {
-	// The authorization server's address, `https://host` or `https://host:port`:
-	// the `iss` of its tokens (RFC 8414 §2). Required.
+	// The authorization server's address, `https://host` or `https://host:port`: the `iss` of its tokens (RFC 8414
+	// §2). Required.
 	Issuer string `json:"issuer,omitempty"`
 
-	// The path of the FHIR API. The issuer followed by it is the FHIR base URL,
-	// which is the `aud` of access tokens. Default: `/fhir/R4`.
+	// The path of the FHIR API. The issuer followed by it is the FHIR base URL, the `aud` of access tokens. Default:
+	// `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// The people who sign in with a password that is checked here. Default: none.
+	// The users who sign in with a password that is checked here. Default: none.
 	Users []User `json:"users,omitempty"`
 
-	// Where else people may sign in. Default: none.
+	// The OpenID Connect providers by which people may sign in. Default: none.
 	IdentityProviders []IdentityProvider `json:"idps,omitempty"`
 
-	// The apps that may ask for tokens. Default: none.
+	// The clients that may ask for tokens. Default: none.
 	Clients []Client `json:"clients,omitempty"`
 
-	// How apps register themselves (RFC 7591). Default: they cannot.
+	// Dynamic client registration (RFC 7591). Default: off.
 	Registration *Registration `json:"registration,omitempty"`
 
 	// How long access and ID tokens are valid; at most 24h. Default: `1h`.
 	AccessTokenLifetime caddy.Duration `json:"access_token_lifetime,omitempty"`
 
-	// How long an authorization code can be exchanged; at most 10m (RFC 6749
-	// §4.1.2). Default: `5m`.
+	// How long an authorization code can be exchanged; at most 10m (RFC 6749 §4.1.2). Default: `5m`.
 	CodeLifetime caddy.Duration `json:"code_lifetime,omitempty"`
 
-	// How long a sign-in at this server lasts; at most 30d. Default: `8h`.
+	// How long a session at this server lasts; at most 30d. Default: `8h`.
 	SessionLifetime caddy.Duration `json:"session_lifetime,omitempty"`
 
-	// How long an app can refresh what a person granted it, in all; at most
-	// 366d. Default: `90d`.
+	// How long a client can refresh a grant, in all; at most 366d. Default: `90d`.
 	RefreshTokenLifetime caddy.Duration `json:"refresh_token_lifetime,omitempty"`
 
-	// How long a refresh token can wait for its use. Default, and most: the
+	// How long a refresh token stays valid without being used; at most the refresh token lifetime. Default: the
 	// refresh token lifetime.
 	RefreshTokenIdleLifetime caddy.Duration `json:"refresh_token_idle_lifetime,omitempty"`
 
-	// How long after its use, or after a restart, a refresh token gives the same
-	// successor once more, for apps that did not get the answer; later, its use ends all that the
-	// grant gave (RFC 9700 §4.14.2). At most 1m; below 0: not at all. Default:
-	// `10s`.
+	// How long a used refresh token yields the same successor again, for clients that did not receive the answer. It
+	// also counts from a restart. After that, using it again ends the whole grant (RFC 9700 §4.14.2). At most 1m;
+	// negative: off. Default: `10s`.
 	RefreshTokenGrace caddy.Duration `json:"refresh_token_grace,omitempty"`
 
-	// Take authorization requests by POST as well as by GET (SMART App Launch 2.2,
-	// capability `authorize-post`). Default: by GET alone.
+	// Accept authorization requests by POST as well as GET (SMART App Launch 2.2, capability `authorize-post`).
+	// Default: GET only.
 	AuthorizePOST bool `json:"authorize_post,omitempty"`
 
-	// Leave the parameter `iss` (RFC 9207) out of authorization answers, for
-	// clients that refuse parameters they do not know. Default: it is there.
+	// Leave `iss` (RFC 9207) out of authorization responses, for clients that reject unknown parameters. Default: it
+	// is included.
 	OmitIssuer bool `json:"omit_issuer,omitempty"`
 
-	// How guessing of passwords and second factors is slowed down. Default: that of
-	// an empty one.
+	// How guessing of passwords, second factors and client secrets is slowed down. Default: as for an empty value.
 	Lockout Lockout `json:"lockout,omitzero"`
 
 	// Where codes and revocations are kept. Default: `memory`.
 	StoreRaw json.RawMessage `json:"store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
-	// Where is kept what must outlive a restart: sessions, refresh tokens, and a copy
-	// of the revocations. Default: `file`.
+	// Where state that must survive a restart is kept: sessions, refresh tokens, and a copy of the revocations.
+	// Default: `file`.
 	DurableRaw json.RawMessage `json:"durable_store,omitempty" caddy:"namespace=fhir.stores inline_key=store"`
 
 	store   store.Store
@@ -109,8 +105,8 @@ func (*App) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir", New: func() caddy.Module { return new(App) }}
 }
 
-// Provision resolves placeholders and builds the authorization server. It
-// neither reads nor writes storage: `caddy validate` must leave no trace.
+// Provision resolves placeholders and builds the authorization server. It neither reads nor writes storage: `caddy
+// validate` must leave no trace.
 func (a *App) Provision(ctx caddy.Context) error {
 	a.ctx, a.logger, a.events = ctx, ctx.Slogger(), newEventLog(ctx)
 	if a.FHIRBase == "" {
@@ -138,8 +134,6 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return haveSitesChecked(ctx)
 }
 
-// loadStores loads what keeps our state: in flight, and durably. The default for
-// the latter is a file of the issuer's own.
 func (a *App) loadStores(ctx caddy.Context) (err error) {
 	if a.StoreRaw == nil {
 		a.StoreRaw = json.RawMessage(`{"store":"memory"}`)
@@ -210,7 +204,7 @@ func (a *App) resolve(c *authorize.Config) error {
 	return nil
 }
 
-// settings is the part of the server's configuration that has no secrets.
+// settings is the part of the server's configuration that holds no secrets.
 func (a *App) settings() authorize.Config {
 	return authorize.Config{
 		Issuer: a.Issuer, FHIRBasePath: a.FHIRBase,
@@ -229,11 +223,11 @@ func (a *App) settings() authorize.Config {
 	}
 }
 
-// processStart is when this process began to serve: when its first configuration started.
+// processStart is when the first configuration of this process started.
 var processStart = sync.OnceValue(time.Now)
 
-// Start opens the durable store, and makes the signing keys ready in the
-// background, so that the first person to sign in does not wait for them.
+// Start opens the stores. It prepares the signing keys in the background, so that the first sign-in does not wait for
+// them.
 func (a *App) Start() error {
 	processStart()
 	for _, store := range []store.Store{a.store, a.durable} {
@@ -254,13 +248,13 @@ func (a *App) Start() error {
 	return nil
 }
 
-// Stop tells what the audit trail has left out since it last did.
+// Stop records how many audit events were left out.
 func (a *App) Stop() error {
 	a.events.Flush()
 	return nil
 }
 
-// fhirBaseURL is the FHIR base URL: the audience of access tokens.
+// fhirBaseURL is the audience of access tokens.
 func (a *App) fhirBaseURL() string { return a.Issuer + a.FHIRBase }
 
 func checkFHIRBase(path string) error {
@@ -270,14 +264,12 @@ func checkFHIRBase(path string) error {
 	return nil
 }
 
-// isHTTPS says whether the browser speaks TLS: to us, or to a proxy before us
-// that Caddy's trusted_proxies names.
+// isHTTPS reports whether the browser speaks TLS, to us or to a proxy that Caddy's trusted_proxies names.
 func isHTTPS(r *http.Request) bool {
 	return r.TLS != nil || byTrustedProxy(r) && r.Header.Get("X-Forwarded-Proto") == "https"
 }
 
-// byTrustedProxy says whether a request came by a proxy that Caddy's trusted_proxies
-// names.
+// byTrustedProxy reports whether a request came from a proxy that Caddy's trusted_proxies names.
 func byTrustedProxy(r *http.Request) bool {
 	trusted, _ := caddyhttp.GetVar(r.Context(), caddyhttp.TrustedProxyVarKey).(bool)
 	return trusted

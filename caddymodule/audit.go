@@ -14,33 +14,28 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
-// auditLogger is the name that `include` and `exclude` of Caddy's global option
-// log route the audit trail by.
+// auditLogger is the name of the audit trail for `include` and `exclude` of Caddy's global option log.
 const auditLogger = "fhir.audit"
 
-// newEventLog is the audit trail.
 func newEventLog(ctx caddy.Context) *audit.Log {
 	const never = slog.Level(127)
 	return audit.NewLog(slog.New(zapslog.NewHandler(ctx.Logger().Core(), zapslog.WithName(auditLogger), zapslog.AddStacktraceAt(never))))
 }
 
-// audit counts and logs an event of the authorization server.
 func (a *App) audit(ctx context.Context, e audit.Event) {
 	metrics.event(ctx, e)
 	a.events.Record(ctx, e)
 }
 
-// clientNetwork is the network of a request's client, by the request's context.
 func clientNetwork(ctx context.Context) string { return fairqueue.Network(clientIP(ctx)) }
 
-// clientIP is the client's address as Caddy found it, or "" outside of Caddy.
+// clientIP is the client's address as Caddy found it; empty outside of Caddy.
 func clientIP(ctx context.Context) string {
 	address, _ := caddyhttp.GetVar(ctx, caddyhttp.ClientIPVarKey).(string)
 	return address
 }
 
-// clientAddress is the address that a request came from as Caddy sees it, which is
-// what a proxy says only if trusted_proxies names the proxy.
+// clientAddress is the client's address. Caddy takes it from a proxy only if trusted_proxies names the proxy.
 func clientAddress(r *http.Request) string {
 	if address := clientIP(r.Context()); address != "" {
 		return address

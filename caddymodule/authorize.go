@@ -18,9 +18,8 @@ func init() {
 	registerHandler("fhir_authorize", httpcaddyfile.After, "forward_auth", func() handlerDirective { return new(Authorize) })
 }
 
-// Authorize serves the authorization server of the fhir app: the endpoints below
-// `/oauth2/`, the discovery documents and keys below `/.well-known/`, and
-// `{fhir_base}/.well-known/smart-configuration`. Other requests go on to the next
+// Authorize serves the authorization server of the fhir app: the endpoints below `/oauth2/`, the discovery documents
+// and keys below `/.well-known/`, and `{fhir_base}/.well-known/smart-configuration`. Other requests go to the next
 // handler.
 type Authorize struct {
 	Source
@@ -61,7 +60,7 @@ func (*Authorize) checkApp() error { return errNoApp }
 
 var errNoApp = errors.New("the fhir global option is required: it names the issuer")
 
-// fhirApp returns the configured app, rather than an empty one made on the spot.
+// fhirApp returns the configured app. Unlike [caddy.Context.App], it does not create an empty one.
 func fhirApp(ctx caddy.Context) (*App, error) {
 	app, err := ctx.AppIfConfigured("fhir")
 	if errors.Is(err, caddy.ErrNotConfigured) {
@@ -71,6 +70,15 @@ func fhirApp(ctx caddy.Context) (*App, error) {
 		return nil, fmt.Errorf("the fhir global option: %w", err)
 	}
 	return app.(*App), nil
+}
+
+// optionalApp returns the configured app, or nil.
+func optionalApp(ctx caddy.Context) (*App, error) {
+	app, err := fhirApp(ctx)
+	if errors.Is(err, errNoApp) {
+		return nil, nil
+	}
+	return app, err
 }
 
 var (

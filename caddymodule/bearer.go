@@ -22,52 +22,44 @@ func init() {
 	registerHandler("fhir_bearer", httpcaddyfile.Before, "request_header", func() handlerDirective { return new(Bearer) })
 }
 
-// Bearer lets only those requests pass that carry a valid access token of the
-// fhir app's issuer or of one that is trusted (RFC 6750, RFC 9068). It sets the
-// placeholders `{http.auth.user.id}` and `{http.auth.user.client_id}`, `scope`, `patient`,
-// `fhir_user` and `issuer`, and removes headers in which a client might pass
-// itself off as somebody else. `GET {fhir_base}/metadata` needs no token, because
-// apps read there how to get one; nor does, without the fhir app,
-// `{fhir_base}/.well-known/smart-configuration`, which names the endpoints of the first
-// issuer that is trusted. Whose token it is, is in `id` and `issuer`
-// together: another issuer's subjects are no users of ours.
+// Bearer lets requests pass that carry a valid access token of the fhir app's issuer or of a trusted one (RFC 6750,
+// RFC 9068), whatever its scope. It sets the placeholders `{http.auth.user.id}`, `{http.auth.user.client_id}`,
+// `scope`, `patient`, `fhir_user` and `issuer`; only `id` and `issuer` together identify a user. Headers in which a
+// client could claim another identity are removed.
 //
-// Any valid token passes; what its scope allows is not yet decided here.
+// `GET {fhir_base}/metadata` needs no token, because apps read there how to get one. Without the fhir app, neither
+// does `{fhir_base}/.well-known/smart-configuration`, which names the endpoints of the first trusted issuer.
 type Bearer struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Further issuers whose access tokens are accepted. With one of these, or with
-	// introspection, no fhir app is needed. Default: none.
+	// Other issuers whose access tokens are accepted. With these or introspection, the fhir app is not needed.
+	// Default: none.
 	Trust []TrustedIssuer `json:"trust,omitempty"`
 
-	// How to verify tokens that are no JWTs. Default: they are refused.
+	// How to verify tokens that are not JWTs. Default: they are refused.
 	Introspection *Introspection `json:"introspect,omitempty"`
 
-	// Further headers in which the next handler is told who is asking, and which
-	// are therefore removed when a client sends them. A `*` at the beginning or end
-	// stands for any rest. The usual ones (`Remote-*`, `X-Forwarded-User`, `X-Auth-*`,
-	// …) always are. Default: none beside these.
+	// More headers that tell the next handler who is asking. They are removed from requests. A `*` at the beginning or
+	// end matches any rest. The usual ones (`Remote-*`, `X-Forwarded-User`, `X-Auth-*`, …) are always removed.
+	// Default: none.
 	IdentityHeaders []string `json:"identity_headers,omitempty"`
 
-	// The headers that go on to the next handler; all others are removed. `fhir`
-	// stands for those of FHIR's REST API and of tracing (`Accept`, `If-Match`,
-	// `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end stands for any rest,
-	// but for the usual identity headers, which have to be named in full. Those go on
-	// anyway that tell how to read the request, as `Content-Type` does, or where it
-	// came from. Default: all but identity headers.
+	// The headers that are passed on; all others are removed. `fhir` stands for those of FHIR's REST API and of
+	// tracing (`Accept`, `If-Match`, `Prefer`, `X-Request-Id`, …). A `*` at the beginning or end matches any rest,
+	// except for the usual identity headers, which must be named in full. Headers that describe the body or
+	// connection, such as `Content-Type`, or the request's origin are always passed on. Default: all but identity
+	// headers.
 	ForwardHeaders []string `json:"forward_headers,omitempty"`
 
-	// Leave the access token on the request for the next handler. Default: the
-	// `Authorization` header is removed, because the token is meant for the
-	// gateway and could be used again by whoever reads it.
+	// Leave the access token on the request. Default: the `Authorization` header is removed, because whoever reads the
+	// token could use it again.
 	ForwardToken bool `json:"forward_token,omitempty"`
 
-	// The origins whose scripts may call the API (CORS): `https://app.example.org`,
-	// `clients` for those of the fhir app's redirect URIs, `*` for all. Preflights
-	// are answered here, and what the next handler says of other origins is
-	// replaced. `{fhir_base}/metadata` is for all. Default: `clients` with the fhir
-	// app; without it, CORS is left to other handlers.
+	// The origins whose scripts may call the API (CORS): `https://app.example.org`, `clients` for those of the fhir
+	// app's redirect URIs, `*` for all. Preflights are answered here, and CORS headers of the next handler are
+	// replaced. `{fhir_base}/metadata` is open to all. Default: `clients` with the fhir app; without it, CORS is left
+	// to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
 	Source
@@ -93,10 +85,11 @@ func (*Bearer) CaddyModule() caddy.ModuleInfo {
 // Provision sets up verification. Keys are fetched on first use.
 func (h *Bearer) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.wrap(err) }()
-	h.app, err = fhirApp(ctx)
-	standalone := len(h.Trust) > 0 || h.Introspection != nil
-	if err != nil && (!standalone || !errors.Is(err, errNoApp)) {
+	if h.app, err = optionalApp(ctx); err != nil {
 		return err
+	}
+	if h.app == nil && len(h.Trust) == 0 && h.Introspection == nil {
+		return errNoApp
 	}
 	if h.FHIRBase, err = fhirBase(ctx, h.FHIRBase); err != nil {
 		return err

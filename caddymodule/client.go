@@ -13,91 +13,80 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// Client is an app that may ask for tokens (RFC 6749 §2).
+// Client is an application that may ask for tokens (RFC 6749 §2).
 type Client struct {
 	// The `client_id`. Required.
 	ID string `json:"id,omitempty"`
 
-	// What people see as the app's name. Default: the id.
+	// The name of the app that people see. Default: the id.
 	Name string `json:"name,omitempty"`
 
-	// The client's secret. A client with neither a secret nor keys is public (RFC
-	// 6749 §2.1). Placeholders are supported. Default: none.
+	// The client's secret. A client with neither a secret nor keys is public (RFC 6749 §2.1). Placeholders are
+	// supported. Default: none.
 	Secret string `json:"secret,omitempty"`
 
-	// The public keys by which the client proves who it is (`private_key_jwt`, RFC
-	// 7523; SMART App Launch 2.2, `client-confidential-asymmetric`), as a JWK Set.
-	// Private and symmetric keys are refused. Not together with a secret. Default:
-	// none.
+	// The client's public keys as a JWK Set, for `private_key_jwt` (RFC 7523; SMART App Launch 2.2,
+	// `client-confidential-asymmetric`). Private and symmetric keys are refused, and so is a secret beside it.
+	// Default: none.
 	JWKS json.RawMessage `json:"jwks,omitempty"`
 
-	// Where such a JWK Set is: https, or http on loopback. It is fetched when it is
-	// needed, and kept for as long as its `Cache-Control` says. Not together with a
-	// secret or `jwks`. Default: none.
+	// The URL of such a JWK Set: https, or http on loopback. It is fetched when needed and cached as its
+	// `Cache-Control` says. Not together with a secret or `jwks`. Default: none.
 	JWKSURI string `json:"jwks_uri,omitempty"`
 
 	TLS
 
-	// Where answers may be sent. A request must name one of these exactly, to the
-	// letter. They must be https, or http://localhost. Default: none, and no flow
-	// by a browser.
+	// The redirect URIs: https, or http://localhost. A request must name one of them exactly. Default: none, so that
+	// the client cannot use the authorization endpoint.
 	RedirectURIs []string `json:"redirect_uris,omitempty"`
 
-	// The client is an app on a device (RFC 8252): its redirect URIs may also be
-	// `http://127.0.0.1` and `http://[::1]`, at any port, and have a private-use
-	// scheme, such as `com.example.app:/callback`. Default: false.
+	// The client is a native app (RFC 8252): its redirect URIs may also be `http://127.0.0.1` and `http://[::1]`, at
+	// any port, and have a private-use scheme, such as `com.example.app:/callback`. Default: false.
 	Native bool `json:"native,omitempty"`
 
-	// The scopes the client may be granted, beside openid, email, phone and
-	// profile, which are open to all. With `offline_access` it is given refresh
-	// tokens, and with `online_access` such as end with the session. Default: none.
+	// The scopes the client may be granted beside openid, email, phone and profile. `offline_access` gives it refresh
+	// tokens, `online_access` ones that end with the session. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
-	// The flows the client may use at the authorization endpoint: `code`,
-	// `token`, `id_token`, `id_token token`. Default: `code`, where there are redirect URIs.
+	// The response types that the client may use: `code`, `token`, `id_token`, `id_token token`. Default: `code` if
+	// there are redirect URIs.
 	ResponseTypes []string `json:"response_types,omitempty"`
 
-	// Grants beyond the authorization code: `client_credentials`. It needs a secret
-	// or keys. Default: none.
+	// Grant types other than the authorization code: `client_credentials`, which needs a secret or keys. Default:
+	// none.
 	GrantTypes []string `json:"grant_types,omitempty"`
 
-	// How people may sign in to the client: names of identity providers, and
-	// `local` for the users here. Default: all.
+	// How people may sign in to the client: names of identity providers, and `local` for users with a password here.
+	// Default: all.
 	IdentityProviders []string `json:"idps,omitempty"`
 
-	// Where a browser may be sent after signing out; as with redirect URIs, exactly
-	// (OpenID Connect RP-Initiated Logout 1.0 §3.1). Default: none.
+	// Where a browser may be sent after signing out (OpenID Connect RP-Initiated Logout 1.0 §3.1), matched exactly as
+	// redirect URIs are. Default: none.
 	PostLogoutRedirectURIs []string `json:"post_logout_redirect_uris,omitempty"`
 
-	// Where the client is told, by a logout token, that a session ended in which
-	// it got an ID token: https, or http://localhost (OpenID Connect
-	// Back-Channel Logout 1.0). Default: it is not told.
+	// Where a logout token is sent when a session ends in which the client got an ID token (OpenID Connect
+	// Back-Channel Logout 1.0): https, or http://localhost. Default: none is sent.
 	BackchannelLogoutURI string `json:"backchannel_logout_uri,omitempty"`
 
-	// Let the client introspect the tokens of all clients, as a resource server
-	// must (RFC 7662). Default: its own alone.
+	// Let the client introspect the tokens of all clients, as a resource server must (RFC 7662). Default: only its
+	// own.
 	IntrospectAll bool `json:"introspect_all,omitempty"`
 
-	// Refuse authorization requests that the client did not push to `/oauth2/par`
-	// itself (RFC 9126). Default: false.
+	// Refuse authorization requests that were not pushed to `/oauth2/par` (RFC 9126). Default: false.
 	RequirePushed bool `json:"require_pushed,omitempty"`
 
-	// Whether people are asked before the client gets anything: `required` asks
-	// each person once for each set of scopes, `skip` never. Default: where the
-	// request wants it (`prompt=consent`), and not otherwise.
+	// Whether people are asked for consent: `required` asks each person once for each set of scopes, `skip` never.
+	// Default: only if the request says `prompt=consent`.
 	Consent string `json:"consent,omitempty"`
-	// How the client's ID tokens are signed: `RS256`, or `ES256`, which is
-	// faster. Default: `RS256`.
+	// How the client's ID tokens are signed: `RS256`, or `ES256`, which is faster. Default: `RS256`.
 	IDTokenAlgorithm string `json:"id_token_alg,omitempty"`
 
-	// Put the claims that the scope asks for (OpenID Connect Core §5.4) into ID tokens
-	// of the code flow too, for apps that do not ask userinfo. Default: userinfo
-	// alone tells them.
+	// Put the claims of the granted scopes (OpenID Connect Core §5.4) into ID tokens of the code flow too, for apps
+	// that do not use userinfo. Default: only userinfo has them.
 	IDTokenClaims bool `json:"id_token_claims,omitempty"`
 
-	// Whether authorization requests for a code need a `code_challenge` (RFC 7636):
-	// `required` or `optional`. Default: `required` for public clients (RFC 9700
-	// §2.1.1), `optional` for those with a secret or keys.
+	// Whether authorization requests for a code need a `code_challenge` (RFC 7636): `required` or `optional`. Default:
+	// `required` for public clients (RFC 9700 §2.1.1), `optional` for others.
 	PKCE string `json:"pkce,omitempty"`
 
 	idps position // in the Caddyfile

@@ -1,10 +1,13 @@
 package caddymodule
 
 import (
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"os"
 
 	"github.com/caddyserver/caddy/v2"
@@ -33,6 +36,28 @@ is stored. The key is a secret: hand it to its owner alone.
 			return enrolTOTP(os.Stdout, flags.String("issuer-name"), flags.String("user"))
 		},
 	})
+	caddycmd.RegisterCommand(caddycmd.Command{
+		Name:  "fhir-revoke",
+		Usage: "[--user <name>] [--client <client_id>] [--address <interface>] [--config <path> [--adapter <name>]]",
+		Short: "Ends everything that a user or a client was given",
+		Long: `
+Asks the running gateway, by Caddy's admin API, to end at once everything that a
+user let clients have, or that a client was given by anybody: codes, access tokens,
+refresh tokens, and the consent that was remembered. With --user alone the user's
+sessions end too. With both, it ends what this user let this client have. It does not
+keep anybody out: to do that, disable or remove the user or client in the Caddyfile too.
+
+--user
+    The name of the user as in the Caddyfile, or the sub of a federated one.
+
+--client
+    The client_id.
+
+--address
+    Where the admin API is, if it is not the default or in --config.`,
+		Flags: revokeFlags(),
+		Func:  revoke,
+	})
 }
 
 func totpFlags() *flag.FlagSet {
@@ -55,6 +80,54 @@ Address, to show as a QR code (such as with: qrencode -t ansiutf8):
 In the Caddyfile, in the block of user %s (or a placeholder such as {file./run/secrets/%[3]s.totp}):
 	totp_secret %[1]s
 `, secret, totp.URI(issuerName, user, secret), user)
+	if err != nil {
+		return caddy.ExitCodeFailedQuit, err
+	}
+	return caddy.ExitCodeSuccess, nil
+}
+
+func revokeFlags() *flag.FlagSet {
+	flags := flag.NewFlagSet("fhir-revoke", flag.ExitOnError)
+	flags.String("user", "", "name of the user")
+	flags.String("client", "", "client_id")
+	flags.String("address", "", "address of the admin API")
+	flags.String("config", "", "configuration to read that address from")
+	flags.String("adapter", "", "name of the configuration's adapter")
+	return flags
+}
+
+func revoke(flags caddycmd.Flags) (int, error) {
+	address, err := caddycmd.DetermineAdminAPIAddress(flags.String("address"), nil, flags.String("config"), flags.String("adapter"))
+	if err != nil {
+		return caddy.ExitCodeFailedStartup, fmt.Errorf("finding the admin API: %w", err)
+	}
+	return revokeBy(os.Stdout, flags.String("user"), flags.String("client"), func(target string) (*http.Response, error) {
+		return caddycmd.AdminAPIRequest(address, http.MethodDelete, target, nil, nil)
+	})
+}
+
+// revokeBy ends everything of a user, a client or a pair, and prints what ended. The function ask sends a DELETE to
+// the admin API; its error is the API's refusal.
+func revokeBy(out io.Writer, user, clientID string, ask func(target string) (*http.Response, error)) (int, error) {
+	query := url.Values{}
+	for name, value := range map[string]string{"user": user, "client_id": clientID} {
+		if value != "" {
+			query.Set(name, value)
+		}
+	}
+	if len(query) == 0 {
+		return caddy.ExitCodeFailedStartup, errors.New("say whose grants to end: --user, --client or both")
+	}
+	response, err := ask(adminGrants + "?" + query.Encode())
+	if err != nil {
+		return caddy.ExitCodeFailedStartup, fmt.Errorf("ending what was given: %w", err)
+	}
+	defer response.Body.Close()
+	var ended endedGrants
+	if err := json.NewDecoder(response.Body).Decode(&ended); err != nil {
+		return caddy.ExitCodeFailedStartup, fmt.Errorf("reading what was ended: %w", err)
+	}
+	_, err = fmt.Fprintf(out, "Ended: sessions %d, refresh tokens %d, consents %d, and %s.\n", ended.Sessions, ended.RefreshTokens, ended.Consents, ended.Void)
 	if err != nil {
 		return caddy.ExitCodeFailedQuit, err
 	}

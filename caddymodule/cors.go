@@ -19,21 +19,18 @@ const (
 	corsClients = "clients"
 )
 
-// corsMaxAge is how long a browser keeps the answer to a preflight, in seconds.
 const corsMaxAge = 600
 
 var errNoClients = errors.New("cors clients requires the fhir global option, which defines the clients")
 
-// crossOrigin says which scripts may call a FHIR API, and read its answers (Fetch
-// §3.2). Credentials are never allowed: tokens are no cookies, and cookies count
-// for nothing there. A nil one leaves all that to the next handler.
+// crossOrigin says which scripts may call a FHIR API and read its answers (Fetch §3.2). Credentials are never allowed:
+// tokens are not cookies, and cookies have no meaning there. A nil one leaves CORS to the next handler.
 type crossOrigin struct {
 	api      *cors.Cors
 	metadata *cors.Cors // where apps read how to get a token: for all
 }
 
-// newCrossOrigin makes the rules of the words of a setting, none where there are
-// none.
+// newCrossOrigin makes the rules of a cors option; nil if it is empty.
 func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
 	if len(words) == 0 {
 		return nil, nil
@@ -64,7 +61,7 @@ func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
 	return &crossOrigin{cors.New(options), all}, nil
 }
 
-// checkClients refuses to allow the clients' origins where nobody says who they are.
+// checkClients refuses the word clients where no app defines them.
 func checkClients(words []string) error {
 	if slices.Contains(words, corsClients) {
 		return errNoClients
@@ -72,8 +69,7 @@ func checkClients(words []string) error {
 	return nil
 }
 
-// checkCORS says why a word is no origin as browsers write it, nor one of the
-// others, if it is none: one that never matches would be a mistake unseen.
+// checkCORS checks a word of a cors option. An origin that no browser would send is an error: it would never match.
 func checkCORS(word string) error {
 	if word == corsAll || word == corsClients {
 		return nil
@@ -86,9 +82,8 @@ func checkCORS(word string) error {
 	return nil
 }
 
-// answer sets what the rules say, and says whether the request was a preflight,
-// which is thereby answered. What handlers behind say of other origins does not
-// get past the writer that it returns.
+// answer sets the CORS headers. It reports whether the request was a preflight, which is then answered. The returned
+// writer drops the CORS headers of later handlers.
 func (c *crossOrigin) answer(w http.ResponseWriter, r *http.Request, metadata bool) (http.ResponseWriter, bool) {
 	if c == nil {
 		return w, false
@@ -111,8 +106,7 @@ func isPreflight(r *http.Request) bool {
 	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
-// corsWriter sends the headers of ours in place of a backend's: two values of one
-// are none to a browser.
+// corsWriter replaces the CORS headers of a backend by ours: browsers reject a header with two values.
 type corsWriter struct {
 	caddyhttp.ResponseWriterWrapper
 	allowed, exposed []string

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// decision is what fhir_bearer made of a request.
+// decision is the outcome of a request at fhir_bearer.
 type decision string
 
 const (

@@ -17,17 +17,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// libraries keeps loaded definitions over reloads, so that a reload neither
-// reads them again nor holds them twice.
+// libraries keeps loaded definitions over reloads, so that they are neither read again nor held twice.
 var libraries = caddy.NewUsagePool()
 
-// definitions are a library in the pool.
 type definitions struct {
 	*pooledLibrary
 	key string
 }
 
-// pooledLibrary is a library that follows its files, and what is told of it.
+// pooledLibrary is a library that follows its files, with its epoch.
 type pooledLibrary struct {
 	watch   *terminology.Watch
 	options terminology.Options
@@ -39,7 +37,7 @@ type pooledLibrary struct {
 	swaps   int
 }
 
-// definitionsStatus is what the admin API and the metrics tell of a library.
+// definitionsStatus describes a library in the admin API and the metrics.
 type definitionsStatus struct {
 	Core        bool      `json:"core"` // the built-in R4 definitions are among them
 	Definitions []string  `json:"definitions,omitempty"`
@@ -51,7 +49,6 @@ type definitionsStatus struct {
 	Error       string    `json:"error,omitempty"` // why changed files could not be loaded; those from before are in use
 }
 
-// loadedDefinitions tells of the libraries in the pool.
 func loadedDefinitions() []definitionsStatus {
 	held := []definitionsStatus{}
 	libraries.Range(func(_, value any) bool {
@@ -79,9 +76,8 @@ func (p *pooledLibrary) Destruct() error {
 	return nil
 }
 
-// loadDefinitions loads definitions, or takes them over from the configuration
-// before. They are looked at again with each configuration and every interval, and
-// loaded anew when they have changed.
+// loadDefinitions loads definitions, or takes them over from the previous configuration. Files are checked with each
+// configuration and after every interval, and loaded again when they have changed.
 func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Duration) (*definitions, error) {
 	key := definitionsKey(&o, interval)
 	pooled, held, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
@@ -114,7 +110,7 @@ func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Dur
 	return d, nil
 }
 
-// asDefinitions has an error begin with what it is about, once.
+// asDefinitions makes an error begin with its subject, once.
 func asDefinitions(err error) error {
 	if strings.HasPrefix(err.Error(), "definitions ") {
 		return err
@@ -127,8 +123,8 @@ func (d *definitions) release() error {
 	return err
 }
 
-// epochOf stands for a library that is in use: with each that replaces another it
-// changes, and after a restart it is the same if no file has changed.
+// epochOf identifies the contents of a library in use. It changes with each library that replaces another, and is the
+// same after a restart if no file has changed.
 func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -140,16 +136,14 @@ func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	return p.epoch
 }
 
-// definitionsKey is the same for as long as the same files are asked for with the
-// same limits. That files change, the watch notices.
+// definitionsKey identifies files and limits, not the contents of the files, which the watch follows.
 func definitionsKey(o *terminology.Options, interval time.Duration) string {
 	return fmt.Sprintf("core %t limits %d %d %d %d every %s %q",
 		o.Core, o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates, o.MaxCachedEntries, interval, o.Definitions)
 }
 
-// fingerprint tells files, by name, size and time of change, and the software that
-// reads them from what they were or become. Files that cannot be read are left for
-// loading to complain about.
+// fingerprint identifies the files by name, size and modification time, and the version of the software that reads
+// them. Unreadable files are left for loading to report.
 func fingerprint(o *terminology.Options) string {
 	version, made := software()
 	var text strings.Builder

@@ -6,8 +6,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// definitionsCollector says how much the loaded definitions hold, and whether they
-// are as their files are.
+// definitionsCollector reports how much the loaded definitions hold, and whether they are up to date.
 type definitionsCollector struct{}
 
 var definitionsHeld = prometheus.NewDesc("caddy_fhir_definitions", "Definitions in memory.", []string{"content"}, nil)

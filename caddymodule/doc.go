@@ -1,16 +1,19 @@
-// Package caddymodule registers caddy-fhir with Caddy. It is all that knows
-// Caddy; what the modules do is in the packages beside it.
+// Package caddymodule registers caddy-fhir with Caddy. Only this package and package build know Caddy; what the modules
+// do is in the packages below.
 //
-//	fhir                          app.go         issuer, clients, users, keys, store; shared by the handlers
-//	fhir.stores.memory            store.go       codes, sessions and revocations, in this process
-//	fhir.stores.file              storefile.go   what must outlive a restart, in a file
-//	http.handlers.fhir_authorize  authorize.go   package authorize: sign-in, codes, tokens, discovery
-//	http.handlers.fhir_bearer     bearer.go      package guard: whose token is this, and is it valid
-//	http.handlers.fhir_expand     expand.go      package terminology/front: ValueSet/$expand
-//	http.handlers.fhir_outcome    outcome.go     errors as FHIR OperationOutcomes
-//	fhir_sites                    sites.go       warnings of handlers that stand in vain
-//	admin.api.fhir                admin.go       status, and what may be forgotten
-//	caddy.logging.encoders.fhir   accesslog.go   logs without codes and tokens
+//	fhir                          app.go          issuer, clients, users, keys, stores; shared by the handlers
+//	fhir.stores.memory            memorystore.go  codes and revocations, in this process
+//	fhir.stores.file              filestore.go    state that survives a restart, in a file
+//	http.handlers.fhir_authorize  authorize.go    package authorize: sign-in, codes, tokens, discovery
+//	http.handlers.fhir_bearer     bearer.go       package guard: whose token is this, and is it valid
+//	http.handlers.fhir_expand     expand.go       package terminology/front: ValueSet/$expand
+//	http.handlers.fhir_outcome    outcome.go      errors as FHIR OperationOutcomes
+//	fhir_sites                    sites.go        warnings about handlers that have no effect
+//	admin.api.fhir                admin.go        status, sessions, grants, cached expansions
+//	caddy.logging.encoders.fhir   accesslog.go    logs without codes and tokens
+//
+// The Caddyfile syntax of each is in the same file, except caddyfile_app.go and caddyfile_expand.go; caddyfile.go reads
+// the arguments.
 //
 // A request's way through the handlers, in their order:
 //

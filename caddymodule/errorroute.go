@@ -7,13 +7,11 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// failedBelow is the request variable that tells fhir_outcome below which FHIR base
-// an error came up, so that it need not be told the base a second time.
+// failedBelow is the request variable that tells fhir_outcome the FHIR base of the handler that failed.
 const failedBelow = "fhir.failed_below"
 
-// answerError answers an error below a FHIR base with an OperationOutcome, unless the
-// site has an error route for it: without one, Caddy would send an empty body. An
-// error that is to have its error route is returned. What Caddy will not log is.
+// answerError answers an error below the FHIR base with an OperationOutcome, unless the site has an error route for
+// it, which gets the error. Without either, Caddy would send an empty body. It logs what Caddy will not log.
 func answerError(w http.ResponseWriter, r *http.Request, base string, failures *failureLog, err error) error {
 	if err == nil {
 		return nil
@@ -32,8 +30,8 @@ func answerError(w http.ResponseWriter, r *http.Request, base string, failures *
 	return writeOutcome(w, r, err)
 }
 
-// errorRoutesOf returns the error routes (`handle_errors`) of the server, of all its sites, or
-// nil where there are none: Caddy logs failures itself then.
+// errorRoutesOf returns the error routes (`handle_errors`) of all sites of the server; nil if there are none, in which
+// case Caddy logs failures itself.
 func errorRoutesOf(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	server, ok := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	if !ok || server.Errors == nil || len(server.Errors.Routes) == 0 {
@@ -42,8 +40,8 @@ func errorRoutesOf(r *http.Request) *caddyhttp.HTTPErrorConfig {
 	return server.Errors
 }
 
-// anyRouteFor reports whether one of the routes is for a request. A server's alone are no
-// answer to that: they are those of all its sites.
+// anyRouteFor reports whether one of the routes matches a request. The server's error routes include those of its
+// other sites.
 func anyRouteFor(r *http.Request, routes caddyhttp.RouteList) bool {
 	return slices.ContainsFunc(routes, func(route caddyhttp.Route) bool {
 		matched, err := route.MatcherSets.AnyMatchWithError(r)

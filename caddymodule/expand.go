@@ -16,79 +16,70 @@ import (
 
 func init() {
 	caddy.RegisterModule(new(Expand))
-	// before all that answers whatever is asked, as a respond after it in the Caddyfile
+	// before everything that answers all requests, such as a respond after it in the Caddyfile
 	registerHandler("fhir_expand", httpcaddyfile.Before, "abort", func() handlerDirective { return new(Expand) })
 }
 
-// Expand answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`,
-// by GET and POST (FHIR R4, ValueSet operation expand), from memory: from the built-in R4
-// definitions, from your own definitions, and from those that a request brings along.
-// If a value set is not among them, or a code system that it needs is not, Expand asks a
-// terminology server or the next handler, once for all who want to know, and stores the
-// answer. All other requests go on to the next handler. A write to a ValueSet, CodeSystem
-// or ConceptMap removes the stored answers that were made of it.
+// Expand answers `{fhir_base}/ValueSet/$expand` and `{fhir_base}/ValueSet/{id}/$expand`, by GET and POST (FHIR R4,
+// ValueSet operation expand), from memory: from the built-in R4 definitions, from your own definitions, and from those
+// in the request. If a value set or a code system that it needs is missing, Expand asks a terminology server or the
+// next handler, once for all waiting requests, and stores the answer. A write to a ValueSet, CodeSystem or ConceptMap
+// removes the stored answers that depend on it. All other requests go to the next handler.
 type Expand struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
 
-	// Files with CodeSystem and ValueSet resources or Bundles of them (.json, .xml),
-	// FHIR packages (.tgz), folders of these, or patterns of any of these. One that
-	// cannot be read is an error, and the configuration does not load; a folder
-	// without definitions is a warning. Default: none.
+	// Files with CodeSystem and ValueSet resources or Bundles of them (.json, .xml), FHIR packages (.tgz), folders of
+	// these, or patterns of any of these. One that cannot be read is an error, and the configuration does not load; a
+	// folder without definitions is a warning. Default: none.
 	Definitions []string `json:"definitions,omitempty"`
 
-	// Leave out the built-in R4 definitions. Default: they are there.
+	// Leave out the built-in R4 definitions. Default: false.
 	CoreOff bool `json:"core_off,omitempty"`
 
-	// Answer the other operations of a terminology service too: `$validate-code`,
-	// `$lookup`, `$subsumes`, `$translate`, and `metadata?mode=terminology`; and,
-	// where no next handler does, `metadata`, `$versions`, and read and search of
-	// CodeSystem and ValueSet. Default: they go on to the next handler.
+	// Answer the other operations of a terminology service too: `$validate-code`, `$lookup`, `$subsumes`,
+	// `$translate`, and `metadata?mode=terminology`; and, if there is no next handler for them, `metadata`,
+	// `$versions`, and read and search of CodeSystem and ValueSet. Default: they go to the next handler.
 	AllOperations bool `json:"all_operations,omitempty"`
 
-	// How many entries an answer may have; a larger one is refused as
-	// `too-costly`, and is to be had in pages. Default: 10000.
+	// The maximum number of entries of an answer. A larger one is refused as `too-costly` and available in pages.
+	// Default: 10000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// How long the parameter `filter` may be, in bytes. Default: 1000.
+	// The maximum length of the parameter `filter`, in bytes. Default: 1000.
 	MaxFilterLength int `json:"max_filter_length,omitempty"`
 
-	// How many words the parameter `filter` may have. Default: 20.
+	// The maximum number of words in the parameter `filter`. Default: 20.
 	MaxFilterWords int `json:"max_filter_words,omitempty"`
 
-	// How large a request's body may be, in bytes. Default: 16777216 (16 MiB).
+	// The maximum size of a request's body, in bytes. Default: 16777216 (16 MiB).
 	MaxBody int64 `json:"max_body,omitempty"`
 
-	// How many definitions a request may bring along (`tx-resource`). Default:
-	// 200.
+	// The maximum number of definitions in a request (`tx-resource`). Default: 200.
 	MaxResources int `json:"max_resources,omitempty"`
 
-	// The origins whose scripts may call the operations (CORS):
-	// `https://app.example.org`, `clients` for those of the fhir app's redirect
-	// URIs, `*` for all. Behind fhir_bearer, its own setting counts. Default: CORS
-	// is left to other handlers.
+	// The origins whose scripts may call the operations (CORS): `https://app.example.org`, `clients` for those of the
+	// fhir app's redirect URIs, `*` for all. Behind fhir_bearer, the option of fhir_bearer counts. Default: CORS is
+	// left to other handlers.
 	CORS []string `json:"cors,omitempty"`
 
-	// How much of what requests bring along under a `cache-id` is remembered, in
-	// bytes; what was not asked for longest is forgotten first. Negative: nothing
-	// is. Default: 16777216 (16 MiB).
+	// How much of the definitions that requests send under a `cache-id` is remembered, in bytes; the least recently
+	// used are dropped first. Negative: nothing. Default: 16777216 (16 MiB).
 	MaxRemembered int64 `json:"max_remembered,omitempty"`
 
-	// How deep value sets may import each other. Default: 32.
+	// How deeply value sets may import each other. Default: 32.
 	MaxImportDepth int `json:"max_import_depth,omitempty"`
 
-	// How much one request may cost, in codes that are gathered or looked at in all
-	// of its value sets, codings and validations. What filters look at counts too,
-	// with a regex each of its states for every two bytes. Default: 20000000, which
-	// takes about a second.
+	// The budget of a request, in codes that are collected or examined in all its value sets, codings and validations.
+	// Filters count what they examine, a regex each of its states for every two bytes. Default: 20000000, which takes
+	// about a second.
 	MaxGathered int `json:"max_gathered,omitempty"`
 
-	// How many states the automaton of a regex in a filter may have: about one for
-	// each of its characters, times the repetitions around it. Default: 1000.
+	// The maximum number of states of a filter's regex: about one for each of its characters, times the repetitions
+	// around it. Default: 1000.
 	MaxRegexStates int `json:"max_regex_states,omitempty"`
 
-	// How many codes the expansions may have in all that are kept in memory, at 12
-	// to 20 bytes each. Default: 1000000.
+	// The maximum number of codes in all expansions kept in memory, at 12 to 20 bytes each. Default: 1000000.
 	MaxCachedEntries int `json:"max_cached_entries,omitempty"`
 
 	ExpandCaching
@@ -107,7 +98,7 @@ func (*Expand) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.fhir_expand", New: func() caddy.Module { return new(Expand) }}
 }
 
-// Provision loads the definitions, or takes them over from the previous configuration, together with the stored answers.
+// Provision loads the definitions, or takes them and the stored answers over from the previous configuration.
 func (h *Expand) Provision(ctx caddy.Context) (err error) {
 	defer func() { err = h.wrap(err) }()
 	h.failures = newFailureLog(ctx.Slogger())
@@ -160,7 +151,7 @@ func (h *Expand) newHandler(ctx caddy.Context) *terminology.Handler {
 	return t
 }
 
-// newFront makes the front, which answers requests or has others answer them.
+// newFront makes the front, which answers requests or forwards them.
 func (h *Expand) newFront() *front.Front {
 	o := front.Options{
 		Base: h.FHIRBase, AllOperations: h.AllOperations, Handler: h.handler, Epoch: h.loaded.epochOf, State: h.state.State,
@@ -182,8 +173,8 @@ func (h *Expand) newFront() *front.Front {
 func (h *Expand) checkApp() error { return checkClients(h.CORS) }
 
 func (h *Expand) provisionCORS(ctx caddy.Context) error {
-	app, err := fhirApp(ctx)
-	if err != nil && !errors.Is(err, errNoApp) {
+	app, err := optionalApp(ctx)
+	if err != nil {
 		return err
 	}
 	h.cors, err = newCrossOrigin(h.CORS, app)

@@ -9,102 +9,84 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// ExpandCaching says whom fhir_expand asks for what it does not know, and how
-// answers are kept.
+// ExpandCaching configures whom fhir_expand asks for what it does not know, and how it caches answers.
 type ExpandCaching struct {
-	// How long an answer is fresh that does not say so itself, and at most for how
-	// long one is that does. Default: 1h.
+	// How long an answer without a lifetime of its own is fresh, and the longest lifetime of any other. Default: 1h.
 	TTL caddy.Duration `json:"ttl,omitempty"`
 
-	// Keep no answers. Default: they are kept.
+	// Do not cache answers. Default: false.
 	CacheOff bool `json:"cache_off,omitempty"`
 
-	// How much memory the answers that are kept may take, in bytes: bodies, their
-	// compressed forms and all that is needed to find them. Default: 67108864 (64
-	// MiB).
+	// How much memory cached answers may take, in bytes, including their compressed forms and the index. Default:
+	// 67108864 (64 MiB).
 	MaxSize int64 `json:"max_size,omitempty"`
 
-	// How long past its time an answer is given where no new one can be had (RFC
-	// 5861 §4). Default: not at all.
+	// How long an expired answer is used if no new one is available (RFC 5861 §4). Default: not at all.
 	Stale caddy.Duration `json:"stale,omitempty"`
 
-	// How long past its time an answer is given at once, while a new one is asked
-	// for (RFC 5861 §3). Default: a new one is waited for.
+	// How long an expired answer is used while a new one is requested (RFC 5861 §3). Default: requests wait for the
+	// new one.
 	StaleWhileRevalidate caddy.Duration `json:"stale_while_revalidate,omitempty"`
 
-	// For how long clients, and caches between, may use an answer without asking
-	// whether it is still good; no invalidation reaches them in that time. Default:
-	// they ask each time, and mostly hear that it is.
+	// How long clients and shared caches may use an answer without revalidating it. An invalidation does not reach
+	// them during that time. Default: they revalidate each time.
 	MaxAge caddy.Duration `json:"max_age,omitempty"`
 
 	// How long it is remembered that there is no answer. Default: 10s.
 	NegativeTTL caddy.Duration `json:"negative_ttl,omitempty"`
 
-	// How long a failure of a server is told to all who ask the same, before the
-	// server is asked again. One that says when (`Retry-After`) is left alone until
-	// then, for five minutes at most. Default: 1s.
+	// How long the failure of a server is repeated to all who ask the same, before the server is asked again.
+	// `Retry-After` of the server is obeyed, up to five minutes. Default: 1s.
 	FailureTTL caddy.Duration `json:"failure_ttl,omitempty"`
 
-	// Tell nobody else of a failure but those who wait for the same answer. Default:
-	// others are told, as `failure_ttl` has it.
+	// Share a failure only with requests that wait for the same answer. Default: false.
 	FailureTTLOff bool `json:"failure_ttl_off,omitempty"`
 
-	// Who shares the answers of the next handler, which may depend on who asks:
-	// `user`: nobody else gets them, nor the same person by another client or with
-	// another scope; `client`: the users of one client share them;
-	// `none`: all do. Those that are made here, and those of an upstream, are the
-	// same for all. Default: `user`.
+	// Who shares the answers of the next handler, which may depend on who asks: `user`, nobody: they are for the same
+	// person, client and scope; `client`, the users of a client; `none`, everybody. Answers made here or by an
+	// upstream are always shared. Default: `user`.
 	VaryBy string `json:"vary_by,omitempty"`
 
-	// Headers that the next handler's answers depend on. They are part of what an
-	// answer is found by, and are passed on; others are not, beside `Accept`,
-	// `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default:
+	// Request headers that the next handler's answers depend on. They become part of the cache key and are passed on;
+	// others are not, apart from `Accept`, `Accept-Language`, `Authorization`, `Cookie` and those of tracing. Default:
 	// none.
 	VaryHeaders []string `json:"vary_headers,omitempty"`
 
-	// Keep answers over restarts. Default: they are not.
+	// Keep answers over restarts. Default: false.
 	Persist bool `json:"persist,omitempty"`
 
 	// The folder to keep them in. Default: `fhir_expansions` in Caddy's data folder.
 	PersistFolder string `json:"persist_folder,omitempty"`
 
-	// How long the next handler may take to make an answer that is to be kept.
-	// Default: 30s.
+	// The timeout of the next handler for an answer that will be cached. Default: 30s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// A terminology server that is asked in place of the next handler. Default:
-	// none.
+	// A terminology server to ask instead of the next handler. Default: none.
 	Upstream *Upstream `json:"upstream,omitempty"`
 
-	// Servers that are asked about some code systems, before the upstream and the
-	// next handler. Of several the one with the longest prefix counts. Default:
-	// none.
+	// Servers to ask about some code systems, before the upstream and the next handler. The longest matching prefix
+	// counts. Default: none.
 	Routes []UpstreamRoute `json:"routes,omitempty"`
 
-	// Fetch value sets and code systems that are not known here from the next
-	// handler when they are first needed, by their canonical, and expand here.
-	// Default: they are not.
+	// Fetch unknown value sets and code systems from the next handler on first need, by their canonical URL, and
+	// expand here. Default: false.
 	BackendDefinitions bool `json:"backend_definitions,omitempty"`
 
-	// After how many different filters an upstream's value set is fetched whole and
-	// searched here from then on. Default: 5.
+	// After how many different filters a value set of an upstream is fetched whole, to be searched here. Default: 5.
 	PullThrough int `json:"pull_through,omitempty"`
 
-	// How many entries such a value set may have. Default: 50000.
+	// The maximum number of entries of such a value set. Default: 50000.
 	PullThroughMax int `json:"pull_through_max,omitempty"`
 
-	// Ask the upstream for each filter. Default: its value sets are fetched whole,
-	// as `pull_through` has it.
+	// Ask the upstream for each filter. Default: false.
 	PullThroughOff bool `json:"pull_through_off,omitempty"`
 
-	// Within which time it is noticed that files of definitions have changed.
-	// Default: 5s.
+	// How often files of definitions are checked for changes. Default: 5s.
 	WatchInterval caddy.Duration `json:"watch_interval,omitempty"`
 }
 
 const defaultNextTimeout = 30 * time.Second
 
-// cacheOptions are those of the cache.
 func (c *ExpandCaching) cacheOptions() cache.Options {
 	failureTTL := time.Duration(c.FailureTTL)
 	if c.FailureTTLOff {
@@ -118,7 +100,7 @@ func (c *ExpandCaching) cacheOptions() cache.Options {
 	}
 }
 
-// longest is how long whoever is asked may take.
+// longest is the longest timeout of all servers.
 func (c *ExpandCaching) longest() time.Duration {
 	longest := c.timeout()
 	if c.Upstream != nil {
@@ -139,22 +121,7 @@ func (c *ExpandCaching) timeout() time.Duration {
 
 var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
 
-// subdirectives are those of fhir_expand that are about asking and keeping. Syntax:
-//
-//	ttl <duration>|off
-//	max_size <size>
-//	stale <duration> [<while asking>]
-//	max_age <duration>
-//	negative_ttl <duration>
-//	failure_ttl <duration>|off
-//	vary_by user|client|none
-//	vary_header <names...>
-//	persist [<folder>]
-//	timeout <duration>
-//	upstream <url> { … }
-//	route <prefix> <url> { … }
-//	pull_through <filters> [<entries>]|off
-//	watch_interval <duration>
+// subdirectives are those of fhir_expand about asking and caching.
 func (c *ExpandCaching) subdirectives() subdirectives {
 	return subdirectives{
 		"ttl":            orOff(&c.CacheOff, duration(&c.TTL)),

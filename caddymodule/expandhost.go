@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// expandHost is Caddy, as package front sees it.
+// expandHost is the part of Caddy that package front uses.
 type expandHost struct{}
 
 // identityPlaceholders are those of fhir_bearer.
@@ -60,8 +60,8 @@ func (h expandHost) name(ctx context.Context) string {
 	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
 }
 
-// detached is a copy of what later handlers need from a request. Caddy's handlers go on changing the original, and it
-// may be over by then.
+// detached is a copy of what later handlers need of a request. Caddy's handlers keep changing the original, which may
+// also have ended by then.
 type detached struct {
 	address  string
 	clientID string
@@ -72,7 +72,6 @@ type detached struct {
 // detachedKey is the key of the *detached in a context.
 type detachedKey struct{}
 
-// newDetached copies from a request's context.
 func newDetached(ctx context.Context) *detached {
 	d := &detached{address: clientIP(ctx)}
 	if vars, ok := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any); ok {
@@ -115,7 +114,7 @@ func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request 
 	return r.WithContext(context.WithValue(r.Context(), caddyhttp.OriginalRequestCtxKey, original))
 }
 
-// background serves requests of no client by the next handler.
+// background serves our own requests by the next handler.
 type background struct {
 	next   front.NextHandler
 	server *caddyhttp.Server
@@ -140,7 +139,7 @@ func (expandHost) Status(err error) int {
 	return failed.StatusCode
 }
 
-// handlerError turns an error of the front into one whose status Caddy knows.
+// handlerError makes the status of a front's error known to Caddy.
 func handlerError(err error) error {
 	failed, ok := errors.AsType[*front.Error](err)
 	if !ok {

@@ -23,7 +23,8 @@ type pooledState struct {
 	file string // that responses are saved in; empty: none
 }
 
-// newState makes the state for the settings, or takes it over from the previous configuration if no setting has changed.
+// newState makes the state for the settings, or takes it over from the previous configuration if no setting has
+// changed.
 func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	settings, err := settingsOf(ctx, h)
 	if err != nil {
@@ -51,7 +52,7 @@ func newState(ctx caddy.Context, h *Expand) (*pooledState, error) {
 	return pooled.(*pooledState), nil
 }
 
-// stateOptions are the options of the state, without those that need a context.
+// stateOptions are the options of the state that need no context.
 func (h *Expand) stateOptions() (o front.StateOptions) {
 	if !h.CacheOff {
 		o.Cache = cache.New(h.cacheOptions())
@@ -81,7 +82,7 @@ func (s *pooledState) release() error {
 	return err
 }
 
-// written tells all states of a write, since they may be in front of the same server.
+// written reports a write to all states, since they may be in front of the same server.
 func written(names []string, sure bool) {
 	expansionCaches.Range(func(_, value any) bool {
 		if s, ok := value.(*pooledState); ok {
@@ -91,8 +92,8 @@ func written(names []string, sure bool) {
 	})
 }
 
-// settingsOf returns the settings of a handler and of the handlers around it: any of them may decide who may ask, and
-// what the next handler answers. Other sites do not count, if they can be told apart.
+// settingsOf returns the settings of a handler and of the handlers around it, any of which may decide who is let in
+// and what the next handler answers. Other sites are left out if they can be told apart.
 func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 	var app caddy.Module
 	around := []any{h}
@@ -110,7 +111,7 @@ func settingsOf(ctx caddy.Context, h *Expand) ([]byte, error) {
 	return json.Marshal(around)
 }
 
-// newRoutes makes the terminology servers; nil: there is none.
+// newRoutes makes the terminology servers; nil if there are none.
 func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error) {
 	if c.Upstream == nil && len(c.Routes) == 0 {
 		return nil, "", nil
@@ -133,7 +134,7 @@ func (c *ExpandCaching) newRoutes() (_ *remote.Routes, secrets string, err error
 	return routes, secrets, err
 }
 
-// snapshotOf returns the name of the file that responses are saved in under some settings.
+// snapshotOf returns the name of the file in which responses are saved for some settings.
 func (h *Expand) snapshotOf(settings []byte) string {
 	if !h.Persist || h.CacheOff {
 		return ""

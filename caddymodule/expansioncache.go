@@ -9,10 +9,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// expansionCaches keeps caches of expansions over reloads. The metrics and the admin API see every expansionCache in it.
+// expansionCaches keeps caches of expansions over reloads, for the handlers, the metrics and the admin API.
 var expansionCaches = caddy.NewUsagePool()
 
-// expansionCache is a cache of expansions, as the metrics and the admin API see it.
+// expansionCache is a cache of expansions as the metrics and the admin API use it.
 type expansionCache interface {
 	// Purge removes the expansions of the value set with this URL, and those with concepts of this code system; all if
 	// both are empty. It returns their number.
@@ -22,14 +22,13 @@ type expansionCache interface {
 	Statistics() front.Statistics
 }
 
-// retiredCaches sums up the counters of caches that are gone, so that a reload with other settings does not reset
-// counters.
+// retiredCaches sums up the counters of released caches, so that a reload with other settings does not reset the
+// metrics.
 var retiredCaches struct {
 	sync.Mutex
 	sum front.Statistics
 }
 
-// retire keeps the counters of a cache that is released.
 func retire(s front.Statistics) {
 	retiredCaches.Lock()
 	defer retiredCaches.Unlock()
@@ -54,7 +53,7 @@ func eachExpansionCache(do func(expansionCache)) (n int) {
 	return n
 }
 
-// cacheCollector reads the caches when metrics are collected, so that requests pay nothing for it.
+// cacheCollector reads the caches when metrics are collected, so that requests need not count.
 type cacheCollector struct{}
 
 var (

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -25,10 +26,9 @@ const (
 	maxFailureKinds = 1000
 )
 
-// failureLog logs what failed through no fault of the client. Caddy does so only
-// where no error route answers: behind `handle_errors`, an outage would leave no trace
-// in a log. Of each kind so many failures are logged as a person looks at; how many
-// more there were is told when a minute is over.
+// failureLog logs failures that are not the client's fault. Caddy logs them only if no error route answers; behind
+// `handle_errors`, an outage would leave no trace. The first failures of each kind are logged one by one; the number
+// of the others is logged at the end of the minute.
 //
 // It is safe for concurrent use.
 type failureLog struct {
@@ -38,43 +38,31 @@ type failureLog struct {
 	windows map[string]*failureWindow // by kind
 }
 
-// failureWindow counts the failures of a kind for failureWindowTime, from the first.
+// failureWindow counts the failures of a kind for failureWindowTime from the first.
 type failureWindow struct{ written, leftOut int }
 
 func newFailureLog(logger *slog.Logger) *failureLog {
 	return &failureLog{logger: logger, windows: map[string]*failureWindow{}}
 }
 
-// failureLogged is the request variable that says that its failure is in the log.
+// failureLogged is the request variable that is set once a request's failure is logged.
 const failureLogged = "fhir.failure_logged"
 
-// request logs the cause of an answer of 500 and above, once for each request. The
-// query is left out: it may name a person, and hold a token.
+// request logs the cause of an answer of 500 or above, once for each request. It omits the query, which may identify a
+// person or hold a token.
 func (l *failureLog) request(r *http.Request, err error) {
-	status, at := http.StatusInternalServerError, ""
-	var failed caddyhttp.HandlerError
-	if errors.As(err, &failed) {
-		at = failed.Trace
-		if failed.StatusCode != 0 {
-			status = failed.StatusCode
-		}
-	}
-	var logged *loggedError
-	switch {
-	case status < http.StatusInternalServerError, errors.As(err, &logged), errors.Is(err, cache.ErrNotKept):
-		return
-	case caddyhttp.GetVar(r.Context(), failureLogged) != nil:
+	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
+	status := cmp.Or(failed.StatusCode, http.StatusInternalServerError)
+	_, logged := errors.AsType[*loggedError](err)
+	if status < http.StatusInternalServerError || logged || errors.Is(err, cache.ErrNotKept) || caddyhttp.GetVar(r.Context(), failureLogged) != nil {
 		return
 	}
 	caddyhttp.SetVar(r.Context(), failureLogged, true)
-	cause := err
-	if failed.Err != nil {
-		cause = failed.Err
-	}
-	l.write(strconv.Itoa(status)+" "+at, "request failed", "status", status, "method", r.Method, "path", originalPath(r), "error", cause)
+	l.write(strconv.Itoa(status)+" "+failed.Trace, "request failed",
+		"status", status, "method", r.Method, "path", originalPath(r), "error", cmp.Or(failed.Err, err))
 }
 
-// loggedError is an error that is in the log: requests that fail by it need not be.
+// loggedError is an error that has been logged, so that the requests it fails need not be.
 type loggedError struct{ cause error }
 
 // Error implements error.
@@ -83,8 +71,8 @@ func (e *loggedError) Error() string { return e.cause.Error() }
 // Unwrap returns the cause.
 func (e *loggedError) Unwrap() error { return e.cause }
 
-// server logs that a server gave no answer, whether the client hears of that or gets
-// an older answer, and returns an error that is known to be in the log.
+// server logs that a server did not answer, and returns the error marked as logged. The client may get an older answer
+// instead.
 func (l *failureLog) server(name string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -93,14 +81,13 @@ func (l *failureLog) server(name string, err error) error {
 	return &loggedError{err}
 }
 
-// write logs a failure, unless there were enough of its kind.
 func (l *failureLog) write(kind, message string, attributes ...any) {
 	if l.admit(kind) {
 		l.logger.Error(message, attributes...)
 	}
 }
 
-// admit reports whether one more failure of a kind is logged.
+// admit reports whether one more failure of a kind may be logged.
 func (l *failureLog) admit(kind string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -121,7 +108,7 @@ func (l *failureLog) admit(kind string) bool {
 	return true
 }
 
-// end closes a window, and tells how many failures were left out in it.
+// end closes a window and logs how many failures were left out.
 func (l *failureLog) end(kind string) {
 	l.mu.Lock()
 	leftOut := l.windows[kind].leftOut
@@ -130,4 +117,38 @@ func (l *failureLog) end(kind string) {
 	if leftOut > 0 {
 		l.logger.Error("failures beyond those that are logged one by one", "kind", kind, "left_out", leftOut)
 	}
+}
+
+// failureHandler limits the records at error level with a failureLog: the cores log failures themselves, and during an
+// outage anybody can cause them.
+type failureHandler struct {
+	slog.Handler
+	bound *failureLog
+}
+
+// limitFailures returns a logger that limits failures, with the message as their kind. It is nil for a nil logger:
+// nothing is logged while a Caddyfile is read.
+func limitFailures(logger *slog.Logger) *slog.Logger {
+	if logger == nil {
+		return nil
+	}
+	return slog.New(failureHandler{logger.Handler(), newFailureLog(logger)})
+}
+
+// Handle implements slog.Handler.
+func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
+	if record.Level >= slog.LevelError && !h.bound.admit(record.Message) {
+		return nil
+	}
+	return h.Handler.Handle(ctx, record)
+}
+
+// WithAttrs implements slog.Handler.
+func (h failureHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
+	return failureHandler{h.Handler.WithAttrs(attributes), h.bound}
+}
+
+// WithGroup implements slog.Handler.
+func (h failureHandler) WithGroup(name string) slog.Handler {
+	return failureHandler{h.Handler.WithGroup(name), h.bound}
 }

@@ -13,79 +13,69 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// IdentityProvider is an upstream OpenID Connect provider by which people may sign
-// in. It is asked on first use: a provider that is down keeps nobody from loading
-// the configuration, or from signing in elsewhere.
+// IdentityProvider is an upstream OpenID Connect provider by which people may sign in. It is first contacted when
+// needed, so a provider that is down prevents neither loading the configuration nor signing in elsewhere.
 type IdentityProvider struct {
-	// Names the provider in addresses, in a client's list, and in a request's
-	// `identity_provider`: lower-case letters, digits and hyphens. Required.
+	// The provider's name in URLs, in a client's list, and in a request's `identity_provider`: lower-case letters,
+	// digits and hyphens. Required.
 	Key string `json:"key,omitempty"`
 
-	// What people see as the provider's name, and what its errors begin with.
-	// Default: the key; for Google, `Google`.
+	// The name that people see, with which error messages begin. Default: the key; for Google, `Google`.
 	Name string `json:"name,omitempty"`
 
-	// `oidc` or `google`, which has an issuer by default and errors of its own.
-	// Default: `oidc`.
+	// `oidc` or `google`, which has a default issuer and its own error messages. Default: `oidc`.
 	Kind string `json:"kind,omitempty"`
 
-	// The provider's issuer: https, or http on loopback. Required but for
-	// Google.
+	// The provider's issuer: https, or http on loopback. Required, except for Google.
 	Issuer string `json:"issuer,omitempty"`
 
-	// Our client_id at the provider. Its redirect URI there is
-	// `{issuer}/oauth2/callback/{key}`. Required. Placeholders are supported.
+	// The client_id at the provider, where the redirect URI is `{issuer}/oauth2/callback/{key}`. Required.
+	// Placeholders are supported.
 	ClientID string `json:"client_id,omitempty"`
 
-	// Our client secret at the provider. Placeholders are supported. Default: none.
+	// The client secret at the provider. Placeholders are supported. Default: none.
 	ClientSecret string `json:"client_secret,omitempty"`
 
-	// The scopes that the provider is asked for, beside `openid`. Default:
-	// `profile email`.
+	// The scopes to request beside `openid`. Default: `profile email`.
 	Scopes []string `json:"scopes,omitempty"`
 
 	TLS
 
-	// How long each request to the provider may take. Default: `10s`.
+	// The timeout of each request to the provider. Default: `10s`.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// The domains of e-mail addresses whose owners sign in here. Who types one of
-	// theirs on the sign-in page is sent to the provider. Default: none.
+	// The e-mail domains of the provider's users. Whoever types such an address on the sign-in page is sent to the
+	// provider. Default: none.
 	Domains []string `json:"domains,omitempty"`
 
-	// Which of the provider's claims is taken for one of ours: those of OpenID
-	// Connect Core §5.1, `fhirUser` and `groups`. Default: the one of the same
-	// name; `fhirUser` is not taken unless it is mapped, and where `email` or
-	// `phone_number` is, `email_verified` or `phone_number_verified` counts only
-	// if it is mapped too.
+	// Which of the provider's claims is used for one of ours: those of OpenID Connect Core §5.1, `fhirUser` and
+	// `groups`. `fhirUser` is used only if it is mapped. Where `email` or `phone_number` is mapped, `email_verified`
+	// or `phone_number_verified` counts only if it is mapped too. Default: the claim of the same name.
 	Claims map[string]string `json:"claims,omitempty"`
 
-	// The FHIR resources, `Practitioner/alice`, of the provider's subjects.
-	// Default: none.
+	// The FHIR resources of the provider's users by `sub`, such as `Practitioner/alice`. Default: none.
 	FHIRUsers map[string]string `json:"fhir_users,omitempty"`
 
-	// Who may sign in: whoever one of the rules names. Default: everybody whom
-	// the provider signs in. A change counts at once, also for who is signed in.
+	// Who may sign in: anybody who matches one of the rules. A change takes effect at once, also for sessions.
+	// Default: everybody whom the provider signs in.
 	Allow []AllowRule `json:"allow,omitempty"`
 
-	// Sign people in as the local user with the same e-mail address, where it is
-	// verified on both sides. Whoever can set addresses at the provider can then
-	// sign in as these users. Default: an account of its own, by issuer and
-	// subject.
+	// Sign people in as the local user with the same e-mail address, if both sides have verified it. Whoever can set
+	// addresses at the provider can then sign in as these users. Default: federated accounts, by issuer and subject.
 	LinkEmail bool `json:"link_email,omitempty"`
 
-	// Keep the provider's ID token with the session, so that signing out there
-	// needs no confirmation. Default: it is not kept.
+	// Keep the provider's ID token with the session, so that signing out there needs no confirmation. Default: it is
+	// not kept.
 	KeepUpstreamToken bool `json:"keep_upstream_token,omitempty"`
 }
 
-// AllowRule is one way to be allowed in.
+// AllowRule allows some people to sign in.
 type AllowRule struct {
 	// `email` or `group`. Required.
 	Claim string `json:"claim,omitempty"`
 
-	// A group; or an e-mail address, or `*@domain` for all addresses of a domain.
-	// Addresses count only where the provider has verified them. Required.
+	// A group; or an e-mail address, or `*@domain` for a whole domain. Addresses count only if the provider has
+	// verified them. Required.
 	Value string `json:"value,omitempty"`
 }
 
@@ -132,7 +122,7 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 	return c
 }
 
-// parseIdentityProvider reads a provider. Syntax:
+// parseIdentityProvider reads an identity provider. Syntax:
 //
 //	idp <name> [oidc|google] {
 //		name <words>

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 )
 
-// keysInUse keeps signing keys over reloads, by where they are stored: a file that
-// was damaged or lost must not end at such a moment what people were given.
+// keysInUse keeps signing keys over reloads, by where they are stored, so that a key file that was damaged or lost
+// does not invalidate tokens during a reload.
 var keysInUse = caddy.NewUsagePool()
 
 type pooledKeys struct{ *keyring.KeysInUse }
@@ -18,8 +18,7 @@ type pooledKeys struct{ *keyring.KeysInUse }
 // Destruct implements caddy.Destructor.
 func (pooledKeys) Destruct() error { return nil }
 
-// loadKeys makes the keyring, and has it take over the keys of the configuration
-// before. Nothing is read yet.
+// loadKeys makes the keyring, which takes over the keys of the previous configuration. Nothing is read yet.
 func (a *App) loadKeys() error {
 	storage, name := a.ctx.Storage(), "fhir/keys/"+storageName(a.Issuer)+".json"
 	a.keys = keyring.New(storage, name, a.logger)
@@ -38,7 +37,7 @@ func (a *App) loadKeys() error {
 	return nil
 }
 
-// Cleanup lets the keys go, if Provision got as far as taking them.
+// Cleanup releases the keys, if Provision got that far.
 func (a *App) Cleanup() error {
 	if a.pooled == "" {
 		return nil

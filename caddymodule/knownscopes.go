@@ -11,13 +11,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// knownScopes are the scopes with a meaning of their own, beside those for resources
-// (OpenID Connect Core §5.4, SMART App Launch 2.2).
+// knownScopes are the scopes with a defined meaning, apart from those for resources (OpenID Connect Core §5.4, SMART
+// App Launch 2.2).
 var knownScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
 }, client.ReservedScopes...)
 
-// resourceTypes are those of FHIR R4 that a scope can be about.
+// resourceTypes are the resource types of FHIR R4.
 var resourceTypes = strings.Fields(`
 Account ActivityDefinition AdverseEvent AllergyIntolerance Appointment AppointmentResponse AuditEvent Basic Binary
 BiologicallyDerivedProduct BodyStructure Bundle CapabilityStatement CarePlan CareTeam CatalogEntry ChargeItem
@@ -41,7 +41,7 @@ SubstanceNucleicAcid SubstancePolymer SubstanceProtein SubstanceReferenceInforma
 SubstanceSpecification SupplyDelivery SupplyRequest Task TerminologyCapabilities TestReport TestScript ValueSet
 VerificationResult VisionPrescription`)
 
-// scopes reads scopes. What is none is an error, with the one that it was meant for.
+// scopes reads scopes. The error of an invalid one suggests what was probably meant.
 func scopes(to *[]string, check func(string) error) setter {
 	return func(d *caddyfile.Dispenser) error {
 		return words(to, func(scope string) error {
@@ -54,8 +54,8 @@ func scopes(to *[]string, check func(string) error) setter {
 	}
 }
 
-// meantScope is the scope that a misspelt one was probably meant for, or nothing. A
-// scope of one's own may be spelt like a known one, so this alone is no reason to refuse.
+// meantScope is the known scope that a misspelt one probably stands for, or empty. An app's own scope may resemble a
+// known one, so this alone is no reason to refuse it.
 func meantScope(scope string) string {
 	level, rest, resource := strings.Cut(scope, "/")
 	if !resource || level == "launch" {
@@ -84,7 +84,7 @@ func meantScope(scope string) string {
 	return meant
 }
 
-// meantPermission is a word of SMART 1, or the letters of SMART 2 in their order.
+// meantPermission is a word of SMART 1, or the letters of SMART 2 in the right order.
 func meantPermission(permission string) string {
 	const letters = "cruds"
 	if strings.Trim(permission, letters) != "" {

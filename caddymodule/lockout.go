@@ -9,27 +9,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 )
 
-// Lockout slows down who guesses passwords, second factors or clients' secrets: beyond the free
-// failures every other one doubles the wait, from a second on. Nobody is ever
-// locked out for good, and a browser that somebody signed in in before has a count
-// of its own for their account, so that strangers' failures do not keep them out.
+// Lockout slows down guessing of passwords, second factors and client secrets: after the free failures, each further
+// one doubles the wait, starting at 1s. Nobody is locked out for good. A browser in which somebody has signed in
+// before has a separate count for their account, so failures of others do not lock them out.
 //
-// Addresses are those that Caddy takes for the client's: behind a proxy, name it
-// in `trusted_proxies`, or all who come by it share one count.
+// Addresses are those that Caddy takes for the client's: list proxies in `trusted_proxies`, or all clients behind one
+// share its count.
 type Lockout struct {
-	// Count nothing. Default: count.
+	// Turn the lockout off. Default: on.
 	Off bool `json:"off,omitempty"`
 
-	// After how many failures in a row an account must wait; and after how many wrong
-	// secrets a client, at one network. Default: 10.
+	// How many failures in a row are free for an account, and how many wrong secrets for a client from one network.
+	// Default: 10.
 	Failures int `json:"failures,omitempty"`
 
-	// After how many failures, for whichever accounts, an IP address (IPv6: its
-	// /64) must wait; and after how many wrong secrets, counted apart, for whichever
-	// clients. Default: 100.
+	// How many failures are free for an IP address (IPv6: its /64), whatever the accounts; and, counted separately,
+	// how many wrong secrets, whatever the clients. Default: 100.
 	AddressFailures int `json:"address_failures,omitempty"`
 
-	// How long the wait can get; at most 24h. Default: `15m`.
+	// The longest wait; at most 24h. Default: `15m`.
 	MaxWait caddy.Duration `json:"max_wait,omitempty"`
 }
 

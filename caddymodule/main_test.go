@@ -11,7 +11,7 @@ import (
 //
 //   - environment variables
 //   - the metrics, which TestMetrics and its like compare before and after
-//   - the memory store, in which those of admin*_test.go, revokecommand_test.go and
+//   - the memory store, in which those of admin*_test.go, commands_test.go and
 //     store_test.go end the sessions and grants of alice or set the bound, and in
 //     which TestLogsTellNoSecret has her mistype her password
 //   - the expansion caches, which the admin API empties and adds up, and in which every

@@ -13,12 +13,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
 
-// metrics are counted over reloads: the collectors live as long as the process,
-// and each configuration's registry gets the same ones.
+// metrics live as long as the process, so that reloads do not reset them. Each configuration registers the same
+// collectors in its own registry.
 var metrics = newMetricSet()
 
-// metricSet are the metrics caddy_fhir_*. No label holds what a client or a person
-// may choose.
+// metricSet are the metrics caddy_fhir_*. No label has a value that a client or person can choose.
 type metricSet struct {
 	events    *prometheus.CounterVec
 	endpoints map[string]prometheus.Observer
@@ -30,8 +29,8 @@ type metricSet struct {
 	collectors []prometheus.Collector
 }
 
-// durationBuckets reach from an answer out of memory to a password's hash on a
-// busy machine, and to a backend that hangs; in seconds.
+// durationBuckets range from an answer from memory to a password's hash on a busy machine and a hanging backend, in
+// seconds.
 var durationBuckets = []float64{.0001, .0005, .001, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 func newMetricSet() *metricSet {
@@ -58,7 +57,7 @@ func histogramOpts(name, help string) prometheus.HistogramOpts {
 	return prometheus.HistogramOpts{Namespace: "caddy", Subsystem: "fhir", Name: name, Help: help, Buckets: durationBuckets}
 }
 
-// curried looks up the metric of each label value once, and not with each request.
+// curried looks up the metric of each label value in advance.
 func curried[L comparable, M any](labels []L, metric func(L) M) map[L]M {
 	metrics := make(map[L]M, len(labels))
 	for _, label := range labels {
@@ -67,21 +66,19 @@ func curried[L comparable, M any](labels []L, metric func(L) M) map[L]M {
 	return metrics
 }
 
-// register makes the metrics part of a configuration's, which begins with an
-// empty registry and may have several handlers that want them there.
+// register registers the metrics with a configuration. Several of its handlers may do so.
 func (m *metricSet) register(ctx caddy.Context) error {
 	registry := ctx.GetMetricsRegistry()
 	for _, c := range m.collectors {
-		var registered prometheus.AlreadyRegisteredError
-		if err := registry.Register(c); err != nil && !errors.As(err, &registered) {
+		err := registry.Register(c)
+		if _, registered := errors.AsType[prometheus.AlreadyRegisteredError](err); err != nil && !registered {
 			return err
 		}
 	}
 	return nil
 }
 
-// event counts what is on the audit trail. What a client sends as its grant is
-// counted under that name only if it is one.
+// event counts an event of the audit trail. A grant that a client sends becomes a label only if it is a known one.
 func (m *metricSet) event(_ context.Context, e audit.Event) {
 	grant := e.Grant
 	switch grant {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -20,12 +21,11 @@ func init() {
 	registerHandler("fhir_outcome", httpcaddyfile.Before, "invoke", func() handlerDirective { return new(Outcome) })
 }
 
-// Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4,
-// §3.1.0.4), the one representation of an error that FHIR clients read: in JSON,
-// or in XML for who asks for that. It stands in `handle_errors`. Errors elsewhere
-// go on to the next handler. What fhir_bearer and fhir_expand refuse, or what fails
-// behind them, needs no fhir_outcome where there are no `handle_errors`, and is an
-// OperationOutcome by it below whichever base these have.
+// Outcome answers errors below the FHIR base with an OperationOutcome (FHIR R4 §3.1.0.4), in JSON or, if the request
+// asks for it, in XML. It belongs into `handle_errors`. Errors elsewhere go to the next handler.
+//
+// Errors of fhir_bearer and fhir_expand, and of the handlers behind them, become OperationOutcomes without it if there
+// are no `handle_errors`, and below the FHIR base of these handlers if there are.
 type Outcome struct {
 	// The path of the FHIR API. Default: that of the fhir app, or `/fhir/R4`.
 	FHIRBase string `json:"fhir_base,omitempty"`
@@ -45,18 +45,14 @@ func (h *Outcome) Provision(ctx caddy.Context) (err error) {
 	return err
 }
 
-// fhirBase is what a handler was told, or the fhir app says, or the default:
-// handlers that need no app work without one.
+// fhirBase is the option of a handler, or else that of the fhir app, if there is one, or else the default.
 func fhirBase(ctx caddy.Context, told string) (string, error) {
 	if told != "" {
 		return told, checkFHIRBase(told)
 	}
-	app, err := fhirApp(ctx)
-	if errors.Is(err, errNoApp) {
-		return DefaultFHIRBase, nil
-	}
-	if err != nil {
-		return "", err
+	app, err := optionalApp(ctx)
+	if app == nil {
+		return DefaultFHIRBase, err
 	}
 	return app.FHIRBase, nil
 }
@@ -94,7 +90,7 @@ func writeOutcome(w http.ResponseWriter, r *http.Request, err error) error {
 	return err
 }
 
-// originalPath is the path as it was asked for, whatever rewrites came since.
+// originalPath is the path before any rewrites.
 func originalPath(r *http.Request) string {
 	if original, ok := r.Context().Value(caddyhttp.OriginalRequestCtxKey).(http.Request); ok && original.URL != nil {
 		return original.URL.Path
@@ -102,13 +98,14 @@ func originalPath(r *http.Request) string {
 	return r.URL.Path
 }
 
-// below compares as Caddy's path matcher does, without regard to case, so that
-// whatever `handle /fhir/R4/*` took is answered here too.
+// below ignores case, as Caddy's path matcher does, so that everything that `handle /fhir/R4/*` takes is below the
+// base.
 func below(path, base string) bool {
 	path, base = strings.ToLower(path), strings.ToLower(base)
 	return path == base || strings.HasPrefix(path, base+"/")
 }
 
+// operationOutcome has no details and no HTML in its texts, unlike the OperationOutcomes of package terminology.
 type operationOutcome struct {
 	ResourceType string         `json:"resourceType"`
 	Issue        []outcomeIssue `json:"issue"`
@@ -120,30 +117,26 @@ type outcomeIssue struct {
 	Diagnostics string `json:"diagnostics"`
 }
 
-// issueError is an error that was made to be shown: its IssueType is a code of
-// http://hl7.org/fhir/issue-type, and its Diagnostics tell nothing that the
-// client may not know.
+// issueError is an error that is meant to be shown. Its IssueType is a code of http://hl7.org/fhir/issue-type, and its
+// Diagnostics hold nothing that the client may not know.
 type issueError interface {
+	error
 	IssueType() string
 	Diagnostics() string
 }
 
-// outcomeError is an error that is an OperationOutcome of its own, because it
-// has more to say than one issue's code and text.
+// outcomeError is an error with an OperationOutcome of its own, for more than one issue's code and text.
 type outcomeError interface {
+	error
 	OperationOutcome() []byte
 }
 
-// describe says what of an error the client is told. What was not made to be
-// shown is told by its status alone: its text may name hosts and files.
+// describe makes an OperationOutcome of an error. An error that is not meant to be shown is described by its status
+// alone, because its text may name hosts and files.
 func describe(err error) (status int, outcome []byte, _ error) {
-	status = http.StatusInternalServerError
-	var failed caddyhttp.HandlerError
-	if errors.As(err, &failed) && failed.StatusCode != 0 {
-		status = failed.StatusCode
-	}
-	var whole outcomeError
-	if errors.As(err, &whole) {
+	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
+	status = cmp.Or(failed.StatusCode, http.StatusInternalServerError)
+	if whole, ok := errors.AsType[outcomeError](err); ok {
 		return status, whole.OperationOutcome(), nil
 	}
 	outcome, err = json.Marshal(operationOutcome{"OperationOutcome", []outcomeIssue{issueOf(err, status)}})
@@ -151,8 +144,7 @@ func describe(err error) (status int, outcome []byte, _ error) {
 }
 
 func issueOf(err error, status int) outcomeIssue {
-	var shown issueError
-	if errors.As(err, &shown) {
+	if shown, ok := errors.AsType[issueError](err); ok {
 		return outcomeIssue{"error", shown.IssueType(), shown.Diagnostics()}
 	}
 	if d, ok := statusIssues[status]; ok {

@@ -9,14 +9,13 @@ import (
 	"golang.org/x/crypto/bcrypt"
 )
 
-// hashCommand makes a hash that takes some fifty milliseconds to compare. Without the
-// algorithm Caddy makes a bcrypt hash of cost 14, which takes more than a second of a
-// core, and anybody can have it computed.
+// hashCommand makes a hash that takes some 50 ms to compare. Without the algorithm, Caddy makes a bcrypt hash of cost
+// 14, which takes more than a second of processor time for anybody who tries to sign in.
 const hashCommand = "caddy hash-password --algorithm argon2id"
 
 var errUnknownHash = errors.New("is neither bcrypt nor argon2id; make one with: " + hashCommand)
 
-// passwords compares by Caddy's own hash modules, picked by the hash's prefix.
+// passwords compares with Caddy's own hash modules, chosen by the hash's prefix.
 type passwords struct{}
 
 // Compare implements authorize.PasswordComparer.
@@ -27,7 +26,7 @@ func (passwords) Compare(hash, password []byte) (bool, error) {
 	return caddyauth.BcryptHash{}.Compare(hash, password)
 }
 
-// checkHash finds at load what Compare would only find at the first sign-in.
+// checkHash finds at load time what Compare would find at the first sign-in.
 func checkHash(hash string) error {
 	if strings.HasPrefix(hash, "$argon2id$") {
 		if _, _, err := caddyauth.DecodeHash([]byte(hash)); err != nil {
@@ -44,8 +43,7 @@ func checkHash(hash string) error {
 	return nil
 }
 
-// checkPasswordHash is checkHash for a line of the Caddyfile. It does not repeat the
-// text, which may be a password.
+// checkPasswordHash is checkHash with the option's name. The error does not repeat the text, which may be a password.
 func checkPasswordHash(hash string) error {
 	if err := checkHash(hash); err != nil {
 		return fmt.Errorf("password_hash %w", err)
@@ -53,14 +51,13 @@ func checkPasswordHash(hash string) error {
 	return nil
 }
 
-// What a hash may cost before it is worth a warning: half a second of a core, or so.
+// The cost above which a hash is worth a warning: about half a second of processor time.
 const (
 	maxBcryptCost   = 12
 	maxArgon2idCost = 256 << 10 // KiB of memory, times passes over them
 )
 
-// isCostly reports whether to compare a hash, which is one, takes so long that a few
-// tries at a time keep the cores busy.
+// isCostly reports whether comparing a valid hash takes so long that a few attempts keep all processors busy.
 func isCostly(hash string) bool {
 	if strings.HasPrefix(hash, "$argon2id$") {
 		memory, passes, _ := argon2idCost(hash)
@@ -70,8 +67,7 @@ func isCostly(hash string) bool {
 	return err == nil && cost > maxBcryptCost
 }
 
-// argon2idCost is what an argon2id hash takes: KiB of memory, passes over them, and
-// threads. They are 0 where the hash does not say so.
+// argon2idCost is the memory in KiB, passes and threads of an argon2id hash; 0 if the hash does not say.
 func argon2idCost(hash string) (memory, passes uint32, threads uint8) {
 	var version int
 	_, _ = fmt.Sscanf(hash, "$argon2id$v=%d$m=%d,t=%d,p=%d$", &version, &memory, &passes, &threads)

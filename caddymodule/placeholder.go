@@ -11,9 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// resolveSecret replaces placeholders; one that is unknown or empty is an error,
-// so that a secret that was not mounted does not become the empty one, and its
-// client a public one. Line ends are those of the file it came from.
+// resolveSecret replaces placeholders. An unknown or empty one is an error: a secret that was not mounted must not
+// become the empty one, and make its client public. Line ends at its end, as files have them, are cut off.
 func resolveSecret(option, secret string) (string, error) {
 	err := checkPlaceholders(secret)
 	if err != nil {
@@ -35,8 +34,8 @@ func resolveSecret(option, secret string) (string, error) {
 
 var placeholder = regexp.MustCompile(`\{(env|file)\.([^{}]+)\}`)
 
-// whyEmpty says of the first placeholder that stands for nothing why that is, which
-// Caddy does not; nil where there is none, or one of another kind.
+// whyEmpty explains why the first empty placeholder is empty, which Caddy does not; nil if there is none of a known
+// kind.
 func whyEmpty(text string) error {
 	for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
 		check := checkSet
@@ -50,7 +49,6 @@ func whyEmpty(text string) error {
 	return nil
 }
 
-// checkSet says why an environment variable stands for nothing, if it does.
 func checkSet(name string) error {
 	if value, set := os.LookupEnv(name); !set {
 		return errors.New("the environment variable is not set")
@@ -60,7 +58,6 @@ func checkSet(name string) error {
 	return nil
 }
 
-// checkHolds says why nothing can be had from a file, if nothing can.
 func checkHolds(name string) error {
 	file, err := os.Open(name)
 	if err != nil {
@@ -77,8 +74,7 @@ func checkHolds(name string) error {
 	return nil
 }
 
-// literal is a check of words that hold no placeholder: what one stands for is not
-// known before Provision, and then there are no lines any more.
+// literal applies a check to words without placeholders. The value of a placeholder is not known before Provision.
 func literal(check func(string) error) func(string) error {
 	return func(w string) error {
 		if strings.Contains(w, "{") {
@@ -90,8 +86,7 @@ func literal(check func(string) error) func(string) error {
 
 var openPlaceholder = regexp.MustCompile(`\{(env|file)\.[^}]*$`)
 
-// checkPlaceholders refuses one without its closing brace: the text itself would be the
-// secret.
+// checkPlaceholders refuses one without its closing brace: its text would become the secret.
 func checkPlaceholders(w string) error {
 	if open := openPlaceholder.FindString(w); open != "" {
 		return fmt.Errorf("%s has no closing brace", open)

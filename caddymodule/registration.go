@@ -11,29 +11,27 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 )
 
-// Registration lets apps register themselves (RFC 7591) at `/oauth2/register`, with
-// the authorization code flow, PKCE and people's consent. They lie in Caddy's
-// storage, and are known to all gateways that use it.
+// Registration lets clients register themselves (RFC 7591) at `/oauth2/register`. They may use the authorization code
+// flow with PKCE, and people are asked for consent. Registered clients are in Caddy's storage, shared by all gateways
+// that use it.
 type Registration struct {
-	// What whoever registers an app must know and send as a bearer token.
-	// Required. Placeholders are supported.
+	// The initial access token, which must be sent as a bearer token. Required. Placeholders are supported.
 	InitialAccessToken string `json:"initial_access_token,omitempty"`
 
-	// The scopes that apps which register may ask for beside openid, email, phone
-	// and profile. What is taken from this list, they lose. Default: none.
+	// The scopes that registered clients may be granted beside openid, email, phone and profile. They lose what is
+	// removed here. Default: none.
 	Scopes []string `json:"scopes,omitempty"`
 
-	// How many may register. Default: 1000.
+	// How many clients may be registered. Default: 1000.
 	MaxClients int `json:"max_clients,omitempty"`
 
-	// Let the `jwks_uri` of apps lead to loopback, private and link-local addresses
-	// too, and through the proxy of the environment: whoever registers an app then
-	// chooses what this server asks for in its own network. Default: to public
-	// addresses alone.
+	// Allow a `jwks_uri` at loopback, private and link-local addresses, and use the proxy of the environment. Whoever
+	// registers a client can then make this server send requests to its own network. Default: public addresses only.
 	PrivateJWKSURI bool `json:"private_jwks_uri,omitempty"`
 }
 
-// resolved is the registration for package authorize, with the placeholders of its token replaced; nil if there is none.
+// resolved is the registration for package authorize, with the placeholders of its token replaced; nil if there is
+// none.
 func (r *Registration) resolved(issuer string, storage certmagic.Storage) (*client.Registration, error) {
 	if r == nil {
 		return nil, nil

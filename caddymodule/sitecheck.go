@@ -11,8 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
-// siteCheck looks for handlers of ours that stand where they cannot do what they are
-// for. Each such place is allowed, and has a reason somewhere; most are mistakes.
+// siteCheck looks for handlers of ours at places where they have no effect. All of these are valid configurations, but
+// most are mistakes.
 type siteCheck struct {
 	issuer string // empty without the fhir app
 
@@ -25,7 +25,7 @@ type siteCheck struct {
 	unguarded map[string][]string // and without it: from which sites
 }
 
-// checkSites returns what is to be said of the sites of a configuration.
+// checkSites returns the warnings about the sites of a configuration.
 func checkSites(app *caddyhttp.App, issuer string) []string {
 	c := &siteCheck{issuer: issuer, guarded: map[string]bool{}, unguarded: map[string][]string{}}
 	for _, server := range app.Servers {
@@ -41,7 +41,7 @@ func (c *siteCheck) warn(format string, arguments ...any) {
 	c.warnings = append(c.warnings, fmt.Sprintf(format, arguments...))
 }
 
-// checkIssuer looks whether apps find the authorization server at the issuer's address.
+// checkIssuer checks that the authorization server is at the issuer's address.
 func (c *siteCheck) checkIssuer() {
 	switch {
 	case c.issuer == "" || c.atIssuer:
@@ -53,8 +53,7 @@ func (c *siteCheck) checkIssuer() {
 	}
 }
 
-// checkBackends looks whether what is guarded in one place can be reached from another
-// without a token.
+// checkBackends checks whether a backend that is guarded in one place is reachable without a token from another.
 func (c *siteCheck) checkBackends() {
 	for address, sites := range c.unguarded {
 		if c.guarded[address] {
@@ -63,7 +62,7 @@ func (c *siteCheck) checkBackends() {
 	}
 }
 
-// block looks at the routes of a block in their order.
+// block checks the routes of a block in their order.
 func (c *siteCheck) block(routes caddyhttp.RouteList, at place) {
 	for i, route := range routes {
 		within := at.within(&route)
@@ -107,7 +106,6 @@ func (at place) behind(route *caddyhttp.Route) place {
 	return at
 }
 
-// authorize looks at a site with fhir_authorize.
 func (c *siteCheck) authorize(h *Authorize, at place) {
 	c.authorizes = true
 	if at.isOf(c.issuer) {
@@ -135,7 +133,7 @@ func (c *siteCheck) expand(h *Expand, at place, before caddyhttp.RouteList) {
 	c.reached(named, h.FHIRBase+"/ValueSet/$expand", before)
 }
 
-// proxy notes where requests are passed on to.
+// proxy notes the backends of a reverse_proxy.
 func (c *siteCheck) proxy(h *reverseproxy.Handler, at place) {
 	for _, upstream := range h.Upstreams {
 		if at.isGuarded() {
@@ -149,7 +147,7 @@ func (c *siteCheck) proxy(h *reverseproxy.Handler, at place) {
 	}
 }
 
-// base looks whether a handler's FHIR base is where the handler stands.
+// base checks whether a handler's FHIR base is reachable where the handler stands.
 func (c *siteCheck) base(h named, base string, at place) {
 	if at.stripped != "" && below(base, at.stripped) {
 		c.warn("%s: %s stands behind handle_path or uri, which take %s off the path, and so never sees the FHIR base %s: use handle in place of handle_path, or put uri after %s",
@@ -163,8 +161,7 @@ func (c *siteCheck) base(h named, base string, at place) {
 	}
 }
 
-// reached looks whether something before a handler in its block answers what is meant
-// for it.
+// reached checks whether an earlier handler of the block answers the handler's requests.
 func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
 	path = strings.ToLower(path)
 	if slices.ContainsFunc(before, func(route caddyhttp.Route) bool { return answers(&route, path) }) {
@@ -172,7 +169,7 @@ func (c *siteCheck) reached(h named, path string, before caddyhttp.RouteList) {
 	}
 }
 
-// answers reports whether a route answers a path, whatever is asked.
+// answers reports whether a route answers all requests for a path.
 func answers(route *caddyhttp.Route, path string) bool {
 	_, patterns := matched(route)
 	takes := len(route.MatcherSets) == 0 || slices.ContainsFunc(patterns, func(pattern string) bool {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/rewrite"
 )
 
-// place is what is known of the requests that get to a block of the configuration.
+// place is what is known of the requests that reach a block of the configuration.
 type place struct {
 	server   *caddyhttp.Server
 	hosts    []string // none: all
@@ -40,7 +40,7 @@ func (at place) within(route *caddyhttp.Route) place {
 	return at
 }
 
-// matched are the hosts and the paths of a route's matchers.
+// matched are the hosts and paths of a route's matchers.
 func matched(route *caddyhttp.Route) (hosts, paths []string) {
 	for _, set := range route.MatcherSets {
 		for _, matcher := range set {
@@ -55,7 +55,7 @@ func matched(route *caddyhttp.Route) (hosts, paths []string) {
 	return hosts, paths
 }
 
-// rewritten is the place behind a rewrite, where paths are other ones.
+// rewritten is the place behind a rewrite, which changes the paths.
 func (at place) rewritten(by *rewrite.Rewrite) place {
 	at.paths = nil
 	at.stripped += strings.TrimSuffix(by.StripPathPrefix, "/")
@@ -72,8 +72,8 @@ func (at place) isGuarded() bool {
 	})
 }
 
-// isOf reports whether requests to the issuer's address get here, as far as the
-// configuration says. In front of a site without TLS is a proxy, and its port counts.
+// isOf reports whether requests to the issuer's address reach this place. A site without TLS is behind a proxy, which
+// has a port of its own.
 func (at place) isOf(issuer string) bool {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -90,7 +90,7 @@ func (at place) isOf(issuer string) bool {
 	}))
 }
 
-// hostFits compares as Caddy's host matcher does; a placeholder may be any.
+// hostFits compares as Caddy's host matcher does; a placeholder matches any host.
 func hostFits(host, pattern string) bool {
 	labels, patterns := strings.Split(host, "."), strings.Split(strings.Trim(pattern, "[]"), ".")
 	return strings.Contains(pattern, "{") || len(labels) == len(patterns) && !slices.ContainsFunc(patterns, func(p string) bool {

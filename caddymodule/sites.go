@@ -9,9 +9,8 @@ import (
 
 func init() { caddy.RegisterModule(new(Sites)) }
 
-// Sites says in the log, when a configuration starts, which handlers of ours stand in
-// vain. It has no options: each handler sees to it that it is there, since none of them
-// sees the others, and the fhir app is not always among them.
+// Sites logs warnings, when a configuration starts, about handlers of ours that have no effect where they stand. It
+// has no options. The handlers load it, since none of them sees the others and the fhir app is optional.
 type Sites struct{ ctx caddy.Context }
 
 // CaddyModule returns the Caddy module information.
@@ -19,19 +18,19 @@ func (*Sites) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir_sites", New: func() caddy.Module { return new(Sites) }}
 }
 
-// Provision keeps what Start needs.
+// Provision keeps the context for Start.
 func (s *Sites) Provision(ctx caddy.Context) error {
 	s.ctx = ctx
 	return nil
 }
 
-// haveSitesChecked has the sites looked at when the configuration starts.
+// haveSitesChecked loads the app that checks the sites when the configuration starts.
 func haveSitesChecked(ctx caddy.Context) error {
 	_, err := ctx.App("fhir_sites")
 	return err
 }
 
-// Start looks at the sites, which are all made by now.
+// Start checks the sites, which are all provisioned by now.
 func (s *Sites) Start() error {
 	warnings, err := s.warnings()
 	for _, warning := range warnings {
@@ -48,12 +47,13 @@ func (s *Sites) warnings() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	issuer := ""
-	switch fhir, err := fhirApp(s.ctx); {
-	case err == nil:
-		issuer = fhir.Issuer
-	case !errors.Is(err, errNoApp):
+	fhir, err := optionalApp(s.ctx)
+	if err != nil {
 		return nil, err
+	}
+	issuer := ""
+	if fhir != nil {
+		issuer = fhir.Issuer
 	}
 	return checkSites(app.(*caddyhttp.App), issuer), nil
 }

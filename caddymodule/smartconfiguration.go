@@ -13,15 +13,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// smartConfiguration tells SMART apps where to get tokens for a FHIR API whose
-// authorization server is another's (SMART App Launch 2.2, Conformance). A nil one
-// serves nothing.
+// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API with another
+// issuer's authorization server. A nil one serves nothing.
 type smartConfiguration struct {
 	path      string
 	discovery *upstream.Discovery
 }
 
-// smartCORS is for every origin: what is there is no secret.
+// smartCORS allows every origin: the document is public.
 var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, MaxAge: corsMaxAge})
 
 func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
@@ -50,7 +49,7 @@ func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error
 	return err
 }
 
-// smartConfigurationOf makes an issuer's discovery document into what SMART apps read.
+// smartConfigurationOf converts an issuer's discovery document.
 func smartConfigurationOf(discovery []byte) ([]byte, error) {
 	var c authorize.SMARTConfiguration
 	if err := json.Unmarshal(discovery, &c); err != nil {
@@ -69,13 +68,12 @@ func smartConfigurationOf(discovery []byte) ([]byte, error) {
 	return json.Marshal(c)
 }
 
-// without is a list, never nil, without one of its words.
+// without is the list without a word; never nil.
 func without(list []string, word string) []string {
 	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
 }
 
-// capabilities are those that a discovery document shows. Others the issuer may have and
-// cannot say in one; some issuers do, in a member as SMART has it.
+// capabilities are those that a discovery document implies, and those that some issuers list in it as SMART does.
 func capabilities(c *authorize.SMARTConfiguration) []string {
 	shown := append([]string{}, c.Capabilities...)
 	for _, of := range []struct {

@@ -9,12 +9,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// modulePath is the path of this module, by which a binary's build information
-// knows it.
+// modulePath is the path of this module in a binary's build information.
 const modulePath = "github.com/caddy-fhir/caddy-fhir"
 
-// init has `caddy version` tell our version before Caddy's own, unless whoever built the
-// binary had it tell something else.
+// init makes `caddy version` show our version before Caddy's, unless the build has set another one.
 func init() {
 	if caddy.CustomVersion == "" {
 		version, _ := software()
@@ -22,8 +20,7 @@ func init() {
 	}
 }
 
-// software is the version of this module that is in the binary, "devel" where that is
-// not known, and when the binary was made.
+// software is the version of this module in the binary, or "devel", and the time when the binary was built.
 func software() (version string, made time.Time) {
 	info, _ := debug.ReadBuildInfo()
 	if name, err := os.Executable(); err == nil {
@@ -34,9 +31,8 @@ func software() (version string, made time.Time) {
 	return versionIn(info), made
 }
 
-// versionIn is the version of this module by a binary's build information, which may be
-// nil. A folder in its place has the version that caddymodule/build read from git, or
-// one that Go made up.
+// versionIn is the version of this module in build information, which may be nil. A module that is replaced by a
+// folder has the version that caddymodule/build read from git, or a made-up one of Go's.
 func versionIn(info *debug.BuildInfo) string {
 	if info == nil {
 		return "devel"

@@ -17,17 +17,15 @@ func positionOf(d *caddyfile.Dispenser) position { return position{d.File(), d.L
 // wrap is [caddyfile.Dispenser.WrapErr] for the position.
 func (p position) wrap(err error) error { return fmt.Errorf("%w, at %s:%d", err, p.file, p.line) }
 
-// Source is where a handler is written, for what is found when the Caddyfile is JSON,
-// and has no lines any more.
+// Source is where a handler is written in the Caddyfile, for errors and warnings after it has become JSON.
 type Source struct {
-	// The Caddyfile and the line of the directive. Warnings and errors name it.
-	// Default: they name the site alone.
+	// The Caddyfile and the line of the directive, which warnings and errors name. Default: they name the site alone.
 	Source string `json:"source,omitempty"`
 }
 
 func (s *Source) setSource(p position) { s.Source = fmt.Sprintf("%s:%d", p.file, p.line) }
 
-// wrap has an error name where the handler is written.
+// wrap adds to an error where the handler is written.
 func (s *Source) wrap(err error) error {
 	if err == nil || s.Source == "" {
 		return err
@@ -43,7 +41,7 @@ func (s *Source) site(at place) string {
 	return s.Source + " (" + at.String() + ")"
 }
 
-// named is a handler in a warning.
+// named is a handler as warnings name it.
 type named struct{ directive, site string }
 
 func (s *Source) named(directive string, at place) named { return named{directive, s.site(at)} }

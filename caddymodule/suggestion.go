@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// didYouMean is the end of an error about a word that is not known: the known one that
-// it was probably meant for, as a question, or nothing.
+// didYouMean suggests the known word that an unknown one probably stands for, as the end of an error message; empty if
+// there is none.
 func didYouMean(word string, known []string) string {
 	if near := nearest(word, known); near != "" {
 		return ": did you mean " + near + "?"
@@ -20,8 +20,8 @@ func didYouMeanKey[V any](word string, known map[string]V) string {
 	return didYouMean(word, slices.Collect(maps.Keys(known)))
 }
 
-// nearest is the known word with the fewest typing errors between, if that are few for
-// its length, or one that the word begins. It is empty where there is none.
+// nearest is the known word with the fewest typing errors, if these are few for its length, or one that begins with
+// the word; else empty.
 func nearest(word string, known []string) string {
 	best, least := "", len(word)/3+1
 	for _, candidate := range slices.Sorted(slices.Values(known)) {
@@ -37,8 +37,7 @@ func nearest(word string, known []string) string {
 	return best
 }
 
-// typingErrors is how many letters are wrong, missing, too many, or exchanged with the
-// next one between two words (optimal string alignment).
+// typingErrors is the number of wrong, missing, surplus and transposed letters (optimal string alignment distance).
 func typingErrors(a, b string) int {
 	var before []int
 	last := make([]int, len(b)+1)

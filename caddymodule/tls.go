@@ -11,18 +11,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// TLS is how another server proves to us who it is, and we to it, where the usual is not
-// enough: hospitals have authorities of their own.
+// TLS adjusts how a server and we authenticate to each other, for example by a hospital's own certificate authority.
 type TLS struct {
-	// A file with the certificates, in PEM, of the authorities that the server's
-	// certificate may be from. Default: those that the system trusts.
+	// A PEM file with the certificate authorities to trust for the server. Default: those of the system.
 	CA string `json:"ca,omitempty"`
 
-	// A file with a client certificate, in PEM, that the server asks for; it is
-	// read anew with each connection. Default: none.
+	// A PEM file with a client certificate. It is read again for each connection. Default: none.
 	ClientCertificate string `json:"client_certificate,omitempty"`
 
-	// The file with its key, in PEM. Required with the certificate.
+	// The PEM file with its key. Required with the certificate.
 	ClientKey string `json:"client_key,omitempty"`
 }
 
@@ -31,7 +28,6 @@ var (
 	errHalfClientTLS  = errors.New("tls_client needs both a certificate and its key")
 )
 
-// subdirectives are the options of these.
 func (t *TLS) subdirectives() subdirectives {
 	return subdirectives{
 		"tls_ca":     word(&t.CA, nil),
@@ -39,7 +35,6 @@ func (t *TLS) subdirectives() subdirectives {
 	}
 }
 
-// authorities are the certificates in PEM, or nil.
 func (t *TLS) authorities() ([]byte, error) {
 	if t.CA == "" {
 		return nil, nil
@@ -51,7 +46,7 @@ func (t *TLS) authorities() ([]byte, error) {
 	return text, nil
 }
 
-// config is nil where all is as usual.
+// config is nil if nothing is set.
 func (t *TLS) config(authorities []byte) (*tls.Config, error) {
 	if *t == (TLS{}) {
 		return nil, nil
@@ -81,8 +76,7 @@ func (t *TLS) clientPair(*tls.CertificateRequestInfo) (*tls.Certificate, error) 
 	return &pair, err
 }
 
-// transport makes the requests of an OAuth or OpenID Connect client; it is nil where all
-// is as usual.
+// transport is for an OAuth or OpenID Connect client; nil if nothing is set.
 func (t *TLS) transport() (http.RoundTripper, error) {
 	authorities, err := t.authorities()
 	if err != nil {

@@ -13,32 +13,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// TrustedIssuer is an authorization server other than ours, whose JWT access
-// tokens are accepted (RFC 9068, and what Entra ID, Okta, Keycloak and Auth0 make
-// of it). Its keys are fetched on first use, and kept over reloads, for as long as their
-// `Cache-Control` says: to forget a key before that needs a restart.
+// TrustedIssuer is another authorization server whose JWT access tokens are accepted (RFC 9068, and the variants of
+// Entra ID, Okta, Keycloak and Auth0). Its keys are fetched on first use and kept over reloads as long as their
+// `Cache-Control` says; only a restart drops them earlier.
 type TrustedIssuer struct {
-	// The `iss` of its tokens, to the letter: https, or http on loopback.
-	// Required.
+	// The `iss` of its tokens, compared exactly: https, or http on loopback. Required.
 	Issuer string `json:"issuer,omitempty"`
 
-	// What `aud` must hold. Default: the FHIR base URL; without the fhir app it
-	// is required.
+	// What `aud` must contain. Default: the FHIR base URL; required without the fhir app.
 	Audience string `json:"audience,omitempty"`
 
 	TLS
 }
 
-// Introspection is how tokens are verified that are no JWTs: by asking the server
-// that issued them (RFC 7662). What is active is remembered for a minute at most.
+// Introspection verifies tokens that are not JWTs by asking the server that issued them (RFC 7662). An active token is
+// remembered for at most a minute.
 type Introspection struct {
 	// The introspection endpoint: https, or http on loopback. Required.
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// Our client_id there. Required. Placeholders are supported.
+	// The client_id at that server. Required. Placeholders are supported.
 	ClientID string `json:"client_id,omitempty"`
 
-	// Our client secret there. Required. Placeholders are supported.
+	// The client secret there. Required. Placeholders are supported.
 	ClientSecret string `json:"client_secret,omitempty"`
 
 	// The `iss` that answers must have. Default: it is not looked at.
@@ -55,7 +52,7 @@ const anyAudience = "any"
 
 var errNoAudience = errors.New("an audience is required without the fhir global option, whose FHIR base URL is the default: give it after the issuer of trust, or as an option of introspect")
 
-// newGuard puts together the verifiers of all the issuers that are configured.
+// newGuard combines the verifiers of all configured issuers.
 func (h *Bearer) newGuard(ctx caddy.Context) (*guard.Guard, error) {
 	memory := guard.NewMemory(guard.DefaultMemorySize)
 	var own *guard.Verifier

@@ -11,30 +11,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// Upstream is a FHIR terminology server that is asked for what is not known here.
-// It is sent its own credentials, and never those of a user.
+// Upstream is a FHIR terminology server. It is sent its own credentials and never those of a user.
 type Upstream struct {
 	// The FHIR base URL: https, or http on loopback. Required.
 	URL string `json:"url,omitempty"`
 
-	// Accept http elsewhere too. Questions, answers and credentials can then be
-	// read and changed on the way. Default: false.
+	// Accept http elsewhere too. Requests, answers and credentials can then be read and changed on the way. Default:
+	// false.
 	AllowHTTP bool `json:"allow_http,omitempty"`
 
-	// How long a question may take, from connecting to the end of the answer.
-	// Default: 10s.
+	// The timeout of a request, up to the end of the answer. Default: 10s.
 	Timeout caddy.Duration `json:"timeout,omitempty"`
 
-	// How large an answer may be, in bytes, decompressed. Default: 16777216 (16
-	// MiB).
+	// How large an answer may be, in bytes, decompressed. Default: 16777216 (16 MiB).
 	MaxAnswer int64 `json:"max_answer,omitempty"`
 
-	// A token that is sent as credentials (RFC 6750). Placeholders are supported.
-	// Not together with a user name. Default: none.
+	// A bearer token to authenticate with (RFC 6750). Not together with a user name. Placeholders are supported.
+	// Default: none.
 	Bearer string `json:"bearer,omitempty"`
 
-	// A user name that is sent as credentials (RFC 7617). Placeholders are
-	// supported. Not together with a bearer token. Default: none.
+	// A user name to authenticate with (RFC 7617). Placeholders are supported. Default: none.
 	Username string `json:"username,omitempty"`
 
 	// The password for it. Placeholders are supported. Default: none.
@@ -43,18 +39,18 @@ type Upstream struct {
 	TLS
 }
 
-// UpstreamRoute says which upstream is asked about some code systems.
+// UpstreamRoute sends requests about some code systems to a server of their own.
 type UpstreamRoute struct {
-	// The start of the canonicals that are meant, of code systems and value sets,
-	// up to where one may end: `http://snomed.info/sct`. Required.
+	// A prefix of the canonical URLs of code systems and value sets, such as `http://snomed.info/sct`. It matches
+	// whole parts of a URL only. Required.
 	Prefix string `json:"prefix,omitempty"`
 
-	// The server that is asked.
+	// The terminology server.
 	Upstream
 }
 
-// server makes the server, and returns what its secrets were resolved to as well, and
-// the authorities it may be from, so that a change of them makes another one.
+// server makes the server. It also returns the resolved secrets and the certificate authorities, so that a change of
+// either makes another server.
 func (u *Upstream) server() (_ *remote.Server, secrets string, err error) {
 	o := remote.Options{
 		Base: u.URL, AllowHTTP: u.AllowHTTP, Timeout: time.Duration(u.Timeout), MaxAnswer: u.MaxAnswer,

@@ -11,24 +11,23 @@ import (
 
 // User is a person who signs in with a password.
 type User struct {
-	// The name to sign in with, and the `sub` of tokens. Required.
+	// The name to sign in with, which is the `sub` of tokens. Required.
 	Name string `json:"name,omitempty"`
 
-	// The password's hash as `caddy hash-password --algorithm argon2id` prints it, or
-	// one of bcrypt. Required. Placeholders are supported.
+	// The password's hash, as printed by `caddy hash-password --algorithm argon2id`, or a bcrypt hash. Required.
+	// Placeholders are supported.
 	PasswordHash string `json:"password_hash,omitempty"`
 
-	// The key of the person's authenticator app (RFC 6238), as `caddy fhir-totp`
-	// makes it: base32 of at least 16 bytes. Who has one is asked for a code
-	// after the password, and after an identity provider too that signs them in
-	// as this user. Default: no second factor. Placeholders are supported.
+	// The key of the user's authenticator app (RFC 6238), as made by `caddy fhir-totp`: base32 of at least 16 bytes.
+	// The code is asked for after the password, and after an identity provider that signs in as this user.
+	// Placeholders are supported. Default: no second factor.
 	TOTPSecret string `json:"totp_secret,omitempty"`
 
-	// The claim `name`: what to call the person. Default: none.
+	// The claim `name`. Default: none.
 	DisplayName string `json:"display_name,omitempty"`
 
-	// The claim `email`. Where a provider links by it (`link_email`), a verified
-	// one is one user's alone. Default: none.
+	// The claim `email`. No two users may have the same verified one if a provider links by it (`link_email`).
+	// Default: none.
 	Email string `json:"email,omitempty"`
 
 	// The claim `email_verified`. Default: false.
@@ -37,18 +36,15 @@ type User struct {
 	// The claim `phone_number`, in E.164 form: `+15550100`. Default: none.
 	Phone string `json:"phone,omitempty"`
 
-	// The person's own FHIR resource, `Practitioner/alice`, below the FHIR base
-	// (SMART App Launch 2.2, `fhirUser`). Its type is Patient, Practitioner,
-	// PractitionerRole, RelatedPerson or Person. Default: none.
+	// The user's own FHIR resource relative to the FHIR base, such as `Practitioner/alice` (SMART App Launch 2.2,
+	// `fhirUser`). Its type is Patient, Practitioner, PractitionerRole, RelatedPerson or Person. Default: none.
 	FHIRUser string `json:"fhir_user,omitempty"`
 
-	// Further claims of OpenID Connect Core §5.1, such as `family_name`,
-	// `birthdate` or, of an address, `address.locality`. Clients get them by the
-	// scopes `profile`, `phone` and `address`. Default: none.
+	// Other claims of OpenID Connect Core §5.1, such as `family_name`, `birthdate` or, of an address,
+	// `address.locality`. Clients get them by the scopes `profile`, `phone` and `address`. Default: none.
 	Claims map[string]string `json:"claims,omitempty"`
 
-	// Keep the person out: no sign-in, and what they were given ends. Default:
-	// false.
+	// Refuse sign-in, and end all grants and sessions of the user. Default: false.
 	Disabled bool `json:"disabled,omitempty"`
 }
 

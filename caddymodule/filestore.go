@@ -16,34 +16,28 @@ import (
 
 func init() { caddy.RegisterModule(new(FileStore)) }
 
-// fileStores keeps the files open over reloads, by their path: each can be open
-// once.
+// fileStores keeps files open over reloads, by path: a file can be opened only once.
 var fileStores = caddy.NewUsagePool()
 
-// FileStore keeps what must outlive a restart (sessions, refresh tokens, revocations, what
-// else the app counts or remembers for long) in one file, which one process uses
-// at a time. It is written when it is first needed, not when a configuration is
-// validated.
+// FileStore keeps state that must survive a restart (sessions, refresh tokens, revocations, and other long-lived state
+// of the app) in one file, used by one process at a time. The file is created on first need, not when a configuration
+// is validated.
 type FileStore struct {
-	// The file. Its folder is made where it is missing. Placeholders are
-	// supported. Default: `fhir/<issuer's host>.db` in the folder of Caddy's
-	// storage, or, where that is no folder, in Caddy's data folder.
+	// The file. Its folder is created if missing. Placeholders are supported. Default: `fhir/<issuer's host>.db` in
+	// the folder of Caddy's storage or, if that is not a folder, in Caddy's data folder.
 	Path string `json:"path,omitempty"`
 
-	// How many entries it holds at most; what comes beyond is refused. A person
-	// takes one for each session, each app in it, and each app that has a refresh token,
-	// some 700 bytes. Default:
-	// 1000000.
+	// The maximum number of entries; more are refused. A person takes one for each session, each app in it, and each
+	// app with a refresh token, of some 700 bytes each. Default: 1000000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	// How long a start waits for another process to let the file go, as the one
-	// before does when its requests have ended, at the latest after Caddy's
-	// `grace_period`. Default: `30s`.
+	// How long a start waits for another process to release the file, as the previous one does when its requests have
+	// ended, at the latest after Caddy's `grace_period`. Default: `30s`.
 	LockTimeout caddy.Duration `json:"lock_timeout,omitempty"`
 
-	store.Store `json:"-"`
-	pooled      *boltstore.Store
-	key         string // in the pool
+	*boltstore.Store `json:"-"`
+
+	key string // in the pool
 }
 
 type pooledFile struct{ *boltstore.Store }
@@ -56,8 +50,8 @@ func (*FileStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.file", New: func() caddy.Module { return new(FileStore) }}
 }
 
-// use takes the file over from the configuration before, if that had it. The
-// default path is the app's to know, so this is not done in Provision.
+// use takes the file over from the previous configuration, or opens it later. It is not part of Provision because only
+// the app knows the default path.
 func (f *FileStore) use(defaultPath string) error {
 	path, err := resolveSecret("path of the durable store", f.Path)
 	if err != nil {
@@ -75,28 +69,27 @@ func (f *FileStore) use(defaultPath string) error {
 	if err != nil {
 		return err
 	}
-	f.key, f.pooled = path, pooled.(pooledFile).Store
-	f.Store = f.pooled
+	f.key, f.Store = path, pooled.(pooledFile).Store
 	return nil
 }
 
-// lockNotice is how long a start waits for the file before it says so.
+// lockNotice is how long a start waits silently for the file.
 const lockNotice = time.Second
 
-// start opens the file, so that one that cannot be had is an error of the
-// configuration and not of the first person who signs in; and sets the bounds.
+// start opens the file, so that a failure is an error of the configuration and not of the first sign-in, and sets the
+// bounds.
 func (f *FileStore) start(logger *slog.Logger) error {
-	f.pooled.SetLogger(logger)
-	f.pooled.SetMaxEntries(f.MaxEntries)
-	f.pooled.SetLockTimeout(time.Duration(f.LockTimeout))
+	f.SetLogger(logger)
+	f.SetMaxEntries(f.MaxEntries)
+	f.SetLockTimeout(time.Duration(f.LockTimeout))
 	notice := time.AfterFunc(lockNotice, func() {
 		logger.Info("waiting for the durable store, which another process may still hold", "path", f.key)
 	})
 	defer notice.Stop()
-	return f.pooled.Open()
+	return f.Open()
 }
 
-// Cleanup lets the file go, if use got as far as taking it.
+// Cleanup releases the file, if use got that far.
 func (f *FileStore) Cleanup() error {
 	if f.Store == nil {
 		return nil
@@ -105,7 +98,6 @@ func (f *FileStore) Cleanup() error {
 	return err
 }
 
-// defaultStorePath is where an issuer's durable store is.
 func defaultStorePath(storage certmagic.Storage, issuer string) string {
 	folder := caddy.AppDataDir()
 	if files, ok := storage.(*certmagic.FileStorage); ok {

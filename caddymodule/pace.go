@@ -9,24 +9,24 @@ import (
 	"time"
 )
 
-// pace is how fast a request's body has to come. One that came a byte at a time would
-// hold its connection for hours, and with it a restart, which waits for requests.
+// pace is the minimum speed of a request body. A body that arrives byte by byte would hold its connection for hours,
+// and with it a restart, which waits for requests.
 type pace struct {
 	patience time.Duration // how long we wait for the client
 	rate     int64         // how many bytes earn a second of it back
 }
 
 var (
-	// formPace is for forms and registrations, which have 64 KiB at most.
+	// formPace is for forms and registrations, of at most 64 KiB.
 	formPace = pace{patience: 10 * time.Second, rate: 16 << 10}
 
-	// fhirPace is for resources, which may be large and come from a telephone. It is
-	// what Apache's mod_reqtimeout asks of bodies.
+	// fhirPace is for resources, which may be large and sent from a phone. It equals the defaults of Apache's
+	// mod_reqtimeout.
 	fhirPace = pace{patience: 20 * time.Second, rate: 500}
 )
 
-// limit makes a request's body one that has to come at a pace. What it returns is to
-// be called before the handler returns.
+// limit makes a request's body fail when it is slower than the pace. The returned function must be called before the
+// handler returns.
 func (p pace) limit(w http.ResponseWriter, r *http.Request) (done func()) {
 	if _, limited := r.Body.(*pacedBody); limited || r.Body == nil || r.ContentLength == 0 {
 		return func() {}
@@ -39,8 +39,8 @@ func (p pace) limit(w http.ResponseWriter, r *http.Request) (done func()) {
 	return b.done
 }
 
-// pacedBody is a body that has to come at a pace. Only the time counts for which we
-// wait for the client: the next handler may take its own.
+// pacedBody is a body with a minimum speed. Only the time spent waiting for the client counts, not that of the next
+// handler.
 type pacedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
@@ -52,8 +52,7 @@ type pacedBody struct {
 	over bool // the deadline is no longer ours to set
 }
 
-// Read implements io.Reader. When the client is too slow, its error is
-// os.ErrDeadlineExceeded.
+// Read implements io.Reader. If the client is too slow, the error is os.ErrDeadlineExceeded.
 func (b *pacedBody) Read(p []byte) (int, error) {
 	start := time.Now()
 	b.wait(start)
@@ -62,7 +61,7 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wait sets the deadline of a read. Not all connections have one.
+// wait sets the deadline of a read, if the connection supports one.
 func (b *pacedBody) wait(now time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -71,8 +70,8 @@ func (b *pacedBody) wait(now time.Time) {
 	}
 }
 
-// waited counts what a read took and brought. Where net/http does not see to it, there
-// is no deadline until the next read: it would end the body while we do other things.
+// waited updates the time left after a read. Unless net/http reads on itself, it clears the deadline, which would
+// otherwise end the body while it is being processed.
 func (b *pacedBody) waited(d time.Duration, n int, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -84,8 +83,7 @@ func (b *pacedBody) waited(d time.Duration, n int, err error) {
 	b.over = b.over || err != nil
 }
 
-// done leaves the deadline as it is. From now on the connection may be another
-// request's.
+// done stops setting deadlines: from now on the connection may serve another request.
 func (b *pacedBody) done() {
 	b.mu.Lock()
 	defer b.mu.Unlock()

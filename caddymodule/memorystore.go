@@ -13,24 +13,21 @@ import (
 
 func init() { caddy.RegisterModule(new(MemoryStore)) }
 
-// memoryStores keeps the store over reloads: codes and sessions that are in
-// flight must outlive the configuration they were made under.
+// memoryStores keeps the store over reloads, because codes and revocations must outlive the configuration.
 var memoryStores = caddy.NewUsagePool()
 
-// memoryStoreKey is one for all configurations, because nothing a configuration
-// says makes what is stored invalid: it is checked against the configuration of
-// the moment when it is used.
+// memoryStoreKey is the same for all configurations: what is stored is checked against the current configuration when
+// it is used.
 const memoryStoreKey = "fhir.stores.memory"
 
-// MemoryStore keeps codes and revocations in the memory of this
-// process. They survive a reload of the configuration, not a restart.
+// MemoryStore keeps codes and revocations in the memory of this process. They survive a reload of the configuration,
+// but not a restart.
 type MemoryStore struct {
-	// How many entries it holds at most; what comes beyond is refused. A
-	// code flow takes two entries, each some 500 bytes. Default: 100000.
+	// The maximum number of entries; more are refused. A code flow takes two entries of some 500 bytes each. Default:
+	// 100000.
 	MaxEntries int `json:"max_entries,omitempty"`
 
-	store.Store `json:"-"`
-	pooled      *store.Memory
+	*store.Memory `json:"-"`
 }
 
 type pooledStore struct{ *store.Memory }
@@ -43,7 +40,7 @@ func (*MemoryStore) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "fhir.stores.memory", New: func() caddy.Module { return new(MemoryStore) }}
 }
 
-// Provision takes the store over from the configuration before, if there is one.
+// Provision takes the store over from the previous configuration, if there is one.
 func (m *MemoryStore) Provision(caddy.Context) error {
 	pooled, _, err := memoryStores.LoadOrNew(memoryStoreKey, func() (caddy.Destructor, error) {
 		return pooledStore{store.NewMemory(m.MaxEntries, time.Minute)}, nil
@@ -51,18 +48,16 @@ func (m *MemoryStore) Provision(caddy.Context) error {
 	if err != nil {
 		return err
 	}
-	m.pooled = pooled.(pooledStore).Memory
-	m.Store = m.pooled
+	m.Memory = pooled.(pooledStore).Memory
 	return nil
 }
 
-// start sets the bound. Until its configuration starts, and for good if it does
-// not, the store is still that of the configuration before.
-func (m *MemoryStore) start() { m.pooled.SetMaxEntries(m.MaxEntries) }
+// start sets the bound. Until the configuration has started, the store belongs to the previous one.
+func (m *MemoryStore) start() { m.SetMaxEntries(m.MaxEntries) }
 
-// Cleanup lets the store go, if Provision got as far as taking it.
+// Cleanup releases the store, if Provision got that far.
 func (m *MemoryStore) Cleanup() error {
-	if m.Store == nil {
+	if m.Memory == nil {
 		return nil
 	}
 	_, err := memoryStores.Delete(memoryStoreKey)
@@ -78,8 +73,7 @@ func (m *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{"max_entries": number(&m.MaxEntries)})
 }
 
-// parseStore reads the name of a module in fhir.stores, and leaves the rest of
-// the block to it.
+// parseStore reads the name of a module in fhir.stores. The module reads the rest of the block.
 func parseStore(to *json.RawMessage) setter {
 	return func(d *caddyfile.Dispenser) error {
 		if !d.NextArg() {
@@ -98,7 +92,6 @@ func parseStore(to *json.RawMessage) setter {
 	}
 }
 
-// storeNamespace is that of the modules that are stores.
 const storeNamespace = "fhir.stores"
 
 func storeNames() (names []string) {

@@ -10,14 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
-// costly queues the costly requests of all fhir_expand handlers: as many run at a time as there are processors.
+// costly queues the costly requests of all fhir_expand handlers. As many run at a time as there are processors.
 var costly = fairqueue.New(runtime.GOMAXPROCS(0))
 
-// maxTurnWait is how long a costly request waits for its turn.
 const maxTurnWait = 10 * time.Second
 
-// takeTurn waits until a costly request may run. A network gets at most half of the turns, and so does a client,
-// whatever networks it is used from.
+// takeTurn waits up to maxTurnWait until a costly request may run. A network gets at most half of the turns, and so
+// does a client, whatever networks its requests come from.
 func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(ctx, costly) }
 
 // takeTurnIn is takeTurn for any queue.
@@ -27,7 +26,7 @@ func takeTurnIn(ctx context.Context, queue *fairqueue.Queue) (leave func(), err 
 	return queue.Enter(ctx, turnHolders(ctx)...)
 }
 
-// turnHolders returns the network and the client that a request's turn counts for.
+// turnHolders are the network and the client that a turn counts for.
 func turnHolders(ctx context.Context) []string {
 	d, ok := ctx.Value(detachedKey{}).(*detached)
 	if !ok {

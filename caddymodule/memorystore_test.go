@@ -17,7 +17,7 @@ func TestMemoryStoreIsPooled(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if first.Store != second.Store {
+	if first.Memory != second.Memory {
 		t.Error("two configurations have two stores")
 	}
 	before, _ := memoryStores.References(memoryStoreKey)
