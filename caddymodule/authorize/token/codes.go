@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Codes are the authorization codes.
+// Codes issues and redeems authorization codes.
 type Codes struct {
 	lifetime    time.Duration
 	store       store.Store
@@ -40,9 +40,9 @@ func (cs *Codes) Issue(ctx context.Context, g *Grant) (string, error) {
 	return code, cs.enforceLimit(ctx, g, key)
 }
 
-// redeemable is the grant of a code that was not used yet. Everything that can be
-// wrong with the request is checked before the code counts as used, so that nobody
-// without the client's credentials and verifier can use up somebody's code.
+// redeemable returns the grant of an unused code. It checks the whole request
+// before the code counts as used, so that nobody without the client's credentials
+// and verifier can use it up.
 func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2.Parameters) (*Grant, error) {
 	g, err := cs.find(ctx, p.Get("code"))
 	if err != nil {
@@ -60,12 +60,10 @@ func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2
 	return nil, cs.revokeReplayed(ctx, g)
 }
 
-// redeem uses a code up. Of several at once one succeeds, and none whose tokens could
-// not be made: where this fails, nobody has been given any.
-//
-// That a code was used is an entry of its own rather than the code's absence, so that
-// of many at once all but one see it, however they interleave; and it is the entry
-// that becomes the revocation, so that there is always room for that.
+// redeem marks a code as used. Of concurrent requests exactly one succeeds; a
+// request that fails has been given no tokens.
+// The mark is an entry rather than the absence of the code, so that every other
+// request sees it. A revocation replaces that entry, so it never lacks room.
 func (cs *Codes) redeem(ctx context.Context, g *Grant) error {
 	err := cs.store.Add(ctx, revocation.TokenKey(g.Family), revocation.CodeRedeemed, cs.lifetime)
 	switch {
@@ -77,8 +75,8 @@ func (cs *Codes) redeem(ctx context.Context, g *Grant) error {
 	return err
 }
 
-// revokeReplayed revokes what a code gave that comes a second time: it was stolen
-// before or after the first (RFC 6749 §4.1.2).
+// revokeReplayed revokes the tokens of a code that is used again: the first or the
+// second use was a thief's (RFC 6749 §4.1.2).
 func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
 	err := cs.families.revoke(ctx, g)
 	cs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
@@ -88,7 +86,7 @@ func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
 	return errInvalidCode
 }
 
-// check refuses a code that ended before it was exchanged.
+// check refuses a code whose grant has ended before it was exchanged.
 func (cs *Codes) check(ctx context.Context, g *Grant, client *client.Client) error {
 	cutoff, err := cs.revocations.LatestCutoff(ctx, g.codeBinding())
 	switch {

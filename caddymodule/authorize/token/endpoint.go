@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// tokenResponse is the answer of the token endpoint (RFC 6749 §5.1).
+// tokenResponse is the successful response of RFC 6749 §5.1.
 type tokenResponse struct {
 	AccessToken string `json:"access_token"`
 	TokenType   string `json:"token_type"`
@@ -21,7 +21,7 @@ type tokenResponse struct {
 	Refresh     string `json:"refresh_token,omitempty"`
 }
 
-// tokenEndpoint makes tokens of codes, refresh tokens and clients' credentials.
+// tokenEndpoint is the token endpoint (RFC 6749 §3.2).
 type tokenEndpoint struct {
 	*endpoint.Responder
 	fhirBase      string
@@ -31,7 +31,6 @@ type tokenEndpoint struct {
 	families      *families
 }
 
-// serve is the token endpoint (RFC 6749 §3.2).
 func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	p, err := oauth2.FormParameters(w, r)
 	var response *tokenResponse
@@ -48,10 +47,9 @@ func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.WriteJSON(w, http.StatusOK, response)
 }
 
-// grantHandler is how a grant type is exchanged for tokens.
+// grantHandler exchanges the grant of one grant_type for tokens.
 type grantHandler func(context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
 
-// exchange authenticates the client before it looks at what the client wants.
 func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
 	client, err := e.authenticator.Authenticate(r, p)
 	if err != nil {
@@ -63,11 +61,11 @@ func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenRe
 		"refresh_token":      e.exchangeRefreshToken,
 	}
 	grantType := p.Get("grant_type")
-	give := grants[grantType]
+	handle := grants[grantType]
 	switch {
 	case grantType == "":
 		return nil, oauth2.InvalidRequest("grant_type is missing")
-	case give == nil:
+	case handle == nil:
 		return nil, &oauth2.Error{Code: "unsupported_grant_type", Description: "grant_type must be authorization_code, client_credentials or refresh_token"}
 	case !client.AllowsGrantType(grantType):
 		return nil, &oauth2.Error{Code: "unauthorized_client", Description: "the client may not use this grant_type"}
@@ -75,11 +73,11 @@ func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenRe
 	if err := CheckResource(p, e.fhirBase); err != nil {
 		return nil, err
 	}
-	return give(r.Context(), client, p)
+	return handle(r.Context(), client, p)
 }
 
-// exchangeCode is the authorization code grant (RFC 6749 §4.1.3). That the code was
-// used is stored last: whatever fails before, the client can try again.
+// exchangeCode is the authorization code grant (RFC 6749 §4.1.3). It marks the code
+// as used last, so that the client can try again after any earlier failure.
 func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	g, err := e.codes.redeemable(ctx, client, p)
 	if err != nil {
@@ -101,8 +99,8 @@ func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client,
 	return t.response(g.ScopeText()), nil
 }
 
-// exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Nobody
-// signed in, so only system scopes make sense.
+// exchangeCredentials is the client credentials grant (RFC 6749 §4.4). It gives
+// system scopes only, because no user is involved.
 func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	scope, err := client.GrantSystemScope(p.Get("scope"))
 	if err != nil {
@@ -122,7 +120,7 @@ func (t *Issued) response(scope string) *tokenResponse {
 	}
 }
 
-// CheckResource is the same by RFC 8707 §2, at the token endpoint too.
+// CheckResource refuses a resource other than the FHIR server (RFC 8707 §2).
 func CheckResource(p oauth2.Parameters, fhirBase string) error {
 	resource := p.Get("resource")
 	if resource != "" && strings.TrimSuffix(resource, "/") != fhirBase {

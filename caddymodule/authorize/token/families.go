@@ -32,11 +32,9 @@ type families struct {
 	logger      *slog.Logger
 }
 
-// start makes the first refresh token of a grant that asks for one, or "". It
-// comes before the code is used up, and after a try that failed the family may be
-// there already, with a token that nobody was given: this one takes its place. Who
-// uses the code up too removes the family after that, so one that is stored here and
-// loses ends as well.
+// start makes the first refresh token of a grant, or returns "" if the grant has
+// none. It runs before the code is redeemed, and replaces what a failed attempt
+// left. If another request redeems the code first, redeem deletes the family.
 func (fs *families) start(ctx context.Context, g *Grant) (string, error) {
 	if !g.wantsRefresh() {
 		return "", nil
@@ -57,8 +55,8 @@ func (fs *families) start(ctx context.Context, g *Grant) (string, error) {
 	if err := fs.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.expires(fs.RefreshIdle))); err != nil {
 		return "", fmt.Errorf("storing a refresh token: %w", err)
 	}
-	// Whoever ends everything looks for families after setting the cutoff, and this for
-	// the cutoff after storing the family: so one of the two ends it.
+	// A revocation sets the cutoff and then looks for families; this stores the family
+	// and then looks for the cutoff. So one of the two ends it.
 	void, err := fs.grants.revoked(ctx, g)
 	if err == nil && void {
 		err = errInvalidCode
@@ -69,7 +67,7 @@ func (fs *families) start(ctx context.Context, g *Grant) (string, error) {
 	return token, nil
 }
 
-// find reads the find that a token names, and the form in which it is stored.
+// find returns the family that a token names, and its stored form.
 func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []byte, error) {
 	id := familyID(token)
 	if id == "" {
@@ -86,9 +84,8 @@ func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []b
 	return f, stored, err
 }
 
-// redeemable says what a refresh token gives: the grant it goes back to, with
-// the scope that is asked for. Whose token it is comes first: nobody else's
-// request changes anything.
+// redeemable returns the grant that a refresh token stands for, with the requested
+// scope. It checks the client first: no other client's request changes anything.
 func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *client.Client, token, asked string) (*Grant, error) {
 	if f.Grant.ClientID != client.ID {
 		return nil, oauth2.InvalidGrant("the refresh token was given to another client")
@@ -109,9 +106,9 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 	return &g, err
 }
 
-// state says how a token stands to its family. Where the current token was made by
-// the process before this one, and the answer with it may have been lost as that ended,
-// the grace counts from when this one began to serve.
+// state returns what a token is to its family. If the previous process made the
+// current token, its response may have been lost with it, so the grace period
+// counts from the start of this one.
 func (fs *families) state(f *refreshFamily, token string) tokenState {
 	rotated := f.IssuedAt
 	if start := fs.Started(); rotated.Before(start) {
@@ -120,7 +117,7 @@ func (fs *families) state(f *refreshFamily, token string) tokenState {
 	return f.state(token, time.Since(rotated) < fs.RefreshGrace)
 }
 
-// revokeReplayed revokes what a family has given.
+// revokeReplayed revokes a grant of which an old refresh token was used again.
 func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error {
 	g := f.Grant
 	err := fs.revoke(ctx, g)
@@ -131,7 +128,7 @@ func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error 
 	return errInvalidRefreshToken
 }
 
-// revoke ends a grant: its refresh tokens, and all access tokens.
+// revoke revokes a grant: its refresh tokens and all its access tokens.
 func (fs *families) revoke(ctx context.Context, g *Grant) error {
 	err := errors.Join(fs.revocations.Revoke(ctx, g.Family, keyring.Retention), fs.durable.Delete(ctx, familyKey(g.Family)))
 	if err == nil {
@@ -140,9 +137,8 @@ func (fs *families) revoke(ctx context.Context, g *Grant) error {
 	return err
 }
 
-// check refuses a grant that has ended since: it was revoked or has
-// expired, its person is gone or the session it was bound to over, or the client
-// may no longer have what it was granted.
+// check refuses a grant that was revoked or has expired, or that its person,
+// session or client no longer allows.
 func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	g := f.Grant
 	void, err := fs.grants.revoked(ctx, g)
@@ -162,8 +158,8 @@ func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.
 	return err
 }
 
-// rotate returns the token that follows one: a new one, or the same again where
-// it was followed a moment ago.
+// rotate returns the next refresh token: a new one, or within the grace period the
+// same one again.
 func (fs *families) rotate(ctx context.Context, f *refreshFamily, stored []byte, token string) (string, error) {
 	if !f.isCurrent(token) {
 		return f.successor(token), nil
@@ -176,9 +172,8 @@ func (fs *families) rotate(ctx context.Context, f *refreshFamily, stored []byte,
 	return next, fs.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.expires(fs.RefreshIdle)))
 }
 
-// clientOf finds the client of a refresh token that comes to the token endpoint
-// without a client_id, as some public clients send it. There is nothing else that
-// such a client could prove who it is by.
+// clientOf returns the client of a refresh token that comes without a client_id.
+// Some public clients omit it, and have no credentials to send.
 func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
 	f, _, err := fs.find(ctx, p.Get("refresh_token"))
 	if err != nil {
@@ -191,22 +186,19 @@ func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.
 	return client, err
 }
 
-// maxFamilies is how many grants of one person to one client can be refreshed. Those that
-// ended by themselves do not count: who signs in several times a day, in sessions that
-// end in the evening, must not lose what their telephone has for months.
+// maxFamilies is how many grants of one person to one client can be refreshed.
+// Expired ones do not count, so that frequent short sessions do not displace a
+// long-lived grant on a telephone.
 const maxFamilies = 200
 
-// enforceLimit makes room for a person's new family at a client. It must be stored: as
-// one that is not, it would have ended. The client has it by then, so that there is no
-// room made is no failure of its request.
+// enforceLimit drops the oldest families of a person and client if there are too
+// many. The client already has its token, so a failure is only logged.
 func (fs *families) enforceLimit(ctx context.Context, g *Grant) {
 	if err := fs.dropOldest(ctx, g); err != nil {
 		fs.logger.ErrorContext(ctx, "refresh tokens of a person and a client not counted", "client_id", g.ClientID, "error", err)
 	}
 }
 
-// dropOldest adds a family to those of its person and client, and removes those that
-// are too many.
 func (fs *families) dropOldest(ctx context.Context, g *Grant) error {
 	list := store.RecentList{
 		Store: fs.durable, Key: store.Key("families", g.User+"\x00"+g.ClientID), Max: maxFamilies, TTL: fs.Refresh,

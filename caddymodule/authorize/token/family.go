@@ -12,47 +12,47 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 )
 
-// A refresh token is 48 bytes in base64url: the id of its family, a secret, and
-// a tag by which the family knows all tokens that it ever had without keeping
-// any of them. Only the SHA-256 of the current one is stored.
+// A refresh token is 48 bytes in base64url: the id of its family, a secret, and a
+// tag by which the family recognizes all tokens it ever had without storing them.
+// Only the SHA-256 of the current token is stored.
 const refreshTokenSize = 3 * revocation.IDSize
 
-// refreshFamily is the form of a chain of refresh tokens in the [store.Store]: each
-// token is used once and followed by the next (RFC 9700 §4.14.2).
+// refreshFamily is a chain of refresh tokens as stored in a [store.Store]. Each
+// token is used once and replaced by the next (RFC 9700 §4.14.2).
 type refreshFamily struct {
-	// Grant is what the person granted. Narrowing the scope of one refresh
-	// does not change it (RFC 6749 §6).
+	// Grant is the whole grant: a narrower scope in one refresh request does not
+	// change it (RFC 6749 §6).
 	Grant *Grant `json:"grant"`
 
-	// Current is the SHA-256 of the one token that can be used.
+	// Current is the SHA-256 of the current token.
 	Current []byte `json:"current"`
 
-	// Key makes the tags. Who reads the store can make tokens with it that end
-	// the family, and none that is worth anything.
+	// Key makes the tags. Tokens forged with it by a reader of the store can end the
+	// family, but get nothing.
 	Key []byte `json:"key"`
 
-	// Salt makes, of the token before it, the current one: so the client that
-	// did not get the answer is given the same once more, and nobody without
-	// the token before can tell it from what is stored.
+	// Salt derives the current token from the one before, so that a client that
+	// missed a response can be given the same token again. The store alone does not
+	// reveal it.
 	Salt []byte `json:"salt"`
 
 	IssuedAt time.Time `json:"issued_at"` // of the current token
 	Expiry   time.Time `json:"expiry"`    // of the whole family
 }
 
-// The ways to stand to a family.
+// tokenState is what a refresh token is to its family.
 type tokenState int
 
 const (
 	unknownToken tokenState = iota // never one of its tokens
-	reusedToken                    // was one, and was followed by another
-	retriedToken                   // was the current one a moment ago
+	reusedToken                    // replaced already
+	retriedToken                   // replaced within the grace period
 	currentToken
 )
 
-// state says how a token stands to the family; lately, whether the current token is
-// so new that who has the one before may not have got it.
-func (f *refreshFamily) state(token string, lately bool) tokenState {
+// state returns what a token is to the family. Within the grace period, the
+// client may not have received the current token yet, and may use the one before.
+func (f *refreshFamily) state(token string, inGrace bool) tokenState {
 	raw := refreshTokenBytes(token)
 	switch {
 	case raw == nil:
@@ -61,7 +61,7 @@ func (f *refreshFamily) state(token string, lately bool) tokenState {
 		return currentToken
 	case subtle.ConstantTimeCompare(f.tag(raw[:2*revocation.IDSize]), raw[2*revocation.IDSize:]) != 1:
 		return unknownToken
-	case lately && f.isCurrent(f.successor(token)):
+	case inGrace && f.isCurrent(f.successor(token)):
 		return retriedToken
 	}
 	return reusedToken
@@ -79,7 +79,7 @@ func (f *refreshFamily) first(now time.Time) string {
 	return token
 }
 
-// rotate makes the token that follows one.
+// rotate makes the token that replaces the current one.
 func (f *refreshFamily) rotate(token string, now time.Time) string {
 	f.Salt = oauth2.RandomBytes(sha256.Size)
 	next := f.successor(token)
@@ -97,22 +97,22 @@ func (f *refreshFamily) successor(token string) string {
 }
 
 func (f *refreshFamily) token(secret []byte) string {
-	id, _ := base64.RawURLEncoding.DecodeString(f.Grant.Family) // made by randomID
+	id, _ := base64.RawURLEncoding.DecodeString(f.Grant.Family) // made by RandomID
 	body := append(id, secret...)
 	return base64.RawURLEncoding.EncodeToString(append(body, f.tag(body)...))
 }
 
 func (f *refreshFamily) tag(body []byte) []byte { return mac(f.Key, body) }
 
-// mac is HMAC-SHA256, cut to 128 bits.
+// mac is HMAC-SHA256, truncated to 128 bits.
 func mac(key, message []byte) []byte {
 	h := hmac.New(sha256.New, key)
 	h.Write(message)
 	return h.Sum(nil)[:revocation.IDSize]
 }
 
-// familyID is the id of the family that a refresh token names, or "" where the
-// text has not the form of one.
+// familyID returns the id of the family that a refresh token names, or "" if the
+// text does not have the form of one.
 func familyID(token string) string {
 	raw := refreshTokenBytes(token)
 	if raw == nil {
@@ -121,9 +121,9 @@ func familyID(token string) string {
 	return base64.RawURLEncoding.EncodeToString(raw[:revocation.IDSize])
 }
 
-// refreshTokenBytes decodes a text that has the form of a refresh token, or nil.
-// The length is that of the text too: encoding/base64 passes over line ends, and
-// a token must not be one that somebody wrote otherwise.
+// refreshTokenBytes decodes a text that has the form of a refresh token, or
+// returns nil. It also checks the length of the text, because encoding/base64
+// skips line breaks, and a token must have one form only.
 func refreshTokenBytes(token string) []byte {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) != refreshTokenSize || len(token) != base64.RawURLEncoding.EncodedLen(refreshTokenSize) {
@@ -134,7 +134,7 @@ func refreshTokenBytes(token string) []byte {
 
 func familyKey(id string) string { return "refresh:" + id }
 
-// expires is when the family ends if it is not used again.
+// expires returns when the family ends unless it is used again.
 func (f *refreshFamily) expires(idle time.Duration) time.Time {
 	if idleEnd := f.IssuedAt.Add(idle); idleEnd.Before(f.Expiry) {
 		return idleEnd

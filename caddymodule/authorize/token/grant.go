@@ -15,35 +15,34 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
 
-// Grant is what a person let a client have: the content of a code, and the
-// ground on which tokens are made.
+// Grant is what a person granted to a client: the content of a code, and what
+// tokens are made from.
 type Grant struct {
-	// Family names the grant and all tokens that are made from it. It is fixed
-	// before the code is sent, so that whoever finds the code used twice can
-	// revoke a token that is being made at that very moment.
+	// Family identifies the grant and all its tokens. It is fixed before the code is
+	// sent, so that reuse of the code can revoke a token that is being made.
 	Family string `json:"family"`
 
-	ClientID       string    `json:"client_id"`                // of whom it was given to
+	ClientID       string    `json:"client_id"`                // that it was given to
 	RedirectURI    string    `json:"redirect_uri"`             // of the authorization request
-	RequestedScope string    `json:"asked"`                    // scope as it was requested
-	Scope          []string  `json:"scope"`                    // scope as it was granted
+	RequestedScope string    `json:"asked"`                    // before the grant narrowed it
+	Scope          []string  `json:"scope"`                    // as granted
 	User           string    `json:"user"`                     // the sub
-	SignedInAt     time.Time `json:"signed_in_at"`             // when they proved who they are
-	GrantedAt      time.Time `json:"at"`                       // when it was given
+	SignedInAt     time.Time `json:"signed_in_at"`             // the auth_time
+	GrantedAt      time.Time `json:"at"`                       // compared with cutoffs
 	Session        string    `json:"session,omitempty"`        // the sid of the sign-in
-	AMR            []string  `json:"amr,omitempty"`            // how it was made (RFC 8176)
-	Provider       string    `json:"provider,omitempty"`       // that they came by; "" for none
-	Subject        string    `json:"upstream_sub,omitempty"`   // there
-	Credential     []byte    `json:"credential"`               // of the user at the time
+	AMR            []string  `json:"amr,omitempty"`            // of the sign-in (RFC 8176)
+	Provider       string    `json:"provider,omitempty"`       // the key of the identity provider, if any
+	Subject        string    `json:"upstream_sub,omitempty"`   // the sub at the provider
+	Credential     []byte    `json:"credential"`               // a hash of the user's at the time
 	CodeChallenge  string    `json:"code_challenge,omitempty"` // RFC 7636
 	Nonce          string    `json:"nonce,omitempty"`          // of the authorization request
 
-	// Claims asked for by name (OpenID Connect Core §5.5).
+	// Claims requested by name (OpenID Connect Core §5.5).
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 	IDTokenClaims  []string `json:"id_token_claims,omitempty"` // see UserinfoClaims
 }
 
-// Grants says what of a grant still stands.
+// Grants checks whether grants are still valid.
 type Grants struct {
 	accounts    *people.Accounts
 	consents    *consent.Consents
@@ -51,8 +50,8 @@ type Grants struct {
 	sessions    *session.Sessions
 }
 
-// Confirm dates a grant that a person who is signed in gives now, and refuses it where their
-// session ended meanwhile.
+// Confirm sets the time of a grant that is about to be issued. It fails if the
+// person's session has ended meanwhile.
 func (gs *Grants) Confirm(ctx context.Context, g *Grant) error {
 	cutoff, err := gs.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID})
 	if g.GrantedAt = revocation.DateAfter(cutoff); err == nil {
@@ -61,15 +60,15 @@ func (gs *Grants) Confirm(ctx context.Context, g *Grant) error {
 	return err
 }
 
-// ScopeText is the scope as requests and answers have it (RFC 6749 §3.3).
+// ScopeText returns the scope as requests and responses write it (RFC 6749 §3.3).
 func (g *Grant) ScopeText() string { return strings.Join(g.Scope, " ") }
 
-// Has says whether a scope was granted.
+// Has reports whether a scope was granted.
 func (g *Grant) Has(scope string) bool { return slices.Contains(g.Scope, scope) }
 
-// user is the person of a grant. It ends with them: who was removed or
-// disabled, has another password since, or came by a link that there is no more,
-// gives nothing any more.
+// user returns the person of a grant. The grant has ended if they were removed or
+// disabled, have another password, or signed in by an account that is no longer
+// linked to them.
 func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 	user, err := gs.accounts.Find(ctx, g.User)
 	if err != nil {
@@ -91,8 +90,7 @@ func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 	return user, nil
 }
 
-// check compares a token request with the authorization request it goes on
-// from (RFC 6749 §4.1.3).
+// check compares a token request with its authorization request (RFC 6749 §4.1.3).
 func (g *Grant) check(client *client.Client, p oauth2.Parameters) error {
 	switch {
 	case g.ClientID != client.ID:
@@ -105,18 +103,17 @@ func (g *Grant) check(client *client.Client, p oauth2.Parameters) error {
 	return oauth2.CheckVerifier(g.CodeChallenge, p.Get("code_verifier"))
 }
 
-// binding is what the refresh and access tokens of a grant are.
+// binding is that of the grant's refresh and access tokens.
 func (g *Grant) binding() revocation.Binding {
 	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.boundSession()}
 }
 
-// codeBinding is what the codeBinding of a grant is. When the session is over, nobody is there any
-// more to bring it to the client, whatever it would give.
+// codeBinding is that of the grant's code, which always ends with the session.
 func (g *Grant) codeBinding() revocation.Binding {
 	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.Session, ShortLived: true}
 }
 
-// revoked reports whether a grant was revoked, or given until a cutoff.
+// revoked reports whether a grant was revoked, by itself or by a cutoff.
 func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
 	revoked, err := gs.revocations.Revoked(ctx, g.Family)
 	if revoked || err != nil {
@@ -126,7 +123,7 @@ func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
 	return revocation.IsCutOff(g.GrantedAt, cutoff), err
 }
 
-// checkAllowed refuses a code or refresh token whose grant could not be given again.
+// checkAllowed refuses a grant that would no longer be given.
 func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Client) error {
 	if again, err := client.GrantScope(g.ScopeText()); err != nil || !slices.Equal(again, g.Scope) {
 		return oauth2.InvalidGrant("the client may no longer have what it was granted")
@@ -141,8 +138,7 @@ func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Cli
 	return err
 }
 
-// checkConsent refuses what a person let a client have and does not any more,
-// where the client must have their consent.
+// checkConsent refuses a grant whose consent has ended, if the client requires one.
 func (gs *Grants) checkConsent(ctx context.Context, g *Grant, client *client.Client) error {
 	if !client.RequiresConsent() {
 		return nil
@@ -154,13 +150,13 @@ func (gs *Grants) checkConsent(ctx context.Context, g *Grant, client *client.Cli
 	return err
 }
 
-// wantsRefresh says whether a grant asks for a refresh token.
+// wantsRefresh reports whether the grant includes a refresh token.
 func (g *Grant) wantsRefresh() bool { return g.Has(client.OfflineAccess) || g.Has(client.OnlineAccess) }
 
-// online says whether a grant's refresh token ends with the session.
+// online reports whether the grant's tokens end with the session.
 func (g *Grant) online() bool { return !g.Has(client.OfflineAccess) }
 
-// boundSession is the sid of the session that a grant's access tokens end with, or "".
+// boundSession returns the sid of the session that the grant's tokens end with, or "".
 func (g *Grant) boundSession() string {
 	if g.online() {
 		return g.Session

@@ -8,35 +8,26 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 )
 
-// AccessToken is what an access token of ours says that decides whether it is still
-// good, beside its signature and its time.
+// AccessToken holds the claims of a verified access token that decide whether its
+// grant still stands.
 type AccessToken struct {
-	// ID is the jti.
-	ID string
+	ID       string // the jti
+	Subject  string // the sub
+	ClientID string // the client_id
+	Scope    string // the scope
 
-	// Subject is the sub.
-	Subject string
-
-	// ClientID is the client_id.
-	ClientID string
-
-	// Scope is the scope.
-	Scope string
-
-	// Session is the sid: the session that the token ends with. Empty where it ends
-	// with none.
+	// Session is the sid of the session that the token ends with, if any.
 	Session string
 
-	// CredentialHash is the credential_hash: empty where no local user stands
-	// behind the token.
+	// CredentialHash is the credential_hash; empty if the person is no local user.
 	CredentialHash string
 
-	// Provider is the idp: the key of the identity provider that the person came
-	// by. Empty where their password was checked here.
+	// Provider is the idp: the key of the identity provider of the sign-in. Empty
+	// if the password was checked here.
 	Provider string
 
-	// ProviderAccount is the idp_account: the account at the provider that leads to
-	// a local user. Empty where none does.
+	// ProviderAccount is the idp_account: the provider's account that is linked to
+	// a local user, if any.
 	ProviderAccount string
 }
 
@@ -48,25 +39,22 @@ func (c *accessTokenClaims) token() AccessToken {
 	}
 }
 
-// Holder is whom an access token of ours stands for.
+// Holder is whom an access token stands for.
 type Holder struct {
-	// FHIRUser is the URL of the person's FHIR resource; empty where there is
-	// none, and where a client acts for itself.
-	FHIRUser string
+	FHIRUser string // the URL of the person's FHIR resource; empty without one, or for a client
 }
 
-// Holders knows whom tokens stand for.
+// Holders finds whom access tokens stand for.
 type Holders struct {
 	clients     *client.Registry
 	accounts    *people.Accounts
 	revocations *revocation.Revocations
 }
 
-// Find returns whom an access token stands for, or nil if the token has ended with
-// what it rests on: a person who was removed or disabled or has another password, a
-// client that is gone or may no longer have the scope, a session or a way to sign in
-// that there is no more, all that somebody was given. Whether the token itself was revoked, [Server.Revoked]
-// says.
+// Find returns whom an access token stands for, or nil if what it depends on has
+// ended: the person, their password, their session or way to sign in, the client,
+// the client's scope, or all grants up to a cutoff. It does not check revocation of
+// the token itself; see [revocation.Revocations.Revoked].
 func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 	client, err := h.clients.Find(ctx, t.ClientID)
 	if client == nil || err != nil || !client.AllowsScope(t.Scope) {
@@ -91,10 +79,10 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 	return &Holder{FHIRUser: h.accounts.FHIRUser(user)}, nil
 }
 
-// maySignIn reports whether the person of a token could still come to the client the
-// way that they did.
+// maySignIn reports whether the person of a token could still sign in to the client
+// the same way.
 func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.Client, user *people.User) (bool, error) {
-	if t.Provider == "" && len(client.IdentityProviders) == 0 { // most of them
+	if t.Provider == "" && len(client.IdentityProviders) == 0 { // the common case
 		return true, nil
 	}
 	if !h.accounts.Ways(client.IdentityProviders).Has(t.Provider) {
@@ -107,7 +95,7 @@ func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.C
 	return !unlinked, err
 }
 
-// isCutOff reports whether an access token was issued until a cutoff.
+// isCutOff reports whether an access token is voided by a cutoff.
 func (h *Holders) isCutOff(ctx context.Context, t AccessToken, client *client.Client) (bool, error) {
 	cutoff, err := h.revocations.LatestCutoff(ctx, revocation.Binding{
 		User: t.Subject, ClientID: t.ClientID, Session: t.Session, ByConsent: client.RequiresConsent(), ShortLived: true,

@@ -13,17 +13,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// introspection is what a client is told of a token (RFC 7662 §2.2, SMART App
-// Launch 2.2, Token Introspection). Of one that is not valid, or not for this
-// client to know of, it is told that and nothing else.
+// introspection is the response of RFC 7662 §2.2, with the claims of SMART App
+// Launch 2.2, Token Introspection. Of a token that is invalid or not the client's
+// business, it says only that it is not active.
 type introspection struct {
 	Active    bool   `json:"active"`
 	TokenType string `json:"token_type,omitempty"`
 	*accessTokenClaims
 }
 
-// refreshIntrospection is what there is to tell of a refresh token. It has no
-// token_type: there is none to use it as.
+// refreshIntrospection has no token_type: a refresh token is not used as one.
 type refreshIntrospection struct {
 	Active   bool             `json:"active"`
 	Issuer   string           `json:"iss"`
@@ -34,7 +33,7 @@ type refreshIntrospection struct {
 	Scope    string           `json:"scope"`
 }
 
-// introspectionEndpoint tells clients what a token is worth.
+// introspectionEndpoint is the introspection endpoint (RFC 7662).
 type introspectionEndpoint struct {
 	*endpoint.Responder
 	authenticator *client.Authenticator
@@ -43,8 +42,6 @@ type introspectionEndpoint struct {
 	userinfo      *userinfoEndpoint
 }
 
-// serve is the introspection endpoint (RFC 7662). It is for those who prove
-// who they are: whoever can ask can try tokens.
 func (e *introspectionEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	answer, err := e.introspect(w, r)
 	if err != nil {
@@ -59,7 +56,7 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 	if err != nil {
 		return nil, err
 	}
-	asker, err := e.requester(r, p)
+	client, err := e.requester(r, p)
 	switch {
 	case err != nil:
 		return nil, err
@@ -72,7 +69,7 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 		return new(introspection), nil
 	case err != nil:
 		return nil, err
-	case t.clientID() != asker.ID && !asker.IntrospectAll:
+	case t.clientID != client.ID && !client.IntrospectAll:
 		return new(introspection), nil
 	case t.family != nil:
 		return e.introspectRefreshToken(r.Context(), t)
@@ -80,9 +77,9 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
 }
 
-// requester is the client that asks: one with a secret or keys, or one that sends an
-// access token of its own (SMART App Launch 2.2, Token Introspection). Either
-// way it learns of its own tokens alone, unless it may introspect all.
+// requester returns the client that asks. It must authenticate, with its
+// credentials or with an access token of its own (SMART App Launch 2.2, Token
+// Introspection), so that nobody can probe for tokens (RFC 7662 §4).
 func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		claims, err := e.userinfo.bearerClaims(r)
@@ -102,8 +99,7 @@ func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) 
 	return client, err
 }
 
-// introspectRefreshToken tells of a refresh token whether a request with it would
-// succeed.
+// introspectRefreshToken reports whether the refresh token could be used now.
 func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *issuedToken) (any, error) {
 	g := t.family.Grant
 	client, err := e.authenticator.Clients.Find(ctx, g.ClientID)

@@ -33,28 +33,19 @@ type accessTokenClaims struct {
 	AuthTime *jwt.NumericDate `json:"auth_time,omitempty"`
 	FHIRUser string           `json:"fhirUser,omitempty"`
 
-	// UserinfoClaims are what userinfo tells beside the scope's claims.
+	// UserinfoClaims are given by userinfo beside the scope's claims.
 	UserinfoClaims []string `json:"userinfo_claims,omitempty"`
 
-	// Session is the session that the token ends with; "" where it lives on.
-	Session string `json:"sid,omitempty"`
-
-	// CredentialHash ties the token to the person's password and second factor of
-	// the time; see [people.User].credentialHash.
-	CredentialHash string `json:"credential_hash,omitempty"`
-
-	// Provider is the key of the identity provider that the person came by, and
-	// ProviderAccount the account there that leads to a local user: with the way, what
-	// it gave ends.
-	Provider        string `json:"idp,omitempty"`
-	ProviderAccount string `json:"idp_account,omitempty"`
+	Session         string `json:"sid,omitempty"`             // that the token ends with, if any
+	CredentialHash  string `json:"credential_hash,omitempty"` // of the password and second factor
+	Provider        string `json:"idp,omitempty"`             // the key of the identity provider, if any
+	ProviderAccount string `json:"idp_account,omitempty"`     // that is linked to a local user
 }
 
-// IDTokenClaims are those of OpenID Connect Core §2. What the person is called
-// and how to reach them is asked of userinfo (§5.4), unless the request has it
-// otherwise.
+// IDTokenClaims are those of OpenID Connect Core §2. Name and contact details are
+// left to userinfo (§5.4), unless the request or the client wants them here.
 type IDTokenClaims struct {
-	Issuer          string           `json:"iss"`                // of this server
+	Issuer          string           `json:"iss"`                // this server
 	Subject         string           `json:"sub"`                // the person
 	Audience        string           `json:"aud"`                // the client_id
 	Expiry          *jwt.NumericDate `json:"exp"`                // as long as an access token
@@ -63,20 +54,20 @@ type IDTokenClaims struct {
 	Nonce           string           `json:"nonce,omitempty"`    // of the request
 	AccessTokenHash string           `json:"at_hash,omitempty"`  // of the access token beside it
 	FHIRUser        string           `json:"fhirUser,omitempty"` // URL of the person's FHIR resource
-	Session         string           `json:"sid,omitempty"`      // sid
+	Session         string           `json:"sid,omitempty"`      // the sid of the sign-in
 	AMR             []string         `json:"amr,omitempty"`      // how the person proved who they are
 }
 
-// Issued are the tokens that one grant is turned into.
+// Issued are the tokens made of one grant.
 type Issued struct {
 	Access, ID, refresh string        // ID is empty without the scope openid
 	Lifetime            time.Duration // of the access token
 }
 
-// Issuer makes tokens.
+// Issuer makes access and ID tokens.
 type Issuer struct {
 	issuer, fhirBase    string
-	AccessTokenLifetime time.Duration // of access and ID tokens
+	AccessTokenLifetime time.Duration // of ID tokens too
 	keys                keyring.Signing
 	clients             *client.Registry
 	accounts            *people.Accounts
@@ -84,8 +75,9 @@ type Issuer struct {
 	revocations         *revocation.Revocations
 }
 
-// Issue makes the tokens of a person's grant: an access token of that lifetime, and
-// with the scope openid an ID token.
+// Issue makes an access token of the given lifetime for a person's grant, and with
+// the scope openid an ID token. It fails with invalid_grant if the grant was
+// revoked, or its person can no longer have it.
 func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
 	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
 	user, err := i.grants.user(ctx, g)
@@ -115,7 +107,8 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	return t, err
 }
 
-// IssueIDToken makes an ID token, with the hash of the access token beside it if there is one.
+// IssueIDToken makes an ID token. It holds the hash of the access token issued
+// with it, unless access is empty.
 func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, access string, now time.Time) (string, error) {
 	claims := IDTokenClaims{
 		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
@@ -141,7 +134,7 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 	return keyring.Sign(ctx, i.keys, client.SigningAlgorithm(), keyring.IDTokenType, all)
 }
 
-// withClaims are claims, and more beside them.
+// withClaims returns the JSON form of claims with more added.
 func withClaims(claims any, more map[string]any) (any, error) {
 	if len(more) == 0 {
 		return claims, nil
@@ -163,7 +156,7 @@ func withClaims(claims any, more map[string]any) (any, error) {
 }
 
 // issueToClient makes the access token of a client that acts for itself
-// (RFC 6749 §4.4). Its subject is the client.
+// (RFC 6749 §4.4). Its sub is the client_id (RFC 9068 §2.2).
 func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
 	audit.NoteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
@@ -179,11 +172,11 @@ func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope
 	return &Issued{Access: access, Lifetime: lifetime}, err
 }
 
-// clientTokenLifetime is the bound that SMART Backend Services recommends.
+// clientTokenLifetime is the most that SMART Backend Services recommends.
 const clientTokenLifetime = 5 * time.Minute
 
-// grantedFHIRUser is fhirUser where the client was granted to know it: clients
-// can read access tokens too.
+// grantedFHIRUser returns fhirUser if its scope was granted: clients can read
+// access tokens too.
 func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
 	if !g.Has("fhirUser") {
 		return ""
@@ -191,8 +184,8 @@ func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
 	return i.accounts.FHIRUser(user)
 }
 
-// accessTokenHash is at_hash for an ID token signed with a SHA-256 algorithm
-// (OpenID Connect Core §3.1.3.6): the left half of the digest.
+// accessTokenHash returns the at_hash for an ID token signed with a SHA-256
+// algorithm (OpenID Connect Core §3.1.3.6).
 func accessTokenHash(access string) string {
 	if access == "" {
 		return ""

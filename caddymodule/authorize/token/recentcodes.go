@@ -12,22 +12,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// maxCodes is how many codes one person has, exchanged ones included.
+// maxCodes is how many codes one person can have, redeemed ones included.
 const maxCodes = 200
 
-// recentCodes knows each person's latest codes. It is in memory, and not a
-// [store.RecentList], because codes are given by the thousand: a list in the store would be
-// written anew with each, and doubled the cost of ES256 code flows. A reload or another
-// gateway lets a person have as many once more.
+// recentCodes are each person's latest codes. They are kept in memory, not in a
+// [store.RecentList]: rewriting a list in the store with each code doubled the cost
+// of ES256 code flows. A reload or another gateway starts counting afresh.
 type recentCodes struct {
 	lifetime time.Duration // of a code
-
-	mu     sync.Mutex
-	people map[string][]recentCode // the oldest first
-	most   int                     // people, before those whose codes are over are forgotten
+	mu       sync.Mutex
+	people   map[string][]recentCode // oldest first
+	most     int                     // people, before a sweep
 }
 
-// recentCode is a code, and the family of the tokens that it gives.
 type recentCode struct {
 	key, family string
 	at          time.Time
@@ -37,7 +34,7 @@ func newRecentCodes(lifetime time.Duration) *recentCodes {
 	return &recentCodes{lifetime: lifetime, people: make(map[string][]recentCode), most: 1024}
 }
 
-// add adds a person's code, and returns the one that is too many.
+// add adds a person's code, and returns the oldest if there are too many.
 func (c *recentCodes) add(person string, code recentCode) (old recentCode, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -54,7 +51,7 @@ func (c *recentCodes) add(person string, code recentCode) (old recentCode, ok bo
 	return old, ok
 }
 
-// unexpired leaves out the codes that are over.
+// unexpired drops expired codes.
 func (c *recentCodes) unexpired(codes []recentCode) []recentCode {
 	lasts := func(code recentCode) bool { return time.Since(code.at) < c.lifetime }
 	i := slices.IndexFunc(codes, lasts)
@@ -64,8 +61,8 @@ func (c *recentCodes) unexpired(codes []recentCode) []recentCode {
 	return slices.Delete(codes, 0, i)
 }
 
-// sweep forgets people whose codes are over, where there are many. How many there are
-// beyond that is bounded by the store, which holds their codes.
+// sweep drops people whose codes have all expired, if there are many. The store,
+// which holds the codes, bounds the rest.
 func (c *recentCodes) sweep() {
 	if len(c.people) < c.most {
 		return
@@ -74,14 +71,14 @@ func (c *recentCodes) sweep() {
 	c.most = max(1024, 2*len(c.people))
 }
 
-// enforceLimit makes room for a person's new code.
+// enforceLimit deletes a person's oldest code if there are too many.
 func (cs *Codes) enforceLimit(ctx context.Context, g *Grant, key string) error {
 	old, ok := cs.recent.add(g.User, recentCode{key: key, family: g.Family})
 	if !ok {
 		return nil
 	}
 	err := cs.store.Delete(ctx, old.key)
-	// That it was used need not be known any more; that it was revoked must be.
+	// Its use can be forgotten, but not its revocation.
 	if e := cs.store.Swap(ctx, revocation.TokenKey(old.family), revocation.CodeRedeemed, revocation.CodeRedeemed, time.Second); !errors.Is(e, store.ErrChanged) {
 		err = errors.Join(err, e)
 	}

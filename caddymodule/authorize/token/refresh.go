@@ -10,13 +10,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// exchangeRefreshToken is the refresh token grant (RFC 6749 §6). The token is
-// followed by a new one. Who comes with one that was followed already is a thief,
-// or the thief was here before (RFC 9700 §4.14.2): all that the grant gave ends.
-// A client that repeats a request, because the answer did not reach it, is not
-// taken for one: for a moment it is given the same successor once more. To a
-// thief who is as fast this gives nothing new, because thief and client now hold
-// the same token, and the second of them to use it is noticed.
+// exchangeRefreshToken is the refresh token grant (RFC 6749 §6). Each use replaces
+// the token. A second use of an old token means that it was stolen, and revokes the
+// grant (RFC 9700 §4.14.2).
+// A client that repeats a request shortly after, because it missed the response,
+// is given the same token again. This gains a thief nothing: thief and client now
+// hold one token, and the second use of it is detected.
 func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	token := p.Get("refresh_token")
 	if token == "" {
@@ -31,10 +30,9 @@ func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client
 	return nil, ctx.Err()
 }
 
-// rotateRefreshToken gives what a refresh token is good for. The token that follows it
-// is stored last: whatever fails before, the client can try again. Where another
-// request uses the token at the same time, the error is [store.ErrChanged], and the token is
-// to be looked at once more, as one that was followed.
+// rotateRefreshToken stores the next token last, so that the client can try again
+// after any earlier failure. If another request uses the token at the same time,
+// the error is [store.ErrChanged], and the token must be checked again.
 func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, asked string) (*tokenResponse, error) {
 	f, stored, err := e.families.find(ctx, token)
 	if err != nil {
@@ -54,8 +52,8 @@ func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.C
 	return t.response(g.ScopeText()), nil
 }
 
-// narrowScope is what is asked of a granted scope, all of it where nothing is
-// (RFC 6749 §6).
+// narrowScope returns the requested part of a granted scope: all of it if asked is
+// empty (RFC 6749 §6).
 func narrowScope(granted []string, asked string) ([]string, error) {
 	if asked == "" {
 		return granted, nil

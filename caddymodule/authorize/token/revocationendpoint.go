@@ -15,7 +15,7 @@ import (
 
 var errForeignToken = &oauth2.Error{Code: "unauthorized_client", Description: "the token was given to another client"}
 
-// revocationEndpoint makes void what clients no longer need.
+// revocationEndpoint is the revocation endpoint (RFC 7009).
 type revocationEndpoint struct {
 	*endpoint.Responder
 	authenticator *client.Authenticator
@@ -24,15 +24,14 @@ type revocationEndpoint struct {
 	verifier      *Verifier
 }
 
-// serve is the revocation endpoint (RFC 7009). A token that is not valid
-// needs no revoking, so it is no error; that a revocation could not be stored is
-// one, because the token would go on working.
+// serve answers an invalid token with success, as RFC 7009 §2.2 requires.
 func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if err := e.revokeToken(w, r); err != nil {
 		e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
 		e.WriteError(w, r, err)
 		return
 	}
+	// The body is ignored (RFC 7009 §2.2), but some clients expect JSON.
 	// The body means nothing (RFC 7009 §2.2), but some clients insist on JSON.
 	e.WriteJSON(w, http.StatusOK, struct{}{})
 }
@@ -55,17 +54,17 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 		return nil
 	case err != nil:
 		return err
-	case t.clientID() != client.ID:
+	case t.clientID != client.ID:
 		return errForeignToken
 	}
 	if err := e.revoke(r.Context(), t); err != nil {
 		return err
 	}
-	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Revocation, ClientID: client.ID, User: t.subject()})
+	e.Trail.Record(r.Context(), audit.Event{Kind: audit.Revocation, ClientID: client.ID, User: t.user})
 	return nil
 }
 
-// revoke makes a token void; a refresh token takes its family with it.
+// revoke revokes an access token, or the whole grant of a refresh token.
 func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 	if t.family != nil {
 		return e.families.revoke(ctx, t.family.Grant)
@@ -77,34 +76,24 @@ func (e *revocationEndpoint) revoke(ctx context.Context, t *issuedToken) error {
 	return err
 }
 
-// issuedToken is a token of ours that somebody asks about: the one or the other.
+// issuedToken is an access token, or a refresh token with its family.
 type issuedToken struct {
-	access  *accessTokenClaims
-	family  *refreshFamily
-	current bool // of a refresh token: it is the one that can be used
+	access         *accessTokenClaims
+	family         *refreshFamily
+	current        bool // the refresh token that can be used
+	clientID, user string
 }
 
-func (t *issuedToken) clientID() string {
-	if t.family != nil {
-		return t.family.Grant.ClientID
-	}
-	return t.access.ClientID
-}
-
-func (t *issuedToken) subject() string {
-	if t.family != nil {
-		return t.family.Grant.User
-	}
-	return t.access.Subject
-}
-
-// issuedToken reads a token: errInvalidToken where it is none of ours. A refresh
-// token that was followed by another still leads to its family. What kind it is
-// shows in its form, so token_type_hint tells us nothing (RFC 7009 §2.1).
+// find returns a token, or errInvalidToken. It tells access and refresh tokens
+// apart by their form, so token_type_hint is not needed (RFC 7009 §2.1). An old
+// refresh token still identifies its family.
 func (e *revocationEndpoint) find(ctx context.Context, raw string) (*issuedToken, error) {
 	if familyID(raw) == "" {
 		claims, err := e.verifier.verify(ctx, raw)
-		return &issuedToken{access: claims}, err
+		if err != nil {
+			return nil, err
+		}
+		return &issuedToken{access: claims, clientID: claims.ClientID, user: claims.Subject}, nil
 	}
 	f, _, err := e.families.find(ctx, raw)
 	if errors.Is(err, errInvalidRefreshToken) {
@@ -113,9 +102,9 @@ func (e *revocationEndpoint) find(ctx context.Context, raw string) (*issuedToken
 	if err != nil {
 		return nil, err
 	}
-	standing := e.families.state(f, raw)
-	if standing == unknownToken {
+	state := e.families.state(f, raw)
+	if state == unknownToken {
 		return nil, errInvalidToken
 	}
-	return &issuedToken{family: f, current: standing == currentToken}, nil
+	return &issuedToken{family: f, current: state == currentToken, clientID: f.Grant.ClientID, user: f.Grant.User}, nil
 }

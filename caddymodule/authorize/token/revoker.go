@@ -14,24 +14,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// RevokedGrants says what [Server.RevokeGrants] has ended beside codes and access tokens,
-// which nobody counts.
+// RevokedGrants counts what [Revoker.RevokeGrants] has revoked, beside codes and
+// access tokens.
 type RevokedGrants struct {
-	// Sessions is how many sessions of the person there were.
-	Sessions int `json:"sessions"`
-
-	// RefreshTokens is how many grants could be refreshed.
-	RefreshTokens int `json:"refresh_tokens"`
-
-	// Consents is how many approvals were remembered: people are asked again.
-	Consents int `json:"consents"`
+	Sessions      int `json:"sessions"`       // of the person
+	RefreshTokens int `json:"refresh_tokens"` // grants that could be refreshed
+	Consents      int `json:"consents"`       // that were remembered; people are asked again
 }
 
-// ErrUnknownHolder says that there is neither such a person or client, nor anything that they
-// were given.
+// ErrUnknownHolder says that there is no such user or client, and that they had
+// been granted nothing.
 var ErrUnknownHolder = errors.New("no such user or client, and nothing was given to them")
 
-// Revoker ends what operators want ended.
+// Revoker revokes grants for operators.
 type Revoker struct {
 	durable     store.Store
 	accounts    *people.Accounts
@@ -41,40 +36,40 @@ type Revoker struct {
 	trail       *audit.Recorder
 }
 
-// RevokeGrants ends at once everything that a user let clients have, or that a client was
-// given by anybody, or by this user where both are named: codes, access tokens and
-// refresh tokens, and the consent that was remembered. A user's sessions end too where
-// no client is named; otherwise people stay signed in, and the client is told that
-// their sessions are over for it (OpenID Connect Back-Channel Logout 1.0). What is
-// given later is good. Of what fails half-way, what was ended stays so; the call can be
-// repeated.
-func (e *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (RevokedGrants, error) {
-	var ended RevokedGrants
+// RevokeGrants revokes all grants of a user, to a client, or of the user to the
+// client if both are named: codes, access tokens, refresh tokens and consents. If
+// no client is named, it ends the user's sessions too. Otherwise people stay signed
+// in, and the client is told that their sessions are over for it (OpenID Connect
+// Back-Channel Logout 1.0). Later grants are not affected. After an error, what was
+// revoked stays revoked, and the call can be repeated. Its error is
+// [ErrUnknownHolder] if user and client are unknown and nothing was revoked.
+func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (RevokedGrants, error) {
+	var revoked RevokedGrants
 	if user == "" && clientID == "" {
-		return ended, errors.New("neither a user nor a client is named")
+		return revoked, errors.New("neither a user nor a client is named")
 	}
-	err := e.revokeGrants(ctx, user, clientID, &ended)
-	if err == nil && ended == (RevokedGrants{}) {
-		err = e.checkKnown(ctx, user, clientID)
+	err := r.revokeGrants(ctx, user, clientID, &revoked)
+	if err == nil && revoked == (RevokedGrants{}) {
+		err = r.checkKnown(ctx, user, clientID)
 	}
-	e.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
-	return ended, err
+	r.trail.Record(ctx, audit.Event{Kind: audit.Revocation, User: user, ClientID: clientID, Reason: "the operator ended everything that was given", Err: err})
+	return revoked, err
 }
 
-// revokeGrants ends sessions first, so that whoever has one is given no more by it; then what
-// was given until that moment, be it in use right now. What fails keeps nothing else alive.
-func (e *Revoker) revokeGrants(ctx context.Context, user, clientID string, ended *RevokedGrants) error {
+// revokeGrants ends sessions first, so that they give nothing more, and continues
+// after an error.
+func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revoked *RevokedGrants) error {
 	var errs [4]error
 	if clientID == "" {
-		ended.Sessions, errs[0] = e.sessions.EndSessions(ctx, user)
+		revoked.Sessions, errs[0] = r.sessions.EndSessions(ctx, user)
 	}
-	errs[1] = e.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
-	if errs[1] == nil { // else who comes with a refresh token is not refused meanwhile
-		ended.RefreshTokens, errs[1] = e.deleteFamilies(ctx, user, clientID)
+	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
+	if errs[1] == nil { // without the cutoff, a refresh token in use would survive
+		revoked.RefreshTokens, errs[1] = r.deleteFamilies(ctx, user, clientID)
 	}
-	ended.Consents, errs[2] = e.deleteConsents(ctx, user, clientID)
+	revoked.Consents, errs[2] = r.deleteConsents(ctx, user, clientID)
 	if clientID != "" {
-		errs[3] = e.sessions.Leave(ctx, user, clientID)
+		errs[3] = r.sessions.Leave(ctx, user, clientID)
 	}
 	return errors.Join(errs[:]...)
 }
@@ -89,35 +84,33 @@ func cutoffOf(user, clientID string) string {
 	return revocation.PairCutoff(user, clientID)
 }
 
-// checkKnown finds out about misspelt names, so that nobody thinks that more has ended
-// than did.
-func (e *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
-	client, err := e.clients.Find(ctx, clientID)
+// checkKnown detects misspelled names.
+func (r *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
+	client, err := r.clients.Find(ctx, clientID)
 	if err != nil {
 		return err
 	}
-	person, err := e.accounts.Find(ctx, user)
+	person, err := r.accounts.Find(ctx, user)
 	if err != nil {
 		return err
 	}
-	if clientID != "" && client == nil || user != "" && person == nil && e.accounts.Directory.Users[user] == nil {
+	if clientID != "" && client == nil || user != "" && person == nil && r.accounts.Directory.Users[user] == nil {
 		return ErrUnknownHolder
 	}
 	return nil
 }
 
-// deleteFamilies deletes the refresh tokens of a user, a client or both. An empty name
-// stands for all.
-func (e *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (int, error) {
-	return store.DeleteFunc(ctx, e.durable, familyKey(""), func(value []byte) (bool, error) {
+// deleteFamilies deletes refresh tokens. An empty name matches all.
+func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (int, error) {
+	return store.DeleteFunc(ctx, r.durable, familyKey(""), func(value []byte) (bool, error) {
 		f, err := parseFamily(value)
 		return err == nil && matches(f.Grant.User, f.Grant.ClientID, user, clientID), err
 	})
 }
 
-// deleteConsents forgets the consent of a user, or to a client, or both.
-func (e *Revoker) deleteConsents(ctx context.Context, user, clientID string) (int, error) {
-	return store.DeleteFunc(ctx, e.durable, "consent:", func(value []byte) (bool, error) {
+// deleteConsents deletes remembered consents. An empty name matches all.
+func (r *Revoker) deleteConsents(ctx context.Context, user, clientID string) (int, error) {
+	return store.DeleteFunc(ctx, r.durable, "consent:", func(value []byte) (bool, error) {
 		c := new(consent.Consent)
 		err := json.Unmarshal(value, c)
 		return err == nil && matches(c.User, c.ClientID, user, clientID), err

@@ -18,86 +18,50 @@ import (
 type Config struct {
 	*endpoint.Responder
 
-	// FHIRBase is the aud of access tokens.
-	FHIRBase string
+	FHIRBase       string       // the aud of access tokens
+	Keys           keyring.Keys // that sign tokens
+	Store, Durable store.Store  // of codes, and of refresh tokens
+	Lifetimes      Lifetimes    // of what is issued
 
-	// Keys sign tokens, and check those that come back.
-	Keys keyring.Keys
-
-	// Store keeps codes, and Durable refresh tokens.
-	Store, Durable store.Store
-
-	// Lifetimes are how long what is given lasts.
-	Lifetimes Lifetimes
-
-	// Authenticator knows the clients.
-	Authenticator *client.Authenticator
-
-	// Accounts are whom tokens are about.
-	Accounts *people.Accounts
-
-	// Consents are what people let clients have.
-	Consents *consent.Consents
-
-	// Revocations are what is void.
-	Revocations *revocation.Revocations
-
-	// Sessions are what some tokens end with.
-	Sessions *session.Sessions
+	Authenticator *client.Authenticator   // of clients
+	Accounts      *people.Accounts        // of people
+	Consents      *consent.Consents       // of people
+	Revocations   *revocation.Revocations // of tokens and grants
+	Sessions      *session.Sessions       // of people
 }
 
-// Lifetimes are how long what is given lasts.
+// Lifetimes are those of what is issued.
 type Lifetimes struct {
-	// AccessToken is that of access and ID tokens.
-	AccessToken time.Duration
+	AccessToken time.Duration // of ID tokens too
+	Code        time.Duration // of an authorization code
+	Session     time.Duration // of a sign-in
+	Refresh     time.Duration // of a grant that is refreshed
+	RefreshIdle time.Duration // of an unused refresh token
 
-	// Code is how long a code can be exchanged.
-	Code time.Duration
-
-	// Session is how long a sign-in lasts.
-	Session time.Duration
-
-	// Refresh is how long a person's grant can be refreshed in all.
-	Refresh time.Duration
-
-	// RefreshIdle is how long a refresh token can wait for its use.
-	RefreshIdle time.Duration
-
-	// RefreshGrace is how long after its use a refresh token gives the same successor
-	// once more.
+	// RefreshGrace is how long after its use a refresh token gives the same
+	// successor again.
 	RefreshGrace time.Duration
 
-	// Started is when this process began to serve: RefreshGrace counts from then for
-	// what an earlier process stored.
+	// Started returns when this process began to serve. For tokens of an earlier
+	// process, RefreshGrace counts from then.
 	Started func() time.Time
 }
 
-// Tokens are what makes tokens, checks and ends them.
+// Tokens make tokens, check them and revoke them.
 type Tokens struct {
-	// Grants says what of a grant still stands.
-	Grants *Grants
-
-	// Holders knows whom access tokens stand for.
-	Holders *Holders
-
-	// Issuer makes tokens.
-	Issuer *Issuer
-
-	// Verifier checks tokens of ours that come back.
-	Verifier *Verifier
-
-	// Codes are the authorization codes.
-	Codes *Codes
-
-	// Revoker ends what operators want ended.
-	Revoker *Revoker
-
+	Grants   *Grants   // checks grants
+	Holders  *Holders  // finds whom access tokens stand for
+	Issuer   *Issuer   // makes tokens
+	Verifier *Verifier // checks tokens
+	Codes    *Codes    // issues and redeems codes
+	Revoker  *Revoker  // revokes grants for operators
 	families *families
+
 	// Endpoints are the token, revocation, introspection and UserInfo endpoints, by path.
 	Endpoints map[string]http.Handler
 }
 
-// New puts them together.
+// New returns the Tokens of a configuration.
 func New(c Config) *Tokens {
 	t := &Tokens{
 		Grants:  &Grants{accounts: c.Accounts, consents: c.Consents, revocations: c.Revocations, sessions: c.Sessions},

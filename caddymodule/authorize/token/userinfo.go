@@ -12,15 +12,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
-// userinfoEndpoint tells clients about the person whose access token they have.
+// userinfoEndpoint is the UserInfo endpoint (OpenID Connect Core §5.3).
 type userinfoEndpoint struct {
 	*endpoint.Responder
 	accounts *people.Accounts
 	verifier *Verifier
 }
 
-// serve is the UserInfo endpoint (OpenID Connect Core §5.3). It takes the access
-// token from the header or from a form (§5.3.1).
 func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	user, names, err := e.authenticate(w, r)
 	if err != nil {
@@ -32,8 +30,9 @@ func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.WriteJSON(w, http.StatusOK, claims)
 }
 
-// authenticate returns the person whose access token the request carries, and the claims
-// that it is given for.
+// authenticate returns the person of the request's access token, and the names of
+// the claims that it allows. The token may be in the header or in a form (OpenID
+// Connect Core §5.3.1).
 func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) (*people.User, []string, error) {
 	raw, err := formToken(w, r)
 	if err == nil && raw == "" {
@@ -49,8 +48,8 @@ func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) 
 	return e.user(r.Context(), claims)
 }
 
-// formToken is the access token of a form (RFC 6750 §2.2), or "". Beside one in
-// the header it is refused: another could be checked than the one that counts.
+// formToken returns the access token of a form (RFC 6750 §2.2), or "". It refuses a
+// second one in the header, so that the one checked is the one used.
 func formToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	if r.Method != http.MethodPost || !oauth2.IsForm(r) {
 		return "", nil
@@ -62,8 +61,7 @@ func formToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	return p.Get("access_token"), err
 }
 
-// bearerClaims are those of the access token that the request carries in its
-// Authorization header.
+// bearerClaims returns the claims of the access token in the Authorization header.
 func (e *userinfoEndpoint) bearerClaims(r *http.Request) (*accessTokenClaims, error) {
 	raw, err := headerToken(r)
 	if err != nil {
@@ -72,7 +70,7 @@ func (e *userinfoEndpoint) bearerClaims(r *http.Request) (*accessTokenClaims, er
 	return e.tokenClaims(r.Context(), raw)
 }
 
-// headerToken is the access token of the Authorization header (RFC 6750 §2.1).
+// headerToken returns the access token of the Authorization header (RFC 6750 §2.1).
 func headerToken(r *http.Request) (string, error) {
 	headers := r.Header.Values("Authorization")
 	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
@@ -85,7 +83,6 @@ func headerToken(r *http.Request) (string, error) {
 	return strings.TrimLeft(raw, " "), nil
 }
 
-// tokenClaims are those of an access token of ours.
 func (e *userinfoEndpoint) tokenClaims(ctx context.Context, raw string) (*accessTokenClaims, error) {
 	claims, err := e.verifier.verify(ctx, raw)
 	if errors.Is(err, errInvalidToken) {

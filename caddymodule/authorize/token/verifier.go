@@ -14,18 +14,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
+// errInvalidToken rejects whatever is not a valid token of this server.
 var errInvalidToken = errors.New("not a valid token of ours")
 
-// maxSignatures is how many verified tokens are cached; one takes about 1 KiB.
+// ErrInvalidHint says that an id_token_hint is not an ID token of this server.
+var ErrInvalidHint = errors.New("id_token_hint is no ID token of ours")
+
+// maxSignatures is how many verified tokens are cached, each about 1 KiB.
 const maxSignatures = 20_000
 
-// verifiedToken is a token whose signature is ours. It is not changed.
+// verifiedToken is a token with a valid signature. It is immutable.
 type verifiedToken struct {
 	claims *accessTokenClaims
 	kid    string
 }
 
-// Verifier checks tokens of ours that come back to us.
+// Verifier checks tokens that this server issued.
 type Verifier struct {
 	issuer, fhirBase string
 	keys             keyring.Keys
@@ -34,7 +38,8 @@ type Verifier struct {
 	holders          *Holders
 }
 
-// verify checks an access token that comes back to us (RFC 9068 §4).
+// verify validates an access token (RFC 9068 §4). Its error is errInvalidToken if
+// the token is expired, revoked, or not one of this server.
 func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims, error) {
 	v, err := vr.verified(ctx, raw)
 	if err != nil {
@@ -54,9 +59,8 @@ func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims,
 	return v.claims, err
 }
 
-// verified checks the signature of a token, or remembers that it did so before. That
-// counts as long as the key is ours. Whether the token has expired or was revoked, the
-// caller checks each time.
+// verified checks the signature of an access token. A cached result counts while
+// its key is still in the keyring; expiry and revocation are not cached.
 func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, error) {
 	digest := sha256.Sum256([]byte(raw)) // of the whole: a part of it would stand for others too
 	if known, ok := vr.signatures.Get(digest); ok {
@@ -84,9 +88,8 @@ func (vr *Verifier) checkSignature(ctx context.Context, raw string) (verifiedTok
 	return verifiedToken{claims, kid}, nil
 }
 
-// open checks the signature of a JWT of ours, of one kind, and reads its claims. Its
-// error is errInvalidToken, or ErrUnknownKey where it may be one of ours whose key is
-// no longer kept.
+// open checks the signature of a JWT of one type, and reads its claims. Its error
+// is errInvalidToken, or [keyring.ErrUnknownKey] if its key may have been retired.
 func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose.SignatureAlgorithm, claims any) (kid string, err error) {
 	token, err := jwt.ParseSigned(raw, algorithms)
 	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != typ {
@@ -105,4 +108,19 @@ func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose
 
 func (vr *Verifier) current(c *accessTokenClaims) bool {
 	return c.Issuer == vr.issuer && c.Audience == vr.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time())
+}
+
+// Hint reads an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). Its
+// error is [ErrInvalidHint], or [keyring.ErrUnknownKey] if its key may have been
+// retired.
+func (vr *Verifier) Hint(ctx context.Context, raw string) (*IDTokenClaims, error) {
+	claims := new(IDTokenClaims)
+	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims) // a logout token is none
+	if errors.Is(err, errInvalidToken) || err == nil && claims.Issuer != vr.issuer {
+		err = ErrInvalidHint
+	}
+	if err != nil {
+		return nil, err
+	}
+	return claims, nil
 }
