@@ -1,9 +1,9 @@
-// Package keyring holds the keys of one issuer: those that sign tokens, and the one that seals
-// what browsers keep for us.
+// Package keyring makes, keeps and replaces the keys that sign tokens, and those that
+// seal what browsers keep for us.
 //
-//	keyring.go   reads them from storage, makes and renews them (RFC 7517)
-//	keys.go      a set of keys as it was read: which one signs, which are published
-//	seal.go      seals and opens texts (AES-256-GCM), and works out hashes that others cannot
-//	signing.go   what users of keys ask of them, and the signing of a JWT
-//	keyinfo.go   what may be told of a key
+//	keyring.go   the keys of an issuer, shared by its gateways; when they are replaced
+//	keys.go      one set of keys: which signs, which is only published
+//	signing.go   signing and sealing, as others need it
+//	seal.go      sealing and MACs
+//	keyinfo.go   what may be shown of a key
 package keyring

@@ -2,25 +2,16 @@ package keyring
 
 import "time"
 
-// Info is what may be told of a key: nothing by which one could sign.
+// Info is what may be shown of a key.
 type Info struct {
-	// KeyID is its name in the JWKS and in the tokens that it signed (RFC 7517
-	// §4.5).
-	KeyID string `json:"kid"`
-
-	// Algorithm is what it is for: ES256, RS256, or the sealing of requests (RFC
-	// 7518).
-	Algorithm string `json:"alg"`
-
-	// Created is when it was made.
-	Created time.Time `json:"created"`
-
-	// Seconds is how old it is.
-	Seconds int64 `json:"age_seconds"`
+	KeyID     string    `json:"kid"`         // in the JWKS and in tokens (RFC 7517 §4.5)
+	Algorithm string    `json:"alg"`         // ES256, RS256 or A256GCM (RFC 7518)
+	Created   time.Time `json:"created"`     // when it was made
+	Seconds   int64     `json:"age_seconds"` // since Created
 }
 
-// Info tells of the keys that are in memory. It does not touch storage, so before
-// the first need of a key there are none.
+// Info returns the keys in memory. Before the first use there are none, because it
+// does not read the storage.
 func (k *Keyring) Info() []Info {
 	set := k.set.Load()
 	if set == nil {

@@ -15,30 +15,28 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// ErrUnknownKey says that no key of ours has the id that a token names.
+// ErrUnknownKey says that the keyring has no key with a token's kid.
 var ErrUnknownKey = errors.New("no such key")
 
 const (
-	// lifetime is the age at which a key is followed by a new one.
+	// lifetime is the age at which a key is replaced.
 	lifetime = 90 * 24 * time.Hour
 
-	// Retention is how long a key that signs no more stays published. It is
-	// longer than any token signed with it may live.
+	// Retention is how long a replaced key stays published: longer than any token that
+	// it signed may live.
 	Retention = 24 * time.Hour
 
-	// refresh is how old our copy of the stored keys may get, so that the
-	// gateways that share a storage learn of each other's keys well within
-	// publishLead.
+	// refresh is the most age of our copy of the keys, so that gateways that share a
+	// storage learn of new keys well within publishLead.
 	refresh = 5 * time.Minute
 
-	// timeout bounds the work on the storage, which goes on when the
-	// request that happened to need it is gone.
+	// timeout limits the work on the storage, which continues without its request.
 	timeout = 30 * time.Second
 )
 
-// Keyring holds the keys of one issuer. They are read from storage on first
-// need, made when there are none or when the newest is 90 days old, and shared
-// by all gateways that use the same storage.
+// Keyring holds the keys of one issuer. It reads them from storage on first use,
+// replaces them every 90 days, and shares them with all gateways that use the same
+// storage.
 type Keyring struct {
 	storage Storage
 	name    string
@@ -46,23 +44,22 @@ type Keyring struct {
 	*KeysInUse
 }
 
-// KeysInUse are the keys of a [Keyring] as they are in memory.
+// KeysInUse are the keys of a [Keyring] in memory.
 type KeysInUse struct {
 	mu  sync.Mutex // held by whoever reads the storage
 	set atomic.Pointer[keySet]
 }
 
-// New returns the keyring stored under name. It does not touch storage.
+// New returns the keyring stored under name. It does not touch the storage.
 func New(storage Storage, name string, logger *slog.Logger) *Keyring {
 	return &Keyring{storage: storage, name: name, logger: logger, KeysInUse: new(KeysInUse)}
 }
 
-// TakeOver makes the keyring go on with the keys of the one before. It is to be
-// called before the keyring is used.
+// TakeOver continues with the keys of another keyring. Call it before any other
+// method.
 func (k *Keyring) TakeOver(keys *KeysInUse) { k.KeysInUse = keys }
 
-// Key returns the public key with the given id, for verifying a signature. Its
-// error is [ErrUnknownKey] where there is no such key.
+// Key implements [Verifying].
 func (k *Keyring) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	set, err := k.current(ctx)
 	if err != nil {
@@ -75,7 +72,7 @@ func (k *Keyring) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) 
 	return key.JWK.Public(), nil
 }
 
-// JWKS returns the published keys as a JWK Set (RFC 7517 §5).
+// JWKS implements [Verifying].
 func (k *Keyring) JWKS(ctx context.Context) ([]byte, error) {
 	set, err := k.current(ctx)
 	if err != nil {
@@ -84,7 +81,7 @@ func (k *Keyring) JWKS(ctx context.Context) ([]byte, error) {
 	return set.jwks, nil
 }
 
-// Has reports whether a key is still among ours.
+// Has implements [Verifying].
 func (k *Keyring) Has(ctx context.Context, kid string) (bool, error) {
 	set, err := k.current(ctx)
 	if err != nil {
@@ -94,7 +91,7 @@ func (k *Keyring) Has(ctx context.Context, kid string) (bool, error) {
 	return ok, nil
 }
 
-// Signer returns the signer of new tokens of a type for an algorithm.
+// Signer implements [Signing].
 func (k *Keyring) Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ string) (jose.Signer, error) {
 	set, err := k.current(ctx)
 	if err != nil {
@@ -107,21 +104,20 @@ func (k *Keyring) Signer(ctx context.Context, alg jose.SignatureAlgorithm, typ s
 	return set.signers[signerID{key.JWK.KeyID, typ}], nil
 }
 
-// current returns the keys, from memory where that copy is fresh enough.
+// current returns the keys, from memory if that copy is fresh enough.
 func (k *Keyring) current(ctx context.Context) (*keySet, error) {
 	if set := k.set.Load(); set.fresh() {
 		return set, nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if set := k.set.Load(); set.fresh() { // read by another while we waited
+	if set := k.set.Load(); set.fresh() { // read while waiting
 		return set, nil
 	}
 	return k.refresh(ctx)
 }
 
-// Refresh reads the keys again, however fresh those in memory are. Its error is that
-// there are none.
+// Refresh reads the keys again. It fails only if there are none in memory either.
 func (k *Keyring) Refresh(ctx context.Context) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -129,8 +125,8 @@ func (k *Keyring) Refresh(ctx context.Context) error {
 	return err
 }
 
-// refresh reads the keys, with mu held. When the storage fails, a stale copy is better
-// than no sign-in, and than new keys, which would end all tokens.
+// refresh requires mu. If the storage fails, the keys in memory stay in use: new
+// ones would end all tokens.
 func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
@@ -148,14 +144,14 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 
 func (s *keySet) fresh() bool { return s != nil && time.Since(s.read) < refresh }
 
-// again is the same set, taken as read now.
+// again returns the same set as if read now.
 func (s *keySet) again() *keySet {
 	c := *s
 	c.read = time.Now()
 	return &c
 }
 
-// read loads the keys, and renews them where one is due.
+// read loads the keys, and renews those that are due.
 func (k *Keyring) read(ctx context.Context) (*keySet, error) {
 	set, err := k.load(ctx)
 	if err != nil || !set.due() {
@@ -165,14 +161,11 @@ func (k *Keyring) read(ctx context.Context) (*keySet, error) {
 }
 
 var (
-	// errKeysGone says that keys which are in use are not in storage any more.
 	errKeysGone = errors.New("keys in use are gone from there")
-
-	// errNoKeys says so of all, where nothing is in memory to know them by.
-	errNoKeys = errors.New("there are no keys in it; if it was never to hold any, remove it")
+	errNoKeys   = errors.New("there are no keys in it; if it was never to hold any, remove it")
 )
 
-// load reads the keys. That there are none yet is no error, unless some are in use.
+// load reads the keys. If none were ever stored, it returns none.
 func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 	document, err := k.storage.Load(ctx, k.name)
 	isNew := errors.Is(err, fs.ErrNotExist)
@@ -196,8 +189,8 @@ func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// lacks reports whether a key of those in use is missing, which was not left out because
-// it is spent: the stored keys were replaced by others.
+// lacks reports whether a key in use is missing but not retired: the stored keys
+// were replaced by others.
 func (s *keySet) lacks(inUse *keySet) bool {
 	return inUse != nil && slices.ContainsFunc(inUse.keys, func(key storedKey) bool {
 		_, there := s.byID(key.JWK.KeyID)
@@ -205,7 +198,7 @@ func (s *keySet) lacks(inUse *keySet) bool {
 	})
 }
 
-// location names where the keys are, for who has to look: the file, where it is one.
+// location names the file of the keys, or their key in storage.
 func (k *Keyring) location() string {
 	if files, ok := k.storage.(interface{ Filename(key string) string }); ok {
 		return files.Filename(k.name)
@@ -213,8 +206,8 @@ func (k *Keyring) location() string {
 	return k.name + " in storage"
 }
 
-// renew adds the keys that are due, under the storage's lock, after looking
-// again whether another gateway has just done so.
+// renew adds the keys that are due, under the storage's lock, unless another
+// gateway has just done so.
 func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 	if err := k.storage.Lock(ctx, k.name); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", k.location(), err)
@@ -240,15 +233,15 @@ func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 
 var keyAlgorithms = []jose.SignatureAlgorithm{AccessTokenAlgorithm, IDTokenAlgorithm, sealAlgorithm}
 
-// due says whether an algorithm has no key, or only one past its lifetime.
+// due reports whether an algorithm has no key, or only one past its lifetime.
 func (s *keySet) due() bool {
 	return slices.ContainsFunc(keyAlgorithms, func(alg jose.SignatureAlgorithm) bool {
 		return time.Since(s.newest(alg)) >= lifetime
 	})
 }
 
-// retired says whether a key was followed by another so long ago that nothing it
-// signed can still be valid.
+// retired reports whether a key was replaced so long ago that nothing it signed can
+// still be valid.
 func (s *keySet) retired(k storedKey, now time.Time) bool {
 	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
 		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
@@ -256,7 +249,7 @@ func (s *keySet) retired(k storedKey, now time.Time) bool {
 	})
 }
 
-// renewed returns the keys without the spent ones and with those that are due.
+// renewed returns the keys without retired ones, and with those that are due.
 func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
 	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.retired(k, now) })
 	for _, alg := range keyAlgorithms {

@@ -16,9 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// The algorithms of our keys. Access tokens are verified on each FHIR request,
-// so they get the signature that is cheap to make and short; RS256 is what
-// every OpenID Connect client can verify (OpenID Connect Core §15.1).
+// Access tokens accompany each FHIR request, so their signature is short and cheap
+// to make. Every OpenID Connect client can verify RS256 (OpenID Connect Core §15.1).
 const (
 	AccessTokenAlgorithm = jose.ES256
 	IDTokenAlgorithm     = jose.RS256
@@ -28,13 +27,13 @@ const (
 // IDTokenAlgorithms are those that clients may choose from.
 var IDTokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 
-// storedKey is one key as it lies in storage.
+// storedKey is a key as stored.
 type storedKey struct {
 	Created time.Time       `json:"created"`
 	JWK     jose.JSONWebKey `json:"jwk"`
 }
 
-// keySet is what the storage held when it was read. It is never changed.
+// keySet is what the storage held when it was read. It is immutable.
 type keySet struct {
 	read    time.Time
 	keys    []storedKey
@@ -42,23 +41,23 @@ type keySet struct {
 	jwks    []byte
 }
 
-// signerID is a key and what it signs.
+// signerID is a key and the typ of what it signs.
 type signerID struct{ kid, typ string }
 
-// The typ of our tokens, so that none passes for another: RFC 9068 §2.1 has it
-// for access tokens, Back-Channel Logout §2.4 for logout tokens.
+// The typ of our tokens keeps one from passing for another (RFC 9068 §2.1,
+// Back-Channel Logout §2.4).
 const (
 	AccessTokenType = "at+jwt"
 	IDTokenType     = "JWT"
 	LogoutTokenType = "logout+jwt"
 )
 
-// publishLead is how long a new key is published before it signs, so that
-// whoever caches our JWKS for less than this never meets an unknown key.
+// publishLead is how long a new key is published before it signs, so that those who
+// cache the JWKS for a shorter time never meet an unknown key.
 const publishLead = time.Hour
 
-// active returns the newest key of an algorithm that has been published long
-// enough or, right after the first start, the newest at all.
+// active returns the newest key of an algorithm that has been published for
+// publishLead or, after the first start, the newest.
 func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, bool) {
 	var newest, ready storedKey
 	for _, k := range s.keys {
@@ -88,7 +87,7 @@ func (s *keySet) newest(alg jose.SignatureAlgorithm) (created time.Time) {
 	return created
 }
 
-// byID finds a key, secret part included.
+// byID returns a key, with its secret part.
 func (s *keySet) byID(kid string) (storedKey, bool) {
 	for _, k := range s.keys {
 		if k.JWK.KeyID == kid {
@@ -123,9 +122,8 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	return s, err
 }
 
-// precompute spares each signature a sixth of its time: go-jose takes over what the
-// document says of an RSA key's exponents, and leaves out what crypto/rsa would
-// have made of them.
+// precompute saves a sixth of the time of each signature: go-jose does not
+// precompute RSA keys that it decodes.
 func precompute(key any) {
 	if key, ok := key.(*rsa.PrivateKey); ok {
 		key.Precomputed = rsa.PrecomputedValues{}
@@ -133,7 +131,6 @@ func precompute(key any) {
 	}
 }
 
-// newSigner says in the header what the token is.
 func newSigner(key jose.JSONWebKey, typ string) (jose.Signer, error) {
 	options := (&jose.SignerOptions{}).WithType(jose.ContentType(typ))
 	return jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, options)
@@ -163,18 +160,18 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 	return storedKey{Created: now, JWK: jwk}, nil
 }
 
-// Storage is where a [Keyring] keeps its keys; Caddy's storage
-// (certmagic.Storage) is one. A key that was never stored is fs.ErrNotExist.
+// Storage is where a [Keyring] keeps its keys, such as Caddy's certmagic.Storage. A
+// missing key is fs.ErrNotExist.
 type Storage interface {
-	// Lock waits until nobody else holds the name, whichever process they are in.
+	// Lock waits until no process holds the name.
 	Lock(ctx context.Context, name string) error
 
-	// Unlock lets the name go.
+	// Unlock releases the name.
 	Unlock(ctx context.Context, name string) error
 
-	// Load returns what was stored last.
+	// Load returns a value.
 	Load(ctx context.Context, key string) ([]byte, error)
 
-	// Store keeps a value, in place of one that was there.
+	// Store stores or replaces a value.
 	Store(ctx context.Context, key string, value []byte) error
 }

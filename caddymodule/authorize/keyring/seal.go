@@ -14,12 +14,11 @@ import (
 	"time"
 )
 
-// ErrUnsealed is the error for what is no seal of ours, or not one for now.
+// ErrUnsealed says that a text was not sealed by this keyring, with this binding,
+// or recently enough.
 var ErrUnsealed = errors.New("not sealed by us, for this browser, or not lately")
 
-// Seal encrypts and authenticates text and the present time (AES-256-GCM, random
-// nonce), so that a browser can keep it for us without reading or changing it.
-// It opens only with the same binding. The form is <key id>.<base64url>.
+// Seal implements [Sealing] with AES-256-GCM. The form is <key id>.<base64url>.
 func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error) {
 	key, err := k.sealKey(ctx)
 	if err != nil {
@@ -34,12 +33,11 @@ func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error
 	return key.JWK.KeyID + "." + base64.RawURLEncoding.EncodeToString(box), nil
 }
 
-// sealSkew is how far in the future a seal's date may be: replicas' clocks differ.
-// One that is further ahead would be good for longer than maxAge.
+// sealSkew is how far in the future the time of a seal may be, because clocks
+// differ. With more, it would be valid for longer than maxAge.
 const sealSkew = time.Minute
 
-// Unseal opens what was sealed no longer than maxAge ago. Whatever is wrong with
-// a box, it is ErrUnsealed.
+// Unseal implements [Sealing].
 func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error) {
 	set, err := k.current(ctx)
 	if err != nil {
@@ -72,8 +70,7 @@ func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge tim
 // macSize is how much of an HMAC-SHA256 is used, in bytes.
 const macSize = 16
 
-// MAC is a hash that only who has our keys can work out. It changes when the key
-// is followed by another.
+// MAC implements [Sealing]. It changes when the key is replaced.
 func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
 	key, err := k.sealKey(ctx)
 	if err != nil {
@@ -88,7 +85,7 @@ func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
 	return h.Sum(nil)[:macSize], nil
 }
 
-// sealKey is the secret key that is in use.
+// sealKey returns the active secret key.
 func (k *Keyring) sealKey(ctx context.Context) (storedKey, error) {
 	set, err := k.current(ctx)
 	if err != nil {

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// CheckLifetime says why the lifetime with a name in a configuration cannot be such, if it
-// cannot: it must last a second at least.
+// CheckLifetime refuses a configured lifetime of less than a second or more than most.
 func CheckLifetime(name string, lifetime, most time.Duration) error {
 	if lifetime < time.Second || lifetime > most {
 		return fmt.Errorf("%s %s is out of bounds: at least 1s, at most %s", name, formatDuration(lifetime), formatDuration(most))
@@ -15,7 +14,7 @@ func CheckLifetime(name string, lifetime, most time.Duration) error {
 	return nil
 }
 
-// formatDuration writes a duration as a configuration has it: 30d, 24h, 10m.
+// formatDuration formats a duration as in a configuration: 30d, 24h, 10m.
 func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > day && d%day == 0 {

@@ -12,33 +12,32 @@ import (
 )
 
 const (
-	// MaxParameter bounds one parameter, in bytes.
+	// MaxParameter is the limit of one parameter in bytes.
 	MaxParameter = 8 << 10
 
-	// maxQuery bounds an authorization request, in bytes, so that it fits sealed
-	// into the sign-in page's address: Caddy takes 16 KiB of header.
+	// maxQuery is the limit of a query in bytes. An authorization request must fit into
+	// the address of the sign-in page, sealed: Caddy accepts 16 KiB of header.
 	maxQuery = 10 << 10
 
-	// maxBody bounds a request's body, in bytes.
+	// maxBody is the limit of a request body in bytes.
 	maxBody = 64 << 10
 )
 
-// errLargeBody has the status of RFC 9126 §2.3 and RFC 9110 §15.5.14.
+// errLargeBody has the status of RFC 9126 §2.3.
 var errLargeBody = &Error{Code: "invalid_request", Description: "the body is larger than 64 KiB", Status: http.StatusRequestEntityTooLarge}
 
-// errEscape is in place of the error of net/url, which holds part of what was typed.
+// errEscape replaces the error of net/url, which quotes the input.
 var errEscape = errors.New("a % must be followed by two hexadecimal digits")
 
-// Parameters are those of one request. RFC 6749 §3.1 and §3.2 let none appear
-// twice, and count one without a value as not sent.
+// Parameters are those of one request. RFC 6749 §3.1 and §3.2 forbid repeated ones,
+// and treat one without a value as omitted.
 type Parameters url.Values
 
-// Get returns a parameter, or "" where it was not sent.
+// Get returns a parameter, or "" if it was omitted.
 func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
-// Check refuses what may be read differently by others: repeated Parameters, of
-// which one may be checked and another used, and excessive ones. Those we sealed
-// ourselves are longer than others may be.
+// Check refuses repeated parameters, which others may read differently, and long
+// ones. Parameters that this server sealed may be longer.
 func (p Parameters) Check(sealed ...string) error {
 	for name, values := range p {
 		if len(values) > 1 {
@@ -51,15 +50,14 @@ func (p Parameters) Check(sealed ...string) error {
 	return nil
 }
 
-// parseForm reads application/x-www-form-urlencoded as senders write it, parted by
-// & alone (URL Standard §5.1): a state may hold a semicolon, which Go takes for a
-// separator of old that nobody should use any more.
+// parseForm splits at & only (URL Standard §5.1): a state may hold a semicolon,
+// which net/url refuses.
 func parseForm(text string) (url.Values, error) {
 	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
 }
 
-// QueryParameters reads and checks a query. What could be read of a malformed one
-// is returned beside the error, so that the error can be sent where it belongs.
+// QueryParameters reads and checks a query. With an error it returns what it could
+// read, so that the error can be sent to the redirect URI.
 func QueryParameters(query string) (Parameters, error) {
 	p, err := ReadQuery(query)
 	switch {
@@ -71,7 +69,7 @@ func QueryParameters(query string) (Parameters, error) {
 	return p, p.Check()
 }
 
-// ReadQuery reads a query and checks nothing else of it.
+// ReadQuery reads a query without further checks.
 func ReadQuery(query string) (Parameters, error) {
 	values, err := parseForm(query)
 	if err != nil {
@@ -89,8 +87,8 @@ func FormParameters(w http.ResponseWriter, r *http.Request) (Parameters, error) 
 	return p, p.Check()
 }
 
-// ReadForm reads a form from the body alone: secrets in a query end up in logs
-// (RFC 6749 §2.3.1 forbids them there).
+// ReadForm reads a form from the body only: RFC 6749 §2.3.1 forbids secrets in the
+// query.
 func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	if !IsForm(r) {
 		return nil, InvalidRequest("the body must be application/x-www-form-urlencoded")
@@ -106,8 +104,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	return Parameters(values), nil
 }
 
-// ReadBody reads a body up to the limit. The caller of our handler bounds how long it
-// may take.
+// ReadBody reads a body up to the limit. The server bounds the time.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	switch {
@@ -121,7 +118,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// IsForm says whether a request's body is a form.
+// IsForm reports whether the body of a request is a form.
 func IsForm(r *http.Request) bool {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	return kind == "application/x-www-form-urlencoded"

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// ValidChallenge says whether this has the form of an S256 code_challenge: 32
-// bytes in base64url without padding (RFC 7636 §4.2).
+// ValidChallenge reports whether a text has the form of an S256 code_challenge
+// (RFC 7636 §4.2).
 func ValidChallenge(challenge string) bool {
 	b, err := base64.RawURLEncoding.DecodeString(challenge)
 	return err == nil && len(b) == sha256.Size
 }
 
-// CheckVerifier compares a code_verifier with the challenge of the authorization
-// request (RFC 7636 §4.6). A verifier without a challenge means that somebody
-// took the challenge out of the request on its way (RFC 9700 §4.8.2).
+// CheckVerifier compares a code_verifier with the code_challenge (RFC 7636 §4.6). A
+// verifier without a challenge means that an attacker removed the challenge
+// (RFC 9700 §4.8.2).
 func CheckVerifier(challenge, verifier string) error {
 	switch {
 	case challenge == "" && verifier == "":

@@ -5,12 +5,11 @@ import (
 	"encoding/base64"
 )
 
-// RandomToken returns 256 random bits in the alphabet that every client
-// transports unharmed, even those that do not percent-encode (RFC 6749 §10.10
-// asks for 128 bits or more).
+// RandomToken returns 256 random bits (RFC 6749 §10.10 asks for 128) in base64url,
+// which even clients that do not percent-encode transport unharmed.
 func RandomToken() string { return base64.RawURLEncoding.EncodeToString(RandomBytes(32)) }
 
-// RandomBytes returns random bytes.
+// RandomBytes returns n random bytes.
 func RandomBytes(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.Read(b) // never fails: see crypto/rand

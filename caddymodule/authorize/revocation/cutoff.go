@@ -11,61 +11,60 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A cutoff is a moment in the store: what a person, client, session or pair of person
-// and client was given until then is void. It needs one entry, however much was given,
-// and nobody needs to keep a list of that. Like a revocation it is in the store, where
-// each check of an access token looks, and comes back from the durable store after a
-// restart.
+// A cutoff is a time in the store: what was issued to or by a person, client or
+// session until then is void. One entry voids any number of tokens, and no list of
+// them is needed.
 
 const (
 	cutoffPrefix = "cutoff:"
 
-	// RareCutoff is there as long as a cutoff is that an operator made, or that stands for
-	// many endings of one person. These are rare, and each check of an access token would
-	// look for five.
+	// RareCutoff marks that there is a cutoff by an operator, or one that replaces many
+	// entries of one person. These are rare: without the mark, each check of an access
+	// token would look for five more entries.
 	RareCutoff = cutoffPrefix + "rare"
 
-	// cutoffLifetime is longer than anything lives that a cutoff must reach: access
-	// tokens and codes. Refresh tokens are deleted.
+	// cutoffLifetime is longer than that of any access token or code. Refresh tokens
+	// are deleted instead.
 	cutoffLifetime = keyring.Retention + time.Minute
 )
 
-// UserCutoff names the cutoff of all that a user let clients have.
+// UserCutoff is the key of the cutoff of all grants of a user.
 func UserCutoff(user string) string { return cutoffPrefix + "user:" + user }
 
-// ClientCutoff names the cutoff of all that a client was given.
+// ClientCutoff is the key of the cutoff of all grants to a client.
 func ClientCutoff(clientID string) string { return cutoffPrefix + "client:" + clientID }
 
-// SessionCutoff names the cutoff of what was given in a session.
+// SessionCutoff is the key of the cutoff of a session.
 func SessionCutoff(sid string) string { return cutoffPrefix + "session:" + sid }
 
-// PairCutoff names the cutoff of what a user let one client have.
+// PairCutoff is the key of the cutoff of a user's grants to one client.
 func PairCutoff(user, clientID string) string { return cutoffPrefix + "pair:" + pair(user, clientID) }
 
-// revocationsCutoff stands for older revocations of what a user let a client have, and
-// endedSessionsCutoff for older sessions of theirs that ended (see [recentList]).
+// revocationsCutoff replaces older revocations of a user's grants to a client, and
+// endedSessionsCutoff older ended sessions of a user; see [recentList].
 func revocationsCutoff(user, clientID string) string {
 	return cutoffPrefix + "revocations:" + pair(user, clientID)
 }
 
 func endedSessionsCutoff(user string) string { return cutoffPrefix + "ended-sessions:" + user }
 
-// ConsentCutoff is for access tokens alone: whether a code or refresh token goes
-// beyond the person's consent, its grant says.
+// ConsentCutoff is the key of the cutoff of a user's consent to a client. It
+// affects access tokens only: codes and refresh tokens are compared with the
+// consent itself.
 func ConsentCutoff(user, clientID string) string {
 	return cutoffPrefix + "consent:" + pair(user, clientID)
 }
 
-// pair is one name for two: the length keeps them apart.
+// pair joins two names; the length keeps different pairs apart.
 func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
 
-// CutOff makes void what was given until now.
+// CutOff voids what was issued until now.
 func (r *Revocations) CutOff(ctx context.Context, keys ...string) error {
 	return r.CutOffAt(ctx, time.Now(), keys...)
 }
 
-// CutOffAt makes void what was given until a time. What cannot be kept over a restart is
-// not made void.
+// CutOffAt voids what was issued until a time. If the durable store fails, nothing
+// is voided.
 func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
 	for _, key := range keys {
 		if r.durable != r.store && err == nil {
@@ -81,8 +80,7 @@ func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string
 	return nil
 }
 
-// putCutoff stores a cutoff unless there is a later one, be it that of an ending at the
-// same moment, or one that came while the durable store was read.
+// putCutoff stores a cutoff unless a later one is stored already.
 func putCutoff(ctx context.Context, in store.Store, key string, at time.Time) error {
 	text, err := at.MarshalText()
 	left := time.Until(at.Add(cutoffLifetime))
@@ -109,16 +107,16 @@ func putCutoff(ctx context.Context, in store.Store, key string, at time.Time) er
 	return ctx.Err()
 }
 
-// Binding is to whom and how something was given: what decides which cutoffs reach it.
+// Binding is what a code or token is bound to; it decides which cutoffs apply.
 type Binding struct {
-	User, ClientID string // by whom, and to whom
-	Session        string // "": what it gives lives on when that is over
-	ByConsent      bool   // of access tokens
-	ShortLived     bool   // codes and access tokens: of refresh tokens, those that ended are removed
+	User, ClientID string // the sub and the client_id
+	Session        string // the sid; empty if it outlives the session
+	ByConsent      bool   // an access token that the person consented to
+	ShortLived     bool   // a code or access token; refresh tokens that end are deleted
 }
 
-// LatestCutoff returns the latest cutoff that reaches what was given; the zero time
-// where there is none.
+// LatestCutoff returns the latest cutoff that applies to a binding, or the zero
+// time.
 func (r *Revocations) LatestCutoff(ctx context.Context, g Binding) (latest time.Time, err error) {
 	if err := r.loadRevocations(ctx); err != nil {
 		return time.Time{}, err
@@ -157,7 +155,16 @@ func (r *Revocations) cutoffKeys(ctx context.Context, g Binding) (keys []string,
 	return keys, nil
 }
 
-func readCutoff(ctx context.Context, in store.Store, key string) (at time.Time, err error) {
+func readCutoff(ctx context.Context, in store.Store, key string) (time.Time, error) {
+	at, err := readTime(ctx, in, key)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("reading until when tokens are void: %w", err)
+	}
+	return at, nil
+}
+
+// readTime returns a stored time, or the zero time if there is none.
+func readTime(ctx context.Context, in store.Store, key string) (at time.Time, err error) {
 	text, err := in.Get(ctx, key)
 	if errors.Is(err, store.ErrNotFound) {
 		return time.Time{}, nil
@@ -165,13 +172,10 @@ func readCutoff(ctx context.Context, in store.Store, key string) (at time.Time, 
 	if err == nil {
 		err = at.UnmarshalText(text)
 	}
-	if err != nil {
-		return time.Time{}, fmt.Errorf("reading until when tokens are void: %w", err)
-	}
-	return at, nil
+	return at, err
 }
 
-// loadCutoffs takes into the store what the durable one knows.
+// loadCutoffs copies the cutoffs of the durable store.
 func (r *Revocations) loadCutoffs(ctx context.Context) error {
 	keys, err := r.durable.List(ctx, cutoffPrefix)
 	for _, key := range keys {
@@ -186,14 +190,14 @@ func (r *Revocations) loadCutoffs(ctx context.Context) error {
 	return err
 }
 
-// IsCutOff reports whether what was given at a time is void. What has no time was
-// given by a version that knew no cutoffs, and ends with the first.
+// IsCutOff reports whether something issued at a time is void. Without a time, it
+// was issued by a version that had no cutoffs, and any cutoff applies.
 func IsCutOff(given, cutoff time.Time) bool {
 	return !cutoff.IsZero() && !given.After(cutoff)
 }
 
-// DateAfter is the time to give to what is given now: the present, or just after a
-// cutoff, which a clock that is coarse or was set back may not have reached.
+// DateAfter returns the time of something issued now: the present, or just after a
+// cutoff that a coarse or reset clock has not passed yet.
 func DateAfter(cutoff time.Time) time.Time {
 	now := time.Now()
 	if IsCutOff(now, cutoff) {

@@ -1,11 +1,10 @@
-// Package revocation knows what is void of what was given: single tokens, all that one
-// grant gave, and whatever was given until a moment.
+// Package revocation knows which tokens are void.
 //
-//	tokenid.go        the ids of tokens: each begins with its grant's, and tells when it was made
-//	revocation.go     tokens and grants that were revoked, by these ids
-//	cutoff.go         until when what a person, client or session was given is void
-//	recentlist.go     how many of these are kept of one person
+//	tokenid.go      ids of tokens: each begins with its grant's, and holds its time
+//	revocation.go   revoked tokens and grants, by these ids
+//	cutoff.go       times until which everything of a person, client or session is void
+//	recentlist.go   limits how many of these one person causes
 //
-// All of it is in the store that each check of an access token looks at, and a second
-// time in the durable store, from where it comes back after a restart.
+// All of it is in the store that each check of an access token reads, and in the
+// durable store, from which it is copied after a restart.
 package revocation

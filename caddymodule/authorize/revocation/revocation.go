@@ -14,17 +14,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// What the store says of an access token, or of all that one grant gave.
+// Values of the entry of a token or family.
 var (
 	CodeRedeemed = []byte("its code was used")
 	tokenRevoked = []byte("revoked")
 )
 
-// TokenKey names the entry of a jti or of a family; neither is a secret.
+// TokenKey is the key of a jti or a family id; neither is a secret.
 func TokenKey(id string) string { return "token:" + id }
 
-// Revocations are in the store, where each check of an access token looks, and
-// a second time in the durable store, from where they come back after a restart.
+// Revocations void tokens and grants. They are in the store that each check of an
+// access token reads, and copied from the durable store after a restart.
 type Revocations struct {
 	store, durable store.Store
 	logger         *slog.Logger
@@ -33,29 +33,28 @@ type Revocations struct {
 	loading sync.Mutex
 }
 
-// New looks at inFlight, and keeps a second copy in durable where that is another store.
+// New returns the revocations in a store and a durable store, which may be the same.
 func New(inFlight, durable store.Store, logger *slog.Logger) *Revocations {
 	r := &Revocations{store: inFlight, durable: durable, logger: logger}
-	r.loaded.Store(durable == inFlight) // then they need no second place
+	r.loaded.Store(durable == inFlight) // nothing to copy
 	return r
 }
 
-// Revoke makes an access token void, or all that a grant gave, for as long as
-// there is something to live, and a little more for clocks that are late.
+// Revoke voids an access token, or a whole grant, by its id, for its remaining
+// lifetime and a little longer, because clocks differ.
 func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration) error {
 	left += time.Minute
 	err := r.store.Put(ctx, TokenKey(id), tokenRevoked, left)
 	if r.durable == r.store {
 		return err
 	}
-	until, _ := time.Now().Add(left).MarshalText() // fails for years with five digits alone
+	until, _ := time.Now().Add(left).MarshalText() // fails only after the year 9999
 	return errors.Join(err, r.durable.Put(ctx, revokedPrefix+id, until, left))
 }
 
 const revokedPrefix = "revoked:"
 
-// Revoked says whether an access token of ours was revoked, by its jti: by
-// itself or with its family.
+// Revoked reports whether an access token was revoked, by itself or with its grant.
 func (r *Revocations) Revoked(ctx context.Context, tokenID string) (bool, error) {
 	if err := r.loadRevocations(ctx); err != nil {
 		return false, err
@@ -76,15 +75,15 @@ func (r *Revocations) isRevoked(ctx context.Context, id string) (bool, error) {
 	return bytes.Equal(state, tokenRevoked), err
 }
 
-// loadRevocations takes into the store what the durable one knows, once. Until
-// that has succeeded, no token can be told to be good.
+// loadRevocations copies the entries of the durable store, once. Until it has
+// succeeded, no token counts as valid.
 func (r *Revocations) loadRevocations(ctx context.Context) error {
 	if r.loaded.Load() {
 		return nil
 	}
 	r.loading.Lock()
 	defer r.loading.Unlock()
-	if r.loaded.Load() { // by another while we waited
+	if r.loaded.Load() { // while waiting
 		return nil
 	}
 	keys, err := r.durable.List(ctx, revokedPrefix)
@@ -104,14 +103,7 @@ func (r *Revocations) loadRevocations(ctx context.Context) error {
 }
 
 func (r *Revocations) loadRevocation(ctx context.Context, key string) error {
-	text, err := r.durable.Get(ctx, key)
-	if errors.Is(err, store.ErrNotFound) { // its time has just come
-		return nil
-	}
-	var until time.Time
-	if err == nil {
-		err = until.UnmarshalText(text)
-	}
+	until, err := readTime(ctx, r.durable, key)
 	left := time.Until(until)
 	if err != nil || left <= 0 {
 		return err

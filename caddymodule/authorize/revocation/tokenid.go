@@ -9,26 +9,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// IDSize is the size of a random id, in bytes.
+// IDSize is the size of a random id in bytes.
 const IDSize = 16
 
-// NewTokenID makes the jti of an access token of a family. It begins with the
-// family's id, so that one entry revokes all that a grant gave, those tokens
-// included that are being made at that very moment, and nobody needs to keep a
-// list of them.
-//
-// The rest of it begins with the nanosecond: iat tells seconds, and a token of the second
-// in which everything was ended may be from before that or after.
+// NewTokenID makes the jti of an access token. It begins with the family's id, so
+// that one entry revokes all tokens of a grant, even those being made right now.
+// The rest begins with the time in nanoseconds: the seconds of iat would not tell
+// whether a token is from before or after a cutoff.
 func NewTokenID(family string, at time.Time) string { return family + "." + NewDatedID(at) }
 
-// NewDatedID is a random id that begins with a time.
+// NewDatedID returns a random id that begins with a time.
 func NewDatedID(at time.Time) string {
 	dated := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
 	return base64.RawURLEncoding.EncodeToString(append(dated, oauth2.RandomBytes(IDSize)...))
 }
 
-// IssuedAt is when the access token with a jti was issued; the zero time where the jti
-// is of a version that did not tell.
+// IssuedAt returns the time of a jti, or the zero time if an older version made it.
 func IssuedAt(tokenID string) time.Time {
 	dated, err := base64.RawURLEncoding.DecodeString(tokenID[strings.LastIndexByte(tokenID, '.')+1:])
 	if err != nil || len(dated) != 8+IDSize {

@@ -7,16 +7,16 @@ import (
 	"strings"
 )
 
-// DeleteFunc deletes the entries of a kind that are meant, and returns how many these were.
-// What cannot be read is passed over until the end: it must not keep the rest alive.
-func DeleteFunc(ctx context.Context, s Store, prefix string, meant func(value []byte) (bool, error)) (deleted int, err error) {
+// DeleteFunc deletes the entries with a prefix that match, and returns how many. It
+// continues after an error, so that one bad entry does not keep the others.
+func DeleteFunc(ctx context.Context, s Store, prefix string, match func(value []byte) (bool, error)) (deleted int, err error) {
 	keys, err := s.List(ctx, prefix)
 	if err != nil {
 		return 0, err
 	}
 	var errs []error
 	for _, key := range keys {
-		is, err := deleteMatch(ctx, s, key, meant)
+		is, err := deleteMatch(ctx, s, key, match)
 		if is {
 			deleted++
 		}
@@ -27,15 +27,15 @@ func DeleteFunc(ctx context.Context, s Store, prefix string, meant func(value []
 	return deleted, errors.Join(errs...)
 }
 
-func deleteMatch(ctx context.Context, s Store, key string, meant func([]byte) (bool, error)) (bool, error) {
+func deleteMatch(ctx context.Context, s Store, key string, match func([]byte) (bool, error)) (bool, error) {
 	value, err := s.Get(ctx, key)
-	if errors.Is(err, ErrNotFound) { // ended by itself meanwhile
+	if errors.Is(err, ErrNotFound) { // just expired
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	is, err := meant(value)
+	is, err := match(value)
 	if !is || err != nil {
 		return false, err
 	}

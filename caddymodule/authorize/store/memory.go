@@ -10,12 +10,10 @@ import (
 	"github.com/patrickmn/go-cache"
 )
 
-// DefaultMaxEntries bounds a [Memory] unless it is told otherwise. An entry
-// takes some 500 bytes.
+// DefaultMaxEntries is the default limit of a [Memory]. An entry takes some 500 bytes.
 const DefaultMaxEntries = 100_000
 
-// Memory is the [Store] of a single process. It survives a reload of the
-// configuration, if it is kept, but not a restart.
+// Memory is a [Store] in the memory of one process.
 type Memory struct {
 	// mu makes Swap, Take and the bound atomic, which go-cache alone is not.
 	mu    sync.Mutex
@@ -24,16 +22,14 @@ type Memory struct {
 }
 
 // NewMemory returns an empty store of at most maxEntries entries (0:
-// [DefaultMaxEntries]), which forgets expired ones every sweep (0: only when it
-// runs full).
+// [DefaultMaxEntries]). It removes expired entries every sweep (0: only when full).
 func NewMemory(maxEntries int, sweep time.Duration) *Memory {
 	m := &Memory{items: cache.New(cache.NoExpiration, sweep)}
 	m.SetMaxEntries(maxEntries)
 	return m
 }
 
-// SetMaxEntries changes the bound (0: [DefaultMaxEntries]). What is stored
-// already stays.
+// SetMaxEntries changes the limit (0: [DefaultMaxEntries]) for new entries.
 func (m *Memory) SetMaxEntries(n int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -42,8 +38,8 @@ func (m *Memory) SetMaxEntries(n int) {
 	}
 }
 
-// Size returns how many entries there are, expired ones that were not yet swept
-// included, and how many there may be.
+// Size returns the number of entries, including expired ones that were not swept
+// yet, and the limit.
 func (m *Memory) Size() (entries, bound int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -127,8 +123,7 @@ func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// room is called with the lock held. The count includes expired entries, so
-// those go first when it runs out.
+// room requires the lock. It sweeps before it refuses.
 func (m *Memory) room() bool {
 	if m.items.ItemCount() < m.max {
 		return true

@@ -7,24 +7,18 @@ import (
 	"time"
 )
 
-// A RecentList names a list of items, all equally long, the oldest first.
+// A RecentList is a list of items of equal length, oldest first.
 type RecentList struct {
-	// Store holds the list under Key.
-	Store Store
-	Key   string // of the list
+	Store Store         // holds the list
+	Key   string        // of the list in Store
+	Max   int           // items
+	TTL   time.Duration // of the list, from its latest item
 
-	// Max is how many items there are at most.
-	Max int
-
-	// TTL is how long the whole list lasts after the latest item.
-	TTL time.Duration
-
-	// Ended says whether an item no longer counts. Nil: all count.
+	// Ended reports whether an item no longer counts. Nil: all count.
 	Ended func(item string) (bool, error)
 }
 
-// Add adds an item to the list, and returns those that are too many, which are no
-// longer in it.
+// Add appends an item, and returns those it removed because there are too many.
 func (l RecentList) Add(ctx context.Context, item string) (dropped []string, err error) {
 	for {
 		stored, err := l.Store.Get(ctx, l.Key)
@@ -41,14 +35,14 @@ func (l RecentList) Add(ctx context.Context, item string) (dropped []string, err
 		default:
 			err = l.Store.Swap(ctx, l.Key, stored, items, l.TTL)
 		}
-		if errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) { // by another at the same time
+		if errors.Is(err, ErrExists) || errors.Is(err, ErrChanged) { // concurrently
 			continue
 		}
 		return dropped, err
 	}
 }
 
-// fit takes from a list that is too long the items that ended, and then the oldest.
+// fit removes ended items from a list that is too long, and then the oldest.
 func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, err error) {
 	if len(list) <= l.Max*size {
 		return list, nil, nil

@@ -2,47 +2,44 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"errors"
 	"time"
 )
 
 // Store keeps what must be used once or be revocable: codes, sessions, refresh
-// tokens, the identifiers of revoked tokens. Keys are made by this package and hold no
-// secret: a code or session id is stored under its SHA-256.
-//
-// A Store is safe for concurrent use, and bounded: it refuses with
-// [ErrFull] rather than forget what has not yet expired, because a
-// forgotten revocation is a token that works again. Package storetest holds
-// the tests that every implementation must pass.
+// tokens, revocations. Keys hold no secret; see [Key].
+// A Store is safe for concurrent use and bounded. It refuses with [ErrFull] rather
+// than forget an unexpired entry: a forgotten revocation would make a token valid
+// again. Package storetest tests implementations.
 type Store interface {
-	// Put stores value under key for ttl, in place of what was there.
+	// Put stores value under key for ttl, and replaces what was there.
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
-	// Add is Put where key holds nothing, and [ErrExists] where it does; of
-	// several at once, exactly one succeeds.
+	// Add is Put if key holds nothing, and [ErrExists] otherwise. Of several at once,
+	// exactly one succeeds.
 	Add(ctx context.Context, key string, value []byte, ttl time.Duration) error
 
-	// Get returns the value under key, or [ErrNotFound] when there is none or
-	// its time is over.
+	// Get returns the value under key, or [ErrNotFound].
 	Get(ctx context.Context, key string) ([]byte, error)
 
-	// Swap is Put where key holds old, and [ErrChanged] where it holds something
-	// else or nothing; of several with the same old value, exactly one succeeds.
+	// Swap is Put if key holds old, and [ErrChanged] otherwise. Of several with the
+	// same old value, exactly one succeeds.
 	Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error
 
-	// Take is Get and Delete at once; of several, exactly one succeeds.
+	// Take is Get and Delete in one step. Of several, exactly one succeeds.
 	Take(ctx context.Context, key string) ([]byte, error)
 
-	// Delete removes key. That it was not there is no error.
+	// Delete removes key, which need not exist.
 	Delete(ctx context.Context, key string) error
 
-	// List returns the keys that begin with prefix and hold something, in no
-	// order. It may take time in proportion to all keys.
+	// List returns the unexpired keys with a prefix, unordered. It may scan all keys.
 	List(ctx context.Context, prefix string) ([]string, error)
 }
 
 var (
-	// ErrNotFound says that a key holds nothing, or nothing any more.
+	// ErrNotFound says that a key holds nothing, or has expired.
 	ErrNotFound = errors.New("not in the store")
 
 	// ErrExists says that a key already holds something.
@@ -51,6 +48,12 @@ var (
 	// ErrChanged says that a key no longer holds what it did.
 	ErrChanged = errors.New("changed in the store meanwhile")
 
-	// ErrFull says that the store holds as many entries as it may.
+	// ErrFull says that the store has reached its limit.
 	ErrFull = errors.New("the store is full")
 )
+
+// Key returns the key of an entry, which does not reveal the secret.
+func Key(kind, secret string) string {
+	sum := sha256.Sum256([]byte(secret))
+	return kind + ":" + base64.RawURLEncoding.EncodeToString(sum[:])
+}

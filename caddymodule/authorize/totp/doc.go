@@ -1,3 +1,3 @@
-// Package totp makes and reads the codes of authenticator apps (RFC 6238). That a code counts
-// once is for others to see to.
+// Package totp makes and checks the codes of authenticator apps (RFC 6238). Its
+// caller sees to it that each code is used once.
 package totp
