@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -75,7 +76,7 @@ func (g *gateway) code() string {
 func (g *gateway) codeOf(request url.Values) string {
 	g.t.Helper()
 	page := gatewaytest.Read(g.t, g.Get(g.Get("/oauth2/authorize?"+request.Encode(), "").Header.Get("Location"), ""))
-	form := gatewaytest.ReadForm(page)
+	form := servertest.ReadForm(page)
 	if form.Action == "" {
 		g.t.Fatalf("no sign-in form: %s", page)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -58,7 +59,7 @@ func TestPlaceholdersOfClientsStayText(t *testing.T) {
 		t.Errorf("state: %s", state)
 	}
 	page := gatewaytest.Read(t, g.Get(g.Get("/oauth2/authorize?"+demoRequest().Encode()+"&login_hint="+url.QueryEscape(placeholder), "").Header.Get("Location"), ""))
-	if name := gatewaytest.ReadForm(page).Fields.Get("username"); name != placeholder {
+	if name := servertest.ReadForm(page).Fields.Get("username"); name != placeholder {
 		t.Errorf("sign-in page with %q: %s", name, page)
 	}
 	r := httptest.NewRequest(http.MethodGet, "/fhir/R4/Patient", nil)

@@ -9,19 +9,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // subjectOf signs in by the provider and returns the sub, or the error.
 func subjectOf(t *testing.T, server *authorize.Server) string {
 	t.Helper()
-	b := newBrowser(t, server)
-	u := b.federate(nil)
+	b := servertest.NewBrowser(t, server)
+	u := b.Federate(nil)
 	if e := u.Query().Get("error"); e != "" {
 		return e
 	}
-	answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil)))
-	return b.claims(answer.IDToken)["sub"].(string)
+	answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil)))
+	return b.Claims(answer.IDToken)["sub"].(string)
 }
 
 func TestAccounts(t *testing.T) {
@@ -66,7 +67,7 @@ func TestAccounts(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			p.Change(func(s *authorizetest.Settings) { s.People = []authorizetest.Person{{Subject: "s", Claims: tt.claims}} })
-			if sub := subjectOf(t, federated(t, p, tt.change)); !tt.want(sub) {
+			if sub := subjectOf(t, servertest.NewFederated(t, p, tt.change)); !tt.want(sub) {
 				t.Errorf("signed in as %q", sub)
 			}
 		})
@@ -98,26 +99,26 @@ func TestRefusedAccountEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			p.Change(func(s *authorizetest.Settings) { s.People = clinician })
-			b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				refreshing(c)
 				allowing("group", "clinicians")(idp, c)
-				clinic := hospital(p)
+				clinic := servertest.Hospital(p)
 				clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 				c.IdentityProviders = append(c.IdentityProviders, clinic)
 			}))
-			tokens := b.federatedTokens(offline(by("hospital")))
-			code := location(t, b.authorize(request(nil))).Query().Get("code")
+			tokens := b.FederatedTokens(servertest.OfflineAccess(servertest.ByProvider("hospital")))
+			code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
 			p.Change(func(s *authorizetest.Settings) {
 				s.People = []authorizetest.Person{{Subject: tt.subject, Claims: map[string]any{"groups": tt.groups}}}
 			})
-			if u := newBrowser(t, b.server).federate(by(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
+			if u := servertest.NewBrowser(t, b.Server).Federate(servertest.ByProvider(tt.idp)); u.Query().Has("code") != (tt.groups == "clinicians") {
 				t.Fatalf("the second sign-in: %s", u)
 			}
 			lives := map[string]bool{
-				"the session":       b.isSignedIn(),
-				"the code":          decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))).AccessToken != "",
-				"the access token":  b.userinfo(tokens.AccessToken).StatusCode == http.StatusOK,
-				"the refresh token": b.refresh(tokens.Refresh, nil).AccessToken != "",
+				"the session":       b.SignedIn(),
+				"the code":          servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).AccessToken != "",
+				"the access token":  b.Userinfo(tokens.AccessToken).StatusCode == http.StatusOK,
+				"the refresh token": b.Refresh(tokens.Refresh, nil).AccessToken != "",
 			}
 			for name, lived := range lives {
 				if lived != tt.lives {
@@ -131,7 +132,7 @@ func TestRefusedAccountEnds(t *testing.T) {
 // One subject of two issuers is two people.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
 	one, two := authorizetest.Start(t), authorizetest.Start(t)
-	if a, b := subjectOf(t, federated(t, one, nil)), subjectOf(t, federated(t, two, nil)); a == b {
+	if a, b := subjectOf(t, servertest.NewFederated(t, one, nil)), subjectOf(t, servertest.NewFederated(t, two, nil)); a == b {
 		t.Errorf("both are %s", a)
 	}
 }
@@ -140,19 +141,19 @@ func TestSubjectsOfTwoIssuers(t *testing.T) {
 // latest sign-in says what is known of them (OpenID Connect Core §5.7).
 func TestTwoProvidersOfOneIssuer(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-		clinic := hospital(p)
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		clinic := servertest.Hospital(p)
 		clinic.Key, clinic.Allow = "clinic", []people.AllowRule{{Claim: "group", Value: "managers"}}
 		c.IdentityProviders = append(c.IdentityProviders, clinic)
 	}))
-	first := b.claims(b.federatedTokens(nil).IDToken)["sub"]
-	if u := b.federate(by("clinic")); u.Query().Get("error") != "access_denied" {
+	first := b.Claims(b.FederatedTokens(nil).IDToken)["sub"]
+	if u := b.Federate(servertest.ByProvider("clinic")); u.Query().Get("error") != "access_denied" {
 		t.Errorf("the rules of the one count for the other: %s", u)
 	}
 	p.Change(func(s *authorizetest.Settings) {
 		s.People[0].Claims = map[string]any{"groups": "managers"}
 	})
-	if second := b.claims(b.federatedTokens(by("clinic")).IDToken)["sub"]; second != first {
+	if second := b.Claims(b.FederatedTokens(servertest.ByProvider("clinic")).IDToken)["sub"]; second != first {
 		t.Errorf("the person is %v, then %v", first, second)
 	}
 }
@@ -161,7 +162,7 @@ func TestTwoProvidersOfOneIssuer(t *testing.T) {
 // (OpenID Connect Core §2).
 func TestStrangeSubjects(t *testing.T) {
 	p := authorizetest.Start(t)
-	server := federated(t, p, nil)
+	server := servertest.NewFederated(t, p, nil)
 	owners := map[string]string{}
 	for _, subject := range []string{
 		"alice", "Alice", "alice ", "service", "app", strings.Repeat("x", 255), strings.Repeat("ü", 127), "a\x00b", "a", "null",
@@ -181,17 +182,17 @@ func TestRemovedProvider(t *testing.T) {
 	p := authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
-	b := newBrowser(t, federated(t, p, keep))
-	token := b.federatedTokens(nil).AccessToken
-	code := location(t, b.authorize(request(nil))).Query().Get("code")
-	b.server = newServer(t, func(c *authorize.Config) { c.Store = store })
-	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, keep))
+	token := b.FederatedTokens(nil).AccessToken
+	code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store })
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" {
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
 		t.Errorf("the code gives %+v", got)
 	}
-	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("userinfo: %d", r.StatusCode)
 	}
 }
@@ -237,7 +238,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p, store := authorizetest.Start(t), store.NewMemory(0, 0)
 			with := func(change settings) *authorize.Server {
-				return federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 					refreshing(c)
 					c.Store = store
 					if change != nil {
@@ -245,13 +246,13 @@ func TestAccountFollowsSettings(t *testing.T) {
 					}
 				})
 			}
-			b := newBrowser(t, with(tt.before))
-			token := b.federatedTokens(offline(nil))
-			b.server = with(tt.after)
-			if sent := location(t, b.authorize(request(nil))); (sent.Path != "/oauth2/login") != tt.lives {
+			b := servertest.NewBrowser(t, with(tt.before))
+			token := b.FederatedTokens(servertest.OfflineAccess(nil))
+			b.Server = with(tt.after)
+			if sent := servertest.Location(t, b.Authorize(servertest.Request(nil))); (sent.Path != "/oauth2/login") != tt.lives {
 				t.Errorf("the session leads to %s", sent)
 			}
-			if got := b.refresh(token.Refresh, nil); (got.AccessToken != "") != tt.lives {
+			if got := b.Refresh(token.Refresh, nil); (got.AccessToken != "") != tt.lives {
 				t.Errorf("the refresh token gives %+v", got)
 			}
 		})
@@ -265,7 +266,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
 	})
 	with := func(mapped string, claim map[string]string) *authorize.Server {
-		return federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			c.Store, idp.Claims = store, claim
 			if mapped != "" {
 				idp.FHIRUsers = map[string]string{"s": mapped}
@@ -273,22 +274,22 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 		})
 	}
 	claimed := map[string]string{"fhirUser": "fhir"}
-	b := newBrowser(t, with("Patient/wrong", claimed))
-	b.federate(nil)
+	b := servertest.NewBrowser(t, with("Patient/wrong", claimed))
+	b.Federate(nil)
 	for _, tt := range []struct {
 		mapped string
 		claims map[string]string
 		want   any
 	}{
-		{"Patient/wrong", claimed, fhirBase + "/Patient/wrong"},
-		{"Patient/right", nil, fhirBase + "/Patient/right"},
-		{"", claimed, fhirBase + "/Patient/claimed"},
+		{"Patient/wrong", claimed, servertest.FHIRBase + "/Patient/wrong"},
+		{"Patient/right", nil, servertest.FHIRBase + "/Patient/right"},
+		{"", claimed, servertest.FHIRBase + "/Patient/claimed"},
 		{"", nil, nil},
 	} {
-		b.server = with(tt.mapped, tt.claims)
-		code := location(t, b.authorize(request(url.Values{"scope": {"openid fhirUser"}}))).Query().Get("code")
-		answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
-		if got := b.claims(answer.IDToken)["fhirUser"]; got != tt.want {
+		b.Server = with(tt.mapped, tt.claims)
+		code := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid fhirUser"}}))).Query().Get("code")
+		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
+		if got := b.Claims(answer.IDToken)["fhirUser"]; got != tt.want {
 			t.Errorf("mapped %q, %v: %v", tt.mapped, tt.claims, got)
 		}
 	}
@@ -299,10 +300,10 @@ func TestProviderOfAnotherIssuer(t *testing.T) {
 	one, two := authorizetest.Start(t), authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
-	b := newBrowser(t, federated(t, one, keep))
-	b.federate(nil)
-	b.server = federated(t, two, keep)
-	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, one, keep))
+	b.Federate(nil)
+	b.Server = servertest.NewFederated(t, two, keep)
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
 }
@@ -314,10 +315,10 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
 	})
 	store := store.NewMemory(0, 0)
-	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
-	b.federate(nil)
-	b.server = newServer(t, func(c *authorize.Config) { c.Store = store })
-	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) { linking(idp, c); c.Store = store }))
+	b.Federate(nil)
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store })
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
 }
@@ -326,8 +327,8 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 // out, and a mapped one that is good is taken.
 func TestMappedFHIRUser(t *testing.T) {
 	for claim, want := range map[string]any{
-		"Practitioner/7":                              fhirBase + "/Practitioner/7",
-		fhirBase + "/Practitioner/7":                  fhirBase + "/Practitioner/7",
+		"Practitioner/7":                              servertest.FHIRBase + "/Practitioner/7",
+		servertest.FHIRBase + "/Practitioner/7":       servertest.FHIRBase + "/Practitioner/7",
 		"https://evil.example/fhir/R4/Practitioner/7": nil,
 		"Device/7":                  nil,
 		"Practitioner/../Patient/1": nil,
@@ -337,11 +338,11 @@ func TestMappedFHIRUser(t *testing.T) {
 		p.Change(func(s *authorizetest.Settings) {
 			s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": claim}}}
 		})
-		b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+		b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 			idp.Claims = map[string]string{"fhirUser": "fhir"}
 		}))
-		answer := b.federatedTokens(url.Values{"scope": {"openid fhirUser"}})
-		if got := b.claims(answer.IDToken)["fhirUser"]; got != want {
+		answer := b.FederatedTokens(url.Values{"scope": {"openid fhirUser"}})
+		if got := b.Claims(answer.IDToken)["fhirUser"]; got != want {
 			t.Errorf("%s becomes %v", claim, got)
 		}
 	}
@@ -353,21 +354,21 @@ func TestUpstreamLogout(t *testing.T) {
 	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
 		t.Run(name, func(t *testing.T) {
 			p := authorizetest.Start(t)
-			b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				idp.KeepUpstreamToken = keepToken
-				c.Clients[0].PostLogoutRedirectURIs = []string{callback + "/bye"}
+				c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback + "/bye"}
 			}))
-			answer := b.federatedTokens(nil)
-			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {callback + "/bye"}, "state": {"z"}}
-			r := b.follow(b.get("/oauth2/logout?" + q.Encode()))
-			if got := r.Header.Get("Location"); got != callback+"/bye?state=z" {
+			answer := b.FederatedTokens(nil)
+			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {servertest.Callback + "/bye"}, "state": {"z"}}
+			r := b.Follow(b.Get("/oauth2/logout?" + q.Encode()))
+			if got := r.Header.Get("Location"); got != servertest.Callback+"/bye?state=z" {
 				t.Errorf("sent to %q", got)
 			}
 			asked := p.Requests(authorizetest.EndSession)
 			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
 				t.Errorf("asked %v", asked)
 			}
-			if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+			if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 				t.Error("still signed in")
 			}
 		})
@@ -379,15 +380,15 @@ func TestUpstreamLogout(t *testing.T) {
 func TestLinkedUserAfterRestart(t *testing.T) {
 	p, durable := authorizetest.Start(t), store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			refreshing(c)
 			idp.LinkEmail, c.Users[0].Email, c.Durable = true, "alice@hospital.example", durable
 		})
 	}
-	b := newBrowser(t, start())
-	token := b.federatedTokens(offline(nil))
-	b.server = start()
-	if got := b.refresh(token.Refresh, nil); got.AccessToken == "" {
+	b := servertest.NewBrowser(t, start())
+	token := b.FederatedTokens(servertest.OfflineAccess(nil))
+	b.Server = start()
+	if got := b.Refresh(token.Refresh, nil); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
 }

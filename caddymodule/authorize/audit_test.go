@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // auditTrail gathers the events of a server, each in one line.
@@ -38,7 +39,7 @@ func (a *auditTrail) take() string {
 func TestAudit(t *testing.T) {
 	p := authorizetest.Start(t)
 	var trail auditTrail
-	s := federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Audit = trail.record
 		idp.Allow = []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
 	})
@@ -46,75 +47,75 @@ func TestAudit(t *testing.T) {
 	signedIn := "sign-in success user=alice client=app scope=\nauthorization success code" + alice
 	tests := []struct {
 		name string
-		do   func(b *browser)
+		do   func(b *servertest.Browser)
 		want string
 	}{
-		{"a code", func(b *browser) { b.code(nil) }, signedIn},
-		{"tokens in the fragment", func(b *browser) { b.answer(request(url.Values{"response_type": {"token"}})) },
+		{"a code", func(b *servertest.Browser) { b.Code(nil) }, signedIn},
+		{"tokens in the fragment", func(b *servertest.Browser) { b.Answer(servertest.Request(url.Values{"response_type": {"token"}})) },
 			"sign-in success user=alice client=app scope=\nauthorization success token" + alice},
-		{"signed in already", func(b *browser) { b.code(nil); trail.take(); b.authorize(request(nil)) }, "authorization success code" + alice},
-		{"a wrong password", func(b *browser) { b.signIn(request(nil), "alice", "wrong") }, "sign-in access_denied user=alice client=app scope="},
-		{"a wrong password for another spelling", func(b *browser) { b.signIn(request(nil), "Alice ", "right") }, "sign-in access_denied user=alice client=app scope="},
-		{"a password in the wrong field", func(b *browser) { b.signIn(request(nil), "right", "alice") }, "sign-in access_denied user= client=app scope="},
-		{"an unknown client", func(b *browser) { b.authorize(request(url.Values{"client_id": {"x"}})) }, "authorization invalid_request user= client= scope="},
-		{"a refused scope", func(b *browser) { b.authorize(request(url.Values{"scope": {"other"}})) }, "authorization invalid_scope code user= client=app scope="},
-		{"a page of another browser", func(b *browser) { b.get("/oauth2/login?request=x") }, "sign-in invalid_request user= client= scope="},
-		{"a provider that fails", func(b *browser) {
+		{"signed in already", func(b *servertest.Browser) { b.Code(nil); trail.take(); b.Authorize(servertest.Request(nil)) }, "authorization success code" + alice},
+		{"a wrong password", func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "alice", "wrong") }, "sign-in access_denied user=alice client=app scope="},
+		{"a wrong password for another spelling", func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "Alice ", "right") }, "sign-in access_denied user=alice client=app scope="},
+		{"a password in the wrong field", func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "right", "alice") }, "sign-in access_denied user= client=app scope="},
+		{"an unknown client", func(b *servertest.Browser) { b.Authorize(servertest.Request(url.Values{"client_id": {"x"}})) }, "authorization invalid_request user= client= scope="},
+		{"a refused scope", func(b *servertest.Browser) { b.Authorize(servertest.Request(url.Values{"scope": {"other"}})) }, "authorization invalid_scope code user= client=app scope="},
+		{"a page of another browser", func(b *servertest.Browser) { b.Get("/oauth2/login?request=x") }, "sign-in invalid_request user= client= scope="},
+		{"a provider that fails", func(b *servertest.Browser) {
 			p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
 			defer p.Fail(authorizetest.Token, nil)
-			b.federate(nil)
+			b.Federate(nil)
 		}, "sign-in invalid_request hospital user= client=app scope="},
-		{"a code exchanged", func(b *browser) {
-			code := b.code(nil)
+		{"a code exchanged", func(b *servertest.Browser) {
+			code := b.Code(nil)
 			trail.take()
-			b.post("/oauth2/token", codeForm(code, nil))
+			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
 		}, "token success authorization_code" + alice},
-		{"a code exchanged twice", func(b *browser) {
-			code := b.code(nil)
-			b.post("/oauth2/token", codeForm(code, nil))
+		{"a code exchanged twice", func(b *servertest.Browser) {
+			code := b.Code(nil)
+			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
 			trail.take()
-			b.post("/oauth2/token", codeForm(code, nil))
+			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
 		}, "revocation success user=alice client=app scope=\ntoken invalid_grant authorization_code user= client=app scope="},
-		{"client credentials", func(b *browser) {
-			r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		{"client credentials", func(b *servertest.Browser) {
+			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 			r.SetBasicAuth("service", "hush")
-			b.send(r)
+			b.Send(r)
 		}, "token success client_credentials user= client=service scope=system/*.rs"},
-		{"a wrong client secret", func(b *browser) {
-			r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		{"a wrong client secret", func(b *servertest.Browser) {
+			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 			r.SetBasicAuth("service", "wrong")
-			b.send(r)
+			b.Send(r)
 		}, "token invalid_client client_credentials user= client=service scope="},
-		{"no form", func(b *browser) { b.send(httptest.NewRequest(http.MethodPost, "/oauth2/token", nil)) }, "token invalid_request user= client= scope="},
-		{"a token revoked", func(b *browser) {
-			token := b.tokens(nil).AccessToken
+		{"no form", func(b *servertest.Browser) { b.Send(httptest.NewRequest(http.MethodPost, "/oauth2/token", nil)) }, "token invalid_request user= client= scope="},
+		{"a token revoked", func(b *servertest.Browser) {
+			token := b.Tokens(nil).AccessToken
 			trail.take()
-			b.post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"app"}})
+			b.Post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"app"}})
 		}, "revocation success user=alice client=app scope="},
-		{"a token of another client", func(b *browser) {
-			token := b.tokens(nil).AccessToken
+		{"a token of another client", func(b *servertest.Browser) {
+			token := b.Tokens(nil).AccessToken
 			trail.take()
-			b.post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"strict"}})
+			b.Post("/oauth2/revoke", url.Values{"token": {token}, "client_id": {"strict"}})
 		}, "revocation unauthorized_client user= client=strict scope="},
-		{"signed out", func(b *browser) {
-			hint := b.tokens(nil).IDToken
+		{"signed out", func(b *servertest.Browser) {
+			hint := b.Tokens(nil).IDToken
 			trail.take()
-			b.get("/oauth2/logout?id_token_hint=" + hint)
+			b.Get("/oauth2/logout?id_token_hint=" + hint)
 		}, "sign-out success user=alice client=app scope="},
-		{"signed out without a session", func(b *browser) { b.get("/oauth2/logout") }, ""},
-		{"a wrong hint", func(b *browser) { b.get("/oauth2/logout?id_token_hint=x") }, "sign-out invalid_request user= client= scope="},
-		{"a provider's answer of another browser", func(b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, "sign-in invalid_request hospital user= client= scope="},
-		{"away to a provider by another browser's page", func(b *browser) { b.get("/oauth2/login/hospital?request=x") }, "sign-in invalid_request hospital user= client= scope="},
-		{"not let in from a provider", func(b *browser) { b.federate(nil) }, "sign-in access_denied hospital user= client=app scope="},
-		{"userinfo and introspection refused", func(b *browser) {
-			b.get("/oauth2/userinfo")
-			b.post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"app"}})
+		{"signed out without a session", func(b *servertest.Browser) { b.Get("/oauth2/logout") }, ""},
+		{"a wrong hint", func(b *servertest.Browser) { b.Get("/oauth2/logout?id_token_hint=x") }, "sign-out invalid_request user= client= scope="},
+		{"a provider's answer of another browser", func(b *servertest.Browser) { b.Get("/oauth2/callback/hospital?code=x&state=y") }, "sign-in invalid_request hospital user= client= scope="},
+		{"away to a provider by another browser's page", func(b *servertest.Browser) { b.Get("/oauth2/login/hospital?request=x") }, "sign-in invalid_request hospital user= client= scope="},
+		{"not let in from a provider", func(b *servertest.Browser) { b.Federate(nil) }, "sign-in access_denied hospital user= client=app scope="},
+		{"userinfo and introspection refused", func(b *servertest.Browser) {
+			b.Get("/oauth2/userinfo")
+			b.Post("/oauth2/introspect", url.Values{"token": {"x"}, "client_id": {"app"}})
 		}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			trail.take()
-			tt.do(newBrowser(t, s))
+			tt.do(servertest.NewBrowser(t, s))
 			if got := trail.take(); got != tt.want {
 				t.Errorf("got\n%s\nwant\n%s", got, tt.want)
 			}
@@ -127,7 +128,7 @@ func TestAudit(t *testing.T) {
 func TestAnonymousEvents(t *testing.T) {
 	p := authorizetest.Start(t)
 	var last audit.Event
-	s := federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Audit = func(_ context.Context, e audit.Event) { last = e }
 		c.Clients[2].Consent = client.ConsentRequired
 		c.Users[1].TOTPSecret = totpSecret
@@ -135,44 +136,44 @@ func TestAnonymousEvents(t *testing.T) {
 	})
 	for _, tt := range []struct {
 		name string
-		do   func(b *browser)
+		do   func(b *servertest.Browser)
 		want bool
 	}{
-		{"an unknown client", func(b *browser) { b.authorize(request(url.Values{"client_id": {"x"}})) }, true},
-		{"a refused scope", func(b *browser) { b.authorize(request(url.Values{"scope": {"other"}})) }, true},
-		{"nobody is signed in", func(b *browser) { b.authorize(request(url.Values{"prompt": {"none"}})) }, true},
-		{"a wrong password", func(b *browser) { b.signIn(request(nil), "alice", "wrong") }, true},
-		{"a public client's wrong code", func(b *browser) { b.post("/oauth2/token", codeForm("x", nil)) }, true},
-		{"a wrong secret", func(b *browser) {
-			b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {"confidential"}, "client_secret": {"wrong"}}))
+		{"an unknown client", func(b *servertest.Browser) { b.Authorize(servertest.Request(url.Values{"client_id": {"x"}})) }, true},
+		{"a refused scope", func(b *servertest.Browser) { b.Authorize(servertest.Request(url.Values{"scope": {"other"}})) }, true},
+		{"nobody is signed in", func(b *servertest.Browser) { b.Authorize(servertest.Request(url.Values{"prompt": {"none"}})) }, true},
+		{"a wrong password", func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "alice", "wrong") }, true},
+		{"a public client's wrong code", func(b *servertest.Browser) { b.Post("/oauth2/token", servertest.CodeForm("x", nil)) }, true},
+		{"a wrong secret", func(b *servertest.Browser) {
+			b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {"confidential"}, "client_secret": {"wrong"}}))
 		}, true},
-		{"a provider's answer of another browser", func(b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, true},
-		{"a client's wrong code", func(b *browser) {
-			b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}))
+		{"a provider's answer of another browser", func(b *servertest.Browser) { b.Get("/oauth2/callback/hospital?code=x&state=y") }, true},
+		{"a client's wrong code", func(b *servertest.Browser) {
+			b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}))
 		}, false},
-		{"a revocation that is refused", func(b *browser) {
-			b.post("/oauth2/revoke", url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}})
+		{"a revocation that is refused", func(b *servertest.Browser) {
+			b.Post("/oauth2/revoke", url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}})
 		}, false},
-		{"a wrong second factor", func(b *browser) {
-			page, err := b.signIn(request(nil), "bob", "other").Location()
+		{"a wrong second factor", func(b *servertest.Browser) {
+			page, err := b.SignIn(servertest.Request(nil), "bob", "other").Location()
 			if err != nil {
 				t.Fatal(err)
 			}
-			b.post("/oauth2/login", url.Values{"factor": {page.Query().Get("factor")}, "code": {"000000"}})
+			b.Post("/oauth2/login", url.Values{"factor": {page.Query().Get("factor")}, "code": {"000000"}})
 		}, false},
-		{"consent that is needed", func(b *browser) {
-			b.signIn(request(nil), "alice", "right")
-			q := request(pkce())
+		{"consent that is needed", func(b *servertest.Browser) {
+			b.SignIn(servertest.Request(nil), "alice", "right")
+			q := servertest.Request(servertest.PKCE())
 			q.Set("client_id", "strict")
 			q.Set("prompt", "none")
-			b.authorize(q)
+			b.Authorize(q)
 		}, false},
-		{"not let in from a provider", func(b *browser) { b.federate(nil) }, false},
-		{"a code", func(b *browser) { b.code(nil) }, false},
+		{"not let in from a provider", func(b *servertest.Browser) { b.Federate(nil) }, false},
+		{"a code", func(b *servertest.Browser) { b.Code(nil) }, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			last = audit.Event{}
-			tt.do(newBrowser(t, s))
+			tt.do(servertest.NewBrowser(t, s))
 			if last.Kind == "" || last.Anonymous != tt.want {
 				t.Errorf("%+v", last)
 			}
@@ -183,8 +184,8 @@ func TestAnonymousEvents(t *testing.T) {
 func TestAuditOfFederatedSignIn(t *testing.T) {
 	p := authorizetest.Start(t)
 	var trail auditTrail
-	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record }))
-	if b.federate(nil).Query().Get("code") == "" {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record }))
+	if b.Federate(nil).Query().Get("code") == "" {
 		t.Fatal("no code")
 	}
 	lines := strings.Split(trail.take(), "\n")
@@ -196,11 +197,11 @@ func TestAuditOfFederatedSignIn(t *testing.T) {
 // The address is the one that the configuration finds, not the peer's.
 func TestAuditAddress(t *testing.T) {
 	var got string
-	s := newServer(t, func(c *authorize.Config) {
+	s := servertest.New(t, func(c *authorize.Config) {
 		c.ClientAddress = func(*http.Request) string { return "203.0.113.7" }
 		c.Audit = func(_ context.Context, e audit.Event) { got = e.Address }
 	})
-	newBrowser(t, s).authorize(url.Values{})
+	servertest.NewBrowser(t, s).Authorize(url.Values{})
 	if got != "203.0.113.7" {
 		t.Errorf("address %q", got)
 	}
@@ -212,51 +213,51 @@ func TestNothingSecretIsLogged(t *testing.T) {
 	const marked = "SECRET-by-which-the-log-is-searched"
 	p := authorizetest.Start(t)
 	var log bytes.Buffer
-	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		idp.KeepUpstreamToken = true
 		c.Users[0].PasswordHash = marked + "password"
 		c.Clients[4].Secret = marked + "client"
-		c.Clients[0].PostLogoutRedirectURIs = []string{callback}
+		c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback}
 	}))
-	q := request(url.Values{"state": {marked + "state"}, "nonce": {marked + "nonce"}, "prompt": {"login"}})
+	q := servertest.Request(url.Values{"state": {marked + "state"}, "nonce": {marked + "nonce"}, "prompt": {"login"}})
 	secrets := []string{marked}
-	var tokens tokenAnswer
+	var tokens servertest.TokenResponse
 	for range 2 {
-		answer := location(t, b.signIn(q, "alice", marked+"password"))
+		answer := servertest.Location(t, b.SignIn(q, "alice", marked+"password"))
 		code := answer.Query().Get("code")
 		for range 2 { // the second time, what the first gave is revoked
-			got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
+			got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
 			secrets = append(secrets, code, got.AccessToken, got.IDToken, got.Refresh)
 			tokens.IDToken = max(tokens.IDToken, got.IDToken)
 		}
-		fragment, _ := url.ParseQuery(location(t, b.authorize(request(url.Values{"response_type": {"token"}, "state": {marked}}))).Fragment)
+		fragment, _ := url.ParseQuery(servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {"token"}, "state": {marked}}))).Fragment)
 		secrets = append(secrets, fragment.Get("access_token"), fragment.Get("id_token"))
-		b.post("/oauth2/revoke", url.Values{"token": {fragment.Get("access_token")}, "client_id": {"app"}})
-		b.post("/oauth2/revoke", url.Values{"token": {marked}, "client_id": {"app"}, "client_secret": {marked}})
-		b.post("/oauth2/introspect", url.Values{"token": {marked}, "client_id": {"service"}, "client_secret": {marked + "client"}})
-		b.post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked + "client"}})
-		b.post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked}})
-		b.post("/oauth2/token", codeForm(marked, url.Values{"code_verifier": {marked}}))
-		b.signIn(request(url.Values{"state": {marked}, "prompt": {"login"}}), "bob", marked)
-		b.authorize(request(url.Values{"state": {marked}, "scope": {"other"}}))
-		b.get("/oauth2/callback/hospital?code=" + marked + "&state=" + marked)
-		b.get("/oauth2/login?request=" + marked)
-		b.get("/oauth2/logout?id_token_hint=" + marked)
+		b.Post("/oauth2/revoke", url.Values{"token": {fragment.Get("access_token")}, "client_id": {"app"}})
+		b.Post("/oauth2/revoke", url.Values{"token": {marked}, "client_id": {"app"}, "client_secret": {marked}})
+		b.Post("/oauth2/introspect", url.Values{"token": {marked}, "client_id": {"service"}, "client_secret": {marked + "client"}})
+		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked + "client"}})
+		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked}})
+		b.Post("/oauth2/token", servertest.CodeForm(marked, url.Values{"code_verifier": {marked}}))
+		b.SignIn(servertest.Request(url.Values{"state": {marked}, "prompt": {"login"}}), "bob", marked)
+		b.Authorize(servertest.Request(url.Values{"state": {marked}, "scope": {"other"}}))
+		b.Get("/oauth2/callback/hospital?code=" + marked + "&state=" + marked)
+		b.Get("/oauth2/login?request=" + marked)
+		b.Get("/oauth2/logout?id_token_hint=" + marked)
 		r := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
 		r.Header.Set("Authorization", "Bearer "+marked)
-		b.send(r)
-		b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(callback) + "&state=" + marked)
-		secrets = append(secrets, b.federate(url.Values{"state": {marked}}).Query().Get("code"))
+		b.Send(r)
+		b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(servertest.Callback) + "&state=" + marked)
+		secrets = append(secrets, b.Federate(url.Values{"state": {marked}}).Query().Get("code"))
 		p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
-		b.federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		b.Federate(url.Values{"state": {marked}, "prompt": {"login"}})
 		p.Fail(authorizetest.Token, func(w http.ResponseWriter, r *http.Request) { // one that repeats what it was sent
 			w.WriteHeader(http.StatusBadRequest)
 			fmt.Fprint(w, r.FormValue("code"), " ", r.FormValue("code_verifier"), " ", r.Form.Encode())
 		})
-		b.federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		b.Federate(url.Values{"state": {marked}, "prompt": {"login"}})
 		p.Fail(authorizetest.Token, nil)
-		for _, value := range b.cookies {
+		for _, value := range b.Cookies {
 			secrets = append(secrets, value)
 		}
 	}
@@ -277,14 +278,14 @@ func TestNothingSecretIsLogged(t *testing.T) {
 // Without an audit trail of its own, the log has each outcome, once.
 func TestEventsAreLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
 	for name, do := range map[string]func(){
-		"token":         func() { b.post("/oauth2/token", codeForm("x", nil)) },
-		"revocation":    func() { b.post("/oauth2/revoke", url.Values{"client_id": {"app"}}) },
-		"authorization": func() { b.authorize(request(url.Values{"scope": {"other"}})) },
-		"page":          func() { b.authorize(url.Values{}) },
-		"userinfo":      func() { b.get("/oauth2/userinfo") },
-		"wrong method":  func() { b.get("/oauth2/token") },
+		"token":         func() { b.Post("/oauth2/token", servertest.CodeForm("x", nil)) },
+		"revocation":    func() { b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}}) },
+		"authorization": func() { b.Authorize(servertest.Request(url.Values{"scope": {"other"}})) },
+		"page":          func() { b.Authorize(url.Values{}) },
+		"userinfo":      func() { b.Get("/oauth2/userinfo") },
+		"wrong method":  func() { b.Get("/oauth2/token") },
 	} {
 		log.Reset()
 		if do(); strings.Count(log.String(), "\n") != 1 {

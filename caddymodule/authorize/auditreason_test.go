@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // Whoever must wait is told of by their account, where there is one, and the wait in
@@ -19,26 +20,26 @@ func TestAuditOfWaits(t *testing.T) {
 	for _, tt := range []struct {
 		name, typed, user string
 		anonymous         bool
-		do                func(b *browser)
+		do                func(b *servertest.Browser)
 	}{
-		{"a password", "alice", "alice", true, func(b *browser) { b.signIn(request(nil), "alice", "wrong") }},
-		{"of nobody", "hunter2", "", true, func(b *browser) { b.signIn(request(nil), "hunter2", "wrong") }},
-		{"a second factor", "bob", "bob", false, func(b *browser) {
-			b.sendCode(b.factor(b.signIn(request(nil), "bob", "other")), "000000")
+		{"a password", "alice", "alice", true, func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "alice", "wrong") }},
+		{"of nobody", "hunter2", "", true, func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "hunter2", "wrong") }},
+		{"a second factor", "bob", "bob", false, func(b *servertest.Browser) {
+			b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "bob", "other")), "000000")
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last audit.Event
-				s := newServer(t, func(c *authorize.Config) {
+				s := servertest.New(t, func(c *authorize.Config) {
 					c.Audit = func(_ context.Context, e audit.Event) { last = e }
 					c.Users[1].TOTPSecret, c.Lockout.Failures = totpSecret, 1
 				})
-				tt.do(newBrowser(t, s))
+				tt.do(servertest.NewBrowser(t, s))
 				if last.Kind != audit.SignIn || last.User != tt.user || last.Anonymous != tt.anonymous {
 					t.Errorf("refused: %+v", last)
 				}
-				tt.do(newBrowser(t, s))
+				tt.do(servertest.NewBrowser(t, s))
 				if last.Kind != audit.Lockout || last.User != tt.user || last.Anonymous != tt.anonymous {
 					t.Errorf("delayed: %+v", last)
 				}
@@ -56,41 +57,43 @@ func TestAuditOfFailedFederation(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		change func(*people.IdentityProvider, *authorize.Config)
-		do     func(p *authorizetest.Provider, b *browser)
+		do     func(p *authorizetest.Provider, b *servertest.Browser)
 		user   string
 	}{
-		{"it cannot be reached", nil, func(p *authorizetest.Provider, b *browser) {
+		{"it cannot be reached", nil, func(p *authorizetest.Provider, b *servertest.Browser) {
 			p.Fail(authorizetest.Discovery, authorizetest.ErrorResponse(http.StatusBadGateway, "x"))
-			b.get(location(b.t, b.authorize(request(url.Values{"identity_provider": {"hospital"}}))).String())
+			b.Get(servertest.Location(b.T, b.Authorize(servertest.Request(url.Values{"identity_provider": {"hospital"}}))).String())
 		}, ""},
-		{"another browser's answer", nil, func(_ *authorizetest.Provider, b *browser) { b.get("/oauth2/callback/hospital?code=x&state=y") }, ""},
+		{"another browser's answer", nil, func(_ *authorizetest.Provider, b *servertest.Browser) {
+			b.Get("/oauth2/callback/hospital?code=x&state=y")
+		}, ""},
 		{"whom it says is a disabled user here", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].Disabled = "alice@hospital.example", true
-		}, func(_ *authorizetest.Provider, b *browser) { b.federate(nil) }, "alice"},
+		}, func(_ *authorizetest.Provider, b *servertest.Browser) { b.Federate(nil) }, "alice"},
 		{"whom it says has no account", func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Allow = clinic },
-			func(_ *authorizetest.Provider, b *browser) { b.federate(nil) }, ""},
+			func(_ *authorizetest.Provider, b *servertest.Browser) { b.Federate(nil) }, ""},
 		{"a wrong second factor", func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", totpSecret
-		}, func(_ *authorizetest.Provider, b *browser) {
-			page := body(b.t, b.follow(b.authorize(request(by("hospital")))))
-			b.sendCode(factorField.FindStringSubmatch(page)[1], "000000")
+		}, func(_ *authorizetest.Provider, b *servertest.Browser) {
+			page := servertest.Body(b.T, b.Follow(b.Authorize(servertest.Request(servertest.ByProvider("hospital")))))
+			b.SendOTP(servertest.Field(b.T, page, "factor"), "000000")
 		}, "alice"},
-		{"a logout token that is none", nil, func(_ *authorizetest.Provider, b *browser) {
-			b.post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {"x"}})
+		{"a logout token that is none", nil, func(_ *authorizetest.Provider, b *servertest.Browser) {
+			b.Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {"x"}})
 		}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			var last audit.Event
-			s := federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+			s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 				c.Audit = func(_ context.Context, e audit.Event) { last = e }
 				if tt.change != nil {
 					tt.change(idp, c)
 				}
 			})
-			tt.do(p, newBrowser(t, s))
+			tt.do(p, servertest.NewBrowser(t, s))
 			if last.Err == nil || last.Provider != "hospital" || last.User != tt.user {
 				t.Errorf("%+v", last)
 			}
@@ -103,34 +106,34 @@ func TestAuditOfEndedSessions(t *testing.T) {
 	p := authorizetest.Start(t)
 	for _, tt := range []struct {
 		name string
-		do   func(s *authorize.Server, b *browser)
+		do   func(s *authorize.Server, b *servertest.Browser)
 		want string
 	}{
-		{"signed out", func(_ *authorize.Server, b *browser) {
-			b.get("/oauth2/logout?id_token_hint=" + b.moreTokens(t).IDToken)
+		{"signed out", func(_ *authorize.Server, b *servertest.Browser) {
+			b.Get("/oauth2/logout?id_token_hint=" + b.TokensOfSession().IDToken)
 		}, "signed out in its browser"},
-		{"by an app, without the browser", func(s *authorize.Server, b *browser) {
-			newBrowser(t, s).get("/oauth2/logout?id_token_hint=" + b.moreTokens(t).IDToken)
+		{"by an app, without the browser", func(s *authorize.Server, b *servertest.Browser) {
+			servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + b.TokensOfSession().IDToken)
 		}, "signed out by an ID token of it, from elsewhere"},
-		{"somebody else signs in", func(_ *authorize.Server, b *browser) {
-			b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
+		{"somebody else signs in", func(_ *authorize.Server, b *servertest.Browser) {
+			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, "somebody signed in in its place in the same browser"},
-		{"an administrator", func(s *authorize.Server, _ *browser) {
+		{"an administrator", func(s *authorize.Server, _ *servertest.Browser) {
 			s.EndSessions(t.Context(), sessions(t, s, "")[0].User)
 		}, "ended by an administrator"},
-		{"at the provider", func(s *authorize.Server, _ *browser) { signedOutThere(t, s, p.LogoutToken()) }, "signed out at the identity provider"},
+		{"at the provider", func(s *authorize.Server, _ *servertest.Browser) { signedOutThere(t, s, p.LogoutToken()) }, "signed out at the identity provider"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var reasons []string
-			s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+			s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 				c.Audit = func(_ context.Context, e audit.Event) {
 					if e.Kind == audit.SignOut && e.Provider == "hospital" {
 						reasons = append(reasons, e.Reason)
 					}
 				}
 			})
-			b := newBrowser(t, s)
-			b.federate(nil)
+			b := servertest.NewBrowser(t, s)
+			b.Federate(nil)
 			tt.do(s, b)
 			if len(reasons) != 1 || reasons[0] != tt.want {
 				t.Errorf("reasons %q, want %q", reasons, tt.want)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -23,25 +24,25 @@ func TestAuthorizeErrors(t *testing.T) {
 		{"response_type: a missing response_type yields invalid_request", url.Values{"response_type": {""}}, "invalid_request"},
 		{"an unknown response_type", url.Values{"response_type": {"id_token"}}, "unsupported_response_type"},
 		{"two response types at once", url.Values{"response_type": {"code token"}}, "unsupported_response_type"},
-		{"code_challenge_method: a value other than S256 yields invalid_request", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {s256(verifier)}}, "invalid_request"},
-		{"code_challenge_method is compared with case", url.Values{"code_challenge_method": {"s256"}, "code_challenge": {s256(verifier)}}, "invalid_request"},
-		{"code_challenge: without code_challenge_method yields invalid_request", url.Values{"code_challenge": {s256(verifier)}}, "invalid_request"},
+		{"code_challenge_method: a value other than S256 yields invalid_request", url.Values{"code_challenge_method": {"plain"}, "code_challenge": {servertest.S256(servertest.Verifier)}}, "invalid_request"},
+		{"code_challenge_method is compared with case", url.Values{"code_challenge_method": {"s256"}, "code_challenge": {servertest.S256(servertest.Verifier)}}, "invalid_request"},
+		{"code_challenge: without code_challenge_method yields invalid_request", url.Values{"code_challenge": {servertest.S256(servertest.Verifier)}}, "invalid_request"},
 		{"code_challenge: required when code_challenge_method is given", url.Values{"code_challenge_method": {"S256"}}, "invalid_request"},
 		{"code_challenge that is no SHA-256", url.Values{"code_challenge_method": {"S256"}, "code_challenge": {"short"}}, "invalid_request"},
-		{"code_challenge with padding", url.Values{"code_challenge_method": {"S256"}, "code_challenge": {s256(verifier) + "="}}, "invalid_request"},
+		{"code_challenge with padding", url.Values{"code_challenge_method": {"S256"}, "code_challenge": {servertest.S256(servertest.Verifier) + "="}}, "invalid_request"},
 		{"PKCE that the client requires", url.Values{"client_id": {"strict"}}, "invalid_request"},
 		{"unauthorized_client: asks for token without permission for it", url.Values{"client_id": {"strict"}, "response_type": {"token"}}, "unauthorized_client"},
 		{"unauthorized_client: asks for code without permission for it", url.Values{"client_id": {"implicit"}}, "unauthorized_client"},
 		{"invalid_scope: unknown", url.Values{"scope": {"openid nonsense"}}, "invalid_scope"},
 		{"invalid_scope: malformed", url.Values{"scope": {`openid "profile"`}}, "invalid_scope"},
-		{"invalid_scope: not valid for the client", url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}, "scope": {"demo.read"}}, "invalid_scope"},
+		{"invalid_scope: not valid for the client", url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "scope": {"demo.read"}}, "invalid_scope"},
 		{"invalid_scope: more than is listed", url.Values{"scope": {"user/Observation.cruds"}}, "invalid_scope"},
 		{"state: must not be a URL-encoded JSON string", url.Values{"state": {`{"return":"/"}`}}, "invalid_request"},
 		{"state: nor a JSON array", url.Values{"state": {` ["a"]`}}, "invalid_request"},
 		{"state: URL-encoded JSON, encoded once more", url.Values{"state": {"%7B%22a%22%3A1%7D"}}, "invalid_request"},
 		{"a token for another resource", url.Values{"resource": {"https://other.example/fhir/R4"}}, "invalid_target"},
 		{"a nonce that an ID token cannot hold", url.Values{"nonce": {"\xff"}}, "invalid_request"},
-		{"a system scope for a person", url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}, "scope": {"system/*.rs"}}, "invalid_scope"},
+		{"a system scope for a person", url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "scope": {"system/*.rs"}}, "invalid_scope"},
 		{"a parameter twice", url.Values{"scope": {"openid", "profile"}}, "invalid_request"},
 		{"an unknown parameter twice", url.Values{"x": {"1", "2"}}, "invalid_request"},
 		{"a parameter over 8 KiB", url.Values{"nonce": {strings.Repeat("n", 8<<10+1)}}, "invalid_request"},
@@ -54,7 +55,7 @@ func TestAuthorizeErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := location(t, newBrowser(t, newServer(t, nil)).authorize(request(tt.change)))
+			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(tt.change)))
 			q := u.Query()
 			if q.Get("error") != tt.want {
 				t.Errorf("error %q, want %q, at %s", q.Get("error"), tt.want, u)
@@ -65,7 +66,7 @@ func TestAuthorizeErrors(t *testing.T) {
 			if u.Fragment != "" || q.Has("code") {
 				t.Errorf("more than an error: %s", u)
 			}
-			if q.Get("iss") != issuer {
+			if q.Get("iss") != servertest.Issuer {
 				t.Errorf("iss %q", q.Get("iss"))
 			}
 		})
@@ -73,8 +74,8 @@ func TestAuthorizeErrors(t *testing.T) {
 }
 
 func TestAuthorizeMalformedQuery(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	u := location(t, b.get("/oauth2/authorize?"+request(nil).Encode()+"&x=%zz"))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	u := servertest.Location(t, b.Get("/oauth2/authorize?"+servertest.Request(nil).Encode()+"&x=%zz"))
 	if u.Query().Get("error") != "invalid_request" {
 		t.Errorf("%s", u)
 	}
@@ -91,24 +92,24 @@ func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
 		{"client_id missing", url.Values{"client_id": {""}}},
 		{"client_id twice", url.Values{"client_id": {"app", "app"}}},
 		{"redirect_uri missing", url.Values{"redirect_uri": {""}}},
-		{"redirect_uri twice", url.Values{"redirect_uri": {callback, callback}}},
-		{"redirect_uri: must match exactly, trailing slashes included", url.Values{"redirect_uri": {callback + "/"}}},
-		{"redirect_uri: must match exactly, punctuation included", url.Values{"redirect_uri": {callback + "?"}}},
+		{"redirect_uri twice", url.Values{"redirect_uri": {servertest.Callback, servertest.Callback}}},
+		{"redirect_uri: must match exactly, trailing slashes included", url.Values{"redirect_uri": {servertest.Callback + "/"}}},
+		{"redirect_uri: must match exactly, punctuation included", url.Values{"redirect_uri": {servertest.Callback + "?"}}},
 		{"redirect_uri: must match exactly, case included", url.Values{"redirect_uri": {"https://APP.example.org/callback"}}},
 		{"redirect_uri: must match exactly, port included", url.Values{"redirect_uri": {"http://localhost:3001/callback"}}},
-		{"redirect_uri: must be pre-registered for the client", url.Values{"redirect_uri": {callback + "?tenant=1"}}},
+		{"redirect_uri: must be pre-registered for the client", url.Values{"redirect_uri": {servertest.Callback + "?tenant=1"}}},
 		{"redirect_uri: must be an absolute URI", url.Values{"redirect_uri": {"/callback"}}},
-		{"redirect_uri: must not contain a fragment", url.Values{"redirect_uri": {callback + "#f"}}},
+		{"redirect_uri: must not contain a fragment", url.Values{"redirect_uri": {servertest.Callback + "#f"}}},
 		{"redirect_uri: with user information", url.Values{"redirect_uri": {"https://app.example.org@evil.example/callback"}}},
 		{"redirect_uri of a script", url.Values{"redirect_uri": {"javascript:alert(1)"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newBrowser(t, newServer(t, nil)).authorize(request(tt.change))
+			r := servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(tt.change))
 			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
 				t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 			}
-			page := body(t, r)
+			page := servertest.Body(t, r)
 			for _, values := range tt.change {
 				for _, v := range values {
 					if v != "" && v != "app" && strings.Contains(page, v) {
@@ -170,51 +171,51 @@ func TestRegisteredRedirectURI(t *testing.T) {
 }
 
 func TestAuthorizeMethods(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, method := range []string{http.MethodPost, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions} {
-		r := postRequest("/oauth2/authorize", request(nil))
+		r := servertest.PostRequest("/oauth2/authorize", servertest.Request(nil))
 		r.Method = method
-		if got := b.send(r); got.StatusCode != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "GET" {
+		if got := b.Send(r); got.StatusCode != http.StatusMethodNotAllowed || got.Header.Get("Allow") != "GET" {
 			t.Errorf("%s: %d, Allow %q", method, got.StatusCode, got.Header.Get("Allow"))
 		}
 	}
 }
 
 func TestAuthorizePOST(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
-	r := b.post("/oauth2/authorize", request(nil))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
+	r := b.Post("/oauth2/authorize", servertest.Request(nil))
 	if r.StatusCode != http.StatusSeeOther {
 		t.Fatalf("status %d", r.StatusCode)
 	}
-	if u := location(t, b.get(r.Header.Get("Location"))); u.Path != "/oauth2/login" {
+	if u := servertest.Location(t, b.Get(r.Header.Get("Location"))); u.Path != "/oauth2/login" {
 		t.Errorf("the request by GET ends at %s", u)
 	}
-	if r := b.post("/oauth2/authorize?state=x", request(nil)); r.StatusCode != http.StatusBadRequest {
+	if r := b.Post("/oauth2/authorize?state=x", servertest.Request(nil)); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("parameters in query and body: %d", r.StatusCode)
 	}
 }
 
 // "HTTPS is required."
 func TestHTTPSRequired(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } }))
-	for _, path := range []string{"/oauth2/authorize?" + request(nil).Encode(), "/oauth2/login", "/oauth2/userinfo", "/.well-known/openid-configuration", "/.well-known/jwks.json"} {
-		if r := b.get(path); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } }))
+	for _, path := range []string{"/oauth2/authorize?" + servertest.Request(nil).Encode(), "/oauth2/login", "/oauth2/userinfo", "/.well-known/openid-configuration", "/.well-known/jwks.json"} {
+		if r := b.Get(path); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
 			t.Errorf("GET %s: %d", path, r.StatusCode)
 		}
 	}
-	if r := b.post("/oauth2/token", codeForm("x", nil)); r.StatusCode != http.StatusBadRequest {
+	if r := b.Post("/oauth2/token", servertest.CodeForm("x", nil)); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("token: %d", r.StatusCode)
 	}
 }
 
 // Behind a proxy that is not trusted, the refusal says what is to be done.
 func TestHTTPSRequiredBehindProxy(t *testing.T) {
-	server := newServer(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } })
+	server := servertest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } })
 	for _, tt := range []struct {
 		header, value string
 		told          bool
 	}{{"X-Forwarded-Proto", "https", true}, {"Forwarded", "proto=https", true}, {"X-Real-Ip", "192.0.2.1", false}} {
-		r := httptest.NewRequest(http.MethodGet, issuer+"/.well-known/openid-configuration", nil)
+		r := httptest.NewRequest(http.MethodGet, servertest.Issuer+"/.well-known/openid-configuration", nil)
 		r.Header.Set(tt.header, tt.value)
 		w := httptest.NewRecorder()
 		server.ServeHTTP(w, r)
@@ -227,8 +228,8 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 // "Errors are not returned to the client as an HTTP 500": a store that fails is
 // server_error at the redirect URI.
 func TestAuthorizeServerError(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
-	u := b.answer(request(nil)) // the session takes the one place
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
+	u := b.Answer(servertest.Request(nil)) // the session takes the one place
 	if q := u.Query(); q.Get("error") != "server_error" || q.Has("error_description") || q.Get("state") != "s" {
 		t.Errorf("%s", u)
 	}

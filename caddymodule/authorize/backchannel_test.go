@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // party is a client's back-channel endpoint.
@@ -66,7 +67,7 @@ func (tr trail) toldOf(clientID string) audit.Event {
 
 func toldServer(t *testing.T, p *party) (*authorize.Server, trail) {
 	tr := make(trail, 100)
-	return newServer(t, func(c *authorize.Config) {
+	return servertest.New(t, func(c *authorize.Config) {
 		c.Audit = tr.record
 		c.Clients[0].BackchannelLogoutURI = p.uri
 		if p.transport != nil {
@@ -83,12 +84,12 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tokens <- r.PostFormValue("logout_token") }))
 	t.Cleanup(server.Close)
 	tr := make(trail, 100)
-	s := newServer(t, func(c *authorize.Config) {
+	s := servertest.New(t, func(c *authorize.Config) {
 		c.Audit = tr.record
 		c.Clients[0].BackchannelLogoutURI = server.URL
 		c.Clients[0].Transport = server.Client().Transport
 	})
-	newBrowser(t, s).answer(request(nil))
+	servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
 	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
@@ -102,27 +103,27 @@ func TestClientsAreTold(t *testing.T) {
 	tests := []struct {
 		name string
 		q    url.Values
-		end  func(t *testing.T, s *authorize.Server, b *browser)
+		end  func(t *testing.T, s *authorize.Server, b *servertest.Browser)
 		told bool
 	}{
-		{"by the server", nil, func(t *testing.T, s *authorize.Server, _ *browser) {
+		{"by the server", nil, func(t *testing.T, s *authorize.Server, _ *servertest.Browser) {
 			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
 		}, true},
-		{"by another who signs in", nil, func(_ *testing.T, _ *authorize.Server, b *browser) {
-			b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
+		{"by another who signs in", nil, func(_ *testing.T, _ *authorize.Server, b *servertest.Browser) {
+			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, true},
-		{"not when the same person signs in again", nil, func(_ *testing.T, _ *authorize.Server, b *browser) {
-			b.answer(request(url.Values{"prompt": {"login"}}))
+		{"not when the same person signs in again", nil, func(_ *testing.T, _ *authorize.Server, b *servertest.Browser) {
+			b.Answer(servertest.Request(url.Values{"prompt": {"login"}}))
 		}, false},
-		{"after the same person signed in again", nil, func(t *testing.T, s *authorize.Server, b *browser) {
-			b.answer(request(url.Values{"prompt": {"login"}}))
+		{"after the same person signed in again", nil, func(t *testing.T, s *authorize.Server, b *servertest.Browser) {
+			b.Answer(servertest.Request(url.Values{"prompt": {"login"}}))
 			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
 		}, true},
-		{"not without an ID token", url.Values{"scope": {"demo.read"}}, func(t *testing.T, s *authorize.Server, _ *browser) {
+		{"not without an ID token", url.Values{"scope": {"demo.read"}}, func(t *testing.T, s *authorize.Server, _ *servertest.Browser) {
 			if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 				t.Error(err)
 			}
@@ -132,21 +133,21 @@ func TestClientsAreTold(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			p := newParty(t)
 			s, tr := toldServer(t, p)
-			b := newBrowser(t, s)
-			b.answer(request(tt.q))
+			b := servertest.NewBrowser(t, s)
+			b.Answer(servertest.Request(tt.q))
 			tt.end(t, s, b)
 			// Bob is told of last, so that what is not to be told had time to be.
-			bob := newBrowser(t, s)
-			bob.signIn(request(nil), "bob", "other")
+			bob := servertest.NewBrowser(t, s)
+			bob.SignIn(servertest.Request(nil), "bob", "other")
 			if tt.told {
-				if sub := b.claims(<-p.tokens)["sub"]; sub != "alice" {
+				if sub := b.Claims(<-p.tokens)["sub"]; sub != "alice" {
 					t.Errorf("told of %v", sub)
 				}
 			}
 			if _, err := s.EndSessions(t.Context(), "bob"); err != nil {
 				t.Error(err)
 			}
-			if sub := b.claims(<-p.tokens)["sub"]; sub != "bob" {
+			if sub := b.Claims(<-p.tokens)["sub"]; sub != "bob" {
 				t.Errorf("told of %v", sub)
 			}
 			tr.toldOf("app")
@@ -158,18 +159,18 @@ func TestClientsAreTold(t *testing.T) {
 func TestAllClientsAreTold(t *testing.T) {
 	p := newParty(t)
 	names := []string{"a", "b", "c", "d", "e"}
-	s := newServer(t, func(c *authorize.Config) {
+	s := servertest.New(t, func(c *authorize.Config) {
 		for _, name := range names {
-			c.Clients = append(c.Clients, client.Client{ID: name, PKCE: client.PKCEOptional, RedirectURIs: []string{callback}, BackchannelLogoutURI: p.uri})
+			c.Clients = append(c.Clients, client.Client{ID: name, PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, BackchannelLogoutURI: p.uri})
 		}
 	})
-	b := newBrowser(t, s)
-	b.answer(request(nil))
+	b := servertest.NewBrowser(t, s)
+	b.Answer(servertest.Request(nil))
 	var wg sync.WaitGroup
 	for _, name := range names {
-		same := newBrowser(t, s)
-		same.cookies["__Host-fhir-session"] = b.cookies["__Host-fhir-session"]
-		wg.Go(func() { same.authorize(request(url.Values{"client_id": {name}})) })
+		same := servertest.NewBrowser(t, s)
+		same.Cookies["__Host-fhir-session"] = b.Cookies["__Host-fhir-session"]
+		wg.Go(func() { same.Authorize(servertest.Request(url.Values{"client_id": {name}})) })
 	}
 	wg.Wait()
 	if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
@@ -177,7 +178,7 @@ func TestAllClientsAreTold(t *testing.T) {
 	}
 	told := map[any]bool{}
 	for range names {
-		told[b.claims(<-p.tokens)["aud"]] = true
+		told[b.Claims(<-p.tokens)["aud"]] = true
 	}
 	if len(told) != len(names) {
 		t.Errorf("told %v", told)
@@ -190,7 +191,7 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 		p := newParty(t)
 		p.answer.Store(int32(status))
 		s, tr := toldServer(t, p)
-		newBrowser(t, s).answer(request(nil))
+		servertest.NewBrowser(t, s).Answer(servertest.Request(nil))
 		if _, err := s.EndSessions(t.Context(), "alice"); err != nil {
 			t.Fatal(err)
 		}
@@ -216,10 +217,10 @@ func TestClientIsToldAgain(t *testing.T) {
 			}
 			return &http.Response{StatusCode: status, Body: http.NoBody}, nil
 		}})
-		b := newBrowser(t, s)
-		b.answer(request(nil))
+		b := servertest.NewBrowser(t, s)
+		b.Answer(servertest.Request(nil))
 		before := time.Now()
-		if _, err := s.EndSessions(t.Context(), "alice"); err != nil || b.signedIn() {
+		if _, err := s.EndSessions(t.Context(), "alice"); err != nil || b.SignedIn() {
 			t.Errorf("error %v", err)
 		}
 		if e := tr.toldOf("app"); e.Err != nil {
@@ -238,7 +239,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 	for _, uri := range []string{"http://app.example/", "https://app.example/#f", "https://u:p@app.example/", "/x", "javascript:alert(1)"} {
-		c := testConfig()
+		c := servertest.Config()
 		c.Clients[0].BackchannelLogoutURI = uri
 		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "backchannel_logout_uri") {
 			t.Errorf("%s: %v", uri, err)
@@ -255,9 +256,9 @@ func TestTellingAClientIsApart(t *testing.T) {
 			s, tr := toldServer(t, &party{uri: "https://app.example/backchannel", transport: func(*http.Request) (*http.Response, error) {
 				return &http.Response{StatusCode: <-answer, Body: http.NoBody}, nil
 			}})
-			b := newBrowser(t, s)
-			b.tokens(nil)
-			b.signIn(request(url.Values{"prompt": {"login"}, "response_type": {"token"}, "scope": {"email"}}), "bob", "other")
+			b := servertest.NewBrowser(t, s)
+			b.Tokens(nil)
+			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}, "response_type": {"token"}, "scope": {"email"}}), "bob", "other")
 			for len(tr) > 0 {
 				<-tr
 			}

@@ -10,6 +10,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/boltstore"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
@@ -19,39 +20,39 @@ import (
 // give figures that are good to a tenth or two.
 
 // serve answers a request that must succeed.
-func (b *browser) serve(r *http.Request, want int) *httptest.ResponseRecorder {
+func serve(b *servertest.Browser, r *http.Request, want int) *httptest.ResponseRecorder {
 	w := httptest.NewRecorder()
-	b.server.ServeHTTP(w, r)
+	b.Server.ServeHTTP(w, r)
 	if w.Code != want {
-		b.t.Fatalf("%s: %d %s", r.URL.Path, w.Code, w.Body)
+		b.T.Fatalf("%s: %d %s", r.URL.Path, w.Code, w.Body)
 	}
 	return w
 }
 
 func BenchmarkClientCredentialsSecret(b *testing.B) {
-	server := newBrowser(b, newServer(b, nil))
+	server := servertest.NewBrowser(b, servertest.New(b, nil))
 	for b.Loop() {
-		r := secure(postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}}))
+		r := servertest.Secure(servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}}))
 		r.SetBasicAuth("service", "hush")
-		server.serve(r, http.StatusOK)
+		serve(server, r, http.StatusOK)
 	}
 }
 
 func BenchmarkUserinfo(b *testing.B) {
-	server := newBrowser(b, newServer(b, nil))
-	token := server.tokens(nil).AccessToken
+	server := servertest.NewBrowser(b, servertest.New(b, nil))
+	token := server.Tokens(nil).AccessToken
 	for b.Loop() {
-		r := secure(httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil))
+		r := servertest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil))
 		r.Header.Set("Authorization", "Bearer "+token)
-		server.serve(r, http.StatusOK)
+		serve(server, r, http.StatusOK)
 	}
 }
 
 // What the guard asks of each request whose token it remembers.
 func BenchmarkRevokedAndHolder(b *testing.B) {
-	server := newServer(b, func(c *authorize.Config) { refreshing(c); c.Durable = inFile(b) })
-	browser := newBrowser(b, server)
-	claims := browser.claims(browser.tokens(url.Values{"scope": {"openid user/*.rs online_access"}}).AccessToken)
+	server := servertest.New(b, func(c *authorize.Config) { refreshing(c); c.Durable = inFile(b) })
+	browser := servertest.NewBrowser(b, server)
+	claims := browser.Claims(browser.Tokens(url.Values{"scope": {"openid user/*.rs online_access"}}).AccessToken)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
 	token := token.AccessToken{
 		ID: text("jti"), Subject: text("sub"), ClientID: text("client_id"), Scope: text("scope"),
@@ -67,24 +68,24 @@ func BenchmarkRevokedAndHolder(b *testing.B) {
 }
 
 func BenchmarkIntrospection(b *testing.B) {
-	server := newBrowser(b, newServer(b, resourceServer))
-	token := server.tokens(nil).AccessToken
+	server := servertest.NewBrowser(b, servertest.New(b, resourceServer))
+	token := server.Tokens(nil).AccessToken
 	for b.Loop() {
-		r := secure(postRequest("/oauth2/introspect", url.Values{"token": {token}}))
+		r := servertest.Secure(servertest.PostRequest("/oauth2/introspect", url.Values{"token": {token}}))
 		r.SetBasicAuth("fhir-server", "rs")
-		server.serve(r, http.StatusOK)
+		serve(server, r, http.StatusOK)
 	}
 }
 
 // signedInCode is the code of a person who is signed in already.
-func (b *browser) signedInCode(query string) string {
-	r := secure(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
-	for name, value := range b.cookies {
+func signedInCode(b *servertest.Browser, query string) string {
+	r := servertest.Secure(httptest.NewRequest(http.MethodGet, "/oauth2/authorize?"+query, nil))
+	for name, value := range b.Cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
-	answer, err := url.Parse(b.serve(r, http.StatusFound).Header().Get("Location"))
+	answer, err := url.Parse(serve(b, r, http.StatusFound).Header().Get("Location"))
 	if err != nil {
-		b.t.Fatal(err)
+		b.T.Fatal(err)
 	}
 	return answer.Query().Get("code")
 }
@@ -97,13 +98,13 @@ func BenchmarkCodeFlow(b *testing.B) {
 		"RS256": {"RS256", inMemory}, "ES256": {"ES256", inMemory}, "ES256, sessions in a file": {"ES256", inFile},
 	} {
 		b.Run(name, func(b *testing.B) {
-			server := newBrowser(b, newServer(b, func(c *authorize.Config) {
+			server := servertest.NewBrowser(b, servertest.New(b, func(c *authorize.Config) {
 				c.Store, c.Durable, c.Clients[0].IDTokenAlgorithm = store.NewMemory(1<<30, 0), test.durable(b), test.alg
 			}))
-			server.tokens(nil)
-			query := request(nil).Encode()
+			server.Tokens(nil)
+			query := servertest.Request(nil).Encode()
 			for b.Loop() {
-				server.serve(secure(postRequest("/oauth2/token", codeForm(server.signedInCode(query), nil))), http.StatusOK)
+				serve(server, servertest.Secure(servertest.PostRequest("/oauth2/token", servertest.CodeForm(signedInCode(server, query), nil))), http.StatusOK)
 			}
 		})
 	}
@@ -120,11 +121,11 @@ func BenchmarkRefresh(b *testing.B) {
 		"an RS256 ID token, in a file": {"openid offline_access", inFile},
 	} {
 		b.Run(name, func(b *testing.B) {
-			server := newBrowser(b, newServer(b, func(c *authorize.Config) { refreshing(c); c.Durable = test.durable(b) }))
-			token := server.tokens(url.Values{"scope": {test.scope}}).Refresh
+			server := servertest.NewBrowser(b, servertest.New(b, func(c *authorize.Config) { refreshing(c); c.Durable = test.durable(b) }))
+			token := server.Tokens(url.Values{"scope": {test.scope}}).Refresh
 			for b.Loop() {
-				w := server.serve(secure(postRequest("/oauth2/token", refreshForm(token, nil))), http.StatusOK)
-				token = decode[tokenAnswer](b, w.Result()).Refresh
+				w := serve(server, servertest.Secure(servertest.PostRequest("/oauth2/token", servertest.RefreshForm(token, nil))), http.StatusOK)
+				token = servertest.Decode[servertest.TokenResponse](b, w.Result()).Refresh
 			}
 		})
 	}
@@ -139,13 +140,13 @@ func inFile(t testing.TB) store.Store {
 }
 
 func BenchmarkClientCredentialsJWT(b *testing.B) {
-	server := newBrowser(b, backend(b, nil))
+	server := servertest.NewBrowser(b, servertest.NewBackend(b, nil))
 	assertions := make([]string, b.N)
 	for i := range assertions {
-		assertions[i] = assertion(b, jose.ES256, nil, nil)
+		assertions[i] = servertest.Assertion(b, jose.ES256, nil, nil)
 	}
 	b.ResetTimer()
 	for _, assertion := range assertions {
-		server.serve(secure(postRequest("/oauth2/token", assertionForm(assertion, nil))), http.StatusOK)
+		serve(server, servertest.Secure(servertest.PostRequest("/oauth2/token", servertest.AssertionForm(assertion, nil))), http.StatusOK)
 	}
 }

@@ -4,33 +4,22 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
-
-const browserCookie = "__Host-fhir-browser-"
-
-// becomeAnother keeps all cookies but those that bind a sign-in to the browser.
-func (b *browser) becomeAnother() {
-	for name := range b.cookies {
-		if strings.HasPrefix(name, browserCookie) {
-			b.cookies[name] = "other"
-		}
-	}
-}
 
 // tabs are opened at the very same moment in a browser that has no cookie yet, and
 // get their answers one after the other, all into the same jar.
-func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *browser, answers []*http.Response) {
-	b = newBrowser(t, server)
+func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *servertest.Browser, answers []*http.Response) {
+	b = servertest.NewBrowser(t, server)
 	for range n {
-		tab := newBrowser(t, server)
-		answers = append(answers, tab.authorize(q))
-		maps.Copy(b.cookies, tab.cookies)
+		tab := servertest.NewBrowser(t, server)
+		answers = append(answers, tab.Authorize(q))
+		maps.Copy(b.Cookies, tab.Cookies)
 	}
 	return b, answers
 }
@@ -39,43 +28,43 @@ func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *browser, a
 // browser, not to the one tab that came last).
 func TestTabsAtOnce(t *testing.T) {
 	p := authorizetest.Start(t)
-	server := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret })
+	server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret })
 	t.Run("password", func(t *testing.T) {
-		b, answers := tabs(t, server, 3, request(nil))
+		b, answers := tabs(t, server, 3, servertest.Request(nil))
 		for i, r := range answers {
-			sealed := location(t, r).Query().Get("request")
-			r := b.post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
+			sealed := servertest.Location(t, r).Query().Get("request")
+			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
 			if r.StatusCode != http.StatusFound {
 				t.Errorf("tab %d: status %d", i, r.StatusCode)
 			}
 		}
 	})
 	t.Run("second factor", func(t *testing.T) {
-		b, answers := tabs(t, server, 2, request(nil))
+		b, answers := tabs(t, server, 2, servertest.Request(nil))
 		for i, r := range answers {
-			sealed := location(t, r).Query().Get("request")
-			r := b.post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
-			if r.StatusCode != http.StatusSeeOther || b.factor(r) == "" {
+			sealed := servertest.Location(t, r).Query().Get("request")
+			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+			if r.StatusCode != http.StatusSeeOther || b.OpenSecondFactor(r) == "" {
 				t.Errorf("tab %d: status %d", i, r.StatusCode)
 			}
 		}
 	})
 	t.Run("provider", func(t *testing.T) {
-		b, answers := tabs(t, server, 3, request(by("hospital")))
+		b, answers := tabs(t, server, 3, servertest.Request(servertest.ByProvider("hospital")))
 		for i, r := range answers {
-			if u := location(t, b.follow(r)); u.Query().Get("code") == "" {
+			if u := servertest.Location(t, b.Follow(r)); u.Query().Get("code") == "" {
 				t.Errorf("tab %d: sent to %s", i, u)
 			}
 		}
 	})
 	// Both are away before either comes back.
 	t.Run("provider, side by side", func(t *testing.T) {
-		b, answers := tabs(t, server, 2, request(by("hospital")))
+		b, answers := tabs(t, server, 2, servertest.Request(servertest.ByProvider("hospital")))
 		for i, r := range answers {
-			answers[i] = b.step(b.step(r))
+			answers[i] = b.FollowOnce(b.FollowOnce(r))
 		}
 		for i, r := range answers {
-			if u := location(t, b.follow(r)); u.Query().Get("code") == "" {
+			if u := servertest.Location(t, b.Follow(r)); u.Query().Get("code") == "" {
 				t.Errorf("tab %d: sent to %s", i, u)
 			}
 		}
@@ -84,11 +73,11 @@ func TestTabsAtOnce(t *testing.T) {
 
 // Whoever has an id gets no other, so that their number stays small.
 func TestBrowserIDStays(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for range 5 {
-		b.authorize(request(nil))
+		b.Authorize(servertest.Request(nil))
 	}
-	if len(b.cookies) != 1 {
-		t.Errorf("cookies %v", b.cookies)
+	if len(b.Cookies) != 1 {
+		t.Errorf("cookies %v", b.Cookies)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // What a provider may send the browser back with (RFC 6749 §4.1.2.1, OpenID
@@ -57,23 +58,23 @@ func TestProviderAnswers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
-			b := newBrowser(t, federated(t, p, nil))
-			back := b.comesBack()
+			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
+			back := b.ProviderAnswer()
 			q := back.Query()
 			tt.change(q)
-			r := b.get(back.Path + "?" + q.Encode())
+			r := b.Get(back.Path + "?" + q.Encode())
 			if tt.want == "page" {
-				if text := body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || strings.Contains(text, "access_denied") {
+				if text := servertest.Body(t, r); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || strings.Contains(text, "access_denied") {
 					t.Errorf("status %d, sent to %q: %s", r.StatusCode, r.Header.Get("Location"), text)
 				}
 				return
 			}
-			got := location(t, r).Query()
-			if got.Get("error") != tt.want || (got.Get("code") != "") != (tt.want == "") || got.Get("state") != "s" || got.Get("iss") != issuer {
+			got := servertest.Location(t, r).Query()
+			if got.Get("error") != tt.want || (got.Get("code") != "") != (tt.want == "") || got.Get("state") != "s" || got.Get("iss") != servertest.Issuer {
 				t.Errorf("sent with %v", got)
 			}
-			if (b.cookies["__Host-fhir-session"] != "") != (tt.want == "") {
-				t.Errorf("cookies %v", b.cookies)
+			if (b.Cookies["__Host-fhir-session"] != "") != (tt.want == "") {
+				t.Errorf("cookies %v", b.Cookies)
 			}
 		})
 	}
@@ -91,12 +92,12 @@ func declines(code string) func(url.Values) {
 // sites can post one (OAuth 2.0 Form Post Response Mode §4).
 func TestPostedCallback(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, nil))
-	back := b.comesBack()
-	if r := b.post(back.Path, back.Query()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != http.MethodGet {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
+	back := b.ProviderAnswer()
+	if r := b.Post(back.Path, back.Query()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != http.MethodGet {
 		t.Errorf("status %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
 	}
-	if u := location(t, b.get(back.RequestURI())); u.Query().Get("code") == "" {
+	if u := servertest.Location(t, b.Get(back.RequestURI())); u.Query().Get("code") == "" {
 		t.Errorf("spent by it: %s", u)
 	}
 }
@@ -106,7 +107,7 @@ func TestPostedCallback(t *testing.T) {
 func TestFederatedErrorsOfEachFlow(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.Status(http.StatusInternalServerError))
-	server := federated(t, p, nil)
+	server := servertest.NewFederated(t, p, nil)
 	for name, change := range map[string]url.Values{
 		"code":                        nil,
 		"token":                       {"response_type": {"token"}},
@@ -115,13 +116,13 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 		"no state":                    {"state": {""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			asked := request(by("hospital"))
+			asked := servertest.Request(servertest.ByProvider("hospital"))
 			maps.Copy(asked, change)
-			b := newBrowser(t, server)
-			u := location(t, b.follow(b.authorize(asked)))
+			b := servertest.NewBrowser(t, server)
+			u := servertest.Location(t, b.Follow(b.Authorize(asked)))
 			want := url.Values{
 				"error": {"invalid_request"}, "error_description": {"General Hospital Error - 500 error getting token"},
-				"iss": {issuer}, "state": asked["state"],
+				"iss": {servertest.Issuer}, "state": asked["state"],
 			}
 			if asked.Get("state") == "" {
 				want.Del("state")
@@ -138,12 +139,12 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 func TestSilentSignInWithSecondFactor(t *testing.T) {
 	p := authorizetest.Start(t)
 	var trail auditTrail
-	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 		idp.LinkEmail, c.Audit = true, trail.record
 		c.Users[0].Email, c.Users[0].TOTPSecret = "alice@hospital.example", totpSecret
 	}))
-	got := b.federate(url.Values{"prompt": {"none"}}).Query()
-	if got.Get("error") != "login_required" || got.Get("state") != "s" || b.cookies["__Host-fhir-session"] != "" {
+	got := b.Federate(url.Values{"prompt": {"none"}}).Query()
+	if got.Get("error") != "login_required" || got.Get("state") != "s" || b.Cookies["__Host-fhir-session"] != "" {
 		t.Errorf("sent with %v", got)
 	}
 	if want := "sign-in login_required hospital user=alice client=app scope="; trail.take() != want {
@@ -155,22 +156,22 @@ func TestSilentSignInWithSecondFactor(t *testing.T) {
 // the provider does not know, nor an error, nor a browser that leaves.
 func TestMadeUpAnswersAreNotKept(t *testing.T) {
 	p := authorizetest.Start(t)
-	server := federated(t, p, nil)
+	server := servertest.NewFederated(t, p, nil)
 	for i, change := range []func(url.Values){
 		declines("access_denied"), func(q url.Values) { q.Set("code", "x") }, func(q url.Values) { q.Set("iss", "https://x.example") },
 	} {
-		b := newBrowser(t, server)
-		back := b.comesBack()
-		before := maps.Clone(b.cookies)
+		b := servertest.NewBrowser(t, server)
+		back := b.ProviderAnswer()
+		before := maps.Clone(b.Cookies)
 		q := back.Query()
 		change(q)
-		location(t, b.get(back.Path+"?"+q.Encode()))
-		b.cookies = before
-		if u := location(t, b.get(back.RequestURI())); u.Query().Get("code") == "" {
+		servertest.Location(t, b.Get(back.Path+"?"+q.Encode()))
+		b.Cookies = before
+		if u := servertest.Location(t, b.Get(back.RequestURI())); u.Query().Get("code") == "" {
 			t.Errorf("the right answer after answer %d: sent to %s", i, u)
 		}
-		b.cookies = before
-		if r := b.get(back.RequestURI()); r.StatusCode != http.StatusBadRequest {
+		b.Cookies = before
+		if r := b.Get(back.RequestURI()); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("the right answer once more: %d", r.StatusCode)
 		}
 	}
@@ -185,18 +186,18 @@ func TestBrowserLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			var trail auditTrail
-			server := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record })
-			b := newBrowser(t, server)
-			next := location(t, b.authorize(request(by("hospital"))))
+			server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record })
+			b := servertest.NewBrowser(t, server)
+			next := servertest.Location(t, b.Authorize(servertest.Request(servertest.ByProvider("hospital"))))
 			if endpoint == authorizetest.Token {
-				next = b.comesBack()
+				next = b.ProviderAnswer()
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			p.Fail(endpoint, func(w http.ResponseWriter, r *http.Request) {
 				cancel()
 				authorizetest.Silent(w, r)
 			})
-			b.send(httptest.NewRequest(http.MethodGet, next.RequestURI(), nil).WithContext(ctx))
+			b.Send(httptest.NewRequest(http.MethodGet, next.RequestURI(), nil).WithContext(ctx))
 			if events := trail.take(); events != "" {
 				t.Errorf("events %s", events)
 			}
@@ -204,7 +205,7 @@ func TestBrowserLeaves(t *testing.T) {
 				return
 			}
 			p.Fail(endpoint, nil)
-			if u := location(t, b.get(next.RequestURI())); u.Query().Get("code") == "" {
+			if u := servertest.Location(t, b.Get(next.RequestURI())); u.Query().Get("code") == "" {
 				t.Errorf("sent to %s the next time", u)
 			}
 		})

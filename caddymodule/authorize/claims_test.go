@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 func digest(text string) string {
@@ -44,14 +45,14 @@ func TestScopeClaims(t *testing.T) {
 		{"openid email", map[string]any{"email": "alice@example.org", "email_verified": true}},
 		{"openid phone", map[string]any{"phone_number": "+15550100", "phone_number_verified": true}},
 		{"openid address", map[string]any{"address": map[string]any{"formatted": "1 High St", "locality": "London"}}},
-		{"openid fhirUser", map[string]any{"fhirUser": fhirBase + "/Practitioner/alice"}},
+		{"openid fhirUser", map[string]any{"fhirUser": servertest.FHIRBase + "/Practitioner/alice"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, wholePerson))
+			b := servertest.NewBrowser(t, servertest.New(t, wholePerson))
 			tt.want["sub"] = "alice"
-			token := b.tokens(url.Values{"scope": {tt.scope}}).AccessToken
-			if got := decode[map[string]any](t, b.userinfo(token)); !reflect.DeepEqual(got, tt.want) {
+			token := b.Tokens(url.Values{"scope": {tt.scope}}).AccessToken
+			if got := servertest.Decode[map[string]any](t, b.Userinfo(token)); !reflect.DeepEqual(got, tt.want) {
 				t.Errorf("got  %v\nwant %v", got, tt.want)
 			}
 		})
@@ -60,7 +61,7 @@ func TestScopeClaims(t *testing.T) {
 
 // address is not one of the interface's reserved scopes: it must be listed.
 func TestAddressMustBeListed(t *testing.T) {
-	u := location(t, newBrowser(t, newServer(t, nil)).authorize(request(url.Values{"scope": {"openid address"}})))
+	u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(url.Values{"scope": {"openid address"}})))
 	if u.Query().Get("error") != "invalid_scope" {
 		t.Errorf("%s", u)
 	}
@@ -112,14 +113,14 @@ func TestClaimsParameter(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, wholePerson))
-			answer := b.tokens(url.Values{"claims": {tt.claims}})
+			b := servertest.NewBrowser(t, servertest.New(t, wholePerson))
+			answer := b.Tokens(url.Values{"claims": {tt.claims}})
 			for at, check := range map[string]struct {
 				got  map[string]any
 				want []string
 			}{
-				"userinfo": {decode[map[string]any](t, b.userinfo(answer.AccessToken)), tt.userinfo},
-				"ID token": {b.claims(answer.IDToken), tt.idToken},
+				"userinfo": {servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)), tt.userinfo},
+				"ID token": {b.Claims(answer.IDToken), tt.idToken},
 			} {
 				for _, always := range []string{"sub", "iss", "aud", "iat", "exp", "auth_time", "at_hash", "sid", "amr"} {
 					delete(check.got, always)
@@ -156,7 +157,7 @@ func TestClaimsParameterRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := location(t, newBrowser(t, newServer(t, nil)).authorize(request(url.Values{"claims": {tt.claims}})))
+			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(url.Values{"claims": {tt.claims}})))
 			if got := u.Query().Get("error"); got != tt.want {
 				t.Errorf("error %q, want %q", got, tt.want)
 			}
@@ -166,21 +167,21 @@ func TestClaimsParameterRefused(t *testing.T) {
 
 // Claims whose scope the client may not ask for cannot be had by their names.
 func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		wholePerson(c)
 		c.Clients[0].Scopes = nil
 	}))
-	answer := b.tokens(url.Values{"claims": {`{"userinfo":{"address":null,"fhirUser":null},"id_token":{"fhirUser":null}}`}})
-	if got := decode[map[string]any](t, b.userinfo(answer.AccessToken)); len(got) != 1 {
+	answer := b.Tokens(url.Values{"claims": {`{"userinfo":{"address":null,"fhirUser":null},"id_token":{"fhirUser":null}}`}})
+	if got := servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)); len(got) != 1 {
 		t.Errorf("userinfo %v", got)
 	}
-	if got := b.claims(answer.IDToken); got["fhirUser"] != nil {
+	if got := b.Claims(answer.IDToken); got["fhirUser"] != nil {
 		t.Errorf("ID token %v", got)
 	}
 }
 
 func TestClaimsParameterDiscovered(t *testing.T) {
-	m := decode[map[string]any](t, newBrowser(t, newServer(t, wholePerson)).get("/.well-known/openid-configuration"))
+	m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, wholePerson)).Get("/.well-known/openid-configuration"))
 	if m["claims_parameter_supported"] != true || !strings.Contains(list(m["scopes_supported"]), "address") {
 		t.Errorf("%v", m)
 	}
@@ -193,7 +194,7 @@ func TestClaimsParameterDiscovered(t *testing.T) {
 
 // A user with a claim that cannot be is found when the configuration is read.
 func TestUserClaimsAreChecked(t *testing.T) {
-	c := testConfig()
+	c := servertest.Config()
 	c.Users[0].Claims = map[string]string{"sub": "bob"}
 	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") {
 		t.Errorf("error %v", err)

@@ -1,14 +1,8 @@
 package authorize_test
 
 import (
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/ed25519"
-	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"encoding/json"
-	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -20,100 +14,12 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
-	"github.com/go-jose/go-jose/v4/jwt"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
-
-const (
-	tokenURL      = issuer + "/oauth2/token"
-	assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-)
-
-// assertionKeys are one private key of each kind; the kid is the algorithm's name.
-var assertionKeys = sync.OnceValue(func() map[jose.SignatureAlgorithm]crypto.Signer {
-	must := func(key crypto.Signer, err error) crypto.Signer {
-		if err != nil {
-			panic(err)
-		}
-		return key
-	}
-	rsaKey := must(rsa.GenerateKey(rand.Reader, 2048))
-	_, edKey, err := ed25519.GenerateKey(rand.Reader)
-	return map[jose.SignatureAlgorithm]crypto.Signer{
-		jose.RS256: rsaKey, jose.RS384: rsaKey, jose.PS256: rsaKey, jose.RS512: rsaKey,
-		jose.ES256: must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader)),
-		jose.ES384: must(ecdsa.GenerateKey(elliptic.P384(), rand.Reader)),
-		jose.EdDSA: must(edKey, err),
-	}
-})
-
-func publicKeys(algorithms ...jose.SignatureAlgorithm) []byte {
-	var set jose.JSONWebKeySet
-	for _, alg := range algorithms {
-		set.Keys = append(set.Keys, jose.JSONWebKey{Key: assertionKeys()[alg].Public(), KeyID: string(alg), Algorithm: string(alg), Use: "sig"})
-	}
-	document, err := json.Marshal(set)
-	if err != nil {
-		panic(err)
-	}
-	return document
-}
-
-// backend is a server with a client that has keys.
-func backend(t testing.TB, change func(*client.Client)) *authorize.Server {
-	client := client.Client{
-		ID: "backend", GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"},
-		JWKS: publicKeys(jose.RS256, jose.RS384, jose.ES256, jose.ES384, jose.PS256, jose.EdDSA, jose.RS512),
-	}
-	if change != nil {
-		change(&client)
-	}
-	return newServer(t, func(c *authorize.Config) { c.Clients = append(c.Clients, client) })
-}
-
-// assertion signs what a client says of itself. Claims and header members that
-// are nil are left out.
-func assertion(t testing.TB, alg jose.SignatureAlgorithm, claims, header map[string]any) string {
-	t.Helper()
-	all := map[string]any{
-		"iss": "backend", "sub": "backend", "aud": tokenURL, "exp": time.Now().Add(time.Minute).Unix(), "jti": rand.Text(),
-	}
-	maps.Copy(all, claims)
-	maps.DeleteFunc(all, func(_ string, v any) bool { return v == nil })
-	options := &jose.SignerOptions{ExtraHeaders: map[jose.HeaderKey]any{"kid": string(alg), "typ": "JWT"}}
-	for name, value := range header {
-		options.ExtraHeaders[jose.HeaderKey(name)] = value
-		if value == nil {
-			delete(options.ExtraHeaders, jose.HeaderKey(name))
-		}
-	}
-	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: alg, Key: assertionKeys()[alg]}, options)
-	if err != nil {
-		t.Fatal(err)
-	}
-	token, err := jwt.Signed(signer).Claims(all).Serialize()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return token
-}
-
-func assertionForm(assertion string, change url.Values) url.Values {
-	form := url.Values{
-		"grant_type": {"client_credentials"}, "scope": {"system/*.rs"},
-		"client_assertion_type": {assertionType}, "client_assertion": {assertion},
-	}
-	for name, values := range change {
-		form[name] = values
-		if len(values) == 1 && values[0] == "" {
-			form.Del(name)
-		}
-	}
-	return form
-}
 
 func TestPrivateKeyJWT(t *testing.T) {
 	type object = map[string]any
@@ -134,9 +40,9 @@ func TestPrivateKeyJWT(t *testing.T) {
 		{"RS512", jose.RS512, nil, nil, nil, "invalid_client"},
 		{"with client_id", jose.ES384, nil, nil, url.Values{"client_id": {"backend"}}, ""},
 		{"with another client_id", jose.ES384, nil, nil, url.Values{"client_id": {"service"}}, "invalid_request"},
-		{"aud is the issuer", jose.ES384, object{"aud": issuer}, nil, nil, ""},
-		{"aud is a list of one", jose.ES384, object{"aud": []string{tokenURL}}, nil, nil, ""},
-		{"aud is a list of two", jose.ES384, object{"aud": []string{tokenURL, issuer}}, nil, nil, "invalid_client"},
+		{"aud is the issuer", jose.ES384, object{"aud": servertest.Issuer}, nil, nil, ""},
+		{"aud is a list of one", jose.ES384, object{"aud": []string{servertest.TokenURL}}, nil, nil, ""},
+		{"aud is a list of two", jose.ES384, object{"aud": []string{servertest.TokenURL, servertest.Issuer}}, nil, nil, "invalid_client"},
 		{"aud is another server", jose.ES384, object{"aud": "https://other.example/token"}, nil, nil, "invalid_client"},
 		{"aud is missing", jose.ES384, object{"aud": nil}, nil, nil, "invalid_client"},
 		{"iss is another", jose.ES384, object{"iss": "service"}, nil, nil, "invalid_client"},
@@ -170,13 +76,13 @@ func TestPrivateKeyJWT(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, backend(t, nil))
-			r := b.post("/oauth2/token", assertionForm(assertion(t, tt.alg, tt.claims, tt.header), tt.change))
-			got := decode[tokenAnswer](t, r)
+			b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
+			r := b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, tt.alg, tt.claims, tt.header), tt.change))
+			got := servertest.Decode[servertest.TokenResponse](t, r)
 			if got.Error != tt.want || (got.AccessToken != "") != (tt.want == "") {
 				t.Fatalf("%d %+v", r.StatusCode, got)
 			}
-			if tt.want == "" && (got.Scope != "system/*.rs" || got.ExpiresIn != 300 || b.claims(got.AccessToken)["client_id"] != "backend") {
+			if tt.want == "" && (got.Scope != "system/*.rs" || got.ExpiresIn != 300 || b.Claims(got.AccessToken)["client_id"] != "backend") {
 				t.Errorf("%+v", got)
 			}
 			if r.Header.Get("WWW-Authenticate") != "" || tt.want == "invalid_client" && r.StatusCode != 401 {
@@ -188,14 +94,14 @@ func TestPrivateKeyJWT(t *testing.T) {
 
 // A client proves who it is in its own way, and in no other.
 func TestClientsOwnMethod(t *testing.T) {
-	b := newBrowser(t, backend(t, nil))
+	b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
 	basic := func(id, secret string, form url.Values) *http.Request {
-		r := postRequest("/oauth2/token", form)
+		r := servertest.PostRequest("/oauth2/token", form)
 		r.SetBasicAuth(id, secret)
 		return r
 	}
 	credentials := func(change url.Values) url.Values {
-		return assertionForm("", url.Values{"client_assertion": {""}, "client_assertion_type": {""}, "client_id": change["client_id"], "client_secret": change["client_secret"]})
+		return servertest.AssertionForm("", url.Values{"client_assertion": {""}, "client_assertion_type": {""}, "client_id": change["client_id"], "client_secret": change["client_secret"]})
 	}
 	tests := []struct {
 		name string
@@ -203,15 +109,15 @@ func TestClientsOwnMethod(t *testing.T) {
 		want string
 	}{
 		{"keys, by an empty secret in the header", basic("backend", "", credentials(nil)), "invalid_client"},
-		{"keys, by an empty secret", postRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}, "client_secret": {""}})), "invalid_client"},
-		{"keys, by nothing", postRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}})), "invalid_client"},
-		{"a secret, by keys", postRequest("/oauth2/token", assertionForm(assertion(t, jose.ES384, map[string]any{"iss": "service", "sub": "service"}, nil), nil)), "invalid_client"},
-		{"public, by keys", postRequest("/oauth2/token", assertionForm(assertion(t, jose.ES384, map[string]any{"iss": "app", "sub": "app"}, nil), nil)), "invalid_client"},
-		{"keys and a header", basic("backend", "x", assertionForm(assertion(t, jose.ES384, nil, nil), nil)), "invalid_request"},
+		{"keys, by an empty secret", servertest.PostRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}, "client_secret": {""}})), "invalid_client"},
+		{"keys, by nothing", servertest.PostRequest("/oauth2/token", credentials(url.Values{"client_id": {"backend"}})), "invalid_client"},
+		{"a secret, by keys", servertest.PostRequest("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"iss": "service", "sub": "service"}, nil), nil)), "invalid_client"},
+		{"public, by keys", servertest.PostRequest("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"iss": "app", "sub": "app"}, nil), nil)), "invalid_client"},
+		{"keys and a header", basic("backend", "x", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), nil)), "invalid_request"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := decode[tokenAnswer](t, b.send(tt.r)); got.Error != tt.want || got.AccessToken != "" {
+			if got := servertest.Decode[servertest.TokenResponse](t, b.Send(tt.r)); got.Error != tt.want || got.AccessToken != "" {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -221,18 +127,18 @@ func TestClientsOwnMethod(t *testing.T) {
 // An assertion passes once, at whatever endpoint, and of many at once one does.
 // Another client's jti is its own matter.
 func TestAssertionReplay(t *testing.T) {
-	server := newServer(t, func(c *authorize.Config) {
+	server := servertest.New(t, func(c *authorize.Config) {
 		for _, id := range []string{"backend", "other"} {
-			c.Clients = append(c.Clients, client.Client{ID: id, JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+			c.Clients = append(c.Clients, client.Client{ID: id, JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}
 	})
 	for name, jti := range map[string]string{"short": "1", "long": strings.Repeat("x", 2000)} {
-		token := assertion(t, jose.ES384, map[string]any{"jti": jti}, nil)
+		token := servertest.Assertion(t, jose.ES384, map[string]any{"jti": jti}, nil)
 		var passed atomic.Int32
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				if newBrowser(t, server).post("/oauth2/token", assertionForm(token, nil)).StatusCode == http.StatusOK {
+				if servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.AssertionForm(token, nil)).StatusCode == http.StatusOK {
 					passed.Add(1)
 				}
 			})
@@ -241,12 +147,12 @@ func TestAssertionReplay(t *testing.T) {
 		if passed.Load() != 1 {
 			t.Errorf("%s jti: passed %d times", name, passed.Load())
 		}
-		b := newBrowser(t, server)
-		if r := b.post("/oauth2/introspect", assertionForm(token, url.Values{"token": {"x"}})); r.StatusCode != 401 {
+		b := servertest.NewBrowser(t, server)
+		if r := b.Post("/oauth2/introspect", servertest.AssertionForm(token, url.Values{"token": {"x"}})); r.StatusCode != 401 {
 			t.Errorf("%s jti: introspection %d", name, r.StatusCode)
 		}
-		other := assertion(t, jose.ES384, map[string]any{"jti": jti, "iss": "other", "sub": "other"}, nil)
-		if r := b.post("/oauth2/token", assertionForm(other, nil)); r.StatusCode != http.StatusOK {
+		other := servertest.Assertion(t, jose.ES384, map[string]any{"jti": jti, "iss": "other", "sub": "other"}, nil)
+		if r := b.Post("/oauth2/token", servertest.AssertionForm(other, nil)); r.StatusCode != http.StatusOK {
 			t.Errorf("%s jti: another client %d", name, r.StatusCode)
 		}
 	}
@@ -255,14 +161,14 @@ func TestAssertionReplay(t *testing.T) {
 // Until an assertion has expired, leeway included, it is remembered.
 func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, backend(t, nil))
-		token := assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(5 * time.Minute).Unix()}, nil)
-		if r := b.post("/oauth2/token", assertionForm(token, nil)); r.StatusCode != http.StatusOK {
+		b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
+		token := servertest.Assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(5 * time.Minute).Unix()}, nil)
+		if r := b.Post("/oauth2/token", servertest.AssertionForm(token, nil)); r.StatusCode != http.StatusOK {
 			t.Fatal(r.StatusCode)
 		}
 		for range 33 {
 			time.Sleep(10 * time.Second)
-			if r := b.post("/oauth2/token", assertionForm(token, nil)); r.StatusCode != http.StatusUnauthorized {
+			if r := b.Post("/oauth2/token", servertest.AssertionForm(token, nil)); r.StatusCode != http.StatusUnauthorized {
 				t.Fatalf("once more: %d", r.StatusCode)
 			}
 		}
@@ -271,13 +177,13 @@ func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 
 // What was used before a restart is used after it.
 func TestAssertionReplayAfterRestart(t *testing.T) {
-	durable, token := store.NewMemory(0, 0), assertion(t, jose.ES384, nil, nil)
+	durable, token := store.NewMemory(0, 0), servertest.Assertion(t, jose.ES384, nil, nil)
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
-		b := newBrowser(t, newServer(t, func(c *authorize.Config) { // with a new Store each
+		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { // with a new Store each
 			c.Durable = durable
-			c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+			c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 		}))
-		if r := b.post("/oauth2/token", assertionForm(token, nil)); r.StatusCode != want {
+		if r := b.Post("/oauth2/token", servertest.AssertionForm(token, nil)); r.StatusCode != want {
 			t.Errorf("start %d: %d, want %d", i, r.StatusCode, want)
 		}
 	}
@@ -286,12 +192,12 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 // A store that cannot remember lets nobody in.
 func TestAssertionWithFullStore(t *testing.T) {
 	store := store.NewMemory(1, 0)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		c.Store = store
-		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: publicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
+		c.Clients = append(c.Clients, client.Client{ID: "backend", JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
 	}))
 	for i, want := range []int{http.StatusOK, http.StatusServiceUnavailable} {
-		if r := b.post("/oauth2/token", assertionForm(assertion(t, jose.ES384, nil, nil), nil)); r.StatusCode != want {
+		if r := b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), nil)); r.StatusCode != want {
 			t.Errorf("assertion %d: %d", i, r.StatusCode)
 		}
 	}
@@ -299,25 +205,25 @@ func TestAssertionWithFullStore(t *testing.T) {
 
 // The person's flow with a client that has keys: code, refresh, revocation.
 func TestAsymmetricClientOfAPerson(t *testing.T) {
-	b := newBrowser(t, backend(t, func(c *client.Client) {
-		c.RedirectURIs, c.Scopes = []string{callback}, append(c.Scopes, "offline_access")
+	b := servertest.NewBrowser(t, servertest.NewBackend(t, func(c *client.Client) {
+		c.RedirectURIs, c.Scopes = []string{servertest.Callback}, append(c.Scopes, "offline_access")
 	}))
 	send := func(path string, form url.Values) *http.Response {
-		return b.post(path, assertionForm(assertion(t, jose.RS384, nil, nil), form))
+		return b.Post(path, servertest.AssertionForm(servertest.Assertion(t, jose.RS384, nil, nil), form))
 	}
-	code := b.code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
-	first := decode[tokenAnswer](t, send("/oauth2/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {callback}, "scope": {""}}))
-	if got := b.refresh(first.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
+	code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
+	first := servertest.Decode[servertest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"authorization_code"}, "code": {code}, "redirect_uri": {servertest.Callback}, "scope": {""}}))
+	if got := b.Refresh(first.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
 		t.Errorf("refresh without proof: %+v", got)
 	}
-	second := decode[tokenAnswer](t, send("/oauth2/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.Refresh}, "scope": {""}}))
-	if got := decode[map[string]any](t, send("/oauth2/introspect", url.Values{"token": {second.Refresh}})); got["active"] != true {
+	second := servertest.Decode[servertest.TokenResponse](t, send("/oauth2/token", url.Values{"grant_type": {"refresh_token"}, "refresh_token": {first.Refresh}, "scope": {""}}))
+	if got := servertest.Decode[map[string]any](t, send("/oauth2/introspect", url.Values{"token": {second.Refresh}})); got["active"] != true {
 		t.Errorf("introspection: %v", got)
 	}
 	if r := send("/oauth2/revoke", url.Values{"token": {second.Refresh}}); r.StatusCode != http.StatusOK {
 		t.Errorf("revocation: %d", r.StatusCode)
 	}
-	if b.works(second.AccessToken) {
+	if b.TokenWorks(second.AccessToken) {
 		t.Error("the access token still works")
 	}
 }
@@ -333,12 +239,12 @@ func TestKeysByAddress(t *testing.T) {
 		(*answer.Load())(w, r)
 	}))
 	t.Cleanup(keys.Close)
-	good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(publicKeys(jose.ES384)) })
-	server := func() *browser {
-		return newBrowser(t, backend(t, func(c *client.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
+	good := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(servertest.PublicKeys(jose.ES384)) })
+	server := func() *servertest.Browser {
+		return servertest.NewBrowser(t, servertest.NewBackend(t, func(c *client.Client) { c.JWKS, c.JWKSURI = nil, keys.URL+"/jwks" }))
 	}
-	status := func(b *browser, header map[string]any) int {
-		return b.post("/oauth2/token", assertionForm(assertion(t, jose.ES384, nil, header), nil)).StatusCode
+	status := func(b *servertest.Browser, header map[string]any) int {
+		return b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, header), nil)).StatusCode
 	}
 	answer.Store(&good)
 	b := server()
@@ -379,7 +285,7 @@ func TestKeysByAddress(t *testing.T) {
 }
 
 func TestClientKeysRefused(t *testing.T) {
-	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: assertionKeys()[jose.ES256], KeyID: "1"}}})
+	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES256], KeyID: "1"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -388,8 +294,8 @@ func TestClientKeysRefused(t *testing.T) {
 		client client.Client
 		want   string
 	}{
-		{"a secret and keys", client.Client{Secret: "x", JWKS: publicKeys(jose.ES256)}, "one way"},
-		{"keys and an address", client.Client{JWKS: publicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
+		{"a secret and keys", client.Client{Secret: "x", JWKS: servertest.PublicKeys(jose.ES256)}, "one way"},
+		{"keys and an address", client.Client{JWKS: servertest.PublicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
 		{"no keys", client.Client{JWKS: []byte(`{"keys":[]}`)}, "no public key"},
 		{"no JWKS", client.Client{JWKS: []byte(`[]`)}, "unusable"},
 		{"a private key", client.Client{JWKS: private}, "private"},

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"regexp"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -15,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -23,37 +23,12 @@ func consentRequired(c *authorize.Config) {
 	c.Clients[0].Consent = client.ConsentRequired
 }
 
-var box = regexp.MustCompile(`<input type="checkbox" name="([^"]*)"`)
-
-// boxes are the names of a page's boxes.
-func boxes(page string) (names []string) {
-	for _, b := range box.FindAllStringSubmatch(page, -1) {
-		names = append(names, b[1])
-	}
-	return names
-}
-
-// allow ticks these boxes of the consent page that an answer leads to.
-func (b *browser) allow(r *http.Response, ticked ...string) *url.URL {
-	b.t.Helper()
-	page, sealed := b.open(r)
-	form := decide(sealed, "allow")
-	for _, name := range boxes(page) {
-		for _, t := range ticked {
-			if t == "*" || name == "may "+t {
-				form.Set(name, "yes")
-			}
-		}
-	}
-	return location(b.t, b.post("/oauth2/consent", form))
-}
-
 func TestConsentPage(t *testing.T) {
-	b := newBrowser(t, newServer(t, consentRequired))
-	q := request(url.Values{"scope": {"openid email user/Observation.rs demo.read"}, "claims": {`{"userinfo":{"given_name":null,"email":null}}`}})
-	r := b.signIn(q, "alice", "right")
-	page := b.get(location(t, r).String())
-	text := body(t, page)
+	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
+	q := servertest.Request(url.Values{"scope": {"openid email user/Observation.rs demo.read"}, "claims": {`{"userinfo":{"given_name":null,"email":null}}`}})
+	r := b.SignIn(q, "alice", "right")
+	page := b.Get(servertest.Location(t, r).String())
+	text := servertest.Body(t, page)
 	for _, want := range []string{
 		"<h1>Allow The App?</h1>", "<strong>Alice Adams</strong> (alice)", "<li>Know that it is you who signs in</li>",
 		"Your e-mail address", "Read and search observations, such as lab results and vital signs of everybody you have access to",
@@ -63,7 +38,7 @@ func TestConsentPage(t *testing.T) {
 			t.Errorf("the page lacks %s", want)
 		}
 	}
-	if got := strings.Join(boxes(text), "; "); got != "may email; may user/Observation.rs; may demo.read; may claim:given_name" {
+	if got := strings.Join(servertest.Boxes(text), "; "); got != "may email; may user/Observation.rs; may demo.read; may claim:given_name" {
 		t.Errorf("boxes %s", got)
 	}
 	if strings.Contains(text, "<script") || page.Header.Get("X-Frame-Options") != "DENY" ||
@@ -92,13 +67,13 @@ func TestConsentIsAskedFor(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients[0].Consent = tt.consent }))
-			b.signIn(request(nil), "alice", "right")
+			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].Consent = tt.consent }))
+			b.SignIn(servertest.Request(nil), "alice", "right")
 			if got := outcome(t, b, tt.change); got != tt.first {
 				t.Errorf("at first: %s, want %s", got, tt.first)
 			}
-			if u := location(t, b.authorize(request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}))); u.Host == "" {
-				b.allow(b.get("/oauth2/authorize?"+request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}).Encode()), "*")
+			if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}))); u.Host == "" {
+				b.Allow(b.Get("/oauth2/authorize?"+servertest.Request(url.Values{"scope": {"openid profile email"}, "prompt": {"consent"}}).Encode()), "*")
 			}
 			if got := outcome(t, b, tt.change); got != tt.then {
 				t.Errorf("then: %s, want %s", got, tt.then)
@@ -109,21 +84,21 @@ func TestConsentIsAskedFor(t *testing.T) {
 
 // What a person takes out is not granted, then or later (SMART's limited access).
 func TestConsentLimits(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { consentRequired(c); wholePerson(c) }))
-	q := request(url.Values{
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); wholePerson(c) }))
+	q := servertest.Request(url.Values{
 		"scope":  {"openid email user/Observation.rs user/Condition.rs"},
 		"claims": {`{"userinfo":{"given_name":null,"nickname":null},"id_token":{"email":null}}`},
 	})
-	u := b.allow(b.signIn(q, "alice", "right"), "user/Condition.rs", "claim:nickname")
-	for name, u := range map[string]*url.URL{"then": u, "later": location(t, b.authorize(q))} {
-		answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil)))
-		if answer.Scope != "openid user/Condition.rs" || b.claims(answer.AccessToken)["scope"] != answer.Scope {
+	u := b.Allow(b.SignIn(q, "alice", "right"), "user/Condition.rs", "claim:nickname")
+	for name, u := range map[string]*url.URL{"then": u, "later": servertest.Location(t, b.Authorize(q))} {
+		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil)))
+		if answer.Scope != "openid user/Condition.rs" || b.Claims(answer.AccessToken)["scope"] != answer.Scope {
 			t.Errorf("%s: scope %q", name, answer.Scope)
 		}
-		if got := decode[map[string]any](t, b.userinfo(answer.AccessToken)); got["nickname"] != "Al" || len(got) != 2 {
+		if got := servertest.Decode[map[string]any](t, b.Userinfo(answer.AccessToken)); got["nickname"] != "Al" || len(got) != 2 {
 			t.Errorf("%s: userinfo %v", name, got)
 		}
-		if got := b.claims(answer.IDToken); got["email"] != nil {
+		if got := b.Claims(answer.IDToken); got["email"] != nil {
 			t.Errorf("%s: ID token %v", name, got)
 		}
 	}
@@ -131,31 +106,31 @@ func TestConsentLimits(t *testing.T) {
 
 // By default the answer is to the one request that asked.
 func TestConsentByDefaultIsForOneRequest(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, tt := range [][2]string{{"consent", "openid"}, {"", "openid email"}} {
 		prompt, want := tt[0], tt[1]
-		q := request(url.Values{"scope": {"openid email"}, "prompt": {prompt}})
-		r := b.signIn(q, "alice", "right")
-		u := location(t, r)
+		q := servertest.Request(url.Values{"scope": {"openid email"}, "prompt": {prompt}})
+		r := b.SignIn(q, "alice", "right")
+		u := servertest.Location(t, r)
 		if prompt == "consent" {
-			u = b.allow(r)
+			u = b.Allow(r)
 		}
-		if answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil))); answer.Scope != want {
+		if answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil))); answer.Scope != want {
 			t.Errorf("prompt %q: scope %q", prompt, answer.Scope)
 		}
-		delete(b.cookies, "__Host-fhir-session")
+		delete(b.Cookies, "__Host-fhir-session")
 	}
 }
 
 // openid cannot be taken out, and no more can be put in than was asked for.
 func TestConsentFormCannotWiden(t *testing.T) {
-	b := newBrowser(t, newServer(t, consentRequired))
-	_, sealed := b.open(b.signIn(request(url.Values{"scope": {"openid email"}}), "alice", "right"))
-	form := decide(sealed, "allow")
+	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
+	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"openid email"}}), "alice", "right"))
+	form := servertest.Decision(sealed, "allow")
 	form.Set("may user/*.rs", "yes")
 	form.Set("may phone", "yes")
-	u := location(t, b.post("/oauth2/consent", form))
-	if answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil))); answer.Scope != "openid" {
+	u := servertest.Location(t, b.Post("/oauth2/consent", form))
+	if answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil))); answer.Scope != "openid" {
 		t.Errorf("scope %q", answer.Scope)
 	}
 }
@@ -166,19 +141,19 @@ func TestConsentDenied(t *testing.T) {
 		scope string
 		form  func(sealed string) url.Values
 	}{
-		{"by the button", "openid", func(sealed string) url.Values { return decide(sealed, "deny") }},
-		{"by taking everything out", "demo.read", func(sealed string) url.Values { return decide(sealed, "allow") }},
+		{"by the button", "openid", func(sealed string) url.Values { return servertest.Decision(sealed, "deny") }},
+		{"by taking everything out", "demo.read", func(sealed string) url.Values { return servertest.Decision(sealed, "allow") }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, consentRequired))
-			q := request(url.Values{"scope": {tt.scope}})
-			_, sealed := b.open(b.signIn(q, "alice", "right"))
-			u := location(t, b.post("/oauth2/consent", tt.form(sealed)))
+			b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
+			q := servertest.Request(url.Values{"scope": {tt.scope}})
+			_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
+			u := servertest.Location(t, b.Post("/oauth2/consent", tt.form(sealed)))
 			if u.Query().Get("error") != "access_denied" || u.Query().Get("state") != "s" || u.Query().Has("code") {
 				t.Errorf("%s", u)
 			}
-			if u := location(t, b.authorize(q)); u.Path != "/oauth2/consent" {
+			if u := servertest.Location(t, b.Authorize(q)); u.Path != "/oauth2/consent" {
 				t.Errorf("the next time: %s", u)
 			}
 		})
@@ -187,11 +162,11 @@ func TestConsentDenied(t *testing.T) {
 
 // The back button, and a second press: the same decision, with a code of its own.
 func TestConsentSentTwice(t *testing.T) {
-	b := newBrowser(t, newServer(t, consentRequired))
-	_, sealed := b.open(b.signIn(request(nil), "alice", "right"))
+	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
+	_, sealed := b.OpenForm(b.SignIn(servertest.Request(nil), "alice", "right"))
 	for range 2 {
-		u := location(t, b.post("/oauth2/consent", decide(sealed, "allow")))
-		if answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(u.Query().Get("code"), nil))); answer.AccessToken == "" {
+		u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")))
+		if answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil))); answer.AccessToken == "" {
 			t.Errorf("%+v", answer)
 		}
 	}
@@ -214,13 +189,13 @@ func TestConsentIsRemembered(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				durable := store.NewMemory(0, 0)
 				server := func() *authorize.Server {
-					return newServer(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable })
+					return servertest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable })
 				}
-				b := newBrowser(t, server())
-				b.allow(b.signIn(request(nil), "alice", "right"))
+				b := servertest.NewBrowser(t, server())
+				b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
 				time.Sleep(tt.wait)
-				b = newBrowser(t, server())
-				b.signIn(request(nil), tt.user, map[string]string{"alice": "right", "bob": "other"}[tt.user])
+				b = servertest.NewBrowser(t, server())
+				b.SignIn(servertest.Request(nil), tt.user, map[string]string{"alice": "right", "bob": "other"}[tt.user])
 				if got := outcome(t, b, nil); got != tt.want {
 					t.Errorf("%s, want %s", got, tt.want)
 				}
@@ -230,25 +205,25 @@ func TestConsentIsRemembered(t *testing.T) {
 }
 
 func TestConsentIsTheClients(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Clients[2].Consent = client.ConsentRequired
 	}))
-	b.allow(b.signIn(request(nil), "alice", "right"))
-	q := request(pkce())
+	b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
+	q := servertest.Request(servertest.PKCE())
 	q.Set("client_id", "strict")
-	if u := location(t, b.authorize(q)); u.Path != "/oauth2/consent" {
+	if u := servertest.Location(t, b.Authorize(q)); u.Path != "/oauth2/consent" {
 		t.Errorf("another client: %s", u)
 	}
 }
 
 // That a consent cannot be remembered keeps nobody from giving it.
 func TestConsentThatIsNotRemembered(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Durable = forgetful{store.NewMemory(0, 0)}
 	}))
-	if u := b.allow(b.signIn(request(nil), "alice", "right")); u.Query().Get("code") == "" {
+	if u := b.Allow(b.SignIn(servertest.Request(nil), "alice", "right")); u.Query().Get("code") == "" {
 		t.Errorf("%s", u)
 	}
 }
@@ -267,18 +242,18 @@ func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.D
 // client hears why nothing came of it (RFC 6749 §4.1.2.1).
 func TestConsentWithBrokenStore(t *testing.T) {
 	durable := &failing{Store: store.NewMemory(0, 0)}
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
-	b.allow(b.signIn(request(nil), "alice", "right"))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
+	b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
 	durable.broken = true
-	if u := location(t, b.authorize(request(nil))); u.Query().Get("error") != "server_error" || u.Query().Get("state") != "s" || u.Query().Has("code") {
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "server_error" || u.Query().Get("state") != "s" || u.Query().Has("code") {
 		t.Errorf("%s", u)
 	}
 }
 
 func TestConsentFollowsEveryFlow(t *testing.T) {
-	b := newBrowser(t, newServer(t, consentRequired))
+	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 	q := implicit(url.Values{"response_type": {"id_token token"}, "scope": {"openid email"}})
-	u := b.allow(b.signIn(q, "alice", "right"), "email")
+	u := b.Allow(b.SignIn(q, "alice", "right"), "email")
 	if f := fragment(t, u); f.Get("access_token") == "" || f.Get("id_token") == "" {
 		t.Errorf("%s", u)
 	}
@@ -287,15 +262,15 @@ func TestConsentFollowsEveryFlow(t *testing.T) {
 // A refresh token is good for as long as the consent it was given by.
 func TestConsentEndsRefreshTokens(t *testing.T) {
 	durable := store.NewMemory(0, 0)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Durable = durable
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 	}))
-	back := b.allow(b.signIn(request(url.Values{"scope": {"openid offline_access"}}), "alice", "right"), "*")
-	first := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(back.Query().Get("code"), nil)))
-	refresh := func(token string) tokenAnswer {
-		return decode[tokenAnswer](t, b.post("/oauth2/token", url.Values{
+	back := b.Allow(b.SignIn(servertest.Request(url.Values{"scope": {"openid offline_access"}}), "alice", "right"), "*")
+	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(back.Query().Get("code"), nil)))
+	refresh := func(token string) servertest.TokenResponse {
+		return servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", url.Values{
 			"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"},
 		}))
 	}
@@ -318,13 +293,13 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 // What is remembered of one person and client has a bound: beyond, it is the latest
 // approval alone, and the person is asked again for what was before.
 func TestConsentIsBounded(t *testing.T) {
-	b := newBrowser(t, newServer(t, consentRequired))
-	b.signIn(request(nil), "alice", "right")
+	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
+	b.SignIn(servertest.Request(nil), "alice", "right")
 	scope := func(n int) url.Values {
 		return url.Values{"scope": {fmt.Sprintf("openid user/Observation.rs?code=%d", n)}}
 	}
 	for n := range 150 {
-		b.allow(b.authorize(request(scope(n))), "*")
+		b.Allow(b.Authorize(servertest.Request(scope(n))), "*")
 		if got := outcome(t, b, scope(n)); got != "code" {
 			t.Fatalf("the latest, %d: %s", n, got)
 		}
@@ -339,25 +314,25 @@ func TestConsentIsBounded(t *testing.T) {
 // What a person takes out when they are asked again, the refresh tokens of before
 // do not give any more.
 func TestConsentTakenBack(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 	}))
 	scope := func(scope string) url.Values {
-		return request(url.Values{"scope": {scope}, "prompt": {"consent"}})
+		return servertest.Request(url.Values{"scope": {scope}, "prompt": {"consent"}})
 	}
 	family := func(r *http.Response) string {
-		back := b.allow(r, "*")
-		return decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(back.Query().Get("code"), nil))).Refresh
+		back := b.Allow(r, "*")
+		return servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(back.Query().Get("code"), nil))).Refresh
 	}
-	wide := family(b.signIn(scope("openid offline_access demo.read"), "alice", "right"))
-	narrow := family(b.authorize(scope("openid offline_access")))
-	wide = b.refresh(wide, nil).Refresh
-	b.allow(b.authorize(scope("openid offline_access demo.read")), "offline_access")
-	if got := b.refresh(wide, nil); got.Error != "invalid_grant" {
+	wide := family(b.SignIn(scope("openid offline_access demo.read"), "alice", "right"))
+	narrow := family(b.Authorize(scope("openid offline_access")))
+	wide = b.Refresh(wide, nil).Refresh
+	b.Allow(b.Authorize(scope("openid offline_access demo.read")), "offline_access")
+	if got := b.Refresh(wide, nil); got.Error != "invalid_grant" {
 		t.Errorf("what was taken back: %+v", got)
 	}
-	if got := b.refresh(narrow, nil); got.Error != "" || got.Scope != "openid offline_access" {
+	if got := b.Refresh(narrow, nil); got.Error != "" || got.Scope != "openid offline_access" {
 		t.Errorf("what is still allowed: %+v", got)
 	}
 }
@@ -365,14 +340,14 @@ func TestConsentTakenBack(t *testing.T) {
 // Who comes by a provider is asked too, and so is who comes by a pushed request.
 func TestConsentAfterProvider(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
-	_, answer := b.push(request(by("hospital")))
-	page := body(t, b.follow(b.authorize(pushed(answer.RequestURI))))
-	field := hiddenField.FindStringSubmatch(page)
-	if field == nil || !strings.Contains(page, "Allow The App?") {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
+	_, answer := b.Push(servertest.Request(servertest.ByProvider("hospital")))
+	page := servertest.Body(t, b.Follow(b.Authorize(pushed(answer.RequestURI))))
+	sealed := servertest.Field(t, page, "request")
+	if !strings.Contains(page, "Allow The App?") {
 		t.Fatalf("page %s", page)
 	}
-	if u := location(t, b.post("/oauth2/consent", decide(field[1], "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
+	if u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow"))); u.Query().Get("code") == "" || u.Query().Get("state") != "s" {
 		t.Errorf("%s", u)
 	}
 }

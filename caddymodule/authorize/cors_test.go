@@ -11,27 +11,13 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
-func corsServer(t *testing.T) *browser {
-	return newBrowser(t, newServer(t, func(c *authorize.Config) {
+func corsServer(t *testing.T) *servertest.Browser {
+	return servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		c.Clients = append(c.Clients, client.Client{ID: "ports", RedirectURIs: []string{"https://Port.example:443/cb", "https://port.example:8443/cb"}})
 	}))
-}
-
-func (b *browser) from(origin, method, path string, form url.Values) *http.Response {
-	r := httptest.NewRequest(method, path, strings.NewReader(form.Encode()))
-	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Origin", origin)
-	return b.send(r)
-}
-
-func (b *browser) preflight(origin, method, path string) *http.Response {
-	r := httptest.NewRequest(http.MethodOptions, path, nil)
-	r.Header.Set("Origin", origin)
-	r.Header.Set("Access-Control-Request-Method", method)
-	r.Header.Set("Access-Control-Request-Headers", "authorization,content-type")
-	return b.send(r)
 }
 
 var clientEndpoints = map[string]string{
@@ -68,18 +54,18 @@ func TestCORSOfClients(t *testing.T) {
 			if tt.want {
 				want = tt.origin
 			}
-			answer := b.from(tt.origin, method, path, url.Values{})
+			answer := b.SendFrom(tt.origin, method, path, url.Values{})
 			if got := answer.Header.Get("Access-Control-Allow-Origin"); got != want || answer.StatusCode < 400 {
 				t.Errorf("%s from %s: %d, allowed %q", path, tt.origin, answer.StatusCode, got)
 			}
 			if vary := answer.Header.Values("Vary"); !slices.Contains(vary, "Origin") {
 				t.Errorf("%s from %s: Vary %q", path, tt.origin, vary)
 			}
-			preflight := b.preflight(tt.origin, method, path)
+			preflight := b.Preflight(tt.origin, method, path)
 			if got := preflight.Header.Get("Access-Control-Allow-Origin"); got != want || preflight.StatusCode != http.StatusNoContent {
 				t.Errorf("preflight for %s from %s: %d, allowed %q", path, tt.origin, preflight.StatusCode, got)
 			}
-			if text := body(t, preflight); text != "" || preflight.Header.Get("Allow") != "" {
+			if text := servertest.Body(t, preflight); text != "" || preflight.Header.Get("Allow") != "" {
 				t.Errorf("preflight for %s went on to the endpoint: %s", path, text)
 			}
 			if answer.Header.Get("Access-Control-Allow-Credentials")+preflight.Header.Get("Access-Control-Allow-Credentials") != "" {
@@ -92,13 +78,13 @@ func TestCORSOfClients(t *testing.T) {
 // Inferno's cors_token_exchange: a public client exchanges its code by script.
 func TestCORSTokenExchange(t *testing.T) {
 	b := corsServer(t)
-	code := b.code(nil)
-	preflight := b.preflight("https://app.example.org", http.MethodPost, "/oauth2/token").Header
+	code := b.Code(nil)
+	preflight := b.Preflight("https://app.example.org", http.MethodPost, "/oauth2/token").Header
 	if preflight.Get("Access-Control-Allow-Methods") != "POST" || preflight.Get("Access-Control-Max-Age") == "" ||
 		!strings.Contains(preflight.Get("Access-Control-Allow-Headers"), "authorization") {
 		t.Errorf("preflight %v", preflight)
 	}
-	r := b.from("https://app.example.org", http.MethodPost, "/oauth2/token", codeForm(code, nil))
+	r := b.SendFrom("https://app.example.org", http.MethodPost, "/oauth2/token", servertest.CodeForm(code, nil))
 	if r.StatusCode != http.StatusOK || r.Header.Get("Access-Control-Allow-Origin") != "https://app.example.org" {
 		t.Errorf("%d %v", r.StatusCode, r.Header)
 	}
@@ -109,9 +95,9 @@ func TestCORSOfDocuments(t *testing.T) {
 	b := corsServer(t)
 	for _, path := range documents {
 		for name, r := range map[string]*http.Response{
-			"answer":    b.from("https://anybody.example", http.MethodGet, path, nil),
-			"error":     b.from("https://anybody.example", http.MethodDelete, path, nil),
-			"preflight": b.preflight("https://anybody.example", http.MethodGet, path),
+			"answer":    b.SendFrom("https://anybody.example", http.MethodGet, path, nil),
+			"error":     b.SendFrom("https://anybody.example", http.MethodDelete, path, nil),
+			"preflight": b.Preflight("https://anybody.example", http.MethodGet, path),
 		} {
 			if got := r.Header["Access-Control-Allow-Origin"]; !slices.Equal(got, []string{"*"}) || r.Header.Get("Access-Control-Allow-Credentials") != "" {
 				t.Errorf("%s of %s: %v", name, path, r.Header)
@@ -125,8 +111,8 @@ func TestNoCORSOfPages(t *testing.T) {
 	b := corsServer(t)
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/logout"} {
 		for name, r := range map[string]*http.Response{
-			"page":      b.from("https://app.example.org", http.MethodGet, path, nil),
-			"preflight": b.preflight("https://app.example.org", http.MethodGet, path),
+			"page":      b.SendFrom("https://app.example.org", http.MethodGet, path, nil),
+			"preflight": b.Preflight("https://app.example.org", http.MethodGet, path),
 		} {
 			for header := range r.Header {
 				if strings.HasPrefix(header, "Access-Control-") {
@@ -141,7 +127,7 @@ func TestNoCORSOfPages(t *testing.T) {
 // what is asked for (RFC 8414 §3, OpenID Connect Discovery §4, SMART App Launch
 // 2.2, Conformance). But SMART has no word for the implicit grant.
 func TestDocumentsAgree(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	said := map[string]string{}
 	for _, path := range documents {
 		if path == "/.well-known/jwks.json" {
@@ -149,11 +135,11 @@ func TestDocumentsAgree(t *testing.T) {
 		}
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.Header.Set("Accept", "text/html, application/fhir+xml;q=0.9")
-		response := b.send(r)
+		response := b.Send(r)
 		if response.StatusCode != http.StatusOK || response.Header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s: %d %s", path, response.StatusCode, response.Header.Get("Content-Type"))
 		}
-		for name, value := range decode[map[string]any](t, response) {
+		for name, value := range servertest.Decode[map[string]any](t, response) {
 			text := strings.Replace(fmt.Sprint(value), " implicit", "", 1)
 			if earlier, ok := said[name]; ok && earlier != text {
 				t.Errorf("%s: %s is %s, and %s elsewhere", path, name, text, earlier)

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -33,19 +34,19 @@ func TestEndingWithinOneSecond(t *testing.T) {
 		for _, into := range []time.Duration{0, 300 * time.Millisecond, time.Second - 1} {
 			t.Run(name+" after "+into.String(), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					s := newServer(t, refreshing)
-					b := newBrowser(t, s)
-					before := b.tokens(nil).AccessToken
+					s := servertest.New(t, refreshing)
+					b := servertest.NewBrowser(t, s)
+					before := b.Tokens(nil).AccessToken
 					time.Sleep(into)
-					if err := end(s); err != nil || b.works(before) {
+					if err := end(s); err != nil || b.TokenWorks(before) {
 						t.Fatalf("error %v, or the earlier token works", err)
 					}
-					if after := newBrowser(t, s).tokens(offline(nil)); !b.works(after.AccessToken) || !b.works(b.refresh(after.Refresh, nil).AccessToken) {
+					if after := servertest.NewBrowser(t, s).Tokens(servertest.OfflineAccess(nil)); !b.TokenWorks(after.AccessToken) || !b.TokenWorks(b.Refresh(after.Refresh, nil).AccessToken) {
 						t.Error("a later token does not work")
 					}
-					last := newBrowser(t, s).tokens(nil).AccessToken
+					last := servertest.NewBrowser(t, s).Tokens(nil).AccessToken
 					time.Sleep(time.Millisecond)
-					if err := end(s); err != nil || b.works(last) {
+					if err := end(s); err != nil || b.TokenWorks(last) {
 						t.Errorf("error %v, or the second ending did not count", err)
 					}
 				})
@@ -57,27 +58,27 @@ func TestEndingWithinOneSecond(t *testing.T) {
 // Refresh tokens stay ended when the cutoff is gone, which is kept for a day.
 func TestEndedGrantsStayEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, refreshing)
-		b := newBrowser(t, s)
-		token := b.tokens(offline(nil)).Refresh
+		s := servertest.New(t, refreshing)
+		b := servertest.NewBrowser(t, s)
+		token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 		if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(25 * time.Hour)
-		b.dead(token)
+		b.CheckDead(token)
 	})
 }
 
 func TestClientCredentialsEnd(t *testing.T) {
-	b := newBrowser(t, newServer(t, resourceServer))
-	s := b.server.(*authorize.Server)
+	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+	s := b.Server.(*authorize.Server)
 	get := func() string {
-		r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 		r.SetBasicAuth("service", "hush")
-		return decode[tokenAnswer](t, b.send(r)).AccessToken
+		return servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
 	}
 	active := func(token string) bool {
-		return decode[map[string]any](t, b.ask("/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
+		return servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "fhir-server", "rs"))["active"] == true
 	}
 	before := get()
 	if !active(before) {
@@ -90,30 +91,30 @@ func TestClientCredentialsEnd(t *testing.T) {
 
 // Of others nothing ends, whatever their names are made of.
 func TestEndGrantsOfOthersStay(t *testing.T) {
-	s := newServer(t, func(c *authorize.Config) {
+	s := servertest.New(t, func(c *authorize.Config) {
 		refreshing(c)
 		c.Users = append(c.Users, people.User{ID: "alicea", PasswordHash: "x"})
-		c.Clients = append(c.Clients, client.Client{ID: "aapp", PKCE: client.PKCEOptional, RedirectURIs: []string{callback}, Scopes: c.Clients[0].Scopes})
+		c.Clients = append(c.Clients, client.Client{ID: "aapp", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Scopes: c.Clients[0].Scopes})
 	})
-	b := newBrowser(t, s)
-	q := request(offline(nil))
-	b.signIn(q, "alicea", "x")
-	other := b.moreTokens(t)
-	b.cookies = map[string]string{}
-	b.answer(request(offline(url.Values{"client_id": {"aapp"}})))
-	code := location(t, b.authorize(request(offline(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
-	same := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, url.Values{"client_id": {"aapp"}})))
+	b := servertest.NewBrowser(t, s)
+	q := servertest.Request(servertest.OfflineAccess(nil))
+	b.SignIn(q, "alicea", "x")
+	other := b.TokensOfSession()
+	b.Cookies = map[string]string{}
+	b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))
+	code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
+	same := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, url.Values{"client_id": {"aapp"}})))
 	if got, err := s.RevokeGrants(t.Context(), "alice", "aapp"); err != nil || got.RefreshTokens != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}
-	if !b.works(other.AccessToken) || b.works(same.AccessToken) {
+	if !b.TokenWorks(other.AccessToken) || b.TokenWorks(same.AccessToken) {
 		t.Error("another pair's token has ended, or not this one's")
 	}
 }
 
 // Misspelt names are found out.
 func TestEndGrantsOfNobody(t *testing.T) {
-	s := newServer(t, nil)
+	s := servertest.New(t, nil)
 	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "ap"}, {"alice", "ap"}, {"alcie", "app"}} {
 		if _, err := s.RevokeGrants(t.Context(), tt.user, tt.client); err == nil {
 			t.Errorf("%+v", tt)
@@ -129,12 +130,12 @@ func TestEndGrantsOfNobody(t *testing.T) {
 func TestClientIsToldOfEndedGrants(t *testing.T) {
 	p := newParty(t)
 	s, _ := toldServer(t, p)
-	b := newBrowser(t, s)
-	id := b.claims(b.tokens(nil).IDToken)
-	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.isSignedIn() {
+	b := servertest.NewBrowser(t, s)
+	id := b.Claims(b.Tokens(nil).IDToken)
+	if _, err := s.RevokeGrants(t.Context(), "alice", "app"); err != nil || !b.SignedIn() {
 		t.Fatalf("%v", err)
 	}
-	if told := b.claims(<-p.tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
+	if told := b.Claims(<-p.tokens); told["sid"] != id["sid"] || told["aud"] != "app" {
 		t.Errorf("told %v", told)
 	}
 }
@@ -142,20 +143,20 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 // Where the ending cannot be stored, nothing has ended, and nobody is told that it has.
 func TestEndingThatFails(t *testing.T) {
 	durable := &failing{Store: store.NewMemory(0, 0)}
-	s := newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
-	b := newBrowser(t, s)
-	tokens := b.tokens(offline(nil))
+	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
+	b := servertest.NewBrowser(t, s)
+	tokens := b.Tokens(servertest.OfflineAccess(nil))
 	durable.broken = true
 	_, err := s.RevokeGrants(t.Context(), "alice", "")
 	_, err2 := s.EndSessions(t.Context(), "alice")
 	if !errors.Is(err, errBroken) || !errors.Is(err2, errBroken) {
 		t.Errorf("%v, %v", err, err2)
 	}
-	if r := b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {
+	if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("signing out: %d", r.StatusCode)
 	}
 	durable.broken = false
-	if b.refresh(tokens.Refresh, nil).AccessToken == "" || !b.isSignedIn() {
+	if b.Refresh(tokens.Refresh, nil).AccessToken == "" || !b.SignedIn() {
 		t.Error("ended all the same")
 	}
 }
@@ -165,12 +166,12 @@ func TestSignOutWithFullStore(t *testing.T) {
 	for name, durable := range map[string]store.Store{"one store for all": nil, "a durable store": store.NewMemory(0, 0)} {
 		t.Run(name, func(t *testing.T) {
 			store := store.NewMemory(0, 0)
-			b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store, c.Durable = store, durable }))
-			tokens := b.tokens(nil)
+			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store, c.Durable = store, durable }))
+			tokens := b.Tokens(nil)
 			entries, _ := store.Size()
 			store.SetMaxEntries(entries)
-			r := b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken)
-			if r.StatusCode != http.StatusOK || b.works(tokens.AccessToken) {
+			r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken)
+			if r.StatusCode != http.StatusOK || b.TokenWorks(tokens.AccessToken) {
 				t.Errorf("status %d", r.StatusCode)
 			}
 		})

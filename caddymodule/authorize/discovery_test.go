@@ -10,17 +10,18 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 func TestDiscovery(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, path := range []string{"/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"} {
-		r := b.get(path)
+		r := b.Get(path)
 		if r.Header.Get("Content-Type") != "application/json" || r.Header.Get("Access-Control-Allow-Origin") != "*" {
 			t.Errorf("%s: header %v", path, r.Header)
 		}
-		m := decode[map[string]any](t, r)
-		if m["issuer"] != issuer {
+		m := servertest.Decode[map[string]any](t, r)
+		if m["issuer"] != servertest.Issuer {
 			t.Errorf("%s: issuer %v", path, m["issuer"])
 		}
 		for name, value := range m {
@@ -44,9 +45,9 @@ func TestDiscovery(t *testing.T) {
 
 // Every endpoint that is announced is there.
 func TestDiscoveredEndpoints(t *testing.T) {
-	server := newServer(t, nil)
-	b := newBrowser(t, server)
-	m := decode[map[string]any](t, b.get("/.well-known/openid-configuration"))
+	server := servertest.New(t, nil)
+	b := servertest.NewBrowser(t, server)
+	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
 	for name, value := range m {
 		if address, ok := value.(string); ok && name != "issuer" {
 			u, err := url.Parse(address)
@@ -58,8 +59,8 @@ func TestDiscoveredEndpoints(t *testing.T) {
 }
 
 func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
-	m := decode[map[string]any](t, b.get("/.well-known/openid-configuration"))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
+	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
 	if got := list(m["response_types_supported"]); got != "code" {
 		t.Errorf("response types %q", got)
 	}
@@ -69,9 +70,9 @@ func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
 }
 
 func TestSMARTConfiguration(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	m := decode[map[string]any](t, b.get("/fhir/R4/.well-known/smart-configuration"))
-	if m["issuer"] != issuer || m["authorization_endpoint"] != issuer+"/oauth2/authorize" || m["jwks_uri"] == nil {
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	m := servertest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
+	if m["issuer"] != servertest.Issuer || m["authorization_endpoint"] != servertest.Issuer+"/oauth2/authorize" || m["jwks_uri"] == nil {
 		t.Errorf("%v", m)
 	}
 	// SMART App Launch 2.2, Conformance: "grant types supported at the token endpoint"
@@ -84,8 +85,8 @@ func TestSMARTConfiguration(t *testing.T) {
 }
 
 func TestJWKS(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	keys := decode[jose.JSONWebKeySet](t, b.get("/.well-known/jwks.json"))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	keys := servertest.Decode[jose.JSONWebKeySet](t, b.Get("/.well-known/jwks.json"))
 	var algorithms []string
 	for _, k := range keys.Keys {
 		if !k.IsPublic() || k.KeyID == "" || k.Use != "sig" {
@@ -100,12 +101,12 @@ func TestJWKS(t *testing.T) {
 }
 
 func TestUnknownPath(t *testing.T) {
-	server := newServer(t, nil)
+	server := servertest.New(t, nil)
 	for _, path := range []string{"/", "/oauth2", "/oauth2/authorize/", "//oauth2/authorize", "/fhir/R4/metadata"} {
 		if server.Serves(path) {
 			t.Errorf("%s is served", path)
 		}
-		if r := newBrowser(t, server).get("http://x" + path); r.StatusCode != http.StatusNotFound {
+		if r := servertest.NewBrowser(t, server).Get("http://x" + path); r.StatusCode != http.StatusNotFound {
 			t.Errorf("%s: %d", path, r.StatusCode)
 		}
 	}

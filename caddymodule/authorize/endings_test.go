@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
@@ -21,7 +22,7 @@ import (
 
 // endings is a person at a browser, with all that can be ended.
 type endings struct {
-	*browser
+	*servertest.Browser
 	t        *testing.T
 	config   func(*authorize.Config) // of all servers of the test
 	change   func(*authorize.Config) // by a reload
@@ -30,7 +31,7 @@ type endings struct {
 
 	sid             string
 	code            string
-	online, offline tokenAnswer
+	online, offline servertest.TokenResponse
 }
 
 // Columns of the table.
@@ -53,7 +54,7 @@ func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.
 		c.Store, c.Durable = e.store, durable
 		c.AccessTokenLifetime = authorize.MaxAccessTokenLifetime
 		if p != nil {
-			c.IdentityProviders = []people.IdentityProvider{hospital(p)}
+			c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
 		} else {
 			c.Clients[0].Consent = client.ConsentRequired
 		}
@@ -61,41 +62,41 @@ func newEndings(t *testing.T, p *authorizetest.Provider, before func(*authorize.
 			e.change(c)
 		}
 	}
-	e.browser = newBrowser(t, newServer(t, e.config))
+	e.Browser = servertest.NewBrowser(t, servertest.New(t, e.config))
 	return e
 }
 
 // reload has another configuration in force.
 func (e *endings) reload(change func(*authorize.Config)) {
 	e.change = change
-	e.server = newServer(e.t, e.config)
+	e.Server = servertest.New(e.t, e.config)
 }
 
 // restart empties the store in memory.
 func (e *endings) restart() {
 	e.store = store.NewMemory(0, 0)
-	e.server = newServer(e.t, e.config)
+	e.Server = servertest.New(e.t, e.config)
 }
 
-func (e *endings) run() *authorize.Server { return e.server.(*authorize.Server) }
+func (e *endings) run() *authorize.Server { return e.Server.(*authorize.Server) }
 
 // begin signs in and, after some time, gets all there is.
 func (e *endings) begin(wait time.Duration) {
 	e.t.Helper()
 	if e.provider == nil {
-		e.allow(e.signIn(request(url.Values{"scope": {onlineScope + " offline_access"}}), "alice", "right"), "*")
+		e.Allow(e.SignIn(servertest.Request(url.Values{"scope": {onlineScope + " offline_access"}}), "alice", "right"), "*")
 	} else {
-		e.federate(url.Values{"scope": {onlineScope}})
+		e.Federate(url.Values{"scope": {onlineScope}})
 	}
 	time.Sleep(wait)
 	get := func(scope string) string {
-		return location(e.t, e.authorize(request(url.Values{"scope": {scope}}))).Query().Get("code")
+		return servertest.Location(e.t, e.Authorize(servertest.Request(url.Values{"scope": {scope}}))).Query().Get("code")
 	}
-	exchange := func(scope string) tokenAnswer {
-		return decode[tokenAnswer](e.t, e.post("/oauth2/token", codeForm(get(scope), nil)))
+	exchange := func(scope string) servertest.TokenResponse {
+		return servertest.Decode[servertest.TokenResponse](e.t, e.Post("/oauth2/token", servertest.CodeForm(get(scope), nil)))
 	}
 	e.online, e.offline, e.code = exchange(onlineScope), exchange(offlineScope), get(onlineScope)
-	e.sid, _ = e.claims(e.online.IDToken)["sid"].(string)
+	e.sid, _ = e.Claims(e.online.IDToken)["sid"].(string)
 	if got := e.state(); slices.Contains(got, "ends") {
 		e.t.Fatalf("to begin with: %v", got)
 	}
@@ -106,8 +107,8 @@ func (e *endings) begin(wait time.Duration) {
 // and takes nothing else.
 func (e *endings) state() []string {
 	e.t.Helper()
-	refresh := func(of *tokenAnswer) bool {
-		if next := e.refresh(of.Refresh, nil); next.AccessToken != "" {
+	refresh := func(of *servertest.TokenResponse) bool {
+		if next := e.Refresh(of.Refresh, nil); next.AccessToken != "" {
 			of.Refresh = next.Refresh
 			return true
 		}
@@ -115,8 +116,8 @@ func (e *endings) state() []string {
 	}
 	// Those that might change others' state come last.
 	state := []bool{
-		location(e.t, e.authorize(request(url.Values{"client_id": {"implicit"}, "response_type": {"token"}, "prompt": {"none"}}))).Query().Get("error") != "login_required",
-		decode[tokenAnswer](e.t, e.post("/oauth2/token", codeForm(e.code, nil))).AccessToken != "",
+		servertest.Location(e.t, e.Authorize(servertest.Request(url.Values{"client_id": {"implicit"}, "response_type": {"token"}, "prompt": {"none"}}))).Query().Get("error") != "login_required",
+		servertest.Decode[servertest.TokenResponse](e.t, e.Post("/oauth2/token", servertest.CodeForm(e.code, nil))).AccessToken != "",
 		e.good(e.online.AccessToken), refresh(&e.online), refresh(&e.offline), e.good(e.offline.AccessToken),
 	}
 	words := make([]string, len(state))
@@ -131,7 +132,7 @@ func (e *endings) state() []string {
 // good reports whether an access token is good, by all that decide so, which must agree.
 func (e *endings) good(raw string) bool {
 	e.t.Helper()
-	claims := e.claims(raw)
+	claims := e.Claims(raw)
 	text := func(name string) string { value, _ := claims[name].(string); return value }
 	revoked, err := e.run().Revoked(e.t.Context(), text("jti"))
 	holder, err2 := e.run().Holder(e.t.Context(), token.AccessToken{
@@ -139,9 +140,9 @@ func (e *endings) good(raw string) bool {
 		CredentialHash: text("credential_hash"), Provider: text("idp"), ProviderAccount: text("idp_account"),
 	})
 	guarded := !revoked && holder != nil
-	asked := e.ask("/oauth2/introspect", raw, "fhir-server", "rs")
-	introspected := decode[map[string]any](e.t, asked)["active"] == true
-	if told := e.works(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
+	asked := e.AskAboutToken("/oauth2/introspect", raw, "fhir-server", "rs")
+	introspected := servertest.Decode[map[string]any](e.t, asked)["active"] == true
+	if told := e.TokenWorks(raw); err != nil || err2 != nil || told != guarded || introspected != guarded {
 		e.t.Errorf("guard %t (%v, %v), userinfo %t, introspection %t (%d)", guarded, err, err2, told, introspected, asked.StatusCode)
 	}
 	return guarded
@@ -164,18 +165,18 @@ var events = []struct {
 	happen    func(*endings)
 }{
 	{"the person signs out", false, false, nil, func(e *endings) {
-		e.get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
+		e.Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
 	}},
 	{"an app's server signs them out by `id_token_hint`", false, false, nil, func(e *endings) {
-		newBrowser(e.t, e.server).get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
+		servertest.NewBrowser(e.t, e.Server).Get("/oauth2/logout?id_token_hint=" + e.online.IDToken)
 	}},
 	{"somebody else signs in at that browser", false, false, nil, func(e *endings) {
-		alices := e.cookies["__Host-fhir-session"]
-		e.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
-		e.cookies["__Host-fhir-session"] = alices
+		alices := e.Cookies["__Host-fhir-session"]
+		e.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
+		e.Cookies["__Host-fhir-session"] = alices
 	}},
 	{"they sign out at their identity provider (back-channel logout)", true, false, nil, func(e *endings) {
-		if r := signedOutThere(e.t, e.server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
+		if r := signedOutThere(e.t, e.Server, e.provider.LogoutToken()); r.StatusCode != http.StatusOK {
 			e.t.Fatal(r.StatusCode)
 		}
 	}},
@@ -237,7 +238,7 @@ var events = []struct {
 		})
 	}},
 	{"the person takes back a scope (client with `consent required`)", false, false, nil, func(e *endings) {
-		e.allow(e.authorize(request(url.Values{"scope": {onlineScope + " offline_access"}, "prompt": {"consent"}})),
+		e.Allow(e.Authorize(servertest.Request(url.Values{"scope": {onlineScope + " offline_access"}, "prompt": {"consent"}})),
 			"user/*.rs", "online_access", "offline_access")
 	}},
 }

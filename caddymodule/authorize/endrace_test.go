@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -52,19 +53,19 @@ func (m *meanwhile) List(ctx context.Context, prefix string) ([]string, error) {
 // it that outlives the ending.
 func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
-	s := newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
-	b := newBrowser(t, s)
-	b.tokens(offline(nil))
-	var got tokenAnswer
+	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
+	b := servertest.NewBrowser(t, s)
+	b.Tokens(servertest.OfflineAccess(nil))
+	var got servertest.TokenResponse
 	store.happens = func() {
-		code := location(t, b.authorize(request(offline(nil)))).Query().Get("code")
-		got = decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
+		code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(nil)))).Query().Get("code")
+		got = servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
 	}
 	store.after = "List refresh:" // those that are to be deleted are known
 	if _, err := s.RevokeGrants(t.Context(), "alice", ""); err != nil || store.after != "" {
 		t.Fatalf("error %v, or nothing happened", err)
 	}
-	if b.works(got.AccessToken) || b.refresh(got.Refresh, nil).AccessToken != "" {
+	if b.TokenWorks(got.AccessToken) || b.Refresh(got.Refresh, nil).AccessToken != "" {
 		t.Error("it goes on with what it got")
 	}
 }
@@ -73,16 +74,16 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 func TestSessionEndsDuringARequest(t *testing.T) {
 	for _, responseType := range []string{"code", "token"} {
 		store := &meanwhile{Store: store.NewMemory(0, 0)}
-		s := newServer(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = client.ConsentRequired })
-		b := newBrowser(t, s)
-		b.allow(b.signIn(request(nil), "alice", "right"), "*")
+		s := servertest.New(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = client.ConsentRequired })
+		b := servertest.NewBrowser(t, s)
+		b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"), "*")
 		store.happens = func() {
 			if n, err := s.EndSessions(t.Context(), "alice"); n != 1 || err != nil {
 				t.Errorf("%d, %v", n, err)
 			}
 		}
 		store.before = "Get consent:"
-		to := location(t, b.authorize(request(url.Values{"response_type": {responseType}})))
+		to := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {responseType}})))
 		if store.before != "" || to.Query().Get("error") != "login_required" || to.Fragment != "" {
 			t.Errorf("%s: sent to %s", responseType, to)
 		}
@@ -94,7 +95,7 @@ func TestTwoEndingsAtOnce(t *testing.T) {
 	for _, call := range []string{"Add", "Put"} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &meanwhile{Store: store.NewMemory(0, 0)}
-			s := newServer(t, func(c *authorize.Config) { c.Store = store })
+			s := servertest.New(t, func(c *authorize.Config) { c.Store = store })
 			end := func() {
 				if _, err := s.RevokeGrants(t.Context(), "", "app"); err != nil {
 					t.Error(err)
@@ -103,12 +104,12 @@ func TestTwoEndingsAtOnce(t *testing.T) {
 			var between string
 			store.happens = func() {
 				time.Sleep(time.Second)
-				between = newBrowser(t, s).tokens(nil).AccessToken
+				between = servertest.NewBrowser(t, s).Tokens(nil).AccessToken
 				time.Sleep(time.Second)
 				end()
 			}
 			store.before = call + " cutoff:client:"
-			if end(); newBrowser(t, s).works(between) {
+			if end(); servertest.NewBrowser(t, s).TokenWorks(between) {
 				t.Error("a token works that was given before the later one")
 			}
 		})

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -102,7 +103,7 @@ func (s *faultyStore) List(ctx context.Context, prefix string) ([]string, error)
 
 // faultyClients is a storage of registered clients of which a call fails.
 type faultyClients struct {
-	clientStorage
+	servertest.ClientStorage
 	*faults
 }
 
@@ -110,28 +111,28 @@ func (s *faultyClients) Load(ctx context.Context, key string) ([]byte, error) {
 	if err := s.next("clients.Load"); err != nil {
 		return nil, err
 	}
-	return s.clientStorage.Load(ctx, key)
+	return s.ClientStorage.Load(ctx, key)
 }
 
 func (s *faultyClients) Store(ctx context.Context, key string, value []byte) error {
 	if err := s.next("clients.Store"); err != nil {
 		return err
 	}
-	return s.clientStorage.Store(ctx, key, value)
+	return s.ClientStorage.Store(ctx, key, value)
 }
 
 func (s *faultyClients) Delete(ctx context.Context, key string) error {
 	if err := s.next("clients.Delete"); err != nil {
 		return err
 	}
-	return s.clientStorage.Delete(ctx, key)
+	return s.ClientStorage.Delete(ctx, key)
 }
 
 func (s *faultyClients) List(ctx context.Context, path string, recursive bool) ([]string, error) {
 	if err := s.next("clients.List"); err != nil {
 		return nil, err
 	}
-	return s.clientStorage.List(ctx, path, recursive)
+	return s.ClientStorage.List(ctx, path, recursive)
 }
 
 // stores are what a server keeps, and the storage of its clients.
@@ -169,23 +170,23 @@ func faultConfig(p *authorizetest.Provider, kept *stores) func(*authorize.Config
 		resourceServer(c)
 		c.Store, c.Durable = kept.store, kept.durable
 		c.Registration = &client.Registration{
-			InitialAccessToken: initialAccess, Scopes: []string{"user/*.rs", "demo.read"}, Storage: kept.clients, Folder: "clients",
+			InitialAccessToken: servertest.InitialAccessToken, Scopes: []string{"user/*.rs", "demo.read"}, Storage: kept.clients, Folder: "clients",
 		}
 		c.Users = append(c.Users, people.User{ID: "carol", PasswordHash: "third", TOTPSecret: totpSecret})
 		c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout}
 		c.Clients = append(c.Clients, client.Client{
-			ID: "careful", PKCE: client.PKCEOptional, RedirectURIs: []string{callback}, Consent: client.ConsentRequired,
+			ID: "careful", PKCE: client.PKCEOptional, RedirectURIs: []string{servertest.Callback}, Consent: client.ConsentRequired,
 		}, client.Client{
-			ID: "backend", RedirectURIs: []string{callback}, Scopes: []string{"system/*.rs", "offline_access"},
-			GrantTypes: []string{"client_credentials", "authorization_code"}, JWKS: publicKeys(jose.ES256),
+			ID: "backend", RedirectURIs: []string{servertest.Callback}, Scopes: []string{"system/*.rs", "offline_access"},
+			GrantTypes: []string{"client_credentials", "authorization_code"}, JWKS: servertest.PublicKeys(jose.ES256),
 		})
-		c.IdentityProviders = []people.IdentityProvider{hospital(p)}
+		c.IdentityProviders = []people.IdentityProvider{servertest.Hospital(p)}
 	}
 }
 
 // posting is the request that posts a form, each time anew.
 func posting(path string, form url.Values) func() *http.Request {
-	return func() *http.Request { return postRequest(path, form) }
+	return func() *http.Request { return servertest.PostRequest(path, form) }
 }
 
 func getting(target string) func() *http.Request {
@@ -198,7 +199,7 @@ func authorizing(q url.Values) func() *http.Request {
 
 // asserted adds the authentication of the client that has keys.
 func asserted(t *testing.T, form url.Values) url.Values {
-	maps.Copy(form, assertionForm(assertion(t, jose.ES256, nil, nil), url.Values{"grant_type": {form.Get("grant_type")}, "scope": {form.Get("scope")}}))
+	maps.Copy(form, servertest.AssertionForm(servertest.Assertion(t, jose.ES256, nil, nil), url.Values{"grant_type": {form.Get("grant_type")}, "scope": {form.Get("scope")}}))
 	form.Del("client_id")
 	return form
 }
@@ -225,185 +226,185 @@ func isFailure(path string, r *http.Response) bool {
 // lost, refresh tokens go on, and what can be used once counts as used.
 func TestFailureChangesNothing(t *testing.T) {
 	t.Parallel()
-	ok, toApp := hasStatus(http.StatusOK), leadsTo(callback+"?code=")
+	ok, toApp := hasStatus(http.StatusOK), leadsTo(servertest.Callback+"?code=")
 	tests := []struct {
 		name    string
-		request func(t *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request
+		request func(t *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request
 		good    func(*http.Response) bool
 		stays   string // kinds of entries that may change
 	}{
-		{"token: a code for all tokens", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/token", codeForm(b.code(offline(nil)), nil))
+		{"token: a code for all tokens", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", servertest.CodeForm(b.Code(servertest.OfflineAccess(nil)), nil))
 		}, ok, ""},
-		{"token: a code for tokens that end with the session", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/token", codeForm(b.code(url.Values{"scope": {"openid online_access"}}), nil))
+		{"token: a code for tokens that end with the session", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", servertest.CodeForm(b.Code(url.Values{"scope": {"openid online_access"}}), nil))
 		}, ok, ""},
-		{"token: a code of somebody who came by a provider", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/token", codeForm(b.federate(offline(nil)).Query().Get("code"), nil))
+		{"token: a code of somebody who came by a provider", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", servertest.CodeForm(b.Federate(servertest.OfflineAccess(nil)).Query().Get("code"), nil))
 		}, ok, "session sessions session-client account kept-account"},
-		{"token: a code, by an assertion", func(t *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			code := b.code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
-			return posting("/oauth2/token", asserted(t, codeForm(code, nil)))
+		{"token: a code, by an assertion", func(t *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			code := b.Code(url.Values{"client_id": {"backend"}, "scope": {"openid offline_access"}})
+			return posting("/oauth2/token", asserted(t, servertest.CodeForm(code, nil)))
 		}, ok, ""},
-		{"token: a refresh token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/token", refreshForm(b.tokens(offline(nil)).Refresh, nil))
+		{"token: a refresh token", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, nil))
 		}, ok, ""},
-		{"token: a refresh token that ends with the session, without client_id", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			refresh := b.tokens(url.Values{"scope": {"openid online_access"}}).Refresh
-			return posting("/oauth2/token", refreshForm(refresh, url.Values{"client_id": {""}}))
+		{"token: a refresh token that ends with the session, without client_id", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			refresh := b.Tokens(url.Values{"scope": {"openid online_access"}}).Refresh
+			return posting("/oauth2/token", servertest.RefreshForm(refresh, url.Values{"client_id": {""}}))
 		}, ok, ""},
-		{"token: client credentials", func(*testing.T, *browser, *authorizetest.Provider) func() *http.Request {
+		{"token: client credentials", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
 			return posting("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {"hush"}})
 		}, ok, ""},
-		{"token: client credentials, by an assertion", func(t *testing.T, _ *browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/token", assertionForm(assertion(t, jose.ES256, nil, nil), nil))
+		{"token: client credentials, by an assertion", func(t *testing.T, _ *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.ES256, nil, nil), nil))
 		}, ok, ""},
 
-		{"authorize: code", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			return authorizing(request(nil))
+		{"authorize: code", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			return authorizing(servertest.Request(nil))
 		}, toApp, "session-client"},
-		{"authorize: code, without openid", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			return authorizing(request(url.Values{"scope": {"demo.read"}}))
+		{"authorize: code, without openid", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			return authorizing(servertest.Request(url.Values{"scope": {"demo.read"}}))
 		}, toApp, "session-client"},
-		{"authorize: token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			return authorizing(request(url.Values{"response_type": {"token"}}))
+		{"authorize: token", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			return authorizing(servertest.Request(url.Values{"response_type": {"token"}}))
 		}, leadsTo("access_token="), "session-client"},
-		{"authorize: id_token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			return authorizing(request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}}))
+		{"authorize: id_token", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			return authorizing(servertest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}}))
 		}, leadsTo("id_token="), "session-client"},
-		{"authorize: to the sign-in page", func(*testing.T, *browser, *authorizetest.Provider) func() *http.Request {
-			return authorizing(request(nil))
+		{"authorize: to the sign-in page", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
+			return authorizing(servertest.Request(nil))
 		}, leadsTo("/oauth2/login?request="), ""},
-		{"authorize: to the consent page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			return authorizing(request(url.Values{"client_id": {"careful"}}))
+		{"authorize: to the consent page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			return authorizing(servertest.Request(url.Values{"client_id": {"careful"}}))
 		}, leadsTo("/oauth2/consent?request="), ""},
-		{"authorize: pushed by a public client", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			_, answer := b.push(request(nil))
+		{"authorize: pushed by a public client", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			_, answer := b.Push(servertest.Request(nil))
 			return authorizing(pushed(answer.RequestURI))
 		}, toApp, "session-client"},
-		{"authorize: pushed by a confidential client", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			_, answer := b.push(known(nil))
+		{"authorize: pushed by a confidential client", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			_, answer := b.Push(known(nil))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("code="), "session-client"},
-		{"authorize: pushed, to the sign-in page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			_, answer := b.push(known(nil))
+		{"authorize: pushed, to the sign-in page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			_, answer := b.Push(known(nil))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("/oauth2/login?request="), "session-client"},
-		{"authorize: pushed, to the account page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			_, answer := b.push(known(selectAccount))
+		{"authorize: pushed, to the account page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			_, answer := b.Push(known(selectAccount))
 			return authorizing(url.Values{"client_id": {"confidential"}, "request_uri": {answer.RequestURI}})
 		}, leadsTo("/oauth2/select_account?request="), "session-client"},
 
-		{"login: a password", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			_, sealed := b.open(b.authorize(request(nil)))
+		{"login: a password", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
 			return posting("/oauth2/login", typed(sealed, "alice", "right"))
 		}, toApp, "session sessions session-client"},
-		{"login: a password again", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			_, sealed := b.open(b.authorize(request(url.Values{"prompt": {"login"}})))
+		{"login: a password again", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
 			return posting("/oauth2/login", typed(sealed, "alice", "right"))
 		}, toApp, "session sessions session-client"},
-		{"login: another person's password", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			_, sealed := b.open(b.authorize(request(url.Values{"prompt": {"login"}})))
+		{"login: another person's password", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			_, sealed := b.OpenForm(b.Authorize(servertest.Request(url.Values{"prompt": {"login"}})))
 			return posting("/oauth2/login", typed(sealed, "bob", "other"))
 		}, toApp, "session sessions session-client cutoff ended-sessions"},
-		{"login: the first of two factors", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			_, sealed := b.open(b.authorize(request(nil)))
+		{"login: the first of two factors", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			_, sealed := b.OpenForm(b.Authorize(servertest.Request(nil)))
 			return posting("/oauth2/login", typed(sealed, "carol", "third"))
 		}, leadsTo("/oauth2/login?factor="), "session sessions session-client"},
-		{"login: the second factor", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			factor := b.factor(b.signIn(request(nil), "carol", "third"))
+		{"login: the second factor", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third"))
 			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
 		}, toApp, "session sessions session-client"},
-		{"login: the second factor, after an earlier code", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.sendCode(b.factor(b.signIn(request(nil), "carol", "third")), totpAt(totpSecret, time.Now().Add(-30*time.Second)))
-			factor := b.factor(b.signIn(request(url.Values{"prompt": {"login"}}), "carol", "third"))
+		{"login: the second factor, after an earlier code", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "carol", "third")), totpAt(totpSecret, time.Now().Add(-30*time.Second)))
+			factor := b.OpenSecondFactor(b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "carol", "third"))
 			return posting("/oauth2/login", url.Values{"factor": {factor}, "code": {codeNow()}})
 		}, toApp, "session sessions session-client"},
-		{"login: away to a provider", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			return getting(location(b.t, b.authorize(request(by("hospital")))).String())
+		{"login: away to a provider", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return getting(servertest.Location(b.T, b.Authorize(servertest.Request(servertest.ByProvider("hospital")))).String())
 		}, leadsTo("state="), "session sessions session-client"},
-		{"callback", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
-			return getting("/oauth2/callback/hospital?" + b.atProvider(p, nil).Encode())
+		{"callback", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
+			return getting("/oauth2/callback/hospital?" + atProvider(b, p, nil).Encode())
 		}, toApp, "session sessions session-client account kept-account"},
-		{"callback, to the consent page", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
-			return getting("/oauth2/callback/hospital?" + b.atProvider(p, url.Values{"client_id": {"careful"}}).Encode())
+		{"callback, to the consent page", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
+			return getting("/oauth2/callback/hospital?" + atProvider(b, p, url.Values{"client_id": {"careful"}}).Encode())
 		}, leadsTo("/oauth2/consent?request="), "session sessions session-client account kept-account"},
 
-		{"consent", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			_, sealed := b.open(b.signIn(request(url.Values{"client_id": {"careful"}}), "alice", "right"))
-			return posting("/oauth2/consent", decide(sealed, "allow"))
+		{"consent", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"client_id": {"careful"}}), "alice", "right"))
+			return posting("/oauth2/consent", servertest.Decision(sealed, "allow"))
 		}, toApp, "consent session-client"},
-		{"select account", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			_, sealed := b.open(b.authorize(request(selectAccount)))
-			return posting("/oauth2/select_account", decide(sealed, "continue"))
+		{"select account", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			_, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
+			return posting("/oauth2/select_account", servertest.Decision(sealed, "continue"))
 		}, toApp, "session-client"},
 
-		{"pushed request of a public client", func(*testing.T, *browser, *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/par", request(nil))
+		{"pushed request of a public client", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/par", servertest.Request(nil))
 		}, hasStatus(http.StatusCreated), ""},
-		{"pushed request of a confidential client", func(*testing.T, *browser, *authorizetest.Provider) func() *http.Request {
+		{"pushed request of a confidential client", func(*testing.T, *servertest.Browser, *authorizetest.Provider) func() *http.Request {
 			return posting("/oauth2/par", known(nil))
 		}, hasStatus(http.StatusCreated), ""},
-		{"pushed request, by an assertion", func(t *testing.T, _ *browser, _ *authorizetest.Provider) func() *http.Request {
-			form := asserted(t, request(nil))
+		{"pushed request, by an assertion", func(t *testing.T, _ *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			form := asserted(t, servertest.Request(nil))
 			form.Del("grant_type")
 			return posting("/oauth2/par", form)
 		}, hasStatus(http.StatusCreated), ""},
 
-		{"revoke: an access token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.tokens(nil).AccessToken}})
+		{"revoke: an access token", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.Tokens(nil).AccessToken}})
 		}, ok, "token revoked refresh"},
-		{"revoke: a refresh token", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.tokens(offline(nil)).Refresh}})
+		{"revoke: a refresh token", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {b.Tokens(servertest.OfflineAccess(nil)).Refresh}})
 		}, ok, "token revoked refresh"},
-		{"introspect, by an assertion", func(t *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			return posting("/oauth2/introspect", asserted(t, url.Values{"token": {b.tokens(nil).AccessToken}}))
+		{"introspect, by an assertion", func(t *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return posting("/oauth2/introspect", asserted(t, url.Values{"token": {b.Tokens(nil).AccessToken}}))
 		}, ok, ""},
 
-		{"logout, by a hint", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			q := url.Values{"id_token_hint": {b.tokens(nil).IDToken}, "post_logout_redirect_uri": {afterLogout}}
+		{"logout, by a hint", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			q := url.Values{"id_token_hint": {b.Tokens(nil).IDToken}, "post_logout_redirect_uri": {afterLogout}}
 			return getting("/oauth2/logout?" + q.Encode())
 		}, leadsTo(afterLogout), "cutoff"},
-		{"logout, by a hint without a cookie", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			hint := b.tokens(nil).IDToken
-			clear(b.cookies)
+		{"logout, by a hint without a cookie", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			hint := b.Tokens(nil).IDToken
+			clear(b.Cookies)
 			return getting("/oauth2/logout?" + url.Values{"id_token_hint": {hint}}.Encode())
 		}, ok, "cutoff"},
-		{"logout, by the page", func(_ *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			b.answer(request(nil))
-			field := hiddenField.FindStringSubmatch(body(b.t, b.get("/oauth2/logout")))
-			return posting("/oauth2/logout", url.Values{"request": {field[1]}})
+		{"logout, by the page", func(_ *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			b.Answer(servertest.Request(nil))
+			sealed := servertest.Field(b.T, servertest.Body(b.T, b.Get("/oauth2/logout")), "request")
+			return posting("/oauth2/logout", url.Values{"request": {sealed}})
 		}, ok, "cutoff"},
-		{"logout, at the provider too", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
-			q := url.Values{"id_token_hint": {b.federatedTokens(nil).IDToken}}
+		{"logout, at the provider too", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
+			q := url.Values{"id_token_hint": {b.FederatedTokens(nil).IDToken}}
 			return getting("/oauth2/logout?" + q.Encode())
 		}, leadsTo("post_logout_redirect_uri="), "cutoff"},
-		{"logout, by the provider", func(_ *testing.T, b *browser, p *authorizetest.Provider) func() *http.Request {
-			b.federate(nil)
+		{"logout, by the provider", func(_ *testing.T, b *servertest.Browser, p *authorizetest.Provider) func() *http.Request {
+			b.Federate(nil)
 			return posting("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {p.LogoutToken()}})
 		}, ok, "cutoff"},
 
-		{"register", func(t *testing.T, _ *browser, _ *authorizetest.Provider) func() *http.Request {
-			return registrationRequest(t, http.MethodPost, issuer+"/oauth2/register", initialAccess, metadata(nil))
+		{"register", func(t *testing.T, _ *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			return registrationRequest(t, http.MethodPost, servertest.Issuer+"/oauth2/register", servertest.InitialAccessToken, servertest.ClientMetadata(nil))
 		}, hasStatus(http.StatusCreated), ""},
-		{"registration, changed", func(t *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			_, made := b.register(metadata(nil), initialAccess)
-			changed := metadata(map[string]any{"client_id": made.ID, "client_name": "New"})
+		{"registration, changed", func(t *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			_, made := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+			changed := servertest.ClientMetadata(map[string]any{"client_id": made.ID, "client_name": "New"})
 			return registrationRequest(t, http.MethodPut, made.URI, made.AccessToken, changed)
 		}, ok, ""},
-		{"registration, deleted", func(t *testing.T, b *browser, _ *authorizetest.Provider) func() *http.Request {
-			_, made := b.register(metadata(nil), initialAccess)
+		{"registration, deleted", func(t *testing.T, b *servertest.Browser, _ *authorizetest.Provider) func() *http.Request {
+			_, made := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 			return registrationRequest(t, http.MethodDelete, made.URI, made.AccessToken, nil)
 		}, hasStatus(http.StatusNoContent), ""},
 	}
@@ -411,38 +412,38 @@ func TestFailureChangesNothing(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := authorizetest.Start(t)
-			eachFault(t, p, false, func(f *faults, kept *stores, b *browser) bool {
+			eachFault(t, p, false, func(f *faults, kept *stores, b *servertest.Browser) bool {
 				request := tt.request(t, b, p)
 				before := kept.state(t)
 				r := f.during(b, request())
 				if f.hit == "" && (!tt.good(r) || f.at == 1 && !strings.Contains(tt.name, "register")) {
-					t.Fatalf("after %d calls: %d to %q: %s", f.calls, r.StatusCode, r.Header.Get("Location"), body(t, r))
+					t.Fatalf("after %d calls: %d to %q: %s", f.calls, r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
 				}
 				if tt.good(r) {
 					return f.hit != ""
 				}
 				if !isFailure(request().URL.Path, r) {
-					t.Errorf("%s fails: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), body(t, r))
+					t.Errorf("%s fails: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
 				}
 				if changed := changes(before, kept.state(t), tt.stays); len(changed) > 0 {
 					t.Errorf("%s fails, and what is stored changes: %q", f.hit, changed)
 				}
-				if r := b.send(request()); !tt.good(r) {
-					t.Errorf("%s fails, and the next time: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), body(t, r))
+				if r := b.Send(request()); !tt.good(r) {
+					t.Errorf("%s fails, and the next time: %d to %q: %s", f.hit, r.StatusCode, r.Header.Get("Location"), servertest.Body(t, r))
 				}
 				return true
 			})
 			if !strings.HasPrefix(tt.name, "token:") {
 				return
 			}
-			eachFault(t, p, true, func(f *faults, _ *stores, b *browser) bool {
+			eachFault(t, p, true, func(f *faults, _ *stores, b *servertest.Browser) bool {
 				request := tt.request(t, b, p)
 				if r := f.during(b, request()); tt.good(r) {
 					return f.hit != ""
 				}
 				usedUp := f.hit == "store.Add token" || f.hit == "durable.Add assertion"
-				if r := b.send(request()); tt.good(r) == usedUp {
-					t.Errorf("the answer of %s is lost, and the next time: %d: %s", f.hit, r.StatusCode, body(t, r))
+				if r := b.Send(request()); tt.good(r) == usedUp {
+					t.Errorf("the answer of %s is lost, and the next time: %d: %s", f.hit, r.StatusCode, servertest.Body(t, r))
 				}
 				return true
 			})
@@ -452,26 +453,26 @@ func TestFailureChangesNothing(t *testing.T) {
 
 // eachFault tries a server of which one call after the other fails, until try says that
 // there are no more. Where lost, the call is made, and its answer is lost.
-func eachFault(t *testing.T, p *authorizetest.Provider, lost bool, try func(*faults, *stores, *browser) bool) {
+func eachFault(t *testing.T, p *authorizetest.Provider, lost bool, try func(*faults, *stores, *servertest.Browser) bool) {
 	for more, at := true, 1; more; at++ {
 		f := &faults{at: at, lost: lost}
 		kept := &stores{
 			&faultyStore{store.NewMemory(0, 0), "store", f}, &faultyStore{store.NewMemory(0, 0), "durable", f},
 			&faultyClients{faults: f},
 		}
-		server := newServer(t, func(c *authorize.Config) {
+		server := servertest.New(t, func(c *authorize.Config) {
 			faultConfig(p, kept)(c)
 			c.Keys = faultyKeys{c.Keys, f}
 		})
-		more = try(f, kept, newBrowser(t, server))
+		more = try(f, kept, servertest.NewBrowser(t, server))
 	}
 }
 
 // during sends a request of which a call fails.
-func (f *faults) during(b *browser, request *http.Request) *http.Response {
+func (f *faults) during(b *servertest.Browser, request *http.Request) *http.Response {
 	f.armed = true
 	defer func() { f.armed = false }()
-	return b.send(request)
+	return b.Send(request)
 }
 
 // changes are the keys whose values differ, but for those of the kinds that may.
@@ -499,11 +500,11 @@ func typed(sealed, user, password string) url.Values {
 }
 
 // atProvider is the answer of a provider to a person who was sent there.
-func (b *browser) atProvider(p *authorizetest.Provider, change url.Values) url.Values {
-	q := request(change)
+func atProvider(b *servertest.Browser, p *authorizetest.Provider, change url.Values) url.Values {
+	q := servertest.Request(change)
 	q.Set("identity_provider", "hospital")
-	there := location(b.t, b.get(location(b.t, b.authorize(q)).String()))
-	return p.Authorize(b.t, there.String())
+	there := servertest.Location(b.T, b.Get(servertest.Location(b.T, b.Authorize(q)).String()))
+	return p.Authorize(b.T, there.String())
 }
 
 func registrationRequest(t *testing.T, method, uri, token string, m any) func() *http.Request {
@@ -512,7 +513,7 @@ func registrationRequest(t *testing.T, method, uri, token string, m any) func() 
 		t.Fatal(err)
 	}
 	return func() *http.Request {
-		r := httptest.NewRequest(method, strings.TrimPrefix(uri, issuer), bytes.NewReader(text))
+		r := httptest.NewRequest(method, strings.TrimPrefix(uri, servertest.Issuer), bytes.NewReader(text))
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+token)
 		return r

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // The rows of the interface's §7 about providers, each reached by a real fault,
@@ -65,18 +66,18 @@ func TestFederatedErrors(t *testing.T) {
 			t.Parallel()
 			p := authorizetest.Start(t)
 			tt.change(t, p)
-			b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 				idp.Timeout = 10 * time.Second
 				if strings.Contains(tt.description, "imed out") || strings.Contains(tt.description, "Timeout") {
 					idp.Timeout = time.Second // the case waits for it
 				}
 			}))
-			q := b.federate(nil).Query()
+			q := b.Federate(nil).Query()
 			if q.Get("error") != tt.error || q.Get("error_description") != tt.description || len(q["error_description"]) > 1 {
 				t.Errorf("error %q, description %q; want %q, %q", q.Get("error"), q["error_description"], tt.error, tt.description)
 			}
-			if q.Get("state") != "s" || q.Has("code") || b.cookies["__Host-fhir-session"] != "" {
-				t.Errorf("parameters %v, cookies %v", q, b.cookies)
+			if q.Get("state") != "s" || q.Has("code") || b.Cookies["__Host-fhir-session"] != "" {
+				t.Errorf("parameters %v, cookies %v", q, b.Cookies)
 			}
 		})
 	}
@@ -86,10 +87,10 @@ func TestFederatedErrors(t *testing.T) {
 func TestGoogleError(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.ErrorResponse(400, "invalid_grant"))
-	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Name, idp.Google = "Google", true
 	}))
-	if got := b.federate(nil).Query().Get("error_description"); got != "Google Error - 400 invalid_grant" {
+	if got := b.Federate(nil).Query().Get("error_description"); got != "Google Error - 400 invalid_grant" {
 		t.Errorf("error_description %q", got)
 	}
 }
@@ -98,8 +99,8 @@ func TestGoogleError(t *testing.T) {
 func TestProviderWithoutName(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.Status(502))
-	b := newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
-	if got := b.federate(nil).Query().Get("error_description"); got != "hospital Error - 502 error getting token" {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))
+	if got := b.Federate(nil).Query().Get("error_description"); got != "hospital Error - 502 error getting token" {
 		t.Errorf("error_description %q", got)
 	}
 }

@@ -11,27 +11,28 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // "Authorization code | response_type=code | 302 to redirect_uri with query
 // parameters code and state."
 func TestCodeFlow(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	u := b.answer(request(nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	u := b.Answer(servertest.Request(nil))
 	q := u.Query()
-	if got, _, _ := strings.Cut(u.String(), "?"); got != callback {
+	if got, _, _ := strings.Cut(u.String(), "?"); got != servertest.Callback {
 		t.Errorf("sent to %s", got)
 	}
 	if u.Fragment != "" || strings.Contains(u.String(), "#") {
 		t.Errorf("code and state are returned in the query string, never in the fragment: %s", u)
 	}
-	if q.Get("state") != "s" || q.Get("iss") != issuer || len(q) != 3 {
+	if q.Get("state") != "s" || q.Get("iss") != servertest.Issuer || len(q) != 3 {
 		t.Errorf("parameters %v", q)
 	}
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`).MatchString(q.Get("code")) {
 		t.Errorf("code %q", q.Get("code"))
 	}
-	answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(q.Get("code"), nil)))
+	answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(q.Get("code"), nil)))
 	if answer.TokenType != "Bearer" || answer.ExpiresIn != 3600 || answer.Scope != "openid" || answer.Refresh != "" {
 		t.Errorf("%+v", answer)
 	}
@@ -47,19 +48,19 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 		verifier string
 		want     string
 	}{
-		{"the verifier", pkce(), verifier, ""},
-		{"no verifier", pkce(), "", "invalid_grant"},
-		{"another verifier", pkce(), strings.Repeat("x", 43), "invalid_grant"},
-		{"the challenge as verifier", pkce(), s256(verifier), "invalid_grant"},
-		{"a verifier too short", pkce(), "short", "invalid_grant"},
-		{"a verifier of other characters", pkce(), verifier + "!", "invalid_grant"},
-		{"a verifier where no challenge was", nil, verifier, "invalid_grant"},
+		{"the verifier", servertest.PKCE(), servertest.Verifier, ""},
+		{"no verifier", servertest.PKCE(), "", "invalid_grant"},
+		{"another verifier", servertest.PKCE(), strings.Repeat("x", 43), "invalid_grant"},
+		{"the challenge as verifier", servertest.PKCE(), servertest.S256(servertest.Verifier), "invalid_grant"},
+		{"a verifier too short", servertest.PKCE(), "short", "invalid_grant"},
+		{"a verifier of other characters", servertest.PKCE(), servertest.Verifier + "!", "invalid_grant"},
+		{"a verifier where no challenge was", nil, servertest.Verifier, "invalid_grant"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, nil))
-			form := codeForm(b.code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
-			if got := decode[tokenAnswer](t, b.post("/oauth2/token", form)); got.Error != tt.want {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			form := servertest.CodeForm(b.Code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
+			if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", form)); got.Error != tt.want {
 				t.Errorf("%+v", got)
 			}
 		})
@@ -80,8 +81,8 @@ func TestTokenFlow(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, nil))
-			u := b.answer(request(url.Values{"response_type": {"token"}, "scope": {tt.scope}, "nonce": {"n"}}))
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			u := b.Answer(servertest.Request(url.Values{"response_type": {"token"}, "scope": {tt.scope}, "nonce": {"n"}}))
 			if u.RawQuery != "" {
 				t.Errorf("the values are returned in the fragment, never in the query string: %s", u)
 			}
@@ -104,10 +105,10 @@ func TestTokenFlow(t *testing.T) {
 	}
 }
 
-func checkIDToken(t *testing.T, b *browser, idToken, accessToken, nonce string) {
+func checkIDToken(t *testing.T, b *servertest.Browser, idToken, accessToken, nonce string) {
 	t.Helper()
-	id, access := b.claims(idToken), b.claims(accessToken)
-	for name, want := range map[string]any{"iss": issuer, "sub": "alice", "aud": "app"} {
+	id, access := b.Claims(idToken), b.Claims(accessToken)
+	for name, want := range map[string]any{"iss": servertest.Issuer, "sub": "alice", "aud": "app"} {
 		if id[name] != want {
 			t.Errorf("ID token %s = %v, want %v", name, id[name], want)
 		}
@@ -121,21 +122,21 @@ func checkIDToken(t *testing.T, b *browser, idToken, accessToken, nonce string) 
 	if id["at_hash"] == nil || id["auth_time"] == nil || id["email"] != nil {
 		t.Errorf("ID token %v", id)
 	}
-	if access["aud"] != fhirBase || access["sub"] != "alice" || access["client_id"] != "app" || access["jti"] == "" {
+	if access["aud"] != servertest.FHIRBase || access["sub"] != "alice" || access["client_id"] != "app" || access["jti"] == "" {
 		t.Errorf("access token %v", access)
 	}
 }
 
 // "nonce | included in the ID token issued; guards against replay."
 func TestNonceInIDToken(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	answer := b.tokens(url.Values{"nonce": {"n 0/S6_WzA2Mj"}})
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	answer := b.Tokens(url.Values{"nonce": {"n 0/S6_WzA2Mj"}})
 	checkIDToken(t, b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
 }
 
 // "An ID token is issued only when the openid scope is requested."
 func TestNoIDTokenWithoutOpenID(t *testing.T) {
-	if answer := newBrowser(t, newServer(t, nil)).tokens(url.Values{"scope": {"demo.read"}}); answer.IDToken != "" {
+	if answer := servertest.NewBrowser(t, servertest.New(t, nil)).Tokens(url.Values{"scope": {"demo.read"}}); answer.IDToken != "" {
 		t.Errorf("%+v", answer)
 	}
 }
@@ -152,9 +153,9 @@ func TestGrantedScope(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, nil))
-			answer := b.tokens(url.Values{"scope": {tt.asked}})
-			if answer.Scope != tt.want || b.claims(answer.AccessToken)["scope"] != tt.want {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			answer := b.Tokens(url.Values{"scope": {tt.asked}})
+			if answer.Scope != tt.want || b.Claims(answer.AccessToken)["scope"] != tt.want {
 				t.Errorf("scope %q, want %q", answer.Scope, tt.want)
 			}
 		})
@@ -162,7 +163,7 @@ func TestGrantedScope(t *testing.T) {
 }
 
 func TestTokenFlowTellsNarrowedScope(t *testing.T) {
-	u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
+	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
 	if f, _ := url.ParseQuery(u.Fragment); f.Get("scope") != "user/*.rs" {
 		t.Errorf("fragment %v", f)
 	}
@@ -176,7 +177,7 @@ func TestStateUnchanged(t *testing.T) {
 	}
 	for _, flow := range []string{"code", "token"} {
 		for _, state := range states {
-			u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"response_type": {flow}, "state": {state}}))
+			u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"response_type": {flow}, "state": {state}}))
 			values := u.Query()
 			if flow == "token" {
 				_, raw, _ := strings.Cut(u.String(), "#")
@@ -187,7 +188,7 @@ func TestStateUnchanged(t *testing.T) {
 			}
 		}
 	}
-	if u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"state": {""}})); u.Query().Has("state") {
+	if u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"state": {""}})); u.Query().Has("state") {
 		t.Errorf("state that was not sent: %s", u)
 	}
 }
@@ -195,29 +196,29 @@ func TestStateUnchanged(t *testing.T) {
 // A query that is read as forms are has one separator, & (URL Standard §5.1), and a
 // semicolon is a character like others (RFC 3986 §2.2).
 func TestSemicolonSeparatesNothing(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	b.answer(request(nil))
-	u := location(t, b.get("/oauth2/authorize?"+request(url.Values{"state": {""}}).Encode()+"&state=a;nonce=b"))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	u := servertest.Location(t, b.Get("/oauth2/authorize?"+servertest.Request(url.Values{"state": {""}}).Encode()+"&state=a;nonce=b"))
 	if q := u.Query(); q.Get("state") != "a;nonce=b" {
 		t.Fatalf("%s", u)
 	}
-	r := postRequest("/oauth2/token", nil)
-	r.Body = io.NopCloser(strings.NewReader(codeForm(u.Query().Get("code"), nil).Encode() + "&x=a;code=b"))
-	if got := decode[tokenAnswer](t, b.send(r)); got.AccessToken == "" {
+	r := servertest.PostRequest("/oauth2/token", nil)
+	r.Body = io.NopCloser(strings.NewReader(servertest.CodeForm(u.Query().Get("code"), nil).Encode() + "&x=a;code=b"))
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
 }
 
 func TestRedirectURIKeepsItsQuery(t *testing.T) {
-	u := newBrowser(t, newServer(t, nil)).answer(request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}}))
+	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
 	if q := u.Query(); q.Get("tenant") != "1" || q.Get("code") == "" {
 		t.Errorf("%s", u)
 	}
 }
 
 func TestOmitIssuer(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.OmitIssuer = true }))
-	if u := b.answer(request(nil)); u.Query().Has("iss") {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.OmitIssuer = true }))
+	if u := b.Answer(servertest.Request(nil)); u.Query().Has("iss") {
 		t.Errorf("%s", u)
 	}
 }
@@ -234,10 +235,10 @@ func TestCodeValidity(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, nil))
-				code := b.code(nil)
+				b := servertest.NewBrowser(t, servertest.New(t, nil))
+				code := b.Code(nil)
 				time.Sleep(tt.wait)
-				if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != tt.want {
+				if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != tt.want {
 					t.Errorf("%+v", got)
 				}
 			})
@@ -248,14 +249,14 @@ func TestCodeValidity(t *testing.T) {
 // "Access token lifetime shown | 3600 seconds"
 func TestAccessTokenLifetime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, newServer(t, nil))
-		token := b.tokens(nil).AccessToken
+		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		token := b.Tokens(nil).AccessToken
 		time.Sleep(time.Hour - time.Second)
-		if r := b.userinfo(token); r.StatusCode != http.StatusOK {
+		if r := b.Userinfo(token); r.StatusCode != http.StatusOK {
 			t.Errorf("a second before the hour: %d", r.StatusCode)
 		}
 		time.Sleep(2 * time.Second)
-		if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 			t.Errorf("a second after the hour: %d", r.StatusCode)
 		}
 	})

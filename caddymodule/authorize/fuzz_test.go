@@ -9,32 +9,33 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // FuzzAuthorize sends any query. Whatever it is, the browser is sent to a
 // registered redirect URI, to the sign-in page, or nowhere.
 func FuzzAuthorize(f *testing.F) {
-	f.Add(request(nil).Encode())
-	f.Add(request(pkce()).Encode())
-	f.Add("client_id=app&redirect_uri=" + url.QueryEscape(callback) + "&response_type=token&scope=user/*.cruds&state=%7B%7D")
+	f.Add(servertest.Request(nil).Encode())
+	f.Add(servertest.Request(servertest.PKCE()).Encode())
+	f.Add("client_id=app&redirect_uri=" + url.QueryEscape(servertest.Callback) + "&response_type=token&scope=user/*.cruds&state=%7B%7D")
 	f.Add("client_id=app&redirect_uri=%00&&;=%zz")
 	f.Add(implicit(url.Values{"response_type": {"id_token token"}, "response_mode": {"fragment"}, "prompt": {"none"}}).Encode())
-	f.Add(request(url.Values{"response_mode": {"form_post"}, "scope": {"x"}, "state": {"\x00<"}}).Encode())
-	f.Add(request(url.Values{"claims": {`{"userinfo":{"sub":{"value":"alice"},"email":null}}`}, "id_token_hint": {"e30.e30."}, "max_age": {"1"}}).Encode())
+	f.Add(servertest.Request(url.Values{"response_mode": {"form_post"}, "scope": {"x"}, "state": {"\x00<"}}).Encode())
+	f.Add(servertest.Request(url.Values{"claims": {`{"userinfo":{"sub":{"value":"alice"},"email":null}}`}, "id_token_hint": {"e30.e30."}, "max_age": {"1"}}).Encode())
 	f.Add(pushed("urn:ietf:params:oauth:request_uri:x").Encode())
-	server := newServer(f, everyFlow)
-	allowed := []string{"/oauth2/login?request=", callback + "?", "http://localhost:3000/callback?", callback + "#", "http://localhost:3000/callback#"}
-	posts := []string{`action="` + callback + `"`, `action="http://localhost:3000/callback"`}
+	server := servertest.New(f, everyFlow)
+	allowed := []string{"/oauth2/login?request=", servertest.Callback + "?", "http://localhost:3000/callback?", servertest.Callback + "#", "http://localhost:3000/callback#"}
+	posts := []string{`action="` + servertest.Callback + `"`, `action="http://localhost:3000/callback"`}
 	f.Fuzz(func(t *testing.T, query string) {
-		r := postRequest("/oauth2/authorize", nil)
+		r := servertest.PostRequest("/oauth2/authorize", nil)
 		r.Method, r.URL.RawQuery = http.MethodGet, query
-		response := newBrowser(t, server).send(r)
+		response := servertest.NewBrowser(t, server).Send(r)
 		location := response.Header.Get("Location")
 		sent := slices.ContainsFunc(allowed, func(prefix string) bool { return strings.HasPrefix(location, prefix) })
 		switch {
 		case response.StatusCode == http.StatusFound && sent && !strings.ContainsAny(location, "\r\n"):
 		case response.StatusCode == http.StatusOK && location == "" && strings.Contains(query, "form_post"):
-			page := body(t, response)
+			page := servertest.Body(t, response)
 			if !slices.ContainsFunc(posts, func(post string) bool { return strings.Contains(page, post) }) || strings.Count(page, "<script") != 1 {
 				t.Errorf("page %s", page)
 			}
@@ -47,18 +48,18 @@ func FuzzAuthorize(f *testing.F) {
 
 // FuzzToken sends any form. Whatever it is, the answer is JSON, and an error.
 func FuzzToken(f *testing.F) {
-	f.Add(codeForm("x", nil).Encode(), "Basic Y29uZmlkZW50aWFsOng=")
+	f.Add(servertest.CodeForm("x", nil).Encode(), "Basic Y29uZmlkZW50aWFsOng=")
 	f.Add("grant_type=client_credentials&client_id=service&client_secret=x", "")
 	f.Add("%zz;&grant_type", "Bearer x")
-	server := newServer(f, nil)
+	server := servertest.New(f, nil)
 	f.Fuzz(func(t *testing.T, form, authorization string) {
-		r := postRequest("/oauth2/token", nil)
+		r := servertest.PostRequest("/oauth2/token", nil)
 		r.Body = io.NopCloser(strings.NewReader(form))
 		if authorization != "" {
 			r.Header["Authorization"] = []string{authorization}
 		}
-		response := newBrowser(t, server).send(r)
-		if got := decode[tokenAnswer](t, response); got.Error == "" || response.StatusCode < 400 || response.StatusCode >= 500 {
+		response := servertest.NewBrowser(t, server).Send(r)
+		if got := servertest.Decode[servertest.TokenResponse](t, response); got.Error == "" || response.StatusCode < 400 || response.StatusCode >= 500 {
 			t.Errorf("status %d, %+v", response.StatusCode, got)
 		}
 	})
@@ -72,12 +73,12 @@ func FuzzRegister(f *testing.F) {
 	f.Add(`{"redirect_uris":null,"scope":7}`)
 	f.Add(`[]`)
 	f.Fuzz(func(t *testing.T, text string) {
-		r := postRequest("/oauth2/register", nil)
+		r := servertest.PostRequest("/oauth2/register", nil)
 		r.Body = io.NopCloser(strings.NewReader(text))
 		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+initialAccess)
-		response := newBrowser(t, newServer(t, registering(new(clientStorage)))).send(r)
-		got := decode[registrationAnswer](t, response)
+		r.Header.Set("Authorization", "Bearer "+servertest.InitialAccessToken)
+		response := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))).Send(r)
+		got := servertest.Decode[servertest.RegistrationResponse](t, response)
 		refused := response.StatusCode == http.StatusBadRequest && strings.HasPrefix(got.Error, "invalid_")
 		bad := func(uri string) bool { return client.CheckRedirectURI(uri) != nil }
 		if made := response.StatusCode == http.StatusCreated; made == refused || made && slices.ContainsFunc(got.Redirects, bad) {

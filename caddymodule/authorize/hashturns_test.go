@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -62,11 +63,11 @@ func TestHashTurns(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				compare := &slow{release: make(chan struct{}, 1)}
-				s := newServer(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Off = compare, true })
-				ours := newBrowser(t, came(s, "198.51.100.1"))
+				s := servertest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Off = compare, true })
+				ours := servertest.NewBrowser(t, came(s, "198.51.100.1"))
 				if tt.known {
 					compare.release <- struct{}{}
-					ours.answer(request(nil))
+					ours.Answer(servertest.Request(nil))
 					compare.begun = nil
 				}
 				var group sync.WaitGroup
@@ -75,7 +76,7 @@ func TestHashTurns(t *testing.T) {
 				}
 				synctest.Wait()
 				group.Go(func() {
-					if r := ours.signIn(request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != http.StatusFound {
+					if r := ours.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != http.StatusFound {
 						t.Errorf("status %d", r.StatusCode)
 					}
 				})
@@ -109,7 +110,7 @@ func TestNoHashTurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var last atomic.Pointer[audit.Event]
 				compare, durable := &slow{release: make(chan struct{})}, store.NewMemory(0, 0)
-				s := newServer(t, func(c *authorize.Config) {
+				s := servertest.New(t, func(c *authorize.Config) {
 					c.Passwords, c.Durable = compare, durable
 					c.Lockout = lockout.Policy{Failures: 1 << 20, AddressFailures: 1 << 20}
 					c.Audit = func(_ context.Context, e audit.Event) { last.Store(&e) }
@@ -120,8 +121,8 @@ func TestNoHashTurn(t *testing.T) {
 				}
 				synctest.Wait()
 				start := time.Now()
-				r := newBrowser(t, s).signIn(request(nil), "alice", "mine")
-				page := body(t, r)
+				r := servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), "alice", "mine")
+				page := servertest.Body(t, r)
 				if r.StatusCode != http.StatusServiceUnavailable || r.Header.Get("Retry-After") != "5" || time.Since(start) != tt.want {
 					t.Errorf("status %d, Retry-After %q, after %v", r.StatusCode, r.Header.Get("Retry-After"), time.Since(start))
 				}
@@ -148,7 +149,7 @@ func TestNoHashTurn(t *testing.T) {
 func TestTriesForOneAccount(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		compare := &slow{release: make(chan struct{})}
-		s := newServer(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Failures = compare, 1 })
+		s := servertest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Failures = compare, 1 })
 		statuses := make(chan int, 150)
 		var group sync.WaitGroup
 		for range cap(statuses) {

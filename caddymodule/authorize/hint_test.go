@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // What an id_token_hint of alice's makes of who is signed in (OpenID Connect Core
@@ -38,11 +39,11 @@ func TestIDTokenHint(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			server := newServer(t, nil)
-			hint := newBrowser(t, server).tokens(nil).IDToken
-			b := newBrowser(t, server)
+			server := servertest.New(t, nil)
+			hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
+			b := servertest.NewBrowser(t, server)
 			if tt.signedIn != "" {
-				b.signIn(request(nil), tt.signedIn, map[string]string{"alice": "right", "bob": "other"}[tt.signedIn])
+				b.SignIn(servertest.Request(nil), tt.signedIn, map[string]string{"alice": "right", "bob": "other"}[tt.signedIn])
 			}
 			if tt.change != nil {
 				hint = tt.change(hint)
@@ -56,8 +57,8 @@ func TestIDTokenHint(t *testing.T) {
 
 func TestExpiredIDTokenHint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, newServer(t, nil))
-		hint := b.tokens(nil).IDToken
+		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		hint := b.Tokens(nil).IDToken
 		time.Sleep(2 * time.Hour)
 		if got := outcome(t, b, url.Values{"id_token_hint": {hint}, "prompt": {"none"}}); got != "code" {
 			t.Error(got)
@@ -67,51 +68,51 @@ func TestExpiredIDTokenHint(t *testing.T) {
 
 // A hint whose key is no longer kept proves nobody to be that person.
 func TestIDTokenHintOfForgottenKey(t *testing.T) {
-	other := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		c.Keys = keyring.New(new(authorizetest.Storage), "keys.json", c.Logger)
 	}))
-	hint := url.Values{"id_token_hint": {other.tokens(nil).IDToken}}
-	b := newBrowser(t, newServer(t, nil))
-	b.answer(request(nil))
+	hint := url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
 	if got := outcome(t, b, hint); got != "page" {
 		t.Errorf("signed in: %s", got)
 	}
-	if u := b.answer(request(hint)); u.Query().Get("code") == "" {
+	if u := b.Answer(servertest.Request(hint)); u.Query().Get("code") == "" {
 		t.Errorf("signed in anew: %s", u)
 	}
 }
 
 // An access token is not a hint, and neither is an ID token of another client.
 func TestIDTokenHintOfAnotherKind(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	answer := b.tokens(nil)
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	answer := b.Tokens(nil)
 	if got := outcome(t, b, url.Values{"id_token_hint": {answer.AccessToken}}); got != "invalid_request" {
 		t.Errorf("access token: %s", got)
 	}
-	q := request(pkce())
+	q := servertest.Request(servertest.PKCE())
 	q.Set("client_id", "strict")
 	q.Set("id_token_hint", answer.IDToken)
-	if u := location(t, b.authorize(q)); u.Query().Get("error") != "invalid_request" {
+	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
 		t.Errorf("another client's: %s", u)
 	}
 }
 
 // Issuers that share their keys do not share their people.
 func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
-	other := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
-	if got := outcome(t, newBrowser(t, newServer(t, nil)), url.Values{"id_token_hint": {other.tokens(nil).IDToken}}); got != "invalid_request" {
+	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
+	if got := outcome(t, servertest.NewBrowser(t, servertest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}); got != "invalid_request" {
 		t.Error(got)
 	}
 }
 
 // Whoever signs in, another person than the one asked for is not told to the client.
 func TestAnotherPersonSignsIn(t *testing.T) {
-	server := newServer(t, nil)
+	server := servertest.New(t, nil)
 	for name, asked := range map[string]url.Values{
-		"id_token_hint": {"id_token_hint": {newBrowser(t, server).tokens(nil).IDToken}},
+		"id_token_hint": {"id_token_hint": {servertest.NewBrowser(t, server).Tokens(nil).IDToken}},
 		"claims":        {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
 	} {
-		u := location(t, newBrowser(t, server).signIn(request(asked), "bob", "other"))
+		u := servertest.Location(t, servertest.NewBrowser(t, server).SignIn(servertest.Request(asked), "bob", "other"))
 		if q := u.Query(); q.Get("error") != "login_required" || q.Has("code") {
 			t.Errorf("%s: %s", name, u)
 		}
@@ -120,19 +121,19 @@ func TestAnotherPersonSignsIn(t *testing.T) {
 
 // The sign-in page begins with the name that is hinted at.
 func TestSignInPageHint(t *testing.T) {
-	server := newServer(t, nil)
+	server := servertest.New(t, nil)
 	for name, asked := range map[string]url.Values{
 		"login_hint":            {"login_hint": {"alice"}},
-		"id_token_hint":         {"id_token_hint": {newBrowser(t, server).tokens(nil).IDToken}},
+		"id_token_hint":         {"id_token_hint": {servertest.NewBrowser(t, server).Tokens(nil).IDToken}},
 		"the sub that is asked": {"claims": {`{"id_token":{"sub":{"value":"alice"}}}`}},
 	} {
-		b := newBrowser(t, server)
-		if page, _ := b.open(b.authorize(request(asked))); !strings.Contains(page, `name="username" value="alice"`) {
+		b := servertest.NewBrowser(t, server)
+		if page, _ := b.OpenForm(b.Authorize(servertest.Request(asked))); !strings.Contains(page, `name="username" value="alice"`) {
 			t.Errorf("%s: %s", name, page)
 		}
 	}
-	b := newBrowser(t, server)
-	if page, _ := b.open(b.authorize(request(url.Values{"login_hint": {`"><script>`}}))); strings.Contains(page, "<script") {
+	b := servertest.NewBrowser(t, server)
+	if page, _ := b.OpenForm(b.Authorize(servertest.Request(url.Values{"login_hint": {`"><script>`}}))); strings.Contains(page, "<script") {
 		t.Error("login_hint is not escaped")
 	}
 }

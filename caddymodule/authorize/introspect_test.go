@@ -10,29 +10,17 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
-
-// ask sends a form about a token as a client with a secret, or as a public one.
-func (b *browser) ask(path, token, client, secret string) *http.Response {
-	form := url.Values{"token": {token}}
-	if secret == "" {
-		form.Set("client_id", client)
-	}
-	r := postRequest(path, form)
-	if secret != "" {
-		r.SetBasicAuth(client, secret)
-	}
-	return b.send(r)
-}
 
 func resourceServer(c *authorize.Config) {
 	c.Clients = append(c.Clients, client.Client{ID: "fhir-server", Secret: "rs", IntrospectAll: true})
 }
 
 func TestIntrospection(t *testing.T) {
-	b := newBrowser(t, newServer(t, resourceServer))
-	tokens := b.tokens(url.Values{"scope": {"openid fhirUser user/*.rs"}})
+	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+	tokens := b.Tokens(url.Values{"scope": {"openid fhirUser user/*.rs"}})
 	tests := []struct {
 		name, token, client, secret string
 		active                      bool
@@ -45,15 +33,15 @@ func TestIntrospection(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := b.ask("/oauth2/introspect", tt.token, tt.client, tt.secret)
-			got := decode[map[string]any](t, r)
+			r := b.AskAboutToken("/oauth2/introspect", tt.token, tt.client, tt.secret)
+			got := servertest.Decode[map[string]any](t, r)
 			if r.StatusCode != http.StatusOK || got["active"] != tt.active || !tt.active && len(got) != 1 {
 				t.Fatalf("status %d: %v", r.StatusCode, got)
 			}
 			if !tt.active {
 				return
 			}
-			claims := b.claims(tt.token)
+			claims := b.Claims(tt.token)
 			for _, name := range []string{"iss", "sub", "aud", "exp", "iat", "jti", "client_id", "scope", "fhirUser", "auth_time"} {
 				if got[name] != claims[name] || got[name] == nil {
 					t.Errorf("%s = %v, in the token %v", name, got[name], claims[name])
@@ -64,17 +52,17 @@ func TestIntrospection(t *testing.T) {
 }
 
 func TestIntrospectionOfOwnToken(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
-	token := decode[tokenAnswer](t, b.send(r)).AccessToken
-	if got := decode[map[string]any](t, b.ask("/oauth2/introspect", token, "service", "hush")); got["active"] != true {
+	token := servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
+	if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "service", "hush")); got["active"] != true {
 		t.Errorf("%v", got)
 	}
 }
 
 func TestIntrospectionRefused(t *testing.T) {
-	b := newBrowser(t, newServer(t, resourceServer))
+	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
 	for name, tt := range map[string]struct {
 		client, secret, token string
 		status                int
@@ -85,7 +73,7 @@ func TestIntrospectionRefused(t *testing.T) {
 		"no token":          {"fhir-server", "rs", "", 400},
 		"no client":         {"", "", "x", 401},
 	} {
-		if r := b.ask("/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
+		if r := b.AskAboutToken("/oauth2/introspect", tt.token, tt.client, tt.secret); r.StatusCode != tt.status {
 			t.Errorf("%s: %d, want %d", name, r.StatusCode, tt.status)
 		}
 	}
@@ -93,34 +81,34 @@ func TestIntrospectionRefused(t *testing.T) {
 
 func TestExpiredTokenIsInactive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, newServer(t, resourceServer))
-		token := b.tokens(nil).AccessToken
+		b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+		token := b.Tokens(nil).AccessToken
 		time.Sleep(time.Hour + time.Second)
-		if got := decode[map[string]any](t, b.ask("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
+		if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false {
 			t.Errorf("%v", got)
 		}
 	})
 }
 
 func TestRevocation(t *testing.T) {
-	server := newServer(t, resourceServer)
-	b := newBrowser(t, server)
-	token := b.tokens(nil).AccessToken
-	if r := b.ask("/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
+	server := servertest.New(t, resourceServer)
+	b := servertest.NewBrowser(t, server)
+	token := b.Tokens(nil).AccessToken
+	if r := b.AskAboutToken("/oauth2/revoke", token, "service", "hush"); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("another client revokes: %d", r.StatusCode)
 	}
-	if r := b.userinfo(token); r.StatusCode != http.StatusOK {
+	if r := b.Userinfo(token); r.StatusCode != http.StatusOK {
 		t.Errorf("after another's try: %d", r.StatusCode)
 	}
 	for _, revoked := range []string{token, token, "unknown"} {
-		if r := b.ask("/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || strings.TrimSpace(body(t, r)) != "{}" {
+		if r := b.AskAboutToken("/oauth2/revoke", revoked, "app", ""); r.StatusCode != http.StatusOK || strings.TrimSpace(servertest.Body(t, r)) != "{}" {
 			t.Errorf("revoking: %d", r.StatusCode)
 		}
 	}
-	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("userinfo of a revoked token: %d", r.StatusCode)
 	}
-	if got := decode[map[string]any](t, b.ask("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
+	if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", token, "fhir-server", "rs")); got["active"] != false || len(got) != 1 {
 		t.Errorf("introspection of a revoked token: %v", got)
 	}
 }
@@ -128,33 +116,33 @@ func TestRevocation(t *testing.T) {
 // A revocation that cannot be stored is never reported as done.
 func TestRevocationThatFails(t *testing.T) {
 	store := store.NewMemory(0, 0)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
-	fragment, err := url.ParseQuery(b.answer(request(url.Values{"response_type": {"token"}})).Fragment)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	fragment, err := url.ParseQuery(b.Answer(servertest.Request(url.Values{"response_type": {"token"}})).Fragment)
 	if err != nil {
 		t.Fatal(err)
 	}
 	token := fragment.Get("access_token")
 	store.SetMaxEntries(1)
-	if r := b.ask("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
+	if r := b.AskAboutToken("/oauth2/revoke", token, "app", ""); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
 
 // A refresh token is active as long as a request with it would succeed.
 func TestIntrospectionOfRefreshToken(t *testing.T) {
-	server := newServer(t, func(c *authorize.Config) { refreshing(c); resourceServer(c) })
-	b := newBrowser(t, server)
-	first := b.tokens(offline(nil))
+	server := servertest.New(t, func(c *authorize.Config) { refreshing(c); resourceServer(c) })
+	b := servertest.NewBrowser(t, server)
+	first := b.Tokens(servertest.OfflineAccess(nil))
 	ask := func(token, client, secret string) map[string]any {
-		r := b.ask("/oauth2/introspect", token, client, secret)
-		got := decode[map[string]any](t, r)
+		r := b.AskAboutToken("/oauth2/introspect", token, client, secret)
+		got := servertest.Decode[map[string]any](t, r)
 		if r.StatusCode != http.StatusOK || got["active"] != true && len(got) != 1 {
 			t.Fatalf("%d %v", r.StatusCode, got)
 		}
 		return got
 	}
 	got := ask(first.Refresh, "fhir-server", "rs")
-	want := map[string]any{"active": true, "iss": issuer, "sub": "alice", "client_id": "app", "scope": first.Scope}
+	want := map[string]any{"active": true, "iss": servertest.Issuer, "sub": "alice", "client_id": "app", "scope": first.Scope}
 	for name, value := range want {
 		if got[name] != value {
 			t.Errorf("%s = %v, want %v", name, got[name], value)
@@ -163,7 +151,7 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	if _, typed := got["token_type"]; typed || got["exp"].(float64)-got["iat"].(float64) != (90*24*time.Hour).Seconds() {
 		t.Errorf("%v", got)
 	}
-	second := b.refresh(first.Refresh, nil)
+	second := b.Refresh(first.Refresh, nil)
 	for name, inactive := range map[string]map[string]any{
 		"a client asks of another's": ask(second.Refresh, "service", "hush"),
 		"one that was followed":      ask(first.Refresh, "fhir-server", "rs"),
@@ -176,11 +164,11 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != true {
 		t.Errorf("after being asked about: %v", got)
 	}
-	b.ask("/oauth2/revoke", second.Refresh, "app", "")
+	b.AskAboutToken("/oauth2/revoke", second.Refresh, "app", "")
 	if got := ask(second.Refresh, "fhir-server", "rs"); got["active"] != false {
 		t.Errorf("revoked: %v", got)
 	}
-	online := newBrowser(t, server).tokens(url.Values{"scope": {"openid online_access"}})
+	online := servertest.NewBrowser(t, server).Tokens(url.Values{"scope": {"openid online_access"}})
 	if _, err := server.EndSessions(t.Context(), "alice"); err != nil {
 		t.Fatal(err)
 	}
@@ -192,16 +180,16 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 // SMART App Launch 2.2 requirements 282 and 283: an access token authorizes the
 // one who asks, too.
 func TestIntrospectionByBearer(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		resourceServer(c)
 		c.Clients[5].GrantTypes, c.Clients[5].Scopes = []string{"client_credentials"}, []string{"system/*.rs"}
 	}))
 	clientToken := func(id, secret string) string {
-		r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+		r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 		r.SetBasicAuth(id, secret)
-		return decode[tokenAnswer](t, b.send(r)).AccessToken
+		return servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken
 	}
-	person := b.tokens(nil).AccessToken
+	person := b.Tokens(nil).AccessToken
 	all, other := clientToken("fhir-server", "rs"), clientToken("service", "hush")
 	tests := []struct {
 		name, bearer, token string
@@ -218,10 +206,10 @@ func TestIntrospectionByBearer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := postRequest("/oauth2/introspect", url.Values{"token": {tt.token}})
+			r := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {tt.token}})
 			r.Header.Set("Authorization", "Bearer "+tt.bearer)
-			response := b.send(r)
-			got := decode[map[string]any](t, response)
+			response := b.Send(r)
+			got := servertest.Decode[map[string]any](t, response)
 			if response.StatusCode != tt.status || tt.status == 200 && (got["active"] != tt.active || !tt.active && len(got) != 1) {
 				t.Errorf("%d %v", response.StatusCode, got)
 			}
@@ -230,34 +218,34 @@ func TestIntrospectionByBearer(t *testing.T) {
 			}
 		})
 	}
-	b.ask("/oauth2/revoke", other, "service", "hush")
-	r := postRequest("/oauth2/introspect", url.Values{"token": {other}})
+	b.AskAboutToken("/oauth2/revoke", other, "service", "hush")
+	r := servertest.PostRequest("/oauth2/introspect", url.Values{"token": {other}})
 	r.Header.Set("Authorization", "Bearer "+other)
-	if response := b.send(r); response.StatusCode != 401 {
+	if response := b.Send(r); response.StatusCode != 401 {
 		t.Errorf("with a revoked token: %d", response.StatusCode)
 	}
 }
 
 // A refresh token takes all with it that its grant gave.
 func TestRevocationOfRefreshToken(t *testing.T) {
-	for name, token := range map[string]func(first, second tokenAnswer) string{
-		"the current one":       func(_, second tokenAnswer) string { return second.Refresh },
-		"one that was followed": func(first, _ tokenAnswer) string { return first.Refresh },
+	for name, token := range map[string]func(first, second servertest.TokenResponse) string{
+		"the current one":       func(_, second servertest.TokenResponse) string { return second.Refresh },
+		"one that was followed": func(first, _ servertest.TokenResponse) string { return first.Refresh },
 	} {
 		t.Run(name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, refreshing))
-			first := b.tokens(offline(nil))
-			second := b.refresh(first.Refresh, nil)
-			if r := b.ask("/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
+			b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+			first := b.Tokens(servertest.OfflineAccess(nil))
+			second := b.Refresh(first.Refresh, nil)
+			if r := b.AskAboutToken("/oauth2/revoke", token(first, second), "service", "hush"); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("another client revokes: %d", r.StatusCode)
 			}
-			if !b.works(second.AccessToken) {
+			if !b.TokenWorks(second.AccessToken) {
 				t.Error("another client's try revoked it")
 			}
-			if r := b.ask("/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
+			if r := b.AskAboutToken("/oauth2/revoke", token(first, second), "app", ""); r.StatusCode != http.StatusOK {
 				t.Errorf("revoking: %d", r.StatusCode)
 			}
-			b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+			b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
 		})
 	}
 }
@@ -266,8 +254,8 @@ func TestRevocationOfRefreshToken(t *testing.T) {
 // §2.3, RFC 9126 §2.3, all after RFC 6749 §5.2): what the token endpoint can tell by a
 // refresh token, nobody else takes from parameters that mean nothing there.
 func TestNamelessClient(t *testing.T) {
-	b := newBrowser(t, newServer(t, refreshing))
-	refresh := b.tokens(offline(nil)).Refresh
+	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	refresh := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	for _, path := range []string{"/oauth2/revoke", "/oauth2/introspect", "/oauth2/par"} {
 		for name, form := range map[string]url.Values{
 			"nothing":                   {},
@@ -276,8 +264,8 @@ func TestNamelessClient(t *testing.T) {
 			"a good refresh token":      {"token": {refresh}, "grant_type": {"refresh_token"}, "refresh_token": {refresh}},
 			"grant_type and no refresh": {"token": {refresh}, "grant_type": {"refresh_token"}},
 		} {
-			r := b.post(path, form)
-			if got := decode[tokenAnswer](t, r); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_client" {
+			r := b.Post(path, form)
+			if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_client" {
 				t.Errorf("%s with %s: %d %+v", path, name, r.StatusCode, got)
 			}
 		}

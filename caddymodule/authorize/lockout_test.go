@@ -18,13 +18,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // guess tries a password in a browser that nobody knows, and returns the status.
 func guess(t *testing.T, server http.Handler, user, password string) int {
 	t.Helper()
-	return newBrowser(t, server).signIn(request(nil), user, password).StatusCode
+	return servertest.NewBrowser(t, server).SignIn(servertest.Request(nil), user, password).StatusCode
 }
 
 // counting is a comparer that counts, and whose comparisons take a moment.
@@ -51,7 +52,7 @@ func TestLockout(t *testing.T) {
 		t.Run(user, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				compare := new(counting)
-				s := newServer(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.MaxWait = time.Minute })
+				s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.MaxWait = time.Minute })
 				for range 10 {
 					if status := guess(t, s, user, "wrong"); status != http.StatusForbidden {
 						t.Fatalf("a free failure: %d", status)
@@ -59,7 +60,7 @@ func TestLockout(t *testing.T) {
 				}
 				for _, wait := range []int{1, 2, 4, 8, 16, 32, 60, 60} {
 					before := compare.compared.Load()
-					r := newBrowser(t, s).signIn(request(nil), user, "right")
+					r := servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), user, "right")
 					if got := r.Header.Get("Retry-After"); r.StatusCode != http.StatusTooManyRequests || got != strconv.Itoa(wait) {
 						t.Fatalf("status %d, Retry-After %q, want %d", r.StatusCode, got, wait)
 					}
@@ -85,19 +86,19 @@ func TestLockout(t *testing.T) {
 // not, and leads on after the wait.
 func TestLockoutPage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
+		s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
 		texts := map[string]string{}
 		for _, user := range []string{"alice", "nobody"} {
 			guess(t, s, user, "wrong")
-			b := newBrowser(t, s)
-			text := body(t, b.signIn(request(nil), user, "right"))
-			field := hiddenField.FindStringSubmatch(text)
+			b := servertest.NewBrowser(t, s)
+			text := servertest.Body(t, b.SignIn(servertest.Request(nil), user, "right"))
+			sealed := servertest.Field(t, text, "request")
 			time.Sleep(time.Second)
-			r := b.post("/oauth2/login", url.Values{"request": {field[1]}, "username": {"alice"}, "password": {"right"}})
-			if location(t, r).Query().Get("code") == "" {
+			r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+			if servertest.Location(t, r).Query().Get("code") == "" {
 				t.Error("no code after the wait")
 			}
-			texts[user] = strings.NewReplacer(field[1], "", user, "").Replace(text)
+			texts[user] = strings.NewReplacer(sealed, "", user, "").Replace(text)
 		}
 		if texts["alice"] != texts["nobody"] || !strings.Contains(texts["alice"], `role="alert">Too many wrong tries. Try again in a second.`) {
 			t.Errorf("%s\n%s", texts["alice"], texts["nobody"])
@@ -108,7 +109,7 @@ func TestLockoutPage(t *testing.T) {
 // What is the same name to a person is one count (CVE-2025-24806).
 func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 	spellings := []string{"alice", "ALICE", " alice ", "Alice", "ａｌｉｃｅ", "alice\t", "aLiCe", "𝐚lice"}
-	s := newServer(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
 	for _, name := range spellings {
 		if status := guess(t, s, name, "wrong"); status != http.StatusForbidden {
 			t.Errorf("%q: %d", name, status)
@@ -124,29 +125,29 @@ func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	tests := []struct {
 		name   string
-		before func(t *testing.T, b *browser)
+		before func(t *testing.T, b *servertest.Browser)
 		want   int
 	}{
-		{"the owner's browser", func(_ *testing.T, b *browser) { b.answer(request(nil)) }, http.StatusFound},
-		{"the owner's browser, signed out", func(_ *testing.T, b *browser) {
-			b.answer(request(nil))
-			delete(b.cookies, "__Host-fhir-session")
+		{"the owner's browser", func(_ *testing.T, b *servertest.Browser) { b.Answer(servertest.Request(nil)) }, http.StatusFound},
+		{"the owner's browser, signed out", func(_ *testing.T, b *servertest.Browser) {
+			b.Answer(servertest.Request(nil))
+			delete(b.Cookies, "__Host-fhir-session")
 		}, http.StatusFound},
-		{"one shared with another, who signed in last", func(_ *testing.T, b *browser) {
-			b.answer(request(nil))
-			b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other")
+		{"one shared with another, who signed in last", func(_ *testing.T, b *servertest.Browser) {
+			b.Answer(servertest.Request(nil))
+			b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other")
 		}, http.StatusFound},
-		{"an unknown browser", func(*testing.T, *browser) {}, http.StatusTooManyRequests},
-		{"another user's browser", func(_ *testing.T, b *browser) { b.signIn(request(nil), "bob", "other") }, http.StatusTooManyRequests},
-		{"a cookie that was made up", func(_ *testing.T, b *browser) { b.cookies["__Host-fhir-device"] = "x.y" }, http.StatusTooManyRequests},
-		{"a cookie that was changed", func(_ *testing.T, b *browser) {
-			b.answer(request(nil))
-			b.cookies["__Host-fhir-device"] += "AA"
+		{"an unknown browser", func(*testing.T, *servertest.Browser) {}, http.StatusTooManyRequests},
+		{"another user's browser", func(_ *testing.T, b *servertest.Browser) { b.SignIn(servertest.Request(nil), "bob", "other") }, http.StatusTooManyRequests},
+		{"a cookie that was made up", func(_ *testing.T, b *servertest.Browser) { b.Cookies["__Host-fhir-device"] = "x.y" }, http.StatusTooManyRequests},
+		{"a cookie that was changed", func(_ *testing.T, b *servertest.Browser) {
+			b.Answer(servertest.Request(nil))
+			b.Cookies["__Host-fhir-device"] += "AA"
 		}, http.StatusTooManyRequests},
-		{"the owner's browser, after failures of its own", func(t *testing.T, b *browser) {
-			b.answer(request(nil))
+		{"the owner's browser, after failures of its own", func(t *testing.T, b *servertest.Browser) {
+			b.Answer(servertest.Request(nil))
 			for range 3 {
-				if r := b.signIn(request(url.Values{"prompt": {"login"}}), "alice", "wrong"); r.StatusCode != http.StatusForbidden {
+				if r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "wrong"); r.StatusCode != http.StatusForbidden {
 					t.Errorf("status %d", r.StatusCode)
 				}
 			}
@@ -155,12 +156,12 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3} }))
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Failures: 3, AddressFailures: 3} }))
 				tt.before(t, b)
 				for range 3 {
-					guess(t, b.server, "alice", "wrong")
+					guess(t, b.Server, "alice", "wrong")
 				}
-				if r := b.signIn(request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != tt.want {
+				if r := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right"); r.StatusCode != tt.want {
 					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
 				}
 			})
@@ -170,7 +171,7 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 
 // A right password starts the count anew.
 func TestLockoutCountsInARow(t *testing.T) {
-	s := newServer(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
 	for range 4 {
 		for range 2 {
 			if status := guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
@@ -185,7 +186,7 @@ func TestLockoutCountsInARow(t *testing.T) {
 
 // Who has an account of nearly the same name cannot start the count of another anew.
 func TestLockoutIsNotResetByOthers(t *testing.T) {
-	s := newServer(t, func(c *authorize.Config) {
+	s := servertest.New(t, func(c *authorize.Config) {
 		c.Lockout.Failures = 4
 		c.Users = append(c.Users, people.User{ID: "Alice", PasswordHash: "mine"})
 	})
@@ -205,7 +206,7 @@ func TestLockoutIsNotResetByOthers(t *testing.T) {
 // Failures by another spelling of one's name are taken back too, where it is nobody
 // else's: telephones write names with a capital.
 func TestLockoutForgivesSpellings(t *testing.T) {
-	s := newServer(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
 	for range 4 {
 		for range 2 {
 			guess(t, s, "Alice.Adams", "right")
@@ -232,7 +233,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newServer(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 5 })
+			s := servertest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 5 })
 			from := func(address string) http.Handler {
 				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 					r.RemoteAddr = address
@@ -257,7 +258,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 func TestLockoutSurvivesRestart(t *testing.T) {
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return newServer(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
+		return servertest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
 	}
 	s := start()
 	guess(t, s, "alice", "wrong")
@@ -283,7 +284,7 @@ func TestLockoutAtOnce(t *testing.T) {
 		t.Run(tt.password, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				compare := new(counting)
-				s := newServer(t, func(c *authorize.Config) { c.Passwords = compare })
+				s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare })
 				var reached atomic.Int32
 				var wg sync.WaitGroup
 				for range 50 {
@@ -312,7 +313,7 @@ func (fullStore) Put(context.Context, string, []byte, time.Duration) error {
 // Failures that cannot be stored slow down everybody, rather than nobody.
 func TestLockoutWithFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *authorize.Config) {
+		s := servertest.New(t, func(c *authorize.Config) {
 			c.Durable, c.Lockout.Failures = fullStore{store.NewMemory(0, 0)}, 4
 		})
 		guess(t, s, "alice", "wrong") // counts for the account, and for the address
@@ -330,7 +331,7 @@ func TestLockoutWithFullStore(t *testing.T) {
 // Hanging up does not undo a failure.
 func TestLockoutCountsThoseWhoLeave(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
-	s := newServer(t, func(c *authorize.Config) {
+	s := servertest.New(t, func(c *authorize.Config) {
 		c.Passwords = leaving{leave}
 		c.Lockout.Failures = 1
 		c.Durable = strict{c.Store}
@@ -367,7 +368,7 @@ func (s strict) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func TestLockoutOff(t *testing.T) {
-	s := newServer(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
 	for range 120 {
 		if status := guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
 			t.Fatalf("status %d", status)
@@ -378,11 +379,11 @@ func TestLockoutOff(t *testing.T) {
 // A flood of names takes a bounded number of entries.
 func TestLockoutIsBounded(t *testing.T) {
 	durable := store.NewMemory(0, 0)
-	s := newServer(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.AddressFailures = 1 << 30 })
-	b := newBrowser(t, s)
-	sealed := location(t, b.authorize(request(nil))).Query().Get("request")
+	s := servertest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.AddressFailures = 1 << 30 })
+	b := servertest.NewBrowser(t, s)
+	sealed := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("request")
 	for i := range 20_000 {
-		b.post("/oauth2/login", url.Values{"request": {sealed}, "username": {strconv.Itoa(i)}, "password": {"x"}})
+		b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {strconv.Itoa(i)}, "password": {"x"}})
 	}
 	keys, err := durable.List(t.Context(), "lockout:")
 	if err != nil || len(keys) > 1<<14+1 {
@@ -395,7 +396,7 @@ func TestLockoutIsBounded(t *testing.T) {
 func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
 	compare := new(counting)
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
+		s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
 		for i := range 200 {
 			guess(t, s, "nobody"+strconv.Itoa(i%100), "wrong")
 		}
@@ -419,7 +420,7 @@ func TestLockoutSettings(t *testing.T) {
 		"negative": {Failures: -1}, "negative of addresses": {AddressFailures: -1},
 		"short": {MaxWait: time.Millisecond}, "long": {MaxWait: 25 * time.Hour},
 	} {
-		c := testConfig()
+		c := servertest.Config()
 		c.Lockout = l
 		if _, err := authorize.New(c); err == nil {
 			t.Errorf("%s: accepted", name)

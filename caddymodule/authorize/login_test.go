@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestSignInPage(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	page := b.get(location(t, b.authorize(request(nil))).String())
-	text := body(t, page)
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	page := b.Get(servertest.Location(t, b.Authorize(servertest.Request(nil))).String())
+	text := servertest.Body(t, page)
 	for _, want := range []string{
 		"<html lang=\"en\">", "name=\"viewport\"", "<strong>The App</strong>", "method=\"post\"",
 		"<label for=\"username\">", "autocomplete=\"username\"", "<label for=\"password\">", "autocomplete=\"current-password\"",
@@ -52,18 +53,18 @@ func TestSignInRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, nil))
-			r := b.signIn(request(nil), tt.user, tt.password)
-			text := body(t, r)
-			if r.StatusCode != http.StatusForbidden || r.Header.Get("Location") != "" || b.cookies["__Host-fhir-session"] != "" {
-				t.Errorf("status %d, cookies %v", r.StatusCode, b.cookies)
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			r := b.SignIn(servertest.Request(nil), tt.user, tt.password)
+			text := servertest.Body(t, r)
+			if r.StatusCode != http.StatusForbidden || r.Header.Get("Location") != "" || b.Cookies["__Host-fhir-session"] != "" {
+				t.Errorf("status %d, cookies %v", r.StatusCode, b.Cookies)
 			}
 			if !strings.Contains(text, "The user name or the password is wrong.") || strings.Contains(text, "<script") {
 				t.Errorf("page: %s", text)
 			}
-			field := hiddenField.FindStringSubmatch(text)
-			again := b.post("/oauth2/login", url.Values{"request": {field[1]}, "username": {"alice"}, "password": {"right"}})
-			if location(t, again).Query().Get("code") == "" {
+			sealed := servertest.Field(t, text, "request")
+			again := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+			if servertest.Location(t, again).Query().Get("code") == "" {
 				t.Error("no code after a second, right try")
 			}
 		})
@@ -71,7 +72,7 @@ func TestSignInRefused(t *testing.T) {
 }
 
 func TestSessionCookie(t *testing.T) {
-	r := newBrowser(t, newServer(t, nil)).signIn(request(nil), "alice", "right")
+	r := servertest.NewBrowser(t, servertest.New(t, nil)).SignIn(servertest.Request(nil), "alice", "right")
 	cookie := r.Header.Get("Set-Cookie")
 	for _, want := range []string{"__Host-fhir-session=", "Path=/", "HttpOnly", "Secure", "SameSite=Lax"} {
 		if !strings.Contains(cookie, want) {
@@ -81,27 +82,27 @@ func TestSessionCookie(t *testing.T) {
 }
 
 func TestSessionAnswersAtOnce(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	b.answer(request(nil))
-	if u := location(t, b.authorize(request(url.Values{"state": {"2"}}))); u.Query().Get("code") == "" {
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"state": {"2"}}))); u.Query().Get("code") == "" {
 		t.Errorf("signed in, yet sent to %s", u)
 	}
 }
 
 func TestSessionRotatesAtSignIn(t *testing.T) {
-	server := newServer(t, nil)
-	b := newBrowser(t, server)
-	b.answer(request(nil))
-	old := b.cookies["__Host-fhir-session"]
-	fresh := newBrowser(t, server)
-	login := location(t, fresh.authorize(request(nil))).String()
-	fresh.cookies["__Host-fhir-session"] = old // fixed there by somebody
-	field := hiddenField.FindStringSubmatch(body(t, fresh.get(login)))
-	fresh.post("/oauth2/login", url.Values{"request": {field[1]}, "username": {"bob"}, "password": {"other"}})
-	if fresh.cookies["__Host-fhir-session"] == old {
+	server := servertest.New(t, nil)
+	b := servertest.NewBrowser(t, server)
+	b.Answer(servertest.Request(nil))
+	old := b.Cookies["__Host-fhir-session"]
+	fresh := servertest.NewBrowser(t, server)
+	login := servertest.Location(t, fresh.Authorize(servertest.Request(nil))).String()
+	fresh.Cookies["__Host-fhir-session"] = old // fixed there by somebody
+	sealed := servertest.Field(t, servertest.Body(t, fresh.Get(login)), "request")
+	fresh.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"bob"}, "password": {"other"}})
+	if fresh.Cookies["__Host-fhir-session"] == old {
 		t.Error("the session id stayed")
 	}
-	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the old session still leads to %s", u)
 	}
 }
@@ -122,11 +123,11 @@ func TestSessionEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := store.NewMemory(0, 0)
-				b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
-				b.answer(request(nil))
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+				b.Answer(servertest.Request(nil))
 				time.Sleep(tt.wait)
-				b.server = newServer(t, func(c *authorize.Config) { c.Store = store; tt.change(c) })
-				if ended := location(t, b.authorize(request(nil))).Path == "/oauth2/login"; ended != tt.ends {
+				b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; tt.change(c) })
+				if ended := servertest.Location(t, b.Authorize(servertest.Request(nil))).Path == "/oauth2/login"; ended != tt.ends {
 					t.Errorf("ended: %t", ended)
 				}
 			})
@@ -140,7 +141,7 @@ func TestMalformedQuery(t *testing.T) {
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/select_account", "/oauth2/consent", "/oauth2/logout"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.URL.RawQuery = "request=%%%"
-		if got := newBrowser(t, newServer(t, nil)).send(r); got.StatusCode != http.StatusBadRequest {
+		if got := servertest.NewBrowser(t, servertest.New(t, nil)).Send(r); got.StatusCode != http.StatusBadRequest {
 			t.Errorf("%s: %d", path, got.StatusCode)
 		}
 	}
@@ -151,29 +152,29 @@ func TestMalformedQuery(t *testing.T) {
 func TestPendingRequest(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(t *testing.T, b *browser, sealed *string)
+		do   func(t *testing.T, b *servertest.Browser, sealed *string)
 		want int
 	}{
-		{"as it was", func(*testing.T, *browser, *string) {}, http.StatusFound},
-		{"in another browser", func(_ *testing.T, b *browser, _ *string) { b.becomeAnother() }, http.StatusBadRequest},
-		{"without the cookie", func(_ *testing.T, b *browser, _ *string) { clear(b.cookies) }, http.StatusBadRequest},
-		{"changed", func(_ *testing.T, _ *browser, s *string) { *s = altered(*s) }, http.StatusBadRequest},
-		{"cut short", func(_ *testing.T, _ *browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},
-		{"not sealed by us", func(_ *testing.T, _ *browser, s *string) { *s = "x.y" }, http.StatusBadRequest},
-		{"missing", func(_ *testing.T, _ *browser, s *string) { *s = "" }, http.StatusBadRequest},
-		{"within the hour", func(*testing.T, *browser, *string) { time.Sleep(59 * time.Minute) }, http.StatusFound},
-		{"after more than an hour", func(*testing.T, *browser, *string) { time.Sleep(61 * time.Minute) }, http.StatusBadRequest},
-		{"of a client that is gone", func(t *testing.T, b *browser, _ *string) {
-			b.server = newServer(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
+		{"as it was", func(*testing.T, *servertest.Browser, *string) {}, http.StatusFound},
+		{"in another browser", func(_ *testing.T, b *servertest.Browser, _ *string) { b.BecomeAnother() }, http.StatusBadRequest},
+		{"without the cookie", func(_ *testing.T, b *servertest.Browser, _ *string) { clear(b.Cookies) }, http.StatusBadRequest},
+		{"changed", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = servertest.Altered(*s) }, http.StatusBadRequest},
+		{"cut short", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = (*s)[:50] }, http.StatusBadRequest},
+		{"not sealed by us", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = "x.y" }, http.StatusBadRequest},
+		{"missing", func(_ *testing.T, _ *servertest.Browser, s *string) { *s = "" }, http.StatusBadRequest},
+		{"within the hour", func(*testing.T, *servertest.Browser, *string) { time.Sleep(59 * time.Minute) }, http.StatusFound},
+		{"after more than an hour", func(*testing.T, *servertest.Browser, *string) { time.Sleep(61 * time.Minute) }, http.StatusBadRequest},
+		{"of a client that is gone", func(t *testing.T, b *servertest.Browser, _ *string) {
+			b.Server = servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
 		}, http.StatusBadRequest},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, nil))
-				sealed := location(t, b.authorize(request(nil))).Query().Get("request")
+				b := servertest.NewBrowser(t, servertest.New(t, nil))
+				sealed := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("request")
 				tt.do(t, b, &sealed)
-				r := b.post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
+				r := b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}})
 				if r.StatusCode != tt.want {
 					t.Errorf("status %d, want %d", r.StatusCode, tt.want)
 				}
@@ -183,20 +184,20 @@ func TestPendingRequest(t *testing.T) {
 }
 
 func TestLongRequestCanBeSignedInTo(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	page := location(t, b.authorize(request(url.Values{"state": {strings.Repeat("s", 8<<10)}})))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	page := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}})))
 	if length := len(page.String()); length > 15<<10 {
 		t.Errorf("the page's address has %d bytes; Caddy takes 16 KiB of header", length)
 	}
-	u := b.answer(request(url.Values{"state": {strings.Repeat("s", 8<<10)}}))
+	u := b.Answer(servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}}))
 	if u.Query().Get("code") == "" {
 		t.Errorf("%.200s", u)
 	}
 }
 
 func TestSignInWithoutUsers(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Users = nil }))
-	if u := location(t, b.authorize(request(nil))); u.Query().Get("error") != "access_denied" {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users = nil }))
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "access_denied" {
 		t.Errorf("sent to %s", u)
 	}
 }
@@ -204,7 +205,7 @@ func TestSignInWithoutUsers(t *testing.T) {
 // RFC 9126 §2.3: "the authorization server responds with an HTTP 413", and so do
 // the other endpoints (RFC 9110 §15.5.14).
 func TestOversizedForm(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for name, tt := range map[string]struct {
 		form   url.Values
 		status int
@@ -213,7 +214,7 @@ func TestOversizedForm(t *testing.T) {
 		"over 64 KiB":        {url.Values{"request": {strings.Repeat("a", 64<<10)}}, http.StatusRequestEntityTooLarge},
 	} {
 		for _, path := range []string{"/oauth2/login", "/oauth2/par", "/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
-			if r := b.post(path, tt.form); r.StatusCode != tt.status {
+			if r := b.Post(path, tt.form); r.StatusCode != tt.status {
 				t.Errorf("%s, %s: %d", path, name, r.StatusCode)
 			}
 		}

@@ -11,18 +11,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 const afterLogout = "https://app.example.org/bye"
 
 func logoutServer(t *testing.T) *authorize.Server {
-	return newServer(t, func(c *authorize.Config) { c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout} })
-}
-
-func (b *browser) signedIn() bool {
-	b.t.Helper()
-	return location(b.t, b.authorize(request(nil))).Query().Get("code") != ""
+	return servertest.New(t, func(c *authorize.Config) { c.Clients[0].PostLogoutRedirectURIs = []string{afterLogout} })
 }
 
 func TestLogout(t *testing.T) {
@@ -45,20 +41,20 @@ func TestLogout(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, logoutServer(t))
-			idToken := b.tokens(nil).IDToken
-			r := b.get("/oauth2/logout?" + tt.q(idToken).Encode())
+			b := servertest.NewBrowser(t, logoutServer(t))
+			idToken := b.Tokens(nil).IDToken
+			r := b.Get("/oauth2/logout?" + tt.q(idToken).Encode())
 			page := ""
 			if r.StatusCode == http.StatusOK {
-				page = body(t, r)
+				page = servertest.Body(t, r)
 			}
 			switch tt.want {
 			case "":
-				if !strings.Contains(page, "Sign out?") || !b.signedIn() {
-					t.Fatalf("status %d, signed in %t: %s", r.StatusCode, b.signedIn(), page)
+				if !strings.Contains(page, "Sign out?") || !b.SignedIn() {
+					t.Fatalf("status %d, signed in %t: %s", r.StatusCode, b.SignedIn(), page)
 				}
-				field := hiddenField.FindStringSubmatch(page)
-				b.post("/oauth2/logout", url.Values{"request": {field[1]}})
+				sealed := servertest.Field(t, page, "request")
+				b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 			case "signed out":
 				if !strings.Contains(page, "You are signed out") {
 					t.Errorf("status %d: %s", r.StatusCode, page)
@@ -68,7 +64,7 @@ func TestLogout(t *testing.T) {
 					t.Errorf("sent to %q", got)
 				}
 			}
-			if b.signedIn() {
+			if b.SignedIn() {
 				t.Error("still signed in")
 			}
 		})
@@ -84,7 +80,7 @@ func TestLogoutRefused(t *testing.T) {
 			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {"https://evil.example/"}}
 		}},
 		{"a redirect URI that is none for signing out", func(id, _ string) url.Values {
-			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {callback}}
+			return url.Values{"id_token_hint": {id}, "post_logout_redirect_uri": {servertest.Callback}}
 		}},
 		{"an address without a client", func(_, _ string) url.Values {
 			return url.Values{"post_logout_redirect_uri": {afterLogout}}
@@ -103,11 +99,11 @@ func TestLogoutRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, logoutServer(t))
-			tokens := b.tokens(nil)
-			r := b.get("/oauth2/logout?" + tt.q(tokens.IDToken, tokens.AccessToken).Encode())
-			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !b.signedIn() {
-				t.Errorf("status %d, Location %q, signed in %t", r.StatusCode, r.Header.Get("Location"), b.signedIn())
+			b := servertest.NewBrowser(t, logoutServer(t))
+			tokens := b.Tokens(nil)
+			r := b.Get("/oauth2/logout?" + tt.q(tokens.IDToken, tokens.AccessToken).Encode())
+			if r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" || !b.SignedIn() {
+				t.Errorf("status %d, Location %q, signed in %t", r.StatusCode, r.Header.Get("Location"), b.SignedIn())
 			}
 		})
 	}
@@ -117,16 +113,16 @@ func TestLogoutRefused(t *testing.T) {
 // the browser that was shown the page.
 func TestLogoutIsNotForged(t *testing.T) {
 	server := logoutServer(t)
-	b, other := newBrowser(t, server), newBrowser(t, server)
-	b.answer(request(nil))
-	other.answer(request(nil))
-	field := hiddenField.FindStringSubmatch(body(t, other.get("/oauth2/logout")))
-	for _, request := range []string{field[1], "x.y"} {
-		if r := b.post("/oauth2/logout", url.Values{"request": {request}}); r.StatusCode != http.StatusBadRequest {
+	b, other := servertest.NewBrowser(t, server), servertest.NewBrowser(t, server)
+	b.Answer(servertest.Request(nil))
+	other.Answer(servertest.Request(nil))
+	sealed := servertest.Field(t, servertest.Body(t, other.Get("/oauth2/logout")), "request")
+	for _, request := range []string{sealed, "x.y"} {
+		if r := b.Post("/oauth2/logout", url.Values{"request": {request}}); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("status %d", r.StatusCode)
 		}
 	}
-	if !b.signedIn() {
+	if !b.SignedIn() {
 		t.Error("signed out by another's page")
 	}
 }
@@ -134,54 +130,54 @@ func TestLogoutIsNotForged(t *testing.T) {
 // An ID token of somebody else signs nobody out unasked.
 func TestLogoutWithHintOfAnother(t *testing.T) {
 	server := logoutServer(t)
-	hint := newBrowser(t, server).tokens(nil).IDToken
-	bob := newBrowser(t, server)
-	bob.signIn(request(nil), "bob", "other")
-	if page := body(t, bob.get("/oauth2/logout?id_token_hint="+hint)); !strings.Contains(page, "Sign out?") || !bob.signedIn() {
-		t.Errorf("signed in: %t; %s", bob.signedIn(), page)
+	hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
+	bob := servertest.NewBrowser(t, server)
+	bob.SignIn(servertest.Request(nil), "bob", "other")
+	if page := servertest.Body(t, bob.Get("/oauth2/logout?id_token_hint="+hint)); !strings.Contains(page, "Sign out?") || !bob.SignedIn() {
+		t.Errorf("signed in: %t; %s", bob.SignedIn(), page)
 	}
 }
 
 // OpenID Connect RP-Initiated Logout §2: a client's server has no cookie of ours, and
 // ends by its hint the one session that the hint names.
 func TestLogoutByHintAlone(t *testing.T) {
-	bobsBrowser := func(b *browser) { b.signIn(request(nil), "bob", "other") }
+	bobsBrowser := func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "bob", "other") }
 	tests := []struct {
 		name  string
-		at    func(*browser) // the browser that comes with the hint
+		at    func(*servertest.Browser) // the browser that comes with the hint
 		wait  time.Duration
 		ends  bool
-		after func(*browser)
+		after func(*servertest.Browser)
 	}{
 		{"without a cookie", nil, 0, true, nil},
-		{"with a cookie that leads nowhere", func(b *browser) { b.cookies["__Host-fhir-session"] = "x.y" }, 0, true, nil},
+		{"with a cookie that leads nowhere", func(b *servertest.Browser) { b.Cookies["__Host-fhir-session"] = "x.y" }, 0, true, nil},
 		{"an hour after the hint has expired", nil, 2 * time.Hour, true, nil},
 		{"at the browser of another person, who is asked first", bobsBrowser, 0, false, nil},
-		{"at the browser of another person, who agrees", bobsBrowser, 0, true, func(b *browser) {
-			field := hiddenField.FindStringSubmatch(body(b.t, b.get("/oauth2/logout?id_token_hint="+b.cookies["hint"])))
-			b.post("/oauth2/logout", url.Values{"request": {field[1]}})
+		{"at the browser of another person, who agrees", bobsBrowser, 0, true, func(b *servertest.Browser) {
+			sealed := servertest.Field(b.T, servertest.Body(b.T, b.Get("/oauth2/logout?id_token_hint="+b.Cookies["hint"])), "request")
+			b.Post("/oauth2/logout", url.Values{"request": {sealed}})
 		}},
-		{"in another session of the same person", func(b *browser) { b.answer(request(nil)) }, 0, true, nil},
+		{"in another session of the same person", func(b *servertest.Browser) { b.Answer(servertest.Request(nil)) }, 0, true, nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				server := logoutServer(t)
-				b, same, by := newBrowser(t, server), newBrowser(t, server), newBrowser(t, server)
-				hint := b.tokens(nil).IDToken
-				same.answer(request(nil))
+				b, same, by := servertest.NewBrowser(t, server), servertest.NewBrowser(t, server), servertest.NewBrowser(t, server)
+				hint := b.Tokens(nil).IDToken
+				same.Answer(servertest.Request(nil))
 				if tt.at != nil {
 					tt.at(by)
 				}
 				time.Sleep(tt.wait)
-				if r := by.get("/oauth2/logout?id_token_hint=" + hint); r.StatusCode != http.StatusOK {
+				if r := by.Get("/oauth2/logout?id_token_hint=" + hint); r.StatusCode != http.StatusOK {
 					t.Errorf("status %d", r.StatusCode)
 				}
-				if by.cookies["hint"] = hint; tt.after != nil {
+				if by.Cookies["hint"] = hint; tt.after != nil {
 					tt.after(by)
 				}
-				if b.signedIn() == tt.ends || !same.signedIn() {
-					t.Errorf("ended %t, the person's other session %t", !b.signedIn(), !same.signedIn())
+				if b.SignedIn() == tt.ends || !same.SignedIn() {
+					t.Errorf("ended %t, the person's other session %t", !b.SignedIn(), !same.SignedIn())
 				}
 			})
 		})
@@ -192,16 +188,16 @@ func TestLogoutByHintAlone(t *testing.T) {
 func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 	p := newParty(t)
 	s, tr := toldServer(t, p)
-	b := newBrowser(t, s)
-	id := b.tokens(nil).IDToken
-	newBrowser(t, s).post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // leads to GET
-	if !b.signedIn() {
+	b := servertest.NewBrowser(t, s)
+	id := b.Tokens(nil).IDToken
+	servertest.NewBrowser(t, s).Post("/oauth2/logout", url.Values{"id_token_hint": {id}}) // leads to GET
+	if !b.SignedIn() {
 		t.Fatal("ended by what no browser has followed")
 	}
-	if newBrowser(t, s).get("/oauth2/logout?id_token_hint=" + id); b.signedIn() {
+	if servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + id); b.SignedIn() {
 		t.Fatal("not signed out, so that nobody is told")
 	}
-	if told := b.claims(<-p.tokens); told["sid"] != b.claims(id)["sid"] {
+	if told := b.Claims(<-p.tokens); told["sid"] != b.Claims(id)["sid"] {
 		t.Errorf("told of %v", told)
 	}
 	if e := tr.toldOf("app"); e.Err != nil || e.User != "alice" {
@@ -213,12 +209,12 @@ func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 	store := store.NewMemory(0, 0)
 	with := func(change func(*authorize.Config)) *authorize.Server {
-		return newServer(t, func(c *authorize.Config) { c.Store = store; change(c) })
+		return servertest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
 	}
-	b := newBrowser(t, with(func(*authorize.Config) {}))
-	hint := b.tokens(nil).IDToken
-	newBrowser(t, with(func(c *authorize.Config) { c.Clients[0].ID = "another" })).get("/oauth2/logout?id_token_hint=" + hint)
-	if !b.isSignedIn() {
+	b := servertest.NewBrowser(t, with(func(*authorize.Config) {}))
+	hint := b.Tokens(nil).IDToken
+	servertest.NewBrowser(t, with(func(c *authorize.Config) { c.Clients[0].ID = "another" })).Get("/oauth2/logout?id_token_hint=" + hint)
+	if !b.SignedIn() {
 		t.Error("signed out")
 	}
 }
@@ -227,26 +223,26 @@ func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 // that signed in, and not for whoever comes with a hint.
 func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
 	p := authorizetest.Start(t)
-	s := federated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
-	b := newBrowser(t, s)
-	hint := b.federatedTokens(nil).IDToken
-	r := newBrowser(t, s).get("/oauth2/logout?id_token_hint=" + hint)
-	if r.StatusCode != http.StatusOK || r.Header.Get("Location") != "" || b.isSignedIn() {
+	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
+	b := servertest.NewBrowser(t, s)
+	hint := b.FederatedTokens(nil).IDToken
+	r := servertest.NewBrowser(t, s).Get("/oauth2/logout?id_token_hint=" + hint)
+	if r.StatusCode != http.StatusOK || r.Header.Get("Location") != "" || b.SignedIn() {
 		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 	}
 }
 
 func TestLogoutPosted(t *testing.T) {
-	b := newBrowser(t, logoutServer(t))
+	b := servertest.NewBrowser(t, logoutServer(t))
 	q := url.Values{"client_id": {"app"}, "state": {"s"}}
-	if r := b.post("/oauth2/logout", q); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/oauth2/logout?"+q.Encode() {
+	if r := b.Post("/oauth2/logout", q); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/oauth2/logout?"+q.Encode() {
 		t.Errorf("status %d, Location %q", r.StatusCode, r.Header.Get("Location"))
 	}
 }
 
 func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
-	b := newBrowser(t, logoutServer(t))
-	r := b.get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {afterLogout}, "state": {"s"}}.Encode())
+	b := servertest.NewBrowser(t, logoutServer(t))
+	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {afterLogout}, "state": {"s"}}.Encode())
 	if got := r.Header.Get("Location"); got != afterLogout+"?state=s" {
 		t.Errorf("sent to %q", got)
 	}
@@ -255,15 +251,15 @@ func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
 // A session is over once its browser signed out: its cookie, should anybody have
 // kept it, leads nowhere.
 func TestSessionIsDeadAfterLogout(t *testing.T) {
-	b := newBrowser(t, logoutServer(t))
-	idToken := b.tokens(nil).IDToken
-	kept := b.cookies["__Host-fhir-session"]
-	r := b.get("/oauth2/logout?id_token_hint=" + idToken)
+	b := servertest.NewBrowser(t, logoutServer(t))
+	idToken := b.Tokens(nil).IDToken
+	kept := b.Cookies["__Host-fhir-session"]
+	r := b.Get("/oauth2/logout?id_token_hint=" + idToken)
 	if r.StatusCode != http.StatusOK {
 		t.Fatalf("status %d", r.StatusCode)
 	}
-	b.cookies["__Host-fhir-session"] = kept
-	if b.signedIn() {
+	b.Cookies["__Host-fhir-session"] = kept
+	if b.SignedIn() {
 		t.Error("the cookie still signs in")
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"slices"
 	"strings"
@@ -13,31 +12,21 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
-
-// update sends metadata to a client's configuration endpoint (RFC 7592 §2.2).
-func (b *browser) update(c registrationAnswer, m any) (*http.Response, registrationAnswer) {
-	b.t.Helper()
-	text, err := json.Marshal(m)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	r := httptest.NewRequest(http.MethodPut, strings.TrimPrefix(c.URI, issuer), strings.NewReader(string(text)))
-	r.Header.Set("Content-Type", "application/json")
-	r.Header.Set("Authorization", "Bearer "+c.AccessToken)
-	response := b.send(r)
-	return response, decode[registrationAnswer](b.t, response)
-}
 
 // RFC 7592 §2.2: an update replaces, and what it leaves out is as if it had never been
 // there; §3: the answer is that of a registration. The secret stays.
 func TestRegistrationIsChanged(t *testing.T) {
 	var trail auditTrail
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { registering(new(clientStorage))(c); c.Audit = trail.record }))
-	_, c := b.register(metadata(map[string]any{"post_logout_redirect_uris": []string{callback}, "require_pushed_authorization_requests": true}), initialAccess)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		servertest.Registering(new(servertest.ClientStorage))(c)
+		c.Audit = trail.record
+	}))
+	_, c := b.Register(servertest.ClientMetadata(map[string]any{"post_logout_redirect_uris": []string{servertest.Callback}, "require_pushed_authorization_requests": true}), servertest.InitialAccessToken)
 	trail.take()
 	const elsewhere = "https://app.example.org/elsewhere"
-	r, got := b.update(c, map[string]any{"client_id": c.ID, "client_secret": c.Secret, "redirect_uris": []string{elsewhere}})
+	r, got := b.UpdateClient(c, map[string]any{"client_id": c.ID, "client_secret": c.Secret, "redirect_uris": []string{elsewhere}})
 	if r.StatusCode != http.StatusOK || got.ID != c.ID || got.URI != c.URI || got.AccessToken != c.AccessToken || got.IssuedAt != c.IssuedAt ||
 		got.Secret != "" || got.Expires == nil || got.Name != "" || got.Scope != "openid email phone profile user/*.rs demo.read" ||
 		got.Method != "client_secret_basic" || len(got.Redirects) != 1 || got.Redirects[0] != elsewhere || r.Header.Get("Cache-Control") != "no-store" {
@@ -46,37 +35,37 @@ func TestRegistrationIsChanged(t *testing.T) {
 	if want := "registration success user= client=" + c.ID + " scope="; trail.take() != want {
 		t.Errorf("events %q", trail)
 	}
-	read := b.manage(http.MethodGet, c.URI, c.AccessToken)
-	if text := body(t, read); strings.Contains(text, "post_logout") || strings.Contains(text, "require_pushed") || !strings.Contains(text, elsewhere) {
+	read := b.ManageClient(http.MethodGet, c.URI, c.AccessToken)
+	if text := servertest.Body(t, read); strings.Contains(text, "post_logout") || strings.Contains(text, "require_pushed") || !strings.Contains(text, elsewhere) {
 		t.Errorf("read again: %s", text)
 	}
-	q := request(pkce())
+	q := servertest.Request(servertest.PKCE())
 	q.Set("client_id", c.ID)
-	if r := b.authorize(q); r.StatusCode != http.StatusBadRequest {
+	if r := b.Authorize(q); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("the old redirect URI: %d", r.StatusCode)
 	}
 	q.Set("redirect_uri", elsewhere)
-	if u := location(t, b.authorize(q)); u.Path != "/oauth2/login" {
+	if u := servertest.Location(t, b.Authorize(q)); u.Path != "/oauth2/login" {
 		t.Errorf("the new redirect URI: %s", u)
 	}
-	if got := b.bySecret(c.ID, c.Secret); got != "invalid_grant" {
+	if got := bySecret(b, c.ID, c.Secret); got != "invalid_grant" {
 		t.Errorf("the secret: %s", got)
 	}
 }
 
 // bySecret is what the token endpoint says to a secret with a code that is none.
-func (b *browser) bySecret(id, secret string) string {
-	b.t.Helper()
-	return decode[tokenAnswer](b.t, b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}}))).Error
+func bySecret(b *servertest.Browser, id, secret string) string {
+	b.T.Helper()
+	return servertest.Decode[servertest.TokenResponse](b.T, b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {id}, "client_secret": {secret}}))).Error
 }
 
 // A client that proves who it is in another way from now on does so in no other.
 func TestRegisteredMethodIsChanged(t *testing.T) {
-	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
-	_, c := b.register(metadata(nil), initialAccess)
-	become := func(m map[string]any) registrationAnswer {
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	become := func(m map[string]any) servertest.RegistrationResponse {
 		m["client_id"] = c.ID
-		r, got := b.update(c, m)
+		r, got := b.UpdateClient(c, m)
 		if r.StatusCode != http.StatusOK {
 			t.Fatalf("%d %+v", r.StatusCode, got)
 		}
@@ -85,36 +74,36 @@ func TestRegisteredMethodIsChanged(t *testing.T) {
 	if got := become(withKeys(nil)); got.Secret != "" || got.Expires != nil || got.JWKS == nil {
 		t.Errorf("with keys: %+v", got)
 	}
-	if old, by := b.bySecret(c.ID, c.Secret), b.exchange(c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
+	if old, by := bySecret(b, c.ID, c.Secret), b.TryAssertion(c.ID, jose.ES384); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("with keys: by secret %s, by key %s", old, by)
 	}
-	become(withKeys(map[string]any{"jwks": json.RawMessage(publicKeys(jose.RS256))}))
-	if old, by := b.exchange(c.ID, jose.ES384), b.exchange(c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" {
+	become(withKeys(map[string]any{"jwks": json.RawMessage(servertest.PublicKeys(jose.RS256))}))
+	if old, by := b.TryAssertion(c.ID, jose.ES384), b.TryAssertion(c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("with other keys: by the old %s, by the new %s", old, by)
 	}
-	got := become(metadata(nil))
+	got := become(servertest.ClientMetadata(nil))
 	if len(got.Secret) != 43 || got.Secret == c.Secret || got.JWKS != nil {
 		t.Errorf("with a secret: %+v", got)
 	}
-	if old, by, key := b.bySecret(c.ID, c.Secret), b.bySecret(c.ID, got.Secret), b.exchange(c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
+	if old, by, key := bySecret(b, c.ID, c.Secret), bySecret(b, c.ID, got.Secret), b.TryAssertion(c.ID, jose.RS256); old != "invalid_client" || by != "invalid_grant" || key != "invalid_client" {
 		t.Errorf("with a secret: by the old %s, by the new %s, by key %s", old, by, key)
 	}
-	if got := become(metadata(map[string]any{"token_endpoint_auth_method": "none"})); got.Secret != "" || got.Expires != nil {
+	if got := become(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none"})); got.Secret != "" || got.Expires != nil {
 		t.Errorf("public: %+v", got)
 	}
-	if old, by := b.bySecret(c.ID, got.Secret), b.bySecret(c.ID, ""); old != "invalid_client" || by != "invalid_grant" {
+	if old, by := bySecret(b, c.ID, got.Secret), bySecret(b, c.ID, ""); old != "invalid_client" || by != "invalid_grant" {
 		t.Errorf("public: by secret %s, by nothing %s", old, by)
 	}
 }
 
 func TestRegistrationChangeRefused(t *testing.T) {
-	storage := new(clientStorage)
-	b := newBrowser(t, newServer(t, registering(storage)))
-	_, c := b.register(metadata(nil), initialAccess)
-	_, public := b.register(metadata(map[string]any{"token_endpoint_auth_method": "none"}), initialAccess)
+	storage := new(servertest.ClientStorage)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
+	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	_, public := b.Register(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none"}), servertest.InitialAccessToken)
 	before := string(storage.Files["fhir/clients/x/"+c.ID+".json"])
 	for name, tt := range map[string]struct {
-		client registrationAnswer
+		client servertest.RegistrationResponse
 		change map[string]any
 		want   string
 	}{
@@ -126,7 +115,7 @@ func TestRegistrationChangeRefused(t *testing.T) {
 		"no redirect URI":         {c, map[string]any{"client_id": c.ID, "redirect_uris": nil}, "invalid_redirect_uri"},
 		"keys that are missing":   {c, map[string]any{"client_id": c.ID, "token_endpoint_auth_method": "private_key_jwt"}, "invalid_client_metadata"},
 	} {
-		if r, got := b.update(tt.client, metadata(tt.change)); r.StatusCode != http.StatusBadRequest || got.Error != tt.want {
+		if r, got := b.UpdateClient(tt.client, servertest.ClientMetadata(tt.change)); r.StatusCode != http.StatusBadRequest || got.Error != tt.want {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
 	}
@@ -134,7 +123,7 @@ func TestRegistrationChangeRefused(t *testing.T) {
 		t.Errorf("changed to %s", after)
 	}
 	delete(storage.Files, "fhir/clients/x/"+c.ID+".json") // by another gateway, a moment ago
-	if r, got := b.update(c, metadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.Files) != 1 {
+	if r, got := b.UpdateClient(c, servertest.ClientMetadata(map[string]any{"client_id": c.ID})); r.StatusCode != http.StatusUnauthorized || got.Error != "invalid_token" || len(storage.Files) != 1 {
 		t.Errorf("a client that is gone: %d %+v", r.StatusCode, got)
 	}
 }
@@ -142,15 +131,15 @@ func TestRegistrationChangeRefused(t *testing.T) {
 // The operator is told which file is damaged, where a client is changed whose copy here
 // is still whole.
 func TestChangeOfUnreadableRegistration(t *testing.T) {
-	storage, log := new(clientStorage), new(strings.Builder)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
-		registering(storage)(c)
+	storage, log := new(servertest.ClientStorage), new(strings.Builder)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		servertest.Registering(storage)(c)
 		c.Logger = slog.New(slog.NewTextHandler(log, nil))
 	}))
-	_, c := b.register(metadata(nil), initialAccess)
+	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	file := "fhir/clients/x/" + c.ID + ".json"
 	storage.Files[file] = []byte("{")
-	r, _ := b.update(c, metadata(map[string]any{"client_id": c.ID}))
+	r, _ := b.UpdateClient(c, servertest.ClientMetadata(map[string]any{"client_id": c.ID}))
 	if r.StatusCode != http.StatusServiceUnavailable || !strings.Contains(log.String(), file+" in storage: ") {
 		t.Errorf("%d, log %q", r.StatusCode, log)
 	}
@@ -158,18 +147,18 @@ func TestChangeOfUnreadableRegistration(t *testing.T) {
 
 // Discovery names what clients that register may have, too.
 func TestDiscoveryOfRegisteredClients(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
-		registering(new(clientStorage))(c)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		servertest.Registering(new(servertest.ClientStorage))(c)
 		c.Registration.Scopes = append(c.Registration.Scopes, "offline_access")
 	}))
 	type lists struct {
 		Grants []string `json:"grant_types_supported"`
 		Scopes []string `json:"scopes_supported"`
 	}
-	if m := decode[lists](t, b.get("/.well-known/openid-configuration")); !slices.Contains(m.Grants, "refresh_token") || !slices.Contains(m.Scopes, "offline_access") {
+	if m := servertest.Decode[lists](t, b.Get("/.well-known/openid-configuration")); !slices.Contains(m.Grants, "refresh_token") || !slices.Contains(m.Scopes, "offline_access") {
 		t.Errorf("%v", m)
 	}
-	if _, c := b.register(metadata(map[string]any{"scope": "openid offline_access"}), initialAccess); strings.Join(c.GrantTypes, " ") != "authorization_code refresh_token" {
+	if _, c := b.Register(servertest.ClientMetadata(map[string]any{"scope": "openid offline_access"}), servertest.InitialAccessToken); strings.Join(c.GrantTypes, " ") != "authorization_code refresh_token" {
 		t.Errorf("%v", c.GrantTypes)
 	}
 }

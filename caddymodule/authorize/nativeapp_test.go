@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // Public clients need PKCE unless the operator says otherwise (RFC 9700 §2.1.1).
@@ -26,17 +27,17 @@ func TestWhoNeedsPKCE(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 				c.Clients[0].Secret, c.Clients[0].PKCE = tt.secret, tt.pkce
 			}))
-			if with := b.answer(request(pkce())).Query(); !with.Has("code") {
+			if with := b.Answer(servertest.Request(servertest.PKCE())).Query(); !with.Has("code") {
 				t.Errorf("with PKCE: %v", with)
 			}
-			without := location(t, b.authorize(request(nil))).Query()
+			without := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query()
 			if got := without.Get("error") == "invalid_request"; got != tt.needs || without.Has("code") == tt.needs {
 				t.Errorf("without PKCE: %v", without)
 			}
-			if token := location(t, b.authorize(request(url.Values{"response_type": {"token"}}))); token.Fragment == "" {
+			if token := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {"token"}}))); token.Fragment == "" {
 				t.Errorf("the token flow, which has no code: %s", token)
 			}
 		})
@@ -83,7 +84,7 @@ func TestNativeRedirectURIs(t *testing.T) {
 	for _, native := range []bool{true, false} {
 		for _, tt := range nativeRedirectURIs {
 			t.Run(tt.registered+" "+tt.asked, func(t *testing.T) {
-				config := testConfig()
+				config := servertest.Config()
 				config.Clients[0].Native, config.Clients[0].RedirectURIs = native, []string{tt.registered}
 				server, err := authorize.New(config)
 				if !native && err != nil {
@@ -92,15 +93,15 @@ func TestNativeRedirectURIs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				b := newBrowser(t, server)
-				answer := b.authorize(request(url.Values{"redirect_uri": {tt.asked}}))
+				b := servertest.NewBrowser(t, server)
+				answer := b.Authorize(servertest.Request(url.Values{"redirect_uri": {tt.asked}}))
 				if answer.StatusCode == http.StatusFound != (tt.ok && (native || tt.asked == tt.registered)) {
 					t.Fatalf("native %t: status %d", native, answer.StatusCode)
 				}
 				if answer.StatusCode != http.StatusFound {
 					return
 				}
-				to := b.signIn(request(url.Values{"redirect_uri": {tt.asked}}), "alice", "right").Header.Get("Location")
+				to := b.SignIn(servertest.Request(url.Values{"redirect_uri": {tt.asked}}), "alice", "right").Header.Get("Location")
 				if !strings.HasPrefix(to, tt.asked) {
 					t.Fatalf("sent to %q", to)
 				}
@@ -108,9 +109,9 @@ func TestNativeRedirectURIs(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				form := codeForm(u.Query().Get("code"), url.Values{"redirect_uri": {tt.asked}})
-				if got := b.post("/oauth2/token", form); got.StatusCode != http.StatusOK {
-					t.Errorf("token endpoint: %s", body(t, got))
+				form := servertest.CodeForm(u.Query().Get("code"), url.Values{"redirect_uri": {tt.asked}})
+				if got := b.Post("/oauth2/token", form); got.StatusCode != http.StatusOK {
+					t.Errorf("token endpoint: %s", servertest.Body(t, got))
 				}
 			})
 		}
@@ -164,7 +165,7 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 		{"localhost", "http://localhost:3000/callback", "", always},
 		{"loopback", "http://127.0.0.1:5000/cb", "", always},
 		{"a private-use scheme", "com.example.app:/cb", "", always},
-		{"https", callback, "", never},
+		{"https", servertest.Callback, "", never},
 		{"https, by an address elsewhere", "https://198.51.100.7/cb", "", never},
 		{"localhost by https", "https://LocalHost.:3000/cb", "", always},
 		{"a name below localhost", "https://app.localhost/cb", "", always},
@@ -177,34 +178,34 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 	for _, tt := range tests {
 		for i, responseType := range []string{"code", "token"} {
 			t.Run(tt.name+", "+responseType, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 					c.Clients[0].Native, c.Clients[0].Secret = true, tt.secret
 					c.Clients[0].RedirectURIs = []string{tt.uri}
 				}))
-				q := request(url.Values{"redirect_uri": {tt.uri}, "response_type": {responseType}})
+				q := servertest.Request(url.Values{"redirect_uri": {tt.uri}, "response_type": {responseType}})
 				given := func(r *http.Response) bool {
 					to := r.Header.Get("Location")
 					return strings.HasPrefix(to, tt.uri) && (strings.Contains(to, "code=") || strings.Contains(to, "access_token="))
 				}
-				if r := b.signIn(q, "alice", "right"); !given(r) {
+				if r := b.SignIn(q, "alice", "right"); !given(r) {
 					t.Fatalf("who has just signed in was sent to %s", r.Header.Get("Location"))
 				}
-				r := b.authorize(q)
+				r := b.Authorize(q)
 				if given(r) == tt.click[i] {
 					t.Fatalf("who is signed in was sent to %s", r.Header.Get("Location"))
 				}
 				if !tt.click[i] {
 					return
 				}
-				page, sealed := b.open(r)
+				page, sealed := b.OpenForm(r)
 				if !strings.Contains(page, "The App") {
 					t.Errorf("the page says %s", page)
 				}
-				if r := b.post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}, "may openid": {"yes"}}); !given(r) {
+				if r := b.Post("/oauth2/consent", url.Values{"request": {sealed}, "decision": {"allow"}, "may openid": {"yes"}}); !given(r) {
 					t.Errorf("who allowed it was sent to %s", r.Header.Get("Location"))
 				}
 				q.Set("prompt", "none")
-				if r := b.authorize(q); !strings.Contains(r.Header.Get("Location"), "error=interaction_required") {
+				if r := b.Authorize(q); !strings.Contains(r.Header.Get("Location"), "error=interaction_required") {
 					t.Errorf("prompt=none was sent to %s", r.Header.Get("Location"))
 				}
 			})
@@ -215,11 +216,11 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 // A provider that signs somebody in without a page is no click.
 func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, nil))
-	q := by("hospital")
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
+	q := servertest.ByProvider("hospital")
 	q.Set("redirect_uri", "http://localhost:3000/callback")
-	r := b.follow(b.authorize(request(q)))
-	if page := body(t, r); r.StatusCode != http.StatusOK || !strings.Contains(page, `action="/oauth2/consent"`) {
+	r := b.Follow(b.Authorize(servertest.Request(q)))
+	if page := servertest.Body(t, r); r.StatusCode != http.StatusOK || !strings.Contains(page, `action="/oauth2/consent"`) {
 		t.Errorf("status %d, %s", r.StatusCode, page)
 	}
 }
@@ -227,10 +228,10 @@ func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
 // form_post cannot reach an app by its own scheme, so that the error goes where the
 // answer would.
 func TestNoFormPostToPrivateUse(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		c.Clients[0].Native, c.Clients[0].RedirectURIs = true, []string{"com.example.app:/cb"}
 	}))
-	r := b.authorize(request(url.Values{"redirect_uri": {"com.example.app:/cb"}, "response_mode": {"form_post"}}))
+	r := b.Authorize(servertest.Request(url.Values{"redirect_uri": {"com.example.app:/cb"}, "response_mode": {"form_post"}}))
 	if to := r.Header.Get("Location"); !strings.HasPrefix(to, "com.example.app:/cb?error=invalid_request") {
 		t.Errorf("status %d, to %q", r.StatusCode, to)
 	}
@@ -241,10 +242,10 @@ func TestFormActionOfNativeApps(t *testing.T) {
 	for uri, want := range map[string]string{
 		"com.example.app:/cb": "form-action 'self' https: com.example.app:", "http://127.0.0.1:51004/cb": "form-action 'self' https: http://127.0.0.1:51004", "http://[::1]:51004/cb": "form-action 'self' https: http:",
 	} {
-		b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 			c.Clients[0].Native, c.Clients[0].RedirectURIs = true, []string{"com.example.app:/cb", "http://127.0.0.1/cb", "http://[::1]/cb"}
 		}))
-		page := b.get(location(t, b.authorize(request(url.Values{"redirect_uri": {uri}}))).String())
+		page := b.Get(servertest.Location(t, b.Authorize(servertest.Request(url.Values{"redirect_uri": {uri}}))).String())
 		if policy := page.Header.Get("Content-Security-Policy"); !strings.HasSuffix(policy, want) {
 			t.Errorf("%s: %s", uri, policy)
 		}
@@ -254,13 +255,13 @@ func TestFormActionOfNativeApps(t *testing.T) {
 // Apps that register themselves as native ones may have these redirect URIs, too
 // (OpenID Connect Dynamic Client Registration §2, application_type).
 func TestRegisteredNativeApp(t *testing.T) {
-	s := newServer(t, registering(new(clientStorage)))
+	s := servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))
 	for kind, status := range map[string]int{"native": http.StatusCreated, "web": http.StatusBadRequest, "other": http.StatusBadRequest} {
 		r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(`{"redirect_uris":["http://127.0.0.1/cb"],"token_endpoint_auth_method":"none","application_type":"`+kind+`"}`))
 		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+initialAccess)
-		answer := newBrowser(t, s).send(r)
-		text := body(t, answer)
+		r.Header.Set("Authorization", "Bearer "+servertest.InitialAccessToken)
+		answer := servertest.NewBrowser(t, s).Send(r)
+		text := servertest.Body(t, answer)
 		if answer.StatusCode != status || status == http.StatusCreated && !strings.Contains(text, `"application_type":"native"`) {
 			t.Errorf("%s: %d %s", kind, answer.StatusCode, text)
 		}

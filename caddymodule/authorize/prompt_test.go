@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // What prompt and max_age make of an earlier sign-in, five minutes ago, and of
@@ -34,18 +35,18 @@ func TestPromptAndMaxAge(t *testing.T) {
 		{"max_age 0", "page", "page", url.Values{"max_age": {"0"}}},
 		{"max_age of a minute without a page", "login_required", "login_required", url.Values{"max_age": {"60"}, "prompt": {"none"}}},
 		{"max_age that is no number", "invalid_request", "invalid_request", url.Values{"max_age": {"-1"}}},
-		{"identity_provider local", "code", "page", by("local")},
+		{"identity_provider local", "code", "page", servertest.ByProvider("local")},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, nil))
-				b.answer(request(nil))
+				b := servertest.NewBrowser(t, servertest.New(t, nil))
+				b.Answer(servertest.Request(nil))
 				time.Sleep(5 * time.Minute)
 				if got := outcome(t, b, tt.asked); got != tt.signedIn {
 					t.Errorf("signed in: %s, want %s", got, tt.signedIn)
 				}
-				if got := outcome(t, newBrowser(t, b.server), tt.asked); got != tt.signedOut {
+				if got := outcome(t, servertest.NewBrowser(t, b.Server), tt.asked); got != tt.signedOut {
 					t.Errorf("signed out: %s, want %s", got, tt.signedOut)
 				}
 			})
@@ -53,9 +54,9 @@ func TestPromptAndMaxAge(t *testing.T) {
 	}
 }
 
-func outcome(t *testing.T, b *browser, asked url.Values) string {
+func outcome(t *testing.T, b *servertest.Browser, asked url.Values) string {
 	t.Helper()
-	return outcomeOf(location(t, b.authorize(request(asked))))
+	return outcomeOf(servertest.Location(t, b.Authorize(servertest.Request(asked))))
 }
 
 // outcomeOf says what an answer that leads to u is.
@@ -73,9 +74,9 @@ func outcomeOf(u *url.URL) string {
 
 // A sign-in that was asked for anew is answered, not asked for again.
 func TestPromptLoginIsAnswered(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	b.answer(request(nil))
-	if u := b.answer(request(url.Values{"prompt": {"login"}, "max_age": {"0"}})); u.Query().Get("code") == "" {
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	if u := b.Answer(servertest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})); u.Query().Get("code") == "" {
 		t.Errorf("sent to %s", u)
 	}
 }
@@ -98,13 +99,13 @@ func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, nil))
-				b.answer(request(nil))
+				b := servertest.NewBrowser(t, servertest.New(t, nil))
+				b.Answer(servertest.Request(nil))
 				time.Sleep(5 * time.Minute)
 				q := url.Values{"prompt": {tt.page}, "max_age": {tt.maxAge}}
-				_, sealed := b.open(b.authorize(request(q)))
+				_, sealed := b.OpenForm(b.Authorize(servertest.Request(q)))
 				time.Sleep(tt.open)
-				if got := outcomeOf(location(t, b.post("/oauth2/"+tt.page, decide(sealed, tt.decision)))); got != tt.want {
+				if got := outcomeOf(servertest.Location(t, b.Post("/oauth2/"+tt.page, servertest.Decision(sealed, tt.decision)))); got != tt.want {
 					t.Errorf("%s, want %s", got, tt.want)
 				}
 			})
@@ -115,10 +116,10 @@ func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 // Whatever max_age says, a person who signs in comes to an end.
 func TestShortMaxAgeIsAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, newServer(t, consentRequired))
-		r := b.signIn(request(url.Values{"max_age": {"0"}}), "alice", "right")
+		b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
+		r := b.SignIn(servertest.Request(url.Values{"max_age": {"0"}}), "alice", "right")
 		time.Sleep(4 * time.Minute) // the page is read
-		if u := b.allow(r); u.Query().Get("code") == "" {
+		if u := b.Allow(r); u.Query().Get("code") == "" {
 			t.Errorf("sent to %s", u)
 		}
 	})
@@ -127,8 +128,8 @@ func TestShortMaxAgeIsAnswered(t *testing.T) {
 // Where there is one way to go, the provider decides whether a page is needed.
 func TestPromptNoneIsPassedOn(t *testing.T) {
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
-	if got := b.federate(url.Values{"prompt": {"none"}}); got.Query().Get("code") == "" {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
+	if got := b.Federate(url.Values{"prompt": {"none"}}); got.Query().Get("code") == "" {
 		t.Errorf("sent to %s", got)
 	}
 	if asked := p.Requests(authorizetest.Authorization); len(asked) != 1 || asked[0].Form.Get("prompt") != "none" {

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // A provider that cannot be reached costs nobody the other ways to sign in. Where there
@@ -31,25 +32,25 @@ func TestProviderDown(t *testing.T) {
 		{"beside another provider", silent, []string{"down", "hospital"}, nil, true},
 		{"by the domain of an address", silent, nil, url.Values{"login_hint": {"a@clinic.example"}}, true},
 		{"the client allows no other", silent, []string{"down"}, nil, false},
-		{"the request wants no other", silent, nil, by("down"), false},
+		{"the request wants no other", silent, nil, servertest.ByProvider("down"), false},
 		{"the request wants no page", silent, nil, url.Values{"login_hint": {"a@clinic.example"}, "prompt": {"none"}}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := authorizetest.Start(t)
 			down := people.IdentityProvider{Key: "down", Name: "The Clinic", Issuer: tt.issuer, ClientID: "c", ClientSecret: "s", Domains: []string{"clinic.example"}}
-			b := newBrowser(t, newServer(t, func(c *authorize.Config) {
-				c.IdentityProviders = []people.IdentityProvider{down, hospital(p)}
+			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+				c.IdentityProviders = []people.IdentityProvider{down, servertest.Hospital(p)}
 				c.Clients[0].IdentityProviders = tt.idps
 			}))
-			to := location(t, b.authorize(request(tt.request)))
+			to := servertest.Location(t, b.Authorize(servertest.Request(tt.request)))
 			if to.Path == "/oauth2/login" {
 				to.Path = "/oauth2/login/down" // the link on the page
 			}
-			response := b.get(to.String())
-			page := body(t, response)
+			response := b.Get(to.String())
+			page := servertest.Body(t, response)
 			if !tt.page {
-				if to := location(t, response); !strings.HasPrefix(to.String(), callback) || to.Query().Get("error") == "" {
+				if to := servertest.Location(t, response); !strings.HasPrefix(to.String(), servertest.Callback) || to.Query().Get("error") == "" {
 					t.Errorf("sent to %s", to)
 				}
 				return
@@ -60,11 +61,8 @@ func TestProviderDown(t *testing.T) {
 			if tt.idps != nil {
 				return
 			}
-			field := hiddenField.FindStringSubmatch(page)
-			if field == nil {
-				t.Fatalf("no form: %s", page)
-			}
-			u := location(t, b.post("/oauth2/login", url.Values{"request": {field[1]}, "username": {"alice"}, "password": {"right"}}))
+			sealed := servertest.Field(t, page, "request")
+			u := servertest.Location(t, b.Post("/oauth2/login", url.Values{"request": {sealed}, "username": {"alice"}, "password": {"right"}}))
 			if u.Query().Get("code") == "" {
 				t.Errorf("by a password: %s", u)
 			}

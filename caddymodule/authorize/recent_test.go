@@ -10,77 +10,72 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
-
-// another is a code of a request by whoever is signed in.
-func (b *browser) another(change url.Values) string {
-	b.t.Helper()
-	return location(b.t, b.authorize(request(change))).Query().Get("code")
-}
 
 // However many codes one person asks for, exchanged or not, there is room for others;
 // the latest count, and what was revoked stays so.
 func TestCodesOfOnePersonAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store.NewMemory(700, 0) }))
-		stolen := b.code(nil)
-		access := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(stolen, nil))).AccessToken
-		b.post("/oauth2/token", codeForm(stolen, nil))
+		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(700, 0) }))
+		stolen := b.Code(nil)
+		access := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(stolen, nil))).AccessToken
+		b.Post("/oauth2/token", servertest.CodeForm(stolen, nil))
 		var first, last string
 		for i := range 500 {
 			time.Sleep(100 * time.Millisecond)
-			last = b.another(nil)
+			last = b.CodeOfSession(nil)
 			if i%2 == 0 {
-				if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(last, nil))); got.AccessToken == "" {
+				if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(last, nil))); got.AccessToken == "" {
 					t.Fatalf("code %d: %+v", i, got)
 				}
 			} else if first == "" {
 				first = last
 			}
 		}
-		if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(first, nil))); got.Error != "invalid_grant" {
+		if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(first, nil))); got.Error != "invalid_grant" {
 			t.Errorf("the first code: %+v", got)
 		}
-		if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(last, nil))); got.AccessToken == "" {
+		if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(last, nil))); got.AccessToken == "" {
 			t.Errorf("the last code: %+v", got)
 		}
-		if b.works(access) {
+		if b.TokenWorks(access) {
 			t.Error("what was revoked works again")
 		}
-		newBrowser(t, b.server).answer(request(nil))
+		servertest.NewBrowser(t, b.Server).Answer(servertest.Request(nil))
 	})
 }
 
 // So it is with the grants that can be refreshed.
 func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	durable := store.NewMemory(400, 0)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
-	first := b.tokens(offline).Refresh
+	first := b.Tokens(offline).Refresh
 	var last string
 	for i := range 500 {
-		answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(b.another(offline), nil)))
+		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(b.CodeOfSession(offline), nil)))
 		if last = answer.Refresh; last == "" {
 			t.Fatalf("grant %d: %+v", i, answer)
 		}
 	}
-	b.dead(first)
-	if got := b.refresh(last, nil); got.AccessToken == "" {
+	b.CheckDead(first)
+	if got := b.Refresh(last, nil); got.AccessToken == "" {
 		t.Errorf("the last refresh token: %+v", got)
 	}
 }
 
 // Grants that ended do not count, or those of each day would end one that lasts.
 func TestEndedFamiliesDoNotCount(t *testing.T) {
-	b := newBrowser(t, newServer(t, refreshing))
+	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
-	lasting := b.tokens(offline).Refresh
+	lasting := b.Tokens(offline).Refresh
 	for range 250 {
-		answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(b.another(offline), nil)))
-		b.post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
+		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(b.CodeOfSession(offline), nil)))
+		b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
 	}
-	if got := b.refresh(lasting, nil); got.AccessToken == "" {
+	if got := b.Refresh(lasting, nil); got.AccessToken == "" {
 		t.Errorf("the oldest refresh token: %+v", got)
 	}
 }
@@ -118,11 +113,11 @@ func (c *contended) Swap(ctx context.Context, key string, old, value []byte, ttl
 // What one person is given at one moment in many places is all good.
 func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
-	server := newServer(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
+	server := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
 	for range 2 { // the lists are new, and not
-		b := newBrowser(t, server)
-		refresh := b.tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
-		if got := b.refresh(refresh, nil); got.AccessToken == "" {
+		b := servertest.NewBrowser(t, server)
+		refresh := b.Tokens(url.Values{"scope": {"user/*.rs offline_access"}}).Refresh
+		if got := b.Refresh(refresh, nil); got.AccessToken == "" {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -133,25 +128,25 @@ func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 
 // And with sessions, which another browser makes.
 func TestSessionsOfOnePersonAreBounded(t *testing.T) {
-	server := newServer(t, func(c *authorize.Config) { c.Store = store.NewMemory(4000, 0) })
-	first := newBrowser(t, server)
-	first.answer(request(nil))
-	var last *browser
+	server := servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(4000, 0) })
+	first := servertest.NewBrowser(t, server)
+	first.Answer(servertest.Request(nil))
+	var last *servertest.Browser
 	for range 2000 {
-		last = newBrowser(t, server)
-		if got := last.answer(request(nil)).Query(); got.Get("code") == "" {
+		last = servertest.NewBrowser(t, server)
+		if got := last.Answer(servertest.Request(nil)).Query(); got.Get("code") == "" {
 			t.Fatal(got)
 		}
 	}
 	for name, tt := range map[string]struct {
-		*browser
+		*servertest.Browser
 		signedIn bool
 	}{"the first": {first, false}, "the last": {last, true}} {
-		if got := location(t, tt.authorize(request(nil))).Path != "/oauth2/login"; got != tt.signedIn {
+		if got := servertest.Location(t, tt.Authorize(servertest.Request(nil))).Path != "/oauth2/login"; got != tt.signedIn {
 			t.Errorf("%s browser is signed in: %t", name, got)
 		}
 	}
-	newBrowser(t, server).answer(request(nil))
+	servertest.NewBrowser(t, server).Answer(servertest.Request(nil))
 	if sessions, err := server.Sessions(t.Context(), "alice"); err != nil || len(sessions) > 1000 {
 		t.Errorf("%d sessions, %v", len(sessions), err)
 	}

@@ -3,7 +3,6 @@ package authorize_test
 import (
 	"context"
 	"errors"
-	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -31,65 +31,26 @@ func refreshing(c *authorize.Config) {
 	}
 }
 
-func offline(change url.Values) url.Values {
-	q := url.Values{"scope": {"openid user/*.rs offline_access"}, "nonce": {"n"}}
-	maps.Copy(q, change)
-	return q
-}
-
-func refreshForm(token string, change url.Values) url.Values {
-	form := url.Values{"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"}}
-	for name, values := range change {
-		form[name] = values
-		if len(values) == 1 && values[0] == "" {
-			form.Del(name)
-		}
-	}
-	return form
-}
-
-func (b *browser) refresh(token string, change url.Values) tokenAnswer {
-	b.t.Helper()
-	return decode[tokenAnswer](b.t, b.post("/oauth2/token", refreshForm(token, change)))
-}
-
-func (b *browser) works(access string) bool {
-	return b.userinfo(access).StatusCode == http.StatusOK
-}
-
-// dead says that neither the refresh token nor the access tokens work.
-func (b *browser) dead(refresh string, access ...string) {
-	b.t.Helper()
-	if got := b.refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
-		b.t.Errorf("the refresh token: %+v", got)
-	}
-	for i, token := range access {
-		if b.works(token) {
-			b.t.Errorf("access token %d still works", i)
-		}
-	}
-}
-
 var opaque = regexp.MustCompile(`^[A-Za-z0-9_-]{64}$`)
 
 func TestRefresh(t *testing.T) {
-	b := newBrowser(t, newServer(t, refreshing))
-	first := b.tokens(offline(nil))
+	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	first := b.Tokens(servertest.OfflineAccess(nil))
 	if !opaque.MatchString(first.Refresh) {
 		t.Fatalf("refresh token %q", first.Refresh)
 	}
-	r := b.post("/oauth2/token", refreshForm(first.Refresh, nil))
+	r := b.Post("/oauth2/token", servertest.RefreshForm(first.Refresh, nil))
 	if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
 		t.Errorf("header %v", r.Header)
 	}
-	second := decode[tokenAnswer](t, r)
+	second := servertest.Decode[servertest.TokenResponse](t, r)
 	if second.Refresh == first.Refresh || !opaque.MatchString(second.Refresh) || second.Scope != first.Scope || second.ExpiresIn != 3600 || second.TokenType != "Bearer" {
 		t.Errorf("%+v", second)
 	}
-	if !b.works(first.AccessToken) || !b.works(second.AccessToken) {
+	if !b.TokenWorks(first.AccessToken) || !b.TokenWorks(second.AccessToken) {
 		t.Error("an access token does not work")
 	}
-	before, after := b.claims(first.IDToken), b.claims(second.IDToken)
+	before, after := b.Claims(first.IDToken), b.Claims(second.IDToken)
 	for _, name := range []string{"iss", "sub", "aud", "auth_time"} {
 		if before[name] != after[name] || after[name] == nil {
 			t.Errorf("%s: %v, after the refresh %v", name, before[name], after[name])
@@ -98,7 +59,7 @@ func TestRefresh(t *testing.T) {
 	if _, there := after["nonce"]; there || before["nonce"] != "n" || after["at_hash"] == before["at_hash"] {
 		t.Errorf("before %v, after %v", before, after)
 	}
-	if b.claims(first.AccessToken)["jti"] == b.claims(second.AccessToken)["jti"] {
+	if b.Claims(first.AccessToken)["jti"] == b.Claims(second.AccessToken)["jti"] {
 		t.Error("two access tokens have one jti")
 	}
 }
@@ -117,36 +78,36 @@ func TestRefreshTokenGiven(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, tt.change))
-			if got := b.tokens(url.Values{"scope": {tt.scope}}); got.Refresh != "" != tt.want {
+			b := servertest.NewBrowser(t, servertest.New(t, tt.change))
+			if got := b.Tokens(url.Values{"scope": {tt.scope}}); got.Refresh != "" != tt.want {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
 	t.Run("a client that may not have the scope", func(t *testing.T) {
-		b := newBrowser(t, newServer(t, nil))
-		if got := b.authorize(request(offline(nil))); location(t, got).Query().Get("error") != "invalid_scope" {
-			t.Errorf("%v", location(t, got))
+		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		if got := b.Authorize(servertest.Request(servertest.OfflineAccess(nil))); servertest.Location(t, got).Query().Get("error") != "invalid_scope" {
+			t.Errorf("%v", servertest.Location(t, got))
 		}
 	})
 	t.Run("the token flow", func(t *testing.T) {
-		b := newBrowser(t, newServer(t, refreshing))
-		fragment := b.answer(request(offline(url.Values{"response_type": {"token"}}))).Fragment
+		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+		fragment := b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"response_type": {"token"}}))).Fragment
 		if values, err := url.ParseQuery(fragment); err != nil || values.Has("refresh_token") || values.Get("scope") != "openid user/*.rs" {
 			t.Errorf("fragment %s", fragment)
 		}
 		// "scope = scope-token *( SP scope-token )" (RFC 6749 §3.3): none is no scope.
-		u := location(t, b.authorize(request(url.Values{"response_type": {"token"}, "scope": {"offline_access online_access"}})))
+		u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {"token"}, "scope": {"offline_access online_access"}})))
 		if u.Query().Get("error") != "invalid_scope" {
 			t.Errorf("a refresh token alone: %s", u)
 		}
 	})
 	t.Run("client_credentials", func(t *testing.T) {
-		b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients[4].Scopes = append(c.Clients[4].Scopes, "offline_access") }))
+		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = append(c.Clients[4].Scopes, "offline_access") }))
 		for _, scope := range []string{"system/*.rs", "offline_access", "system/*.rs offline_access"} {
-			r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
+			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {scope}})
 			r.SetBasicAuth("service", "hush")
-			if got := decode[tokenAnswer](t, b.send(r)); got.Refresh != "" {
+			if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Refresh != "" {
 				t.Errorf("%s: %+v", scope, got)
 			}
 		}
@@ -154,8 +115,8 @@ func TestRefreshTokenGiven(t *testing.T) {
 }
 
 func TestRefreshErrors(t *testing.T) {
-	b := newBrowser(t, newServer(t, refreshing))
-	token := b.tokens(offline(nil)).Refresh
+	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	altered := func(i int) string {
 		c := byte('A')
 		if token[i] == c {
@@ -188,58 +149,58 @@ func TestRefreshErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			if got := b.refresh(token, tt.change); got.Error != tt.want || got.AccessToken != "" || got.Refresh != "" {
+			if got := b.Refresh(token, tt.change); got.Error != tt.want || got.AccessToken != "" || got.Refresh != "" {
 				t.Errorf("%+v", got)
 			}
 		})
 	}
-	if got := b.refresh(token, nil); got.AccessToken == "" {
+	if got := b.Refresh(token, nil); got.AccessToken == "" {
 		t.Errorf("others' mistakes used the token up: %+v", got)
 	}
 }
 
 // A public client may leave out its client_id; one with a secret may not.
 func TestRefreshWithoutClientID(t *testing.T) {
-	b := newBrowser(t, newServer(t, refreshing))
-	token := b.tokens(offline(nil)).Refresh
-	if got := b.refresh(token, url.Values{"client_id": {""}}); got.Refresh == "" {
+	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+	if got := b.Refresh(token, url.Values{"client_id": {""}}); got.Refresh == "" {
 		t.Errorf("a public client: %+v", got)
 	}
-	if got := b.refresh(strings.Repeat("A", 64), url.Values{"client_id": {""}}); got.Error != "invalid_grant" {
+	if got := b.Refresh(strings.Repeat("A", 64), url.Values{"client_id": {""}}); got.Error != "invalid_grant" {
 		t.Errorf("an unknown token: %+v", got)
 	}
-	confidential := confidentialTokens(newBrowser(t, b.server))
-	if got := b.refresh(confidential.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
+	confidential := confidentialTokens(servertest.NewBrowser(t, b.Server))
+	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {""}}); got.Error != "invalid_client" {
 		t.Errorf("a client with a secret: %+v", got)
 	}
-	if got := b.refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}}); got.Error != "invalid_client" {
+	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}}); got.Error != "invalid_client" {
 		t.Errorf("a client without its secret: %+v", got)
 	}
-	if got := b.refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}); got.Refresh == "" {
+	if got := b.Refresh(confidential.Refresh, url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}); got.Refresh == "" {
 		t.Errorf("a client with its secret: %+v", got)
 	}
 }
 
-func confidentialTokens(b *browser) tokenAnswer {
-	redirect := url.Values{"redirect_uri": {callback + "?tenant=1"}, "client_id": {"confidential"}}
-	code := b.code(url.Values{"redirect_uri": redirect["redirect_uri"], "client_id": redirect["client_id"], "scope": {"openid offline_access"}})
+func confidentialTokens(b *servertest.Browser) servertest.TokenResponse {
+	redirect := url.Values{"redirect_uri": {servertest.Callback + "?tenant=1"}, "client_id": {"confidential"}}
+	code := b.Code(url.Values{"redirect_uri": redirect["redirect_uri"], "client_id": redirect["client_id"], "scope": {"openid offline_access"}})
 	redirect.Set("client_secret", "s3cret/+ %")
-	return decode[tokenAnswer](b.t, b.post("/oauth2/token", codeForm(code, redirect)))
+	return servertest.Decode[servertest.TokenResponse](b.T, b.Post("/oauth2/token", servertest.CodeForm(code, redirect)))
 }
 
 // A narrower scope is that of one refresh: the next has the whole again
 // (RFC 6749 §6).
 func TestRefreshNarrowsScope(t *testing.T) {
-	b := newBrowser(t, newServer(t, refreshing))
-	first := b.tokens(offline(nil))
-	narrow := b.refresh(first.Refresh, url.Values{"scope": {"user/Observation.rs"}})
+	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	first := b.Tokens(servertest.OfflineAccess(nil))
+	narrow := b.Refresh(first.Refresh, url.Values{"scope": {"user/Observation.rs"}})
 	if narrow.Scope != "user/Observation.rs" || narrow.IDToken != "" || narrow.Refresh == "" {
 		t.Errorf("%+v", narrow)
 	}
-	if got := b.claims(narrow.AccessToken)["scope"]; got != "user/Observation.rs" {
+	if got := b.Claims(narrow.AccessToken)["scope"]; got != "user/Observation.rs" {
 		t.Errorf("scope of the access token %v", got)
 	}
-	if whole := b.refresh(narrow.Refresh, nil); whole.Scope != first.Scope || whole.IDToken == "" {
+	if whole := b.Refresh(narrow.Refresh, nil); whole.Scope != first.Scope || whole.IDToken == "" {
 		t.Errorf("%+v", whole)
 	}
 }
@@ -249,39 +210,41 @@ func TestRefreshNarrowsScope(t *testing.T) {
 func TestRefreshTokenReuse(t *testing.T) {
 	tests := []struct {
 		name  string
-		reuse func(b *browser, first, second tokenAnswer) tokenAnswer
+		reuse func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse
 		again bool
 	}{
-		{"at once", func(b *browser, first, _ tokenAnswer) tokenAnswer { return b.refresh(first.Refresh, nil) }, true},
-		{"just within the grace", func(b *browser, first, _ tokenAnswer) tokenAnswer {
-			time.Sleep(authorize.DefaultRefreshTokenGrace - time.Millisecond)
-			return b.refresh(first.Refresh, nil)
+		{"at once", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
+			return b.Refresh(first.Refresh, nil)
 		}, true},
-		{"after the grace", func(b *browser, first, _ tokenAnswer) tokenAnswer {
+		{"just within the grace", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
+			time.Sleep(authorize.DefaultRefreshTokenGrace - time.Millisecond)
+			return b.Refresh(first.Refresh, nil)
+		}, true},
+		{"after the grace", func(b *servertest.Browser, first, _ servertest.TokenResponse) servertest.TokenResponse {
 			time.Sleep(authorize.DefaultRefreshTokenGrace)
-			return b.refresh(first.Refresh, nil)
+			return b.Refresh(first.Refresh, nil)
 		}, false},
-		{"once the successor was used", func(b *browser, first, second tokenAnswer) tokenAnswer {
-			b.refresh(second.Refresh, nil)
-			return b.refresh(first.Refresh, nil)
+		{"once the successor was used", func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse {
+			b.Refresh(second.Refresh, nil)
+			return b.Refresh(first.Refresh, nil)
 		}, false},
-		{"after many", func(b *browser, first, second tokenAnswer) tokenAnswer {
+		{"after many", func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse {
 			for range 5 {
 				time.Sleep(24 * time.Hour)
-				second = b.refresh(second.Refresh, nil)
+				second = b.Refresh(second.Refresh, nil)
 			}
-			return b.refresh(first.Refresh, nil)
+			return b.Refresh(first.Refresh, nil)
 		}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, refreshing))
-				first := b.tokens(offline(nil))
-				second := b.refresh(first.Refresh, nil)
+				b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+				first := b.Tokens(servertest.OfflineAccess(nil))
+				second := b.Refresh(first.Refresh, nil)
 				got := tt.reuse(b, first, second)
 				if tt.again {
-					if got.Refresh != second.Refresh || !b.works(got.AccessToken) {
+					if got.Refresh != second.Refresh || !b.TokenWorks(got.AccessToken) {
 						t.Errorf("%+v", got)
 					}
 					return
@@ -289,37 +252,37 @@ func TestRefreshTokenReuse(t *testing.T) {
 				if got.Error != "invalid_grant" {
 					t.Errorf("%+v", got)
 				}
-				b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+				b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
 				time.Sleep(2 * 24 * time.Hour) // when nobody remembers that it was revoked
-				b.dead(second.Refresh)
+				b.CheckDead(second.Refresh)
 			})
 		})
 	}
 }
 
 func TestNoRefreshGrace(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = -1 }))
-	first := b.tokens(offline(nil))
-	second := b.refresh(first.Refresh, nil)
-	if got := b.refresh(first.Refresh, nil); got.Error != "invalid_grant" {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = -1 }))
+	first := b.Tokens(servertest.OfflineAccess(nil))
+	second := b.Refresh(first.Refresh, nil)
+	if got := b.Refresh(first.Refresh, nil); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+	b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
 }
 
 // Somebody else who comes with a client's token changes nothing, used or not.
 func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, newServer(t, refreshing))
-		first := b.tokens(offline(nil))
-		second := b.refresh(first.Refresh, nil)
+		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+		first := b.Tokens(servertest.OfflineAccess(nil))
+		second := b.Refresh(first.Refresh, nil)
 		time.Sleep(time.Hour / 2)
 		for _, token := range []string{first.Refresh, second.Refresh} {
-			if got := b.refresh(token, url.Values{"client_id": {"strict"}}); got.Error != "invalid_grant" {
+			if got := b.Refresh(token, url.Values{"client_id": {"strict"}}); got.Error != "invalid_grant" {
 				t.Errorf("%+v", got)
 			}
 		}
-		if got := b.refresh(second.Refresh, nil); got.Refresh == "" {
+		if got := b.Refresh(second.Refresh, nil); got.Refresh == "" {
 			t.Errorf("the client itself: %+v", got)
 		}
 	})
@@ -328,15 +291,15 @@ func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 // Of many at once exactly one rotates, and the others get its successor.
 func TestRefreshAtOnce(t *testing.T) {
 	for _, grace := range []time.Duration{0, -1} {
-		server := newServer(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = grace })
-		b := newBrowser(t, server)
-		token := b.tokens(offline(nil)).Refresh
+		server := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = grace })
+		b := servertest.NewBrowser(t, server)
+		token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 		successors := map[string]int{}
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		for range 50 {
 			all.Go(func() {
-				got := newBrowser(t, server).refresh(token, nil)
+				got := servertest.NewBrowser(t, server).Refresh(token, nil)
 				mu.Lock()
 				defer mu.Unlock()
 				successors[got.Refresh+got.Error]++
@@ -350,7 +313,7 @@ func TestRefreshAtOnce(t *testing.T) {
 			t.Errorf("with a grace: %v", successors)
 		}
 		for successor := range successors {
-			if got := b.refresh(successor, nil); grace == 0 && got.Refresh == "" || grace < 0 && got.Refresh != "" {
+			if got := b.Refresh(successor, nil); grace == 0 && got.Refresh == "" || grace < 0 && got.Refresh != "" {
 				t.Errorf("grace %v: the successor gives %+v", grace, got)
 			}
 		}
@@ -359,14 +322,14 @@ func TestRefreshAtOnce(t *testing.T) {
 
 // A code that is used twice ends what it gave, the refresh token too.
 func TestCodeReuseEndsRefreshTokens(t *testing.T) {
-	b := newBrowser(t, newServer(t, refreshing))
-	code := b.code(offline(nil))
-	first := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
-	second := b.refresh(first.Refresh, nil)
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" {
+	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	code := b.Code(servertest.OfflineAccess(nil))
+	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
+	second := b.Refresh(first.Refresh, nil)
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	b.dead(second.Refresh, first.AccessToken, second.AccessToken)
+	b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
 }
 
 // interrupted is a store in which something happens just before a refresh token
@@ -388,10 +351,10 @@ func (i *interrupted) Put(ctx context.Context, key string, value []byte, ttl tim
 // behind.
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	durable := &interrupted{Store: store.NewMemory(0, 0)}
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
-	code := b.code(offline(nil))
-	durable.before = func() { b.post("/oauth2/token", codeForm(code, nil)) }
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" || got.AccessToken != "" {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	code := b.Code(servertest.OfflineAccess(nil))
+	durable.before = func() { b.Post("/oauth2/token", servertest.CodeForm(code, nil)) }
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" || got.AccessToken != "" {
 		t.Errorf("%+v", got)
 	}
 	if left, err := durable.List(t.Context(), "refresh:"); err != nil || len(left) > 0 {
@@ -401,20 +364,20 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 
 func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 	for range 20 {
-		server := newServer(t, refreshing)
-		b := newBrowser(t, server)
-		code := b.code(offline(nil))
-		answers := make([]tokenAnswer, 8)
+		server := servertest.New(t, refreshing)
+		b := servertest.NewBrowser(t, server)
+		code := b.Code(servertest.OfflineAccess(nil))
+		answers := make([]servertest.TokenResponse, 8)
 		var all sync.WaitGroup
 		for i := range answers {
 			all.Go(func() {
-				answers[i] = decode[tokenAnswer](t, newBrowser(t, server).post("/oauth2/token", codeForm(code, nil)))
+				answers[i] = servertest.Decode[servertest.TokenResponse](t, servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.CodeForm(code, nil)))
 			})
 		}
 		all.Wait()
 		for _, got := range answers {
 			if got.Refresh != "" {
-				b.dead(got.Refresh, got.AccessToken)
+				b.CheckDead(got.Refresh, got.AccessToken)
 			}
 		}
 	}
@@ -444,16 +407,16 @@ func TestRefreshEnds(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			store := store.NewMemory(0, 0)
 			with := func(change func(*authorize.Config)) *authorize.Server {
-				return newServer(t, func(c *authorize.Config) { refreshing(c); c.Store, c.RefreshTokenGrace = store, -1; change(c) })
+				return servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store, c.RefreshTokenGrace = store, -1; change(c) })
 			}
-			b := newBrowser(t, with(func(*authorize.Config) {}))
-			token := b.tokens(offline(nil)).Refresh
-			b.server = with(tt.change)
-			if got := b.refresh(token, nil); got.Error != tt.want || got.AccessToken != "" != (tt.want == "") {
+			b := servertest.NewBrowser(t, with(func(*authorize.Config) {}))
+			token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+			b.Server = with(tt.change)
+			if got := b.Refresh(token, nil); got.Error != tt.want || got.AccessToken != "" != (tt.want == "") {
 				t.Errorf("%+v", got)
 			}
-			b.server = with(func(*authorize.Config) {})
-			if got := b.refresh(token, nil); tt.want != "" && got.AccessToken == "" {
+			b.Server = with(func(*authorize.Config) {})
+			if got := b.Refresh(token, nil); tt.want != "" && got.AccessToken == "" {
 				t.Errorf("when all is as it was: %+v", got)
 			}
 		})
@@ -467,14 +430,14 @@ func TestRefreshAndSession(t *testing.T) {
 		lives bool
 	}{{"openid online_access", false}, {"openid offline_access", true}, {"openid online_access offline_access", true}} {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, refreshing))
-			got := b.tokens(url.Values{"scope": {tt.scope}})
-			got = b.refresh(got.Refresh, nil)
+			b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+			got := b.Tokens(url.Values{"scope": {tt.scope}})
+			got = b.Refresh(got.Refresh, nil)
 			if got.Refresh == "" {
 				t.Fatalf("while signed in: %+v", got)
 			}
-			b.get("/oauth2/logout?" + url.Values{"id_token_hint": {got.IDToken}}.Encode())
-			if after := b.refresh(got.Refresh, nil); after.Refresh != "" != tt.lives {
+			b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {got.IDToken}}.Encode())
+			if after := b.Refresh(got.Refresh, nil); after.Refresh != "" != tt.lives {
 				t.Errorf("after signing out: %+v", after)
 			}
 		})
@@ -501,14 +464,14 @@ func TestRefreshLifetimes(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 					refreshing(c)
 					c.RefreshTokenLifetime, c.RefreshTokenIdleLifetime = tt.lifetime, tt.idle
 				}))
-				token := b.tokens(url.Values{"scope": {tt.scope}}).Refresh
+				token := b.Tokens(url.Values{"scope": {tt.scope}}).Refresh
 				for left := tt.wait; left > 0 && token != ""; left -= tt.per {
 					time.Sleep(min(tt.per, left))
-					token = b.refresh(token, nil).Refresh
+					token = b.Refresh(token, nil).Refresh
 				}
 				if token != "" != tt.want {
 					t.Errorf("refresh token %q", token)
@@ -564,24 +527,24 @@ func (f *failing) List(ctx context.Context, prefix string) ([]string, error) {
 // While the durable store fails, nothing is given, and nothing is called done.
 func TestDurableStoreFails(t *testing.T) {
 	durable := &failing{Store: store.NewMemory(0, 0)}
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
-	tokens := b.tokens(offline(nil))
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	tokens := b.Tokens(servertest.OfflineAccess(nil))
 	durable.broken = true
 	for name, send := range map[string]func() *http.Response{
-		"refresh":        func() *http.Response { return b.post("/oauth2/token", refreshForm(tokens.Refresh, nil)) },
-		"revoke refresh": func() *http.Response { return b.ask("/oauth2/revoke", tokens.Refresh, "app", "") },
-		"revoke access":  func() *http.Response { return b.ask("/oauth2/revoke", tokens.AccessToken, "app", "") },
+		"refresh":        func() *http.Response { return b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)) },
+		"revoke refresh": func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", "") },
+		"revoke access":  func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.AccessToken, "app", "") },
 	} {
 		r := send()
-		if got := decode[tokenAnswer](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
+		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
 	}
 	durable.broken = false
-	if r := b.ask("/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
+	if r := b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
-	b.dead(tokens.Refresh, tokens.AccessToken)
+	b.CheckDead(tokens.Refresh, tokens.AccessToken)
 }
 
 // What was revoked stays so over a restart, which empties the store in memory,
@@ -589,24 +552,26 @@ func TestDurableStoreFails(t *testing.T) {
 func TestRestart(t *testing.T) {
 	durable := &failing{Store: store.NewMemory(0, 0)}
 	restart := func() *authorize.Server {
-		return newServer(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
+		return servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
 	}
-	b := newBrowser(t, restart())
-	signedIn := func() tokenAnswer { return newBrowser(t, b.server).tokens(offline(nil)) }
+	b := servertest.NewBrowser(t, restart())
+	signedIn := func() servertest.TokenResponse {
+		return servertest.NewBrowser(t, b.Server).Tokens(servertest.OfflineAccess(nil))
+	}
 	kept, family, single := signedIn(), signedIn(), signedIn()
-	b.ask("/oauth2/revoke", family.Refresh, "app", "")
-	b.ask("/oauth2/revoke", single.AccessToken, "app", "")
-	b.server = restart()
+	b.AskAboutToken("/oauth2/revoke", family.Refresh, "app", "")
+	b.AskAboutToken("/oauth2/revoke", single.AccessToken, "app", "")
+	b.Server = restart()
 	durable.broken = true
-	if r := b.userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
+	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
 	}
 	durable.broken = false
-	b.dead(family.Refresh, family.AccessToken, single.AccessToken)
-	if got := b.refresh(kept.Refresh, nil); !b.works(kept.AccessToken) || got.Refresh == "" {
+	b.CheckDead(family.Refresh, family.AccessToken, single.AccessToken)
+	if got := b.Refresh(kept.Refresh, nil); !b.TokenWorks(kept.AccessToken) || got.Refresh == "" {
 		t.Errorf("what was not revoked: %+v", got)
 	}
-	if got := b.refresh(single.Refresh, nil); got.Refresh == "" {
+	if got := b.Refresh(single.Refresh, nil); got.Refresh == "" {
 		t.Errorf("the refresh token beside a revoked access token: %+v", got)
 	}
 }
@@ -616,21 +581,21 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 	p := authorizetest.Start(t)
 	durable := store.NewMemory(0, 0)
 	restart := func(change func(*people.IdentityProvider)) *authorize.Server {
-		return federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			refreshing(c)
 			c.Durable = durable
 			change(idp)
 		})
 	}
-	b := newBrowser(t, restart(func(*people.IdentityProvider) {}))
-	token := b.federatedTokens(offline(nil))
-	b.server = restart(func(*people.IdentityProvider) {})
-	next := b.refresh(token.Refresh, nil)
-	if !b.works(token.AccessToken) || !b.works(next.AccessToken) {
+	b := servertest.NewBrowser(t, restart(func(*people.IdentityProvider) {}))
+	token := b.FederatedTokens(servertest.OfflineAccess(nil))
+	b.Server = restart(func(*people.IdentityProvider) {})
+	next := b.Refresh(token.Refresh, nil)
+	if !b.TokenWorks(token.AccessToken) || !b.TokenWorks(next.AccessToken) {
 		t.Fatalf("after a restart: %+v", next)
 	}
-	b.server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
-	b.dead(next.Refresh, next.AccessToken)
+	b.Server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
+	b.CheckDead(next.Refresh, next.AccessToken)
 }
 
 // A crash may lose the answer that held the new token. Who comes with the old one when
@@ -654,16 +619,16 @@ func TestGraceAfterRestart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var start time.Time
-				b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 					refreshing(c)
 					c.RefreshTokenGrace = tt.grace
 					c.Started = func() time.Time { return start }
 				}))
-				first := b.tokens(offline(nil)).Refresh
-				lost := b.refresh(first, nil).Refresh
+				first := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+				lost := b.Refresh(first, nil).Refresh
 				start = time.Now().Add(tt.down)
 				time.Sleep(tt.down + tt.later)
-				if again := b.refresh(first, nil).Refresh; (again == lost) != tt.again {
+				if again := b.Refresh(first, nil).Refresh; (again == lost) != tt.again {
 					t.Errorf("given %q, and before %q", again, lost)
 				}
 			})

@@ -1,10 +1,7 @@
 package authorize_test
 
 import (
-	"context"
-	"encoding/json"
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -12,90 +9,16 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
-
-// clientStorage is a client.Storage in memory.
-type clientStorage struct {
-	authorizetest.Storage
-	asked []string // what was loaded
-}
-
-func (s *clientStorage) Load(ctx context.Context, key string) ([]byte, error) {
-	s.asked = append(s.asked, key)
-	return s.Storage.Load(ctx, key)
-}
-
-const initialAccess = "initial-access-token"
-
-func registering(storage *clientStorage) func(*authorize.Config) {
-	return func(c *authorize.Config) {
-		c.Registration = &client.Registration{
-			InitialAccessToken: initialAccess, Scopes: []string{"user/*.rs", "demo.read"}, MaxClients: 3,
-			Storage: storage, Folder: "fhir/clients/x",
-		}
-	}
-}
-
-type registrationAnswer struct {
-	ID          string   `json:"client_id"`
-	Secret      string   `json:"client_secret"`
-	IssuedAt    int64    `json:"client_id_issued_at"`
-	Expires     *int64   `json:"client_secret_expires_at"`
-	AccessToken string   `json:"registration_access_token"`
-	URI         string   `json:"registration_client_uri"`
-	Scope       string   `json:"scope"`
-	Method      string   `json:"token_endpoint_auth_method"`
-	Redirects   []string `json:"redirect_uris"`
-	GrantTypes  []string `json:"grant_types"`
-	Algorithm   string   `json:"token_endpoint_auth_signing_alg"`
-	JWKSURI     string   `json:"jwks_uri"`
-	Name        string   `json:"client_name"`
-	Error       string   `json:"error"`
-
-	JWKS json.RawMessage `json:"jwks"`
-}
-
-// metadata is that of an app; change alters it, and nil removes.
-func metadata(change map[string]any) map[string]any {
-	m := map[string]any{"redirect_uris": []string{callback}, "client_name": "Newcomer", "scope": "openid user/*.rs"}
-	for name, value := range change {
-		if m[name] = value; value == nil {
-			delete(m, name)
-		}
-	}
-	return m
-}
-
-func (b *browser) register(m any, token string) (*http.Response, registrationAnswer) {
-	b.t.Helper()
-	text, err := json.Marshal(m)
-	if err != nil {
-		b.t.Fatal(err)
-	}
-	r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(string(text)))
-	r.Header.Set("Content-Type", "application/json")
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	response := b.send(r)
-	return response, decode[registrationAnswer](b.t, response)
-}
-
-// manage reads or deletes a registration (RFC 7592).
-func (b *browser) manage(method, uri, token string) *http.Response {
-	r := httptest.NewRequest(method, strings.TrimPrefix(uri, issuer), nil)
-	r.Header.Set("Authorization", "Bearer "+token)
-	return b.send(r)
-}
 
 // RFC 7591 §3.2.1: an app registers, a person signs in to it and is asked, and the
 // app gets its tokens by the secret it was told.
 func TestRegisteredClient(t *testing.T) {
-	storage := new(clientStorage)
-	b := newBrowser(t, newServer(t, registering(storage)))
-	r, c := b.register(metadata(nil), initialAccess)
+	storage := new(servertest.ClientStorage)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
+	r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	if r.StatusCode != http.StatusCreated || !strings.HasPrefix(c.ID, "registered-") || len(c.Secret) != 43 || c.Expires == nil || *c.Expires != 0 ||
 		time.Since(time.Unix(c.IssuedAt, 0)) > time.Minute || c.Scope != "openid email phone profile user/*.rs" || r.Header.Get("Cache-Control") != "no-store" {
 		t.Fatalf("%d %+v", r.StatusCode, c)
@@ -105,48 +28,48 @@ func TestRegisteredClient(t *testing.T) {
 			t.Errorf("%s holds a secret: %s", key, file)
 		}
 	}
-	q := request(pkce())
+	q := servertest.Request(servertest.PKCE())
 	q.Set("client_id", c.ID)
 	q.Set("scope", "openid user/*.rs")
-	page, sealed := b.open(b.signIn(q, "alice", "right"))
+	page, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
 	if !strings.Contains(page, "Allow Newcomer?") || !strings.Contains(page, "registered itself") {
 		t.Errorf("page %s", page)
 	}
-	form := decide(sealed, "allow")
+	form := servertest.Decision(sealed, "allow")
 	form.Set("may user/*.rs", "yes")
-	code := location(t, b.post("/oauth2/consent", form)).Query().Get("code")
-	exchange := codeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {verifier}})
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", exchange)); got.Error != "invalid_client" {
+	code := servertest.Location(t, b.Post("/oauth2/consent", form)).Query().Get("code")
+	exchange := servertest.CodeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {servertest.Verifier}})
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", exchange)); got.Error != "invalid_client" {
 		t.Errorf("with a wrong secret: %+v", got)
 	}
 	exchange.Del("client_secret")
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", exchange)); got.Error != "invalid_client" {
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", exchange)); got.Error != "invalid_client" {
 		t.Errorf("without a secret: %+v", got)
 	}
 	exchange.Set("client_secret", c.Secret)
-	answer := decode[tokenAnswer](t, b.post("/oauth2/token", exchange))
+	answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", exchange))
 	if answer.Scope != "openid user/*.rs" {
 		t.Fatalf("%+v", answer)
 	}
-	if r := b.manage(http.MethodDelete, c.URI, c.AccessToken); r.StatusCode != http.StatusNoContent {
+	if r := b.ManageClient(http.MethodDelete, c.URI, c.AccessToken); r.StatusCode != http.StatusNoContent {
 		t.Errorf("DELETE: %d", r.StatusCode)
 	}
-	if r := b.userinfo(answer.AccessToken); r.StatusCode != http.StatusUnauthorized {
+	if r := b.Userinfo(answer.AccessToken); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("its token still works: %d", r.StatusCode)
 	}
-	if r := b.authorize(q); r.StatusCode != http.StatusBadRequest {
+	if r := b.Authorize(q); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("it is still known: %d", r.StatusCode)
 	}
 }
 
 func TestRegisteredPublicClient(t *testing.T) {
-	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
-	_, c := b.register(metadata(map[string]any{"token_endpoint_auth_method": "none", "scope": nil}), initialAccess)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	_, c := b.Register(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none", "scope": nil}), servertest.InitialAccessToken)
 	if c.ID == "" || c.Secret != "" || c.Expires != nil || c.Scope != "openid email phone profile user/*.rs demo.read" {
 		t.Errorf("%+v", c)
 	}
-	q := request(url.Values{"client_id": {c.ID}})
-	if u := location(t, b.authorize(q)); u.Query().Get("error") != "invalid_request" {
+	q := servertest.Request(url.Values{"client_id": {c.ID}})
+	if u := servertest.Location(t, b.Authorize(q)); u.Query().Get("error") != "invalid_request" {
 		t.Errorf("without PKCE: %s", u)
 	}
 }
@@ -158,10 +81,10 @@ func TestRegistrationRefused(t *testing.T) {
 		want   string
 	}{
 		{"no redirect URI", map[string]any{"redirect_uris": nil}, "invalid_redirect_uri"},
-		{"redirect URIs in another case", map[string]any{"REDIRECT_URIS": []string{callback}}, "invalid_client_metadata"},
+		{"redirect URIs in another case", map[string]any{"REDIRECT_URIS": []string{servertest.Callback}}, "invalid_client_metadata"},
 		{"a redirect URI over http", map[string]any{"redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
-		{"a redirect URI of a script", map[string]any{"redirect_uris": []string{callback, "javascript:alert(1)"}}, "invalid_redirect_uri"},
-		{"21 redirect URIs", map[string]any{"redirect_uris": strings.Split(strings.Repeat(callback+" ", 20)+callback, " ")}, "invalid_redirect_uri"},
+		{"a redirect URI of a script", map[string]any{"redirect_uris": []string{servertest.Callback, "javascript:alert(1)"}}, "invalid_redirect_uri"},
+		{"21 redirect URIs", map[string]any{"redirect_uris": strings.Split(strings.Repeat(servertest.Callback+" ", 20)+servertest.Callback, " ")}, "invalid_redirect_uri"},
 		{"an address after signing out over http", map[string]any{"post_logout_redirect_uris": []string{"http://evil.example/"}}, "invalid_redirect_uri"},
 		{"a scope beyond the list", map[string]any{"scope": "openid user/*.cruds"}, "invalid_client_metadata"},
 		{"a system scope", map[string]any{"scope": "system/*.rs"}, "invalid_client_metadata"},
@@ -178,8 +101,8 @@ func TestRegistrationRefused(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			storage := new(clientStorage)
-			r, c := newBrowser(t, newServer(t, registering(storage))).register(metadata(tt.change), initialAccess)
+			storage := new(servertest.ClientStorage)
+			r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))).Register(servertest.ClientMetadata(tt.change), servertest.InitialAccessToken)
 			if r.StatusCode != http.StatusBadRequest || c.Error != tt.want || len(storage.Files) != 0 {
 				t.Errorf("%d %+v", r.StatusCode, c)
 			}
@@ -189,17 +112,17 @@ func TestRegistrationRefused(t *testing.T) {
 
 func TestLargeRegistration(t *testing.T) {
 	large := map[string]any{"client_uri": strings.Repeat("x", 64<<10)}
-	r, c := newBrowser(t, newServer(t, registering(new(clientStorage)))).register(metadata(large), initialAccess)
+	r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))).Register(servertest.ClientMetadata(large), servertest.InitialAccessToken)
 	if r.StatusCode != http.StatusRequestEntityTooLarge || c.Error != "invalid_request" {
 		t.Errorf("%d %+v", r.StatusCode, c)
 	}
 }
 
 func TestRegistrationNeedsToken(t *testing.T) {
-	storage := new(clientStorage)
-	b := newBrowser(t, newServer(t, registering(storage)))
-	for _, token := range []string{"", "wrong", initialAccess + "x"} {
-		r, c := b.register(metadata(nil), token)
+	storage := new(servertest.ClientStorage)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
+	for _, token := range []string{"", "wrong", servertest.InitialAccessToken + "x"} {
+		r, c := b.Register(servertest.ClientMetadata(nil), token)
 		if r.StatusCode != http.StatusUnauthorized || c.Error != "invalid_token" || !strings.HasPrefix(r.Header.Get("WWW-Authenticate"), "Bearer ") {
 			t.Errorf("%q: %d %+v", token, r.StatusCode, c)
 		}
@@ -212,25 +135,25 @@ func TestRegistrationNeedsToken(t *testing.T) {
 // RFC 7592: a registration is its owner's to read, change and delete, by its own token,
 // which §3 wants in the answer.
 func TestRegistrationIsManaged(t *testing.T) {
-	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
-	_, c := b.register(metadata(nil), initialAccess)
-	_, other := b.register(metadata(nil), initialAccess)
-	r := b.manage(http.MethodGet, c.URI, c.AccessToken)
-	if got := decode[registrationAnswer](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != c.AccessToken || got.Redirects[0] != callback {
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	_, other := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+	r := b.ManageClient(http.MethodGet, c.URI, c.AccessToken)
+	if got := servertest.Decode[servertest.RegistrationResponse](t, r); got.ID != c.ID || got.Secret != "" || got.AccessToken != c.AccessToken || got.Redirects[0] != servertest.Callback {
 		t.Errorf("%d %+v", r.StatusCode, got)
 	}
 	for name, tt := range map[string][2]string{
 		"another's token":       {c.URI, other.AccessToken},
-		"the initial token":     {c.URI, initialAccess},
+		"the initial token":     {c.URI, servertest.InitialAccessToken},
 		"the secret":            {c.URI, c.Secret},
 		"no token":              {c.URI, ""},
-		"a client that is none": {issuer + "/oauth2/register?client_id=registered-" + strings.Repeat("0", 32), c.AccessToken},
-		"a configured client":   {issuer + "/oauth2/register?client_id=app", c.AccessToken},
-		"a file elsewhere":      {issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
-		"no client":             {issuer + "/oauth2/register", c.AccessToken},
+		"a client that is none": {servertest.Issuer + "/oauth2/register?client_id=registered-" + strings.Repeat("0", 32), c.AccessToken},
+		"a configured client":   {servertest.Issuer + "/oauth2/register?client_id=app", c.AccessToken},
+		"a file elsewhere":      {servertest.Issuer + "/oauth2/register?client_id=../keys", c.AccessToken},
+		"no client":             {servertest.Issuer + "/oauth2/register", c.AccessToken},
 	} {
 		for _, method := range []string{http.MethodGet, http.MethodPut, http.MethodDelete} {
-			if r := b.manage(method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
+			if r := b.ManageClient(method, tt[0], tt[1]); r.StatusCode != http.StatusUnauthorized {
 				t.Errorf("%s %s: %d", method, name, r.StatusCode)
 			}
 		}
@@ -239,26 +162,26 @@ func TestRegistrationIsManaged(t *testing.T) {
 
 // What a request calls a client is no way into other files.
 func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
-	storage := new(clientStorage)
-	b := newBrowser(t, newServer(t, registering(storage)))
+	storage := new(servertest.ClientStorage)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
 	for _, id := range []string{"nobody", "../keys", "registered-", "registered-/../../keys", "registered-" + strings.Repeat("A", 32), "registered-" + strings.Repeat("0", 32) + "\n"} {
-		b.authorize(request(url.Values{"client_id": {id}}))
-		b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {id}}))
-		b.manage(http.MethodGet, issuer+"/oauth2/register?client_id="+url.QueryEscape(id), "x")
+		b.Authorize(servertest.Request(url.Values{"client_id": {id}}))
+		b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {id}}))
+		b.ManageClient(http.MethodGet, servertest.Issuer+"/oauth2/register?client_id="+url.QueryEscape(id), "x")
 	}
-	if len(storage.asked) != 0 {
-		t.Errorf("looked up %q", storage.asked)
+	if len(storage.Loaded) != 0 {
+		t.Errorf("looked up %q", storage.Loaded)
 	}
 }
 
 func TestRegistrationIsBounded(t *testing.T) {
-	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for range 3 {
-		if r, c := b.register(metadata(nil), initialAccess); r.StatusCode != http.StatusCreated {
+		if r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusCreated {
 			t.Fatalf("%d %+v", r.StatusCode, c)
 		}
 	}
-	if r, c := b.register(metadata(nil), initialAccess); r.StatusCode != http.StatusServiceUnavailable || c.Error != "temporarily_unavailable" {
+	if r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusServiceUnavailable || c.Error != "temporarily_unavailable" {
 		t.Errorf("%d %+v", r.StatusCode, c)
 	}
 }
@@ -267,35 +190,38 @@ func TestRegistrationIsBounded(t *testing.T) {
 // minute that it is gone; what the operator takes from the list, it loses.
 func TestRegistrationIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		storage := new(clientStorage)
-		here, there := newBrowser(t, newServer(t, registering(storage))), newBrowser(t, newServer(t, registering(storage)))
-		_, c := here.register(metadata(nil), initialAccess)
-		q := request(pkce())
+		storage := new(servertest.ClientStorage)
+		here, there := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))), servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
+		_, c := here.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
+		q := servertest.Request(servertest.PKCE())
 		q.Set("client_id", c.ID)
 		q.Set("scope", "user/*.rs")
-		if u := location(t, there.authorize(q)); u.Path != "/oauth2/login" {
+		if u := servertest.Location(t, there.Authorize(q)); u.Path != "/oauth2/login" {
 			t.Errorf("at another gateway: %s", u)
 		}
-		narrowed := newBrowser(t, newServer(t, func(c *authorize.Config) { registering(storage)(c); c.Registration.Scopes = []string{"demo.read"} }))
-		if u := location(t, narrowed.authorize(q)); u.Query().Get("error") != "invalid_scope" {
+		narrowed := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+			servertest.Registering(storage)(c)
+			c.Registration.Scopes = []string{"demo.read"}
+		}))
+		if u := servertest.Location(t, narrowed.Authorize(q)); u.Query().Get("error") != "invalid_scope" {
 			t.Errorf("after the list was narrowed: %s", u)
 		}
-		here.manage(http.MethodDelete, c.URI, c.AccessToken)
+		here.ManageClient(http.MethodDelete, c.URI, c.AccessToken)
 		time.Sleep(time.Minute + time.Second)
-		if r := there.authorize(q); r.StatusCode != http.StatusBadRequest {
+		if r := there.Authorize(q); r.StatusCode != http.StatusBadRequest {
 			t.Errorf("after it was deleted: %d", r.StatusCode)
 		}
 	})
 }
 
 func TestRegistrationIsOffByDefault(t *testing.T) {
-	server := newServer(t, nil)
-	if m := decode[map[string]any](t, newBrowser(t, server).get("/.well-known/openid-configuration")); server.Serves("/oauth2/register") || m["registration_endpoint"] != nil {
+	server := servertest.New(t, nil)
+	if m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, server).Get("/.well-known/openid-configuration")); server.Serves("/oauth2/register") || m["registration_endpoint"] != nil {
 		t.Error("anybody can register")
 	}
-	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for _, path := range []string{"/.well-known/openid-configuration", "/fhir/R4/.well-known/smart-configuration"} {
-		if m := decode[map[string]any](t, b.get(path)); m["registration_endpoint"] != issuer+"/oauth2/register" {
+		if m := servertest.Decode[map[string]any](t, b.Get(path)); m["registration_endpoint"] != servertest.Issuer+"/oauth2/register" {
 			t.Errorf("%s: %v", path, m["registration_endpoint"])
 		}
 	}
@@ -308,8 +234,8 @@ func TestRegistrationConfig(t *testing.T) {
 		"with no scope":     func(r *client.Registration) { r.Scopes = []string{"a b"} },
 		"a system scope":    func(r *client.Registration) { r.Scopes = []string{"system/*.rs"} },
 	} {
-		c := testConfig()
-		registering(new(clientStorage))(&c)
+		c := servertest.Config()
+		servertest.Registering(new(servertest.ClientStorage))(&c)
 		change(c.Registration)
 		if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "registration") {
 			t.Errorf("%s: %v", name, err)

@@ -13,11 +13,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // withKeys is the metadata of an app that proves who it is by keys.
 func withKeys(change map[string]any) map[string]any {
-	m := metadata(map[string]any{"token_endpoint_auth_method": "private_key_jwt", "jwks": json.RawMessage(publicKeys(jose.ES384, jose.RS384))})
+	m := servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "private_key_jwt", "jwks": json.RawMessage(servertest.PublicKeys(jose.ES384, jose.RS384))})
 	for name, value := range change {
 		if m[name] = value; value == nil {
 			delete(m, name)
@@ -26,24 +27,13 @@ func withKeys(change map[string]any) map[string]any {
 	return m
 }
 
-// exchange is what the token endpoint says to an app's assertion with a code that is
-// none: invalid_grant, if it believes the assertion.
-func (b *browser) exchange(id string, alg jose.SignatureAlgorithm) string {
-	b.t.Helper()
-	claims := map[string]any{"iss": id, "sub": id}
-	form := codeForm("x", url.Values{
-		"client_id": {id}, "client_assertion_type": {assertionType}, "client_assertion": {assertion(b.t, alg, claims, nil)},
-	})
-	return decode[tokenAnswer](b.t, b.post("/oauth2/token", form)).Error
-}
-
 // RFC 7591 §2, §3.2.1: an app registers its keys, is told what was registered, and
 // proves who it is by them and nothing else.
 func TestRegisteredClientWithKeys(t *testing.T) {
-	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
-	r, c := b.register(withKeys(map[string]any{"token_endpoint_auth_signing_alg": "ES384"}), initialAccess)
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
+	r, c := b.Register(withKeys(map[string]any{"token_endpoint_auth_signing_alg": "ES384"}), servertest.InitialAccessToken)
 	if r.StatusCode != http.StatusCreated || c.Secret != "" || c.Expires != nil || c.Method != "private_key_jwt" || c.Algorithm != "ES384" ||
-		c.JWKSURI != "" || string(c.JWKS) != string(publicKeys(jose.ES384, jose.RS384)) {
+		c.JWKSURI != "" || string(c.JWKS) != string(servertest.PublicKeys(jose.ES384, jose.RS384)) {
 		t.Fatalf("%d %+v", r.StatusCode, c)
 	}
 	for name, tt := range map[string]struct {
@@ -54,24 +44,24 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 		"another of its keys":   {jose.RS384, "invalid_client"},
 		"a key that is not its": {jose.ES256, "invalid_client"},
 	} {
-		if got := b.exchange(c.ID, tt.alg); got != tt.want {
+		if got := b.TryAssertion(c.ID, tt.alg); got != tt.want {
 			t.Errorf("by %s: %s", name, got)
 		}
 	}
 	for name, secret := range map[string]string{"nothing": "", "a secret": "x"} {
-		if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm("x", url.Values{"client_id": {c.ID}, "client_secret": {secret}}))); got.Error != "invalid_client" {
+		if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {c.ID}, "client_secret": {secret}}))); got.Error != "invalid_client" {
 			t.Errorf("by %s: %+v", name, got)
 		}
 	}
-	form := codeForm("", url.Values{
-		"client_id": {c.ID}, "code_verifier": {verifier}, "client_assertion_type": {assertionType},
-		"client_assertion": {assertion(t, jose.ES384, map[string]any{"iss": c.ID, "sub": c.ID}, nil)},
+	form := servertest.CodeForm("", url.Values{
+		"client_id": {c.ID}, "code_verifier": {servertest.Verifier}, "client_assertion_type": {servertest.AssertionType},
+		"client_assertion": {servertest.Assertion(t, jose.ES384, map[string]any{"iss": c.ID, "sub": c.ID}, nil)},
 	})
-	q := request(pkce())
+	q := servertest.Request(servertest.PKCE())
 	q.Set("client_id", c.ID)
-	_, sealed := b.open(b.signIn(q, "alice", "right"))
-	form.Set("code", location(t, b.post("/oauth2/consent", decide(sealed, "allow"))).Query().Get("code"))
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", form)); got.AccessToken == "" {
+	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
+	form.Set("code", servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow"))).Query().Get("code"))
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", form)); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -90,18 +80,18 @@ func keyServer(t *testing.T, keys func() []byte) (*httptest.Server, *atomic.Int6
 // The keys at a jwks_uri are fetched when they are needed, and then kept, as those of
 // clients in the configuration are.
 func TestRegisteredClientWithKeysByAddress(t *testing.T) {
-	keys, asked := keyServer(t, func() []byte { return publicKeys(jose.ES384) })
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) {
-		registering(new(clientStorage))(c)
+	keys, asked := keyServer(t, func() []byte { return servertest.PublicKeys(jose.ES384) })
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+		servertest.Registering(new(servertest.ClientStorage))(c)
 		c.Registration.Transport = keys.Client().Transport
 	}))
-	_, c := b.register(withKeys(map[string]any{"jwks": nil, "jwks_uri": keys.URL}), initialAccess)
+	_, c := b.Register(withKeys(map[string]any{"jwks": nil, "jwks_uri": keys.URL}), servertest.InitialAccessToken)
 	if c.JWKSURI != keys.URL || c.JWKS != nil || asked.Load() != 0 {
 		t.Fatalf("%+v, asked %d times", c, asked.Load())
 	}
 	for alg, want := range map[jose.SignatureAlgorithm]string{jose.ES384: "invalid_grant", jose.RS384: "invalid_client"} {
 		for range 3 {
-			if got := b.exchange(c.ID, alg); got != want {
+			if got := b.TryAssertion(c.ID, alg); got != want {
 				t.Errorf("%s: %s", alg, got)
 			}
 		}
@@ -119,18 +109,18 @@ func TestRegisteredKeysAreNotFetchedFromInside(t *testing.T) {
 	inside.Config.ConnState = func(net.Conn, http.ConnState) { connected.Store(true) }
 	inside.StartTLS()
 	defer inside.Close()
-	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for _, host := range []string{"127.0.0.1", "localhost"} {
 		uri := strings.Replace(inside.URL, "127.0.0.1", host, 1)
-		_, c := b.register(withKeys(map[string]any{"jwks": nil, "jwks_uri": uri}), initialAccess)
-		if got := b.exchange(c.ID, jose.ES384); got != "invalid_client" || connected.Load() {
+		_, c := b.Register(withKeys(map[string]any{"jwks": nil, "jwks_uri": uri}), servertest.InitialAccessToken)
+		if got := b.TryAssertion(c.ID, jose.ES384); got != "invalid_client" || connected.Load() {
 			t.Errorf("%s: %s, connected %v", uri, got, connected.Load())
 		}
 	}
 }
 
 func TestRegisteredKeysRefused(t *testing.T) {
-	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: assertionKeys()[jose.ES384], KeyID: "x"}}})
+	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES384], KeyID: "x"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,8 +144,8 @@ func TestRegisteredKeysRefused(t *testing.T) {
 		"signed by a secret":   {"token_endpoint_auth_signing_alg": "HS256"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			storage := new(clientStorage)
-			r, c := newBrowser(t, newServer(t, registering(storage))).register(withKeys(change), initialAccess)
+			storage := new(servertest.ClientStorage)
+			r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))).Register(withKeys(change), servertest.InitialAccessToken)
 			if r.StatusCode != http.StatusBadRequest || c.Error != "invalid_client_metadata" || len(storage.Files) != 0 {
 				t.Errorf("%d %+v", r.StatusCode, c)
 			}
@@ -166,13 +156,13 @@ func TestRegisteredKeysRefused(t *testing.T) {
 // Keys of an app that proves who it is by a secret are for what is not built: they are
 // not registered, and so not told (RFC 7591 §3.2.1).
 func TestKeysWithoutUse(t *testing.T) {
-	b := newBrowser(t, newServer(t, registering(new(clientStorage))))
+	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for _, method := range []string{"client_secret_basic", "none"} {
-		r, c := b.register(withKeys(map[string]any{"token_endpoint_auth_method": method, "token_endpoint_auth_signing_alg": "ES384"}), initialAccess)
+		r, c := b.Register(withKeys(map[string]any{"token_endpoint_auth_method": method, "token_endpoint_auth_signing_alg": "ES384"}), servertest.InitialAccessToken)
 		if r.StatusCode != http.StatusCreated || c.JWKS != nil || c.Algorithm != "" || (c.Secret != "") != (method != "none") {
 			t.Errorf("%s: %d %+v", method, r.StatusCode, c)
 		}
-		if got := b.exchange(c.ID, jose.ES384); got != "invalid_client" {
+		if got := b.TryAssertion(c.ID, jose.ES384); got != "invalid_client" {
 			t.Errorf("%s: by its keys: %s", method, got)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // everyFlow lets the client app use all response types, and have addresses.
@@ -20,7 +21,7 @@ func everyFlow(c *authorize.Config) {
 }
 
 func implicit(change url.Values) url.Values {
-	q := request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}})
+	q := servertest.Request(url.Values{"response_type": {"id_token"}, "nonce": {"n"}})
 	maps.Copy(q, change)
 	return q
 }
@@ -44,8 +45,8 @@ func TestImplicitFlow(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, everyFlow))
-			u := b.answer(implicit(url.Values{"response_type": {tt.responseType}}))
+			b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
+			u := b.Answer(implicit(url.Values{"response_type": {tt.responseType}}))
 			_, raw, _ := strings.Cut(u.String(), "#")
 			var names []string
 			for pair := range strings.SplitSeq(raw, "&") {
@@ -54,7 +55,7 @@ func TestImplicitFlow(t *testing.T) {
 			if got := strings.Join(names, " "); got != tt.want || u.RawQuery != "" {
 				t.Errorf("fragment %q, query %q", got, u.RawQuery)
 			}
-			claims, access := b.claims(fragment(t, u).Get("id_token")), fragment(t, u).Get("access_token")
+			claims, access := b.Claims(fragment(t, u).Get("id_token")), fragment(t, u).Get("access_token")
 			if claims["nonce"] != "n" || claims["sub"] != "alice" || (claims["at_hash"] != nil) != (access != "") {
 				t.Errorf("ID token %v", claims)
 			}
@@ -69,9 +70,9 @@ func TestImplicitFlow(t *testing.T) {
 // for are in the ID token; with one they are userinfo's.
 func TestImplicitFlowClaims(t *testing.T) {
 	for responseType, want := range map[string]bool{"id_token": true, "id_token token": false} {
-		b := newBrowser(t, newServer(t, everyFlow))
-		u := b.answer(implicit(url.Values{"response_type": {responseType}, "scope": {"openid profile email"}}))
-		claims := b.claims(fragment(t, u).Get("id_token"))
+		b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
+		u := b.Answer(implicit(url.Values{"response_type": {responseType}, "scope": {"openid profile email"}}))
+		claims := b.Claims(fragment(t, u).Get("id_token"))
 		if got := claims["name"] == "Alice Adams" && claims["email_verified"] == true; got != want || claims["phone_number"] != nil {
 			t.Errorf("%s: %v", responseType, claims)
 		}
@@ -102,12 +103,12 @@ func TestErrorMode(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			u := location(t, newBrowser(t, newServer(t, everyFlow)).authorize(request(tt.change)))
+			u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, everyFlow)).Authorize(servertest.Request(tt.change)))
 			q, other := u.Query(), fragment(t, u)
 			if tt.mode == "#" {
 				q, other = other, q
 			}
-			if q.Get("error") != tt.want || q.Get("iss") != issuer || len(other) != 0 {
+			if q.Get("error") != tt.want || q.Get("iss") != servertest.Issuer || len(other) != 0 {
 				t.Errorf("%s", u)
 			}
 		})
@@ -123,7 +124,7 @@ var (
 // posted reads the page that posts an answer.
 func posted(t *testing.T, r *http.Response) (action string, fields url.Values) {
 	t.Helper()
-	page := body(t, r)
+	page := servertest.Body(t, r)
 	form := formAction.FindStringSubmatch(page)
 	if r.StatusCode != http.StatusOK || form == nil || r.Header.Get("Location") != "" {
 		t.Fatalf("status %d: %s", r.StatusCode, page)
@@ -151,14 +152,14 @@ func TestFormPost(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, everyFlow))
-			b.answer(request(nil))
-			q := request(tt.change)
+			b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
+			b.Answer(servertest.Request(nil))
+			q := servertest.Request(tt.change)
 			q.Set("response_mode", "form_post")
 			q.Set("state", state)
-			r := b.authorize(q)
+			r := b.Authorize(q)
 			action, fields := posted(t, r)
-			if action != callback || !fields.Has(tt.want) || fields.Get("state") != state || fields.Get("iss") != issuer {
+			if action != servertest.Callback || !fields.Has(tt.want) || fields.Get("state") != state || fields.Get("iss") != servertest.Issuer {
 				t.Errorf("to %s: %v", action, fields)
 			}
 			if fields.Has("code") && fields.Has("error") {
@@ -170,15 +171,15 @@ func TestFormPost(t *testing.T) {
 
 // The page may run its own script and post to the client's origin, and nothing else.
 func TestFormPostPolicy(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	b.answer(request(nil))
-	r := b.authorize(request(url.Values{"response_mode": {"form_post"}}))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	r := b.Authorize(servertest.Request(url.Values{"response_mode": {"form_post"}}))
 	policy := r.Header.Get("Content-Security-Policy")
 	parts := policyParts.FindStringSubmatch(policy)
 	if parts == nil || parts[1] != "https://app.example.org" || !strings.Contains(policy, "frame-ancestors 'none'") {
 		t.Fatalf("policy %q", policy)
 	}
-	page := body(t, r)
+	page := servertest.Body(t, r)
 	_, rest, _ := strings.Cut(page, "<script>")
 	script, _, _ := strings.Cut(rest, "</script>")
 	if digest(script) != parts[2] || !strings.Contains(page, "<button>") {
@@ -191,9 +192,9 @@ func TestFormPostPolicy(t *testing.T) {
 
 // Browsers do not post line ends and bytes beyond UTF-8 as they are.
 func TestFormPostState(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, state := range []string{"line\nbreak", "\xff"} {
-		if _, fields := posted(t, b.authorize(request(url.Values{"response_mode": {"form_post"}, "state": {state}}))); fields.Get("error") != "invalid_request" {
+		if _, fields := posted(t, b.Authorize(servertest.Request(url.Values{"response_mode": {"form_post"}, "state": {state}}))); fields.Get("error") != "invalid_request" {
 			t.Errorf("state %q: %v", state, fields)
 		}
 	}
@@ -207,7 +208,7 @@ func TestResponseModesDiscovered(t *testing.T) {
 		"all":       {everyFlow, "code token id_token id_token token", "query form_post fragment"},
 		"code only": {func(c *authorize.Config) { c.Clients = c.Clients[1:3] }, "code", "query form_post"},
 	} {
-		m := decode[map[string]any](t, newBrowser(t, newServer(t, tt.change)).get("/.well-known/openid-configuration"))
+		m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, tt.change)).Get("/.well-known/openid-configuration"))
 		if list(m["response_types_supported"]) != tt.types || list(m["response_modes_supported"]) != tt.modes {
 			t.Errorf("%s: %v, %v", name, m["response_types_supported"], m["response_modes_supported"])
 		}

@@ -2,8 +2,6 @@ package authorize_test
 
 import (
 	"net/http"
-	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -15,6 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
@@ -25,25 +24,6 @@ func codeNow() string { return totpAt(totpSecret, time.Now()) }
 
 // withTOTP gives alice a second factor.
 func withTOTP(c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret }
-
-var factorField = regexp.MustCompile(`name="factor" value="([^"]*)"`)
-
-// factor follows the first factor's answer to the page that asks for the code,
-// and returns what its form sends.
-func (b *browser) factor(r *http.Response) string {
-	b.t.Helper()
-	page := b.get(r.Header.Get("Location"))
-	text := body(b.t, page)
-	field := factorField.FindStringSubmatch(text)
-	if r.StatusCode != http.StatusSeeOther || field == nil {
-		b.t.Fatalf("status %d, then %d: %s", r.StatusCode, page.StatusCode, text)
-	}
-	return field[1]
-}
-
-func (b *browser) sendCode(factor, code string) *http.Response {
-	return b.post("/oauth2/login", url.Values{"factor": {factor}, "code": {code}})
-}
 
 func TestSecondFactor(t *testing.T) {
 	tests := []struct {
@@ -62,20 +42,20 @@ func TestSecondFactor(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, withTOTP))
-				factor := b.factor(b.signIn(request(nil), "alice", "right"))
-				r := b.sendCode(factor, tt.code())
-				if r.StatusCode != tt.want || (b.cookies["__Host-fhir-session"] != "") != (tt.want == http.StatusFound) {
-					t.Fatalf("status %d, cookies %v", r.StatusCode, b.cookies)
+				b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+				factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
+				r := b.SendOTP(factor, tt.code())
+				if r.StatusCode != tt.want || (b.Cookies["__Host-fhir-session"] != "") != (tt.want == http.StatusFound) {
+					t.Fatalf("status %d, cookies %v", r.StatusCode, b.Cookies)
 				}
 				if tt.want == http.StatusForbidden {
-					text := body(t, r)
+					text := servertest.Body(t, r)
 					if !strings.Contains(text, "The code is wrong, too old, or was used already.") {
 						t.Error(text)
 					}
-					r = b.sendCode(factorField.FindStringSubmatch(text)[1], codeNow())
+					r = b.SendOTP(servertest.Field(t, text, "factor"), codeNow())
 				}
-				if location(t, r).Query().Get("code") == "" {
+				if servertest.Location(t, r).Query().Get("code") == "" {
 					t.Error("no code after a right one")
 				}
 			})
@@ -84,9 +64,9 @@ func TestSecondFactor(t *testing.T) {
 }
 
 func TestSecondFactorPage(t *testing.T) {
-	b := newBrowser(t, newServer(t, withTOTP))
-	page := b.get(b.signIn(request(nil), "alice", "right").Header.Get("Location"))
-	text := body(t, page)
+	b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+	page := b.Get(b.SignIn(servertest.Request(nil), "alice", "right").Header.Get("Location"))
+	text := servertest.Body(t, page)
 	for _, want := range []string{`<label for="code">`, `inputmode="numeric"`, `autocomplete="one-time-code"`, "<strong>The App</strong>"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the page lacks %s", want)
@@ -99,21 +79,21 @@ func TestSecondFactorPage(t *testing.T) {
 
 // Half a sign-in is none: no endpoint takes it for a session (CVE-2026-32246).
 func TestSecondFactorIsNotSkipped(t *testing.T) {
-	b := newBrowser(t, newServer(t, withTOTP))
-	factor := b.factor(b.signIn(request(nil), "alice", "right"))
-	if b.cookies["__Host-fhir-session"] != "" || b.cookies["__Host-fhir-device"] != "" {
-		t.Errorf("cookies %v", b.cookies)
+	b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
+	factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
+	if b.Cookies["__Host-fhir-session"] != "" || b.Cookies["__Host-fhir-device"] != "" {
+		t.Errorf("cookies %v", b.Cookies)
 	}
-	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("authorize goes on to %s", u)
 	}
 	for _, name := range []string{"__Host-fhir-session", "__Host-fhir-device"} {
-		b.cookies[name] = factor
+		b.Cookies[name] = factor
 	}
-	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("with the half as a cookie authorize goes on to %s", u)
 	}
-	if r := b.get("/oauth2/login?request=" + factor); r.StatusCode != http.StatusBadRequest {
+	if r := b.Get("/oauth2/login?request=" + factor); r.StatusCode != http.StatusBadRequest {
 		t.Errorf("as a request: %d", r.StatusCode)
 	}
 }
@@ -123,34 +103,34 @@ func TestSecondFactorIsNotSkipped(t *testing.T) {
 func TestSecondFactorIsBound(t *testing.T) {
 	tests := []struct {
 		name string
-		do   func(t *testing.T, b *browser, factor *string)
+		do   func(t *testing.T, b *servertest.Browser, factor *string)
 	}{
-		{"in another browser", func(_ *testing.T, b *browser, _ *string) { b.becomeAnother() }},
-		{"without the cookie", func(_ *testing.T, b *browser, _ *string) { clear(b.cookies) }},
-		{"after more than five minutes", func(*testing.T, *browser, *string) { time.Sleep(5*time.Minute + time.Second) }},
-		{"made up", func(_ *testing.T, _ *browser, factor *string) { *factor = "x" }},
-		{"a second time", func(t *testing.T, b *browser, factor *string) {
-			location(t, b.sendCode(*factor, codeNow()))
+		{"in another browser", func(_ *testing.T, b *servertest.Browser, _ *string) { b.BecomeAnother() }},
+		{"without the cookie", func(_ *testing.T, b *servertest.Browser, _ *string) { clear(b.Cookies) }},
+		{"after more than five minutes", func(*testing.T, *servertest.Browser, *string) { time.Sleep(5*time.Minute + time.Second) }},
+		{"made up", func(_ *testing.T, _ *servertest.Browser, factor *string) { *factor = "x" }},
+		{"a second time", func(t *testing.T, b *servertest.Browser, factor *string) {
+			servertest.Location(t, b.SendOTP(*factor, codeNow()))
 			time.Sleep(time.Minute)
 		}},
-		{"after the password changed", func(t *testing.T, b *browser, _ *string) {
-			b.server = newServer(t, func(c *authorize.Config) { withTOTP(c); c.Users[0].PasswordHash = "new"; c.Store = sameStore })
+		{"after the password changed", func(t *testing.T, b *servertest.Browser, _ *string) {
+			b.Server = servertest.New(t, func(c *authorize.Config) { withTOTP(c); c.Users[0].PasswordHash = "new"; c.Store = sameStore })
 		}},
-		{"after the user was disabled", func(t *testing.T, b *browser, _ *string) {
-			b.server = newServer(t, func(c *authorize.Config) { withTOTP(c); c.Users[0].Disabled = true; c.Store = sameStore })
+		{"after the user was disabled", func(t *testing.T, b *servertest.Browser, _ *string) {
+			b.Server = servertest.New(t, func(c *authorize.Config) { withTOTP(c); c.Users[0].Disabled = true; c.Store = sameStore })
 		}},
-		{"after the second factor was taken away", func(t *testing.T, b *browser, _ *string) {
-			b.server = newServer(t, func(c *authorize.Config) { c.Store = sameStore })
+		{"after the second factor was taken away", func(t *testing.T, b *servertest.Browser, _ *string) {
+			b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = sameStore })
 		}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				sameStore = store.NewMemory(0, 0)
-				b := newBrowser(t, newServer(t, func(c *authorize.Config) { withTOTP(c); c.Store = sameStore }))
-				factor := b.factor(b.signIn(request(nil), "alice", "right"))
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { withTOTP(c); c.Store = sameStore }))
+				factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
 				tt.do(t, b, &factor)
-				if r := b.sendCode(factor, codeNow()); r.StatusCode != http.StatusBadRequest || r.Header.Get("Set-Cookie") != "" {
+				if r := b.SendOTP(factor, codeNow()); r.StatusCode != http.StatusBadRequest || r.Header.Get("Set-Cookie") != "" {
 					t.Errorf("status %d", r.StatusCode)
 				}
 			})
@@ -166,17 +146,17 @@ func TestCodeCountsOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		durable := store.NewMemory(0, 0)
 		start := func() *authorize.Server {
-			return newServer(t, func(c *authorize.Config) { withTOTP(c); c.Durable = durable; c.Lockout.Failures = 100 })
+			return servertest.New(t, func(c *authorize.Config) { withTOTP(c); c.Durable = durable; c.Lockout.Failures = 100 })
 		}
 		s := start()
 		var in atomic.Int32
 		var wg sync.WaitGroup
 		code := codeNow()
 		for range 20 {
-			b := newBrowser(t, s)
-			factor := b.factor(b.signIn(request(nil), "alice", "right"))
+			b := servertest.NewBrowser(t, s)
+			factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
 			wg.Go(func() {
-				if b.sendCode(factor, code).StatusCode == http.StatusFound {
+				if b.SendOTP(factor, code).StatusCode == http.StatusFound {
 					in.Add(1)
 				}
 			})
@@ -185,10 +165,10 @@ func TestCodeCountsOnce(t *testing.T) {
 		if in.Load() != 1 {
 			t.Errorf("%d got in", in.Load())
 		}
-		b := newBrowser(t, start())
-		factor := b.factor(b.signIn(request(nil), "alice", "right"))
+		b := servertest.NewBrowser(t, start())
+		factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
 		time.Sleep(29 * time.Second)
-		if r := b.sendCode(factor, code); r.StatusCode != http.StatusForbidden {
+		if r := b.SendOTP(factor, code); r.StatusCode != http.StatusForbidden {
 			t.Errorf("after a restart: %d", r.StatusCode)
 		}
 	})
@@ -214,10 +194,10 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newServer(t, withTOTP)
+				s := servertest.New(t, withTOTP)
 				for i, code := range []string{steps(tt.first), steps(tt.then)} {
-					b, want := newBrowser(t, s), []int{http.StatusFound, tt.want}[i]
-					if r := b.sendCode(b.factor(b.signIn(request(nil), "alice", "right")), code); r.StatusCode != want {
+					b, want := servertest.NewBrowser(t, s), []int{http.StatusFound, tt.want}[i]
+					if r := b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), code); r.StatusCode != want {
 						t.Errorf("code %d: status %d, want %d", i, r.StatusCode, want)
 					}
 				}
@@ -230,16 +210,16 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 // password in between is no help.
 func TestCodesAreCounted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, withTOTP)
+		s := servertest.New(t, withTOTP)
 		for range 10 {
-			b := newBrowser(t, s)
-			if r := b.sendCode(b.factor(b.signIn(request(nil), "alice", "right")), "000000"); r.StatusCode != http.StatusForbidden {
+			b := servertest.NewBrowser(t, s)
+			if r := b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), "000000"); r.StatusCode != http.StatusForbidden {
 				t.Fatalf("status %d", r.StatusCode)
 			}
 		}
-		b := newBrowser(t, s)
-		r := b.sendCode(b.factor(b.signIn(request(nil), "alice", "right")), codeNow())
-		if text := body(t, r); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(text, "Too many wrong codes.") {
+		b := servertest.NewBrowser(t, s)
+		r := b.SendOTP(b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right")), codeNow())
+		if text := servertest.Body(t, r); r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(text, "Too many wrong codes.") {
 			t.Errorf("status %d, %v: %s", r.StatusCode, r.Header, text)
 		}
 	})
@@ -247,50 +227,32 @@ func TestCodesAreCounted(t *testing.T) {
 
 // A provider that signs a linked user in is no way around their second factor.
 func TestSecondFactorOfLinkedUser(t *testing.T) {
-	linked := func(secret string) *browser {
+	linked := func(secret string) *servertest.Browser {
 		p := authorizetest.Start(t)
-		return newBrowser(t, federated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		return servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
 			idp.LinkEmail = true
 			c.Users[0].Email, c.Users[0].EmailVerified = "alice@hospital.example", true
 			c.Users[0].TOTPSecret = secret
 		}))
 	}
 	without := linked("")
-	if u := without.federate(nil); u.Query().Get("code") == "" {
+	if u := without.Federate(nil); u.Query().Get("code") == "" {
 		t.Fatalf("not linked: %s", u)
 	}
 	b := linked(totpSecret)
-	r := b.authorize(request(by("hospital")))
+	r := b.Authorize(servertest.Request(servertest.ByProvider("hospital")))
 	for r.StatusCode != http.StatusOK {
-		r = b.step(r)
+		r = b.FollowOnce(r)
 	}
-	field := factorField.FindStringSubmatch(body(t, r))
-	if field == nil || b.cookies["__Host-fhir-session"] != "" {
-		t.Fatalf("no second factor; cookies %v", b.cookies)
+	sealed := servertest.Field(t, servertest.Body(t, r), "factor")
+	if b.Cookies["__Host-fhir-session"] != "" {
+		t.Fatalf("no second factor; cookies %v", b.Cookies)
 	}
-	code := location(t, b.sendCode(field[1], codeNow())).Query().Get("code")
-	id := b.claims(decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))).IDToken)
+	code := servertest.Location(t, b.SendOTP(sealed, codeNow())).Query().Get("code")
+	id := b.Claims(servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).IDToken)
 	if amr, _ := id["amr"].([]any); id["sub"] != "alice" || !slices.Contains(amr, any("mfa")) {
 		t.Errorf("ID token %v", id)
 	}
-}
-
-// step follows one redirect, here or at a provider.
-func (b *browser) step(r *http.Response) *http.Response {
-	b.t.Helper()
-	u, err := r.Location()
-	if err != nil {
-		b.t.Fatalf("status %d: %v", r.StatusCode, err)
-	}
-	if u.Host == "" || strings.HasPrefix(u.String(), issuer) {
-		return b.get(u.RequestURI())
-	}
-	outside := http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	if r, err = outside.Get(u.String()); err != nil {
-		b.t.Fatal(err)
-	}
-	b.t.Cleanup(func() { r.Body.Close() })
-	return r
 }
 
 // The ID token says how the person signed in, also when the session answers.
@@ -306,21 +268,21 @@ func TestAMR(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				b := newBrowser(t, newServer(t, tt.change))
-				r := b.signIn(request(nil), "alice", "right")
+				b := servertest.NewBrowser(t, servertest.New(t, tt.change))
+				r := b.SignIn(servertest.Request(nil), "alice", "right")
 				if r.StatusCode == http.StatusSeeOther {
-					r = b.sendCode(b.factor(r), codeNow())
+					r = b.SendOTP(b.OpenSecondFactor(r), codeNow())
 				}
 				for range 2 {
-					answer := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(location(t, r).Query().Get("code"), nil)))
+					answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(servertest.Location(t, r).Query().Get("code"), nil)))
 					var amr []string
-					for _, m := range b.claims(answer.IDToken)["amr"].([]any) {
+					for _, m := range b.Claims(answer.IDToken)["amr"].([]any) {
 						amr = append(amr, m.(string))
 					}
 					if got := strings.Join(amr, " "); got != tt.want {
 						t.Errorf("amr %s", got)
 					}
-					r = b.authorize(request(nil))
+					r = b.Authorize(servertest.Request(nil))
 				}
 			})
 		})
@@ -330,16 +292,16 @@ func TestAMR(t *testing.T) {
 // Giving a user a second factor ends the sessions that were begun without.
 func TestSecondFactorEndsSessionsWithout(t *testing.T) {
 	store := store.NewMemory(0, 0)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
-	b.answer(request(nil))
-	b.server = newServer(t, func(c *authorize.Config) { c.Store = store; withTOTP(c) })
-	if u := location(t, b.authorize(request(nil))); u.Path != "/oauth2/login" {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	b.Answer(servertest.Request(nil))
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; withTOTP(c) })
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("sent to %s", u)
 	}
 }
 
 func TestSecondFactorOfConfiguration(t *testing.T) {
-	c := testConfig()
+	c := servertest.Config()
 	c.Users[0].TOTPSecret = "SHORT"
 	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") || strings.Contains(err.Error(), "SHORT") {
 		t.Errorf("error %v", err)

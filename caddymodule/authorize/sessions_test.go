@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
@@ -29,14 +30,14 @@ func sessions(t *testing.T, s *authorize.Server, user string) []session.Info {
 
 func TestSessionsAreListed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, nil)
-		b := newBrowser(t, s)
-		id := b.claims(b.tokens(nil).IDToken)
+		s := servertest.New(t, nil)
+		b := servertest.NewBrowser(t, s)
+		id := b.Claims(b.Tokens(nil).IDToken)
 		began := time.Now()
 		time.Sleep(time.Minute)
-		b.authorize(request(url.Values{"client_id": {"confidential"}, "redirect_uri": {callback + "?tenant=1"}}))
-		b.signIn(request(url.Values{"prompt": {"login"}}), "alice", "right")
-		newBrowser(t, s).signIn(request(nil), "bob", "other")
+		b.Authorize(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
+		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "alice", "right")
+		servertest.NewBrowser(t, s).SignIn(servertest.Request(nil), "bob", "other")
 		list := sessions(t, s, "alice")
 		if len(list) != 1 || len(sessions(t, s, "")) != 2 || len(sessions(t, s, "nobody")) != 0 {
 			t.Fatalf("%d of alice, %d of all", len(list), len(sessions(t, s, "")))
@@ -53,11 +54,11 @@ func TestSessionsAreListed(t *testing.T) {
 // A session that is renewed knows its clients for as long as it lasts.
 func TestSessionKeepsClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newServer(t, nil)
-		b := newBrowser(t, s)
-		b.answer(request(nil))
+		s := servertest.New(t, nil)
+		b := servertest.NewBrowser(t, s)
+		b.Answer(servertest.Request(nil))
 		time.Sleep(7 * time.Hour)
-		b.signIn(request(url.Values{"prompt": {"login"}, "client_id": {"strict"}, "code_challenge_method": {"S256"}, "code_challenge": {s256(verifier)}}), "alice", "right")
+		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}, "client_id": {"strict"}, "code_challenge_method": {"S256"}, "code_challenge": {servertest.S256(servertest.Verifier)}}), "alice", "right")
 		time.Sleep(7 * time.Hour)
 		if list := sessions(t, s, "alice"); len(list) != 1 || len(list[0].Clients) != 2 {
 			t.Errorf("%+v", list)
@@ -66,12 +67,12 @@ func TestSessionKeepsClients(t *testing.T) {
 }
 
 func TestUserAgentIsCut(t *testing.T) {
-	s := newServer(t, nil)
-	b := newBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s := servertest.New(t, nil)
+	b := servertest.NewBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("User-Agent", strings.Repeat("a", 10_000))
 		s.ServeHTTP(w, r)
 	}))
-	b.answer(request(nil))
+	b.Answer(servertest.Request(nil))
 	if got := sessions(t, s, "alice")[0].UserAgent; len(got) != 200 {
 		t.Errorf("%d bytes", len(got))
 	}
@@ -79,32 +80,25 @@ func TestUserAgentIsCut(t *testing.T) {
 
 // Sessions are ended from here, one or all of a person's.
 func TestSessionsAreEnded(t *testing.T) {
-	s := newServer(t, nil)
-	var browsers []*browser
+	s := servertest.New(t, nil)
+	var browsers []*servertest.Browser
 	for range 3 {
-		b := newBrowser(t, s)
-		b.answer(request(nil))
+		b := servertest.NewBrowser(t, s)
+		b.Answer(servertest.Request(nil))
 		browsers = append(browsers, b)
 	}
-	bob := newBrowser(t, s)
-	bob.signIn(request(nil), "bob", "other")
-	sid, _ := browsers[0].claims(browsers[0].moreTokens(t).IDToken)["sid"].(string)
-	if _, err := s.EndSession(t.Context(), sid); err != nil || browsers[0].signedIn() || !browsers[1].signedIn() {
+	bob := servertest.NewBrowser(t, s)
+	bob.SignIn(servertest.Request(nil), "bob", "other")
+	sid, _ := browsers[0].Claims(browsers[0].TokensOfSession().IDToken)["sid"].(string)
+	if _, err := s.EndSession(t.Context(), sid); err != nil || browsers[0].SignedIn() || !browsers[1].SignedIn() {
 		t.Errorf("one ended: %v", err)
 	}
 	if _, err := s.EndSession(t.Context(), sid); err != nil {
 		t.Errorf("a second time: %v", err)
 	}
-	if _, err := s.EndSessions(t.Context(), "alice"); err != nil || browsers[1].signedIn() || browsers[2].signedIn() || !bob.signedIn() {
+	if _, err := s.EndSessions(t.Context(), "alice"); err != nil || browsers[1].SignedIn() || browsers[2].SignedIn() || !bob.SignedIn() {
 		t.Errorf("all ended: %v", err)
 	}
-}
-
-// moreTokens are tokens of the session that is there already.
-func (b *browser) moreTokens(t *testing.T) tokenAnswer {
-	t.Helper()
-	code := location(t, b.authorize(request(nil))).Query().Get("code")
-	return decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
 }
 
 // Sessions that their user's configuration ended are not shown as alive.
@@ -115,8 +109,8 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 		"new password": func(c *authorize.Config) { c.Users[0].PasswordHash = "new" },
 	} {
 		store := store.NewMemory(0, 0)
-		newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store })).answer(request(nil))
-		after := newServer(t, func(c *authorize.Config) { c.Store = store; change(c) })
+		servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store })).Answer(servertest.Request(nil))
+		after := servertest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
 		if list := sessions(t, after, ""); len(list) != 0 {
 			t.Errorf("%s: %+v", name, list)
 		}
@@ -126,36 +120,36 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 // Who signs in again goes on under the same sid and another secret; who signs in
 // in another's place under another sid.
 func TestSignInAgain(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
-	first := b.claims(b.tokens(nil).IDToken)["sid"]
-	old := b.cookies["__Host-fhir-session"]
-	again := b.claims(b.tokens(url.Values{"prompt": {"login"}}).IDToken)["sid"]
-	if first == nil || again != first || b.cookies["__Host-fhir-session"] == old {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
+	first := b.Claims(b.Tokens(nil).IDToken)["sid"]
+	old := b.Cookies["__Host-fhir-session"]
+	again := b.Claims(b.Tokens(url.Values{"prompt": {"login"}}).IDToken)["sid"]
+	if first == nil || again != first || b.Cookies["__Host-fhir-session"] == old {
 		t.Errorf("sid %v, then %v", first, again)
 	}
-	thief := newBrowser(t, b.server)
-	thief.cookies["__Host-fhir-session"] = old
-	if thief.signedIn() {
+	thief := servertest.NewBrowser(t, b.Server)
+	thief.Cookies["__Host-fhir-session"] = old
+	if thief.SignedIn() {
 		t.Error("the old cookie still signs in")
 	}
-	b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "right")
-	if sid := b.claims(b.moreTokens(t).IDToken)["sid"]; sid == first {
+	b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "right")
+	if sid := b.Claims(b.TokensOfSession().IDToken)["sid"]; sid == first {
 		t.Error("bob has alice's sid")
 	}
 }
 
 // The sid is public, and signs nobody in; nor does a cookie in part.
 func TestSessionCookieIsWhole(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	b.answer(request(nil))
-	sid, secret, _ := strings.Cut(b.cookies["__Host-fhir-session"], ".")
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	sid, secret, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
 	if len(sid) < 43 || len(secret) < 43 {
 		t.Errorf("%d and %d characters", len(sid), len(secret))
 	}
 	for _, cookie := range []string{sid, sid + ".", sid + "." + secret[:42], sid + "." + secret + "A", "." + secret, secret, "." + sid, sid + "." + sid, ""} {
-		other := newBrowser(t, b.server)
-		other.cookies["__Host-fhir-session"] = cookie
-		if other.signedIn() {
+		other := servertest.NewBrowser(t, b.Server)
+		other.Cookies["__Host-fhir-session"] = cookie
+		if other.SignedIn() {
 			t.Errorf("signed in by %q", cookie)
 		}
 	}
@@ -166,39 +160,39 @@ func TestSessionCookieIsWhole(t *testing.T) {
 // not who came by a provider. Signing out after it is told to the apps from before.
 func TestSessionsOutliveRestart(t *testing.T) {
 	p := authorizetest.Start(t)
-	for name, signIn := range map[string]func(*browser) string{
-		"here":          func(b *browser) string { return b.answer(online()).Query().Get("code") },
-		"by a provider": func(b *browser) string { return b.federate(online()).Query().Get("code") },
+	for name, signIn := range map[string]func(*servertest.Browser) string{
+		"here":          func(b *servertest.Browser) string { return b.Answer(online()).Query().Get("code") },
+		"by a provider": func(b *servertest.Browser) string { return b.Federate(online()).Query().Get("code") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			client, durable := newParty(t), store.NewMemory(0, 0)
 			start := func() *authorize.Server {
-				return federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+				return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 					refreshing(c)
 					c.Store, c.Durable = store.NewMemory(0, 0), durable
 					c.Clients[0].BackchannelLogoutURI = client.uri
 				})
 			}
-			b := newBrowser(t, start())
-			before := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(signIn(b), nil)))
-			b.server = start()
-			if q := location(t, b.authorize(request(nil))).Query(); q.Get("code") == "" {
+			b := servertest.NewBrowser(t, start())
+			before := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(signIn(b), nil)))
+			b.Server = start()
+			if q := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query(); q.Get("code") == "" {
 				t.Fatalf("signed out of the browser: %v", q)
 			}
-			after := b.refresh(before.Refresh, nil)
-			if after.Refresh == "" || !b.works(after.AccessToken) || !b.works(before.AccessToken) {
+			after := b.Refresh(before.Refresh, nil)
+			if after.Refresh == "" || !b.TokenWorks(after.AccessToken) || !b.TokenWorks(before.AccessToken) {
 				t.Fatalf("the app's tokens ended: %+v", after)
 			}
-			b.get("/oauth2/logout?" + url.Values{"id_token_hint": {before.IDToken}}.Encode())
+			b.Get("/oauth2/logout?" + url.Values{"id_token_hint": {before.IDToken}}.Encode())
 			<-client.tokens
-			if got := b.refresh(after.Refresh, nil); got.Error != "invalid_grant" {
+			if got := b.Refresh(after.Refresh, nil); got.Error != "invalid_grant" {
 				t.Errorf("after signing out: %+v", got)
 			}
 		})
 	}
 }
 
-func online() url.Values { return request(url.Values{"scope": {"openid online_access"}}) }
+func online() url.Values { return servertest.Request(url.Values{"scope": {"openid online_access"}}) }
 
 // counted is a store that counts its writes.
 type counted struct {
@@ -225,11 +219,11 @@ func (c *counted) Swap(ctx context.Context, key string, old, value []byte, ttl t
 // often an app asks.
 func TestSessionsAreWrittenOnce(t *testing.T) {
 	durable := &counted{Store: store.NewMemory(0, 0)}
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Durable = durable }))
-	b.tokens(nil)
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Durable = durable }))
+	b.Tokens(nil)
 	signedIn := durable.writes
 	for range 3 {
-		b.post("/oauth2/token", codeForm(location(t, b.authorize(request(nil))).Query().Get("code"), nil))
+		b.Post("/oauth2/token", servertest.CodeForm(servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code"), nil))
 	}
 	if signedIn == 0 || durable.writes != signedIn {
 		t.Errorf("%d writes to sign in, %d after it", signedIn, durable.writes-signedIn)
@@ -242,7 +236,7 @@ func TestAccountsOutliveRestart(t *testing.T) {
 	p := authorizetest.Start(t)
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
-		return federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		return servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 			refreshing(c)
 			c.Store, c.Durable = store.NewMemory(0, 0), durable
 		})
@@ -262,19 +256,19 @@ func TestAccountsOutliveRestart(t *testing.T) {
 		}
 		return account.Until
 	}
-	b := newBrowser(t, start())
-	b.federate(nil)
-	b.server = start()
-	if q := location(t, b.authorize(request(nil))).Query(); q.Get("code") == "" {
+	b := servertest.NewBrowser(t, start())
+	b.Federate(nil)
+	b.Server = start()
+	if q := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query(); q.Get("code") == "" {
 		t.Errorf("signed out: %v", q)
 	}
 	session := kept()
-	b.federatedTokens(offline(nil))
+	b.FederatedTokens(servertest.OfflineAccess(nil))
 	if grant := kept(); grant.Sub(session) < 80*24*time.Hour {
 		t.Errorf("kept until %v with a session, until %v with a refresh token", session, grant)
 	}
 	grant := kept()
-	newBrowser(t, b.server).federate(nil)
+	servertest.NewBrowser(t, b.Server).Federate(nil)
 	if again := kept(); again.Before(grant) {
 		t.Errorf("kept until %v, and after another sign-in until %v", grant, again)
 	}

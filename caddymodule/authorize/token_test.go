@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
@@ -36,12 +37,12 @@ func TestTokenErrors(t *testing.T) {
 		{"a parameter over 8 KiB", url.Values{"code": {strings.Repeat("a", 8<<10+1)}}, "invalid_request", 400},
 		{"a body over 64 KiB", url.Values{"x": {strings.Repeat("a", 64<<10)}}, "invalid_request", 413},
 	}
-	b := newBrowser(t, newServer(t, nil))
-	code := b.code(nil)
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	code := b.Code(nil)
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := b.post("/oauth2/token", codeForm(code, tt.change))
-			if got := decode[tokenAnswer](t, r); got.Error != tt.want || r.StatusCode != tt.status || got.AccessToken != "" {
+			r := b.Post("/oauth2/token", servertest.CodeForm(code, tt.change))
+			if got := servertest.Decode[servertest.TokenResponse](t, r); got.Error != tt.want || r.StatusCode != tt.status || got.AccessToken != "" {
 				t.Errorf("%d %+v", r.StatusCode, got)
 			}
 			if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
@@ -49,30 +50,30 @@ func TestTokenErrors(t *testing.T) {
 			}
 		})
 	}
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.AccessToken == "" {
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.AccessToken == "" {
 		t.Errorf("the code was used up by others' mistakes: %+v", got)
 	}
 }
 
 func TestTokenTakesFormsAlone(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	code := b.code(nil)
-	inQuery := postRequest("/oauth2/token?"+codeForm(code, nil).Encode(), nil)
-	json := postRequest("/oauth2/token", codeForm(code, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	code := b.Code(nil)
+	inQuery := servertest.PostRequest("/oauth2/token?"+servertest.CodeForm(code, nil).Encode(), nil)
+	json := servertest.PostRequest("/oauth2/token", servertest.CodeForm(code, nil))
 	json.Header.Set("Content-Type", "application/json")
 	for name, r := range map[string]*http.Request{"query": inQuery, "JSON": json} {
-		if got := b.send(r); got.StatusCode < 400 {
+		if got := b.Send(r); got.StatusCode < 400 {
 			t.Errorf("parameters in %s: %d", name, got.StatusCode)
 		}
 	}
-	if r := b.get("/oauth2/token?" + codeForm(code, nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST" {
+	if r := b.Get("/oauth2/token?" + servertest.CodeForm(code, nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST" {
 		t.Errorf("GET: %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
 	}
 }
 
 func TestClientAuthentication(t *testing.T) {
 	const id, secret = "confidential", "s3cret/+ %"
-	redirect := url.Values{"client_id": {""}, "redirect_uri": {callback + "?tenant=1"}}
+	redirect := url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}}
 	with := func(change url.Values) url.Values {
 		form := url.Values{"client_id": {""}, "redirect_uri": redirect["redirect_uri"]}
 		maps.Copy(form, change)
@@ -98,14 +99,14 @@ func TestClientAuthentication(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, nil))
-			code := b.code(url.Values{"client_id": {id}, "redirect_uri": redirect["redirect_uri"]})
-			r := postRequest("/oauth2/token", codeForm(code, tt.change))
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			code := b.Code(url.Values{"client_id": {id}, "redirect_uri": redirect["redirect_uri"]})
+			r := servertest.PostRequest("/oauth2/token", servertest.CodeForm(code, tt.change))
 			if tt.basic != nil {
 				r.SetBasicAuth(tt.basic[0], tt.basic[1])
 			}
-			response := b.send(r)
-			if got := decode[tokenAnswer](t, response); got.Error != tt.want {
+			response := b.Send(r)
+			if got := servertest.Decode[servertest.TokenResponse](t, response); got.Error != tt.want {
 				t.Errorf("%d %+v", response.StatusCode, got)
 			}
 			challenged := strings.HasPrefix(response.Header.Get("WWW-Authenticate"), "Basic ")
@@ -119,18 +120,18 @@ func TestClientAuthentication(t *testing.T) {
 // A code is used once, and of many tries at once exactly one succeeds. What it
 // gave is revoked, because one of those who had the code was a thief.
 func TestCodeUsedOnce(t *testing.T) {
-	server := newServer(t, nil)
-	b := newBrowser(t, server)
-	code := b.code(nil)
-	answers := make([]tokenAnswer, 50)
+	server := servertest.New(t, nil)
+	b := servertest.NewBrowser(t, server)
+	code := b.Code(nil)
+	answers := make([]servertest.TokenResponse, 50)
 	var all sync.WaitGroup
 	for i := range answers {
 		all.Go(func() {
-			answers[i] = decode[tokenAnswer](t, newBrowser(t, server).post("/oauth2/token", codeForm(code, nil)))
+			answers[i] = servertest.Decode[servertest.TokenResponse](t, servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.CodeForm(code, nil)))
 		})
 	}
 	all.Wait()
-	var won []tokenAnswer
+	var won []servertest.TokenResponse
 	for _, a := range answers {
 		if a.AccessToken != "" {
 			won = append(won, a)
@@ -141,10 +142,10 @@ func TestCodeUsedOnce(t *testing.T) {
 	if len(won) != 1 {
 		t.Fatalf("%d of 50 got a token", len(won))
 	}
-	if r := b.userinfo(won[0].AccessToken); r.StatusCode != http.StatusUnauthorized {
+	if r := b.Userinfo(won[0].AccessToken); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the token still works: %d", r.StatusCode)
 	}
-	jti, _ := b.claims(won[0].AccessToken)["jti"].(string)
+	jti, _ := b.Claims(won[0].AccessToken)["jti"].(string)
 	if revoked, err := server.Revoked(context.Background(), jti); !revoked || err != nil {
 		t.Errorf("Revoked = %t, %v", revoked, err)
 	}
@@ -152,10 +153,10 @@ func TestCodeUsedOnce(t *testing.T) {
 
 func TestCodeOfRemovedUser(t *testing.T) {
 	store := store.NewMemory(0, 0)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
-	code := b.code(nil)
-	b.server = newServer(t, func(c *authorize.Config) { c.Store = store; c.Users = c.Users[1:] })
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" {
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	code := b.Code(nil)
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; c.Users = c.Users[1:] })
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -171,63 +172,54 @@ func TestClientCredentials(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, nil))
-			r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {tt.scope}})
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {tt.scope}})
 			r.SetBasicAuth("service", "hush")
-			got := decode[tokenAnswer](t, b.send(r))
+			got := servertest.Decode[servertest.TokenResponse](t, b.Send(r))
 			if got.Error != tt.error || got.Scope != tt.want || got.IDToken != "" || got.Refresh != "" {
 				t.Fatalf("%+v", got)
 			}
 			if tt.error != "" {
 				return
 			}
-			if c := b.claims(got.AccessToken); c["sub"] != "service" || c["client_id"] != "service" || got.ExpiresIn != 300 {
+			if c := b.Claims(got.AccessToken); c["sub"] != "service" || c["client_id"] != "service" || got.ExpiresIn != 300 {
 				t.Errorf("expires_in %d, claims %v", got.ExpiresIn, c)
 			}
 		})
 	}
 }
 
-func (b *browser) userinfo(token string) *http.Response {
-	r := postRequest("/oauth2/userinfo", nil)
-	r.Method = http.MethodGet
-	if token != "" {
-		r.Header.Set("Authorization", "Bearer "+token)
-	}
-	return b.send(r)
-}
-
 // That a code was used twice ends its token even when the store is full: there
 // is an entry for it already.
 func TestCodeUsedTwiceWithFullStore(t *testing.T) {
 	store := store.NewMemory(0, 0)
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Store = store }))
-	code := b.code(nil)
-	token := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))).AccessToken
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
+	code := b.Code(nil)
+	token := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).AccessToken
 	store.SetMaxEntries(1)
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" {
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
-	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("the token still works: %d", r.StatusCode)
 	}
 }
 
 // A token ends with its client.
 func TestTokenOfRemovedClient(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	token := b.tokens(nil).AccessToken
-	b.server = newServer(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
-	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	token := b.Tokens(nil).AccessToken
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("userinfo: %d", r.StatusCode)
 	}
 }
 
 func TestClientCredentialsWithoutSystemScope(t *testing.T) {
-	b := newBrowser(t, newServer(t, func(c *authorize.Config) { c.Clients[4].Scopes = []string{"demo.read"} }))
-	r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = []string{"demo.read"} }))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
-	if got := decode[tokenAnswer](t, b.send(r)); got.Error != "invalid_scope" {
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Error != "invalid_scope" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -235,10 +227,10 @@ func TestClientCredentialsWithoutSystemScope(t *testing.T) {
 // RFC 6749 §5.2 keeps quotes and backslashes out of error_description, and we
 // keep the client's words out of it.
 func TestErrorDescription(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {`evil/"x`}})
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {`evil/"x`}})
 	r.SetBasicAuth("service", "hush")
-	if got := decode[tokenAnswer](t, b.send(r)); got.Description == "" || strings.ContainsAny(got.Description, `"\`) || strings.Contains(got.Description, "evil") {
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Description == "" || strings.ContainsAny(got.Description, `"\`) || strings.Contains(got.Description, "evil") {
 		t.Errorf("%+v", got)
 	}
 }

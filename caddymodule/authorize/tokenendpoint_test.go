@@ -12,17 +12,18 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 // Codes and refresh tokens: enough bits, none twice, in characters that clients
 // that do not percent-encode leave as they are.
 func TestEntropy(t *testing.T) {
-	server := newServer(t, refreshing)
+	server := servertest.New(t, refreshing)
 	seen := map[string]bool{}
 	for range 20 {
-		b := newBrowser(t, server)
-		code := b.code(offline(nil))
-		refresh := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))).Refresh
+		b := servertest.NewBrowser(t, server)
+		code := b.Code(servertest.OfflineAccess(nil))
+		refresh := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).Refresh
 		for _, secret := range []string{code, refresh} {
 			if bits, err := base64.RawURLEncoding.DecodeString(secret); err != nil || len(bits) < 32 || seen[secret] {
 				t.Errorf("%q: %v", secret, err)
@@ -35,19 +36,19 @@ func TestEntropy(t *testing.T) {
 // What takes tokens takes them from the body of a POST alone, and no answer is
 // kept by a cache, refusals included.
 func TestFormsAlone(t *testing.T) {
-	b := newBrowser(t, newServer(t, resourceServer))
-	token := b.tokens(nil).AccessToken
+	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+	token := b.Tokens(nil).AccessToken
 	for _, path := range []string{"/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
 		query := url.Values{"token": {token}, "client_id": {"app"}, "grant_type": {"refresh_token"}}.Encode()
-		asJSON := postRequest(path, nil)
+		asJSON := servertest.PostRequest(path, nil)
 		asJSON.Header.Set("Content-Type", "application/json")
 		tests := map[string]*http.Response{
-			"the query":   b.send(postRequest(path+"?"+query, nil)),
-			"JSON":        b.send(asJSON),
-			"twice":       b.post(path, url.Values{"client_id": {"app", "app"}, "token": {token}}),
-			"too large":   b.post(path, url.Values{"client_id": {"app"}, "token": {token}, "x": {strings.Repeat("a", 64<<10)}}),
-			"GET":         b.get(path + "?" + query),
-			"no password": b.post(path, url.Values{"grant_type": {"password"}, "username": {"alice"}, "password": {"right"}, "client_id": {"app"}}),
+			"the query":   b.Send(servertest.PostRequest(path+"?"+query, nil)),
+			"JSON":        b.Send(asJSON),
+			"twice":       b.Post(path, url.Values{"client_id": {"app", "app"}, "token": {token}}),
+			"too large":   b.Post(path, url.Values{"client_id": {"app"}, "token": {token}, "x": {strings.Repeat("a", 64<<10)}}),
+			"GET":         b.Get(path + "?" + query),
+			"no password": b.Post(path, url.Values{"grant_type": {"password"}, "username": {"alice"}, "password": {"right"}, "client_id": {"app"}}),
 		}
 		for name, r := range tests {
 			if r.StatusCode < 400 || r.StatusCode >= 500 {
@@ -58,12 +59,12 @@ func TestFormsAlone(t *testing.T) {
 			}
 		}
 	}
-	if !b.works(token) {
+	if !b.TokenWorks(token) {
 		t.Error("one of them revoked the token")
 	}
 	for path, client := range map[string]string{"/oauth2/revoke": "app", "/oauth2/introspect": "fhir-server"} {
 		secret := map[string]string{"fhir-server": "rs"}[client]
-		if r := b.ask(path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+		if r := b.AskAboutToken(path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
 			t.Errorf("%s: %d %v", path, r.StatusCode, r.Header)
 		}
 	}
@@ -73,36 +74,36 @@ func TestFormsAlone(t *testing.T) {
 func TestTokensOfOneKindAlone(t *testing.T) {
 	for _, alg := range []string{"RS256", "ES256"} {
 		t.Run(alg, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, func(c *authorize.Config) {
+			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 				refreshing(c)
 				resourceServer(c)
 				c.Clients[0].IDTokenAlgorithm = alg
 			}))
-			tokens := b.tokens(offline(nil))
+			tokens := b.Tokens(servertest.OfflineAccess(nil))
 			if header := joseHeader(t, tokens.IDToken); header.Algorithm != alg || header.ExtraHeaders["typ"] != "JWT" {
 				t.Errorf("ID token: %+v", header)
 			}
 			if header := joseHeader(t, tokens.AccessToken); header.Algorithm != "ES256" || header.ExtraHeaders["typ"] != "at+jwt" {
 				t.Errorf("access token: %+v", header)
 			}
-			b.claims(tokens.IDToken)
+			b.Claims(tokens.IDToken)
 			for name, token := range map[string]string{"ID token": tokens.IDToken, "refresh token": tokens.Refresh} {
-				if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+				if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 					t.Errorf("userinfo by %s: %d", name, r.StatusCode)
 				}
 			}
 			for name, token := range map[string]string{"an ID token": tokens.IDToken, "an access token": tokens.AccessToken} {
-				if got := b.refresh(token, nil); got.Error != "invalid_grant" {
+				if got := b.Refresh(token, nil); got.Error != "invalid_grant" {
 					t.Errorf("refresh by %s: %+v", name, got)
 				}
 			}
-			if got := decode[map[string]any](t, b.ask("/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
+			if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
 				t.Errorf("introspection of an ID token: %v", got)
 			}
-			if r := b.get("/oauth2/logout?id_token_hint=" + tokens.AccessToken); r.StatusCode != http.StatusBadRequest {
+			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.AccessToken); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("an access token as id_token_hint: %d", r.StatusCode)
 			}
-			if r := b.get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusOK || b.signedIn() {
+			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusOK || b.SignedIn() {
 				t.Errorf("an ID token as id_token_hint: %d", r.StatusCode)
 			}
 		})
@@ -120,12 +121,12 @@ func joseHeader(t *testing.T, token string) jose.Header {
 
 // RFC 9068 §2.2: what an access token says.
 func TestAccessTokenClaims(t *testing.T) {
-	b := newBrowser(t, newServer(t, refreshing))
-	first := b.tokens(offline(nil))
-	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.refresh(first.Refresh, nil).AccessToken} {
-		claims := b.claims(token)
+	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+	first := b.Tokens(servertest.OfflineAccess(nil))
+	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.Refresh(first.Refresh, nil).AccessToken} {
+		claims := b.Claims(token)
 		for claim, want := range map[string]any{
-			"iss": issuer, "sub": "alice", "aud": fhirBase, "client_id": "app", "scope": first.Scope,
+			"iss": servertest.Issuer, "sub": "alice", "aud": servertest.FHIRBase, "client_id": "app", "scope": first.Scope,
 		} {
 			if claims[claim] != want {
 				t.Errorf("%s: %s = %v, want %v", name, claim, claims[claim], want)
@@ -140,12 +141,12 @@ func TestAccessTokenClaims(t *testing.T) {
 // The words of a request are the words of the answer, those of SMART 1 too.
 func TestScopeInTheAnswer(t *testing.T) {
 	for _, scope := range []string{"user/Patient.read", "user/Patient.rs", "user/*.read offline_access"} {
-		b := newBrowser(t, newServer(t, refreshing))
-		got := b.tokens(url.Values{"scope": {scope}})
+		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+		got := b.Tokens(url.Values{"scope": {scope}})
 		if got.Scope != scope {
 			t.Errorf("%s: %s", scope, got.Scope)
 		}
-		if got.Refresh != "" && b.refresh(got.Refresh, nil).Scope != scope {
+		if got.Refresh != "" && b.Refresh(got.Refresh, nil).Scope != scope {
 			t.Errorf("%s: refreshed %s", scope, got.Scope)
 		}
 	}
@@ -154,20 +155,20 @@ func TestScopeInTheAnswer(t *testing.T) {
 // A verified token is remembered, and yet expires and can be revoked.
 func TestRememberedToken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBrowser(t, newServer(t, nil))
-		token := b.tokens(nil).AccessToken
+		b := servertest.NewBrowser(t, servertest.New(t, nil))
+		token := b.Tokens(nil).AccessToken
 		for range 3 {
-			if !b.works(token) {
+			if !b.TokenWorks(token) {
 				t.Fatal("does not work")
 			}
 		}
-		for _, altered := range []string{token[:len(token)-1], token + "A", altered(token)} {
-			if b.works(altered) {
+		for _, altered := range []string{token[:len(token)-1], token + "A", servertest.Altered(token)} {
+			if b.TokenWorks(altered) {
 				t.Errorf("…%s works", altered[len(altered)-4:])
 			}
 		}
 		time.Sleep(time.Hour)
-		if b.works(token) {
+		if b.TokenWorks(token) {
 			t.Error("works after its time")
 		}
 	})
@@ -175,8 +176,8 @@ func TestRememberedToken(t *testing.T) {
 
 func TestDiscoveryOfRefreshTokens(t *testing.T) {
 	documents := func(change func(*authorize.Config)) (openid, smart map[string]any) {
-		b := newBrowser(t, newServer(t, change))
-		return decode[map[string]any](t, b.get("/.well-known/openid-configuration")), decode[map[string]any](t, b.get("/fhir/R4/.well-known/smart-configuration"))
+		b := servertest.NewBrowser(t, servertest.New(t, change))
+		return servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration")), servertest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
 	}
 	offlineOnly := func(c *authorize.Config) { c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access") }
 	tests := []struct {
@@ -229,23 +230,23 @@ func TestOIDF(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { codeReuse(t, 30*time.Second) })
 		},
 		"oidcc-refresh-token": func(t *testing.T) {
-			b := newBrowser(t, newServer(t, refreshing))
+			b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 			first := confidentialTokens(b)
 			secret := url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}
-			second := b.refresh(first.Refresh, secret)
-			before, after := b.claims(first.IDToken), b.claims(second.IDToken)
+			second := b.Refresh(first.Refresh, secret)
+			before, after := b.Claims(first.IDToken), b.Claims(second.IDToken)
 			for _, claim := range []string{"iss", "sub", "aud", "auth_time"} {
 				if before[claim] != after[claim] {
 					t.Errorf("%s: %v, then %v", claim, before[claim], after[claim])
 				}
 			}
-			if r := b.post("/oauth2/token", refreshForm(second.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
+			if r := b.Post("/oauth2/token", servertest.RefreshForm(second.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
 				t.Errorf("with another client: %d", r.StatusCode)
 			}
 		},
 		"oidcc-ensure-client-assertion-with-iss-aud-succeeds": func(t *testing.T) {
-			b := newBrowser(t, backend(t, nil))
-			r := b.post("/oauth2/token", assertionForm(assertion(t, jose.RS256, map[string]any{"aud": issuer}, nil), nil))
+			b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
+			r := b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.RS256, map[string]any{"aud": servertest.Issuer}, nil), nil))
 			if r.StatusCode != http.StatusOK {
 				t.Error(r.StatusCode)
 			}
@@ -257,12 +258,12 @@ func TestOIDF(t *testing.T) {
 }
 
 func codeReuse(t *testing.T, after time.Duration) {
-	b := newBrowser(t, newServer(t, nil))
-	code := b.code(nil)
-	first := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil)))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	code := b.Code(nil)
+	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
 	time.Sleep(after)
-	if got := decode[tokenAnswer](t, b.post("/oauth2/token", codeForm(code, nil))); got.Error != "invalid_grant" || b.works(first.AccessToken) {
-		t.Errorf("%+v; the first token works: %t", got, b.works(first.AccessToken))
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" || b.TokenWorks(first.AccessToken) {
+		t.Errorf("%+v; the first token works: %t", got, b.TokenWorks(first.AccessToken))
 	}
 }
 
@@ -276,17 +277,17 @@ func TestInferno(t *testing.T) {
 	}
 	granted := func(t *testing.T, r *http.Response) {
 		t.Helper()
-		got := decode[map[string]any](t, r)
+		got := servertest.Decode[map[string]any](t, r)
 		if _, numeric := got["expires_in"].(float64); r.StatusCode != http.StatusOK || !numeric || got["token_type"] != "Bearer" || got["scope"] == nil {
 			t.Errorf("%d %v", r.StatusCode, got)
 		}
 	}
 	post := func(t *testing.T, form url.Values) *http.Response {
-		return newBrowser(t, backend(t, nil)).post("/oauth2/token", form)
+		return servertest.NewBrowser(t, servertest.NewBackend(t, nil)).Post("/oauth2/token", form)
 	}
 	refresh := func(t *testing.T, change url.Values) *http.Response {
-		b := newBrowser(t, newServer(t, refreshing))
-		return b.post("/oauth2/token", refreshForm(b.tokens(offline(nil)).Refresh, change))
+		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
+		return b.Post("/oauth2/token", servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, change))
 	}
 	tests := map[string]func(*testing.T){
 		"token_refresh without scope": func(t *testing.T) { granted(t, refresh(t, nil)) },
@@ -297,26 +298,26 @@ func TestInferno(t *testing.T) {
 			refused(t, refresh(t, url.Values{"refresh_token": {"INVALID_REFRESH_TOKEN"}}))
 		},
 		"backend_services_invalid_grant_type": func(t *testing.T) {
-			r := post(t, assertionForm(assertion(t, jose.ES384, nil, nil), url.Values{"grant_type": {"not_a_grant_type"}}))
+			r := post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), url.Values{"grant_type": {"not_a_grant_type"}}))
 			if r.StatusCode != http.StatusBadRequest {
 				t.Error(r.StatusCode)
 			}
 		},
 		"backend_services_invalid_client_assertion": func(t *testing.T) {
-			refused(t, post(t, assertionForm(assertion(t, jose.ES384, nil, nil), url.Values{"client_assertion_type": {"not_an_assertion_type"}})))
+			refused(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), url.Values{"client_assertion_type": {"not_an_assertion_type"}})))
 		},
 		"backend_services_invalid_jwt": func(t *testing.T) {
-			refused(t, post(t, assertionForm(assertion(t, jose.ES384, map[string]any{"iss": "not_a_valid_iss"}, nil), nil)))
+			refused(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"iss": "not_a_valid_iss"}, nil), nil)))
 		},
 		"backend_services_auth_request_success RS384": func(t *testing.T) {
-			granted(t, post(t, assertionForm(assertion(t, jose.RS384, nil, nil), nil)))
+			granted(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.RS384, nil, nil), nil)))
 		},
 		"backend_services_auth_request_success ES384": func(t *testing.T) {
-			granted(t, post(t, assertionForm(assertion(t, jose.ES384, nil, nil), nil)))
+			granted(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), nil)))
 		},
 		"token_introspection of an invalid token": func(t *testing.T) {
-			b := newBrowser(t, newServer(t, resourceServer))
-			if got := body(t, b.ask("/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
+			b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
+			if got := servertest.Body(t, b.AskAboutToken("/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
 				t.Error(got)
 			}
 		},

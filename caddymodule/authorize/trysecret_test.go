@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 const strongSecret = "7d4be3ce86cd4f9ab0e1b2c3d4e5f607"
@@ -25,7 +26,7 @@ func secretRequest(path, id, secret string, basic bool) *http.Request {
 		form.Set("client_id", id)
 		form.Set("client_secret", secret)
 	}
-	r := postRequest(path, form)
+	r := servertest.PostRequest(path, form)
 	if basic {
 		r.SetBasicAuth(id, secret)
 	}
@@ -41,13 +42,13 @@ func TestSecretsAreCounted(t *testing.T) {
 			t.Run(fmt.Sprint(path, " basic ", basic), func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					var last audit.Event
-					s := newServer(t, func(c *authorize.Config) {
+					s := servertest.New(t, func(c *authorize.Config) {
 						c.Audit = func(_ context.Context, e audit.Event) { last = e }
 						c.Clients = append(c.Clients, client.Client{ID: "strong", Secret: strongSecret, GrantTypes: []string{"client_credentials"}})
 					})
 					send := func(address, id, secret string) *http.Response {
 						w := httptest.NewRecorder()
-						came(s, address).ServeHTTP(w, secure(secretRequest(path, id, secret, basic)))
+						came(s, address).ServeHTTP(w, servertest.Secure(secretRequest(path, id, secret, basic)))
 						return w.Result()
 					}
 					for _, id := range []string{"service", "strong"} {
@@ -57,7 +58,7 @@ func TestSecretsAreCounted(t *testing.T) {
 							}
 						}
 						r := send(here, id, "wrong")
-						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(body(t, r), "temporarily_unavailable") {
+						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(servertest.Body(t, r), "temporarily_unavailable") {
 							t.Errorf("%s: status %d, Retry-After %q", id, r.StatusCode, r.Header.Get("Retry-After"))
 						}
 						if last.Kind != audit.Lockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong secrets came from your network: wait a second" {
@@ -93,17 +94,17 @@ func TestSecretsAreCounted(t *testing.T) {
 // A network has a count for all clients, those that there are not too, and no success
 // takes it back; but people who sign in there are not counted with them.
 func TestSecretsAreCountedByNetwork(t *testing.T) {
-	s := newServer(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 20 })
-	b := newBrowser(t, s)
+	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 20 })
+	b := servertest.NewBrowser(t, s)
 	for i := range 20 {
-		if r := b.send(secretRequest("/oauth2/token", fmt.Sprint("made-up-", i), "wrong", true)); r.StatusCode != http.StatusUnauthorized {
+		if r := b.Send(secretRequest("/oauth2/token", fmt.Sprint("made-up-", i), "wrong", true)); r.StatusCode != http.StatusUnauthorized {
 			t.Fatalf("a free failure: %d", r.StatusCode)
 		}
-		if r := b.send(secretRequest("/oauth2/token", "service", "hush", true)); i < 19 && r.StatusCode != http.StatusOK {
+		if r := b.Send(secretRequest("/oauth2/token", "service", "hush", true)); i < 19 && r.StatusCode != http.StatusOK {
 			t.Fatalf("a right one between: %d", r.StatusCode)
 		}
 	}
-	if r := b.send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusTooManyRequests {
+	if r := b.Send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("status %d", r.StatusCode)
 	}
 	if status := guess(t, s, "alice", "right"); status != http.StatusFound {
@@ -114,19 +115,19 @@ func TestSecretsAreCountedByNetwork(t *testing.T) {
 // To encode the client's name in other ways gives no further tries, and to send no
 // secret takes none.
 func TestSecretTriesOfOneClient(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for range 20 {
-		b.post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}})
-		b.send(secretRequest("/oauth2/token", "service", "", true))
+		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}})
+		b.Send(secretRequest("/oauth2/token", "service", "", true))
 	}
-	if r := b.send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusOK {
+	if r := b.Send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusOK {
 		t.Errorf("status %d", r.StatusCode)
 	}
 	for i := range 10 {
 		id := []string{"service", "%73ervice", "s%65rvice", "servic%65"}[i%4]
-		b.send(secretRequest("/oauth2/token", id, "wrong", true))
+		b.Send(secretRequest("/oauth2/token", id, "wrong", true))
 	}
-	if r := b.send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusTooManyRequests {
+	if r := b.Send(secretRequest("/oauth2/token", "service", "hush", true)); r.StatusCode != http.StatusTooManyRequests {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
@@ -144,15 +145,15 @@ func TestRegistrationTokensAreCounted(t *testing.T) {
 		{"a client's own", strongSecret, http.MethodGet, "?client_id=registered-0123456789abcdef0123456789abcdef", false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			s := newServer(t, func(c *authorize.Config) {
-				c.Registration = &client.Registration{InitialAccessToken: tt.initial, Storage: new(clientStorage), Folder: "clients"}
+			s := servertest.New(t, func(c *authorize.Config) {
+				c.Registration = &client.Registration{InitialAccessToken: tt.initial, Storage: new(servertest.ClientStorage), Folder: "clients"}
 			})
 			send := func(address, method, query, token string) int {
 				r := httptest.NewRequest(method, "/oauth2/register"+query, strings.NewReader(`{"redirect_uris":["https://app.example.org/cb"]}`))
 				r.Header.Set("Content-Type", "application/json")
 				r.Header.Set("Authorization", "Bearer "+token)
 				w := httptest.NewRecorder()
-				came(s, address).ServeHTTP(w, secure(r))
+				came(s, address).ServeHTTP(w, servertest.Secure(r))
 				return w.Code
 			}
 			for range 10 {

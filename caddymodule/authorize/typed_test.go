@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
@@ -28,20 +29,20 @@ func TestNothingTypedIsLogged(t *testing.T) {
 		request_uri username password factor code decision grant_type code_verifier refresh_token client_secret client_assertion
 		client_assertion_type token token_type_hint post_logout_redirect_uri logout_token error error_description iss`)
 	bases := map[string]url.Values{
-		"/oauth2/authorize": request(nil), "/oauth2/token": codeForm("code", nil), "/oauth2/par": request(nil),
+		"/oauth2/authorize": servertest.Request(nil), "/oauth2/token": servertest.CodeForm("code", nil), "/oauth2/par": servertest.Request(nil),
 		"/oauth2/revoke": {"client_id": {"app"}, "token": {"t"}}, "/oauth2/introspect": {"client_id": {"service"}, "client_secret": {"hush"}, "token": {"t"}},
 		"/oauth2/login": {}, "/oauth2/login/hospital": {}, "/oauth2/callback/hospital": {}, "/oauth2/consent": {}, "/oauth2/select_account": {},
 		"/oauth2/logout": {}, "/oauth2/logout/hospital": {}, "/oauth2/userinfo": {}, "/oauth2/register": {}, "/oauth2/backchannel_logout/hospital": {},
 	}
 	var log bytes.Buffer
 	p := authorizetest.Start(t)
-	b := newBrowser(t, federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 		c.Users[1].TOTPSecret = totp.NewSecret()
-		c.Registration = &client.Registration{InitialAccessToken: initialAccess, Storage: new(clientStorage), Folder: "clients"}
+		c.Registration = &client.Registration{InitialAccessToken: servertest.InitialAccessToken, Storage: new(servertest.ClientStorage), Folder: "clients"}
 		c.Lockout.Off = true
 	}))
-	b.answer(request(nil))
+	b.Answer(servertest.Request(nil))
 	check := func(what string) {
 		t.Helper()
 		if text := log.String(); strings.Contains(text, marked) || strings.Contains(text, "%zq") {
@@ -56,38 +57,38 @@ func TestNothingTypedIsLogged(t *testing.T) {
 				maps.Copy(q, base)
 				q[name] = []string{value}
 				for _, encoded := range []string{q.Encode(), q.Encode() + "&x=%zq" + marked} {
-					b.get(path + "?" + encoded)
+					b.Get(path + "?" + encoded)
 					r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(encoded))
 					r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-					b.send(r)
+					b.Send(r)
 				}
 				check(path + " " + name + "=" + value)
 			}
 		}
 	}
 	for _, user := range []string{marked, "alice", "bob", marked + "@hospital.example"} {
-		b.signIn(request(url.Values{"prompt": {"login"}}), user, marked)
+		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), user, marked)
 		check("sign-in of " + user)
 	}
-	to := b.signIn(request(url.Values{"prompt": {"login"}}), "bob", "other").Header.Get("Location")
+	to := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other").Header.Get("Location")
 	_, factor, _ := strings.Cut(to, "factor=")
-	b.post("/oauth2/login", url.Values{"factor": {factor}, "code": {marked}})
+	b.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {marked}})
 	check("second factor")
 	for _, header := range []string{"Basic " + marked, "Bearer " + marked, marked, "Basic TUFSS0VEOk1BUktFRA=="} {
 		for path := range bases {
-			r := postRequest(path, url.Values{"token": {marked}, "grant_type": {marked}})
+			r := servertest.PostRequest(path, url.Values{"token": {marked}, "grant_type": {marked}})
 			r.Header.Set("Authorization", header)
 			r.Header.Set("User-Agent", marked)
 			r.Header.Set("Origin", "https://"+marked)
-			b.send(r)
+			b.Send(r)
 			check(path + " " + header)
 		}
 	}
 	for _, text := range []string{`{"` + marked + `":1}`, `{"client_name":"` + marked, `["` + marked + `"]`, `{"redirect_uris":["https://x.example/"],"scope":"` + marked + `"}`, `{"redirect_uris":"` + marked + `"}`, `{"jwks":"` + marked + `","token_endpoint_auth_method":"private_key_jwt","redirect_uris":["https://x.example/"]}`} {
 		r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(text))
 		r.Header.Set("Content-Type", "application/json")
-		r.Header.Set("Authorization", "Bearer "+initialAccess)
-		b.send(r)
+		r.Header.Set("Authorization", "Bearer "+servertest.InitialAccessToken)
+		b.Send(r)
 		check("register " + text)
 	}
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 // signedOutThere has the provider say that somebody signed out.
 func signedOutThere(t *testing.T, s http.Handler, token string) *http.Response {
 	t.Helper()
-	return newBrowser(t, s).post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
+	return servertest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/hospital", url.Values{"logout_token": {token}})
 }
 
 func saying(name string, value any) func(*authorizetest.IDToken) {
@@ -30,32 +31,26 @@ func saying(name string, value any) func(*authorizetest.IDToken) {
 	}
 }
 
-// isSignedIn says whether a browser gets a code without anybody signing in.
-func (b *browser) isSignedIn() bool {
-	b.t.Helper()
-	return location(b.t, b.authorize(request(url.Values{"prompt": {"none"}}))).Query().Get("code") != ""
-}
-
 // OpenID Connect Back-Channel Logout 1.0 §2.5, §2.7, §2.8: whoever signs out at the
 // provider is signed out of what began there, and of nothing else.
 func TestSignedOutAtProvider(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
-	s := federated(t, p, nil)
-	one, two, local, none := newBrowser(t, s), newBrowser(t, s), newBrowser(t, s), newBrowser(t, s)
-	begin := func() map[string]*browser {
-		all := map[string]*browser{"one": one, "two": two, "local": local, "none": none}
+	s := servertest.NewFederated(t, p, nil)
+	one, two, local, none := servertest.NewBrowser(t, s), servertest.NewBrowser(t, s), servertest.NewBrowser(t, s), servertest.NewBrowser(t, s)
+	begin := func() map[string]*servertest.Browser {
+		all := map[string]*servertest.Browser{"one": one, "two": two, "local": local, "none": none}
 		for sid, b := range all {
-			b.cookies = map[string]string{}
+			b.Cookies = map[string]string{}
 			if sid == "local" {
-				b.answer(request(nil))
+				b.Answer(servertest.Request(nil))
 				continue
 			}
 			p.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", sid) })
 			if sid == "none" {
 				p.Change(func(s *authorizetest.Settings) { s.IDToken = nil })
 			}
-			b.federate(nil)
+			b.Federate(nil)
 		}
 		return all
 	}
@@ -75,10 +70,10 @@ func TestSignedOutAtProvider(t *testing.T) {
 			all := begin()
 			r := signedOutThere(t, s, p.LogoutToken(tt.says...))
 			if r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" {
-				t.Errorf("%d %v: %s", r.StatusCode, r.Header, body(t, r))
+				t.Errorf("%d %v: %s", r.StatusCode, r.Header, servertest.Body(t, r))
 			}
 			for name, b := range all {
-				if ended := strings.Contains(" "+tt.ends+" ", " "+name+" "); b.isSignedIn() == ended {
+				if ended := strings.Contains(" "+tt.ends+" ", " "+name+" "); b.SignedIn() == ended {
 					t.Errorf("%s: ended %v", name, !ended)
 				}
 			}
@@ -92,17 +87,17 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 	for _, provider := range []*authorizetest.Provider{p, other} {
 		provider.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
 	}
-	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
-		clinic := hospital(other)
+	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		clinic := servertest.Hospital(other)
 		clinic.Key = "clinic"
 		c.IdentityProviders = []people.IdentityProvider{clinic}
 	})
-	b := newBrowser(t, s)
-	b.federate(by("clinic"))
-	if r := signedOutThere(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.isSignedIn() {
+	b := servertest.NewBrowser(t, s)
+	b.Federate(servertest.ByProvider("clinic"))
+	if r := signedOutThere(t, s, p.LogoutToken(saying("sid", "one"))); r.StatusCode != http.StatusOK || !b.SignedIn() {
 		t.Errorf("%d", r.StatusCode)
 	}
-	if r := newBrowser(t, s).post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {other.LogoutToken()}}); r.StatusCode != http.StatusOK || b.isSignedIn() {
+	if r := servertest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/clinic", url.Values{"logout_token": {other.LogoutToken()}}); r.StatusCode != http.StatusOK || b.SignedIn() {
 		t.Errorf("by its own: %d", r.StatusCode)
 	}
 }
@@ -112,11 +107,11 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	p := authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
 	var trail auditTrail
-	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.record })
-	b := newBrowser(t, s)
+	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store, c.Audit = store, trail.record })
+	b := servertest.NewBrowser(t, s)
 	used := p.LogoutToken()
 	signedOutThere(t, s, used)
-	b.federate(nil)
+	b.Federate(nil)
 	for name, token := range map[string]string{
 		"nothing": "", "no token": "x", "used before": used,
 		"of another provider": authorizetest.Start(t).LogoutToken(),
@@ -127,20 +122,20 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	} {
 		trail.take()
 		r := signedOutThere(t, s, token)
-		if got := decode[tokenAnswer](t, r); r.StatusCode != http.StatusBadRequest || got.Error != "invalid_request" || r.Header.Get("Cache-Control") != "no-store" {
+		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusBadRequest || got.Error != "invalid_request" || r.Header.Get("Cache-Control") != "no-store" {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
 		if got := trail.take(); got != "sign-out invalid_request hospital user= client= scope=" {
 			t.Errorf("%s: events %q", name, got)
 		}
 	}
-	if !b.isSignedIn() {
+	if !b.SignedIn() {
 		t.Error("signed out")
 	}
-	if r := newBrowser(t, s).get("/oauth2/backchannel_logout/hospital?logout_token=" + p.LogoutToken()); r.StatusCode != http.StatusMethodNotAllowed || !b.isSignedIn() {
+	if r := servertest.NewBrowser(t, s).Get("/oauth2/backchannel_logout/hospital?logout_token=" + p.LogoutToken()); r.StatusCode != http.StatusMethodNotAllowed || !b.SignedIn() {
 		t.Errorf("GET: %d", r.StatusCode)
 	}
-	if r := newBrowser(t, s).post("/oauth2/backchannel_logout/other", url.Values{"logout_token": {p.LogoutToken()}}); r.StatusCode != http.StatusNotFound || !b.isSignedIn() {
+	if r := servertest.NewBrowser(t, s).Post("/oauth2/backchannel_logout/other", url.Values{"logout_token": {p.LogoutToken()}}); r.StatusCode != http.StatusNotFound || !b.SignedIn() {
 		t.Errorf("a provider that is none: %d", r.StatusCode)
 	}
 }
@@ -162,20 +157,20 @@ func (u *unlisted) List(ctx context.Context, prefix string) ([]string, error) {
 func TestSignedOutAtProviderFails(t *testing.T) {
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Keys, authorizetest.Status(http.StatusServiceUnavailable))
-	if r := signedOutThere(t, federated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || decode[tokenAnswer](t, r).Error != "server_error" {
+	if r := signedOutThere(t, servertest.NewFederated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" {
 		t.Errorf("without keys: %d", r.StatusCode)
 	}
 	p.Fail(authorizetest.Keys, nil)
 	store := &unlisted{Store: store.NewMemory(0, 0)}
-	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
-	b, token := newBrowser(t, s), p.LogoutToken()
-	b.federate(nil)
+	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+	b, token := servertest.NewBrowser(t, s), p.LogoutToken()
+	b.Federate(nil)
 	store.fails = true
-	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusBadRequest || decode[tokenAnswer](t, r).Error != "server_error" || !b.isSignedIn() {
+	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" || !b.SignedIn() {
 		t.Errorf("while the store is away: %d", r.StatusCode)
 	}
 	store.fails = false
-	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusOK || b.isSignedIn() {
+	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusOK || b.SignedIn() {
 		t.Errorf("when it is back: %d", r.StatusCode)
 	}
 }
@@ -184,13 +179,13 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 	p := authorizetest.Start(t)
 	store := store.NewMemory(100, 0)
-	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
-	b := newBrowser(t, s)
-	b.federate(nil)
+	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
+	b := servertest.NewBrowser(t, s)
+	b.Federate(nil)
 	for i := 0; store.Add(t.Context(), strconv.Itoa(i), nil, time.Hour) == nil; i++ {
 	}
 	if r := signedOutThere(t, s, p.LogoutToken()); r.StatusCode != http.StatusOK {
-		t.Errorf("%d: %s", r.StatusCode, body(t, r))
+		t.Errorf("%d: %s", r.StatusCode, servertest.Body(t, r))
 	}
 	if sessions, err := s.Sessions(t.Context(), ""); err != nil || len(sessions) != 0 {
 		t.Errorf("%+v, %v", sessions, err)
@@ -200,13 +195,13 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 // Our own clients are told in turn.
 func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
 	p, client := authorizetest.Start(t), newParty(t)
-	s := federated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].BackchannelLogoutURI = client.uri
 	})
-	b := newBrowser(t, s)
-	sid := b.claims(b.federatedTokens(nil).IDToken)["sid"]
+	b := servertest.NewBrowser(t, s)
+	sid := b.Claims(b.FederatedTokens(nil).IDToken)["sid"]
 	signedOutThere(t, s, p.LogoutToken())
-	if got := b.claims(<-client.tokens); got["sid"] != sid || sid == nil {
+	if got := b.Claims(<-client.tokens); got["sid"] != sid || sid == nil {
 		t.Errorf("told of %v, not of %v", got["sid"], sid)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
 
 func TestUserinfo(t *testing.T) {
@@ -20,13 +21,13 @@ func TestUserinfo(t *testing.T) {
 		{"openid profile", map[string]any{"name": "Alice Adams", "preferred_username": "alice"}},
 		{"openid email", map[string]any{"email": "alice@example.org", "email_verified": true}},
 		{"openid phone", map[string]any{"phone_number": "+15550100"}},
-		{"openid fhirUser", map[string]any{"fhirUser": fhirBase + "/Practitioner/alice"}},
+		{"openid fhirUser", map[string]any{"fhirUser": servertest.FHIRBase + "/Practitioner/alice"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.scope, func(t *testing.T) {
-			b := newBrowser(t, newServer(t, nil))
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
 			tt.want["sub"] = "alice"
-			got := decode[map[string]any](t, b.userinfo(b.tokens(url.Values{"scope": {tt.scope}}).AccessToken))
+			got := servertest.Decode[map[string]any](t, b.Userinfo(b.Tokens(url.Values{"scope": {tt.scope}}).AccessToken))
 			if !maps.Equal(got, tt.want) {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
@@ -35,9 +36,9 @@ func TestUserinfo(t *testing.T) {
 }
 
 func TestUserinfoRefuses(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	good := b.tokens(nil)
-	withoutOpenID := newBrowser(t, b.server).tokens(url.Values{"scope": {"demo.read"}})
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	good := b.Tokens(nil)
+	withoutOpenID := servertest.NewBrowser(t, b.Server).Tokens(url.Values{"scope": {"demo.read"}})
 	tests := []struct {
 		name, authorization string
 		status              int
@@ -54,13 +55,13 @@ func TestUserinfoRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := postRequest("/oauth2/userinfo", nil)
+			r := servertest.PostRequest("/oauth2/userinfo", nil)
 			if tt.authorization != "" {
 				r.Header.Set("Authorization", tt.authorization)
 			}
-			response := b.send(r)
+			response := b.Send(r)
 			challenge := response.Header.Get("WWW-Authenticate")
-			if response.StatusCode != tt.status || !strings.HasPrefix(challenge, `Bearer realm="`+issuer+`"`) {
+			if response.StatusCode != tt.status || !strings.HasPrefix(challenge, `Bearer realm="`+servertest.Issuer+`"`) {
 				t.Errorf("status %d, WWW-Authenticate %q", response.StatusCode, challenge)
 			}
 			if named := strings.Contains(challenge, `error="`+tt.code+`"`); named != (tt.code != "") {
@@ -73,8 +74,8 @@ func TestUserinfoRefuses(t *testing.T) {
 // The access token may be posted in a form (RFC 6750 §2.2), not be in the query,
 // nor in the form and the header.
 func TestUserinfoByForm(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	token := b.tokens(nil).AccessToken
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	token := b.Tokens(nil).AccessToken
 	tests := []struct {
 		name, query, kind, body, authorization string
 		status                                 int
@@ -95,27 +96,27 @@ func TestUserinfoByForm(t *testing.T) {
 			if tt.authorization != "" {
 				r.Header.Set("Authorization", tt.authorization)
 			}
-			if got := b.send(r); got.StatusCode != tt.status {
-				t.Errorf("status %d: %s", got.StatusCode, body(t, got))
+			if got := b.Send(r); got.StatusCode != tt.status {
+				t.Errorf("status %d: %s", got.StatusCode, servertest.Body(t, got))
 			}
 		})
 	}
 }
 
 func TestUserinfoOfRemovedUser(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	token := b.tokens(nil).AccessToken
-	b.server = newServer(t, func(c *authorize.Config) { c.Users = c.Users[1:] })
-	if r := b.userinfo(token); r.StatusCode != http.StatusUnauthorized {
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	token := b.Tokens(nil).AccessToken
+	b.Server = servertest.New(t, func(c *authorize.Config) { c.Users = c.Users[1:] })
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }
 
 func TestUserinfoOfClient(t *testing.T) {
-	b := newBrowser(t, newServer(t, nil))
-	r := postRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
-	if r := b.userinfo(decode[tokenAnswer](t, b.send(r)).AccessToken); r.StatusCode != http.StatusForbidden {
+	if r := b.Userinfo(servertest.Decode[servertest.TokenResponse](t, b.Send(r)).AccessToken); r.StatusCode != http.StatusForbidden {
 		t.Errorf("status %d", r.StatusCode)
 	}
 }

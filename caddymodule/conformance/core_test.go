@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -178,7 +179,7 @@ func moduleIDTokenHint(p *relyingParty) {
 func moduleLoginHint(p *relyingParty) {
 	q := p.request(url.Values{"login_hint": {"alice"}})
 	page := gatewaytest.Read(p.t, p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), ""))
-	if got := gatewaytest.ReadForm(page).Fields.Get("username"); got != "alice" {
+	if got := servertest.ReadForm(page).Fields.Get("username"); got != "alice" {
 		p.t.Errorf("the page begins with %q", got)
 	}
 	p.flowOf(q, p.ask(q))

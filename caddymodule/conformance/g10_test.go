@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -117,7 +118,7 @@ func moduleLimitedScope(p *relyingParty) {
 	p.flowOf(q, p.ask(q)) // signs in
 	q.Set("prompt", "consent")
 	page := p.Get(p.Get("/oauth2/authorize?"+q.Encode(), "").Header.Get("Location"), "")
-	form := gatewaytest.ReadForm(gatewaytest.Read(p.t, page))
+	form := servertest.ReadForm(gatewaytest.Read(p.t, page))
 	boxes := len(form.Fields)
 	for name := range form.Fields {
 		if strings.Contains(name, "patient/Observation.rs") {

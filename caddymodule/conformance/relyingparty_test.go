@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/gatewaytest"
 )
 
@@ -109,7 +110,7 @@ func (p *relyingParty) follow(r *http.Response) *authorizationResponse {
 			continue
 		}
 		a.status, a.page = r.StatusCode, gatewaytest.Read(p.t, r)
-		form := gatewaytest.ReadForm(a.page)
+		form := servertest.ReadForm(a.page)
 		switch {
 		case r.StatusCode != http.StatusOK:
 			return a

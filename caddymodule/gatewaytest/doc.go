@@ -3,7 +3,6 @@
 // directly.
 //
 //	gateway.go   New: a gateway, and the browser before it
-//	form.go      ReadForm: the form of a page, to be filled in and posted
 //	provision.go Adapt and Provision: a configuration, one at a time
 //	log.go       what Caddy logs, shown where the test fails
 //	main.go      Main: a process that nothing set on the machine reaches

@@ -1,7 +1,6 @@
 package guard
 
 import (
-	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -15,10 +14,6 @@ import (
 
 func TestTrustedKey(t *testing.T) {
 	t.Parallel()
-	_, edKey, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
 	p521 := josetest.NewEC(elliptic.P521())
 	p := providerNamed(t, "Auth0")
 	payload := p.payload(t, p.access, nil)
@@ -30,7 +25,7 @@ func TestTrustedKey(t *testing.T) {
 		{"RS256", rsaKey(), jose.RS256}, {"RS384", rsaKey(), jose.RS384}, {"RS512", rsaKey(), jose.RS512},
 		{"PS256", rsaKey(), jose.PS256}, {"PS384", rsaKey(), jose.PS384}, {"PS512", rsaKey(), jose.PS512},
 		{"ES256", signingKey(), jose.ES256}, {"ES384", p384Key(), jose.ES384}, {"ES512", p521, jose.ES512},
-		{"EdDSA", edKey, jose.EdDSA},
+		{"EdDSA", josetest.NewEd25519(), jose.EdDSA},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			token := mint{alg: test.alg, key: test.key, header: map[jose.HeaderKey]any{"typ": "JWT", "kid": "k"}}.sign(t, payload)

@@ -4,6 +4,7 @@ package josetest
 
 import (
 	"crypto/ecdsa"
+	"crypto/ed25519"
 	"crypto/elliptic"
 	"crypto/rand"
 	"crypto/rsa"
@@ -19,6 +20,12 @@ func NewRSA() *rsa.PrivateKey { return must(rsa.GenerateKey(rand.Reader, 2048)) 
 // NewEC makes a key on a curve.
 func NewEC(curve elliptic.Curve) *ecdsa.PrivateKey {
 	return must(ecdsa.GenerateKey(curve, rand.Reader))
+}
+
+// NewEd25519 makes a key for EdDSA.
+func NewEd25519() ed25519.PrivateKey {
+	_, key, err := ed25519.GenerateKey(rand.Reader)
+	return must(key, err)
 }
 
 func must[K any](key K, err error) K {

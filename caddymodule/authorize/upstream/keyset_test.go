@@ -2,8 +2,6 @@ package upstream_test
 
 import (
 	"context"
-	"crypto/ed25519"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/josetest"
 )
 
 // A thousand tokens, each with a kid of its own, cause no request within the
@@ -273,11 +272,7 @@ func TestNewKeySetRefuses(t *testing.T) {
 
 func TestEdDSA(t *testing.T) {
 	t.Parallel()
-	_, private, err := ed25519.GenerateKey(rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
-	good, s := pair{private, "ed"}, new(keyServer)
+	good, s := pair{josetest.NewEd25519(), "ed"}, new(keyServer)
 	s.serveKeys(good.public())
 	keys := newKeySet(t, s)
 	if err := verify(t, keys, good.sign(t, jose.EdDSA)); err != nil {

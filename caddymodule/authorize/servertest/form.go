@@ -1,9 +1,10 @@
-package gatewaytest
+package servertest
 
 import (
 	"html"
 	"net/url"
 	"regexp"
+	"testing"
 )
 
 // Form is the form of a page, with the values that it comes with.
@@ -30,4 +31,14 @@ func ReadForm(page string) Form {
 		form.Fields.Set(html.UnescapeString(input[1]), html.UnescapeString(input[2]))
 	}
 	return form
+}
+
+// Field is what the form of a page sends under a name.
+func Field(t testing.TB, page, name string) string {
+	t.Helper()
+	form := ReadForm(page)
+	if !form.Fields.Has(name) {
+		t.Fatalf("no form with the field %s: %s", name, page)
+	}
+	return form.Fields.Get(name)
 }

@@ -1,0 +1,22 @@
+// Package servertest drives an authorization server in tests, as a browser and as a client
+// of its endpoints, without a port.
+//
+// [New] makes a server with two users and a few clients, and [NewBrowser] a browser before
+// it that keeps its cookies:
+//
+//	b := servertest.NewBrowser(t, servertest.New(t, nil))
+//	tokens := b.Tokens(nil)                      // alice signs in, and app exchanges the code
+//	claims := b.Claims(tokens.IDToken)
+//
+// Its functions fail the test where something that is not under test goes wrong.
+//
+//	server.go         servers, with and without an identity provider
+//	browser.go        requests, cookies and redirects
+//	response.go       what is read from an answer
+//	signin.go         the authorization request, and a person's way through its pages
+//	federation.go     that way by an identity provider
+//	token.go          tokens: get, refresh, use and check them
+//	clientassertion.go   clients that prove who they are by keys (RFC 7523)
+//	registration.go   apps that register themselves (RFC 7591, RFC 7592)
+//	form.go           [ReadForm]: the form of a page
+package servertest
