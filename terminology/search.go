@@ -66,7 +66,9 @@ func (l *Library) division(x *codeList, list string, b *budget) (*division, erro
 	if err := b.spend(len(x.entries)); err != nil {
 		return nil, err
 	}
-	return x.searcher.get(list, func() *division { return l.divide(x, list) }), nil
+	return x.searcher.get(list, func() *division {
+		return (&divider{division: new(division), library: l, codes: x, languages: list}).divide()
+	}), nil
 }
 
 // look returns the division for a list of languages, if it has been made.
@@ -102,15 +104,23 @@ type madeDivision struct {
 	ready    atomic.Bool
 }
 
-// divide divides an expansion into parts.
-func (l *Library) divide(x *codeList, list string) *division {
-	d := new(division)
-	shortest := max(scanned+1, len(x.entries)/maxRuns)
+// divider divides an expansion into parts.
+type divider struct {
+	*division
+	library   *Library
+	codes     *codeList
+	languages string
+}
+
+// divide makes a part of each long run, and one of all other entries.
+func (d *divider) divide() *division {
+	entries := d.codes.entries
+	shortest := max(scanned+1, len(entries)/maxRuns)
 	var rest []uint32
-	for at := 0; at < len(x.entries); {
-		end := runFrom(x.entries, at)
-		if end-at >= shortest && len(x.supplements) == 0 && !l.isOwn(x.entries[at].codeSystem) {
-			l.addRun(d, x, list, at, end)
+	for at := 0; at < len(entries); {
+		end := runFrom(entries, at)
+		if end-at >= shortest && len(d.codes.supplements) == 0 && !d.library.isOwn(entries[at].codeSystem) {
+			d.addRun(at, end)
 		} else {
 			for i := at; i < end; i++ {
 				rest = append(rest, uint32(i))
@@ -119,9 +129,9 @@ func (l *Library) divide(x *codeList, list string) *division {
 		at = end
 	}
 	if len(rest) > 0 {
-		l.addRest(d, x, list, rest)
+		d.addRest(rest)
 	}
-	return d
+	return d.division
 }
 
 // runFrom returns where the run ends that begins at a place: entries of one code system in its order, and
@@ -142,13 +152,14 @@ func runFrom(entries []entry, at int) int {
 }
 
 // addRun adds the part for a run, whose documents are all concepts of its code system.
-func (l *Library) addRun(d *division, x *codeList, list string, from, to int) {
-	system := x.entries[from].codeSystem
-	cs := l.codeSystems[system]
-	p := textindex.Part{Index: cs.SearchIndex(list), Place: func(uint32) uint32 { return uint32(from) }}
-	if to-from < cs.Len() {
+func (d *divider) addRun(from, to int) {
+	run := d.codes.entries[from:to]
+	system := run[0].codeSystem
+	cs := d.library.codeSystems[system]
+	p := textindex.Part{Index: cs.SearchIndex(d.languages), Place: func(uint32) uint32 { return uint32(from) }}
+	if len(run) < cs.Len() {
 		members := bitset.New(cs.Len())
-		for _, e := range x.entries[from:to] {
+		for _, e := range run {
 			members.Add(e.concept)
 		}
 		p.Within = p.Index.RanksOf(members)
@@ -157,10 +168,12 @@ func (l *Library) addRun(d *division, x *codeList, list string, from, to int) {
 }
 
 // addRest adds the part for entries that stand in no run, whose documents are places in rows.
-func (l *Library) addRest(d *division, x *codeList, list string, rows []uint32) {
-	c := &entryCorpus{library: l, entries: x.entries, rows: rows, languages: codesystem.ParseLanguages(list), supplements: x.supplements}
+func (d *divider) addRest(rows []uint32) {
+	c := &entryCorpus{
+		library: d.library, entries: d.codes.entries, rows: rows, languages: codesystem.ParseLanguages(d.languages), supplements: d.codes.supplements,
+	}
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
-	if len(rows) > scanned && (l.base == nil || l.beside) { // what a request brings along is asked for once
+	if len(rows) > scanned && (d.library.base == nil || d.library.beside) { // what a request brings along is asked for once
 		p.Index = textindex.New(c)
 	}
 	d.add(p, c.entry)

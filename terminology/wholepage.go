@@ -119,12 +119,39 @@ func (x *wholePage) entry(r *fhirjson.Reader) error {
 	if err != nil {
 		return err
 	}
-	e, within := wholeEntry{}, jsontext.Value(nil)
-	var system, version string
-	inner := fhirjson.NewReader(bytes.NewReader(raw.Clone()))
-	err = inner.Object(func(name []byte) error {
+	var e wholeEntry
+	var key entryKey
+	within, err := x.members(&e, &key, raw.Clone())
+	if err != nil {
+		return err
+	}
+	if len(e.code) == 0 {
+		return fmt.Errorf("%w: an entry without a code", errNotWhole) // a heading, which only a tree can show
+	}
+	e.raw = slices.Clip(append(e.raw, '}'))
+	x.builder.whole.size += 2*len(raw) + 128
+	x.entries = append(x.entries, e)
+	x.keys = append(x.keys, key.system+"\x00"+key.version+"\x00"+string(e.code))
+	if within == nil {
+		return nil
+	}
+	if x.depth++; x.depth > maxNesting {
+		return fmt.Errorf("%w: entries within each other more than %d deep", errNotWhole, maxNesting)
+	}
+	defer func() { x.depth-- }()
+	nested := fhirjson.ReaderOf(within)
+	return nested.Array(func() error { return x.entry(nested) })
+}
+
+// entryKey is, with the code, what tells an entry from others.
+type entryKey struct{ system, version string }
+
+// members reads the members of an entry, and returns the entries that stand in it.
+func (x *wholePage) members(e *wholeEntry, key *entryKey, raw jsontext.Value) (within jsontext.Value, err error) {
+	r := fhirjson.NewReader(bytes.NewReader(raw))
+	err = r.Object(func(name []byte) error {
 		member := string(name)
-		value, err := inner.AnyValue()
+		value, err := r.AnyValue()
 		if err != nil {
 			return err
 		}
@@ -136,27 +163,9 @@ func (x *wholePage) entry(r *fhirjson.Reader) error {
 		if member != "designation" || !x.builder.Terse {
 			e.keep(member, value)
 		}
-		return e.read(fhirjson.ReaderOf(value), member, &system, &version)
+		return e.read(fhirjson.ReaderOf(value), member, key)
 	})
-	if err != nil {
-		return err
-	}
-	if len(e.code) == 0 {
-		return fmt.Errorf("%w: an entry without a code", errNotWhole) // a heading, which only a tree can show
-	}
-	e.raw = slices.Clip(append(e.raw, '}'))
-	x.builder.whole.size += 2*len(raw) + 128
-	x.entries = append(x.entries, e)
-	x.keys = append(x.keys, system+"\x00"+version+"\x00"+string(e.code))
-	if within == nil {
-		return nil
-	}
-	if x.depth++; x.depth > maxNesting {
-		return fmt.Errorf("%w: entries within each other more than %d deep", errNotWhole, maxNesting)
-	}
-	defer func() { x.depth-- }()
-	nested := fhirjson.ReaderOf(within)
-	return nested.Array(func() error { return x.entry(nested) })
+	return within, err
 }
 
 // keep appends a member as it is.
@@ -171,13 +180,13 @@ func (e *wholeEntry) keep(name string, value jsontext.Value) {
 }
 
 // read reads a member that the search needs.
-func (e *wholeEntry) read(r *fhirjson.Reader, name string, system, version *string) error {
+func (e *wholeEntry) read(r *fhirjson.Reader, name string, key *entryKey) error {
 	var text string
 	switch name {
 	case "system":
-		return r.ReadString(system)
+		return r.ReadString(&key.system)
 	case "version":
-		return r.ReadString(version)
+		return r.ReadString(&key.version)
 	case "inactive":
 		return r.ReadBool(&e.inactive)
 	case "code":

@@ -1,7 +1,6 @@
 package codesystem
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -78,63 +77,13 @@ func reserved[S ~[]T, T any](list S, factor float64) S {
 // room is how much more than n there is to be room for.
 func room(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
 
-// propertyRow is a concept's property as it is read.
-type propertyRow struct {
-	concept  uint32
-	property uint16
-	kind     valueKind
-	value    TextRef
-	coding   TextRef
-}
-
 // Reset makes the builder ready for the next code system.
 func (b *Builder) Reset() {
-	b.Table = Table{
-		texts:    b.texts[:0],
-		code:     b.code[:0],
-		display:  b.display[:0],
-		meaning:  b.meaning[:0],
-		nestedIn: b.nestedIn[:0],
-		flags:    b.flags[:0],
-	}
+	b.Table = Table{concepts: concepts{
+		texts: b.texts[:0], code: b.code[:0], display: b.display[:0], meaning: b.meaning[:0], nestedIn: b.nestedIn[:0], flags: b.flags[:0],
+	}}
 	b.ConceptReader.Reset()
 	b.pairs, b.rows, b.nested = b.pairs[:0], b.rows[:0], noParent
-}
-
-// PropertyDefinition reads one of CodeSystem.property.
-func (b *Builder) PropertyDefinition(r *fhirjson.Reader) error {
-	var p Property
-	err := r.Object(func(name []byte) error {
-		switch string(name) {
-		case "code":
-			return r.ReadString(&p.Code)
-		case "uri":
-			return r.ReadString(&p.URI)
-		case "description":
-			return r.ReadString(&p.description)
-		case "type":
-			return r.ReadString(&p.kind)
-		default:
-			return r.Skip()
-		}
-	})
-	if err != nil {
-		return err
-	}
-	if known := slices.IndexFunc(b.properties, func(k Property) bool { return k.Code == p.Code }); known >= 0 {
-		b.properties[known] = p
-		return nil
-	}
-	return b.addProperty(p)
-}
-
-// addProperty appends a property.
-func (b *Builder) addProperty(p Property) error {
-	if len(b.properties) == math.MaxUint16 {
-		return fmt.Errorf("more than %d properties", math.MaxUint16)
-	}
-	b.properties = append(b.properties, p)
-	return nil
 }
 
 // Concept reads one of CodeSystem.concept with all that stand within it.
@@ -192,80 +141,6 @@ func (b *Builder) text(r *fhirjson.Reader, ref *TextRef) error {
 	return nil
 }
 
-// value reads one of CodeSystem.concept.property.
-func (b *Builder) value(r *fhirjson.Reader, concept uint32) error {
-	row, coded := propertyRow{concept: concept}, false
-	err := r.Object(func(name []byte) error {
-		switch {
-		case string(name) == "code":
-			coded = true
-			return b.propertyCode(r, &row.property)
-		case string(name) == "valueCoding":
-			row.kind = valueCoding
-			return b.coding(r, &row)
-		case bytes.HasPrefix(name, []byte("value")):
-			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
-			s, err := r.Primitive()
-			row.value = b.valueText(s)
-			return err
-		default:
-			return r.Skip()
-		}
-	})
-	if err == nil && !coded {
-		err = fmt.Errorf("%s: property without a code", r.Pointer())
-	}
-	if row.value != 0 {
-		b.rows = append(b.rows, row)
-	}
-	return err
-}
-
-// valueText puts a property's value into the arena, unless the one before has the same, as siblings have the
-// same parent and most concepts the same status.
-func (b *Builder) valueText(value []byte) TextRef {
-	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.At(b.rows[last].value), value) {
-		return b.rows[last].value
-	}
-	return b.texts.Append(value)
-}
-
-// propertyCode reads the code of a concept's property and finds or adds the property.
-func (b *Builder) propertyCode(r *fhirjson.Reader, index *uint16) error {
-	code, err := r.Text()
-	if err != nil {
-		return err
-	}
-	for i := range b.properties {
-		if b.properties[i].Code == string(code) {
-			*index = uint16(i)
-			return nil
-		}
-	}
-	*index = uint16(len(b.properties))
-	return b.addProperty(Property{Code: string(code)})
-}
-
-// coding reads a valueCoding. Its code is what filters look at; all of it is kept to be shown.
-func (b *Builder) coding(r *fhirjson.Reader, row *propertyRow) error {
-	raw, err := r.Value('{')
-	if err != nil {
-		return err
-	}
-	whole := raw.Clone()
-	if err := whole.Compact(); err != nil {
-		return err
-	}
-	row.coding = b.texts.Append(whole)
-	inner := fhirjson.ReaderOf(whole)
-	return inner.Object(func(name []byte) error {
-		if string(name) == "code" {
-			return b.text(inner, &row.value)
-		}
-		return inner.Skip()
-	})
-}
-
 // Build finishes the concepts of a code system whose displays are in the given language.
 func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	b.indexCodes()
@@ -278,8 +153,8 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	t.language, t.caseSensitive = language, caseSensitive
 	t.meaning = cloneUsed(b.meaning, 0)
 	t.nestedIn = cloneUsed(b.nestedIn, noParent)
-	t.languages, t.uses = b.ConceptReader.Languages, b.ConceptReader.Uses
 	t.designations = newDesignations(b.Len(), b.ConceptReader.Designations)
+	t.designations.languages, t.designations.uses = b.ConceptReader.Languages, b.ConceptReader.Uses
 	t.extensions = newConceptExtensions(b.ConceptReader.Extensions)
 	t.flags = slices.Clone(b.flags)
 	t.values = b.sortedValues()

@@ -9,8 +9,9 @@
 // The concepts of a CodeSystem resource are a [Table], flat arrays without pointers:
 //
 //	CodeSystem.concept ──► Builder ──► Table
-//	   tokens               builder.go, conceptreader.go   table.go: texts.go, rows.go, property.go
-//	                        links.go: codes, hierarchy     codeindex.go, relation.go, status.go, tablejson.go
+//	   tokens               builder.go                    table.go: concepts.go (codes by codeindex.go), rows.go, texts.go
+//	                        conceptreader.go, links.go    relation.go: the hierarchy
+//	                        propertybuilder.go            property.go, status.go, tablejson.go
 //
 // An index for the search is built for each language that is asked for (searchindexes.go, corpus.go).
 package codesystem

@@ -6,10 +6,13 @@ import "slices"
 // the rows from[i] up to from[i+1]. from is nil where there are none.
 type designations struct {
 	from      []uint32
-	language  []uint16 // index in Table.languages; 0 is no language
-	use       []uint16 // index in Table.uses; 0 is no use
+	language  []uint16 // index in languages
+	use       []uint16 // index in uses
 	value     []TextRef
 	extension []TextRef // JSON array of extensions; nil where no designation has one
+
+	languages []string // 0 is none
+	uses      []Use    // 0 is none
 }
 
 // rows returns the range of the rows of a concept.

@@ -28,8 +28,8 @@ func TestConceptRows(t *testing.T) {
 	for concept := range uint32(3) {
 		from, to := cs.designations.rows(concept)
 		for row := from; row < to; row++ {
-			use := cs.uses[cs.designations.use[row]]
-			got += string(cs.Code(concept)) + ":" + cs.languages[cs.designations.language[row]] + ":" + use.Code +
+			use := cs.designations.uses[cs.designations.use[row]]
+			got += string(cs.Code(concept)) + ":" + cs.designations.languages[cs.designations.language[row]] + ":" + use.Code +
 				":" + string(cs.texts.At(cs.designations.value[row])) + string(cs.texts.At(cs.designations.extensionOf(row))) + " "
 		}
 	}

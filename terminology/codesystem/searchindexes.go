@@ -68,7 +68,7 @@ func (t *Table) languageKey(wanted *Languages) string {
 // rangeKey is languageKey for one language. It is false where the code system has nothing like it.
 func (t *Table) rangeKey(language string) (key []byte, ok bool) {
 	var found [languageSame + 1]bool
-	for _, tag := range append(slices.Clip(t.languages), t.language) {
+	for _, tag := range append(slices.Clip(t.designations.languages), t.language) {
 		like := likeness(tag, language)
 		key = append(key, byte(like))
 		found[like] = true

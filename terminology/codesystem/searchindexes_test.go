@@ -10,7 +10,7 @@ import (
 
 // TestLanguageKey has which languages share an index.
 func TestLanguageKey(t *testing.T) {
-	cs := &Table{languages: []string{"", "de", "fr", "fr-CA"}, language: "en"}
+	cs := &Table{designations: designations{languages: []string{"", "de", "fr", "fr-CA"}}, language: "en"}
 	key := func(list string) string {
 		wanted := ParseLanguages(list)
 		return cs.languageKey(&wanted)

@@ -1,31 +1,15 @@
 package codesystem
 
 import (
-	"bytes"
-
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// noParent stands for no concept in Table.nestedIn.
-const noParent = ^uint32(0)
-
 // Table is a code system's concepts in flat arrays, by their numbers. No array holds a pointer, so that they cost
 // the garbage collector nothing, and large ones lie beside the heap.
 type Table struct {
-	caseSensitive bool
-	language      string // of the displays
-
-	texts    Texts
-	code     []TextRef
-	display  []TextRef // 0 where a concept has none
-	meaning  []TextRef // concept.definition, 0 where a concept has none; nil where none has one
-	flags    []Flags
-	index    codeIndex
-	nestedIn []uint32 // the concept within which each stands in the definition, or noParent; nil where all are at the top
-
-	languages    []string // of designations; 0 is none
-	uses         []Use
+	concepts
+	language     string // of the displays
 	designations designations
 	extensions   conceptExtensions
 
@@ -34,45 +18,6 @@ type Table struct {
 	values            propertyValues
 
 	indexes *searchIndexes // filled when they are needed
-}
-
-// Len returns the number of concepts.
-func (t *Table) Len() int { return len(t.code) }
-
-// Concept returns a concept's code, display and flags.
-func (t *Table) Concept(concept uint32) (code, display []byte, flags Flags) {
-	return t.Code(concept), t.Display(concept), t.flags[concept]
-}
-
-// Code returns a concept's code.
-func (t *Table) Code(concept uint32) []byte { return t.texts.At(t.code[concept]) }
-
-// Display returns a concept's display, or nil.
-func (t *Table) Display(concept uint32) []byte { return t.texts.At(t.display[concept]) }
-
-// Definition returns a concept's definition, or nil.
-func (t *Table) Definition(concept uint32) []byte {
-	if t.meaning == nil {
-		return nil
-	}
-	return t.texts.At(t.meaning[concept])
-}
-
-// Flags returns what is known of a concept at a glance.
-func (t *Table) Flags(concept uint32) Flags { return t.flags[concept] }
-
-// Locate finds a concept by its code: as it is written, or, where case does not matter, in any case.
-func (t *Table) Locate(code []byte) (concept uint32, ok bool) {
-	concept, ok = t.exact(code)
-	if ok || t.caseSensitive {
-		return concept, ok
-	}
-	return t.index.find(code, func(c uint32) bool { return EqualFold(t.Code(c), code) })
-}
-
-// exact finds a concept by its code as it is written.
-func (t *Table) exact(code []byte) (uint32, bool) {
-	return t.index.find(code, func(c uint32) bool { return bytes.Equal(t.Code(c), code) })
 }
 
 // AppendTexts appends the display and the designations of a concept.
@@ -90,7 +35,7 @@ func (t *Table) AppendTexts(dst []Text, concept uint32) []Text {
 func (t *Table) designation(row uint32) Text {
 	d := &t.designations
 	return Text{
-		Language: t.languages[d.language[row]], Use: t.uses[d.use[row]],
+		Language: d.languages[d.language[row]], Use: d.uses[d.use[row]],
 		Value: t.texts.At(d.value[row]), Extension: t.texts.At(d.extensionOf(row)),
 	}
 }

@@ -32,16 +32,16 @@ const Large = 5000
 // New builds the index of a corpus, which must not change afterwards.
 func New(c Corpus) *Index {
 	b := &builder{Index: Index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
-	b.byDisplay = b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.Display(doc))...) })
-	b.byCode = b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.Code(doc))) })
-	b.lowest = lowestOf(b.byDisplay)
+	byDisplay := b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.Display(doc))...) })
+	byCode := b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.Code(doc))) })
+	b.lowest = lowestOf(byDisplay)
 	displays, codes := make([]uint64, c.Len()), make([]uint64, c.Len())
 	for i := range c.Len() {
-		displays[i] = prefixKey(b.folder.words(c.Display(b.order[b.byDisplay[i]])))
-		b.joined = appendJoined(b.joined[:0], b.folder.words(c.Code(b.order[b.byCode[i]])))
+		displays[i] = prefixKey(b.folder.words(c.Display(b.order[byDisplay[i]])))
+		b.joined = appendJoined(b.joined[:0], b.folder.words(c.Code(b.order[byCode[i]])))
 		codes[i] = prefixKey(b.joined)
 	}
-	b.displays, b.codes = newSortedKeys(displays), newSortedKeys(codes)
+	b.displays, b.codes = newTextOrder(byDisplay, displays), newTextOrder(byCode, codes)
 	b.collect()
 	n := c.Len()
 	b.letters.n, b.initials.n, b.symbols.n = n, n, n
@@ -67,10 +67,10 @@ func New(c Corpus) *Index {
 // settle moves the arrays into memory.
 func (x *Index) settle(m *offheap.Memory) {
 	c := &x.common
-	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.byDisplay, &x.lowest, &x.byCode)
+	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.displays.ranks, &x.lowest, &x.codes.ranks)
 	offheap.Move(m, &c.from, &c.to, &c.count, &c.first, &c.leading, &c.dense)
 	offheap.Move(m, &x.letters.lists, &x.initials.lists, &x.symbols.lists)
-	offheap.Move(m, &x.displays.all, &x.codes.all, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
+	offheap.Move(m, &x.displays.keys, &x.codes.keys, &c.sets, &x.letters.bits, &x.initials.bits, &x.symbols.bits)
 	offheap.Move(m, &x.words.text, &x.postings)
 }
 

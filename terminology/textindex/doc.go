@@ -4,7 +4,7 @@
 //
 //	texts ─► Corpus    corpus.go
 //	            │ New  builder.go, with folding.go, vocabulary.go, runesets.go, commonprefixes.go
-//	          Index    index.go, wordlist.go, sortedkeys.go
+//	          Index    index.go, wordlist.go, textorder.go
 //	            │
 //	typed ─► Filter    filter.go
 //	            │ Search: search.go

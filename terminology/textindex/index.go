@@ -22,11 +22,9 @@ type Index struct {
 	postings []byte   // ascending, as varints: the first, then how much each is more than the one before
 	common   commonPrefixes
 
-	byDisplay []uint32   // ranks, sorted by the words of the display
-	lowest    []uint32   // the lowest of each block of these
-	displays  sortedKeys // of those words, so that most need not be folded again
-	byCode    []uint32   // ranks, sorted by the words of the code written together
-	codes     sortedKeys // of those
+	displays textOrder // by the words of the display
+	lowest   []uint32  // the lowest rank of each block of these
+	codes    textOrder // by the words of the code written together
 
 	letters  runeSets // letters and digits anywhere in the display
 	initials runeSets // those with which a word of the display begins
@@ -112,7 +110,7 @@ func (x *Index) addMeant(dst *rankSet, word []byte, most int) {
 // coded returns the ranks of the documents whose code, written together, is code.
 func (x *Index) coded(f *folder, code []byte) []uint32 {
 	key := prefixKey(code)
-	ranks := x.byCode[x.codes.from(key):x.codes.beyond(key)]
+	ranks := x.codes.ranks[x.codes.from(key):x.codes.beyond(key)]
 	if len(code) < keyLength {
 		return ranks
 	}
@@ -125,7 +123,7 @@ func (x *Index) coded(f *folder, code []byte) []uint32 {
 	return ranks[:sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) > 0 })]
 }
 
-// displayed returns the range of byDisplay of the documents whose display begins with line; up to exact, it
+// displayed returns the range of displays of the documents whose display begins with line; up to exact, it
 // is just that.
 func (x *Index) displayed(f *folder, line []byte) (from, exact, to int) {
 	key := prefixKey(line)
@@ -134,7 +132,9 @@ func (x *Index) displayed(f *folder, line []byte) (from, exact, to int) {
 		// Words hold no zero byte, so a display that goes on after the line is more than the line's key.
 		return from, x.displays.beyond(key), to
 	}
-	beginning := func(at, length int) []byte { return f.beginning(x.corpus.Display(x.order[x.byDisplay[at]]), length) }
+	beginning := func(at, length int) []byte {
+		return f.beginning(x.corpus.Display(x.order[x.displays.ranks[at]]), length)
+	}
 	from += sort.Search(to-from, func(i int) bool { return bytes.Compare(beginning(from+i, len(line)), line) >= 0 })
 	to = from + soonest(to-from, func(i int) bool { return !bytes.Equal(beginning(from+i, len(line)), line) })
 	exact = from + soonest(to-from, func(i int) bool { return len(beginning(from+i, len(line)+1)) > len(line) })
@@ -151,17 +151,17 @@ func soonest(n int, is func(i int) bool) int {
 	return low + sort.Search(min(step, n)-low, func(i int) bool { return is(low + i) })
 }
 
-// addDisplayed adds the ranks in a range of byDisplay.
+// addDisplayed adds the ranks in a range of displays.
 func (x *Index) addDisplayed(dst *rankSet, from, to int) {
-	for _, rank := range x.byDisplay[from:to] {
+	for _, rank := range x.displays.ranks[from:to] {
 		dst.add(rank)
 	}
 }
 
-// block is how many ranks of byDisplay have their lowest noted together.
+// block is how many ranks of displays have their lowest noted together.
 const block = 32
 
-// addLowest adds the n lowest ranks in a range of byDisplay, and perhaps others. In a long range it looks
+// addLowest adds the n lowest ranks in a range of displays, and perhaps others. In a long range it looks
 // only at the n blocks that have the lowest ranks of all blocks, since the n lowest must be in these.
 func (x *Index) addLowest(dst *rankSet, from, to, n int) {
 	first, last := (from+block-1)/block, to/block
@@ -214,8 +214,8 @@ func (x *Index) Words() int { return x.words.len() }
 
 // Bytes returns how much memory the index takes, in bytes.
 func (x *Index) Bytes() int {
-	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.byDisplay) + len(x.lowest) + len(x.byCode))
-	return words + 8*(len(x.displays.all)+len(x.codes.all)+(len(x.order)+x.words.len())/stride) + len(x.postings) + len(x.words.text) + x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.displays.ranks) + len(x.lowest) + len(x.codes.ranks))
+	return words + 8*(len(x.displays.keys)+len(x.codes.keys)+(len(x.order)+x.words.len())/stride) + len(x.postings) + len(x.words.text) + x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
 }
 
 // bytes returns how much memory the sets take, in bytes.

@@ -34,7 +34,7 @@ func (q *query) rank() {
 	f, x, folder := q.judge.filter, q.index, &q.judge.folder
 	q.emitRanks(x.coded(folder, f.joined), tierCode)
 	from, exact, to := x.displayed(folder, f.line)
-	q.emitRanks(x.byDisplay[from:exact], tierDisplay)
+	q.emitRanks(x.displays.ranks[from:exact], tierDisplay)
 	if q.first != nil {
 		q.emitFirst()
 		return
@@ -71,7 +71,7 @@ func (q *query) emitRank(rank uint32, t tier) {
 	}
 }
 
-// emitBeginning emits those that match of a range of index.byDisplay, which is that of the displays which begin
+// emitBeginning emits those that match of a range of index.displays.ranks, which is that of the displays which begin
 // with the filter. If all of them match, only the first in order are looked at.
 func (q *query) emitBeginning(from, to int) {
 	if from == to || q.done() {

@@ -9,7 +9,7 @@ import (
 type wordList struct {
 	text  []byte
 	from  []uint32
-	every []uint64 // the key of every word that is a multiple of stride, as in sortedKeys
+	every []uint64 // the key of every word that is a multiple of stride, as in textOrder
 }
 
 // sample fills every.

@@ -1,0 +1,58 @@
+package codesystem
+
+import "bytes"
+
+// noParent stands for no concept in concepts.nestedIn.
+const noParent = ^uint32(0)
+
+// concepts are what each concept of a code system is called, and where it stands in the definition, by number.
+type concepts struct {
+	caseSensitive bool
+
+	texts    Texts
+	code     []TextRef
+	display  []TextRef // 0 where a concept has none
+	meaning  []TextRef // concept.definition, 0 where a concept has none; nil where none has one
+	flags    []Flags
+	index    codeIndex
+	nestedIn []uint32 // the concept within which each stands in the definition, or noParent; nil where all are at the top
+}
+
+// Len returns the number of concepts.
+func (c *concepts) Len() int { return len(c.code) }
+
+// Concept returns a concept's code, display and flags.
+func (c *concepts) Concept(concept uint32) (code, display []byte, flags Flags) {
+	return c.Code(concept), c.Display(concept), c.flags[concept]
+}
+
+// Code returns a concept's code.
+func (c *concepts) Code(concept uint32) []byte { return c.texts.At(c.code[concept]) }
+
+// Display returns a concept's display, or nil.
+func (c *concepts) Display(concept uint32) []byte { return c.texts.At(c.display[concept]) }
+
+// Definition returns a concept's definition, or nil.
+func (c *concepts) Definition(concept uint32) []byte {
+	if c.meaning == nil {
+		return nil
+	}
+	return c.texts.At(c.meaning[concept])
+}
+
+// Flags returns what is known of a concept at a glance.
+func (c *concepts) Flags(concept uint32) Flags { return c.flags[concept] }
+
+// Locate finds a concept by its code: as it is written, or, where case does not matter, in any case.
+func (c *concepts) Locate(code []byte) (concept uint32, ok bool) {
+	concept, ok = c.exact(code)
+	if ok || c.caseSensitive {
+		return concept, ok
+	}
+	return c.index.find(code, func(other uint32) bool { return EqualFold(c.Code(other), code) })
+}
+
+// exact finds a concept by its code as it is written.
+func (c *concepts) exact(code []byte) (uint32, bool) {
+	return c.index.find(code, func(other uint32) bool { return bytes.Equal(c.Code(other), code) })
+}

@@ -1,0 +1,129 @@
+package codesystem
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
+
+// propertyRow is a concept's property as it is read.
+type propertyRow struct {
+	concept  uint32
+	property uint16
+	kind     valueKind
+	value    TextRef
+	coding   TextRef
+}
+
+// PropertyDefinition reads one of CodeSystem.property.
+func (b *Builder) PropertyDefinition(r *fhirjson.Reader) error {
+	var p Property
+	err := r.Object(func(name []byte) error {
+		switch string(name) {
+		case "code":
+			return r.ReadString(&p.Code)
+		case "uri":
+			return r.ReadString(&p.URI)
+		case "description":
+			return r.ReadString(&p.description)
+		case "type":
+			return r.ReadString(&p.kind)
+		default:
+			return r.Skip()
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if known := slices.IndexFunc(b.properties, func(k Property) bool { return k.Code == p.Code }); known >= 0 {
+		b.properties[known] = p
+		return nil
+	}
+	return b.addProperty(p)
+}
+
+// addProperty appends a property.
+func (b *Builder) addProperty(p Property) error {
+	if len(b.properties) == math.MaxUint16 {
+		return fmt.Errorf("more than %d properties", math.MaxUint16)
+	}
+	b.properties = append(b.properties, p)
+	return nil
+}
+
+// value reads one of CodeSystem.concept.property.
+func (b *Builder) value(r *fhirjson.Reader, concept uint32) error {
+	row, coded := propertyRow{concept: concept}, false
+	err := r.Object(func(name []byte) error {
+		switch {
+		case string(name) == "code":
+			coded = true
+			return b.propertyCode(r, &row.property)
+		case string(name) == "valueCoding":
+			row.kind = valueCoding
+			return b.coding(r, &row)
+		case bytes.HasPrefix(name, []byte("value")):
+			row.kind = valueKind(max(0, slices.Index(valueMembers[:], string(name))))
+			s, err := r.Primitive()
+			row.value = b.valueText(s)
+			return err
+		default:
+			return r.Skip()
+		}
+	})
+	if err == nil && !coded {
+		err = fmt.Errorf("%s: property without a code", r.Pointer())
+	}
+	if row.value != 0 {
+		b.rows = append(b.rows, row)
+	}
+	return err
+}
+
+// valueText puts a property's value into the arena, unless the one before has the same, as siblings have the
+// same parent and most concepts the same status.
+func (b *Builder) valueText(value []byte) TextRef {
+	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.At(b.rows[last].value), value) {
+		return b.rows[last].value
+	}
+	return b.texts.Append(value)
+}
+
+// propertyCode reads the code of a concept's property and finds or adds the property.
+func (b *Builder) propertyCode(r *fhirjson.Reader, index *uint16) error {
+	code, err := r.Text()
+	if err != nil {
+		return err
+	}
+	for i := range b.properties {
+		if b.properties[i].Code == string(code) {
+			*index = uint16(i)
+			return nil
+		}
+	}
+	*index = uint16(len(b.properties))
+	return b.addProperty(Property{Code: string(code)})
+}
+
+// coding reads a valueCoding. Its code is what filters look at; all of it is kept to be shown.
+func (b *Builder) coding(r *fhirjson.Reader, row *propertyRow) error {
+	raw, err := r.Value('{')
+	if err != nil {
+		return err
+	}
+	whole := raw.Clone()
+	if err := whole.Compact(); err != nil {
+		return err
+	}
+	row.coding = b.texts.Append(whole)
+	inner := fhirjson.ReaderOf(whole)
+	return inner.Object(func(name []byte) error {
+		if string(name) == "code" {
+			return b.text(inner, &row.value)
+		}
+		return inner.Skip()
+	})
+}
