@@ -97,12 +97,10 @@ func (a *assembly) addClients(c *Config) error {
 func (a *assembly) addSessions(c *Config) {
 	a.sessions = &session.Sessions{
 		Durable: c.Durable, Store: c.Store, Lifetime: c.SessionLifetime,
-		Accounts: a.accounts, Clients: a.clients, Devices: a.limiter.Devices, Revocations: a.revocations,
+		Accounts: a.accounts, Devices: a.limiter.Devices, Revocations: a.revocations,
 		Participants: &session.Participants{Clients: a.clients, Durable: c.Durable, Lifetime: c.SessionLifetime},
-		Notifier: &session.Notifier{
-			Issuer: c.Issuer, Keys: c.Keys, Durable: c.Durable, Trail: a.trail, Logger: c.Logger, Notices: session.NewNotices(),
-		},
-		Trail: a.trail, Logger: c.Logger,
+		Notifier:     session.NewNotifier(c.Issuer, c.Keys, c.Durable, a.trail, c.Logger),
+		Trail:        a.trail, Logger: c.Logger,
 	}
 }
 

@@ -82,13 +82,13 @@ func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, err
 // told (OpenID Connect Back-Channel Logout 1.0). It returns how many sessions it ended:
 // that it ended before is no error.
 func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
-	return s.sessions.EndSession(ctx, sid)
+	return s.sessions.EndByID(ctx, sid)
 }
 
 // EndSessions ends all sessions of a user, as [Server.EndSession] does, and returns how
 // many there were.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
-	return s.sessions.EndSessions(ctx, user)
+	return s.sessions.EndByUser(ctx, user)
 }
 
 // RevokeGrants ends at once everything that a user let clients have, or that a client was

@@ -58,7 +58,7 @@ func (a *authorizer) respond(w http.ResponseWriter, r *http.Request, req *author
 		p, err = a.parameters(r.Context(), req, g)
 	}
 	if err == nil {
-		err = a.participants.Join(r.Context(), g.Session, g.ClientID, g.Has("openid"))
+		err = a.participants.Add(r.Context(), g.Session, g.ClientID, g.Has("openid"))
 	}
 	if err == nil {
 		err = req.markUsed(r.Context())

@@ -148,7 +148,7 @@ func (e *logoutEndpoint) hintedSession(ctx context.Context, l *logoutRequest) (*
 	if l.sid == "" {
 		return nil, nil
 	}
-	stored, err := e.sessions.Read(ctx, l.sid)
+	stored, err := e.sessions.Find(ctx, l.sid)
 	if stored == nil || stored.User != l.subject {
 		return nil, err
 	}

@@ -14,24 +14,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// MaxUpstreamSession bounds a provider's sid, in bytes. No logout token has a
-// longer one.
+// MaxUpstreamSession bounds a provider's sid, in bytes, also in its logout tokens.
 const MaxUpstreamSession = 255
 
-// BackchannelLogout takes the word of providers that somebody signed out there.
+// BackchannelLogout ends sessions of people who signed out at their provider.
 type BackchannelLogout struct {
 	*endpoint.Responder
-	Store    store.Store // of the logout tokens that were used
+	Store    store.Store // holds the used logout tokens
 	Sessions *Sessions   // that end
 }
 
-// Handler is our back-channel logout endpoint for a provider (OpenID Connect
-// Back-Channel Logout 1.0 §2.5): the provider says that somebody signed out there, and
-// so they are signed out here.
+// Handler is the back-channel logout endpoint for a provider (OpenID Connect Back-Channel
+// Logout 1.0 §2.5).
 func (b *BackchannelLogout) Handler(p *people.Provider) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		audit.FromContext(r.Context()).Provider = p.Key
-		if err := b.takeLogoutToken(w, r, p); err != nil {
+		if err := b.useLogoutToken(w, r, p); err != nil {
 			e := *oauth2.AsError(err)
 			e.Status = http.StatusBadRequest // whatever failed (§2.8)
 			b.Trail.Record(r.Context(), audit.Event{Kind: audit.SignOut, Err: &e})
@@ -40,9 +38,9 @@ func (b *BackchannelLogout) Handler(p *people.Provider) http.HandlerFunc {
 	}
 }
 
-// takeLogoutToken does what a logout token says, once (§2.6, §2.7). What could not be
-// done may be asked for again by the same token.
-func (b *BackchannelLogout) takeLogoutToken(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
+// useLogoutToken ends the sessions that a logout token names, once (§2.6, §2.7). After a
+// failure the same token can be sent again.
+func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	form, err := oauth2.FormParameters(w, r)
 	if err != nil {
 		return err
@@ -62,9 +60,10 @@ func (b *BackchannelLogout) takeLogoutToken(w http.ResponseWriter, r *http.Reque
 		return oauth2.InvalidRequest("logout_token was used already")
 	}
 	if err == nil || errors.Is(err, store.ErrFull) {
-		// Where there is no room to remember the token, it ends sessions as often as it
-		// comes until it is over: better than a session that goes on.
-		err = b.endUpstreamSessions(ctx, p, token)
+		// If there is no room to remember the token, it can be used until it expires:
+		// better than a session that does not end. Only the provider can cause the cost
+		// of looking at all sessions.
+		_, err = b.Sessions.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, token) })
 	}
 	if err != nil {
 		return errors.Join(err, b.Store.Delete(context.WithoutCancel(ctx), key))
@@ -73,17 +72,8 @@ func (b *BackchannelLogout) takeLogoutToken(w http.ResponseWriter, r *http.Reque
 	return nil
 }
 
-// endUpstreamSessions ends the sessions that began with what a logout token names. It
-// takes time in proportion to all that the store holds, which nobody but the provider
-// can cause.
-func (b *BackchannelLogout) endUpstreamSessions(ctx context.Context, p *people.Provider, token *upstream.LogoutToken) error {
-	_, err := b.Sessions.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, token) })
-	return err
-}
-
-// beganWith says whether a logout token is about the sign-in that a session began
-// with: by sid, by sub, or by both. A session whose ID token told no sid is any of the
-// person's.
+// beganWith reports whether a logout token names the session's sign-in, by sid, sub or
+// both. A session without a sid is ended by any token for its person.
 func (s *Session) beganWith(p *people.Provider, token *upstream.LogoutToken) bool {
 	sameSubject := token.Subject == s.UpstreamSubject
 	sameSession := token.Session == s.UpstreamSession

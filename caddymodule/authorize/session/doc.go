@@ -1,8 +1,8 @@
-// Package session keeps people signed in, and ends that.
+// Package session keeps people signed in until they sign out.
 //
-//	session.go            who is signed in at a browser; signing in
-//	sessions.go           all of them: list them, end them, and with them what they gave
+//	session.go            who is signed in at a browser; starting a session
+//	sessions.go           all sessions: list them, and end them with what they gave
 //	participants.go       the clients that got something in a session
-//	notifier.go           tells these when it is over (OpenID Connect Back-Channel Logout)
-//	backchannellogout.go  an identity provider says that somebody signed out there
+//	notifier.go           notifies them of its end (OpenID Connect Back-Channel Logout)
+//	backchannellogout.go  an identity provider's notice that a person signed out there
 package session

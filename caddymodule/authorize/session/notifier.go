@@ -26,25 +26,24 @@ const (
 	// noticeTimeout bounds each request to a client's back-channel endpoint.
 	noticeTimeout = 5 * time.Second
 
-	// noticeTries is how often a client that cannot be reached, or fails, is
-	// told; noticePause is between the first two tries, and four times as long
-	// between the next.
+	// noticeTries is how often a notice is sent to a client that fails; noticePause is
+	// the pause before the second time, and four times as long before the third.
 	noticeTries = 3
 	noticePause = time.Second
 
-	// noticesAtOnce is how many requests there are at a time, maxNotices how
-	// many wait for their turn. Those beyond are not sent.
+	// noticesAtOnce is how many requests run at a time, maxNotices how many notices may
+	// wait. Others are not sent.
 	noticesAtOnce = 8
 	maxNotices    = 1000
 
-	// logoutTokenLifetime is what Back-Channel Logout §4 recommends at most.
+	// logoutTokenLifetime is the longest that Back-Channel Logout §4 recommends.
 	logoutTokenLifetime = 2 * time.Minute
 
 	logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 )
 
-// logoutTokenClaims are those of Back-Channel Logout §2.4. It has no nonce, so
-// that none passes for an ID token.
+// logoutTokenClaims are those of Back-Channel Logout §2.4: no nonce, so that no logout
+// token passes for an ID token.
 type logoutTokenClaims struct {
 	Issuer   string              `json:"iss"`
 	Subject  string              `json:"sub"`
@@ -56,93 +55,90 @@ type logoutTokenClaims struct {
 	Session  string              `json:"sid"`
 }
 
-// notices are on their way to clients' back-channel endpoints.
-type notices struct {
+// Notifier notifies clients of the end of sessions (OpenID Connect Back-Channel Logout).
+type Notifier struct {
+	issuer  string
+	keys    keyring.Signing
+	durable store.Store // of participants
+	trail   *audit.Recorder
+	logger  *slog.Logger
 	client  *http.Client
-	turns   *fairqueue.Queue // of which a slow endpoint does not have all
-	waiting atomic.Int64
+	queue   *fairqueue.Queue // by endpoint, so that a slow one does not hold up others
+	waiting atomic.Int64     // notices that are not yet delivered
 }
 
-// NewNotices makes room for those that are on their way at once.
-func NewNotices() *notices {
+// NewNotifier returns a Notifier of an issuer. Keys sign its logout tokens, and durable
+// holds the participants.
+func NewNotifier(issuer string, keys keyring.Signing, durable store.Store, trail *audit.Recorder, logger *slog.Logger) *Notifier {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.DisableKeepAlives = true // seldom used, and nobody closes them
-	return &notices{
+	return &Notifier{
+		issuer: issuer, keys: keys, durable: durable, trail: trail, logger: logger,
 		client: &http.Client{
 			Transport: transport, Timeout: noticeTimeout,
-			// A redirect would lead to where nobody registered.
+			// Clients register the address that gets the token, not where it redirects.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
-		turns: fairqueue.New(noticesAtOnce),
+		queue: fairqueue.New(noticesAtOnce),
 	}
 }
 
-// Notifier tells clients that sessions are over (OpenID Connect Back-Channel Logout).
-type Notifier struct {
-	Issuer  string          // of logout tokens
-	Keys    keyring.Signing // sign them
-	Durable store.Store     // of what clients got in sessions
-	Trail   *audit.Recorder // of who was told
-	Logger  *slog.Logger    // of who was not
-	Notices *notices        // on their way
-}
-
-// tellClients tells every client that got an ID token in a session, and wants to
-// know, that it is over. It waits for none of them.
-func (n *Notifier) tellClients(ctx context.Context, stored *Session, notes []clientNote) {
-	for _, note := range notes {
-		if err := n.Durable.Delete(ctx, clientKey(stored.SID, note.client.ID)); err != nil {
+// notify removes participants of a session that has ended, and notifies those that got an
+// ID token and have a back-channel endpoint. It does not wait for them.
+func (n *Notifier) notify(ctx context.Context, stored *Session, participants []participant) {
+	for _, p := range participants {
+		if err := n.durable.Delete(ctx, participantKey(stored.SID, p.client.ID)); err != nil {
 			// It means nothing without the session, and expires.
-			n.Logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", note.client.ID, "error", err)
+			n.logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", p.client.ID, "error", err)
 		}
-		if note.idToken && note.client.BackchannelLogoutURI != "" {
-			n.tell(audit.Detach(ctx), note.client, stored)
+		if p.idToken && p.client.BackchannelLogoutURI != "" {
+			n.send(audit.Detach(ctx), p.client, stored)
 		}
 	}
 }
 
-// tell sends a logout token in the background.
-func (n *Notifier) tell(ctx context.Context, client *client.Client, stored *Session) {
-	if n.Notices.waiting.Add(1) > maxNotices {
-		n.Notices.waiting.Add(-1)
-		n.told(ctx, client, stored, errors.New("too many clients are being told at this moment"))
+// send sends a logout token in the background.
+func (n *Notifier) send(ctx context.Context, client *client.Client, stored *Session) {
+	if n.waiting.Add(1) > maxNotices {
+		n.waiting.Add(-1)
+		n.record(ctx, client, stored, errors.New("too many clients are being told at this moment"))
 		return
 	}
 	go func() {
-		defer n.Notices.waiting.Add(-1)
+		defer n.waiting.Add(-1)
 		token, err := n.logoutToken(ctx, client, stored)
 		if err == nil {
-			err = n.Notices.deliver(ctx, client, token)
+			err = n.deliver(ctx, client, token)
 		}
-		n.told(ctx, client, stored, err)
+		n.record(ctx, client, stored, err)
 	}()
 }
 
-// told logs and records what came of telling a client.
-func (n *Notifier) told(ctx context.Context, client *client.Client, stored *Session, err error) {
+// record logs and records whether a client was notified.
+func (n *Notifier) record(ctx context.Context, client *client.Client, stored *Session, err error) {
 	reason := "the client was told"
 	if err != nil {
-		n.Logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
+		n.logger.WarnContext(ctx, "client not told of a sign-out", "client_id", client.ID, "user", stored.User, "error", err)
 		reason, err = "", &oauth2.Error{Code: "temporarily_unavailable", Description: "the client was not told", Err: err}
 	}
-	n.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
+	n.trail.Record(ctx, audit.Event{Kind: audit.SignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
 }
 
-// logoutToken is signed as ID tokens are, and says in its header that it is none.
+// logoutToken is signed like an ID token, but has another type in its header.
 func (n *Notifier) logoutToken(ctx context.Context, client *client.Client, stored *Session) (string, error) {
 	now := time.Now()
-	return keyring.Sign(ctx, n.Keys, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
-		Issuer: n.Issuer, Subject: stored.User, Audience: client.ID, Session: stored.SID, ID: oauth2.RandomToken(),
+	return keyring.Sign(ctx, n.keys, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
+		Issuer: n.issuer, Subject: stored.User, Audience: client.ID, Session: stored.SID, ID: oauth2.RandomToken(),
 		IssuedAt: jwt.NewNumericDate(now), Expiry: jwt.NewNumericDate(now.Add(logoutTokenLifetime)),
 		Events: map[string]struct{}{logoutEvent: {}},
 	})
 }
 
-// errRefused is a client's refusal: asking again would change nothing.
+// errRefused is a client's refusal, after which trying again is of no use.
 var errRefused = errors.New("the client refused the logout token")
 
-// deliver posts a logout token, again where that may help.
-func (n *notices) deliver(ctx context.Context, client *client.Client, token string) (err error) {
+// deliver posts a logout token, repeatedly if that may help.
+func (n *Notifier) deliver(ctx context.Context, client *client.Client, token string) (err error) {
 	for try := range noticeTries {
 		if try > 0 {
 			time.Sleep(noticePause << (2 * (try - 1)))
@@ -155,9 +151,9 @@ func (n *notices) deliver(ctx context.Context, client *client.Client, token stri
 }
 
 // post sends a logout token once (Back-Channel Logout §2.5, §2.8).
-func (n *notices) post(ctx context.Context, client *client.Client, token string) error {
+func (n *Notifier) post(ctx context.Context, client *client.Client, token string) error {
 	uri := client.BackchannelLogoutURI
-	leave, err := n.turns.Enter(ctx, uri)
+	leave, err := n.queue.Enter(ctx, uri)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 // A client that is slow to hear of sign-outs does not keep others from it.
 func TestSlowClientDelaysItselfAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		n := NewNotices()
+		n := NewNotifier("", nil, nil, nil, nil)
 		n.client = &http.Client{Transport: slowTransport{}}
 		var group sync.WaitGroup
 		for range 3 * noticesAtOnce {

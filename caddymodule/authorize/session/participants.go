@@ -10,84 +10,85 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// What the store holds of a client in a session.
+// What a participant got, in the store.
 var (
-	noteIDToken = []byte("ID token")
-	noteToken   = []byte("access token")
+	gotIDToken = []byte("ID token")
+	gotToken   = []byte("access token")
 )
 
 // Participants are the clients that got something in a session.
 type Participants struct {
 	Clients  *client.Registry // who may take part
-	Durable  store.Store      // of who does
+	Durable  store.Store      // who takes part
 	Lifetime time.Duration    // of a session
 }
 
-// Join remembers that a client is given something in a session. Each has
-// an entry of its own, so that several at once do not lose one another's; and each
-// once, because a write to the durable store costs more than all else that a code does.
-func (p *Participants) Join(ctx context.Context, sid, clientID string, idToken bool) error {
-	key := clientKey(sid, clientID)
-	noted, err := p.Durable.Get(ctx, key)
+// Add remembers that a client is given something in a session. Each client has an entry of
+// its own, so that none is lost when several are added at once. It is written only if it
+// changes: a write to the durable store costs more than the rest of issuing a code.
+func (p *Participants) Add(ctx context.Context, sid, clientID string, idToken bool) error {
+	key := participantKey(sid, clientID)
+	got, err := p.Durable.Get(ctx, key)
 	switch {
-	case err == nil && (bytes.Equal(noted, noteIDToken) || !idToken):
+	case err == nil && (bytes.Equal(got, gotIDToken) || !idToken):
 		return nil
 	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return err
 	case idToken:
-		return p.Durable.Put(ctx, key, noteIDToken, p.Lifetime)
+		return p.Durable.Put(ctx, key, gotIDToken, p.Lifetime)
 	}
-	if err = p.Durable.Add(ctx, key, noteToken, p.Lifetime); errors.Is(err, store.ErrExists) {
+	if err = p.Durable.Add(ctx, key, gotToken, p.Lifetime); errors.Is(err, store.ErrExists) {
 		return nil
 	}
 	return err
 }
 
-// clientsOf returns the clients that got something in a session.
-func (p *Participants) clientsOf(ctx context.Context, sid string) ([]clientNote, error) {
-	var notes []clientNote
+// list returns the participants of a session.
+func (p *Participants) list(ctx context.Context, sid string) ([]participant, error) {
+	var list []participant
 	for _, client := range p.Clients.Configured {
-		note, err := p.noteOf(ctx, sid, client)
+		found, err := p.find(ctx, sid, client)
 		if err != nil {
 			return nil, err
 		}
-		notes = append(notes, note...)
+		list = append(list, found...)
 	}
-	return notes, nil
+	return list, nil
 }
 
-// noteOf returns the note of a client in a session, if there is one.
-func (p *Participants) noteOf(ctx context.Context, sid string, client *client.Client) ([]clientNote, error) {
-	value, err := p.Durable.Get(ctx, clientKey(sid, client.ID))
+// find returns a client as the participant of a session, if it is one.
+func (p *Participants) find(ctx context.Context, sid string, client *client.Client) ([]participant, error) {
+	got, err := p.Durable.Get(ctx, participantKey(sid, client.ID))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return []clientNote{{client, bytes.Equal(value, noteIDToken)}}, nil
+	return []participant{{client, bytes.Equal(got, gotIDToken)}}, nil
 }
 
-// keepClients lets the notes of a session last as long as the session, which a
-// new sign-in makes last longer.
-func (p *Participants) keepClients(ctx context.Context, sid string) error {
-	notes, err := p.clientsOf(ctx, sid)
-	for _, note := range notes {
-		value := noteToken
-		if note.idToken {
-			value = noteIDToken
+// renew makes the participants last as long as their session, which signing in again
+// prolongs.
+func (p *Participants) renew(ctx context.Context, sid string) error {
+	list, err := p.list(ctx, sid)
+	for _, participant := range list {
+		got := gotToken
+		if participant.idToken {
+			got = gotIDToken
 		}
-		if err := p.Durable.Put(ctx, clientKey(sid, note.client.ID), value, p.Lifetime); err != nil {
+		if err := p.Durable.Put(ctx, participantKey(sid, participant.client.ID), got, p.Lifetime); err != nil {
 			return err
 		}
 	}
 	return err
 }
 
-// clientNote says that a client got something in a session.
-type clientNote struct {
+type participant struct {
 	client  *client.Client
-	idToken bool
+	idToken bool // it got one
 }
 
-func clientKey(sid, clientID string) string { return store.Key("session-client", sid+" "+clientID) }
+func participantKey(sid, clientID string) string {
+	return store.Key("session-client", sid+" "+clientID)
+}

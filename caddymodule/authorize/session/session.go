@@ -14,7 +14,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/browser"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
@@ -22,18 +21,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// SignedIn is a person who signed in, as a session remembers it.
+// SignedIn is a person who is signed in.
 type SignedIn struct {
-	User     *people.User // who signed in
-	At       time.Time    // when they last proved who they are
-	Provider string       // the identity provider's key; "" where the password was checked here
+	User     *people.User // who they are
+	At       time.Time    // when they last signed in
+	Provider string       // key of the identity provider; "" for a password here
 	SID      string       // names the session to clients (OpenID Connect Back-Channel Logout §2.1)
-
-	Subject string   // at that provider
-	AMR     []string // how they proved who they are (RFC 8176)
+	Subject  string       // sub at that provider
+	AMR      []string     // authentication methods (RFC 8176)
 }
 
-// Way is how the person signed in, in the words of a client's list.
+// Way is how the person signed in: a key of a client's list of identity providers.
 func (s *SignedIn) Way() string {
 	if s.Provider == "" {
 		return people.Local
@@ -41,53 +39,51 @@ func (s *SignedIn) Way() string {
 	return s.Provider
 }
 
-// Session is the form of a session in the durable [store.Store]: a restart signs nobody
-// out. It is written when somebody signs in, and not when they go on.
+// Session is a session in the durable [store.Store]. It is only written when somebody
+// signs in.
 type Session struct {
-	// Secret is the SHA-256 of what the cookie holds beside the session's id.
+	// Secret is the SHA-256 of the secret in the cookie.
 	Secret [sha256.Size]byte `json:"secret"`
 
 	User       string            `json:"user"`                 // the sub
 	Credential [sha256.Size]byte `json:"credential"`           // of the user at the time
 	Began      time.Time         `json:"began"`                // when the session began
 	At         time.Time         `json:"at"`                   // of the latest sign-in, here or at the provider
-	Provider   string            `json:"provider,omitempty"`   // the key; "" where the password was checked here
-	AMR        []string          `json:"amr,omitempty"`        // how they proved who they are (RFC 8176)
-	Address    string            `json:"address,omitempty"`    // they last signed in from
-	UserAgent  string            `json:"user_agent,omitempty"` // they last did so with
+	Provider   string            `json:"provider,omitempty"`   // key of the identity provider; "" for a password here
+	AMR        []string          `json:"amr,omitempty"`        // authentication methods (RFC 8176)
+	Address    string            `json:"address,omitempty"`    // of the latest sign-in
+	UserAgent  string            `json:"user_agent,omitempty"` // of the latest sign-in
 
 	// UpstreamSubject and UpstreamSession are the sub and sid of the provider's ID
-	// token, by which it says that the person signed out there (upstreamlogout.go).
+	// token, by which its logout tokens name the session (backchannellogout.go).
 	UpstreamSubject string `json:"upstream_sub,omitempty"`
 	UpstreamSession string `json:"upstream_sid,omitempty"` // see UpstreamSubject
 
-	// UpstreamIDToken is there where the provider's keep_upstream_token asks.
+	// UpstreamIDToken is kept if the provider's keep_upstream_token says so.
 	UpstreamIDToken string `json:"upstream_id_token,omitempty"`
 
-	SID string `json:"-"` // that of signedIn
+	SID string `json:"-"` // part of the store's key
 }
 
-// Key leads to the session with a sid. The sid is public; what signs in is
-// the secret in the cookie.
+// Key is the store's key of a session. The sid is public; the secret in the cookie signs in.
 func Key(sid string) string { return "session:" + sid }
 
-// Sessions are the sign-ins that last.
+// Sessions starts, finds and ends sessions.
 type Sessions struct {
-	Durable      store.Store             // of the sessions
-	Store        store.Store             // keeps room for what a session's end must put there
-	Lifetime     time.Duration           // of a sign-in
+	Durable      store.Store             // holds the sessions
+	Store        store.Store             // has room reserved for their cutoffs
+	Lifetime     time.Duration           // of a session
 	Accounts     *people.Accounts        // whose sessions they are
-	Clients      *client.Registry        // that are told
-	Devices      *browser.Devices        // that people are known at
-	Revocations  *revocation.Revocations // what ended sessions gave is void
-	Participants *Participants           // who got something in them
-	Notifier     *Notifier               // tells these of the end
-	Trail        *audit.Recorder         // of sessions that end
-	Logger       *slog.Logger            // of what cannot be counted
+	Devices      *browser.Devices        // learn who signed in
+	Revocations  *revocation.Revocations // void what ended sessions gave
+	Participants *Participants           // clients that got something
+	Notifier     *Notifier               // tells them of the end
+	Trail        *audit.Recorder         // records ended sessions
+	Logger       *slog.Logger            // gets failures to limit sessions
 }
 
-// Current returns who is signed in at this browser, or nil. Whether the way it
-// began will do for a client is for offer.serves to say.
+// Current returns who is signed in at this browser, or nil. A client may still not accept
+// how they signed in.
 func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	stored, err := s.Stored(r)
 	if stored == nil || err != nil {
@@ -105,9 +101,8 @@ func (s *Session) signedIn(user *people.User) *SignedIn {
 	return &SignedIn{User: user, At: s.At, Provider: s.Provider, SID: s.SID, Subject: s.UpstreamSubject, AMR: s.AMR}
 }
 
-// User is whose session it is, or nil. A session ends with its user's
-// configuration: who was removed or disabled, has another password by now, or came by
-// a link that there is no more, must sign in again.
+// User returns whose session it is; nil if they must sign in again, because they were
+// removed or disabled, or their password or the link to the provider's account changed.
 func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, error) {
 	user, err := s.Accounts.Find(ctx, stored.User)
 	if user == nil || err != nil || user.Credential() != stored.Credential {
@@ -127,7 +122,7 @@ func (s *Sessions) Stored(r *http.Request) (*Session, error) {
 		return nil, nil
 	}
 	sid, secret, _ := strings.Cut(cookie.Value, ".")
-	stored, err := s.Read(r.Context(), sid)
+	stored, err := s.Find(r.Context(), sid)
 	if stored == nil || err != nil {
 		return nil, err
 	}
@@ -137,8 +132,8 @@ func (s *Sessions) Stored(r *http.Request) (*Session, error) {
 	return stored, nil
 }
 
-// Read returns the session with a sid, or nil.
-func (s *Sessions) Read(ctx context.Context, sid string) (*Session, error) {
+// Find returns the session with a sid, or nil.
+func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
 	value, err := s.Durable.Get(ctx, Key(sid))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil
@@ -153,10 +148,9 @@ func (s *Sessions) Read(ctx context.Context, sid string) (*Session, error) {
 	return stored, nil
 }
 
-// Start signs a user in at this browser under a new secret, so that one
-// that somebody fixed or read before leads nowhere. A user who signs in again
-// goes on with the same session: what clients got in it stays with it. Another
-// one's session ends.
+// Start signs a user in at this browser. The secret is always new, against session
+// fixation. A user who signs in again keeps their session, with its participants; another
+// user's session ends.
 func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.User, session Session) (*SignedIn, error) {
 	earlier, err := s.Stored(r)
 	if err != nil {
@@ -176,9 +170,9 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	var cookie *http.Cookie
 	if earlier != nil && earlier.User == user.ID && earlier.Credential == session.Credential {
 		session.SID, session.Began = earlier.SID, earlier.Began
-		cookie, err = s.renewSession(r.Context(), &session)
+		cookie, err = s.renew(r.Context(), &session)
 	} else {
-		cookie, err = s.addSession(r.Context(), &session, earlier)
+		cookie, err = s.add(r.Context(), &session, earlier)
 	}
 	if err != nil {
 		return nil, err
@@ -188,35 +182,35 @@ func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.Us
 	return session.signedIn(user), nil
 }
 
-// renewSession stores a session that goes on.
-func (s *Sessions) renewSession(ctx context.Context, session *Session) (*http.Cookie, error) {
-	if err := s.Participants.keepClients(ctx, session.SID); err != nil {
+// renew stores a continued session.
+func (s *Sessions) renew(ctx context.Context, session *Session) (*http.Cookie, error) {
+	if err := s.Participants.renew(ctx, session.SID); err != nil {
 		return nil, err
 	}
-	return s.putSession(ctx, session)
+	return s.put(ctx, session)
 }
 
-// addSession stores a new session, and ends the one that it takes the place of.
-func (s *Sessions) addSession(ctx context.Context, session, earlier *Session) (*http.Cookie, error) {
-	cookie, err := s.putSession(ctx, session)
+// add stores a new session, and ends the one that it replaces.
+func (s *Sessions) add(ctx context.Context, session, earlier *Session) (*http.Cookie, error) {
+	cookie, err := s.put(ctx, session)
 	if err != nil {
 		return nil, err
 	}
 	if earlier != nil {
 		audit.NoteSessionEndReason(ctx, "somebody signed in in its place in the same browser")
 		if err := s.End(ctx, earlier); err != nil {
-			return nil, errors.Join(err, s.deleteSession(context.WithoutCancel(ctx), session.SID))
+			return nil, errors.Join(err, s.delete(context.WithoutCancel(ctx), session.SID))
 		}
 	}
-	s.keepSession(ctx, session)
+	s.limit(ctx, session)
 	return cookie, nil
 }
 
-// maxUserAgent bounds what is kept of a User-Agent header, in bytes.
+// maxUserAgent is how many bytes of a User-Agent header are kept.
 const maxUserAgent = 200
 
-// putSession stores a session under a new secret, and returns the cookie that holds it.
-func (s *Sessions) putSession(ctx context.Context, session *Session) (*http.Cookie, error) {
+// put stores a session with a new secret, and returns its cookie.
+func (s *Sessions) put(ctx context.Context, session *Session) (*http.Cookie, error) {
 	secret := oauth2.RandomToken()
 	session.Secret = sha256.Sum256([]byte(secret))
 	value, err := json.Marshal(session)

@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"errors"
+	"iter"
 	"strings"
 	"time"
 
@@ -12,50 +13,28 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Info describes a sign-in that lasts, to those who run the server.
+// Info describes a session to operators.
 type Info struct {
-	// ID is the sid that clients know the session by.
-	ID string
-
-	// User is the sub of the person.
-	User string
-
-	// Since is when the session began.
-	Since time.Time
-
-	// SignedInAt is when the person last proved who they are in it.
-	SignedInAt time.Time
-
-	// Provider is the key of the identity provider they last did so by; empty
-	// where their password was checked here.
-	Provider string
-
-	// Clients are the ids of the clients that got a code or tokens in it.
-	Clients []string
-
-	// Address is the IP address they last signed in from.
-	Address string
-
-	// UserAgent is the browser they last did so with, as it calls itself: not
-	// more than 200 bytes, and for display alone.
-	UserAgent string
+	ID         string    // the sid that clients know
+	User       string    // the sub of the person
+	Since      time.Time // when the session began
+	SignedInAt time.Time // when the person last signed in
+	Provider   string    // key of the identity provider; "" for a password here
+	Clients    []string  // ids of the clients that got a code or tokens in it
+	Address    string    // IP address of the last sign-in
+	UserAgent  string    // browser of the last sign-in, by its own name: at most 200 bytes, for display alone
 }
 
-// List lists the sessions of a user, or all where user is empty. Those that
-// their user's configuration ended (see doc.go) are not among them. It takes time
-// in proportion to all that the store holds.
+// List returns the sessions of a user, or all if user is empty, without those that ended
+// with their user's configuration (see [Sessions.User]). It takes time in proportion to
+// the size of the store.
 func (s *Sessions) List(ctx context.Context, user string) ([]Info, error) {
-	keys, err := s.Durable.List(ctx, Key(""))
-	if err != nil {
-		return nil, err
-	}
 	var list []Info
-	for _, key := range keys {
-		stored, err := s.Read(ctx, strings.TrimPrefix(key, Key("")))
+	for stored, err := range s.all(ctx) {
 		if err != nil {
 			return nil, err
 		}
-		if stored == nil || user != "" && stored.User != user {
+		if user != "" && stored.User != user {
 			continue
 		}
 		info, err := s.info(ctx, stored)
@@ -69,7 +48,7 @@ func (s *Sessions) List(ctx context.Context, user string) ([]Info, error) {
 	return list, nil
 }
 
-// info describes a session, or is nil where it signs nobody in any more.
+// info describes a session; nil if it signs nobody in any more.
 func (s *Sessions) info(ctx context.Context, stored *Session) (*Info, error) {
 	user, err := s.User(ctx, stored)
 	if user == nil || err != nil {
@@ -79,43 +58,37 @@ func (s *Sessions) info(ctx context.Context, stored *Session) (*Info, error) {
 		ID: stored.SID, User: stored.User, Since: stored.Began, SignedInAt: stored.At,
 		Provider: stored.Provider, Address: stored.Address, UserAgent: stored.UserAgent,
 	}
-	notes, err := s.Participants.clientsOf(ctx, stored.SID)
-	for _, note := range notes {
-		info.Clients = append(info.Clients, note.client.ID)
+	participants, err := s.Participants.list(ctx, stored.SID)
+	for _, participant := range participants {
+		info.Clients = append(info.Clients, participant.client.ID)
 	}
 	return info, err
 }
 
-// EndSession ends a session by its sid, and tells the clients that asked to be
-// told (OpenID Connect Back-Channel Logout 1.0). It returns how many sessions it ended:
-// that it ended before is no error.
-func (s *Sessions) EndSession(ctx context.Context, sid string) (int, error) {
-	stored, err := s.Read(ctx, sid)
+// EndByID ends the session with a sid and notifies its participants. It returns how many
+// it ended: none if it had ended before.
+func (s *Sessions) EndByID(ctx context.Context, sid string) (int, error) {
+	stored, err := s.Find(ctx, sid)
 	if stored == nil || err != nil {
 		return 0, err
 	}
 	return 1, s.End(ctx, stored)
 }
 
-// EndSessions ends all sessions of a user, as [Server.EndSession] does, and returns how
-// many there were.
-func (s *Sessions) EndSessions(ctx context.Context, user string) (int, error) {
+// EndByUser ends all sessions of a user, and returns how many.
+func (s *Sessions) EndByUser(ctx context.Context, user string) (int, error) {
 	return s.endEach(ctx, func(stored *Session) bool { return stored.User == user })
 }
 
-// endEach ends as many as it can of the sessions that are meant.
-func (s *Sessions) endEach(ctx context.Context, meant func(*Session) bool) (int, error) {
-	return s.eachSession(ctx, meant, func(stored *Session) error { return s.End(ctx, stored) })
+func (s *Sessions) endEach(ctx context.Context, match func(*Session) bool) (int, error) {
+	return s.each(ctx, match, func(stored *Session) error { return s.End(ctx, stored) })
 }
 
-// eachSession does something with as many as it can of the sessions that are meant, and
-// returns with how many.
-func (s *Sessions) eachSession(ctx context.Context, meant func(*Session) bool, do func(*Session) error) (done int, err error) {
-	keys, err := s.Durable.List(ctx, Key(""))
-	errs := []error{err}
-	for _, key := range keys {
-		stored, err := s.Read(ctx, strings.TrimPrefix(key, Key("")))
-		if err == nil && stored != nil && meant(stored) {
+// each applies do to as many matching sessions as it can, and returns to how many.
+func (s *Sessions) each(ctx context.Context, match func(*Session) bool, do func(*Session) error) (done int, err error) {
+	var errs []error
+	for stored, err := range s.all(ctx) {
+		if err == nil && match(stored) {
 			if err = do(stored); err == nil {
 				done++
 			}
@@ -125,34 +98,50 @@ func (s *Sessions) eachSession(ctx context.Context, meant func(*Session) bool, d
 	return done, errors.Join(errs...)
 }
 
-// End forgets a session, and with it all that hangs on it. Who is to be told is
-// read first: once the session is gone, nobody could try again.
+// all yields all sessions, or the errors of reading them.
+func (s *Sessions) all(ctx context.Context) iter.Seq2[*Session, error] {
+	return func(yield func(*Session, error) bool) {
+		keys, err := s.Durable.List(ctx, Key(""))
+		if err != nil && !yield(nil, err) {
+			return
+		}
+		for _, key := range keys {
+			stored, err := s.Find(ctx, strings.TrimPrefix(key, Key("")))
+			if (stored != nil || err != nil) && !yield(stored, err) {
+				return
+			}
+		}
+	}
+}
+
+// End ends a session, and all that depends on it. It reads whom to notify first: once the
+// session is gone, nobody could try again.
 func (s *Sessions) End(ctx context.Context, stored *Session) error {
-	notes, err := s.Participants.clientsOf(ctx, stored.SID)
+	participants, err := s.Participants.list(ctx, stored.SID)
 	if err != nil {
 		return err
 	}
-	if err := s.forgetSession(ctx, stored); err != nil {
+	if err := s.revoke(ctx, stored); err != nil {
 		return err
 	}
 	s.Trail.Record(ctx, audit.Event{Kind: audit.SignOut, User: stored.User, Provider: stored.Provider, Reason: audit.SessionEndReason(ctx)})
-	s.Notifier.tellClients(ctx, stored, notes)
+	s.Notifier.notify(ctx, stored, participants)
 	return nil
 }
 
-// forgetSession voids what a session gave, and removes it. In a full store the session
-// makes room for that, so that nobody must stay signed in.
+// revoke voids what a session gave, and deletes it. If the store is full, the deleted
+// session makes room for the cutoff, so that nobody must stay signed in.
 //
-// The cutoff is in the future, for what is given at this very moment, before the session
-// is removed. No other session has its sid.
-func (s *Sessions) forgetSession(ctx context.Context, stored *Session) error {
+// The cutoff lies in the future, to include what is given before the session is deleted.
+// No other session has its sid.
+func (s *Sessions) revoke(ctx context.Context, stored *Session) error {
 	cutOff := func() error {
 		return s.Revocations.CutOffAt(ctx, time.Now().Add(endingTime), revocation.SessionCutoff(stored.SID))
 	}
 	err := cutOff()
 	full := errors.Is(err, store.ErrFull)
 	if err == nil || full {
-		err = s.deleteSession(ctx, stored.SID)
+		err = s.delete(ctx, stored.SID)
 	}
 	if err == nil && full {
 		err = cutOff()
@@ -163,9 +152,8 @@ func (s *Sessions) forgetSession(ctx context.Context, stored *Session) error {
 	return err
 }
 
-// deleteSession also removes what reserved room for the session's cutoff. If that fails, it
-// expires.
-func (s *Sessions) deleteSession(ctx context.Context, sid string) error {
+// delete also deletes the room reserved for the cutoff; if that fails, it expires.
+func (s *Sessions) delete(ctx context.Context, sid string) error {
 	err := s.Durable.Delete(ctx, Key(sid))
 	if err == nil && s.Durable != s.Store {
 		_ = s.Store.Delete(ctx, Key(sid))
@@ -173,8 +161,8 @@ func (s *Sessions) deleteSession(ctx context.Context, sid string) error {
 	return err
 }
 
-// reserveCutoff keeps room for the cutoff of a session in the store, where the session
-// itself is not.
+// reserveCutoff reserves room for a session's cutoff in the store, if the session itself
+// is in another.
 func (s *Sessions) reserveCutoff(ctx context.Context, sid string) error {
 	if s.Durable == s.Store {
 		return nil
@@ -182,22 +170,21 @@ func (s *Sessions) reserveCutoff(ctx context.Context, sid string) error {
 	return s.Store.Put(ctx, Key(sid), nil, s.Lifetime)
 }
 
-// maxSessions is how many browsers one is signed in at, far more than people in order
-// need: the store is there for all, and who is let in could fill it. A ward may share an
-// account.
+// maxSessions is how many sessions a person can have, so that nobody fills the store. A
+// ward may share an account.
 const maxSessions = 1000
 
 // endingTime is longer than it takes to end a session.
 const endingTime = time.Minute
 
-// keepSession makes room for a person's new session. They are signed in by then, so
-// that there is no room made keeps nobody out.
-func (s *Sessions) keepSession(ctx context.Context, session *Session) {
+// limit ends a person's oldest sessions, beyond maxSessions. They are signed in by then,
+// so a failure is only logged.
+func (s *Sessions) limit(ctx context.Context, session *Session) {
 	list := store.RecentList{Store: s.Durable, Key: store.Key("sessions", session.User), Max: maxSessions, TTL: s.Lifetime}
 	dropped, err := list.Add(ctx, session.SID)
 	audit.NoteSessionEndReason(ctx, "the person has too many newer ones")
 	for _, sid := range dropped {
-		_, endErr := s.EndSession(ctx, sid)
+		_, endErr := s.EndByID(ctx, sid)
 		err = errors.Join(err, endErr)
 	}
 	if err != nil {
@@ -205,30 +192,30 @@ func (s *Sessions) keepSession(ctx context.Context, session *Session) {
 	}
 }
 
-// StillSignedIn refuses a session that ended while a request of it was under way. It comes
-// after a grant has got its time: a session that ends later makes the grant void.
-func (s *Sessions) StillSignedIn(ctx context.Context, sid string) error {
-	session, err := s.Read(ctx, sid)
+// CheckActive returns login_required for a session that has ended. It must be called once
+// a grant has its time: a session that ends later voids the grant.
+func (s *Sessions) CheckActive(ctx context.Context, sid string) error {
+	session, err := s.Find(ctx, sid)
 	if err == nil && session == nil {
 		err = &oauth2.Error{Code: "login_required", Description: "the person has signed out meanwhile"}
 	}
 	return err
 }
 
-// Leave takes a client out of the sessions of a user, or of all, and tells it.
-func (s *Sessions) Leave(ctx context.Context, user, clientID string) error {
-	client, err := s.Clients.Find(ctx, clientID)
+// RemoveClient removes a client from the sessions of a user, or of all if user is empty,
+// and notifies it.
+func (s *Sessions) RemoveClient(ctx context.Context, user, clientID string) error {
+	client, err := s.Participants.Clients.Find(ctx, clientID)
 	if client == nil || err != nil {
 		return err
 	}
-	meant := func(stored *Session) bool { return user == "" || stored.User == user }
-	_, err = s.eachSession(ctx, meant, func(stored *Session) error {
-		notes, err := s.Participants.noteOf(ctx, stored.SID, client)
-		if err != nil {
-			return err
+	match := func(stored *Session) bool { return user == "" || stored.User == user }
+	_, err = s.each(ctx, match, func(stored *Session) error {
+		found, err := s.Participants.find(ctx, stored.SID, client)
+		if err == nil {
+			s.Notifier.notify(ctx, stored, found)
 		}
-		s.Notifier.tellClients(ctx, stored, notes)
-		return nil
+		return err
 	})
 	return err
 }

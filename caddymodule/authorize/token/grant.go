@@ -55,7 +55,7 @@ type Grants struct {
 func (gs *Grants) Confirm(ctx context.Context, g *Grant) error {
 	cutoff, err := gs.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID})
 	if g.GrantedAt = revocation.DateAfter(cutoff); err == nil {
-		err = gs.sessions.StillSignedIn(ctx, g.Session)
+		err = gs.sessions.CheckActive(ctx, g.Session)
 	}
 	return err
 }

@@ -61,7 +61,7 @@ func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (Revo
 func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revoked *RevokedGrants) error {
 	var errs [4]error
 	if clientID == "" {
-		revoked.Sessions, errs[0] = r.sessions.EndSessions(ctx, user)
+		revoked.Sessions, errs[0] = r.sessions.EndByUser(ctx, user)
 	}
 	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
 	if errs[1] == nil { // without the cutoff, a refresh token in use would survive
@@ -69,7 +69,7 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revok
 	}
 	revoked.Consents, errs[2] = r.deleteConsents(ctx, user, clientID)
 	if clientID != "" {
-		errs[3] = r.sessions.Leave(ctx, user, clientID)
+		errs[3] = r.sessions.RemoveClient(ctx, user, clientID)
 	}
 	return errors.Join(errs[:]...)
 }
