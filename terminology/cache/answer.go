@@ -12,50 +12,49 @@ import (
 
 // Answer is what a [Producer] made.
 type Answer struct {
-	// Status is the HTTP status. Kept are 200 and, for a short time, 404, 410 and 422.
+	// Status is the HTTP status. 200 is stored and, for a short time, 404, 410 and 422.
 	Status int
 
-	// Header holds the answer's header. What it says of its lifetime counts (RFC 9111 §5): Cache-Control,
-	// Expires, Age, Date, Vary. Kept with the answer are Content-Type, Content-Language, Content-Location
-	// and Last-Modified, and ETag to revalidate it with; all else only reaches who asked first.
+	// Header is the answer's header. Cache-Control, Expires, Age, Date and Vary decide about its lifetime (RFC 9111
+	// §5). Content-Type, Content-Language, Content-Location, Last-Modified, and ETag for validation, are stored with
+	// the answer; all else reaches only the first client.
 	Header http.Header
 
-	// Body is the whole body, without a content coding. It is not changed any more.
+	// Body is the whole body, without a content coding. It does not change.
 	Body []byte
 
-	// EntityTag is the opaque part of a strong entity tag of the body as it is, for a producer whose answers clients
-	// get past the cache too: they are told apart by one tag then. Default: one is made of the bytes.
+	// EntityTag is the opaque part of a strong entity tag of the body, for a producer whose answers also reach clients
+	// past the cache: both have one tag then. Default: one is made of the bytes.
 	EntityTag string
 
-	// Negative is whether an answer with status 200 says no for now, for lack of a better one: it is kept as shortly
-	// as a 404. Default: false.
+	// Negative says that an answer with status 200 stands in for a better one: it is stored as briefly as a 404.
+	// Default: false.
 	Negative bool
 
-	// Tags names the definitions that the answer was made from: canonical URLs, with |version where one was
-	// chosen, of value sets, code systems and concept maps. Nil means that they are not known; then each
-	// change of any definition ends the answer.
+	// Tags are the canonical URLs, with |version where one was chosen, of the value sets, code systems and concept maps
+	// that the answer was made from. Nil: they are not known, and any change of a definition invalidates the answer.
 	Tags []string
 }
 
-// Producer makes an answer. The request it is given is the one that was made, normalised: it is a GET or a POST,
-// and its header has nothing that its key does not hold, but for the credentials and for what identifies it in
-// traces. The producer must not look at anything else that differs from request to request.
+// Producer makes an answer. Its request is the client's, normalised: a GET or a POST whose header has only what the key
+// holds, credentials, and what identifies it in traces. The producer must not look at anything else that differs
+// between requests.
 //
-// Where an old answer can be revalidated, the request has If-None-Match or If-Modified-Since; an Answer with
-// status 304 then says that the old one is still good.
+// To validate a stale answer, the request has If-None-Match or If-Modified-Since. An Answer with status 304 then says
+// that the old one is still good.
 //
-// What is not a whole and valid answer of FHIR must be an error: a server's failure (5xx), a body that was cut
-// off, a page in HTML. Nothing is kept then, and a stale answer takes its place if there is one.
+// Return an error for what is not a whole and valid answer of FHIR: a server's failure (5xx), a body cut off, a page in
+// HTML. It is not stored, and a stale answer takes its place if there is one.
 //
-// The request's context is not that of the client, which may go away while others wait for the same.
+// The request's context outlives that of the client, since others may wait for the same answer.
 type Producer func(r *http.Request) (*Answer, error)
 
-// Call is one request as its handler knows it.
+// Call is a request as its handler knows it.
 type Call struct {
-	// Scheme says what its key is made of. Required.
+	// Scheme says what the key is made of. Required.
 	Scheme *Scheme
 
-	// Principal is whom it was authorised for.
+	// Principal is whom the request was authorised for.
 	Principal Principal
 
 	// Body is the body of a POST in a canonical form, which the producer gets as the request's body. It is
@@ -65,16 +64,16 @@ type Call struct {
 	// Produce makes the answer. Required.
 	Produce Producer
 
-	// Detach returns the context for Produce, which may use it when the client's request is over: it is called
-	// before. Default: nil, the values of the request's context may be used at any time.
+	// Detach returns the context for Produce, which may use it after the client's request. It is called before that
+	// ends. Default: nil, the request's context may be used at any time.
 	Detach func(context.Context) context.Context
 }
 
-// passed are the headers that a producer gets beside those that the key holds: answers do not depend on them,
-// or the caller said so by [VaryByNone].
+// passed are the headers that a producer gets although no key holds them: answers do not depend on them, or the caller
+// said so by [VaryByNone].
 var passed = []string{"Authorization", "Cookie", "Traceparent", "Tracestate", "X-Request-Id"}
 
-// request returns the request for the producer: r, of which only what the key holds is left.
+// request returns the request for the producer: of r, only what the key holds.
 func (c *Call) request(r *http.Request, representation Representation, old *entry) *http.Request {
 	header := make(http.Header, len(passed)+len(c.Scheme.Headers)+4)
 	for _, names := range [...][]string{passed, c.Scheme.Headers} {
@@ -105,14 +104,13 @@ func (c *Call) request(r *http.Request, representation Representation, old *entr
 	return clone
 }
 
-// setUnlessEmpty sets a header that has a value.
 func setUnlessEmpty(header http.Header, name, value string) {
 	if value != "" {
 		header.Set(name, value)
 	}
 }
 
-// isWhole reports whether the body of an answer is as long as its header says, and not coded.
+// isWhole reports whether the body is as long as its header says, and not coded.
 func (a *Answer) isWhole() bool {
 	length, coding := a.Header.Get("Content-Length"), a.Header.Get("Content-Encoding")
 	return (length == "" || length == strconv.Itoa(len(a.Body))) && (coding == "" || strings.EqualFold(coding, "identity"))

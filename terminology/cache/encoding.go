@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -21,20 +22,20 @@ const (
 	codings // their number
 )
 
-// names are those of the codings in headers, suffixes what their entity tags end with: a tag is that of one
-// form only. They are not what Caddy's encode appends, which would take them off again.
+// names are the codings in headers. suffixes end the entity tags of coded forms; they differ from those of Caddy's
+// encode, which strips its own.
 var (
 	names    = [codings]string{"", "gzip", "zstd"}
 	suffixes = [codings]string{"", "-gz", "-zs"}
 )
 
-// minCompressed is from which size on bodies are compressed: those below fit into one packet anyway.
+// minCompressed is the size from which bodies are compressed: smaller ones fit into one packet.
 const minCompressed = 1024
 
-// weights are how much a client wants each of the codings, in thousandths; 0 is not at all.
+// weights are how much a client wants each coding, in thousandths; 0 is not at all.
 type weights [codings]int
 
-// unnamed is the weight of identity where it is not named: acceptable, but least.
+// unnamed is the weight of identity where it is not named: acceptable, but last.
 const unnamed = 1
 
 // acceptedCodings reads Accept-Encoding (RFC 9110 §12.5.3). Without the header, nothing is coded.
@@ -63,7 +64,6 @@ func acceptedCodings(values []string) (w weights) {
 	return w
 }
 
-// weightOf returns the weight among the parameters of a coding.
 func weightOf(parameters string) int {
 	name, value, ok := strings.Cut(parameters, "=")
 	if !ok || !strings.EqualFold(strings.Trim(name, " \t"), "q") {
@@ -72,7 +72,7 @@ func weightOf(parameters string) int {
 	return quality(value)
 }
 
-// codingOf returns the coding of a name; x-gzip is gzip (RFC 9110 §8.4.1.3).
+// codingOf returns the coding with a name; x-gzip is gzip (RFC 9110 §8.4.1.3).
 func codingOf(name string) (coding, bool) {
 	switch {
 	case strings.EqualFold(name, "gzip"), strings.EqualFold(name, "x-gzip"):
@@ -85,7 +85,7 @@ func codingOf(name string) (coding, bool) {
 	return identity, false
 }
 
-// best returns the coding that a client wants most, of those that are to be had.
+// best returns the available coding that the client wants most.
 func (w *weights) best(toBeHad func(coding) bool) coding {
 	best := identity
 	for c := identity + 1; c < codings; c++ {
@@ -105,22 +105,24 @@ type form struct {
 	length []string
 }
 
-// formOverhead is what a form takes beside its body.
+// encoding is a form that is made when it is first needed.
+type encoding struct {
+	atomic.Pointer[form]
+	compressing atomic.Bool
+}
+
 const formOverhead = 250
 
-// newForm makes a form of a body that is coded already. tag is that of the body without coding.
+// newForm makes a form of a body that is coded already; tag is that of the plain body.
 func newForm(c coding, body []byte, tag string) *form {
 	tag += suffixes[c]
 	return &form{coding: c, body: body, tag: tag, etag: []string{`"` + tag + `"`}, length: []string{strconv.Itoa(len(body))}}
 }
 
-// cost returns the bytes that a form takes.
 func (f *form) cost() int { return formOverhead + len(f.body) }
 
-// encodingNames are the values of Content-Encoding.
 var encodingNames = [codings][]string{gzipped: {names[gzipped]}, zstandard: {names[zstandard]}}
 
-// encode compresses a body.
 func encode(c coding, body []byte) []byte {
 	if c == zstandard {
 		return zstdEncoder().EncodeAll(body, make([]byte, 0, len(body)/4))
@@ -134,11 +136,9 @@ func encode(c coding, body []byte) []byte {
 	return bytes.Clone(b.Bytes())
 }
 
-// gzipWriters are kept since they are large.
 var gzipWriters = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// zstdEncoder returns the encoder, made when it is first needed. Its windows are those that every client can
-// decode (RFC 9659 §3).
+// zstdEncoder has windows that every client can decode (RFC 9659 §3).
 var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	e, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(2), zstd.WithWindowSize(1<<20), zstd.WithLowerEncoderMem(true))
 	if err != nil {
@@ -147,8 +147,8 @@ var zstdEncoder = sync.OnceValue(func() *zstd.Encoder {
 	return e
 })
 
-// choose returns the form to write: the one that the client wants most, or the body as it is until somebody has
-// compressed it. From its second use on an entry is worth that; grown tells by how much it has become larger.
+// choose returns the form to write: in the coding that the client wants most, or plain as long as compressing does not
+// pay, which it does from the second use on. grown is by how much the entry has grown.
 func (e *entry) choose(accepts *weights) (f *form, grown int) {
 	plain := e.forms[identity].Load()
 	mustCode := accepts[identity] == 0
@@ -165,7 +165,7 @@ func (e *entry) choose(accepts *weights) (f *form, grown int) {
 	if e.uses.Load() < 2 && !mustCode {
 		return plain, 0
 	}
-	if !e.compressing[c].CompareAndSwap(false, true) && !mustCode {
+	if !e.forms[c].compressing.CompareAndSwap(false, true) && !mustCode {
 		return plain, 0
 	}
 	f = newForm(c, encode(c, plain.body), plain.tag)
@@ -175,7 +175,7 @@ func (e *entry) choose(accepts *weights) (f *form, grown int) {
 	return f, f.cost()
 }
 
-// worthCoding reports whether a coding makes a body of some length smaller, as far as is known.
+// worthCoding reports whether a coding makes the body smaller, as far as is known.
 func (e *entry) worthCoding(c coding, length int) bool {
 	f := e.forms[c].Load()
 	return f == nil || len(f.body) < length

@@ -10,44 +10,40 @@ import (
 	"time"
 )
 
-// entry is an answer that is kept, ready to be written. What is not atomic does not change, but for what the
-// store keeps of it.
+// entry is a stored answer, ready to be written. Only atomic fields change, and what the store keeps of it.
 type entry struct {
 	key     Key
 	status  int
 	origin  http.Header // of the producer's answer: what is kept of it
 	headers []field     // what is written besides what is made for each answer
 	tags    []string
-	forms   [codings]atomic.Pointer[form]
+	forms   [codings]encoding
 	made    time.Time // at its origin
 	freshness
 
-	uses        atomic.Uint32 // how often it was written, up to two
-	compressing [codings]atomic.Bool
-	stamp       atomic.Pointer[stamp]
-	retry       atomic.Int64 // when to ask again, after a failure or while it is being asked, in Unix nanoseconds
+	uses  atomic.Uint32 // how often it was written, up to two
+	stamp atomic.Pointer[stamp]
+	retry atomic.Int64 // when to ask again, after a failure or while it is being asked, in Unix nanoseconds
 
 	place place // guarded by the store
 }
 
-// field is a header as it is put into a map.
 type field struct {
 	name   string
 	values []string
 }
 
-// keptHeaders are the headers of the producer's answer that an entry holds.
-var keptHeaders = []string{"Content-Type", "Content-Language", "Content-Location", "Last-Modified", "Etag", "Cache-Control", "Expires"}
+// storedHeaders are the headers of the producer's answer that an entry holds.
+var storedHeaders = []string{"Content-Type", "Content-Language", "Content-Location", "Last-Modified", "Etag", "Cache-Control", "Expires"}
 
-// writtenHeaders are those of them that are written as they are. An ETag is not: it is the producer's name for
-// its bytes, which other codings are not.
-var writtenHeaders = keptHeaders[:4]
+// writtenHeaders are those written as they are. ETag is not: the producer's names its own bytes, not ours in another
+// coding.
+var writtenHeaders = storedHeaders[:4]
 
-// newEntry makes an entry of an answer.
-func newEntry(q *question, a *Answer, f freshness, now time.Time) *entry {
-	e := &entry{key: q.key, status: a.Status, tags: a.Tags, made: now.Add(-f.age), freshness: f}
-	e.origin = make(http.Header, len(keptHeaders))
-	for _, name := range keptHeaders {
+func newEntry(t *target, a *Answer, f freshness, now time.Time) *entry {
+	e := &entry{key: t.key, status: a.Status, tags: a.Tags, made: now.Add(-f.age), freshness: f}
+	e.origin = make(http.Header, len(storedHeaders))
+	for _, name := range storedHeaders {
 		if values := a.Header[name]; len(values) > 0 {
 			e.origin[name] = slices.Clip(values) // what is appended by others is not ours
 		}
@@ -56,7 +52,7 @@ func newEntry(q *question, a *Answer, f freshness, now time.Time) *entry {
 	return e
 }
 
-// prepare makes what is written of the body and of origin. An empty tag is made of them.
+// prepare makes what is written of the body and of origin, and a tag if there is none.
 func (e *entry) prepare(body []byte, tag string) {
 	for _, name := range writtenHeaders {
 		if values := e.origin[name]; len(values) > 0 {
@@ -72,9 +68,8 @@ func (e *entry) prepare(body []byte, tag string) {
 	e.forms[identity].Store(newForm(identity, body, tag))
 }
 
-// revalidated returns an entry with the same body, of which its origin said in an answer with status 304 that
-// it is still good (RFC 9111 §4.3.4).
-func (o *Options) revalidated(old *entry, q *question, a *Answer, now time.Time) (*entry, bool) {
+// revalidated returns an entry with the old body, freshened by the header of a 304 (RFC 9111 §4.3.4).
+func (o *Options) revalidated(old *entry, t *target, a *Answer, now time.Time) (*entry, bool) {
 	header := old.origin.Clone()
 	maps.Copy(header, a.Header)
 	header["Content-Type"] = old.origin["Content-Type"]
@@ -84,8 +79,8 @@ func (o *Options) revalidated(old *entry, q *question, a *Answer, now time.Time)
 	}
 	plain := old.forms[identity].Load()
 	whole := &Answer{Status: old.status, Header: header, Body: plain.body, EntityTag: plain.tag, Tags: tags}
-	f, ok := o.freshnessOf(whole, q.key, now)
-	e := newEntry(q, whole, f, now)
+	f, ok := o.freshnessOf(whole, t.key, now)
+	e := newEntry(t, whole, f, now)
 	for coding := identity + 1; coding < codings; coding++ {
 		e.forms[coding].Store(old.forms[coding].Load())
 	}
@@ -93,14 +88,14 @@ func (o *Options) revalidated(old *entry, q *question, a *Answer, now time.Time)
 	return e, ok
 }
 
-// entryOverhead is what an entry takes beside what it holds: the structs, the header map, and its places in
-// the lists and maps of the store. A test compares it with what the runtime says.
+// entryOverhead is what an entry takes beside its contents: structs, the header map, its places in the store's lists
+// and maps. A test measures it.
 const entryOverhead = 1500
 
-// tagOverhead is what the index takes for a tag of an entry.
+// tagOverhead is what the index takes for a tag.
 const tagOverhead = 260
 
-// cost returns the bytes an entry takes, without its aliases and compressed forms.
+// cost returns the bytes that an entry takes, without its aliases.
 func (e *entry) cost() int64 {
 	size := entryOverhead + len(e.forms[identity].Load().body)
 	for name, values := range e.origin {
@@ -120,5 +115,4 @@ func (e *entry) cost() int64 {
 	return int64(size)
 }
 
-// age returns how old an entry is.
 func (e *entry) age(now time.Time) time.Duration { return max(0, now.Sub(e.made)) }

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// entityTags yields the opaque parts of the entity tags that If-None-Match lists, or * (RFC 9110 §13.1.2).
-// Weak ones are as good as strong ones there. It ends at what is no list of tags.
+// entityTags yields the opaque parts of the tags in If-None-Match, or * (RFC 9110 §13.1.2); weak ones match too. It
+// ends at what is no list of tags.
 func entityTags(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, rest := range values {
@@ -33,8 +33,7 @@ func entityTags(values []string) func(yield func(string) bool) {
 	}
 }
 
-// matched returns the form of the entry that the client has already, if it does. Of the forms that it accepts
-// any may be chosen for it: so it is one that it has, if there is one.
+// matched returns a form of the entry that the client has already and accepts, or nil.
 func (e *entry) matched(header http.Header, accepts *weights) *form {
 	values := header["If-None-Match"]
 	if len(values) == 0 || e.status != http.StatusOK {

@@ -2,7 +2,7 @@ package cache
 
 import "container/list"
 
-// segment is a list of entries, the one used last at the front.
+// segment is a list of entries, the last used at the front.
 type segment struct {
 	list.List
 	bytes int64
@@ -22,20 +22,20 @@ const (
 	entryShare  = 4
 )
 
-// touch notes that an entry was used.
+// touch notes a use.
 func (s *store) touch(e *entry) {
 	if e.place.segment != probation {
 		s.segments[e.place.segment].MoveToFront(e.place.element)
 		return
 	}
 	s.move(e, protected)
-	limit := s.mainMax() / 5 * 4
+	limit := s.mainMax / 5 * 4
 	for s.segments[protected].bytes > limit && s.segments[protected].Len() > 1 {
 		s.move(s.segments[protected].last(), probation)
 	}
 }
 
-// last returns the entry of a segment that was used least recently, or nil.
+// last returns the least recently used entry, or nil.
 func (g *segment) last() *entry {
 	if back := g.Back(); back != nil {
 		return back.Value.(*entry)
@@ -61,35 +61,33 @@ func (s *store) take(e *entry) {
 	}
 }
 
-// windowMax and mainMax are how many bytes the parts may have.
-func (s *store) windowMax() int64 { return s.max / windowShare }
-func (s *store) mainMax() int64   { return s.max - s.windowMax() }
 func (s *store) mainBytes() int64 { return s.segments[probation].bytes + s.segments[protected].bytes }
 func (s *store) bytes() int64     { return s.mainBytes() + s.segments[window].bytes }
 
-// balance makes each part as small as it must be.
+// balance brings each part within its bound.
 func (s *store) balance() {
-	for s.segments[window].bytes > s.windowMax() {
+	for s.segments[window].bytes > s.windowMax {
 		candidate := s.segments[window].last()
 		s.take(candidate)
 		s.admit(candidate)
 	}
-	for s.mainBytes() > s.mainMax() {
+	for s.mainBytes() > s.mainMax {
 		s.evict(s.victim(nil))
 	}
 }
 
-// admit gives a candidate a place in the main part, or removes it.
+// admit moves a candidate from the window to the main part if it is used more often than what has to leave for it, and
+// removes it otherwise.
 func (s *store) admit(candidate *entry) {
-	need := s.mainBytes() + candidate.place.size - s.mainMax()
-	wanted := s.sketch.estimate(candidate.hash())
+	need := s.mainBytes() + candidate.place.size - s.mainMax
+	wanted := s.sketch.estimate(candidate.key.hash())
 	var victims []*entry
 	for victim := s.victim(nil); need > 0; victim = s.victim(victim) {
 		if victim == nil {
 			wanted = 0 // there is no room for it at all
 			break
 		}
-		if wanted -= s.sketch.estimate(victim.hash()); wanted <= 0 {
+		if wanted -= s.sketch.estimate(victim.key.hash()); wanted <= 0 {
 			break
 		}
 		need -= victim.place.size
@@ -106,7 +104,7 @@ func (s *store) admit(candidate *entry) {
 	s.move(candidate, probation)
 }
 
-// victim returns the entry that would have to go after another one, or first.
+// victim returns the entry to leave next: the one after another, or the first.
 func (s *store) victim(after *entry) *entry {
 	if after == nil {
 		if e := s.segments[probation].last(); e != nil {
@@ -123,7 +121,6 @@ func (s *store) victim(after *entry) *entry {
 	return nil
 }
 
-// evict removes an entry to make room.
 func (s *store) evict(e *entry) {
 	s.evicted++
 	s.remove(e)

@@ -12,10 +12,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// Unavailable is the error of a [Producer] whose origin failed. Whoever asks the same in the next moment is given it
-// too, so that an origin in trouble is not asked by each of a crowd ([Options.FailureTTL]).
+// Unavailable is the error of a [Producer] whose origin failed. For [Options.FailureTTL] it answers all requests with
+// the same key, so that a crowd does not reach an origin in trouble.
 type Unavailable struct {
-	// RetryAfter is for how long the origin wants to be left alone (RFC 9110 §10.2.3). Default: 0, it did not say.
+	// RetryAfter is how long not to ask the origin again (RFC 9110 §10.2.3). Default: 0, it did not say.
 	RetryAfter time.Duration
 
 	// Err is the cause. Required.
@@ -28,11 +28,11 @@ func (e *Unavailable) Error() string { return e.Err.Error() }
 // Unwrap returns the cause.
 func (e *Unavailable) Unwrap() error { return e.Err }
 
-// MaxRetryAfter is the longest Retry-After that is kept to, so that a mistake in one header does not end service.
+// MaxRetryAfter is the longest Retry-After that counts, so that a mistake in one header does not end service.
 const MaxRetryAfter = 5 * time.Minute
 
-// RetryAfter reads the header of that name (RFC 9110 §10.2.3): how long the origin wants to be left alone from now on, at
-// most [MaxRetryAfter]. It is 0 where nothing is said that can be read.
+// RetryAfter returns the time that a Retry-After header says from now on (RFC 9110 §10.2.3), at most [MaxRetryAfter]; 0
+// if there is none that can be read.
 func RetryAfter(header http.Header, now time.Time) time.Duration {
 	value := header.Get("Retry-After")
 	var wait time.Duration
@@ -44,7 +44,7 @@ func RetryAfter(header http.Header, now time.Time) time.Duration {
 	return min(max(0, wait), MaxRetryAfter)
 }
 
-// Seconds writes a time to wait as Retry-After has it: whole seconds, rounded up.
+// Seconds writes a duration for Retry-After: whole seconds, rounded up.
 func Seconds(wait time.Duration) string {
 	return strconv.FormatInt(int64(math.Ceil(wait.Seconds())), 10)
 }
@@ -56,7 +56,7 @@ const (
 	maxFailureBody = 16 << 10
 )
 
-// failure is what came of asking an origin that failed.
+// failure is an origin's failure.
 type failure struct {
 	res   *result // nil where there is an error
 	err   error
@@ -64,7 +64,7 @@ type failure struct {
 	until time.Time
 }
 
-// failures are the latest failures of an era.
+// failures are the latest failures of an generation.
 type failures struct {
 	byKey boundedcache.Cache[[sha256.Size]byte, failure]
 }
@@ -88,7 +88,7 @@ func (f *failures) get(key Key, now time.Time) (res *result, failed bool, err er
 	return &result{answer: &answer}, true, nil
 }
 
-// note remembers a failure, if what came of asking is one that others may be told.
+// note stores a failure, if others may get it.
 func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
 	now := time.Now()
 	var wait time.Duration
@@ -105,7 +105,7 @@ func (f *failures) note(key Key, res *result, err error, ttl time.Duration) {
 	}
 }
 
-// isShared reports whether an answer is a failure that is no more for one client than the key is.
+// isShared reports whether a result is a failure for everybody with the key.
 func (r *result) isShared(key Key) bool {
 	if !r.failed() {
 		return false

@@ -94,7 +94,7 @@ func TestFailuresAreBounded(t *testing.T) {
 			t.Fatal("no error")
 		}
 	}
-	if n, _ := c.store.currentEra().failures.byKey.Held(); n != maxFailures {
+	if n, _ := c.store.currentGeneration().failures.byKey.Held(); n != maxFailures {
 		t.Errorf("%d failures are remembered, want %d", n, maxFailures)
 	}
 	large := &origin{answer: func(*http.Request) (*Answer, error) { return answerOf(500, strings.Repeat("x", maxFailureBody+1)), nil }}

@@ -10,17 +10,17 @@ import (
 	"time"
 )
 
-// result is what came of asking the producer.
+// result is what the producer made.
 type result struct {
 	answer    *Answer
 	entry     *entry // nil if the answer may not be kept
 	stored    bool
-	confirmed bool // the producer said that the old answer is still good
+	validated bool // the producer said that the old answer is still good
 }
 
 // status returns parameters of Cache-Status.
 func (r *result) status() (status string) {
-	if r.confirmed {
+	if r.validated {
 		status = "; fwd-status=304"
 	} else {
 		status = "; fwd-status=" + strconv.Itoa(r.answer.Status)
@@ -31,43 +31,41 @@ func (r *result) status() (status string) {
 	return status
 }
 
-// inquiry is all that asking the producer takes. It is made before anybody is asked, since the client's request
-// may be over before the answer is there.
-type inquiry struct {
-	question *question
-	request  *http.Request // for the producer
-	produce  Producer
-	old      *entry // nil, or what may still be good
-	era      *era
+// fetch is a request to the producer. It is made in advance, since the client's own request may end before the answer.
+type fetch struct {
+	target     *target
+	request    *http.Request // for the producer
+	produce    Producer
+	old        *entry // nil, or what may still be good
+	generation *generation
 }
 
-// inquiry returns what asking for a request takes.
-func (c *Cache) inquiry(r *http.Request, call *Call, q *question, old *entry) (*inquiry, error) {
-	if q == nil {
-		normalised, err := call.Scheme.question(r, call.Principal, call.Body)
+func (c *Cache) fetch(r *http.Request, call *Call, t *target, old *entry) (*fetch, error) {
+	if t == nil {
+		normalised, err := call.Scheme.target(r, call.Principal, call.Body)
 		if err != nil {
 			return nil, err // cannot be: the same request was understood before
 		}
-		q = &normalised
+		t = &normalised
 	}
-	return &inquiry{q, call.request(r, q.representation, old), call.Produce, old, c.store.currentEra()}, nil
+	return &fetch{t, call.request(r, t.representation, old), call.Produce, old, c.store.currentGeneration()}, nil
 }
 
-// collapse asks the producer, once for all who ask the same at the time, or shortly after it failed. An answer that may
-// not be kept and is no failure is only for the one who asked first; the others ask for themselves. Who goes away stops
-// waiting, and nothing else: the answer is made to the end for those who are there, or come later.
-func (c *Cache) collapse(ctx context.Context, i *inquiry) (res *result, collapsed bool, err error) {
+// collapse asks the producer once for all who want the same at the time, or shortly after it failed. An answer that may
+// not be stored, and is no failure, is for the first client alone; the others ask for themselves. The answer is made to
+// the end even if its client has gone.
+func (c *Cache) collapse(ctx context.Context, f *fetch) (res *result, collapsed bool, err error) {
 	led := false
-	done := i.era.flights.DoChan(string(i.question.key.sum[:]), func() (any, error) {
-		if e := c.store.now(i.question.key); e != nil && e != i.old {
+	done := f.generation.flights.DoChan(string(f.target.key.sum[:]), func() (any, error) {
+		if e := c.store.peek(f.target.key); e != nil && e != f.old {
 			return &result{answer: &Answer{Status: e.status}, entry: e, stored: true}, nil // it was made since we looked
 		}
-		if res, failed, err := i.era.failures.get(i.question.key, time.Now()); failed {
+		if res, failed, err := f.generation.failures.get(f.target.key, time.Now()); failed {
 			return res, err
 		}
 		led = true
-		res, err := c.ask(context.WithoutCancel(ctx), i)
-		i.era.failures.note(i.question.key, res, err, c.options.FailureTTL)
+		res, err := c.ask(context.WithoutCancel(ctx), f)
+		f.generation.failures.note(f.target.key, res, err, c.options.FailureTTL)
 		return res, err
 	})
 	select {
@@ -79,27 +77,27 @@ func (c *Cache) collapse(ctx context.Context, i *inquiry) (res *result, collapse
 		}
 		res = outcome.Val.(*result)
 	}
-	if led || res.entry != nil || res.isShared(i.question.key) {
+	if led || res.entry != nil || res.isShared(f.target.key) {
 		return res, !led, nil
 	}
-	res, err = c.ask(ctx, i)
+	res, err = c.ask(ctx, f)
 	return res, false, err
 }
 
-// refresh asks the producer in the background, unless that is being done, or has just failed.
-func (c *Cache) refresh(r *http.Request, call *Call, q *question, old *entry, now time.Time) {
+// refresh asks the producer in the background, unless that is going on or has just failed.
+func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now time.Time) {
 	retry := old.retry.Load()
 	pause := now.Add(c.options.Timeout).UnixNano()
 	if now.UnixNano() < retry || !old.retry.CompareAndSwap(retry, pause) {
 		return
 	}
-	i, err := c.inquiry(r, call, q, old)
+	f, err := c.fetch(r, call, t, old)
 	if err != nil {
 		return
 	}
-	ctx := context.WithoutCancel(i.request.Context())
-	i.era.flights.DoChan(string(i.question.key.sum[:]), func() (any, error) {
-		res, err := c.ask(ctx, i)
+	ctx := context.WithoutCancel(f.request.Context())
+	f.generation.flights.DoChan(string(f.target.key.sum[:]), func() (any, error) {
+		res, err := c.ask(ctx, f)
 		if err != nil || res.failed() {
 			c.failed(old, time.Now())
 		} else {
@@ -109,60 +107,57 @@ func (c *Cache) refresh(r *http.Request, call *Call, q *question, old *entry, no
 	})
 }
 
-// failed notes that a stale answer could not be replaced, so that a server in trouble is not asked all the time.
+// failed notes that a stale entry could not be replaced, so that its origin is left alone for a while.
 func (c *Cache) failed(old *entry, now time.Time) {
 	c.failures.Add(1)
 	old.retry.Store(now.Add(c.options.NegativeTTL).UnixNano())
 }
 
-// errNotWhole is the error for an answer that can be seen to be cut off, or that cannot be read without being
-// decoded.
 var errNotWhole = errors.New("the answer's body is not as long as it says, or is compressed")
 
-// errUnasked is the error for an answer that what one has is still good, where one has nothing.
 var errUnasked = errors.New("the answer is 304 Not Modified, but there is nothing that it could be about")
 
-// ask asks the producer and keeps what it made.
-func (c *Cache) ask(ctx context.Context, i *inquiry) (*result, error) {
+// ask asks the producer and stores its answer.
+func (c *Cache) ask(ctx context.Context, f *fetch) (*result, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.options.Timeout)
 	defer cancel()
-	answer, err := produce(i.produce, i.request.WithContext(ctx))
+	answer, err := produce(f.produce, f.request.WithContext(ctx))
 	if err != nil {
 		return nil, err
 	}
 	res, now := &result{answer: answer}, time.Now()
 	keep := true
 	switch {
-	case answer.Status == http.StatusNotModified && i.old == nil:
+	case answer.Status == http.StatusNotModified && f.old == nil:
 		return nil, errUnasked
 	case answer.Status == http.StatusNotModified:
-		c.confirmed.Add(1)
-		res.confirmed = true
-		res.entry, keep = c.options.revalidated(i.old, i.question, answer, now)
+		c.validated.Add(1)
+		res.validated = true
+		res.entry, keep = c.options.revalidated(f.old, f.target, answer, now)
 	case !answer.isWhole():
 		return nil, errNotWhole
-	case i.question.representation.fits(answer.Header.Get("Content-Type")):
-		if f, ok := c.options.freshnessOf(answer, i.question.key, now); ok {
-			res.entry = newEntry(i.question, answer, f, now)
+	case f.target.representation.fits(answer.Header.Get("Content-Type")):
+		if life, ok := c.options.freshnessOf(answer, f.target.key, now); ok {
+			res.entry = newEntry(f.target, answer, life, now)
 		}
 	}
 	keep = keep && res.entry != nil
-	res.stored = keep && c.store.add(res.entry, i.era, now)
-	if i.old != nil && !keep && !res.failed() {
-		c.store.discard(i.old) // what is true now may not be kept, so what was true before may not either
+	res.stored = keep && c.store.add(res.entry, f.generation, now)
+	if f.old != nil && !keep && !res.failed() {
+		c.store.discard(f.old) // what is true now may not be kept, so what was true before may not either
 	}
 	return res, nil
 }
 
-// failed reports whether the producer's answer is that there is none for now.
+// failed reports whether the producer has no answer for now.
 func (r *result) failed() bool { return r.entry == nil && isFailure(r.answer.Status) }
 
-// PanicError is the error for a producer that panicked, which does not go further since others may be waiting.
+// PanicError is the error for a producer that panicked. The panic ends here, since others may be waiting.
 type PanicError struct {
 	// Value is what it panicked with.
 	Value any
 
-	// Stack is where, as [debug.Stack] has it: for logs, not for clients.
+	// Stack is where it panicked, as [debug.Stack] has it: for logs, not for clients.
 	Stack []byte
 }
 
@@ -171,16 +166,15 @@ func (e *PanicError) Error() string {
 	return fmt.Sprintf("making the answer panicked: %v", e.Value)
 }
 
-// Unwrap returns what was panicked with, if that is an error, such as [http.ErrAbortHandler].
+// Unwrap returns Value if it is an error, such as [http.ErrAbortHandler].
 func (e *PanicError) Unwrap() error {
 	err, _ := e.Value.(error)
 	return err
 }
 
-// errNoAnswer is the error for a producer that has neither an answer nor an error.
 var errNoAnswer = errors.New("no answer was made")
 
-// produce calls a producer.
+// produce calls a producer, and turns a panic into an error.
 func produce(producer Producer, r *http.Request) (answer *Answer, err error) {
 	defer func() {
 		if value := recover(); value != nil {

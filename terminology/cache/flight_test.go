@@ -57,10 +57,10 @@ func TestLate(t *testing.T) {
 	o := says("one")
 	c := New(Options{})
 	call := &Call{Scheme: plain, Produce: o.produce}
-	var late [3]*inquiry
+	var late [3]*fetch
 	for n := range late {
 		var err error
-		if late[n], err = c.inquiry(get(expandURL), call, nil, nil); err != nil {
+		if late[n], err = c.fetch(get(expandURL), call, nil, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

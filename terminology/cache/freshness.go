@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// directives are those of a Cache-Control header, with their names in lower case.
+// directives are those of a Cache-Control header; names are in lower case.
 type directives map[string]string
 
 // parseDirectives reads Cache-Control (RFC 9111 §5.2).
@@ -27,14 +27,12 @@ func parseDirectives(values []string) directives {
 	return d
 }
 
-// has reports whether there is a directive.
 func (d directives) has(name string) bool {
 	_, ok := d[name]
 	return ok
 }
 
-// seconds returns the value of a directive that is a number of seconds. One that cannot be read counts as 0,
-// as RFC 9111 §4.2.1 encourages.
+// seconds returns the value of a directive in seconds. One that cannot be read counts as 0 (RFC 9111 §4.2.1).
 func (d directives) seconds(name string) (value time.Duration, ok bool) {
 	text, ok := d[name]
 	if !ok {
@@ -52,23 +50,21 @@ type freshness struct {
 	age time.Duration // when it came here
 
 	// Counted from when the answer was made, which is age before it came here.
-	fresh       time.Duration // to be used without asking
-	revalidate  time.Duration // to be used while asking (RFC 5861 §3)
-	unreachable time.Duration // to be used if asking fails (RFC 5861 §4)
-	kept        time.Duration // to be kept, since it may at least be asked about
+	fresh                time.Duration // to be used without asking
+	staleWhileRevalidate time.Duration // to be used while asking (RFC 5861 §3)
+	staleIfError         time.Duration // to be used if asking fails (RFC 5861 §4)
+	kept                 time.Duration // to be kept, since it may at least be asked about
 }
 
-// isNegative reports whether a status says that there is nothing to be had, which may change any time.
+// isNegative reports whether a status says that there is nothing for now.
 func isNegative(status int) bool {
 	return status == http.StatusNotFound || status == http.StatusGone || status == http.StatusUnprocessableEntity
 }
 
-// isNegative reports whether an answer is for a short time only.
 func (a *Answer) isNegative() bool { return a.Negative || isNegative(a.Status) }
 
-// freshnessOf says for how long an answer to a request with the given key may be used, and whether it may be
-// kept at all (RFC 9111 §3). The lifetime is what the answer says, but no more than the operator allows, and
-// that where it says nothing.
+// freshnessOf returns how long an answer may be used, and whether it may be stored at all (RFC 9111 §3). The lifetime
+// is what the answer says, at most what the operator allows; the latter if it says nothing.
 func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, ok bool) {
 	d := parseDirectives(a.Header["Cache-Control"])
 	switch {
@@ -92,29 +88,28 @@ func (o *Options) freshnessOf(a *Answer, key Key, now time.Time) (f freshness, o
 	if d.has("no-cache") {
 		f.fresh = 0
 	}
-	f.revalidate, f.unreachable = f.fresh, f.fresh
+	f.staleWhileRevalidate, f.staleIfError = f.fresh, f.fresh
 	if !a.isNegative() && !d.has("no-cache") && !d.has("must-revalidate") && !d.has("proxy-revalidate") {
-		f.revalidate += d.atMost("stale-while-revalidate", o.StaleWhileRevalidate)
-		f.unreachable += d.atMost("stale-if-error", o.StaleIfError)
+		f.staleWhileRevalidate += d.atMost("stale-while-revalidate", o.StaleWhileRevalidate)
+		f.staleIfError += d.atMost("stale-if-error", o.StaleIfError)
 	}
-	f.kept = max(f.revalidate, f.unreachable)
+	f.kept = max(f.staleWhileRevalidate, f.staleIfError)
 	if canRevalidate(a) {
 		f.kept = max(f.kept, f.fresh, f.age) + o.TTL
 	}
 	return f, f.kept > f.age
 }
 
-// isFailure reports whether a status says that no answer could be made for now.
 func isFailure(status int) bool {
 	return status >= http.StatusInternalServerError || status == http.StatusTooManyRequests
 }
 
-// canRevalidate reports whether an answer is worth to be kept only to be asked about.
+// canRevalidate reports whether an answer is worth storing for validation alone.
 func canRevalidate(a *Answer) bool {
 	return a.Status == http.StatusOK && a.Header.Get("Etag") != ""
 }
 
-// atMost returns the value of a directive, bounded by limit, which it is where there is no such directive.
+// atMost returns the value of a directive, at most limit; limit if there is none.
 func (d directives) atMost(name string, limit time.Duration) time.Duration {
 	if value, ok := d.seconds(name); ok {
 		return min(value, limit)
@@ -122,7 +117,7 @@ func (d directives) atMost(name string, limit time.Duration) time.Duration {
 	return limit
 }
 
-// saidLifetime is the lifetime that an answer says it has (RFC 9111 §4.2.1).
+// saidLifetime is the lifetime that an answer declares (RFC 9111 §4.2.1).
 func saidLifetime(d directives, header http.Header, now time.Time) (lifetime time.Duration, said bool) {
 	for _, name := range []string{"s-maxage", "max-age"} {
 		if lifetime, said = d.seconds(name); said {
@@ -143,8 +138,7 @@ func saidLifetime(d directives, header http.Header, now time.Time) (lifetime tim
 	return max(0, end.Sub(now)), true
 }
 
-// ageOf is how long ago an answer was made (RFC 9111 §4.2.3): what other caches say, or its date, whichever
-// is longer ago.
+// ageOf is how old an answer is by its Age or its Date, whichever is more (RFC 9111 §4.2.3).
 func ageOf(header http.Header, now time.Time) (age time.Duration) {
 	if date, err := http.ParseTime(header.Get("Date")); err == nil {
 		age = now.Truncate(time.Second).Sub(date)
@@ -155,8 +149,8 @@ func ageOf(header http.Header, now time.Time) (age time.Duration) {
 	return max(0, age)
 }
 
-// varyIsKept reports whether an answer depends on nothing that its key does not hold (RFC 9111 §4.1). Headers
-// that the producer did not get cannot matter, so what is left are credentials.
+// varyIsKept reports whether the key holds all that Vary names (RFC 9111 §4.1). The producer gets no other headers but
+// credentials, so these are what is left.
 func varyIsKept(vary []string, key Key) bool {
 	for name := range listItems(vary) {
 		isCredential := slices.ContainsFunc([]string{"Authorization", "Cookie"}, func(c string) bool { return strings.EqualFold(c, name) })
@@ -167,22 +161,21 @@ func varyIsKept(vary []string, key Key) bool {
 	return true
 }
 
-// wish is what a request's Cache-Control asks of a cache (RFC 9111 §5.2.1).
-type wish struct {
-	bypass       bool          // nothing kept, and nothing kept used
-	revalidate   bool          // nothing used that was not asked about
+// clientDirectives are a request's Cache-Control (RFC 9111 §5.2.1).
+type clientDirectives struct {
+	noStore      bool          // nothing kept, and nothing kept used
+	noCache      bool          // nothing used that was not asked about
 	onlyIfCached bool          // nothing asked
 	maxAge       time.Duration // nothing older than that; negative: as old as may be
 }
 
-// wishOf reads a request's Cache-Control.
-func wishOf(header http.Header) wish {
+func clientDirectivesOf(header http.Header) clientDirectives {
 	values := header["Cache-Control"]
 	if len(values) == 0 {
-		return wish{maxAge: -1}
+		return clientDirectives{maxAge: -1}
 	}
 	d := parseDirectives(values)
-	w := wish{bypass: d.has("no-store"), revalidate: d.has("no-cache"), onlyIfCached: d.has("only-if-cached"), maxAge: -1}
+	w := clientDirectives{noStore: d.has("no-store"), noCache: d.has("no-cache"), onlyIfCached: d.has("only-if-cached"), maxAge: -1}
 	if age, ok := d.seconds("max-age"); ok {
 		w.maxAge = age
 	}
@@ -190,6 +183,6 @@ func wishOf(header http.Header) wish {
 }
 
 // allows reports whether an answer of an age may be used.
-func (w *wish) allows(age time.Duration) bool {
-	return !w.revalidate && (w.maxAge < 0 || age <= w.maxAge)
+func (w *clientDirectives) allows(age time.Duration) bool {
+	return !w.noCache && (w.maxAge < 0 || age <= w.maxAge)
 }

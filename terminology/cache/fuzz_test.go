@@ -29,10 +29,10 @@ func FuzzHeaders(f *testing.F) {
 		if twice := normalLanguages([]string{once}); once != twice {
 			t.Fatalf("languages: %q, then %q", once, twice)
 		}
-		wishOf(http.Header{"Cache-Control": {control}})
+		clientDirectivesOf(http.Header{"Cache-Control": {control}})
 		r := get("http://h/p", "Accept: "+accept)
 		r.URL.RawQuery = query
-		if q, err := plain.question(r, Principal{}, nil); err == nil {
+		if q, err := plain.target(r, Principal{}, nil); err == nil {
 			header := make(http.Header)
 			q.representation.apply(header)
 			if format, _ := accepted(header["Accept"]); format != q.representation.Format {

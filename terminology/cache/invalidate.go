@@ -5,42 +5,29 @@ import (
 	"strings"
 )
 
-// index finds entries by the URLs of the canonicals that they depend on.
+// index finds entries by the canonical URLs that they depend on.
 type index map[string]map[*entry]struct{}
 
-// put adds an entry.
-func (x index) put(key string, e *entry) {
-	if x[key] == nil {
-		x[key] = make(map[*entry]struct{}, 1)
-	}
-	x[key][e] = struct{}{}
-}
-
-// drop takes an entry out.
-func (x index) drop(key string, e *entry) {
-	if delete(x[key], e); len(x[key]) == 0 {
-		delete(x, key)
+func (x index) put(e *entry) {
+	for key := range e.indexKeys() {
+		if x[key] == nil {
+			x[key] = make(map[*entry]struct{}, 1)
+		}
+		x[key][e] = struct{}{}
 	}
 }
 
-// unknown is under which an entry stands whose tags are not known.
+func (x index) drop(e *entry) {
+	for key := range e.indexKeys() {
+		if delete(x[key], e); len(x[key]) == 0 {
+			delete(x, key)
+		}
+	}
+}
+
+// unknown is the key of entries whose tags are not known.
 const unknown = ""
 
-// index puts an entry into the index of tags.
-func (s *store) index(e *entry) {
-	for key := range e.indexKeys() {
-		s.tags.put(key, e)
-	}
-}
-
-// unindex takes an entry out of the index of tags.
-func (s *store) unindex(e *entry) {
-	for key := range e.indexKeys() {
-		s.tags.drop(key, e)
-	}
-}
-
-// indexKeys are what an entry stands under in the index of tags.
 func (e *entry) indexKeys() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if e.tags == nil {
@@ -55,8 +42,8 @@ func (e *entry) indexKeys() iter.Seq[string] {
 	}
 }
 
-// depends reports whether an entry depends on a version of a definition: on it, or on the one that is current.
-// Without a version, it is any.
+// depends reports whether an entry depends on a version of a definition, or on the current one. An empty version is
+// any.
 func (e *entry) depends(canonical, version string) bool {
 	if version == "" || e.tags == nil {
 		return true
@@ -69,12 +56,11 @@ func (e *entry) depends(canonical, version string) bool {
 	return false
 }
 
-// InvalidateTag removes the answers that depend on a definition, and those of which that is not known, and
-// returns how many there were. Without a version (url|version), those that depend on any version are removed;
-// with one, those that name it or none.
+// InvalidateTag removes the answers that depend on a definition, and those without known tags, and returns their
+// number. With a version (url|version), it removes those that name this one or none.
 //
-// As with all invalidations, answers that are being made at the time are still given to those who wait for
-// them, but are not kept; whoever asks from then on causes a new one.
+// As with all invalidations, an answer being made at the time still goes to those who wait for it, but is not stored;
+// later requests cause a new one.
 func (c *Cache) InvalidateTag(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {
@@ -82,8 +68,8 @@ func (c *Cache) InvalidateTag(canonical string) int {
 	})
 }
 
-// InvalidateSystem removes the answers that depend on a code system, as [Cache.InvalidateTag] does, and those
-// that depend on a value set which the code system implies by its URL: url?fhir_vs, url?fhir_vs=isa/code.
+// InvalidateSystem removes the answers that depend on a code system, as [Cache.InvalidateTag] does, and on the value
+// sets that it implies: url?fhir_vs, url?fhir_vs=isa/code.
 func (c *Cache) InvalidateSystem(canonical string) int {
 	base, version, _ := strings.Cut(canonical, "|")
 	return c.store.invalidate(func(s *store) []*entry {
@@ -97,7 +83,7 @@ func (c *Cache) InvalidateSystem(canonical string) int {
 	})
 }
 
-// matching returns the entries under a canonical that depend on a version of it.
+// matching returns the entries that depend on a version of a canonical.
 func (s *store) matching(canonical, version string) (found []*entry) {
 	for e := range s.tags[canonical] {
 		if e.depends(canonical, version) {
@@ -107,7 +93,7 @@ func (s *store) matching(canonical, version string) (found []*entry) {
 	return found
 }
 
-// Purge removes all answers, and returns how many there were.
+// Purge removes all answers, and returns their number.
 func (c *Cache) Purge() int {
 	return c.store.invalidate(func(s *store) (found []*entry) {
 		for _, e := range s.entries {
@@ -117,11 +103,11 @@ func (c *Cache) Purge() int {
 	})
 }
 
-// invalidate begins a new era and removes entries, each once.
+// invalidate begins a new generation and removes entries, each once.
 func (s *store) invalidate(find func(*store) []*entry) (removed int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.era = newEra()
+	s.generation = newGeneration()
 	for _, e := range find(s) {
 		if s.entries[e.key.sum] == e {
 			s.remove(e)
@@ -132,9 +118,8 @@ func (s *store) invalidate(find func(*store) []*entry) (removed int) {
 	return removed
 }
 
-// currentEra returns the era.
-func (s *store) currentEra() *era {
+func (s *store) currentGeneration() *generation {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.era
+	return s.generation
 }

@@ -8,25 +8,24 @@ import (
 	"strings"
 )
 
-// VaryBy says who may be given an answer that was made for somebody.
+// VaryBy says who shares answers.
 type VaryBy uint8
 
 const (
-	// VaryByUser keeps answers for the user they were made for, by the same client and with the same scope, lest a
-	// client gets what only another one may; those made for a client that acts on its own are kept for that
-	// client. The default.
+	// VaryByUser, the default, stores answers for one user by one client with one scope, so that no client gets what
+	// only another one may; and for the client if it acts on its own.
 	VaryByUser VaryBy = iota
 
 	// VaryByClient shares answers among the users of one client.
 	VaryByClient
 
-	// VaryByNone shares answers among all: what is asked for does not depend on who asks.
+	// VaryByNone shares answers among all: they do not depend on the client.
 	VaryByNone
 )
 
-// Principal is whom a request was authorised for. The zero value: nobody whom the caller knows of.
+// Principal is whom a request was authorised for. The zero value is nobody known.
 type Principal struct {
-	// Issuer is who vouches for the two others; names of different issuers are different names.
+	// Issuer is who vouches for User and Client; names of different issuers are different names.
 	Issuer string
 
 	// User is the subject of the access token, empty where a client acts on its own.
@@ -38,16 +37,16 @@ type Principal struct {
 	// Scope is the access token's.
 	Scope string
 
-	// Patient is the one in whose context the access token was issued.
+	// Patient is the patient in context of the access token.
 	Patient string
 
 	// FHIRUser is the FHIR resource of the user.
 	FHIRUser string
 }
 
-// Scheme says what the keys of a handler's answers are made of. It is not changed while it is in use.
+// Scheme says what keys are made of. It does not change while in use.
 type Scheme struct {
-	// Space tells the handlers apart that use one [Cache]: those with equal spaces must give equal answers.
+	// Space separates handlers that share a [Cache]: those with equal spaces must have equal answers.
 	Space string
 
 	// Epoch stands for the definitions that answers are made from. Answers of another epoch are not found.
@@ -56,42 +55,41 @@ type Scheme struct {
 	// VaryBy says who shares answers.
 	VaryBy VaryBy
 
-	// Headers names, in canonical form, the request headers that answers depend on beside Accept and
-	// Accept-Language. All others are kept from the producer, so that answers cannot depend on them.
+	// Headers names, in canonical form, the request headers that answers depend on beside Accept and Accept-Language.
+	// The producer gets no others, so that answers cannot depend on them.
 	Headers []string
 }
 
-// Key identifies an answer: it is the SHA-256 of all that the answer depends on, so nothing of a question or of
-// who asked it can be read from it.
+// Key identifies an answer by the SHA-256 of all that it depends on, so nothing of a request or its client can be read
+// from it.
 type Key struct {
 	sum      [sha256.Size]byte
 	personal bool // the answer is for one user, one client that acts on its own, or one set of credentials
 }
 
-// question is what a request asks for, normalised, and its key.
-type question struct {
+// target is what a request selects: the key of an answer, and how it is represented.
+type target struct {
 	key            Key
 	representation Representation
 }
 
-// Key returns the key of a request. The order of parameters with different names does not count, nor does how
-// they were escaped or how the representation was asked for. body is the body of a POST, in a form that is the
-// same for requests that mean the same. It fails on a query string or a _format that cannot be understood; the
-// answer to such a request is not to be cached.
+// Key returns the key of a request. Neither the order of parameters with different names counts, nor their escaping,
+// nor where the representation is asked for. body is the body of a POST, in a form that is the same for requests that
+// mean the same. Key fails on a query string or a _format that cannot be understood; the answer to such a request must
+// not be stored.
 func (s *Scheme) Key(r *http.Request, principal Principal, body []byte) (Key, error) {
-	q, err := s.question(r, principal, body)
-	return q.key, err
+	t, err := s.target(r, principal, body)
+	return t.key, err
 }
 
-// question normalises a request.
-func (s *Scheme) question(r *http.Request, principal Principal, body []byte) (q question, err error) {
+func (s *Scheme) target(r *http.Request, principal Principal, body []byte) (t target, err error) {
 	list, err := parseParameters(r.URL.RawQuery)
 	if err != nil {
-		return q, err
+		return t, err
 	}
-	list, q.representation, err = negotiate(list, r.Header)
+	list, t.representation, err = negotiate(list, r.Header)
 	if err != nil {
-		return q, err
+		return t, err
 	}
 	var buffer [512]byte
 	parts := list.append(appendPart(appendPart(buffer[:0], strings.ToLower(r.Host)), r.URL.EscapedPath()))
@@ -102,14 +100,14 @@ func (s *Scheme) question(r *http.Request, principal Principal, body []byte) (q 
 	}
 	parts = appendPart(parts, s.Space)
 	parts = appendPart(parts, s.Epoch)
-	parts = q.representation.append(parts)
+	parts = t.representation.append(parts)
 	parts = s.appendHeaders(parts, r.Header)
-	parts, q.key.personal = s.appendScope(parts, r.Header, principal)
-	q.key.sum = sha256.Sum256(parts)
-	return q, nil
+	parts, t.key.personal = s.appendScope(parts, r.Header, principal)
+	t.key.sum = sha256.Sum256(parts)
+	return t, nil
 }
 
-// methodClass is the method that a request counts as: HEAD asks for what GET would give.
+// methodClass maps HEAD to GET, which has the same answer.
 func methodClass(method string) string {
 	if method == http.MethodHead {
 		return http.MethodGet
@@ -117,13 +115,12 @@ func methodClass(method string) string {
 	return method
 }
 
-// isCacheable reports whether requests with a method may be answered from a cache.
 func isCacheable(method string) bool {
 	return method == http.MethodGet || method == http.MethodHead || method == http.MethodPost
 }
 
-// appendRaw appends all of a GET that its key is made of, as it was sent: what finds an answer again without
-// anything being parsed. For other methods it returns nil.
+// appendRaw appends all of a GET that its key is made of, as it was sent, to find an answer again without parsing. It
+// returns nil for other methods.
 func (s *Scheme) appendRaw(dst []byte, r *http.Request, principal Principal) []byte {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil
@@ -141,7 +138,6 @@ func (s *Scheme) appendRaw(dst []byte, r *http.Request, principal Principal) []b
 	return dst
 }
 
-// appendHeaders appends the values of the further headers that answers depend on.
 func (s *Scheme) appendHeaders(dst []byte, header http.Header) []byte {
 	for _, name := range s.Headers {
 		dst = appendParts(dst, header[name])
@@ -158,9 +154,8 @@ const (
 	scopeCredentials
 )
 
-// appendScope appends whom an answer is for, and reports whether that is one alone, and not all users of a
-// client. Credentials that nobody has looked into here stand for themselves: the producer may pass them on to
-// one who does.
+// appendScope appends whom an answer is for, and reports whether that is one user, client or set of credentials.
+// Credentials without a principal stand for themselves: the producer may pass them to a server that reads them.
 func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []byte, personal bool) {
 	authorization, cookie := header["Authorization"], header["Cookie"]
 	switch {
@@ -178,7 +173,6 @@ func (s *Scheme) appendScope(dst []byte, header http.Header, p Principal) (_ []b
 	return append(dst, scopeAnonymous), false
 }
 
-// append appends all of a principal.
 func (p *Principal) append(dst []byte) []byte {
 	for _, part := range []string{p.Issuer, p.User, p.Client, p.Scope, p.Patient, p.FHIRUser} {
 		dst = appendPart(dst, part)
@@ -186,13 +180,11 @@ func (p *Principal) append(dst []byte) []byte {
 	return dst
 }
 
-// appendPart appends a part of a key, preceded by its length: no value of one part can pass for two, or for
-// the next one.
+// appendPart appends a part of a key after its length, so that no part can pass for two.
 func appendPart(dst []byte, part string) []byte {
 	return append(binary.AppendUvarint(dst, uint64(len(part))), part...)
 }
 
-// appendParts appends a list of parts, preceded by their number.
 func appendParts(dst []byte, parts []string) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(parts)))
 	for _, part := range parts {

@@ -13,15 +13,13 @@ import (
 // parameter is one of those of an operation, unescaped.
 type parameter struct{ name, value string }
 
-// parameters are sorted by name. Those of one name stand in the order in which they were sent, which may mean
-// something; their values are not touched, since what they mean is the operation's business.
+// parameters are sorted by name. Those with one name keep their order, which may mean something, and their values,
+// which only the operation understands.
 type parameters []parameter
 
-// errSemicolon is the error for what some take for a separator and others for a part of a value; answers must
-// not depend on who reads it.
+// errSemicolon refuses what some servers read as a separator and others as part of a value.
 var errSemicolon = errors.New("invalid semicolon separator in query")
 
-// parseParameters reads a query string.
 func parseParameters(query string) (list parameters, err error) {
 	for pair := range strings.SplitSeq(query, "&") {
 		if pair == "" {
@@ -44,7 +42,7 @@ func parseParameters(query string) (list parameters, err error) {
 	return list, nil
 }
 
-// take removes the parameters of a name from the list and returns their values.
+// take removes the parameters with a name and returns their values.
 func (l parameters) take(name string) (rest parameters, values []string) {
 	rest = slices.DeleteFunc(l, func(p parameter) bool {
 		if p.name == name {
@@ -55,12 +53,11 @@ func (l parameters) take(name string) (rest parameters, values []string) {
 	return rest, values
 }
 
-// has reports whether there is a parameter with a value that is not empty.
+// has reports whether there is a parameter with a value.
 func (l parameters) has(name string) bool {
 	return slices.ContainsFunc(l, func(p parameter) bool { return p.name == name && p.value != "" })
 }
 
-// append appends the parameters as parts of a key.
 func (l parameters) append(dst []byte) []byte {
 	dst = binary.AppendUvarint(dst, uint64(len(l)))
 	for _, p := range l {

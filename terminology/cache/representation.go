@@ -20,8 +20,8 @@ const (
 	XML
 )
 
-// Representation is what a request asks an answer to look like. The parameters _format and _pretty and the
-// headers Accept and Accept-Language, however they were written, come down to it.
+// Representation is how an answer is to look, from the parameters _format and _pretty and the headers Accept and
+// Accept-Language.
 type Representation struct {
 	// Format is JSON unless XML is asked for.
 	Format Format
@@ -32,18 +32,18 @@ type Representation struct {
 	// FHIRVersion is the parameter fhirVersion of the media type (R4 §2.21.0.6), empty if there is none.
 	FHIRVersion string
 
-	// Language is Accept-Language, normalised. It is empty where displayLanguage says the language.
+	// Language is Accept-Language, normalised; empty where displayLanguage is given.
 	Language string
 }
 
-// Errors for requests whose representation is not plain. Another one is left to say so.
+// Errors for representations that are left to the operation to refuse.
 var (
 	errFormat   = errors.New("_format must be json or xml")
 	errRepeated = errors.New("_format and _pretty may be given only once")
 )
 
-// negotiate takes the parameters that are about the representation out of the list, and returns what they and
-// the headers ask for. _format counts before Accept (R4 §3.1.0.1.11).
+// negotiate takes the parameters of the representation out of the list, and returns it. _format goes before Accept (R4
+// §3.1.0.1.11).
 func negotiate(list parameters, header http.Header) (parameters, Representation, error) {
 	var r Representation
 	list, formats := list.take("_format")
@@ -72,7 +72,7 @@ func negotiate(list parameters, header http.Header) (parameters, Representation,
 	return list, r, nil
 }
 
-// formatOf returns the format of a media type, or of the short name that _format may have.
+// formatOf returns the format of a media type, or of a short name for _format.
 func formatOf(kind string) (f Format, known bool) {
 	switch kind {
 	case "json", "text/json", "application/json", "application/fhir+json", "application/json+fhir":
@@ -83,8 +83,8 @@ func formatOf(kind string) (f Format, known bool) {
 	return JSON, false
 }
 
-// accepted returns the format that Accept prefers (RFC 9110 §12.5.1): the one with the greater weight, or of
-// equal ones the first. Wildcards and a browser's text/html stand for JSON, and so does what is not known.
+// accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first of equal ones. Wildcards and a
+// browser's text/html mean JSON, as does what is unknown.
 func accepted(values []string) (best Format, version string) {
 	weight := -1
 	for item := range listItems(values) {
@@ -103,8 +103,8 @@ func accepted(values []string) (best Format, version string) {
 	return best, version
 }
 
-// listItems yields the elements of a header that is a list, without those that are empty (RFC 9110 §5.6.1).
-// None of the lists here has commas within quotes that mean anything.
+// listItems yields the elements of a list header but empty ones (RFC 9110 §5.6.1). None of the lists read here has
+// quoted commas that matter.
 func listItems(values []string) func(yield func(string) bool) {
 	return func(yield func(string) bool) {
 		for _, value := range values {
@@ -117,11 +117,9 @@ func listItems(values []string) func(yield func(string) bool) {
 	}
 }
 
-// fullQuality is the weight 1 in thousandths.
 const fullQuality = 1000
 
-// quality returns a weight in thousandths (RFC 9110 §12.4.2). Where there is none, it is 1; one that cannot be
-// read is as if it were not there.
+// quality returns a weight in thousandths (RFC 9110 §12.4.2). It is 1 where it is missing or cannot be read.
 func quality(value string) int {
 	whole, fraction, _ := strings.Cut(strings.Trim(value, " \t"), ".")
 	digits := (fraction + "000")[:3]
@@ -132,7 +130,6 @@ func quality(value string) int {
 	return int(n)
 }
 
-// maxLanguageRanges bounds how many languages are told apart.
 const maxLanguageRanges = 20
 
 // normalLanguages writes Accept-Language in one way: lower case, no spaces, the most wanted first.
@@ -169,7 +166,6 @@ func normalLanguages(values []string) string {
 	return b.String()
 }
 
-// append appends the representation as parts of a key.
 func (r Representation) append(dst []byte) []byte {
 	dst = append(dst, byte(r.Format), 0)
 	if r.Pretty {
@@ -178,8 +174,8 @@ func (r Representation) append(dst []byte) []byte {
 	return appendPart(appendPart(dst, r.FHIRVersion), r.Language)
 }
 
-// apply makes a request ask for this representation and no other, so that the answer cannot be another one
-// than the key says, however the producer reads what was sent.
+// apply makes a request ask for this representation alone, so that the answer is the key's, however the producer reads
+// a request.
 func (r Representation) apply(header http.Header) {
 	accept := "application/fhir+json"
 	if r.Format == XML {
@@ -194,7 +190,6 @@ func (r Representation) apply(header http.Header) {
 	}
 }
 
-// fits reports whether an answer's media type is that of the representation.
 func (r Representation) fits(contentType string) bool {
 	kind, _, err := mime.ParseMediaType(contentType)
 	format, known := formatOf(kind)

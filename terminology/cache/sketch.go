@@ -5,9 +5,9 @@ import (
 	"math/rand/v2"
 )
 
-// sketch estimates how often each of many keys was asked for lately, in little room: a count-min sketch behind
-// a doorkeeper (TinyLFU: Einziger, Friedman, Manes 2017). What is asked for only once stays in the
-// doorkeeper, a Bloom filter, and does not blur the counters.
+// sketch estimates how often keys were used lately, in little room: a count-min sketch behind a doorkeeper (TinyLFU:
+// Einziger, Friedman, Manes 2017). A key used once stays in the doorkeeper, a Bloom filter, and does not blur the
+// counters.
 type sketch struct {
 	seed       uint64 // so that nobody can make keys that look like others
 	counters   [rows][]uint8
@@ -17,13 +17,12 @@ type sketch struct {
 	sample     int // after how many the counters are halved
 }
 
-// rows is the number of counters of a key, of which the smallest counts.
+// rows is the number of counters of a key; the smallest counts.
 const rows = 4
 
-// maxCount is where counters stop: beyond it, often is often.
+// maxCount is where counters stop.
 const maxCount = 15
 
-// newSketch returns a sketch for about n keys that matter.
 func newSketch(n int64) *sketch {
 	width := bits.Len64(uint64(min(max(n, 1<<10), 1<<20)) - 1)
 	s := &sketch{seed: rand.Uint64() | 1, shift: 64 - width, sample: 10 << width}
@@ -34,10 +33,8 @@ func newSketch(n int64) *sketch {
 	return s
 }
 
-// odd multiplies the hash anew for each row.
 var odd = [rows]uint64{0x9e3779b97f4a7c15, 0xc2b2ae3d27d4eb4f, 0x165667b19e3779f9, 0xd6e8feb86659fd93}
 
-// at returns the index of a key's counter.
 func (s *sketch) at(hash uint64, row int) uint64 { return hash * s.seed * odd[row] >> s.shift }
 
 // door returns a key's two places in the doorkeeper.
@@ -47,7 +44,6 @@ func (s *sketch) door(hash uint64) (word1, bit1, word2, bit2 uint64) {
 	return high >> 6 & mask, 1 << (high & 63), low >> 38 & mask, 1 << (low >> 32 & 63)
 }
 
-// add counts one request.
 func (s *sketch) add(hash uint64) {
 	if s.added++; s.added >= s.sample {
 		s.age()
@@ -65,7 +61,7 @@ func (s *sketch) add(hash uint64) {
 	}
 }
 
-// estimate returns about how often a key was asked for; never less than that, but for ageing.
+// estimate returns about how often a key was used; never less, but for ageing.
 func (s *sketch) estimate(hash uint64) int {
 	count := maxCount
 	for row := range s.counters {
@@ -78,7 +74,7 @@ func (s *sketch) estimate(hash uint64) int {
 	return count
 }
 
-// age halves all counters, so that what was wanted once is not wanted for ever.
+// age halves all counters, so that past use fades.
 func (s *sketch) age() {
 	for row := range s.counters {
 		for i := range s.counters[row] {

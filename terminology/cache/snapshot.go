@@ -14,16 +14,15 @@ import (
 	"time"
 )
 
-// snapshotMagic begins a snapshot and says its version. What follows are entries, each after a byte 1, the
-// one used least recently first; then a byte 0, and the SHA-256 of all before it.
+// snapshotMagic begins a snapshot and says its version. Entries follow, each after a byte 1, the least recently used
+// first; then a byte 0, and the SHA-256 of all before it.
 const snapshotMagic = "caddy-fhir cache snapshot 2\n"
 
-// ErrSnapshot is the error for a file that is no snapshot, is one of another version, or is damaged. Nothing of
-// it is used.
+// ErrSnapshot is returned for a file that is no snapshot of this version, or is damaged. Nothing of it is used.
 var ErrSnapshot = errors.New("not a whole snapshot of this version")
 
-// Save writes what is of use into a file, in place of what was there, as a whole or not at all. Only who runs
-// this may read it; of questions and users it has only hashes, but the answers are in it.
+// Save replaces a file by what is still of use, as a whole or not at all. Only the user of this process may read it:
+// requests and users are hashed in it, answers are not.
 func (c *Cache) Save(name string) (err error) {
 	f, err := os.CreateTemp(filepath.Dir(name), filepath.Base(name)+".*.tmp")
 	if err != nil {
@@ -41,7 +40,6 @@ func (c *Cache) Save(name string) (err error) {
 	return os.Rename(f.Name(), name)
 }
 
-// writeSnapshot writes a snapshot of what is of use.
 func (c *Cache) writeSnapshot(w io.Writer, now time.Time) error {
 	sum := sha256.New()
 	both := io.MultiWriter(w, sum)
@@ -63,7 +61,6 @@ func (c *Cache) writeSnapshot(w io.Writer, now time.Time) error {
 	return err
 }
 
-// coldestFirst returns the entries, the least wanted first.
 func (s *store) coldestFirst() []*entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,17 +73,16 @@ func (s *store) coldestFirst() []*entry {
 	return list
 }
 
-// append appends an entry to a snapshot.
 func (e *entry) append(dst []byte) []byte {
 	dst = append(dst, e.key.sum[:]...)
 	dst = appendBool(dst, e.key.personal)
 	dst = binary.AppendUvarint(dst, uint64(e.status))
 	dst = binary.AppendVarint(dst, e.made.UnixNano())
-	for _, d := range []time.Duration{e.fresh, e.revalidate, e.unreachable, e.kept} {
+	for _, d := range []time.Duration{e.fresh, e.staleWhileRevalidate, e.staleIfError, e.kept} {
 		dst = binary.AppendVarint(dst, int64(d))
 	}
 	dst = binary.AppendUvarint(dst, uint64(len(e.origin)))
-	for _, name := range keptHeaders {
+	for _, name := range storedHeaders {
 		if values := e.origin[name]; len(values) > 0 {
 			dst = appendParts(appendPart(dst, name), values)
 		}
@@ -96,7 +92,6 @@ func (e *entry) append(dst []byte) []byte {
 	return appendPart(appendPart(dst, plain.tag), string(plain.body))
 }
 
-// appendBool appends a truth value.
 func appendBool(dst []byte, b bool) []byte {
 	if b {
 		return append(dst, 1)
@@ -104,34 +99,34 @@ func appendBool(dst []byte, b bool) []byte {
 	return append(dst, 0)
 }
 
-// Load reads a file that [Cache.Save] wrote, and returns how many answers of it are kept. An error that wraps
-// [ErrSnapshot] or [io/fs.ErrNotExist] means that there is nothing to be had, and is no harm.
+// Load reads a file of [Cache.Save], and returns how many of its answers are stored. An error that wraps [ErrSnapshot]
+// or [io/fs.ErrNotExist] does no harm.
 func (c *Cache) Load(name string) (int, error) {
 	snapshot, err := os.ReadFile(name)
 	if err != nil {
 		return 0, fmt.Errorf("loading the cache: %w", err)
 	}
-	entries, err := parseSnapshot(snapshot, time.Now())
+	now := time.Now()
+	entries, err := parseSnapshot(snapshot, now)
 	if err != nil {
 		return 0, fmt.Errorf("loading the cache from %s: %w", name, err)
 	}
-	return c.store.restore(entries), nil
+	return c.restore(entries, now), nil
 }
 
-// restore adds entries, the least wanted first, and returns how many there is room for. What is there already
-// is newer, and stays.
-func (s *store) restore(entries []*entry) (stored int) {
-	current, now := s.currentEra(), time.Now()
+// restore stores entries, the least recently used first. Those that are there already are newer, and stay.
+func (c *Cache) restore(entries []*entry, now time.Time) (stored int) {
+	generation := c.store.currentGeneration()
 	for _, e := range entries {
-		if s.get(e.key, nil) == nil && s.add(e, current, now) {
+		if c.store.get(e.key, nil) == nil && c.store.add(e, generation, now) {
 			stored++
 		}
 	}
 	return stored
 }
 
-// parseSnapshot returns the entries of a snapshot that are of use. The checksum is looked at before anything
-// else: a file that was cut off or changed has no entries.
+// parseSnapshot returns the entries that are still of use. It checks the checksum first, so that a damaged file has
+// none.
 func parseSnapshot(snapshot []byte, now time.Time) ([]*entry, error) {
 	content, found := bytes.CutPrefix(snapshot, []byte(snapshotMagic))
 	if !found {
@@ -155,25 +150,24 @@ func parseSnapshot(snapshot []byte, now time.Time) ([]*entry, error) {
 	return entries, nil
 }
 
-// snapshotReader reads a snapshot. Having failed, it reads nothing but zeros.
+// snapshotReader reads a snapshot. After a failure it reads zeros.
 type snapshotReader struct {
 	rest   []byte
 	failed bool
 }
 
-// entry reads an entry.
 func (r *snapshotReader) entry() *entry {
 	e := &entry{origin: make(http.Header)}
 	copy(e.key.sum[:], r.bytes(sha256.Size))
 	e.key.personal = r.byte() == 1
 	e.status = int(r.number())
 	e.made = time.Unix(0, r.signed())
-	for _, d := range []*time.Duration{&e.fresh, &e.revalidate, &e.unreachable, &e.kept} {
+	for _, d := range []*time.Duration{&e.fresh, &e.staleWhileRevalidate, &e.staleIfError, &e.kept} {
 		*d = time.Duration(r.signed())
 	}
 	for range r.count() {
 		name := r.part()
-		if e.origin[name] = r.parts(); !slices.Contains(keptHeaders, name) {
+		if e.origin[name] = r.parts(); !slices.Contains(storedHeaders, name) {
 			r.failed = true
 		}
 	}
@@ -190,7 +184,6 @@ func (r *snapshotReader) entry() *entry {
 	return e
 }
 
-// bytes reads n bytes.
 func (r *snapshotReader) bytes(n int) (b []byte) {
 	if n > len(r.rest) || r.failed {
 		r.failed = true
@@ -208,7 +201,6 @@ func (r *snapshotReader) byte() byte {
 	return 0
 }
 
-// number reads a number that is not negative.
 func (r *snapshotReader) number() uint64 {
 	n, length := binary.Uvarint(r.rest)
 	r.bytes(max(length, 0))
@@ -216,7 +208,6 @@ func (r *snapshotReader) number() uint64 {
 	return n
 }
 
-// signed reads a number.
 func (r *snapshotReader) signed() int64 {
 	n, length := binary.Varint(r.rest)
 	r.bytes(max(length, 0))
@@ -224,7 +215,7 @@ func (r *snapshotReader) signed() int64 {
 	return n
 }
 
-// count reads how many of something follow, of which each takes a byte at least.
+// count reads how many of something follow, each of at least a byte.
 func (r *snapshotReader) count() int {
 	n := r.number()
 	if r.failed || n > uint64(len(r.rest)) {
@@ -234,10 +225,8 @@ func (r *snapshotReader) count() int {
 	return int(n)
 }
 
-// part reads a string.
 func (r *snapshotReader) part() string { return string(r.bytes(r.count())) }
 
-// parts reads a list of strings.
 func (r *snapshotReader) parts() []string {
 	list := make([]string, r.count())
 	for i := range list {

@@ -158,7 +158,7 @@ func FuzzSnapshot(f *testing.F) {
 			t.Fatalf("%d entries and %v", len(entries), err)
 		}
 		c := New(Options{MaxSize: 1 << 20})
-		c.store.restore(entries)
+		c.restore(entries, time.Now())
 		if err := c.store.check(); err != nil {
 			t.Fatal(err)
 		}

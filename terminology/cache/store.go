@@ -10,40 +10,39 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// store holds entries within a bound of bytes. Which ones is decided as W-TinyLFU has it (Einziger, Friedman,
-// Manes 2017): what is new stands in a small window, and leaves it only for a place in the main part that is
-// free, or held by entries which together are wanted less. So many questions that are asked once each cannot
-// drive out those that are asked again and again. The main part is a segmented LRU.
+// store holds entries within a bound of bytes by W-TinyLFU (Einziger, Friedman, Manes 2017): a new entry stands in a
+// small window, and leaves it only for room in the main part that is free, or held by entries that together are used
+// less. So no number of requests made once each drives out what is asked for again and again. The main part is a
+// segmented LRU.
 //
-// All of it changes under one lock, at once: entries, the raw requests that find them, the index of tags, and
-// the era. Hence a removed entry is found in no way, and the numbers are exact. No goroutine is needed, none
-// outlives the cache.
+// One lock guards everything, entries, aliases, tags and the generation, so that a removed entry is found in no way and
+// the numbers are exact.
 type store struct {
-	mu       sync.Mutex
-	entries  map[[sha256.Size]byte]*entry
-	aliases  map[string]*entry // by raw request
-	tags     index             // by the URL of a canonical; "" for entries whose tags are not known
-	segments [3]segment
-	sketch   *sketch
-	max      int64
-	era      *era
+	mu                 sync.Mutex
+	entries            map[[sha256.Size]byte]*entry
+	aliases            map[string]*entry // by raw request
+	tags               index             // by the URL of a canonical; "" for entries whose tags are not known
+	segments           [3]segment
+	sketch             *sketch
+	max                int64 // bytes, of which windowMax for the window and mainMax for the rest
+	windowMax, mainMax int64
+	generation         *generation
 	counters
 }
 
-// era is the time between two invalidations. What was asked in one era is not kept in another one, and is not
-// given to those who ask in it: it may come from what was true before.
-type era struct {
+// generation is the time between two invalidations. An answer asked for in one generation is neither stored nor used in
+// another: it may come from what was true before.
+type generation struct {
 	flights  singleflight.Group
 	failures failures
 }
 
-func newEra() *era {
-	e := new(era)
+func newGeneration() *generation {
+	e := new(generation)
 	e.failures.byKey.MaxEntries = maxFailures
 	return e
 }
 
-// counters counts what became of entries.
 type counters struct{ evicted, rejected, removed uint64 }
 
 // place is where an entry stands in the store.
@@ -54,8 +53,7 @@ type place struct {
 	size    int64
 }
 
-// maxAliases bounds in how many ways one entry can be asked for without parsing; maxAlias is how long a raw
-// request may be for it, in bytes.
+// maxAliases bounds the raw requests that find one entry without parsing, maxAlias the length of one in bytes.
 const (
 	maxAliases = 8
 	maxAlias   = 4 << 10
@@ -64,14 +62,15 @@ const (
 // aliasOverhead is what an alias takes beside the request.
 const aliasOverhead = 80
 
-// typicalSize is how large entries are thought to be, to choose the size of the sketch.
+// typicalSize is the expected size of an entry, which decides the size of the sketch.
 const typicalSize = 2 << 10
 
 // newStore returns a store for at most limit bytes.
 func newStore(limit int64) *store {
 	return &store{
-		entries: make(map[[sha256.Size]byte]*entry), aliases: make(map[string]*entry), era: newEra(),
-		tags: make(index), sketch: newSketch(limit / typicalSize), max: limit,
+		entries: make(map[[sha256.Size]byte]*entry), aliases: make(map[string]*entry), generation: newGeneration(),
+		tags: make(index), sketch: newSketch(limit / typicalSize),
+		max: limit, windowMax: limit / windowShare, mainMax: limit - limit/windowShare,
 	}
 }
 
@@ -81,17 +80,17 @@ func (s *store) find(raw []byte) *entry {
 	defer s.mu.Unlock()
 	e := s.aliases[string(raw)]
 	if e != nil {
-		s.sketch.add(e.hash())
+		s.sketch.add(e.key.hash())
 		s.touch(e)
 	}
 	return e
 }
 
-// get returns the entry with a key, if there is one. The raw request, unless it is nil, will find it next time.
+// get returns the entry with a key, or nil. Unless raw is nil, it is an alias from then on.
 func (s *store) get(key Key, raw []byte) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.sketch.add(hashOf(key))
+	s.sketch.add(key.hash())
 	e := s.entries[key.sum]
 	if e != nil {
 		s.touch(e)
@@ -101,14 +100,14 @@ func (s *store) get(key Key, raw []byte) *entry {
 	return e
 }
 
-// now returns the entry with a key, if there is one, and notes no use of it.
-func (s *store) now(key Key) *entry {
+// peek is get that does not count as a use.
+func (s *store) peek(key Key) *entry {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.entries[key.sum]
 }
 
-// alias makes a raw request find an entry. The oldest of too many is forgotten.
+// alias makes a raw request find an entry, in place of the oldest of too many.
 func (s *store) alias(e *entry, raw []byte) {
 	if raw == nil || len(raw) > maxAlias || s.aliases[string(raw)] == e {
 		return
@@ -125,18 +124,13 @@ func (s *store) alias(e *entry, raw []byte) {
 	s.resize(e, int64(len(alias)+aliasOverhead))
 }
 
-// hash returns what the sketch knows an entry by.
-func (e *entry) hash() uint64 { return hashOf(e.key) }
+func (k Key) hash() uint64 { return binary.LittleEndian.Uint64(k.sum[:]) }
 
-// hashOf returns what the sketch knows a key by.
-func hashOf(key Key) uint64 { return binary.LittleEndian.Uint64(key.sum[:]) }
-
-// add keeps an entry that was made in an era, in place of an older one with its key, and reports whether there
-// is room for it.
-func (s *store) add(e *entry, made *era, now time.Time) (stored bool) {
+// add stores an entry made in a generation, in place of an older one with its key, and reports whether there is room.
+func (s *store) add(e *entry, made *generation, now time.Time) (stored bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.era != made {
+	if s.generation != made {
 		return false
 	}
 	s.expire(now)
@@ -153,27 +147,26 @@ func (s *store) add(e *entry, made *era, now time.Time) (stored bool) {
 		s.replace(old, e)
 	} else {
 		s.entries[e.key.sum] = e
-		s.index(e)
+		s.tags.put(e)
 		s.move(e, window)
 	}
 	s.balance()
 	return s.entries[e.key.sum] == e
 }
 
-// replace puts an entry where an older one with its key is: that it has become another one does not make it
-// less wanted.
+// replace puts an entry where an older one with its key is, with the same rank and aliases.
 func (s *store) replace(old, e *entry) {
 	to, aliases := old.place.segment, old.place.aliases
 	s.remove(old)
 	s.entries[e.key.sum] = e
-	s.index(e)
+	s.tags.put(e)
 	s.move(e, to)
 	for _, alias := range aliases {
 		s.alias(e, []byte(alias))
 	}
 }
 
-// discard removes an entry that has been found to be wrong.
+// discard removes an entry found to be wrong.
 func (s *store) discard(e *entry) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -193,7 +186,6 @@ func (s *store) grow(e *entry, by int64) {
 	}
 }
 
-// resize changes the size of an entry.
 func (s *store) resize(e *entry, by int64) {
 	e.place.size += by
 	s.segments[e.place.segment].bytes += by
@@ -207,14 +199,13 @@ func (s *store) remove(e *entry) {
 		delete(s.aliases, alias)
 	}
 	e.place.aliases = nil
-	s.unindex(e)
+	s.tags.drop(e)
 }
 
-// sampled is how many entries are looked at, each time one is added, for whether they are of use any more.
+// sampled is how many entries are checked for expiry with each new one.
 const sampled = 4
 
-// expire removes some of the entries that are of no use any more. The more of them there are, the more it
-// finds; those it does not are the first to be evicted anyway.
+// expire removes some expired entries. The more there are, the more it finds; the others are the first to be evicted.
 func (s *store) expire(now time.Time) {
 	n := 0
 	for _, e := range s.entries { // begins anywhere

@@ -17,7 +17,7 @@ var slow = flag.Bool("slow", false, "ask ten times as often")
 
 // testEntry makes an entry for the question with a number, fresh for an hour.
 func testEntry(n uint64, body []byte) *entry {
-	q := &question{key: testKey(n)}
+	q := &target{key: testKey(n)}
 	a := &Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {"application/fhir+json"}}, Body: body, Tags: []string{}}
 	return newEntry(q, a, freshness{fresh: time.Hour, kept: time.Hour}, time.Now())
 }
@@ -31,7 +31,7 @@ func (s *store) wants(n uint64, size int) bool {
 	}
 	e := &entry{key: testKey(n), status: http.StatusOK, tags: []string{}, made: time.Now(), freshness: freshness{fresh: time.Hour, kept: time.Hour}}
 	e.forms[identity].Store(newForm(identity, make([]byte, size), "tag")) // hashing a million bodies takes its time
-	s.add(e, s.currentEra(), e.made)
+	s.add(e, s.currentGeneration(), e.made)
 	return false
 }
 
@@ -112,7 +112,7 @@ func TestSizes(t *testing.T) {
 				for i := range test.tags {
 					e.tags = append(e.tags, fmt.Sprint("http://example.org/ValueSet/", n, "/", i))
 				}
-				s.add(e, s.currentEra(), time.Now())
+				s.add(e, s.currentGeneration(), time.Now())
 				if test.aliases {
 					s.get(e.key, fmt.Append(bytes.Repeat([]byte("x"), 200), n))
 				}
@@ -153,7 +153,7 @@ func TestStoreProperties(t *testing.T) {
 			e := testEntry(n, make([]byte, random.IntN(8000)))
 			e.tags = []string{fmt.Sprint(n % 10)}
 			e.kept = time.Duration(random.IntN(3)) * time.Hour // 0: over
-			s.add(e, s.currentEra(), time.Now())
+			s.add(e, s.currentGeneration(), time.Now())
 		default:
 			raw := fmt.Append(nil, n, random.IntN(20))
 			if e := s.find(raw); e != nil && e.key != key {
@@ -194,7 +194,7 @@ func TestReplaceKeepsPlace(t *testing.T) {
 	}
 	s.get(testKey(1), []byte("raw"))
 	e := testEntry(1, []byte("new"))
-	s.add(e, s.currentEra(), time.Now())
+	s.add(e, s.currentGeneration(), time.Now())
 	if s.find([]byte("raw")) != e || e.place.segment != protected {
 		t.Errorf("in segment %d, found %v", e.place.segment, s.find([]byte("raw")))
 	}
@@ -206,7 +206,7 @@ func TestTooLarge(t *testing.T) {
 	if s.wants(2, 300<<10); len(s.entries) != 1 || s.rejected != 1 {
 		t.Errorf("%d entries, %d rejected", len(s.entries), s.rejected)
 	}
-	s.add(testEntry(1, make([]byte, 300<<10)), s.currentEra(), time.Now())
+	s.add(testEntry(1, make([]byte, 300<<10)), s.currentGeneration(), time.Now())
 	if len(s.entries) != 0 {
 		t.Error("the old answer is still there")
 	}
@@ -217,10 +217,10 @@ func TestExpired(t *testing.T) {
 	for n := range uint64(100) {
 		e := testEntry(n, []byte("x"))
 		e.kept = 0
-		s.add(e, s.currentEra(), time.Now())
+		s.add(e, s.currentGeneration(), time.Now())
 	}
 	for n := range uint64(200) {
-		s.add(testEntry(1000+n, []byte("x")), s.currentEra(), time.Now())
+		s.add(testEntry(1000+n, []byte("x")), s.currentGeneration(), time.Now())
 	}
 	left := 0
 	for _, e := range s.entries {

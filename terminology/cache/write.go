@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// Values of headers that are the same for many answers. They are not changed by anyone: what appends to them
-// makes a copy.
+// Values of headers, shared by many answers and never changed: who appends makes a copy.
 var (
 	varies        = []string{"Accept, Accept-Encoding, Accept-Language"}
 	variesByUser  = []string{"Accept, Accept-Encoding, Accept-Language, Authorization"}
@@ -20,7 +19,7 @@ var (
 	privateNoStore = []string{"private, no-store"}
 )
 
-// stamp holds the headers of an entry that change by the second.
+// stamp holds the headers of an entry that change each second.
 type stamp struct {
 	second  int64 // of the entry's age
 	maxAge  time.Duration
@@ -30,7 +29,6 @@ type stamp struct {
 	private []string
 }
 
-// stampAt returns the stamp for an age. One is made for each second in which it is needed.
 func (e *entry) stampAt(age, maxAge time.Duration) *stamp {
 	second := int64(age / time.Second)
 	if s := e.stamp.Load(); s != nil && s.second == second && s.maxAge == maxAge {
@@ -47,12 +45,12 @@ func (e *entry) stampAt(age, maxAge time.Duration) *stamp {
 	return s
 }
 
-// ttl returns for how many seconds an entry is still fresh, negative where it is stale.
+// ttl returns for how many seconds an entry is still fresh, negative if it is stale.
 func (e *entry) ttl(age time.Duration) int64 {
 	return int64(e.fresh/time.Second) - int64(age/time.Second)
 }
 
-// write answers a request with an entry. status is the value of Cache-Status; nil is that of a hit.
+// write answers with an entry. status is Cache-Status; nil is that of a hit.
 func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *entry, now time.Time, status []string) error {
 	s := e.stampAt(e.age(now), c.options.MaxAge)
 	if status == nil {
@@ -91,12 +89,12 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	return e.writeForm(w, r, f)
 }
 
-// isAuthorised reports whether a request was one that not everybody could have made.
+// isAuthorised reports whether not everybody could have made the request.
 func isAuthorised(r *http.Request, call *Call) bool {
 	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || call.Principal != (Principal{})
 }
 
-// setVary adds to what others have said that the answer depends on.
+// setVary adds to the header Vary.
 func setVary(header http.Header, values []string) {
 	if before := header["Vary"]; len(before) > 0 {
 		values = append(slices.Clip(before), values...)
@@ -104,7 +102,7 @@ func setVary(header http.Header, values []string) {
 	header["Vary"] = values
 }
 
-// writeNotModified says that what the client has is still good (RFC 9110 §15.4.5).
+// writeNotModified writes 304 (RFC 9110 §15.4.5).
 func (e *entry) writeNotModified(w http.ResponseWriter, f *form) error {
 	header := w.Header()
 	header["Etag"] = f.etag
@@ -115,8 +113,8 @@ func (e *entry) writeNotModified(w http.ResponseWriter, f *form) error {
 	return nil
 }
 
-// writeForm writes the answer itself. Ranges are not given, as RFC 9110 §14.2 leaves open; that is not said,
-// as §14.3 leaves open too: an eighth header makes a map grow.
+// writeForm writes a form. It supports no ranges and does not say so, which RFC 9110 §14.2 and §14.3 allow: an eighth
+// header makes the map grow.
 func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, f *form) error {
 	header := w.Header()
 	for i := range e.headers {
@@ -139,12 +137,11 @@ func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, f *form) error
 	return nil
 }
 
-// hopByHop are headers that are about a connection, or that the one who writes the answer sets (RFC 9110
-// §7.6.1).
+// hopByHop are headers about a connection, or set by whoever writes the answer (RFC 9110 §7.6.1).
 var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade", "Content-Length", "Cache-Status"}
 
-// relay writes an answer that is not kept, as it came. But what an authorised request gets no shared cache may give
-// to others, whatever its origin allows, which does not know of the guard (RFC 9111 §3.5).
+// relay writes an answer that is not stored, as it came. To an authorised request it is private, whatever its origin,
+// which knows nothing of the guard, allows (RFC 9111 §3.5).
 func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status string) error {
 	header := w.Header()
 	for name, values := range a.Header {

@@ -13,7 +13,7 @@
 //	stored? stored.go, package cache ── yes ────────────────────────────────► answered
 //	   │ no: made once for all who ask the same
 //	   ▼
-//	made here, and held: here.go ──────────────────────────► stored, answered
+//	made here, and held: here.go ───────────────────────────────────────────► stored, answered
 //	   │ something is missing: result.go
 //	   ▼
 //	asked of an upstream: upstream.go, package remote ──────────────────────► stored, answered
