@@ -26,6 +26,7 @@ func subjectOf(t *testing.T, server *authorize.Server) string {
 }
 
 func TestAccounts(t *testing.T) {
+	t.Parallel()
 	own := func(sub string) bool { return len(sub) == 43 }
 	is := func(want string) func(string) bool { return func(sub string) bool { return sub == want } }
 	tests := []struct {
@@ -86,6 +87,7 @@ func allowing(claim, value string) func(*people.IdentityProvider, *authorize.Con
 // codes, access and refresh tokens. Another person's refusal changes nothing, and no
 // more does that by another idp, whose rules are others.
 func TestRefusedAccountEnds(t *testing.T) {
+	t.Parallel()
 	clinician := []authorizetest.Person{{Subject: "s", Claims: map[string]any{"groups": "clinicians"}}}
 	for _, tt := range []struct {
 		name, subject, groups, idp string
@@ -131,6 +133,7 @@ func TestRefusedAccountEnds(t *testing.T) {
 
 // One subject of two issuers is two people.
 func TestSubjectsOfTwoIssuers(t *testing.T) {
+	t.Parallel()
 	one, two := authorizetest.Start(t), authorizetest.Start(t)
 	if a, b := subjectOf(t, servertest.NewFederated(t, one, nil)), subjectOf(t, servertest.NewFederated(t, two, nil)); a == b {
 		t.Errorf("both are %s", a)
@@ -140,6 +143,7 @@ func TestSubjectsOfTwoIssuers(t *testing.T) {
 // One subject is one person by whichever idp of their issuer they come, and the
 // latest sign-in says what is known of them (OpenID Connect Core §5.7).
 func TestTwoProvidersOfOneIssuer(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		clinic := servertest.Hospital(p)
@@ -161,6 +165,7 @@ func TestTwoProvidersOfOneIssuer(t *testing.T) {
 // A subject is any text of up to 255 bytes; it is nobody's here, whomever it names
 // (OpenID Connect Core §2).
 func TestStrangeSubjects(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	server := servertest.NewFederated(t, p, nil)
 	owners := map[string]string{}
@@ -179,6 +184,7 @@ func TestStrangeSubjects(t *testing.T) {
 
 // What a provider gave ends with the provider: session, code and token.
 func TestRemovedProvider(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
@@ -201,6 +207,7 @@ func TestRemovedProvider(t *testing.T) {
 // moment, for those who signed in before too: nothing else here could keep a
 // federated person out.
 func TestAccountFollowsSettings(t *testing.T) {
+	t.Parallel()
 	type settings func(*people.IdentityProvider, *authorize.Config)
 	group, address := allowing("group", "clinicians"), allowing("email", "alice@hospital.example")
 	linked := func(idp *people.IdentityProvider, c *authorize.Config) {
@@ -261,6 +268,7 @@ func TestAccountFollowsSettings(t *testing.T) {
 
 // Which record is the person's is what the settings of the moment say.
 func TestFHIRUserFollowsSettings(t *testing.T) {
+	t.Parallel()
 	p, store := authorizetest.Start(t), store.NewMemory(0, 0)
 	p.Change(func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"fhir": "Patient/claimed"}}}
@@ -297,6 +305,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 
 // The same key for another issuer is another provider.
 func TestProviderOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
 	one, two := authorizetest.Start(t), authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
 	keep := func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store }
@@ -310,6 +319,7 @@ func TestProviderOfAnotherIssuer(t *testing.T) {
 
 // A session that began by a provider ends with it, even that of a local user.
 func TestRemovedProviderOfLinkedUser(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	p.Change(func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{"email": "alice@example.org", "email_verified": true}}}
@@ -326,6 +336,7 @@ func TestRemovedProviderOfLinkedUser(t *testing.T) {
 // A fhirUser that points elsewhere than to a person on our FHIR server is left
 // out, and a mapped one that is good is taken.
 func TestMappedFHIRUser(t *testing.T) {
+	t.Parallel()
 	for claim, want := range map[string]any{
 		"Practitioner/7":                              servertest.FHIRBase + "/Practitioner/7",
 		servertest.FHIRBase + "/Practitioner/7":       servertest.FHIRBase + "/Practitioner/7",
@@ -351,6 +362,7 @@ func TestMappedFHIRUser(t *testing.T) {
 // Signing out here signs out at the provider, with its ID token as a hint where
 // that was kept, and ends at the client.
 func TestUpstreamLogout(t *testing.T) {
+	t.Parallel()
 	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
 		t.Run(name, func(t *testing.T) {
 			p := authorizetest.Start(t)
@@ -378,6 +390,7 @@ func TestUpstreamLogout(t *testing.T) {
 // The refresh token of a linked user works when a restart has emptied the store: what
 // links them is kept as long.
 func TestLinkedUserAfterRestart(t *testing.T) {
+	t.Parallel()
 	p, durable := authorizetest.Start(t), store.NewMemory(0, 0)
 	start := func() *authorize.Server {
 		return servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {

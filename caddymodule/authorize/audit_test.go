@@ -37,6 +37,7 @@ func (a *auditTrail) take() string {
 
 // Each outcome is one event, of which kind, by whom and for whom.
 func TestAudit(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	var trail auditTrail
 	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
@@ -126,6 +127,7 @@ func TestAudit(t *testing.T) {
 // What was refused is anonymous unless somebody had proved something: as a client,
 // by a secret or key, or as a person. What succeeded never is.
 func TestAnonymousEvents(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	var last audit.Event
 	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
@@ -182,6 +184,7 @@ func TestAnonymousEvents(t *testing.T) {
 }
 
 func TestAuditOfFederatedSignIn(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	var trail auditTrail
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Audit = trail.record }))
@@ -196,6 +199,7 @@ func TestAuditOfFederatedSignIn(t *testing.T) {
 
 // The address is the one that the configuration finds, not the peer's.
 func TestAuditAddress(t *testing.T) {
+	t.Parallel()
 	var got string
 	s := servertest.New(t, func(c *authorize.Config) {
 		c.ClientAddress = func(*http.Request) string { return "203.0.113.7" }
@@ -210,6 +214,7 @@ func TestAuditAddress(t *testing.T) {
 // Whatever is done, right or wrong: nothing of what must stay secret is logged,
 // at any level.
 func TestNothingSecretIsLogged(t *testing.T) {
+	t.Parallel()
 	const marked = "SECRET-by-which-the-log-is-searched"
 	p := authorizetest.Start(t)
 	var log bytes.Buffer
@@ -277,6 +282,7 @@ func TestNothingSecretIsLogged(t *testing.T) {
 
 // Without an audit trail of its own, the log has each outcome, once.
 func TestEventsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
 	for name, do := range map[string]func(){
@@ -296,6 +302,7 @@ func TestEventsAreLoggedOnce(t *testing.T) {
 
 // What somebody typed can neither fill the log nor forge a line of it.
 func TestEventLogIsBounded(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, typed string }{
 		{"very long", strings.Repeat("x", 1<<20)},
 		{"cut within a character", strings.Repeat("é", 1000) + "x"},
@@ -324,6 +331,7 @@ func TestEventLogIsBounded(t *testing.T) {
 }
 
 func TestEventLevel(t *testing.T) {
+	t.Parallel()
 	refusal := &oauth2.Error{Code: "invalid_grant"}
 	for _, tt := range []struct {
 		event audit.Event

@@ -17,6 +17,7 @@ import (
 // Whoever must wait is told of by their account, where there is one, and the wait in
 // words, once.
 func TestAuditOfWaits(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, typed, user string
 		anonymous         bool
@@ -53,6 +54,7 @@ func TestAuditOfWaits(t *testing.T) {
 
 // A refusal on the way to a provider and back names it, and the account where it is known.
 func TestAuditOfFailedFederation(t *testing.T) {
+	t.Parallel()
 	clinic := []people.AllowRule{{Claim: "email", Value: "sam@clinic.example"}}
 	for _, tt := range []struct {
 		name   string
@@ -103,6 +105,7 @@ func TestAuditOfFailedFederation(t *testing.T) {
 
 // Each session that is ended is one record that says how.
 func TestAuditOfEndedSessions(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	for _, tt := range []struct {
 		name string

@@ -16,6 +16,7 @@ import (
 // The names of these cases quote the interface's table of request parameters
 // (§4.1) and of errors (§7). Each is an error at the redirect URI.
 func TestAuthorizeErrors(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change url.Values
@@ -74,6 +75,7 @@ func TestAuthorizeErrors(t *testing.T) {
 }
 
 func TestAuthorizeMalformedQuery(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	u := servertest.Location(t, b.Get("/oauth2/authorize?"+servertest.Request(nil).Encode()+"&x=%zz"))
 	if u.Query().Get("error") != "invalid_request" {
@@ -84,6 +86,7 @@ func TestAuthorizeMalformedQuery(t *testing.T) {
 // "Behaviour when client_id or redirect_uri is itself invalid: not shown": a page
 // with status 400, that sends nobody anywhere and repeats nothing.
 func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change url.Values
@@ -125,6 +128,7 @@ func TestAuthorizeRefusesUntrustedDestination(t *testing.T) {
 }
 
 func TestRegisteredRedirectURI(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		uri string
 		ok  bool
@@ -171,6 +175,7 @@ func TestRegisteredRedirectURI(t *testing.T) {
 }
 
 func TestAuthorizeMethods(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, method := range []string{http.MethodPost, http.MethodHead, http.MethodPut, http.MethodDelete, http.MethodOptions} {
 		r := servertest.PostRequest("/oauth2/authorize", servertest.Request(nil))
@@ -182,6 +187,7 @@ func TestAuthorizeMethods(t *testing.T) {
 }
 
 func TestAuthorizePOST(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
 	r := b.Post("/oauth2/authorize", servertest.Request(nil))
 	if r.StatusCode != http.StatusSeeOther {
@@ -197,6 +203,7 @@ func TestAuthorizePOST(t *testing.T) {
 
 // "HTTPS is required."
 func TestHTTPSRequired(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } }))
 	for _, path := range []string{"/oauth2/authorize?" + servertest.Request(nil).Encode(), "/oauth2/login", "/oauth2/userinfo", "/.well-known/openid-configuration", "/.well-known/jwks.json"} {
 		if r := b.Get(path); r.StatusCode != http.StatusBadRequest || r.Header.Get("Location") != "" {
@@ -210,6 +217,7 @@ func TestHTTPSRequired(t *testing.T) {
 
 // Behind a proxy that is not trusted, the refusal says what is to be done.
 func TestHTTPSRequiredBehindProxy(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, func(c *authorize.Config) { c.IsHTTPS = func(*http.Request) bool { return false } })
 	for _, tt := range []struct {
 		header, value string
@@ -228,6 +236,7 @@ func TestHTTPSRequiredBehindProxy(t *testing.T) {
 // "Errors are not returned to the client as an HTTP 500": a store that fails is
 // server_error at the redirect URI.
 func TestAuthorizeServerError(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(1, 0) }))
 	u := b.Answer(servertest.Request(nil)) // the session takes the one place
 	if q := u.Query(); q.Get("error") != "server_error" || q.Has("error_description") || q.Get("state") != "s" {

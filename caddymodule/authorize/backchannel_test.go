@@ -80,6 +80,7 @@ func toldServer(t *testing.T, p *party) (*authorize.Server, trail) {
 
 // A client's server may have a certificate of an authority of its own.
 func TestClientWithItsAuthorityIsTold(t *testing.T) {
+	t.Parallel()
 	tokens := make(chan string, 1)
 	server := httptest.NewTLSServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { tokens <- r.PostFormValue("logout_token") }))
 	t.Cleanup(server.Close)
@@ -100,6 +101,7 @@ func TestClientWithItsAuthorityIsTold(t *testing.T) {
 
 // Whoever ends a session, the client is told, if it got an ID token in it.
 func TestClientsAreTold(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		q    url.Values
@@ -157,6 +159,7 @@ func TestClientsAreTold(t *testing.T) {
 
 // Each client of a session is told, also those that came at the same moment.
 func TestAllClientsAreTold(t *testing.T) {
+	t.Parallel()
 	p := newParty(t)
 	names := []string{"a", "b", "c", "d", "e"}
 	s := servertest.New(t, func(c *authorize.Config) {
@@ -187,6 +190,7 @@ func TestAllClientsAreTold(t *testing.T) {
 
 // What a client answers is recorded; a refusal and a redirect are not tried again.
 func TestClientRefusesLogoutToken(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{http.StatusBadRequest, http.StatusFound, http.StatusTemporaryRedirect} {
 		p := newParty(t)
 		p.answer.Store(int32(status))
@@ -207,6 +211,7 @@ func TestClientRefusesLogoutToken(t *testing.T) {
 
 // A client that fails is told again, and nobody waits for it.
 func TestClientIsToldAgain(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var tokens []string
 		s, tr := toldServer(t, &party{uri: "https://app.example/backchannel", transport: func(r *http.Request) (*http.Response, error) {
@@ -238,6 +243,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func TestBackchannelLogoutURIIsChecked(t *testing.T) {
+	t.Parallel()
 	for _, uri := range []string{"http://app.example/", "https://app.example/#f", "https://u:p@app.example/", "/x", "javascript:alert(1)"} {
 		c := servertest.Config()
 		c.Clients[0].BackchannelLogoutURI = uri
@@ -250,6 +256,7 @@ func TestBackchannelLogoutURIIsChecked(t *testing.T) {
 // What comes of telling a client belongs to the sign-out, whatever else the request that
 // caused it goes on to.
 func TestTellingAClientIsApart(t *testing.T) {
+	t.Parallel()
 	for _, status := range []int{http.StatusOK, http.StatusBadRequest} {
 		synctest.Test(t, func(t *testing.T) {
 			answer := make(chan int)

@@ -27,6 +27,7 @@ func tabs(t *testing.T, server http.Handler, n int, q url.Values) (b *servertest
 // Each of them leads to the client (RFC 9700 §4.7: the request is bound to the
 // browser, not to the one tab that came last).
 func TestTabsAtOnce(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret })
 	t.Run("password", func(t *testing.T) {
@@ -73,6 +74,7 @@ func TestTabsAtOnce(t *testing.T) {
 
 // Whoever has an id gets no other, so that their number stays small.
 func TestBrowserIDStays(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for range 5 {
 		b.Authorize(servertest.Request(nil))

@@ -18,6 +18,7 @@ import (
 // What a provider may send the browser back with (RFC 6749 §4.1.2.1, OpenID
 // Connect Core §3.1.2.6, RFC 9207), and what the client hears of it.
 func TestProviderAnswers(t *testing.T) {
+	t.Parallel()
 	same := func(url.Values) {}
 	tests := []struct {
 		name   string
@@ -91,6 +92,7 @@ func declines(code string) func(url.Values) {
 // We ask for the answer in the query; in a form it is not taken, because other
 // sites can post one (OAuth 2.0 Form Post Response Mode §4).
 func TestPostedCallback(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	back := b.ProviderAnswer()
@@ -105,6 +107,7 @@ func TestPostedCallback(t *testing.T) {
 // The errors of providers go to the redirect URI's query for each flow of the
 // interface, with state and iss, once (interface §7, RFC 9207 §2).
 func TestFederatedErrorsOfEachFlow(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.Status(http.StatusInternalServerError))
 	server := servertest.NewFederated(t, p, nil)
@@ -137,6 +140,7 @@ func TestFederatedErrorsOfEachFlow(t *testing.T) {
 // A silent sign-in at the provider is no way to show a page all the same: the
 // linked person's second factor needs one (OpenID Connect Core §3.1.2.1).
 func TestSilentSignInWithSecondFactor(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	var trail auditTrail
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
@@ -155,6 +159,7 @@ func TestSilentSignInWithSecondFactor(t *testing.T) {
 // A flood of answers that are made up leaves nothing behind here: neither a code that
 // the provider does not know, nor an error, nor a browser that leaves.
 func TestMadeUpAnswersAreNotKept(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	server := servertest.NewFederated(t, p, nil)
 	for i, change := range []func(url.Values){
@@ -180,6 +185,7 @@ func TestMadeUpAnswersAreNotKept(t *testing.T) {
 // Who goes away while we wait for the provider is no failure of the provider or
 // ours.
 func TestBrowserLeaves(t *testing.T) {
+	t.Parallel()
 	for name, endpoint := range map[string]authorizetest.Endpoint{
 		"on the way there": authorizetest.Discovery, "on the way back": authorizetest.Token,
 	} {

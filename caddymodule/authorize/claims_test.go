@@ -31,6 +31,7 @@ func wholePerson(c *authorize.Config) {
 
 // The claims of each scope (OpenID Connect Core §5.4), as userinfo tells them.
 func TestScopeClaims(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		scope string
 		want  map[string]any
@@ -61,6 +62,7 @@ func TestScopeClaims(t *testing.T) {
 
 // address is not one of the interface's reserved scopes: it must be listed.
 func TestAddressMustBeListed(t *testing.T) {
+	t.Parallel()
 	u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(servertest.Request(url.Values{"scope": {"openid address"}})))
 	if u.Query().Get("error") != "invalid_scope" {
 		t.Errorf("%s", u)
@@ -68,6 +70,7 @@ func TestAddressMustBeListed(t *testing.T) {
 }
 
 func TestUserClaims(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, value string
 		ok          bool
@@ -97,6 +100,7 @@ func TestUserClaims(t *testing.T) {
 
 // The parameter claims (OpenID Connect Core §5.5).
 func TestClaimsParameter(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, claims      string
 		userinfo, idToken []string // beside sub and what is always there
@@ -140,6 +144,7 @@ func TestClaimsParameter(t *testing.T) {
 }
 
 func TestClaimsParameterRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, claims, want string }{
 		{"no JSON", `{`, "invalid_request"},
 		{"a member twice", `{"userinfo":{},"userinfo":{"email":null}}`, "invalid_request"},
@@ -167,6 +172,7 @@ func TestClaimsParameterRefused(t *testing.T) {
 
 // Claims whose scope the client may not ask for cannot be had by their names.
 func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		wholePerson(c)
 		c.Clients[0].Scopes = nil
@@ -181,6 +187,7 @@ func TestClaimsParameterGivesNoMoreThanScopes(t *testing.T) {
 }
 
 func TestClaimsParameterDiscovered(t *testing.T) {
+	t.Parallel()
 	m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, servertest.New(t, wholePerson)).Get("/.well-known/openid-configuration"))
 	if m["claims_parameter_supported"] != true || !strings.Contains(list(m["scopes_supported"]), "address") {
 		t.Errorf("%v", m)
@@ -194,6 +201,7 @@ func TestClaimsParameterDiscovered(t *testing.T) {
 
 // A user with a claim that cannot be is found when the configuration is read.
 func TestUserClaimsAreChecked(t *testing.T) {
+	t.Parallel()
 	c := servertest.Config()
 	c.Users[0].Claims = map[string]string{"sub": "bob"}
 	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") {

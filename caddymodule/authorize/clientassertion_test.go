@@ -22,6 +22,7 @@ import (
 )
 
 func TestPrivateKeyJWT(t *testing.T) {
+	t.Parallel()
 	type object = map[string]any
 	in := func(d time.Duration) int64 { return time.Now().Add(d).Unix() }
 	tests := []struct {
@@ -94,6 +95,7 @@ func TestPrivateKeyJWT(t *testing.T) {
 
 // A client proves who it is in its own way, and in no other.
 func TestClientsOwnMethod(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
 	basic := func(id, secret string, form url.Values) *http.Request {
 		r := servertest.PostRequest("/oauth2/token", form)
@@ -127,6 +129,7 @@ func TestClientsOwnMethod(t *testing.T) {
 // An assertion passes once, at whatever endpoint, and of many at once one does.
 // Another client's jti is its own matter.
 func TestAssertionReplay(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, func(c *authorize.Config) {
 		for _, id := range []string{"backend", "other"} {
 			c.Clients = append(c.Clients, client.Client{ID: id, JWKS: servertest.PublicKeys(jose.ES384), GrantTypes: []string{"client_credentials"}, Scopes: []string{"system/*.rs"}})
@@ -160,6 +163,7 @@ func TestAssertionReplay(t *testing.T) {
 
 // Until an assertion has expired, leeway included, it is remembered.
 func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
 		token := servertest.Assertion(t, jose.ES384, map[string]any{"exp": time.Now().Add(5 * time.Minute).Unix()}, nil)
@@ -177,6 +181,7 @@ func TestAssertionIsRememberedUntilItExpires(t *testing.T) {
 
 // What was used before a restart is used after it.
 func TestAssertionReplayAfterRestart(t *testing.T) {
+	t.Parallel()
 	durable, token := store.NewMemory(0, 0), servertest.Assertion(t, jose.ES384, nil, nil)
 	for i, want := range []int{http.StatusOK, http.StatusUnauthorized} {
 		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { // with a new Store each
@@ -191,6 +196,7 @@ func TestAssertionReplayAfterRestart(t *testing.T) {
 
 // A store that cannot remember lets nobody in.
 func TestAssertionWithFullStore(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(1, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		c.Store = store
@@ -205,6 +211,7 @@ func TestAssertionWithFullStore(t *testing.T) {
 
 // The person's flow with a client that has keys: code, refresh, revocation.
 func TestAsymmetricClientOfAPerson(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.NewBackend(t, func(c *client.Client) {
 		c.RedirectURIs, c.Scopes = []string{servertest.Callback}, append(c.Scopes, "offline_access")
 	}))
@@ -232,6 +239,7 @@ func TestAsymmetricClientOfAPerson(t *testing.T) {
 // not fetched for each kid that somebody makes up (SMART App Launch 2.2
 // requirements 296, 297 and 336 to 341).
 func TestKeysByAddress(t *testing.T) {
+	t.Parallel()
 	var fetched atomic.Int32
 	var answer atomic.Pointer[http.HandlerFunc]
 	keys := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -285,6 +293,7 @@ func TestKeysByAddress(t *testing.T) {
 }
 
 func TestClientKeysRefused(t *testing.T) {
+	t.Parallel()
 	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES256], KeyID: "1"}}})
 	if err != nil {
 		t.Fatal(err)

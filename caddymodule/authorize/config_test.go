@@ -12,6 +12,7 @@ import (
 )
 
 func TestConfigRefused(t *testing.T) {
+	t.Parallel()
 	ofClient := func(change func(*client.Client)) func(*authorize.Config) {
 		return func(c *authorize.Config) { change(&c.Clients[0]) }
 	}
@@ -64,6 +65,7 @@ func TestConfigRefused(t *testing.T) {
 
 // Scopes of other APIs may look like anything that RFC 6749 §3.3 allows.
 func TestCheckScope(t *testing.T) {
+	t.Parallel()
 	for _, scope := range []string{"demo.read", "reports/daily", "https://api.example.org/read", "patient", "launch/patient", "patient/*.rs", "user/Observation.read"} {
 		if err := client.CheckScope(scope); err != nil {
 			t.Error(err)

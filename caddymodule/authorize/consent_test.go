@@ -24,6 +24,7 @@ func consentRequired(c *authorize.Config) {
 }
 
 func TestConsentPage(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 	q := servertest.Request(url.Values{"scope": {"openid email user/Observation.rs demo.read"}, "claims": {`{"userinfo":{"given_name":null,"email":null}}`}})
 	r := b.SignIn(q, "alice", "right")
@@ -49,6 +50,7 @@ func TestConsentPage(t *testing.T) {
 
 // Asked once for each set of scopes, unless the request or the client has it otherwise.
 func TestConsentIsAskedFor(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, consent string
 		change        url.Values
@@ -84,6 +86,7 @@ func TestConsentIsAskedFor(t *testing.T) {
 
 // What a person takes out is not granted, then or later (SMART's limited access).
 func TestConsentLimits(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); wholePerson(c) }))
 	q := servertest.Request(url.Values{
 		"scope":  {"openid email user/Observation.rs user/Condition.rs"},
@@ -106,6 +109,7 @@ func TestConsentLimits(t *testing.T) {
 
 // By default the answer is to the one request that asked.
 func TestConsentByDefaultIsForOneRequest(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, tt := range [][2]string{{"consent", "openid"}, {"", "openid email"}} {
 		prompt, want := tt[0], tt[1]
@@ -124,6 +128,7 @@ func TestConsentByDefaultIsForOneRequest(t *testing.T) {
 
 // openid cannot be taken out, and no more can be put in than was asked for.
 func TestConsentFormCannotWiden(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 	_, sealed := b.OpenForm(b.SignIn(servertest.Request(url.Values{"scope": {"openid email"}}), "alice", "right"))
 	form := servertest.Decision(sealed, "allow")
@@ -136,6 +141,7 @@ func TestConsentFormCannotWiden(t *testing.T) {
 }
 
 func TestConsentDenied(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		scope string
@@ -162,6 +168,7 @@ func TestConsentDenied(t *testing.T) {
 
 // The back button, and a second press: the same decision, with a code of its own.
 func TestConsentSentTwice(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 	_, sealed := b.OpenForm(b.SignIn(servertest.Request(nil), "alice", "right"))
 	for range 2 {
@@ -174,6 +181,7 @@ func TestConsentSentTwice(t *testing.T) {
 
 // A consent is one person's, to one client, for a year, and outlives the sessions' store.
 func TestConsentIsRemembered(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		user string
@@ -205,6 +213,7 @@ func TestConsentIsRemembered(t *testing.T) {
 }
 
 func TestConsentIsTheClients(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Clients[2].Consent = client.ConsentRequired
@@ -219,6 +228,7 @@ func TestConsentIsTheClients(t *testing.T) {
 
 // That a consent cannot be remembered keeps nobody from giving it.
 func TestConsentThatIsNotRemembered(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Durable = forgetful{store.NewMemory(0, 0)}
@@ -241,6 +251,7 @@ func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.D
 // Where it cannot be told whether there is a consent, there is none, and the
 // client hears why nothing came of it (RFC 6749 §4.1.2.1).
 func TestConsentWithBrokenStore(t *testing.T) {
+	t.Parallel()
 	durable := &failing{Store: store.NewMemory(0, 0)}
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
 	b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
@@ -251,6 +262,7 @@ func TestConsentWithBrokenStore(t *testing.T) {
 }
 
 func TestConsentFollowsEveryFlow(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 	q := implicit(url.Values{"response_type": {"id_token token"}, "scope": {"openid email"}})
 	u := b.Allow(b.SignIn(q, "alice", "right"), "email")
@@ -261,6 +273,7 @@ func TestConsentFollowsEveryFlow(t *testing.T) {
 
 // A refresh token is good for as long as the consent it was given by.
 func TestConsentEndsRefreshTokens(t *testing.T) {
+	t.Parallel()
 	durable := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
@@ -293,6 +306,7 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 // What is remembered of one person and client has a bound: beyond, it is the latest
 // approval alone, and the person is asked again for what was before.
 func TestConsentIsBounded(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 	b.SignIn(servertest.Request(nil), "alice", "right")
 	scope := func(n int) url.Values {
@@ -314,6 +328,7 @@ func TestConsentIsBounded(t *testing.T) {
 // What a person takes out when they are asked again, the refresh tokens of before
 // do not give any more.
 func TestConsentTakenBack(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
@@ -339,6 +354,7 @@ func TestConsentTakenBack(t *testing.T) {
 
 // Who comes by a provider is asked too, and so is who comes by a pushed request.
 func TestConsentAfterProvider(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { consentRequired(c) }))
 	_, answer := b.Push(servertest.Request(servertest.ByProvider("hospital")))

@@ -32,6 +32,7 @@ var documents = []string{
 // Scripts of clients may call what is there for clients, and nobody else's. The
 // answers to all of these requests are errors, which scripts must see too.
 func TestCORSOfClients(t *testing.T) {
+	t.Parallel()
 	b := corsServer(t)
 	tests := []struct {
 		origin string
@@ -77,6 +78,7 @@ func TestCORSOfClients(t *testing.T) {
 
 // Inferno's cors_token_exchange: a public client exchanges its code by script.
 func TestCORSTokenExchange(t *testing.T) {
+	t.Parallel()
 	b := corsServer(t)
 	code := b.Code(nil)
 	preflight := b.Preflight("https://app.example.org", http.MethodPost, "/oauth2/token").Header
@@ -92,6 +94,7 @@ func TestCORSTokenExchange(t *testing.T) {
 
 // Inferno's cors_well_known: documents are for everybody.
 func TestCORSOfDocuments(t *testing.T) {
+	t.Parallel()
 	b := corsServer(t)
 	for _, path := range documents {
 		for name, r := range map[string]*http.Response{
@@ -108,6 +111,7 @@ func TestCORSOfDocuments(t *testing.T) {
 
 // What people see is for no script.
 func TestNoCORSOfPages(t *testing.T) {
+	t.Parallel()
 	b := corsServer(t)
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/logout"} {
 		for name, r := range map[string]*http.Response{
@@ -127,6 +131,7 @@ func TestNoCORSOfPages(t *testing.T) {
 // what is asked for (RFC 8414 §3, OpenID Connect Discovery §4, SMART App Launch
 // 2.2, Conformance). But SMART has no word for the implicit grant.
 func TestDocumentsAgree(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	said := map[string]string{}
 	for _, path := range documents {

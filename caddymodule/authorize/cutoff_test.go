@@ -19,6 +19,7 @@ import (
 // A JWT tells whole seconds. What was given in the second of the ending, but before it,
 // has ended; what is given after it is good, until it ends in the same second too.
 func TestEndingWithinOneSecond(t *testing.T) {
+	t.Parallel()
 	for name, end := range map[string]func(*authorize.Server) error{
 		"of a session": func(s *authorize.Server) error { _, err := s.EndSessions(context.Background(), "alice"); return err },
 		"of a person": func(s *authorize.Server) error {
@@ -57,6 +58,7 @@ func TestEndingWithinOneSecond(t *testing.T) {
 
 // Refresh tokens stay ended when the cutoff is gone, which is kept for a day.
 func TestEndedGrantsStayEnded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, refreshing)
 		b := servertest.NewBrowser(t, s)
@@ -70,6 +72,7 @@ func TestEndedGrantsStayEnded(t *testing.T) {
 }
 
 func TestClientCredentialsEnd(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
 	s := b.Server.(*authorize.Server)
 	get := func() string {
@@ -91,6 +94,7 @@ func TestClientCredentialsEnd(t *testing.T) {
 
 // Of others nothing ends, whatever their names are made of.
 func TestEndGrantsOfOthersStay(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, func(c *authorize.Config) {
 		refreshing(c)
 		c.Users = append(c.Users, people.User{ID: "alicea", PasswordHash: "x"})
@@ -114,6 +118,7 @@ func TestEndGrantsOfOthersStay(t *testing.T) {
 
 // Misspelt names are found out.
 func TestEndGrantsOfNobody(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, nil)
 	for _, tt := range []struct{ user, client string }{{"", ""}, {"alcie", ""}, {"", "ap"}, {"alice", "ap"}, {"alcie", "app"}} {
 		if _, err := s.RevokeGrants(t.Context(), tt.user, tt.client); err == nil {
@@ -128,6 +133,7 @@ func TestEndGrantsOfNobody(t *testing.T) {
 // A client that is taken from a person, who stays signed in, is told like one whose
 // session is over.
 func TestClientIsToldOfEndedGrants(t *testing.T) {
+	t.Parallel()
 	p := newParty(t)
 	s, _ := toldServer(t, p)
 	b := servertest.NewBrowser(t, s)
@@ -142,6 +148,7 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 
 // Where the ending cannot be stored, nothing has ended, and nobody is told that it has.
 func TestEndingThatFails(t *testing.T) {
+	t.Parallel()
 	durable := &failing{Store: store.NewMemory(0, 0)}
 	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
 	b := servertest.NewBrowser(t, s)
@@ -163,6 +170,7 @@ func TestEndingThatFails(t *testing.T) {
 
 // A full store keeps nobody signed in.
 func TestSignOutWithFullStore(t *testing.T) {
+	t.Parallel()
 	for name, durable := range map[string]store.Store{"one store for all": nil, "a durable store": store.NewMemory(0, 0)} {
 		t.Run(name, func(t *testing.T) {
 			store := store.NewMemory(0, 0)

@@ -11,6 +11,7 @@ import (
 
 // Disabling a user ends what the user has: the session, codes, tokens.
 func TestDisabledUser(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(0, 0)
 	keep := func(c *authorize.Config) { c.Store = store }
 	disable := func(c *authorize.Config) { c.Store = store; c.Users[0].Disabled = true }

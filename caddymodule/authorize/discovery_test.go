@@ -14,6 +14,7 @@ import (
 )
 
 func TestDiscovery(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, path := range []string{"/.well-known/openid-configuration", "/.well-known/oauth-authorization-server"} {
 		r := b.Get(path)
@@ -45,6 +46,7 @@ func TestDiscovery(t *testing.T) {
 
 // Every endpoint that is announced is there.
 func TestDiscoveredEndpoints(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, nil)
 	b := servertest.NewBrowser(t, server)
 	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
@@ -59,6 +61,7 @@ func TestDiscoveredEndpoints(t *testing.T) {
 }
 
 func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:3] }))
 	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
 	if got := list(m["response_types_supported"]); got != "code" {
@@ -70,6 +73,7 @@ func TestDiscoveryNamesWhatClientsMayUse(t *testing.T) {
 }
 
 func TestSMARTConfiguration(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	m := servertest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
 	if m["issuer"] != servertest.Issuer || m["authorization_endpoint"] != servertest.Issuer+"/oauth2/authorize" || m["jwks_uri"] == nil {
@@ -85,6 +89,7 @@ func TestSMARTConfiguration(t *testing.T) {
 }
 
 func TestJWKS(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	keys := servertest.Decode[jose.JSONWebKeySet](t, b.Get("/.well-known/jwks.json"))
 	var algorithms []string
@@ -101,6 +106,7 @@ func TestJWKS(t *testing.T) {
 }
 
 func TestUnknownPath(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, nil)
 	for _, path := range []string{"/", "/oauth2", "/oauth2/authorize/", "//oauth2/authorize", "/fhir/R4/metadata"} {
 		if server.Serves(path) {

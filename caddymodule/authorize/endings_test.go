@@ -257,6 +257,7 @@ func (e *endings) ended(want token.RevokedGrants, user, clientID string) {
 // What each event ends is what docs/tokens.md says, cell by cell: at once, for all who
 // ask whether a token is good, and over a restart.
 func TestWhatEnds(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../../docs/tokens.md")
 	if err != nil {
 		t.Fatal(err)

@@ -11,6 +11,7 @@ import (
 
 // Each path that is served belongs to an endpoint that has a name.
 func TestEndpointsHaveNames(t *testing.T) {
+	t.Parallel()
 	s, err := New(Config{
 		Issuer: "https://x.example", FHIRBasePath: "/fhir/R4",
 		IdentityProviders: []people.IdentityProvider{{Key: "hospital", Issuer: "https://login.hospital.example", ClientID: "x", ClientSecret: "x"}},

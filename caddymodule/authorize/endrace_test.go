@@ -52,6 +52,7 @@ func (m *meanwhile) List(ctx context.Context, prefix string) ([]string, error) {
 // While everything of a person is ended, whoever has a session of theirs gets nothing by
 // it that outlives the ending.
 func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
+	t.Parallel()
 	store := &meanwhile{Store: store.NewMemory(0, 0)}
 	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
 	b := servertest.NewBrowser(t, s)
@@ -72,6 +73,7 @@ func TestSessionGivesNothingWhileItIsEnded(t *testing.T) {
 
 // A request that began in a session, and is answered when that is over, gives nothing.
 func TestSessionEndsDuringARequest(t *testing.T) {
+	t.Parallel()
 	for _, responseType := range []string{"code", "token"} {
 		store := &meanwhile{Store: store.NewMemory(0, 0)}
 		s := servertest.New(t, func(c *authorize.Config) { c.Store = store; c.Clients[0].Consent = client.ConsentRequired })
@@ -92,6 +94,7 @@ func TestSessionEndsDuringARequest(t *testing.T) {
 
 // Of two endings at the same time the later counts, whichever is stored first.
 func TestTwoEndingsAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, call := range []string{"Add", "Put"} {
 		synctest.Test(t, func(t *testing.T) {
 			store := &meanwhile{Store: store.NewMemory(0, 0)}

@@ -12,6 +12,7 @@ import (
 )
 
 func TestIsGuessable(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, secret string
 		want         bool
@@ -42,6 +43,7 @@ func TestIsGuessable(t *testing.T) {
 
 // What could be guessed is told when the configuration loads: whose it is, and not what.
 func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
+	t.Parallel()
 	var log bytes.Buffer
 	logger := slog.New(slog.NewTextHandler(&log, nil))
 	_, err := New(Config{

@@ -19,6 +19,7 @@ import (
 )
 
 func TestFederatedSignIn(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.FHIRUsers = map[string]string{authorizetest.Alice.Subject: "Practitioner/aa"}
@@ -46,6 +47,7 @@ func TestFederatedSignIn(t *testing.T) {
 // What the provider is asked: with state, nonce and PKCE of its own for each
 // sign-in, and with what the client asked to be passed on.
 func TestFederatedRequest(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	b.Federate(url.Values{"login_hint": {authorizetest.Alice.Subject}, "prompt": {"login"}, "max_age": {"60"}, "ui_locales": {"de-AT de"}, "acr_values": {"urn:mace:incommon:iap:silver"}, "nonce": {"ours"}, "state": {"ours"}})
@@ -74,6 +76,7 @@ func TestFederatedRequest(t *testing.T) {
 // An answer counts in the browser that was sent away, once, soon, and at the
 // address of its own provider.
 func TestCallbackIsBound(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		do   func(t *testing.T, b *servertest.Browser, back *url.URL) *http.Response
@@ -129,6 +132,7 @@ func TestCallbackIsBound(t *testing.T) {
 
 // Two answers to one sign-in at once sign in once: the code is used up.
 func TestDoubleCallback(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	back := b.ProviderAnswer().RequestURI()
@@ -151,6 +155,7 @@ func TestDoubleCallback(t *testing.T) {
 
 // A provider that takes a code twice does not make us take its answer twice.
 func TestReplayedCallback(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	var answer *httptest.ResponseRecorder
 	p.Fail(authorizetest.Token, func(w http.ResponseWriter, r *http.Request) {
@@ -181,6 +186,7 @@ func TestReplayedCallback(t *testing.T) {
 
 // The client's list of providers is that of the moment the browser comes back.
 func TestProviderForbiddenMeanwhile(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	back := b.ProviderAnswer().RequestURI()
@@ -194,6 +200,7 @@ func TestProviderForbiddenMeanwhile(t *testing.T) {
 
 // Neither do refresh tokens go on for people who could not sign in any more.
 func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	durable := store.NewMemory(0, 0)
 	allowing := func(ways ...string) *authorize.Server {
@@ -216,6 +223,7 @@ func TestRefreshByProviderForbiddenMeanwhile(t *testing.T) {
 
 // Two people who sign in at once never become each other.
 func TestParallelFederatedSignIns(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	people := make([]authorizetest.Person, 8)
 	for i := range people {
@@ -242,6 +250,7 @@ func TestParallelFederatedSignIns(t *testing.T) {
 // Sign-ins that are never finished leave no more in the browser than Caddy takes
 // back with a request.
 func TestAbandonedSignIns(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	for range 30 {
@@ -261,6 +270,7 @@ func TestAbandonedSignIns(t *testing.T) {
 
 // auth_time is when the person signed in at the provider, if it says so.
 func TestFederatedAuthTime(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	at := time.Now().Add(-time.Hour).Unix()
 	p.Change(func(s *authorizetest.Settings) {
@@ -277,6 +287,7 @@ func TestFederatedAuthTime(t *testing.T) {
 
 // Raw bytes in a query come back as what they were.
 func TestFederatedRawState(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	q := servertest.Request(servertest.ByProvider("hospital"))
@@ -288,6 +299,7 @@ func TestFederatedRawState(t *testing.T) {
 }
 
 func TestLongRequestByProvider(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	state := strings.Repeat("x", 8<<10)

@@ -15,6 +15,7 @@ import (
 // and everything else that can go wrong there, which is server_error without a
 // word.
 func TestFederatedErrors(t *testing.T) {
+	t.Parallel()
 	type change = func(*testing.T, *authorizetest.Provider)
 	fail := func(at authorizetest.Endpoint, fault authorizetest.Fault) change {
 		return func(_ *testing.T, p *authorizetest.Provider) { p.Fail(at, fault) }
@@ -85,6 +86,7 @@ func TestFederatedErrors(t *testing.T) {
 
 // "<provider name> Error - <status code> <provider error code>"
 func TestGoogleError(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.ErrorResponse(400, "invalid_grant"))
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
@@ -97,6 +99,7 @@ func TestGoogleError(t *testing.T) {
 
 // "The <provider name> is the idp's name, or its key where it has none."
 func TestProviderWithoutName(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Token, authorizetest.Status(502))
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "" }))

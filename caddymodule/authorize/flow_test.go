@@ -17,6 +17,7 @@ import (
 // "Authorization code | response_type=code | 302 to redirect_uri with query
 // parameters code and state."
 func TestCodeFlow(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	u := b.Answer(servertest.Request(nil))
 	q := u.Query()
@@ -42,6 +43,7 @@ func TestCodeFlow(t *testing.T) {
 // "Authorization code with PKCE | response_type=code plus
 // code_challenge_method=S256 and code_challenge | Same as above."
 func TestCodeFlowWithPKCE(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name     string
 		asked    url.Values
@@ -71,6 +73,7 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 // token_type=bearer, expires_in, state. No ID token and no refresh token."
 // "Token, scope with openid | … id_token, access_token, …"
 func TestTokenFlow(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		scope string
@@ -129,6 +132,7 @@ func checkIDToken(t *testing.T, b *servertest.Browser, idToken, accessToken, non
 
 // "nonce | included in the ID token issued; guards against replay."
 func TestNonceInIDToken(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	answer := b.Tokens(url.Values{"nonce": {"n 0/S6_WzA2Mj"}})
 	checkIDToken(t, b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
@@ -136,6 +140,7 @@ func TestNonceInIDToken(t *testing.T) {
 
 // "An ID token is issued only when the openid scope is requested."
 func TestNoIDTokenWithoutOpenID(t *testing.T) {
+	t.Parallel()
 	if answer := servertest.NewBrowser(t, servertest.New(t, nil)).Tokens(url.Values{"scope": {"demo.read"}}); answer.IDToken != "" {
 		t.Errorf("%+v", answer)
 	}
@@ -143,6 +148,7 @@ func TestNoIDTokenWithoutOpenID(t *testing.T) {
 
 // "When no scope is requested, openid is used", and what is granted otherwise.
 func TestGrantedScope(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, asked, want string }{
 		{"no scope", "", "openid"},
 		{"system-reserved scopes", "openid email phone profile", "openid email phone profile"},
@@ -163,6 +169,7 @@ func TestGrantedScope(t *testing.T) {
 }
 
 func TestTokenFlowTellsNarrowedScope(t *testing.T) {
+	t.Parallel()
 	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"response_type": {"token"}, "scope": {"user/*.cruds"}}))
 	if f, _ := url.ParseQuery(u.Fragment); f.Get("scope") != "user/*.rs" {
 		t.Errorf("fragment %v", f)
@@ -171,6 +178,7 @@ func TestTokenFlowTellsNarrowedScope(t *testing.T) {
 
 // "state | Returned unchanged on redirect."
 func TestStateUnchanged(t *testing.T) {
+	t.Parallel()
 	states := []string{
 		"simple", "a b+c&d=e#f?g/h", "ünïcödé ☃", "%7B%22a%22", "eyJhIjoxfQ==", "{not json", "\"json string\"", "123",
 		"line\nbreak", "\xff\xfe", "<script>", strings.Repeat("x", 8<<10),
@@ -196,6 +204,7 @@ func TestStateUnchanged(t *testing.T) {
 // A query that is read as forms are has one separator, & (URL Standard §5.1), and a
 // semicolon is a character like others (RFC 3986 §2.2).
 func TestSemicolonSeparatesNothing(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
 	u := servertest.Location(t, b.Get("/oauth2/authorize?"+servertest.Request(url.Values{"state": {""}}).Encode()+"&state=a;nonce=b"))
@@ -210,6 +219,7 @@ func TestSemicolonSeparatesNothing(t *testing.T) {
 }
 
 func TestRedirectURIKeepsItsQuery(t *testing.T) {
+	t.Parallel()
 	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
 	if q := u.Query(); q.Get("tenant") != "1" || q.Get("code") == "" {
 		t.Errorf("%s", u)
@@ -217,6 +227,7 @@ func TestRedirectURIKeepsItsQuery(t *testing.T) {
 }
 
 func TestOmitIssuer(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.OmitIssuer = true }))
 	if u := b.Answer(servertest.Request(nil)); u.Query().Has("iss") {
 		t.Errorf("%s", u)
@@ -225,6 +236,7 @@ func TestOmitIssuer(t *testing.T) {
 
 // "Authorization code validity | 5 minutes, single use"
 func TestCodeValidity(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name string
 		wait time.Duration
@@ -248,6 +260,7 @@ func TestCodeValidity(t *testing.T) {
 
 // "Access token lifetime shown | 3600 seconds"
 func TestAccessTokenLifetime(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, nil))
 		token := b.Tokens(nil).AccessToken

@@ -48,6 +48,7 @@ func came(server http.Handler, address string) http.Handler {
 // is the next to be compared; and from a browser that is known it is compared at once,
 // from however many networks the flood comes.
 func TestHashTurns(t *testing.T) {
+	t.Parallel()
 	one := func(int) string { return "192.0.2.1" }
 	for _, tt := range []struct {
 		name  string
@@ -98,6 +99,7 @@ func TestHashTurns(t *testing.T) {
 // Who finds no turn is told when to come back, and has typed the name once. It is no
 // wrong try, and nothing was compared.
 func TestNoHashTurn(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name  string
 		flood int // tries by which every turn is taken
@@ -147,6 +149,7 @@ func TestNoHashTurn(t *testing.T) {
 
 // Of many tries for one account, no more wait than are worth it.
 func TestTriesForOneAccount(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		compare := &slow{release: make(chan struct{})}
 		s := servertest.New(t, func(c *authorize.Config) { c.Passwords, c.Lockout.Failures = compare, 1 })

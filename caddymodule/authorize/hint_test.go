@@ -16,6 +16,7 @@ import (
 // What an id_token_hint of alice's makes of who is signed in (OpenID Connect Core
 // §3.1.2.1, §3.1.2.6).
 func TestIDTokenHint(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name     string
 		signedIn string // "" for nobody
@@ -56,6 +57,7 @@ func TestIDTokenHint(t *testing.T) {
 }
 
 func TestExpiredIDTokenHint(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, nil))
 		hint := b.Tokens(nil).IDToken
@@ -68,6 +70,7 @@ func TestExpiredIDTokenHint(t *testing.T) {
 
 // A hint whose key is no longer kept proves nobody to be that person.
 func TestIDTokenHintOfForgottenKey(t *testing.T) {
+	t.Parallel()
 	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		c.Keys = keyring.New(new(authorizetest.Storage), "keys.json", c.Logger)
 	}))
@@ -84,6 +87,7 @@ func TestIDTokenHintOfForgottenKey(t *testing.T) {
 
 // An access token is not a hint, and neither is an ID token of another client.
 func TestIDTokenHintOfAnotherKind(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	answer := b.Tokens(nil)
 	if got := outcome(t, b, url.Values{"id_token_hint": {answer.AccessToken}}); got != "invalid_request" {
@@ -99,6 +103,7 @@ func TestIDTokenHintOfAnotherKind(t *testing.T) {
 
 // Issuers that share their keys do not share their people.
 func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
+	t.Parallel()
 	other := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Issuer = "https://other.example.org" }))
 	if got := outcome(t, servertest.NewBrowser(t, servertest.New(t, nil)), url.Values{"id_token_hint": {other.Tokens(nil).IDToken}}); got != "invalid_request" {
 		t.Error(got)
@@ -107,6 +112,7 @@ func TestIDTokenHintOfAnotherIssuer(t *testing.T) {
 
 // Whoever signs in, another person than the one asked for is not told to the client.
 func TestAnotherPersonSignsIn(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, nil)
 	for name, asked := range map[string]url.Values{
 		"id_token_hint": {"id_token_hint": {servertest.NewBrowser(t, server).Tokens(nil).IDToken}},
@@ -121,6 +127,7 @@ func TestAnotherPersonSignsIn(t *testing.T) {
 
 // The sign-in page begins with the name that is hinted at.
 func TestSignInPageHint(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, nil)
 	for name, asked := range map[string]url.Values{
 		"login_hint":            {"login_hint": {"alice"}},

@@ -17,6 +17,7 @@ import (
 // Where a client says so, ID tokens of the code flow tell what the scope asks for, with
 // the groups that a provider told of.
 func TestScopeClaimsInIDToken(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	p.Change(func(s *authorizetest.Settings) {
 		s.People = []authorizetest.Person{{Subject: "s", Claims: map[string]any{
@@ -46,6 +47,7 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 
 // Nobody learns of groups who does not ask for them, or may not.
 func TestGroupsAreAskedFor(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	if got := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid groups"}}))).Query().Get("error"); got != "invalid_scope" {
 		t.Errorf("a client without the scope: %q", got)
@@ -54,6 +56,7 @@ func TestGroupsAreAskedFor(t *testing.T) {
 
 // An access token that came by way of the browser lives an hour at most.
 func TestImplicitTokensLiveAnHour(t *testing.T) {
+	t.Parallel()
 	for lifetime, want := range map[time.Duration]string{24 * time.Hour: "3600", 10 * time.Minute: "600"} {
 		s := servertest.New(t, func(c *authorize.Config) { c.AccessTokenLifetime = lifetime })
 		b := servertest.NewBrowser(t, s)

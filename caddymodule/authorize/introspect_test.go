@@ -19,6 +19,7 @@ func resourceServer(c *authorize.Config) {
 }
 
 func TestIntrospection(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
 	tokens := b.Tokens(url.Values{"scope": {"openid fhirUser user/*.rs"}})
 	tests := []struct {
@@ -52,6 +53,7 @@ func TestIntrospection(t *testing.T) {
 }
 
 func TestIntrospectionOfOwnToken(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
@@ -62,6 +64,7 @@ func TestIntrospectionOfOwnToken(t *testing.T) {
 }
 
 func TestIntrospectionRefused(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
 	for name, tt := range map[string]struct {
 		client, secret, token string
@@ -80,6 +83,7 @@ func TestIntrospectionRefused(t *testing.T) {
 }
 
 func TestExpiredTokenIsInactive(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
 		token := b.Tokens(nil).AccessToken
@@ -91,6 +95,7 @@ func TestExpiredTokenIsInactive(t *testing.T) {
 }
 
 func TestRevocation(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, resourceServer)
 	b := servertest.NewBrowser(t, server)
 	token := b.Tokens(nil).AccessToken
@@ -115,6 +120,7 @@ func TestRevocation(t *testing.T) {
 
 // A revocation that cannot be stored is never reported as done.
 func TestRevocationThatFails(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	fragment, err := url.ParseQuery(b.Answer(servertest.Request(url.Values{"response_type": {"token"}})).Fragment)
@@ -130,6 +136,7 @@ func TestRevocationThatFails(t *testing.T) {
 
 // A refresh token is active as long as a request with it would succeed.
 func TestIntrospectionOfRefreshToken(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, func(c *authorize.Config) { refreshing(c); resourceServer(c) })
 	b := servertest.NewBrowser(t, server)
 	first := b.Tokens(servertest.OfflineAccess(nil))
@@ -180,6 +187,7 @@ func TestIntrospectionOfRefreshToken(t *testing.T) {
 // SMART App Launch 2.2 requirements 282 and 283: an access token authorizes the
 // one who asks, too.
 func TestIntrospectionByBearer(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		resourceServer(c)
 		c.Clients[5].GrantTypes, c.Clients[5].Scopes = []string{"client_credentials"}, []string{"system/*.rs"}
@@ -228,6 +236,7 @@ func TestIntrospectionByBearer(t *testing.T) {
 
 // A refresh token takes all with it that its grant gave.
 func TestRevocationOfRefreshToken(t *testing.T) {
+	t.Parallel()
 	for name, token := range map[string]func(first, second servertest.TokenResponse) string{
 		"the current one":       func(_, second servertest.TokenResponse) string { return second.Refresh },
 		"one that was followed": func(first, _ servertest.TokenResponse) string { return first.Refresh },
@@ -254,6 +263,7 @@ func TestRevocationOfRefreshToken(t *testing.T) {
 // §2.3, RFC 9126 §2.3, all after RFC 6749 §5.2): what the token endpoint can tell by a
 // refresh token, nobody else takes from parameters that mean nothing there.
 func TestNamelessClient(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	refresh := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	for _, path := range []string{"/oauth2/revoke", "/oauth2/introspect", "/oauth2/par"} {

@@ -48,6 +48,7 @@ func (c *counting) Compare(hash, password []byte) (bool, error) {
 // the longest one, and during which nothing is looked at, a right password
 // neither. Whether there is such a user makes no difference.
 func TestLockout(t *testing.T) {
+	t.Parallel()
 	for _, user := range []string{"alice", "nobody"} {
 		t.Run(user, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -85,6 +86,7 @@ func TestLockout(t *testing.T) {
 // The page that asks to wait is the same for those who exist and those who do
 // not, and leads on after the wait.
 func TestLockoutPage(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 1 })
 		texts := map[string]string{}
@@ -108,6 +110,7 @@ func TestLockoutPage(t *testing.T) {
 
 // What is the same name to a person is one count (CVE-2025-24806).
 func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
+	t.Parallel()
 	spellings := []string{"alice", "ALICE", " alice ", "Alice", "ａｌｉｃｅ", "alice\t", "aLiCe", "𝐚lice"}
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = len(spellings) })
 	for _, name := range spellings {
@@ -123,6 +126,7 @@ func TestLockoutCountsAllSpellingsTogether(t *testing.T) {
 // Nobody can lock out the owner of an account who signed in in this browser
 // before; nor gain tries by a browser that others signed in in.
 func TestLockoutSparesKnownBrowsers(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		before func(t *testing.T, b *servertest.Browser)
@@ -171,6 +175,7 @@ func TestLockoutSparesKnownBrowsers(t *testing.T) {
 
 // A right password starts the count anew.
 func TestLockoutCountsInARow(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures = 3 })
 	for range 4 {
 		for range 2 {
@@ -186,6 +191,7 @@ func TestLockoutCountsInARow(t *testing.T) {
 
 // Who has an account of nearly the same name cannot start the count of another anew.
 func TestLockoutIsNotResetByOthers(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, func(c *authorize.Config) {
 		c.Lockout.Failures = 4
 		c.Users = append(c.Users, people.User{ID: "Alice", PasswordHash: "mine"})
@@ -206,6 +212,7 @@ func TestLockoutIsNotResetByOthers(t *testing.T) {
 // Failures by another spelling of one's name are taken back too, where it is nobody
 // else's: telephones write names with a capital.
 func TestLockoutForgivesSpellings(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.Failures, c.Users[0].ID = 3, "alice.Adams" })
 	for range 4 {
 		for range 2 {
@@ -220,6 +227,7 @@ func TestLockoutForgivesSpellings(t *testing.T) {
 // An address has a count for all names together, which a right password of its
 // own does not reset.
 func TestLockoutOfAddresses(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, from, to string
 		want           int
@@ -256,6 +264,7 @@ func TestLockoutOfAddresses(t *testing.T) {
 
 // Counts outlive a restart, by the durable store alone.
 func TestLockoutSurvivesRestart(t *testing.T) {
+	t.Parallel()
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {
 		return servertest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.Failures = 2 })
@@ -271,6 +280,7 @@ func TestLockoutSurvivesRestart(t *testing.T) {
 // Of fifty at one moment, no more wrong passwords are compared than are free,
 // and no right one is refused.
 func TestLockoutAtOnce(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		password string
 		compared int32
@@ -312,6 +322,7 @@ func (fullStore) Put(context.Context, string, []byte, time.Duration) error {
 
 // Failures that cannot be stored slow down everybody, rather than nobody.
 func TestLockoutWithFullStore(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *authorize.Config) {
 			c.Durable, c.Lockout.Failures = fullStore{store.NewMemory(0, 0)}, 4
@@ -330,6 +341,7 @@ func TestLockoutWithFullStore(t *testing.T) {
 
 // Hanging up does not undo a failure.
 func TestLockoutCountsThoseWhoLeave(t *testing.T) {
+	t.Parallel()
 	ctx, leave := context.WithCancel(t.Context())
 	s := servertest.New(t, func(c *authorize.Config) {
 		c.Passwords = leaving{leave}
@@ -368,6 +380,7 @@ func (s strict) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func TestLockoutOff(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout = lockout.Policy{Off: true} })
 	for range 120 {
 		if status := guess(t, s, "alice", "wrong"); status != http.StatusForbidden {
@@ -378,6 +391,7 @@ func TestLockoutOff(t *testing.T) {
 
 // A flood of names takes a bounded number of entries.
 func TestLockoutIsBounded(t *testing.T) {
+	t.Parallel()
 	durable := store.NewMemory(0, 0)
 	s := servertest.New(t, func(c *authorize.Config) { c.Durable = durable; c.Lockout.AddressFailures = 1 << 30 })
 	b := servertest.NewBrowser(t, s)
@@ -394,6 +408,7 @@ func TestLockoutIsBounded(t *testing.T) {
 // Every hash serves as the decoy of as many unknown names, and always of the
 // same ones: so neither a slow answer nor a quick one tells who exists.
 func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
+	t.Parallel()
 	compare := new(counting)
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *authorize.Config) { c.Passwords = compare; c.Lockout.Off = true })
@@ -416,6 +431,7 @@ func TestUnknownUsersCostWhatKnownOnesDo(t *testing.T) {
 }
 
 func TestLockoutSettings(t *testing.T) {
+	t.Parallel()
 	for name, l := range map[string]lockout.Policy{
 		"negative": {Failures: -1}, "negative of addresses": {AddressFailures: -1},
 		"short": {MaxWait: time.Millisecond}, "long": {MaxWait: 25 * time.Hour},

@@ -15,6 +15,7 @@ import (
 )
 
 func TestSignInPage(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	page := b.Get(servertest.Location(t, b.Authorize(servertest.Request(nil))).String())
 	text := servertest.Body(t, page)
@@ -43,6 +44,7 @@ func TestSignInPage(t *testing.T) {
 }
 
 func TestSignInRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, user, password string }{
 		{"wrong password", "alice", "wrong"},
 		{"unknown user", "mallory", "right"},
@@ -72,6 +74,7 @@ func TestSignInRefused(t *testing.T) {
 }
 
 func TestSessionCookie(t *testing.T) {
+	t.Parallel()
 	r := servertest.NewBrowser(t, servertest.New(t, nil)).SignIn(servertest.Request(nil), "alice", "right")
 	cookie := r.Header.Get("Set-Cookie")
 	for _, want := range []string{"__Host-fhir-session=", "Path=/", "HttpOnly", "Secure", "SameSite=Lax"} {
@@ -82,6 +85,7 @@ func TestSessionCookie(t *testing.T) {
 }
 
 func TestSessionAnswersAtOnce(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
 	if u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"state": {"2"}}))); u.Query().Get("code") == "" {
@@ -90,6 +94,7 @@ func TestSessionAnswersAtOnce(t *testing.T) {
 }
 
 func TestSessionRotatesAtSignIn(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, nil)
 	b := servertest.NewBrowser(t, server)
 	b.Answer(servertest.Request(nil))
@@ -108,6 +113,7 @@ func TestSessionRotatesAtSignIn(t *testing.T) {
 }
 
 func TestSessionEnds(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		wait   time.Duration
@@ -138,6 +144,7 @@ func TestSessionEnds(t *testing.T) {
 // A query that cannot be read is the sender's fault, not a failure here that wakes
 // the operator (RFC 9110 §15.5.1).
 func TestMalformedQuery(t *testing.T) {
+	t.Parallel()
 	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/select_account", "/oauth2/consent", "/oauth2/logout"} {
 		r := httptest.NewRequest(http.MethodGet, path, nil)
 		r.URL.RawQuery = "request=%%%"
@@ -150,6 +157,7 @@ func TestMalformedQuery(t *testing.T) {
 // A pending request works in the browser it was begun in, for an hour, and
 // under the configuration of the moment it is used.
 func TestPendingRequest(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		do   func(t *testing.T, b *servertest.Browser, sealed *string)
@@ -184,6 +192,7 @@ func TestPendingRequest(t *testing.T) {
 }
 
 func TestLongRequestCanBeSignedInTo(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	page := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}})))
 	if length := len(page.String()); length > 15<<10 {
@@ -196,6 +205,7 @@ func TestLongRequestCanBeSignedInTo(t *testing.T) {
 }
 
 func TestSignInWithoutUsers(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users = nil }))
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "access_denied" {
 		t.Errorf("sent to %s", u)
@@ -205,6 +215,7 @@ func TestSignInWithoutUsers(t *testing.T) {
 // RFC 9126 §2.3: "the authorization server responds with an HTTP 413", and so do
 // the other endpoints (RFC 9110 §15.5.14).
 func TestOversizedForm(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for name, tt := range map[string]struct {
 		form   url.Values

@@ -22,6 +22,7 @@ func logoutServer(t *testing.T) *authorize.Server {
 }
 
 func TestLogout(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		q    func(idToken string) url.Values
@@ -72,6 +73,7 @@ func TestLogout(t *testing.T) {
 }
 
 func TestLogoutRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		q    func(id, access string) url.Values
@@ -112,6 +114,7 @@ func TestLogoutRefused(t *testing.T) {
 // Another site's form cannot sign anybody out: the page's answer is bound to
 // the browser that was shown the page.
 func TestLogoutIsNotForged(t *testing.T) {
+	t.Parallel()
 	server := logoutServer(t)
 	b, other := servertest.NewBrowser(t, server), servertest.NewBrowser(t, server)
 	b.Answer(servertest.Request(nil))
@@ -129,6 +132,7 @@ func TestLogoutIsNotForged(t *testing.T) {
 
 // An ID token of somebody else signs nobody out unasked.
 func TestLogoutWithHintOfAnother(t *testing.T) {
+	t.Parallel()
 	server := logoutServer(t)
 	hint := servertest.NewBrowser(t, server).Tokens(nil).IDToken
 	bob := servertest.NewBrowser(t, server)
@@ -141,6 +145,7 @@ func TestLogoutWithHintOfAnother(t *testing.T) {
 // OpenID Connect RP-Initiated Logout §2: a client's server has no cookie of ours, and
 // ends by its hint the one session that the hint names.
 func TestLogoutByHintAlone(t *testing.T) {
+	t.Parallel()
 	bobsBrowser := func(b *servertest.Browser) { b.SignIn(servertest.Request(nil), "bob", "other") }
 	tests := []struct {
 		name  string
@@ -186,6 +191,7 @@ func TestLogoutByHintAlone(t *testing.T) {
 
 // Whom the hint's session is over for is told, as after each sign-out.
 func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
+	t.Parallel()
 	p := newParty(t)
 	s, tr := toldServer(t, p)
 	b := servertest.NewBrowser(t, s)
@@ -207,6 +213,7 @@ func TestClientsAreToldOfLogoutByHintAlone(t *testing.T) {
 
 // A client that is gone signs nobody out by the ID tokens that it was given.
 func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(0, 0)
 	with := func(change func(*authorize.Config)) *authorize.Server {
 		return servertest.New(t, func(c *authorize.Config) { c.Store = store; change(c) })
@@ -222,6 +229,7 @@ func TestLogoutByHintOfClientThatIsGone(t *testing.T) {
 // The way out at the provider shows the provider's ID token. It is for the browser
 // that signed in, and not for whoever comes with a hint.
 func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	s := servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.KeepUpstreamToken = true })
 	b := servertest.NewBrowser(t, s)
@@ -233,6 +241,7 @@ func TestLogoutByHintAloneLeadsToNoProvider(t *testing.T) {
 }
 
 func TestLogoutPosted(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, logoutServer(t))
 	q := url.Values{"client_id": {"app"}, "state": {"s"}}
 	if r := b.Post("/oauth2/logout", q); r.StatusCode != http.StatusSeeOther || r.Header.Get("Location") != "/oauth2/logout?"+q.Encode() {
@@ -241,6 +250,7 @@ func TestLogoutPosted(t *testing.T) {
 }
 
 func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, logoutServer(t))
 	r := b.Get("/oauth2/logout?" + url.Values{"client_id": {"app"}, "post_logout_redirect_uri": {afterLogout}, "state": {"s"}}.Encode())
 	if got := r.Header.Get("Location"); got != afterLogout+"?state=s" {
@@ -251,6 +261,7 @@ func TestLogoutWhenNobodyIsSignedIn(t *testing.T) {
 // A session is over once its browser signed out: its cookie, should anybody have
 // kept it, leads nowhere.
 func TestSessionIsDeadAfterLogout(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, logoutServer(t))
 	idToken := b.Tokens(nil).IDToken
 	kept := b.Cookies["__Host-fhir-session"]

@@ -18,6 +18,7 @@ import (
 // RFC 7592 §2.2: an update replaces, and what it leaves out is as if it had never been
 // there; §3: the answer is that of a registration. The secret stays.
 func TestRegistrationIsChanged(t *testing.T) {
+	t.Parallel()
 	var trail auditTrail
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		servertest.Registering(new(servertest.ClientStorage))(c)
@@ -61,6 +62,7 @@ func bySecret(b *servertest.Browser, id, secret string) string {
 
 // A client that proves who it is in another way from now on does so in no other.
 func TestRegisteredMethodIsChanged(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	become := func(m map[string]any) servertest.RegistrationResponse {
@@ -97,6 +99,7 @@ func TestRegisteredMethodIsChanged(t *testing.T) {
 }
 
 func TestRegistrationChangeRefused(t *testing.T) {
+	t.Parallel()
 	storage := new(servertest.ClientStorage)
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
 	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
@@ -131,6 +134,7 @@ func TestRegistrationChangeRefused(t *testing.T) {
 // The operator is told which file is damaged, where a client is changed whose copy here
 // is still whole.
 func TestChangeOfUnreadableRegistration(t *testing.T) {
+	t.Parallel()
 	storage, log := new(servertest.ClientStorage), new(strings.Builder)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		servertest.Registering(storage)(c)
@@ -147,6 +151,7 @@ func TestChangeOfUnreadableRegistration(t *testing.T) {
 
 // Discovery names what clients that register may have, too.
 func TestDiscoveryOfRegisteredClients(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		servertest.Registering(new(servertest.ClientStorage))(c)
 		c.Registration.Scopes = append(c.Registration.Scopes, "offline_access")

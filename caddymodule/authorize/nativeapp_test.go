@@ -15,6 +15,7 @@ import (
 
 // Public clients need PKCE unless the operator says otherwise (RFC 9700 §2.1.1).
 func TestWhoNeedsPKCE(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, secret, pkce string
 		needs              bool
@@ -81,6 +82,7 @@ var nativeRedirectURIs = []struct {
 // 8252 §7); all else of its redirect URI counts to the letter, and for other clients
 // all of it does.
 func TestNativeRedirectURIs(t *testing.T) {
+	t.Parallel()
 	for _, native := range []bool{true, false} {
 		for _, tt := range nativeRedirectURIs {
 			t.Run(tt.registered+" "+tt.asked, func(t *testing.T) {
@@ -121,6 +123,7 @@ func TestNativeRedirectURIs(t *testing.T) {
 // What is not safe for a native app either is refused when the configuration loads, and
 // what is for native apps alone for other clients.
 func TestRedirectURIsOfNativeAppsAlone(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		uri           string
 		native, other bool
@@ -157,6 +160,7 @@ func TestRedirectURIsOfNativeAppsAlone(t *testing.T) {
 // person be signed in (RFC 8252 §8.6). The code of a client that proves who it is needs
 // none, nor does what goes to another computer.
 func TestNoAnswerWithoutAClick(t *testing.T) {
+	t.Parallel()
 	always, never := []bool{true, true}, []bool{false, false}
 	tests := []struct {
 		name, uri, secret string
@@ -215,6 +219,7 @@ func TestNoAnswerWithoutAClick(t *testing.T) {
 
 // A provider that signs somebody in without a page is no click.
 func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	q := servertest.ByProvider("hospital")
@@ -228,6 +233,7 @@ func TestNoAnswerWithoutAClickByProvider(t *testing.T) {
 // form_post cannot reach an app by its own scheme, so that the error goes where the
 // answer would.
 func TestNoFormPostToPrivateUse(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		c.Clients[0].Native, c.Clients[0].RedirectURIs = true, []string{"com.example.app:/cb"}
 	}))
@@ -239,6 +245,7 @@ func TestNoFormPostToPrivateUse(t *testing.T) {
 
 // Chromium holds the redirect that follows a form against the page's policy.
 func TestFormActionOfNativeApps(t *testing.T) {
+	t.Parallel()
 	for uri, want := range map[string]string{
 		"com.example.app:/cb": "form-action 'self' https: com.example.app:", "http://127.0.0.1:51004/cb": "form-action 'self' https: http://127.0.0.1:51004", "http://[::1]:51004/cb": "form-action 'self' https: http:",
 	} {
@@ -255,6 +262,7 @@ func TestFormActionOfNativeApps(t *testing.T) {
 // Apps that register themselves as native ones may have these redirect URIs, too
 // (OpenID Connect Dynamic Client Registration §2, application_type).
 func TestRegisteredNativeApp(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))
 	for kind, status := range map[string]int{"native": http.StatusCreated, "web": http.StatusBadRequest, "other": http.StatusBadRequest} {
 		r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(`{"redirect_uris":["http://127.0.0.1/cb"],"token_endpoint_auth_method":"none","application_type":"`+kind+`"}`))

@@ -15,6 +15,7 @@ import (
 
 // Where the browser is sent that asks to sign in.
 func TestWayToSignIn(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	two := func(c *authorize.Config) {
 		clinic := servertest.Hospital(p)
@@ -62,6 +63,7 @@ func TestWayToSignIn(t *testing.T) {
 }
 
 func TestSignInPageOffersProviders(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) { idp.Name = "A & B <i>" }))
 	page := servertest.Body(t, b.Get(servertest.Location(t, b.Authorize(servertest.Request(nil))).RequestURI()))
@@ -72,6 +74,7 @@ func TestSignInPageOffersProviders(t *testing.T) {
 
 // The pages' forms may lead to a client or provider on loopback, and to https.
 func TestFormAction(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, nil))
 	for redirect, want := range map[string]string{
@@ -88,6 +91,7 @@ func TestFormAction(t *testing.T) {
 // An address of the provider's domain leads there from the page, whatever was
 // typed as a password.
 func TestTypedAddressLeadsToProvider(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, _ *authorize.Config) {
 		idp.Domains = []string{"hospital.example"}
@@ -105,6 +109,7 @@ func TestTypedAddressLeadsToProvider(t *testing.T) {
 // A session counts for a client that allows the way it began, and for a request
 // that does not name another.
 func TestSessionServesAllowedClients(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	server := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[2].IdentityProviders = []string{"local"}
@@ -129,6 +134,7 @@ func TestSessionServesAllowedClients(t *testing.T) {
 
 // The way to a provider that a client does not allow is closed, link or no link.
 func TestProviderThatClientDoesNotAllow(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].IdentityProviders = []string{"local"}

@@ -16,6 +16,7 @@ import (
 // What prompt and max_age make of an earlier sign-in, five minutes ago, and of
 // none (OpenID Connect Core §3.1.2.1). The answer is a code, the page, or an error.
 func TestPromptAndMaxAge(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, signedIn, signedOut string
 		asked                     url.Values
@@ -74,6 +75,7 @@ func outcomeOf(u *url.URL) string {
 
 // A sign-in that was asked for anew is answered, not asked for again.
 func TestPromptLoginIsAnswered(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
 	if u := b.Answer(servertest.Request(url.Values{"prompt": {"login"}, "max_age": {"0"}})); u.Query().Get("code") == "" {
@@ -85,6 +87,7 @@ func TestPromptLoginIsAnswered(t *testing.T) {
 // one (OpenID Connect Core §3.1.2.1); a person who has just signed in has a few minutes
 // to answer it.
 func TestMaxAgeOfPageLeftOpen(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, page, decision, maxAge string
 		open                         time.Duration
@@ -115,6 +118,7 @@ func TestMaxAgeOfPageLeftOpen(t *testing.T) {
 
 // Whatever max_age says, a person who signs in comes to an end.
 func TestShortMaxAgeIsAnswered(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, consentRequired))
 		r := b.SignIn(servertest.Request(url.Values{"max_age": {"0"}}), "alice", "right")
@@ -127,6 +131,7 @@ func TestShortMaxAgeIsAnswered(t *testing.T) {
 
 // Where there is one way to go, the provider decides whether a page is needed.
 func TestPromptNoneIsPassedOn(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
 	if got := b.Federate(url.Values{"prompt": {"none"}}); got.Query().Get("code") == "" {

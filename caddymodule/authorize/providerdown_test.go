@@ -16,6 +16,7 @@ import (
 // A provider that cannot be reached costs nobody the other ways to sign in. Where there
 // are none, or the request wants that one, the app is told (interface §7).
 func TestProviderDown(t *testing.T) {
+	t.Parallel()
 	untrusted := httptest.NewTLSServer(http.NotFoundHandler())
 	t.Cleanup(untrusted.Close)
 	silent, failing := failingIssuer(t, authorizetest.ResetAtOnce), failingIssuer(t, authorizetest.Status(http.StatusBadGateway))

@@ -21,6 +21,7 @@ func pushed(uri string) url.Values { return url.Values{"client_id": {"app"}, "re
 // RFC 9126 §2.2, §4: the client gets a reference, and the browser is answered as by
 // the request that was pushed.
 func TestPushedRequest(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	status, answer := b.Push(servertest.Request(servertest.PKCE()))
 	if status != http.StatusCreated || answer.ExpiresIn != 90 ||
@@ -37,6 +38,7 @@ func TestPushedRequest(t *testing.T) {
 // Confidential clients authenticate as at the token endpoint; the secret goes no
 // further.
 func TestPushedRequestOfConfidentialClient(t *testing.T) {
+	t.Parallel()
 	q := servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}})
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	_, answer := b.Push(q)
@@ -54,6 +56,7 @@ func TestPushedRequestOfConfidentialClient(t *testing.T) {
 
 // What waits in the store holds no secret.
 func TestPushedRequestKeepsNoSecret(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	b.Push(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}, "client_secret": {"s3cret/+ %"}}))
@@ -67,6 +70,7 @@ func TestPushedRequestKeepsNoSecret(t *testing.T) {
 }
 
 func TestPushedRequestByBasic(t *testing.T) {
+	t.Parallel()
 	q := servertest.Request(url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}})
 	r := servertest.PostRequest("/oauth2/par", q)
 	r.SetBasicAuth("confidential", "s3cret/+ %")
@@ -77,6 +81,7 @@ func TestPushedRequestByBasic(t *testing.T) {
 
 // What is wrong with a request is told at once, as JSON.
 func TestPushedRequestRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change url.Values
@@ -114,6 +119,7 @@ func known(change url.Values) url.Values {
 
 // A reference works once, for its client, for 90 seconds (RFC 9126 §2.2, §4, §7.1).
 func TestPushedRequestIsSpent(t *testing.T) {
+	t.Parallel()
 	set := func(q url.Values, change func(uri string) string) { q.Set("request_uri", change(q.Get("request_uri"))) }
 	tests := []struct {
 		name string
@@ -160,6 +166,7 @@ func TestPushedRequestIsSpent(t *testing.T) {
 // What else is in the browser's query does not count (RFC 9126 §4), in whatever
 // characters it is written: an & alone parts it (URL Standard §5.1).
 func TestPushedRequestBesideOtherParameters(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	_, answer := b.Push(servertest.Request(nil))
 	b.Answer(servertest.Request(nil)) // signed in
@@ -171,6 +178,7 @@ func TestPushedRequestBesideOtherParameters(t *testing.T) {
 
 // Of many who use a reference at once, one succeeds.
 func TestPushedRequestUsedOnce(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, nil)
 	_, answer := servertest.NewBrowser(t, server).Push(servertest.Request(nil))
 	var used atomic.Int64
@@ -191,6 +199,7 @@ func TestPushedRequestUsedOnce(t *testing.T) {
 // The longest request of a public client goes as far as an unpushed one: the sign-in
 // page's address holds it too. Posted, it is the same (SMART's authorize-post).
 func TestLongPushedRequest(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
 	long := servertest.Request(url.Values{"state": {strings.Repeat("s", 8<<10)}, "nonce": {strings.Repeat("n", 1800)}})
 	_, answer := b.Push(long)
@@ -207,6 +216,7 @@ func TestLongPushedRequest(t *testing.T) {
 
 // What stands beside the reference was not pushed, and does not count (RFC 9126 §4).
 func TestPushedRequestCannotBeChanged(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	_, answer := b.Push(servertest.Request(nil))
 	q := pushed(answer.RequestURI)
@@ -221,6 +231,7 @@ func TestPushedRequestCannotBeChanged(t *testing.T) {
 }
 
 func TestPushedRequestRequired(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[0].RequirePushed = true }))
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "invalid_request" {
 		t.Errorf("%s", u)
@@ -234,6 +245,7 @@ func TestPushedRequestRequired(t *testing.T) {
 // However many requests are pushed as a public client, they fill nothing: they are in
 // nobody's way, and others push as before.
 func TestPushedRequestsFillNothing(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	for range 10_001 {
@@ -255,6 +267,7 @@ func TestPushedRequestsFillNothing(t *testing.T) {
 
 // What clients that prove who they are push has its bound, and is in no one else's way.
 func TestPushedRequestsAreBounded(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for range 10_000 {
 		if status, answer := b.Push(known(nil)); status != http.StatusCreated {

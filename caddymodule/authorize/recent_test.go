@@ -17,6 +17,7 @@ import (
 // However many codes one person asks for, exchanged or not, there is room for others;
 // the latest count, and what was revoked stays so.
 func TestCodesOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(700, 0) }))
 		stolen := b.Code(nil)
@@ -49,6 +50,7 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 
 // So it is with the grants that can be refreshed.
 func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
 	durable := store.NewMemory(400, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
@@ -68,6 +70,7 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 
 // Grants that ended do not count, or those of each day would end one that lasts.
 func TestEndedFamiliesDoNotCount(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
 	lasting := b.Tokens(offline).Refresh
@@ -112,6 +115,7 @@ func (c *contended) Swap(ctx context.Context, key string, old, value []byte, ttl
 
 // What one person is given at one moment in many places is all good.
 func TestGrantsOfOnePersonAtOnce(t *testing.T) {
+	t.Parallel()
 	store := &contended{store.NewMemory(0, 0), map[string]bool{}}
 	server := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Store = store })
 	for range 2 { // the lists are new, and not
@@ -128,6 +132,7 @@ func TestGrantsOfOnePersonAtOnce(t *testing.T) {
 
 // And with sessions, which another browser makes.
 func TestSessionsOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, func(c *authorize.Config) { c.Store = store.NewMemory(4000, 0) })
 	first := servertest.NewBrowser(t, server)
 	first.Answer(servertest.Request(nil))

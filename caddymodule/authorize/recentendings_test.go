@@ -13,6 +13,7 @@ import (
 // However often somebody ends what they were given, the stores keep a bounded number of
 // entries, and what was ended stays so; what is newer is good.
 func TestEndingsOfOnePersonAreBounded(t *testing.T) {
+	t.Parallel()
 	grant := servertest.Request(servertest.OfflineAccess(nil))
 	for _, tt := range []struct {
 		name  string

@@ -34,6 +34,7 @@ func refreshing(c *authorize.Config) {
 var opaque = regexp.MustCompile(`^[A-Za-z0-9_-]{64}$`)
 
 func TestRefresh(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	if !opaque.MatchString(first.Refresh) {
@@ -66,6 +67,7 @@ func TestRefresh(t *testing.T) {
 
 // Who gets a refresh token, and who does not.
 func TestRefreshTokenGiven(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, scope string
 		change      func(*authorize.Config)
@@ -115,6 +117,7 @@ func TestRefreshTokenGiven(t *testing.T) {
 }
 
 func TestRefreshErrors(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	altered := func(i int) string {
@@ -161,6 +164,7 @@ func TestRefreshErrors(t *testing.T) {
 
 // A public client may leave out its client_id; one with a secret may not.
 func TestRefreshWithoutClientID(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	token := b.Tokens(servertest.OfflineAccess(nil)).Refresh
 	if got := b.Refresh(token, url.Values{"client_id": {""}}); got.Refresh == "" {
@@ -191,6 +195,7 @@ func confidentialTokens(b *servertest.Browser) servertest.TokenResponse {
 // A narrower scope is that of one refresh: the next has the whole again
 // (RFC 6749 §6).
 func TestRefreshNarrowsScope(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	narrow := b.Refresh(first.Refresh, url.Values{"scope": {"user/Observation.rs"}})
@@ -208,6 +213,7 @@ func TestRefreshNarrowsScope(t *testing.T) {
 // A token that comes again within the grace gives the same successor; after it,
 // or once the successor was used, it ends the family.
 func TestRefreshTokenReuse(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		reuse func(b *servertest.Browser, first, second servertest.TokenResponse) servertest.TokenResponse
@@ -261,6 +267,7 @@ func TestRefreshTokenReuse(t *testing.T) {
 }
 
 func TestNoRefreshGrace(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = -1 }))
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	second := b.Refresh(first.Refresh, nil)
@@ -272,6 +279,7 @@ func TestNoRefreshGrace(t *testing.T) {
 
 // Somebody else who comes with a client's token changes nothing, used or not.
 func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 		first := b.Tokens(servertest.OfflineAccess(nil))
@@ -290,6 +298,7 @@ func TestRefreshByAnotherClientChangesNothing(t *testing.T) {
 
 // Of many at once exactly one rotates, and the others get its successor.
 func TestRefreshAtOnce(t *testing.T) {
+	t.Parallel()
 	for _, grace := range []time.Duration{0, -1} {
 		server := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.RefreshTokenGrace = grace })
 		b := servertest.NewBrowser(t, server)
@@ -322,6 +331,7 @@ func TestRefreshAtOnce(t *testing.T) {
 
 // A code that is used twice ends what it gave, the refresh token too.
 func TestCodeReuseEndsRefreshTokens(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	code := b.Code(servertest.OfflineAccess(nil))
 	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
@@ -350,6 +360,7 @@ func (i *interrupted) Put(ctx context.Context, key string, value []byte, ttl tim
 // A code that is used again while its refresh token is being made leaves none
 // behind.
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
+	t.Parallel()
 	durable := &interrupted{Store: store.NewMemory(0, 0)}
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	code := b.Code(servertest.OfflineAccess(nil))
@@ -363,6 +374,7 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 }
 
 func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
+	t.Parallel()
 	for range 20 {
 		server := servertest.New(t, refreshing)
 		b := servertest.NewBrowser(t, server)
@@ -386,6 +398,7 @@ func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 // A refresh token ends with what it rests on, and comes back with it: to be
 // refused uses nothing up.
 func TestRefreshEnds(t *testing.T) {
+	t.Parallel()
 	app := func(change func(*client.Client)) func(*authorize.Config) {
 		return func(c *authorize.Config) { change(&c.Clients[0]) }
 	}
@@ -425,6 +438,7 @@ func TestRefreshEnds(t *testing.T) {
 
 // online_access ends with the session, offline_access does not.
 func TestRefreshAndSession(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		scope string
 		lives bool
@@ -445,6 +459,7 @@ func TestRefreshAndSession(t *testing.T) {
 }
 
 func TestRefreshLifetimes(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name                      string
 		scope                     string
@@ -526,6 +541,7 @@ func (f *failing) List(ctx context.Context, prefix string) ([]string, error) {
 
 // While the durable store fails, nothing is given, and nothing is called done.
 func TestDurableStoreFails(t *testing.T) {
+	t.Parallel()
 	durable := &failing{Store: store.NewMemory(0, 0)}
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	tokens := b.Tokens(servertest.OfflineAccess(nil))
@@ -550,6 +566,7 @@ func TestDurableStoreFails(t *testing.T) {
 // What was revoked stays so over a restart, which empties the store in memory,
 // and what was not goes on. Until revocations can be read, no token is good.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	durable := &failing{Store: store.NewMemory(0, 0)}
 	restart := func() *authorize.Server {
 		return servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
@@ -578,6 +595,7 @@ func TestRestart(t *testing.T) {
 
 // A federated person's account outlives a restart with their refresh token.
 func TestRefreshOfFederatedUser(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	durable := store.NewMemory(0, 0)
 	restart := func(change func(*people.IdentityProvider)) *authorize.Server {
@@ -602,6 +620,7 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 // the process is back is no thief for as long as the grace; what was rotated since is
 // held to its own time.
 func TestGraceAfterRestart(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		down  time.Duration // from the rotation to the start

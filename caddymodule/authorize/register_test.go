@@ -16,6 +16,7 @@ import (
 // RFC 7591 §3.2.1: an app registers, a person signs in to it and is asked, and the
 // app gets its tokens by the secret it was told.
 func TestRegisteredClient(t *testing.T) {
+	t.Parallel()
 	storage := new(servertest.ClientStorage)
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
 	r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
@@ -63,6 +64,7 @@ func TestRegisteredClient(t *testing.T) {
 }
 
 func TestRegisteredPublicClient(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	_, c := b.Register(servertest.ClientMetadata(map[string]any{"token_endpoint_auth_method": "none", "scope": nil}), servertest.InitialAccessToken)
 	if c.ID == "" || c.Secret != "" || c.Expires != nil || c.Scope != "openid email phone profile user/*.rs demo.read" {
@@ -75,6 +77,7 @@ func TestRegisteredPublicClient(t *testing.T) {
 }
 
 func TestRegistrationRefused(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change map[string]any
@@ -111,6 +114,7 @@ func TestRegistrationRefused(t *testing.T) {
 }
 
 func TestLargeRegistration(t *testing.T) {
+	t.Parallel()
 	large := map[string]any{"client_uri": strings.Repeat("x", 64<<10)}
 	r, c := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage)))).Register(servertest.ClientMetadata(large), servertest.InitialAccessToken)
 	if r.StatusCode != http.StatusRequestEntityTooLarge || c.Error != "invalid_request" {
@@ -119,6 +123,7 @@ func TestLargeRegistration(t *testing.T) {
 }
 
 func TestRegistrationNeedsToken(t *testing.T) {
+	t.Parallel()
 	storage := new(servertest.ClientStorage)
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
 	for _, token := range []string{"", "wrong", servertest.InitialAccessToken + "x"} {
@@ -135,6 +140,7 @@ func TestRegistrationNeedsToken(t *testing.T) {
 // RFC 7592: a registration is its owner's to read, change and delete, by its own token,
 // which §3 wants in the answer.
 func TestRegistrationIsManaged(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	_, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
 	_, other := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken)
@@ -162,6 +168,7 @@ func TestRegistrationIsManaged(t *testing.T) {
 
 // What a request calls a client is no way into other files.
 func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
+	t.Parallel()
 	storage := new(servertest.ClientStorage)
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
 	for _, id := range []string{"nobody", "../keys", "registered-", "registered-/../../keys", "registered-" + strings.Repeat("A", 32), "registered-" + strings.Repeat("0", 32) + "\n"} {
@@ -175,6 +182,7 @@ func TestOnlyRegisteredClientsAreLookedUp(t *testing.T) {
 }
 
 func TestRegistrationIsBounded(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for range 3 {
 		if r, c := b.Register(servertest.ClientMetadata(nil), servertest.InitialAccessToken); r.StatusCode != http.StatusCreated {
@@ -189,6 +197,7 @@ func TestRegistrationIsBounded(t *testing.T) {
 // Another gateway with the same storage knows the client, and learns within a
 // minute that it is gone; what the operator takes from the list, it loses.
 func TestRegistrationIsShared(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		storage := new(servertest.ClientStorage)
 		here, there := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage))), servertest.NewBrowser(t, servertest.New(t, servertest.Registering(storage)))
@@ -215,6 +224,7 @@ func TestRegistrationIsShared(t *testing.T) {
 }
 
 func TestRegistrationIsOffByDefault(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, nil)
 	if m := servertest.Decode[map[string]any](t, servertest.NewBrowser(t, server).Get("/.well-known/openid-configuration")); server.Serves("/oauth2/register") || m["registration_endpoint"] != nil {
 		t.Error("anybody can register")
@@ -228,6 +238,7 @@ func TestRegistrationIsOffByDefault(t *testing.T) {
 }
 
 func TestRegistrationConfig(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*client.Registration){
 		"without a token":   func(r *client.Registration) { r.InitialAccessToken = "" },
 		"without a storage": func(r *client.Registration) { r.Storage = nil },

@@ -30,6 +30,7 @@ func withKeys(change map[string]any) map[string]any {
 // RFC 7591 §2, §3.2.1: an app registers its keys, is told what was registered, and
 // proves who it is by them and nothing else.
 func TestRegisteredClientWithKeys(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	r, c := b.Register(withKeys(map[string]any{"token_endpoint_auth_signing_alg": "ES384"}), servertest.InitialAccessToken)
 	if r.StatusCode != http.StatusCreated || c.Secret != "" || c.Expires != nil || c.Method != "private_key_jwt" || c.Algorithm != "ES384" ||
@@ -80,6 +81,7 @@ func keyServer(t *testing.T, keys func() []byte) (*httptest.Server, *atomic.Int6
 // The keys at a jwks_uri are fetched when they are needed, and then kept, as those of
 // clients in the configuration are.
 func TestRegisteredClientWithKeysByAddress(t *testing.T) {
+	t.Parallel()
 	keys, asked := keyServer(t, func() []byte { return servertest.PublicKeys(jose.ES384) })
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		servertest.Registering(new(servertest.ClientStorage))(c)
@@ -104,6 +106,7 @@ func TestRegisteredClientWithKeysByAddress(t *testing.T) {
 // RFC 7591 §5: what an app writes into its registration is no way into the network of
 // the server.
 func TestRegisteredKeysAreNotFetchedFromInside(t *testing.T) {
+	t.Parallel()
 	var connected atomic.Bool
 	inside := httptest.NewUnstartedServer(http.NotFoundHandler())
 	inside.Config.ConnState = func(net.Conn, http.ConnState) { connected.Store(true) }
@@ -120,6 +123,7 @@ func TestRegisteredKeysAreNotFetchedFromInside(t *testing.T) {
 }
 
 func TestRegisteredKeysRefused(t *testing.T) {
+	t.Parallel()
 	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES384], KeyID: "x"}}})
 	if err != nil {
 		t.Fatal(err)
@@ -156,6 +160,7 @@ func TestRegisteredKeysRefused(t *testing.T) {
 // Keys of an app that proves who it is by a secret are for what is not built: they are
 // not registered, and so not told (RFC 7591 §3.2.1).
 func TestKeysWithoutUse(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, servertest.Registering(new(servertest.ClientStorage))))
 	for _, method := range []string{"client_secret_basic", "none"} {
 		r, c := b.Register(withKeys(map[string]any{"token_endpoint_auth_method": method, "token_endpoint_auth_signing_alg": "ES384"}), servertest.InitialAccessToken)

@@ -38,6 +38,7 @@ func fragment(t *testing.T, u *url.URL) url.Values {
 
 // OpenID Connect Core §3.2.2.5: the answers of the implicit flow, in the fragment.
 func TestImplicitFlow(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, responseType, want string }{
 		{"id_token", "id_token", "id_token state iss"},
 		{"id_token token", "id_token token", "id_token access_token token_type expires_in state iss"},
@@ -69,6 +70,7 @@ func TestImplicitFlow(t *testing.T) {
 // OpenID Connect Core §5.4: without an access token the claims that the scope asks
 // for are in the ID token; with one they are userinfo's.
 func TestImplicitFlowClaims(t *testing.T) {
+	t.Parallel()
 	for responseType, want := range map[string]bool{"id_token": true, "id_token token": false} {
 		b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
 		u := b.Answer(implicit(url.Values{"response_type": {responseType}, "scope": {"openid profile email"}}))
@@ -82,6 +84,7 @@ func TestImplicitFlowClaims(t *testing.T) {
 // Where errors go: to the query, as the interface has it for code and token, unless
 // the request asks for another mode or for a flow that the interface does not know.
 func TestErrorMode(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name, mode, want string
 		change           url.Values
@@ -138,6 +141,7 @@ func posted(t *testing.T, r *http.Response) (action string, fields url.Values) {
 
 // OAuth 2.0 Form Post Response Mode §2, for every flow and for errors.
 func TestFormPost(t *testing.T) {
+	t.Parallel()
 	const state = `"><script>alert(1)</script>&amp;+ü`
 	tests := []struct {
 		name   string
@@ -171,6 +175,7 @@ func TestFormPost(t *testing.T) {
 
 // The page may run its own script and post to the client's origin, and nothing else.
 func TestFormPostPolicy(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
 	r := b.Authorize(servertest.Request(url.Values{"response_mode": {"form_post"}}))
@@ -192,6 +197,7 @@ func TestFormPostPolicy(t *testing.T) {
 
 // Browsers do not post line ends and bytes beyond UTF-8 as they are.
 func TestFormPostState(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for _, state := range []string{"line\nbreak", "\xff"} {
 		if _, fields := posted(t, b.Authorize(servertest.Request(url.Values{"response_mode": {"form_post"}, "state": {state}}))); fields.Get("error") != "invalid_request" {
@@ -201,6 +207,7 @@ func TestFormPostState(t *testing.T) {
 }
 
 func TestResponseModesDiscovered(t *testing.T) {
+	t.Parallel()
 	for name, tt := range map[string]struct {
 		change       func(*authorize.Config)
 		types, modes string

@@ -26,6 +26,7 @@ func codeNow() string { return totpAt(totpSecret, time.Now()) }
 func withTOTP(c *authorize.Config) { c.Users[0].TOTPSecret = totpSecret }
 
 func TestSecondFactor(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		code func() string
@@ -64,6 +65,7 @@ func TestSecondFactor(t *testing.T) {
 }
 
 func TestSecondFactorPage(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
 	page := b.Get(b.SignIn(servertest.Request(nil), "alice", "right").Header.Get("Location"))
 	text := servertest.Body(t, page)
@@ -79,6 +81,7 @@ func TestSecondFactorPage(t *testing.T) {
 
 // Half a sign-in is none: no endpoint takes it for a session (CVE-2026-32246).
 func TestSecondFactorIsNotSkipped(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, withTOTP))
 	factor := b.OpenSecondFactor(b.SignIn(servertest.Request(nil), "alice", "right"))
 	if b.Cookies["__Host-fhir-session"] != "" || b.Cookies["__Host-fhir-device"] != "" {
@@ -101,6 +104,8 @@ func TestSecondFactorIsNotSkipped(t *testing.T) {
 // The page is for the browser, the minutes and the configuration in which the
 // password was right, and leads to one session.
 func TestSecondFactorIsBound(t *testing.T) {
+	t.Parallel()
+	var sameStore *store.Memory
 	tests := []struct {
 		name string
 		do   func(t *testing.T, b *servertest.Browser, factor *string)
@@ -138,11 +143,10 @@ func TestSecondFactorIsBound(t *testing.T) {
 	}
 }
 
-var sameStore *store.Memory
-
 // A code counts once, also in another sign-in, after a restart, and of twenty
 // that come at one moment (RFC 6238 §5.2).
 func TestCodeCountsOnce(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		durable := store.NewMemory(0, 0)
 		start := func() *authorize.Server {
@@ -177,6 +181,7 @@ func TestCodeCountsOnce(t *testing.T) {
 // Nor does a code of a step before that of the last that counted: who looked over a
 // shoulder has no use for one that was passed over (RFC 6238 §5.2).
 func TestEarlierCodeDoesNotCount(t *testing.T) {
+	t.Parallel()
 	steps := func(n time.Duration) string {
 		return totpAt(totpSecret, time.Now().Add(n*30*time.Second))
 	}
@@ -209,6 +214,7 @@ func TestEarlierCodeDoesNotCount(t *testing.T) {
 // Codes cannot be tried without end, not by beginning anew either, and a right
 // password in between is no help.
 func TestCodesAreCounted(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, withTOTP)
 		for range 10 {
@@ -227,6 +233,7 @@ func TestCodesAreCounted(t *testing.T) {
 
 // A provider that signs a linked user in is no way around their second factor.
 func TestSecondFactorOfLinkedUser(t *testing.T) {
+	t.Parallel()
 	linked := func(secret string) *servertest.Browser {
 		p := authorizetest.Start(t)
 		return servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
@@ -257,6 +264,7 @@ func TestSecondFactorOfLinkedUser(t *testing.T) {
 
 // The ID token says how the person signed in, also when the session answers.
 func TestAMR(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change func(*authorize.Config)
@@ -291,6 +299,7 @@ func TestAMR(t *testing.T) {
 
 // Giving a user a second factor ends the sessions that were begun without.
 func TestSecondFactorEndsSessionsWithout(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	b.Answer(servertest.Request(nil))
@@ -301,6 +310,7 @@ func TestSecondFactorEndsSessionsWithout(t *testing.T) {
 }
 
 func TestSecondFactorOfConfiguration(t *testing.T) {
+	t.Parallel()
 	c := servertest.Config()
 	c.Users[0].TOTPSecret = "SHORT"
 	if _, err := authorize.New(c); err == nil || !strings.Contains(err.Error(), "alice") || strings.Contains(err.Error(), "SHORT") {

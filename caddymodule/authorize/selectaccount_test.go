@@ -15,6 +15,7 @@ import (
 var selectAccount = url.Values{"prompt": {"select_account"}}
 
 func TestSelectAccount(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
 	page, sealed := b.OpenForm(b.Authorize(servertest.Request(selectAccount)))
@@ -37,6 +38,7 @@ func TestSelectAccount(t *testing.T) {
 // "Use another account" leads to the provider, and it is told why, where there is
 // one way to go.
 func TestSelectAnotherAccountAtProvider(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Users = nil }))
 	b.Federate(nil)
@@ -50,6 +52,7 @@ func TestSelectAnotherAccountAtProvider(t *testing.T) {
 // A question is answered by whom it was asked, in the browser it was asked in:
 // another site's form, another person's session and a changed seal lead nowhere.
 func TestQuestionIsBound(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		do   func(b *servertest.Browser, sealed *string)
@@ -85,6 +88,7 @@ func TestQuestionIsBound(t *testing.T) {
 
 // A form without a decision, such as one that a script sends, decides nothing.
 func TestQuestionWithoutDecision(t *testing.T) {
+	t.Parallel()
 	for path, q := range map[string]url.Values{"/oauth2/select_account": selectAccount, "/oauth2/consent": {"prompt": {"consent"}}} {
 		b := servertest.NewBrowser(t, servertest.New(t, nil))
 		b.Answer(servertest.Request(nil))

@@ -29,6 +29,7 @@ func sessions(t *testing.T, s *authorize.Server, user string) []session.Info {
 }
 
 func TestSessionsAreListed(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
 		b := servertest.NewBrowser(t, s)
@@ -53,6 +54,7 @@ func TestSessionsAreListed(t *testing.T) {
 
 // A session that is renewed knows its clients for as long as it lasts.
 func TestSessionKeepsClients(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, nil)
 		b := servertest.NewBrowser(t, s)
@@ -67,6 +69,7 @@ func TestSessionKeepsClients(t *testing.T) {
 }
 
 func TestUserAgentIsCut(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, nil)
 	b := servertest.NewBrowser(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Header.Set("User-Agent", strings.Repeat("a", 10_000))
@@ -80,6 +83,7 @@ func TestUserAgentIsCut(t *testing.T) {
 
 // Sessions are ended from here, one or all of a person's.
 func TestSessionsAreEnded(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, nil)
 	var browsers []*servertest.Browser
 	for range 3 {
@@ -103,6 +107,7 @@ func TestSessionsAreEnded(t *testing.T) {
 
 // Sessions that their user's configuration ended are not shown as alive.
 func TestEndedSessionsAreNotListed(t *testing.T) {
+	t.Parallel()
 	for name, change := range map[string]func(*authorize.Config){
 		"disabled":     func(c *authorize.Config) { c.Users[0].Disabled = true },
 		"removed":      func(c *authorize.Config) { c.Users = c.Users[1:] },
@@ -120,6 +125,7 @@ func TestEndedSessionsAreNotListed(t *testing.T) {
 // Who signs in again goes on under the same sid and another secret; who signs in
 // in another's place under another sid.
 func TestSignInAgain(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users[1].PasswordHash = c.Users[0].PasswordHash }))
 	first := b.Claims(b.Tokens(nil).IDToken)["sid"]
 	old := b.Cookies["__Host-fhir-session"]
@@ -140,6 +146,7 @@ func TestSignInAgain(t *testing.T) {
 
 // The sid is public, and signs nobody in; nor does a cookie in part.
 func TestSessionCookieIsWhole(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	b.Answer(servertest.Request(nil))
 	sid, secret, _ := strings.Cut(b.Cookies["__Host-fhir-session"], ".")
@@ -159,6 +166,7 @@ func TestSessionCookieIsWhole(t *testing.T) {
 // their browser, not the apps that may go on for as long as the person is signed in, and
 // not who came by a provider. Signing out after it is told to the apps from before.
 func TestSessionsOutliveRestart(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	for name, signIn := range map[string]func(*servertest.Browser) string{
 		"here":          func(b *servertest.Browser) string { return b.Answer(online()).Query().Get("code") },
@@ -218,6 +226,7 @@ func (c *counted) Swap(ctx context.Context, key string, old, value []byte, ttl t
 // Each write to the durable store is waited for. Who is signed in causes none, however
 // often an app asks.
 func TestSessionsAreWrittenOnce(t *testing.T) {
+	t.Parallel()
 	durable := &counted{Store: store.NewMemory(0, 0)}
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Durable = durable }))
 	b.Tokens(nil)
@@ -233,6 +242,7 @@ func TestSessionsAreWrittenOnce(t *testing.T) {
 // What a provider said of a person outlives a restart for as long as their session, and
 // a later sign-in does not shorten that for their refresh tokens.
 func TestAccountsOutliveRestart(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	durable := store.NewMemory(0, 0)
 	start := func() *authorize.Server {

@@ -15,6 +15,7 @@ import (
 // Parameters that change nothing here, and ones that nobody knows (RFC 6749 §3.1,
 // OpenID Connect Core §3.1.2.1, §15.1).
 func TestHarmlessParameters(t *testing.T) {
+	t.Parallel()
 	for name, value := range map[string]string{
 		"ui_locales": "fr-CA fr en", "claims_locales": "de", "display": "popup", "acr_values": "gold silver",
 		"login_hint": "somebody@example.org", "registration": "{}", "unknown": "x", "redirect_uri2": "https://evil.example/",
@@ -48,6 +49,7 @@ func threatPages(t *testing.T, server http.Handler) map[string]*http.Response {
 // No page can be framed, kept, or made to run or load what is not its own; names
 // that hold markup are shown as text (RFC 9700 §4.16).
 func TestPagesWithstandMarkupAndFrames(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, func(c *authorize.Config) {
 		c.Clients[0].Name = `<script>alert("client")</script>`
 		c.Clients[0].Scopes = []string{"a<script>b"}
@@ -80,6 +82,7 @@ func TestPagesWithstandMarkupAndFrames(t *testing.T) {
 // After a form with a password or a decision the browser goes on by GET: 307 and
 // 308 would send the form on (RFC 9700 §4.12).
 func TestFormsAreNotSentOn(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
 	answers := map[string]*http.Response{
 		"authorize": b.Post("/oauth2/authorize", servertest.Request(nil)),
@@ -100,6 +103,7 @@ func TestFormsAreNotSentOn(t *testing.T) {
 // A request_uri is not fetched: it would be a way into the network behind us
 // (RFC 9700 §4.10).
 func TestRequestURIIsNotFetched(t *testing.T) {
+	t.Parallel()
 	fetched := false
 	inside := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { fetched = true }))
 	defer inside.Close()
@@ -116,6 +120,7 @@ func TestRequestURIIsNotFetched(t *testing.T) {
 // Where the browser is sent, and what pages and tokens say, comes from the
 // configuration and never from the request's host.
 func TestForgedHost(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.AuthorizePOST = true }))
 	b.Answer(servertest.Request(nil))
 	for _, path := range []string{
@@ -140,6 +145,7 @@ func TestForgedHost(t *testing.T) {
 // One address in two parameters, encodings or cases: either the registered one
 // counts, or nobody is sent anywhere.
 func TestParameterPollution(t *testing.T) {
+	t.Parallel()
 	good, evil := url.QueryEscape(servertest.Callback), url.QueryEscape("https://evil.example/")
 	tail := "&client_id=app&response_type=code&scope=nonsense"
 	for _, query := range []string{
@@ -169,6 +175,7 @@ func TestParameterPollution(t *testing.T) {
 // The token flow is off unless a client is given it, is told nowhere else, brings
 // no refresh token, and is kept by no cache (RFC 9700 §2.1.2).
 func TestTokenFlowIsOffByDefault(t *testing.T) {
+	t.Parallel()
 	q := servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}})
 	for _, responseType := range []string{"token", "id_token", "id_token token", "code token", "code id_token", "none"} {
 		q.Set("response_type", responseType)
@@ -187,6 +194,7 @@ func TestTokenFlowIsOffByDefault(t *testing.T) {
 
 // RFC 9207 §2, §3: success and error say who answers, and discovery announces it.
 func TestIssuerInEveryAnswer(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
 	b.Answer(servertest.Request(nil))
 	for _, responseType := range append([]string{"", "magic"}, client.ResponseTypes...) {

@@ -15,6 +15,7 @@ import (
 )
 
 func TestTokenErrors(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		change url.Values
@@ -56,6 +57,7 @@ func TestTokenErrors(t *testing.T) {
 }
 
 func TestTokenTakesFormsAlone(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	code := b.Code(nil)
 	inQuery := servertest.PostRequest("/oauth2/token?"+servertest.CodeForm(code, nil).Encode(), nil)
@@ -72,6 +74,7 @@ func TestTokenTakesFormsAlone(t *testing.T) {
 }
 
 func TestClientAuthentication(t *testing.T) {
+	t.Parallel()
 	const id, secret = "confidential", "s3cret/+ %"
 	redirect := url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}}
 	with := func(change url.Values) url.Values {
@@ -120,6 +123,7 @@ func TestClientAuthentication(t *testing.T) {
 // A code is used once, and of many tries at once exactly one succeeds. What it
 // gave is revoked, because one of those who had the code was a thief.
 func TestCodeUsedOnce(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, nil)
 	b := servertest.NewBrowser(t, server)
 	code := b.Code(nil)
@@ -152,6 +156,7 @@ func TestCodeUsedOnce(t *testing.T) {
 }
 
 func TestCodeOfRemovedUser(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	code := b.Code(nil)
@@ -162,6 +167,7 @@ func TestCodeOfRemovedUser(t *testing.T) {
 }
 
 func TestClientCredentials(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, scope, want, error string }{
 		{"a listed scope", "system/*.rs", "system/*.rs", ""},
 		{"a part of it", "system/Patient.r", "system/Patient.r", ""},
@@ -192,6 +198,7 @@ func TestClientCredentials(t *testing.T) {
 // That a code was used twice ends its token even when the store is full: there
 // is an entry for it already.
 func TestCodeUsedTwiceWithFullStore(t *testing.T) {
+	t.Parallel()
 	store := store.NewMemory(0, 0)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	code := b.Code(nil)
@@ -207,6 +214,7 @@ func TestCodeUsedTwiceWithFullStore(t *testing.T) {
 
 // A token ends with its client.
 func TestTokenOfRemovedClient(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	token := b.Tokens(nil).AccessToken
 	b.Server = servertest.New(t, func(c *authorize.Config) { c.Clients = c.Clients[1:] })
@@ -216,6 +224,7 @@ func TestTokenOfRemovedClient(t *testing.T) {
 }
 
 func TestClientCredentialsWithoutSystemScope(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = []string{"demo.read"} }))
 	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")
@@ -227,6 +236,7 @@ func TestClientCredentialsWithoutSystemScope(t *testing.T) {
 // RFC 6749 §5.2 keeps quotes and backslashes out of error_description, and we
 // keep the client's words out of it.
 func TestErrorDescription(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {`evil/"x`}})
 	r.SetBasicAuth("service", "hush")

@@ -18,6 +18,7 @@ import (
 // Codes and refresh tokens: enough bits, none twice, in characters that clients
 // that do not percent-encode leave as they are.
 func TestEntropy(t *testing.T) {
+	t.Parallel()
 	server := servertest.New(t, refreshing)
 	seen := map[string]bool{}
 	for range 20 {
@@ -36,6 +37,7 @@ func TestEntropy(t *testing.T) {
 // What takes tokens takes them from the body of a POST alone, and no answer is
 // kept by a cache, refusals included.
 func TestFormsAlone(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
 	token := b.Tokens(nil).AccessToken
 	for _, path := range []string{"/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
@@ -72,6 +74,7 @@ func TestFormsAlone(t *testing.T) {
 
 // No token passes for one of another kind, even where one key signs both.
 func TestTokensOfOneKindAlone(t *testing.T) {
+	t.Parallel()
 	for _, alg := range []string{"RS256", "ES256"} {
 		t.Run(alg, func(t *testing.T) {
 			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
@@ -121,6 +124,7 @@ func joseHeader(t *testing.T, token string) jose.Header {
 
 // RFC 9068 §2.2: what an access token says.
 func TestAccessTokenClaims(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	first := b.Tokens(servertest.OfflineAccess(nil))
 	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.Refresh(first.Refresh, nil).AccessToken} {
@@ -140,6 +144,7 @@ func TestAccessTokenClaims(t *testing.T) {
 
 // The words of a request are the words of the answer, those of SMART 1 too.
 func TestScopeInTheAnswer(t *testing.T) {
+	t.Parallel()
 	for _, scope := range []string{"user/Patient.read", "user/Patient.rs", "user/*.read offline_access"} {
 		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 		got := b.Tokens(url.Values{"scope": {scope}})
@@ -154,6 +159,7 @@ func TestScopeInTheAnswer(t *testing.T) {
 
 // A verified token is remembered, and yet expires and can be revoked.
 func TestRememberedToken(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := servertest.NewBrowser(t, servertest.New(t, nil))
 		token := b.Tokens(nil).AccessToken
@@ -175,6 +181,7 @@ func TestRememberedToken(t *testing.T) {
 }
 
 func TestDiscoveryOfRefreshTokens(t *testing.T) {
+	t.Parallel()
 	documents := func(change func(*authorize.Config)) (openid, smart map[string]any) {
 		b := servertest.NewBrowser(t, servertest.New(t, change))
 		return servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration")), servertest.Decode[map[string]any](t, b.Get("/fhir/R4/.well-known/smart-configuration"))
@@ -224,6 +231,7 @@ func TestDiscoveryOfRefreshTokens(t *testing.T) {
 
 // Test modules of the OpenID Foundation's conformance suite, by their names.
 func TestOIDF(t *testing.T) {
+	t.Parallel()
 	modules := map[string]func(*testing.T){
 		"oidcc-codereuse": func(t *testing.T) { codeReuse(t, 0) },
 		"oidcc-codereuse-30seconds": func(t *testing.T) {
@@ -269,6 +277,7 @@ func codeReuse(t *testing.T, after time.Duration) {
 
 // Tests of Inferno's SMART App Launch STU2.2 suite, by their ids.
 func TestInferno(t *testing.T) {
+	t.Parallel()
 	refused := func(t *testing.T, r *http.Response) {
 		t.Helper()
 		if r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusUnauthorized {

@@ -36,6 +36,7 @@ func secretRequest(path, id, secret string, basic bool) *http.Request {
 // Secrets cannot be tried at will, wherever clients show them. Whoever tries stops
 // nobody elsewhere, and nobody at all whose secret cannot be guessed.
 func TestSecretsAreCounted(t *testing.T) {
+	t.Parallel()
 	const here, there = "192.0.2.1", "198.51.100.1"
 	for _, path := range []string{"/oauth2/token", "/oauth2/introspect", "/oauth2/revoke", "/oauth2/par"} {
 		for _, basic := range []bool{true, false} {
@@ -94,6 +95,7 @@ func TestSecretsAreCounted(t *testing.T) {
 // A network has a count for all clients, those that there are not too, and no success
 // takes it back; but people who sign in there are not counted with them.
 func TestSecretsAreCountedByNetwork(t *testing.T) {
+	t.Parallel()
 	s := servertest.New(t, func(c *authorize.Config) { c.Lockout.AddressFailures = 20 })
 	b := servertest.NewBrowser(t, s)
 	for i := range 20 {
@@ -115,6 +117,7 @@ func TestSecretsAreCountedByNetwork(t *testing.T) {
 // To encode the client's name in other ways gives no further tries, and to send no
 // secret takes none.
 func TestSecretTriesOfOneClient(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	for range 20 {
 		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}})
@@ -134,6 +137,7 @@ func TestSecretTriesOfOneClient(t *testing.T) {
 
 // The tokens of registrations are counted as well.
 func TestRegistrationTokensAreCounted(t *testing.T) {
+	t.Parallel()
 	const here, there = "192.0.2.1", "198.51.100.1"
 	for _, tt := range []struct {
 		name, initial string

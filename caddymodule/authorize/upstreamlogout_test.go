@@ -34,6 +34,7 @@ func saying(name string, value any) func(*authorizetest.IDToken) {
 // OpenID Connect Back-Channel Logout 1.0 §2.5, §2.7, §2.8: whoever signs out at the
 // provider is signed out of what began there, and of nothing else.
 func TestSignedOutAtProvider(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	p.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
 	s := servertest.NewFederated(t, p, nil)
@@ -83,6 +84,7 @@ func TestSignedOutAtProvider(t *testing.T) {
 
 // A provider has its say about its own sign-ins alone, whatever their sub and sid.
 func TestSignedOutAtOneProvider(t *testing.T) {
+	t.Parallel()
 	p, other := authorizetest.Start(t), authorizetest.Start(t)
 	for _, provider := range []*authorizetest.Provider{p, other} {
 		provider.Change(func(s *authorizetest.Settings) { s.IDToken = saying("sid", "one") })
@@ -104,6 +106,7 @@ func TestSignedOutAtOneProvider(t *testing.T) {
 
 // What is said by another provider, or for another, or twice, ends nothing, and is 400.
 func TestSignedOutAtProviderRefused(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	store := store.NewMemory(0, 0)
 	var trail auditTrail
@@ -155,6 +158,7 @@ func (u *unlisted) List(ctx context.Context, prefix string) ([]string, error) {
 
 // A logout that fails is 400 too (§2.8), and the token counts when it comes again.
 func TestSignedOutAtProviderFails(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	p.Fail(authorizetest.Keys, authorizetest.Status(http.StatusServiceUnavailable))
 	if r := signedOutThere(t, servertest.NewFederated(t, p, nil), p.LogoutToken()); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" {
@@ -177,6 +181,7 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 
 // A store that is full keeps nobody signed in.
 func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	store := store.NewMemory(100, 0)
 	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
@@ -194,6 +199,7 @@ func TestSignedOutAtProviderWhereTheStoreIsFull(t *testing.T) {
 
 // Our own clients are told in turn.
 func TestSignedOutAtProviderIsPassedOn(t *testing.T) {
+	t.Parallel()
 	p, client := authorizetest.Start(t), newParty(t)
 	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
 		c.Clients[0].BackchannelLogoutURI = client.uri

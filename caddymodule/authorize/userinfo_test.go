@@ -13,6 +13,7 @@ import (
 )
 
 func TestUserinfo(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		scope string
 		want  map[string]any
@@ -36,6 +37,7 @@ func TestUserinfo(t *testing.T) {
 }
 
 func TestUserinfoRefuses(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	good := b.Tokens(nil)
 	withoutOpenID := servertest.NewBrowser(t, b.Server).Tokens(url.Values{"scope": {"demo.read"}})
@@ -74,6 +76,7 @@ func TestUserinfoRefuses(t *testing.T) {
 // The access token may be posted in a form (RFC 6750 §2.2), not be in the query,
 // nor in the form and the header.
 func TestUserinfoByForm(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	token := b.Tokens(nil).AccessToken
 	tests := []struct {
@@ -104,6 +107,7 @@ func TestUserinfoByForm(t *testing.T) {
 }
 
 func TestUserinfoOfRemovedUser(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	token := b.Tokens(nil).AccessToken
 	b.Server = servertest.New(t, func(c *authorize.Config) { c.Users = c.Users[1:] })
@@ -113,6 +117,7 @@ func TestUserinfoOfRemovedUser(t *testing.T) {
 }
 
 func TestUserinfoOfClient(t *testing.T) {
+	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
 	r.SetBasicAuth("service", "hush")

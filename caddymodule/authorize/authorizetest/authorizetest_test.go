@@ -15,6 +15,7 @@ import (
 
 // The kernel of this machine really drops them, and does not refuse.
 func TestBlackHole(t *testing.T) {
+	t.Parallel()
 	address := authorizetest.BlackHole(t)
 	for range 3 {
 		conn, err := net.DialTimeout("tcp", address, 50*time.Millisecond)
@@ -51,6 +52,7 @@ func post(t *testing.T, p *authorizetest.Provider, code string, change url.Value
 
 // A provider that let everything pass would prove nothing.
 func TestTokenEndpointIsStrict(t *testing.T) {
+	t.Parallel()
 	p := authorizetest.Start(t)
 	code := func() string {
 		return p.Authorize(t, p.Issuer+"/authorize?response_type=code&scope=openid&client_id=client&redirect_uri=https://a.example/cb&nonce=n").Get("code")

@@ -9,6 +9,7 @@ import (
 
 // A request with cookies without end does not cost without end.
 func TestBrowserIDsAreBounded(t *testing.T) {
+	t.Parallel()
 	r := httptest.NewRequest(http.MethodGet, "/", nil)
 	for i := range 100 {
 		r.AddCookie(&http.Cookie{Name: IDPrefix + strconv.Itoa(i), Value: strconv.Itoa(i)})

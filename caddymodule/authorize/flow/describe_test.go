@@ -7,6 +7,7 @@ import (
 )
 
 func TestDescribe(t *testing.T) {
+	t.Parallel()
 	patient, clinician := &people.User{FHIRUser: "Patient/1"}, &people.User{FHIRUser: "Practitioner/1"}
 	tests := []struct {
 		item string

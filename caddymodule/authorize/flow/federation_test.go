@@ -23,6 +23,7 @@ import (
 // A pending sign-in is kept in as many cookies as it takes, for ten minutes, for this
 // browser, and used once.
 func TestPendingSignInCookies(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name string
 		size int
@@ -89,6 +90,7 @@ func replaceCookie(r *http.Request, name, value string) {
 // Anybody can come back with made-up answers. Those that there is no more room for are
 // not remembered, and keep nobody from signing in.
 func TestSignInAmongMadeUpAnswers(t *testing.T) {
+	t.Parallel()
 	idp, logger := authorizetest.Start(t), slog.New(slog.DiscardHandler)
 	accounts := &people.Accounts{
 		Directory: new(people.Directory), Providers: map[string]*people.Provider{}, Store: store.NewMemory(0, 0), Durable: store.NewMemory(0, 0),

@@ -15,6 +15,7 @@ func numbered(n uint64) (id pushID) {
 // A request that was used is remembered for as long as it could be used again, however
 // many others are used meanwhile, and no longer than twice that.
 func TestUsedPushes(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		var s usedPushes
 		for second := range uint64(1000) {
@@ -35,6 +36,7 @@ func TestUsedPushes(t *testing.T) {
 }
 
 func TestUsedPushesAreBounded(t *testing.T) {
+	t.Parallel()
 	var s usedPushes
 	for n := range uint64(3*maxUsedPushes + 1) {
 		s.add(numbered(n))

@@ -13,6 +13,7 @@ import (
 // Names and addresses share the counters of failures. Which two share one cannot be
 // worked out, to pick an address whose failures count as somebody else's.
 func TestCountersCannotBeForeseen(t *testing.T) {
+	t.Parallel()
 	limiter := func(storage keyring.Storage) *Limiter {
 		return &Limiter{Keys: keyring.New(storage, "keys", slog.New(slog.DiscardHandler))}
 	}
@@ -41,6 +42,7 @@ func TestCountersCannotBeForeseen(t *testing.T) {
 
 // What a form may bring is more than is worth comparing.
 func TestCanonicalNameIsBounded(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("ﷺ", 20_000) // each becomes 18 characters
 	if got := CanonicalName(long); len(got) > 20*maxName {
 		t.Errorf("%d bytes", len(got))

@@ -9,6 +9,7 @@ import (
 // A success takes back the failures of its own account, and of none that shares the
 // counter by its hash.
 func TestTallyForgives(t *testing.T) {
+	t.Parallel()
 	fails := func(owners ...string) (t tally) {
 		for _, owner := range owners {
 			t.fail(owner, 100, time.Minute)

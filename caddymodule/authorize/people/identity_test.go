@@ -10,6 +10,7 @@ import (
 )
 
 func TestIdentityClaims(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name   string
 		p      IdentityProvider
@@ -65,6 +66,7 @@ func TestIdentityClaims(t *testing.T) {
 
 // groups are a list or one text, under any name; what is neither is no group.
 func TestGroups(t *testing.T) {
+	t.Parallel()
 	tests := []struct {
 		name  string
 		claim any
@@ -90,6 +92,7 @@ func TestGroups(t *testing.T) {
 }
 
 func TestAccountID(t *testing.T) {
+	t.Parallel()
 	ids := map[string]bool{}
 	for _, key := range [][2]string{{"https://a.example", "1"}, {"https://a.example", "2"}, {"https://b.example", "1"}, {"https://a.example1", ""}} {
 		ids[accountID(key[0], key[1])] = true
@@ -100,6 +103,7 @@ func TestAccountID(t *testing.T) {
 }
 
 func TestAllow(t *testing.T) {
+	t.Parallel()
 	hospital := AllowRule{"email", "*@hospital.example"}
 	person := func(email string, verified bool, groups ...string) identity {
 		return identity{user: User{Email: email, EmailVerified: verified}, groups: groups}
@@ -142,6 +146,7 @@ func TestAllow(t *testing.T) {
 }
 
 func TestAllowRuleCheck(t *testing.T) {
+	t.Parallel()
 	for rule, ok := range map[AllowRule]bool{
 		{"email", "*@hospital.example"}: true, {"email", "a@x.example"}: true, {"group", "clinicians"}: true,
 		{"email", "hospital.example"}: false, {"email", "*"}: false, {"email", "a*@x.example"}: false, {"email", "*@*.example"}: false,
@@ -154,6 +159,7 @@ func TestAllowRuleCheck(t *testing.T) {
 }
 
 func TestProviderKey(t *testing.T) {
+	t.Parallel()
 	for key, ok := range map[string]bool{"hospital": true, "entra-id2": true, "local": false, "Hospital": false, "a/b": false, "-a": false, "": false, "a--b": false} {
 		if err := CheckProviderKey(key); (err == nil) != ok {
 			t.Errorf("%q: %v", key, err)

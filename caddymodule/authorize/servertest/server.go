@@ -1,7 +1,10 @@
 package servertest
 
 import (
+	"context"
 	"log/slog"
+	"regexp"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,8 +27,17 @@ const (
 	Callback = "https://app.example.org/callback"
 )
 
-// sharedKeys spare each test the making of an RSA key.
-var sharedKeys = new(authorizetest.Storage)
+// keys are those of all servers, because making an RSA key takes long, and reading one is
+// not free. They are dated in the future, so that no test's clock finds them due for renewal.
+var keys = sync.OnceValue(func() *keyring.Keyring {
+	storage, logger := new(authorizetest.Storage), slog.New(slog.DiscardHandler)
+	if err := keyring.New(storage, "keys.json", logger).Refresh(context.Background()); err != nil {
+		panic(err) // nothing fails in memory
+	}
+	created := regexp.MustCompile(`"created":"[^"]*"`)
+	storage.Files["keys.json"] = created.ReplaceAll(storage.Files["keys.json"], []byte(`"created":"2100-01-01T00:00:00Z"`))
+	return keyring.New(storage, "keys.json", logger)
+})
 
 // plain compares passwords that are their own hash.
 type plain struct{}
@@ -37,10 +49,9 @@ func (plain) Compare(hash, password []byte) (bool, error) {
 // Config has the users alice (password: right) and bob (other), and clients of several
 // kinds, of which app is the one that [Request] names.
 func Config() authorize.Config {
-	logger := slog.New(slog.DiscardHandler)
 	return authorize.Config{
-		Issuer: Issuer, FHIRBasePath: "/fhir/R4", Passwords: plain{}, Logger: logger,
-		Keys:  keyring.New(sharedKeys, "keys.json", logger),
+		Issuer: Issuer, FHIRBasePath: "/fhir/R4", Passwords: plain{}, Logger: slog.New(slog.DiscardHandler),
+		Keys:  keys(),
 		Store: store.NewMemory(0, 0),
 		Users: []people.User{{
 			ID: "alice", PasswordHash: "right", Name: "Alice Adams", Email: "alice@example.org",

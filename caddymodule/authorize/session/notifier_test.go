@@ -23,6 +23,7 @@ func (slowTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // A client that is slow to hear of sign-outs does not keep others from it.
 func TestSlowClientDelaysItselfAlone(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		n := NewNotifier("", nil, nil, nil, nil)
 		n.client = &http.Client{Transport: slowTransport{}}

@@ -9,6 +9,7 @@ import (
 
 // Codes that are over count no more, and people who have no others are forgotten.
 func TestRecentCodesAreForgotten(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c := newRecentCodes(time.Minute)
 		for range 3 {
@@ -34,6 +35,7 @@ func TestRecentCodesAreForgotten(t *testing.T) {
 
 // The oldest of too many ends.
 func TestRecentCodesAreTheLatest(t *testing.T) {
+	t.Parallel()
 	c := newRecentCodes(time.Minute)
 	for i := range maxCodes + 10 {
 		old, ok := c.add("alice", recentCode{key: strconv.Itoa(i)})

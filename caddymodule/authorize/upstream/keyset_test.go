@@ -174,6 +174,7 @@ func TestSlowKeysDelayNobody(t *testing.T) {
 // One renews for all, and those who need not wait leave nothing behind. It counts
 // goroutines, and so does not run in parallel.
 func TestRenewingTakesOneGoroutine(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		good, s := ecPair("good"), new(keyServer)
 		s.serveKeys(good.public())
