@@ -37,9 +37,9 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
 		{Pattern: "/fhir/status", Handler: adminMethods{http.MethodGet: a.status}},
-		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.sessions, http.MethodDelete: a.endSessions}},
-		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.endSession}},
-		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.endGrants}},
+		{Pattern: adminSessions, Handler: adminMethods{http.MethodGet: a.server(listSessions), http.MethodDelete: a.server(endSessions)}},
+		{Pattern: adminSessions + "/", Handler: adminMethods{http.MethodDelete: a.server(endSession)}},
+		{Pattern: adminGrants, Handler: adminMethods{http.MethodDelete: a.server(endGrants)}},
 		{Pattern: "/fhir/expansions", Handler: adminMethods{http.MethodDelete: a.purge}},
 	}
 }

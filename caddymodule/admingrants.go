@@ -7,6 +7,7 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
@@ -22,11 +23,7 @@ type endedGrants struct {
 
 // endGrants ends everything of ?user=, of ?client_id=, or of both. At least one is required, so that an incomplete
 // request does not end all grants.
-func (a *adminAPI) endGrants(r *http.Request) (any, error) {
-	server, err := a.server()
-	if err != nil {
-		return nil, err
-	}
+func endGrants(server *authorize.Server, r *http.Request) (any, error) {
 	query := r.URL.Query()
 	for name, values := range query {
 		if name != "user" && name != "client_id" || len(values) != 1 || values[0] == "" {

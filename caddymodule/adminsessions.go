@@ -25,12 +25,8 @@ type sessionStatus struct {
 	UserAgent  string    `json:"user_agent,omitempty"`
 }
 
-// sessions lists the sessions of ?user=, or all.
-func (a *adminAPI) sessions(r *http.Request) (any, error) {
-	server, err := a.server()
-	if err != nil {
-		return nil, err
-	}
+// listSessions lists the sessions of ?user=, or all.
+func listSessions(server *authorize.Server, r *http.Request) (any, error) {
 	found, err := server.Sessions(r.Context(), r.URL.Query().Get("user"))
 	shown := make([]sessionStatus, len(found))
 	for i, session := range found {
@@ -52,21 +48,13 @@ func sessionsEnded(n int) endedSessions {
 }
 
 // endSession ends the session in the path. It is no error if that has ended already.
-func (a *adminAPI) endSession(r *http.Request) (any, error) {
-	server, err := a.server()
-	if err != nil {
-		return nil, err
-	}
+func endSession(server *authorize.Server, r *http.Request) (any, error) {
 	ended, err := server.EndSession(r.Context(), strings.TrimPrefix(r.URL.Path, adminSessions+"/"))
 	return sessionsEnded(ended), err
 }
 
 // endSessions ends all sessions of a user, who is required, so that an incomplete request does not end everybody's.
-func (a *adminAPI) endSessions(r *http.Request) (any, error) {
-	server, err := a.server()
-	if err != nil {
-		return nil, err
-	}
+func endSessions(server *authorize.Server, r *http.Request) (any, error) {
 	user := r.URL.Query().Get("user")
 	if user == "" {
 		return nil, badAdminRequest(errors.New("say whose sessions to end: ?user="))
@@ -75,11 +63,13 @@ func (a *adminAPI) endSessions(r *http.Request) (any, error) {
 	return sessionsEnded(ended), err
 }
 
-// server is the running authorization server, or an error with status 404.
-func (a *adminAPI) server() (*authorize.Server, error) {
-	app, err := fhirApp(a.running())
-	if err != nil {
-		return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+// server calls a function with the running authorization server. Without one, the answer is 404.
+func (a *adminAPI) server(handle func(*authorize.Server, *http.Request) (any, error)) func(*http.Request) (any, error) {
+	return func(r *http.Request) (any, error) {
+		app, err := fhirApp(a.running())
+		if err != nil {
+			return nil, caddy.APIError{HTTPStatus: http.StatusNotFound, Err: err}
+		}
+		return handle(app.server, r)
 	}
-	return app.server, nil
 }

@@ -3,7 +3,6 @@ package caddymodule
 import (
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 
 	"github.com/caddyserver/caddy/v2"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
 // auditLogger is the name of the audit trail for `include` and `exclude` of Caddy's global option log.
@@ -40,9 +40,5 @@ func clientAddress(r *http.Request) string {
 	if address := clientIP(r.Context()); address != "" {
 		return address
 	}
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
+	return httporigin.Peer(r)
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"github.com/rs/cors"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
 // The words of the setting cors that are no origins.
@@ -18,8 +20,6 @@ const (
 	corsAll     = "*"
 	corsClients = "clients"
 )
-
-const corsMaxAge = 600
 
 var errNoClients = errors.New("cors clients requires the fhir global option, which defines the clients")
 
@@ -37,7 +37,7 @@ func newCrossOrigin(words []string, app *App) (*crossOrigin, error) {
 	}
 	options := cors.Options{
 		AllowedMethods: []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE"},
-		AllowedHeaders: []string{"*"}, MaxAge: corsMaxAge,
+		AllowedHeaders: []string{"*"}, MaxAge: httporigin.PreflightMaxAge,
 		ExposedHeaders: []string{"WWW-Authenticate", "ETag", "Location", "Content-Location", "Last-Modified", "Age", "Cache-Status"},
 	}
 	all := cors.New(options)
@@ -94,16 +94,12 @@ func (c *crossOrigin) answer(w http.ResponseWriter, r *http.Request, metadata bo
 	}
 	rules.HandlerFunc(w, r)
 	switch {
-	case isPreflight(r):
+	case httporigin.IsPreflight(r):
 		return w, true
 	case r.Header.Get("Origin") == "":
 		return w, false
 	}
 	return newCORSWriter(w), false
-}
-
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
 }
 
 // corsWriter replaces the CORS headers of a backend by ours: browsers reject a header with two values.

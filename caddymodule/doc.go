@@ -1,5 +1,5 @@
-// Package caddymodule registers caddy-fhir with Caddy. Only this package and package build know Caddy; what the modules
-// do is in the packages below.
+// Package caddymodule registers caddy-fhir with Caddy. Only this package and package build know Caddy; what the
+// modules do is in the packages below.
 //
 //	fhir                          app.go          issuer, clients, users, keys, stores; shared by the handlers
 //	fhir.stores.memory            memorystore.go  codes and revocations, in this process
@@ -12,8 +12,8 @@
 //	admin.api.fhir                admin.go        status, sessions, grants, cached expansions
 //	caddy.logging.encoders.fhir   accesslog.go    logs without codes and tokens
 //
-// The Caddyfile syntax of each is in the same file, except caddyfile_app.go and caddyfile_expand.go; caddyfile.go reads
-// the arguments.
+// The Caddyfile syntax of each is in the same file, except caddyfile_app.go and caddyfile_expand.go; caddyfile.go
+// reads the arguments.
 //
 // A request's way through the handlers, in their order:
 //

@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/front"
 )
@@ -195,7 +196,7 @@ func (h *Expand) Cleanup() (err error) {
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Expand) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	defer fhirPace.limit(w, r)()
-	if h.cors != nil && isPreflight(r) && h.front.Serves(preflighted(r)) {
+	if h.cors != nil && httporigin.IsPreflight(r) && h.front.Serves(preflighted(r)) {
 		_, _ = h.cors.answer(w, r, false)
 		return nil
 	}

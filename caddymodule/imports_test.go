@@ -27,11 +27,12 @@ var cores = map[string][]string{
 	"caddymodule/smart":        nil,
 	"caddymodule/boundedcache": nil,
 	"caddymodule/fairqueue":    nil,
+	"caddymodule/httporigin":   nil,
 	"caddymodule/strictjson":   nil,
 }
 
 // ground is what all cores may import.
-var ground = []string{"caddymodule/smart", "caddymodule/boundedcache", "caddymodule/fairqueue", "caddymodule/strictjson"}
+var ground = []string{"caddymodule/smart", "caddymodule/boundedcache", "caddymodule/fairqueue", "caddymodule/httporigin", "caddymodule/strictjson"}
 
 // A goPackage is what go list says of a package.
 type goPackage struct {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
 )
 
-// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that an issuer that is down
-// during a reload does not lock out its tokens.
+// issuerKeys keeps the keys of trusted issuers over reloads, by issuer and TLS settings, so that an issuer that is
+// down during a reload does not lock out its tokens.
 var issuerKeys = caddy.NewUsagePool()
 
 // guardKeys makes a set of keys usable by package guard.

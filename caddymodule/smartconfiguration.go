@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
 // smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API with another
@@ -21,13 +22,13 @@ type smartConfiguration struct {
 }
 
 // smartCORS allows every origin: the document is public.
-var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, MaxAge: corsMaxAge})
+var smartCORS = cors.New(cors.Options{AllowedMethods: []string{http.MethodGet, http.MethodHead}, MaxAge: httporigin.PreflightMaxAge})
 
 func (s *smartConfiguration) serves(r *http.Request) bool { return s != nil && r.URL.Path == s.path }
 
 func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error {
 	switch {
-	case isPreflight(r):
+	case httporigin.IsPreflight(r):
 		smartCORS.HandlerFunc(w, r)
 		return nil
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:

@@ -41,8 +41,8 @@ type Introspection struct {
 	// The `iss` that answers must have. Default: it is not looked at.
 	Issuer string `json:"issuer,omitempty"`
 
-	// What `aud` must hold, or `any` for servers that do not say. Default: the
-	// FHIR base URL; without the fhir app it is required.
+	// What `aud` must hold, or `any` for servers that do not say. Default: the FHIR base URL; without the fhir app it
+	// is required.
 	Audience string `json:"audience,omitempty"`
 
 	TLS

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"log/slog"
-	"net"
 	"net/http"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
 // Defaults and bounds of the lifetimes in [Config].
@@ -182,7 +182,7 @@ func (c *Config) complete() error {
 		c.Started = func() time.Time { return time.Time{} }
 	}
 	if c.ClientAddress == nil {
-		c.ClientAddress = remoteAddress
+		c.ClientAddress = httporigin.Peer
 	}
 	if err := c.completeLifetimes(); err != nil {
 		return err
@@ -222,13 +222,4 @@ func (c *Config) completeGrace() error {
 		return oauth2.CheckLifetime("refresh_token_grace", c.RefreshTokenGrace, MaxRefreshTokenGrace)
 	}
 	return nil
-}
-
-// remoteAddress is the peer's IP address.
-func remoteAddress(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		return r.RemoteAddr
-	}
-	return host
 }

@@ -9,10 +9,8 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
-
-// corsMaxAge is how long a browser keeps the answer to a preflight, in seconds.
-const corsMaxAge = 600
 
 // clientMethods are the endpoints that scripts of the clients call, and how. What
 // a browser itself is sent to (authorize, login, logout) is for no script.
@@ -37,7 +35,7 @@ type crossOrigins struct {
 func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *crossOrigins {
 	o := &crossOrigins{origins: clientOrigins(clients), rules: map[string]*cors.Cors{}}
 	for path := range routes {
-		options := cors.Options{AllowedHeaders: []string{"Authorization", "Content-Type"}, MaxAge: corsMaxAge}
+		options := cors.Options{AllowedHeaders: []string{"Authorization", "Content-Type"}, MaxAge: httporigin.PreflightMaxAge}
 		methods, ofClients := clientMethods[path]
 		switch {
 		case ofClients:
@@ -60,19 +58,15 @@ func (o *crossOrigins) answer(w http.ResponseWriter, r *http.Request) bool {
 	switch {
 	case rules == nil:
 		return false
-	case isDocument(r.URL.Path) && !isPreflight(r):
+	case isDocument(r.URL.Path) && !httporigin.IsPreflight(r):
 		w.Header().Set("Access-Control-Allow-Origin", "*") // whoever asks, so that caches need not Vary
 	default:
 		rules.HandlerFunc(w, r)
 	}
-	return isPreflight(r)
+	return httporigin.IsPreflight(r)
 }
 
 func isDocument(path string) bool { return strings.Contains(path, "/.well-known/") }
-
-func isPreflight(r *http.Request) bool {
-	return r.Method == http.MethodOptions && r.Header.Get("Access-Control-Request-Method") != ""
-}
 
 // AllowsOrigin says whether an origin, as a browser writes it, is that of a
 // redirect URI of a client.

@@ -15,18 +15,16 @@ import (
 
 // pins are the modules that go.mod and go.sum allow.
 type pins struct {
-	// module is the path of the module itself.
+	// module is the path of this module.
 	module string
-	// versions has the version of each required module, by its path.
+	// versions are the versions of the required modules by path.
 	versions map[string]string
-	// sums has the lines of go.sum: "path version h1:hash".
+	// sums are the lines of go.sum: "path version h1:hash".
 	sums map[string]bool
 }
 
-// checkBinary checks that each module in the binary has the version of go.mod
-// and the hash of go.sum. xcaddy's temporary module chose the versions anew;
-// by minimal version selection it should come to the same ones, since go.mod
-// lists them all. This makes sure of it.
+// checkBinary checks that each module in the binary has the version of go.mod and the hash of go.sum. xcaddy's
+// temporary module selects the versions again; since go.mod lists them all, it should select the same ones.
 func checkBinary(ctx context.Context, file, root string) error {
 	info, err := buildinfo.ReadFile(file)
 	if err != nil {
@@ -69,8 +67,7 @@ func readPins(ctx context.Context, root string) (*pins, error) {
 	return p, nil
 }
 
-// check compares the modules in a binary with the pins; all that differ are in
-// the error.
+// check compares the modules in a binary with the pins. The error names all that differ.
 func (p *pins) check(modules []*debug.Module) error {
 	var errs []error
 	own := false

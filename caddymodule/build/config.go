@@ -12,11 +12,10 @@ import (
 	"github.com/caddyserver/xcaddy"
 )
 
-// configFile is the name of the configuration, beside go.mod.
 const configFile = "xcaddy.json"
 
-// readConfig reads an [xcaddy.Builder] from a JSON file. Unknown fields are an
-// error: a misspelt one would leave out what it was to say.
+// readConfig reads an [xcaddy.Builder] from a JSON file. Unknown fields are an error, because a misspelt one would be
+// ignored.
 func readConfig(file string) (*xcaddy.Builder, error) {
 	f, err := os.Open(file)
 	if err != nil {
@@ -30,7 +29,6 @@ func readConfig(file string) (*xcaddy.Builder, error) {
 	return builder, nil
 }
 
-// decodeConfig decodes one JSON value, and nothing after it.
 func decodeConfig(r io.Reader) (*xcaddy.Builder, error) {
 	decoder := json.NewDecoder(r)
 	decoder.DisallowUnknownFields()
@@ -44,8 +42,8 @@ func decodeConfig(r io.Reader) (*xcaddy.Builder, error) {
 	return builder, nil
 }
 
-// resolve makes relative replacements absolute, from root. xcaddy's command
-// does so; its Builder does not, and would look in its temporary folder.
+// resolve makes relative replacements absolute. xcaddy's command does so, but its Builder would look in its temporary
+// folder.
 func resolve(builder *xcaddy.Builder, root string) {
 	for i, r := range builder.Replacements {
 		if strings.HasPrefix(r.New.String(), ".") {

@@ -1,10 +1,9 @@
-// Command build makes ./caddy, a Caddy with the modules of this repository,
-// as xcaddy.json says:
+// Command build makes ./caddy, a Caddy with the modules of this repository, from xcaddy.json:
 //
 //	go run ./caddymodule/build [-o file]
 //
-// xcaddy does the work, in a temporary module that requires Caddy and replaces
-// this module by its folder. The steps around it:
+// xcaddy does the work, in a temporary module that requires Caddy and replaces this module by its folder. The steps
+// around it:
 //
 //	[readConfig]   xcaddy.json, strictly, into an [xcaddy.Builder]
 //	[resolve]      its relative replacements, as seen from the temporary module
@@ -13,14 +12,11 @@
 //	Build          xcaddy, with no way to fetch anything else
 //	[checkBinary]  each module in the binary is the one that go.mod and go.sum say
 //
-// The network is off while xcaddy builds, for two reasons. Its temporary
-// module has no go.sum to hold downloads against. And it asks the module proxy
-// for this module before it uses the replacement, which fails where the proxy
-// answers otherwise than "not found". Offline it finds all it needs: go.mod
-// lists the modules of the whole binary, since a blank import of Caddy's
-// standard modules in this repository keeps them there.
+// The network is off while xcaddy builds, for two reasons. Its temporary module has no go.sum to check downloads
+// against. And it asks the module proxy for this module before it uses the replacement, which fails unless the proxy
+// answers "not found". All it needs is in the module cache: a blank import of Caddy's standard modules in this
+// repository keeps the modules of the whole binary in go.mod.
 //
-// The build has xcaddy's own flags (CGO_ENABLED=0, -trimpath, -tags
-// nobadger,nomysql,nopgx). With the same ones go test and go vet share its
-// build cache; any others compile all of Caddy anew.
+// The build has xcaddy's own flags (CGO_ENABLED=0, -trimpath, -tags nobadger,nomysql,nopgx). go test and go vet share
+// its build cache if they have the same; any others compile all of Caddy again.
 package main

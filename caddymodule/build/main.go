@@ -22,7 +22,7 @@ func main() {
 	}
 }
 
-// run builds Caddy into the file output.
+// run builds Caddy.
 func run(ctx context.Context, output string, args []string) error {
 	if len(args) > 0 {
 		return fmt.Errorf("unexpected argument %q", args[0])
@@ -75,7 +75,7 @@ func run(ctx context.Context, output string, args []string) error {
 	return nil
 }
 
-// shown is a file as it is called from a folder, where it lies below it.
+// shown is the path of a file relative to a folder, if it is below it.
 func shown(file, from string) string {
 	relative, err := filepath.Rel(from, file)
 	if err != nil || !filepath.IsLocal(relative) {
@@ -84,8 +84,7 @@ func shown(file, from string) string {
 	return "." + string(filepath.Separator) + relative
 }
 
-// outputFile is the file to write, made absolute before the working directory
-// changes.
+// outputFile is the absolute path of the file to write, before the working directory changes.
 func outputFile(output, root string) (string, error) {
 	if output != "" {
 		return filepath.Abs(output)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddyserver/xcaddy"
 )
 
-// stepWords say what each of xcaddy's steps is.
+// stepWords describe xcaddy's steps.
 var stepWords = map[xcaddy.Step]string{
 	xcaddy.StepCreateEnvironment: "make a temporary module",
 	xcaddy.StepInitializeModule:  "replace this module by its folder",
@@ -21,13 +21,11 @@ var stepWords = map[xcaddy.Step]string{
 	xcaddy.StepCleanup:           "remove the temporary module",
 }
 
-// packagesPerLine is how many packages are compiled for each line, where the lines are
-// not for a terminal.
+// packagesPerLine is how many packages are compiled between two lines of output, if it is no terminal.
 const packagesPerLine = 100
 
-// progress shows what is done, and keeps back what the last step printed, for the case
-// that it fails. A good build prints warnings too: offline, go mod tidy does not find
-// what only the tests of our modules' modules import.
+// progress shows what is being done. It keeps the output of the last step for the case that it fails: a successful
+// build prints warnings too, since offline go mod tidy lacks the modules that only tests of dependencies import.
 type progress struct {
 	out      io.Writer
 	terminal bool // out is one: there, one line is written again and again
@@ -39,7 +37,6 @@ func newProgress(out *os.File) *progress {
 	return &progress{out: out, terminal: err == nil && info.Mode()&os.ModeCharDevice != 0}
 }
 
-// say shows what is being done.
 func (p *progress) say(what string) {
 	fmt.Fprintf(p.out, "build: %s\n", what)
 }
@@ -61,8 +58,7 @@ func (p *progress) step(event *xcaddy.StepEvent) error {
 	return err
 }
 
-// compile counts the packages that go build -v names. Those that are in the build cache
-// are not compiled again, and not named.
+// compile counts the packages that go build -v names. It does not name those in the build cache.
 func (p *progress) compile(output io.Reader) error {
 	p.output = nil
 	packages := 0
@@ -84,7 +80,6 @@ func (p *progress) compile(output io.Reader) error {
 	}
 }
 
-// compiled shows how many packages are compiled.
 func (p *progress) compiled(n int, name string) {
 	switch {
 	case p.terminal:
@@ -95,7 +90,7 @@ func (p *progress) compiled(n int, name string) {
 	}
 }
 
-// endLine leaves the line that was written again and again.
+// endLine ends the line that was rewritten.
 func (p *progress) endLine(packages int) {
 	if p.terminal && packages > 0 {
 		fmt.Fprintln(p.out)

@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// toolchain is what go env says of the module around the working directory.
+// toolchain is the output of go env for the module around the working directory.
 type toolchain struct {
 	// Module is the path of its go.mod.
 	Module string `json:"GOMOD"`
@@ -21,7 +21,6 @@ type toolchain struct {
 	Root string `json:"GOROOT"`
 }
 
-// findToolchain asks go env, from the working directory.
 func findToolchain(ctx context.Context) (*toolchain, error) {
 	out, err := goCommand(ctx, "", "env", "-json", "GOMOD", "GOROOT")
 	if err != nil {
@@ -37,9 +36,8 @@ func findToolchain(ctx context.Context) (*toolchain, error) {
 	return t, nil
 }
 
-// offline is the environment for xcaddy's go commands. It keeps all of environ
-// but what would make them fetch modules or another Go: the temporary module
-// does not say which Go it needs, so the one that go.mod selected is named.
+// offline is the environment for xcaddy's go commands, in which they fetch neither modules nor another Go. The
+// temporary module does not say which Go it needs, so the one that go.mod selected is named.
 func (t *toolchain) offline(environ []string) ([]string, error) {
 	if os.Getenv("XCADDY_WHICH_GO") == "" {
 		if err := os.Setenv("XCADDY_WHICH_GO", filepath.Join(t.Root, "bin", "go")); err != nil {
@@ -60,8 +58,8 @@ func (t *toolchain) offline(environ []string) ([]string, error) {
 	return environ, nil
 }
 
-// verbose is an environment in which go build names the packages that it compiles. What
-// else GOFLAGS says stays, as the last value for a name is the one that counts.
+// verbose is an environment in which go build names the packages that it compiles. It keeps other GOFLAGS: the last
+// value of a variable counts.
 func verbose(environ []string) []string {
 	flags := ""
 	for _, variable := range environ {
@@ -72,14 +70,13 @@ func verbose(environ []string) []string {
 	return append(slices.Clone(environ), "GOFLAGS="+flags+"-v")
 }
 
-// download fetches the modules of go.mod into the module cache. Each of them,
-// fetched now or earlier, is checked against go.sum.
+// download fetches the modules of go.mod into the module cache, and checks each of them against go.sum.
 func download(ctx context.Context, root string) error {
 	_, err := goCommand(ctx, root, "mod", "download")
 	return err
 }
 
-// goCommand runs go in a folder and returns what it prints.
+// goCommand runs go in a folder and returns its output.
 func goCommand(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "go", args...)
 	cmd.Dir = dir

@@ -14,9 +14,8 @@ import (
 // ownVersion matches the versions that a tag can give this module.
 var ownVersion = regexp.MustCompile(`^v[01]\.\d+\.\d+(-[0-9A-Za-z.-]+)?$`)
 
-// sourceVersion is the version of the sources in root, as Go would name it: the tag of
-// the commit, or a pseudo-version of it; empty where that is not known. That files were
-// changed since is not in it.
+// sourceVersion is the version of the sources in root as Go would name it: the tag of the commit, or a pseudo-version;
+// empty if unknown. Uncommitted changes do not show in it.
 func sourceVersion(ctx context.Context, root string) string {
 	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
 		return "" // a repository around it is another's
@@ -31,7 +30,7 @@ func sourceVersion(ctx context.Context, root string) string {
 	return version
 }
 
-// git returns what git prints of a folder, or nothing where it fails.
+// git returns git's output for a folder, or nothing if it fails.
 func git(ctx context.Context, folder string, args ...string) string {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-C", folder}, args...)...)
 	cmd.Env = append(os.Environ(), "TZ=UTC")
@@ -42,9 +41,8 @@ func git(ctx context.Context, folder string, args ...string) string {
 	return strings.TrimSpace(string(out))
 }
 
-// setVersion has the binary say which version of a module a replacement is of: Go would
-// make up v0.0.0 of the year 1, but takes the highest version that is replaced. The
-// replacement of all versions stays, by which xcaddy knows that the module is replaced.
+// setVersion gives the binary the version of a replaced module: Go would make up v0.0.0 of the year 1, but takes the
+// highest version that is replaced. The replacement of all versions stays, by which xcaddy recognises the module.
 func setVersion(builder *xcaddy.Builder, module, version string) {
 	for _, r := range builder.Replacements {
 		if r.Old.String() == module && version != "" {

@@ -1,5 +1,4 @@
-// Package fairqueue bounds how much costly work is under way at once, so that who asks for
-// much of it leaves room for others.
+// Package fairqueue limits how much costly work runs at once, with room left for others by whoever asks for much.
 //
 //	Queue.Enter(network, client) ── no place left ──► ErrFull
 //	   │ a place: as many as are still free at most
@@ -9,6 +8,5 @@
 //	   ▼
 //	the work ──► leave
 //
-// It knows nothing of what the work is, nor how long anybody should wait: that is for the
-// context to say.
+// The context decides how long to wait.
 package fairqueue

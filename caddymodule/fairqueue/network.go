@@ -2,8 +2,8 @@ package fairqueue
 
 import "net/netip"
 
-// Network is what one customer of a provider has at least: an IPv4 address, or
-// the /64 of an IPv6 address. What is no IP address stays as it is.
+// Network is what one customer of a provider has at least: an IPv4 address, or the /64 of an IPv6 address. Anything
+// but an IP address is returned as it is.
 func Network(address string) string {
 	ip, err := netip.ParseAddr(address)
 	if err != nil {

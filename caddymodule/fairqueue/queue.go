@@ -10,18 +10,16 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Places is how many may be in a queue, those that have a slot included. Some wait on when
-// their clients are gone, so those who come and go quickly could heap them up.
+// Places is the maximum size of a queue, including those who have a slot. Some wait on after their clients have gone,
+// so clients that come and go quickly could pile them up.
 const Places = 1000
 
-// ErrFull is returned where there is no place left for a holder of a share.
+// ErrFull is returned if no place is left for a holder.
 var ErrFull = errors.New("too many wait")
 
-// Queue has work wait for a slot, of which each holder of a share, a network or a client,
-// gets a fair part: half of the slots, so that others need not wait until a flood of one is
-// over, and no more places than are still free, so that there are always some left for
-// others. It remembers those alone who wait. Make one with [New]. It may be used by any
-// number of goroutines.
+// Queue makes work wait for a slot. Each holder, a network or a client, gets at most half of the slots, so that others
+// need not wait until its flood is over, and at most as many places as are still free, so that some are always left.
+// It remembers only holders that wait. Make one with [New]. It is safe for concurrent use.
 type Queue struct {
 	slots *semaphore.Weighted
 	each  int64 // how many slots a holder may have
@@ -31,13 +29,12 @@ type Queue struct {
 	shares map[string]*share
 }
 
-// share is what one holder has.
 type share struct {
 	places int
 	slots  *semaphore.Weighted
 }
 
-// New returns a queue for a number of slots, which is at least 1.
+// New returns a queue with a number of slots, at least 1.
 func New(slots int) *Queue {
 	slots = max(1, slots)
 	return &Queue{
@@ -47,10 +44,9 @@ func New(slots int) *Queue {
 	}
 }
 
-// Enter waits for a slot, as long as ctx lasts, and returns what gives it back. It counts
-// for each of the holders, which are named in the same order of kinds every time, as network
-// and then client: who waited for them in another order could wait for each other. It fails
-// with [ErrFull], or with the error of ctx.
+// Enter waits for a slot until ctx ends, and returns a function that releases it. The slot counts for each of the
+// holders. To avoid deadlocks, all callers must name the kinds of holders in the same order, such as network and then
+// client. It fails with [ErrFull] or the error of ctx.
 func (q *Queue) Enter(ctx context.Context, holders ...string) (leave func(), err error) {
 	shares, err := q.take(holders)
 	if err != nil {
@@ -98,7 +94,6 @@ func (q *Queue) take(holders []string) (slots []*semaphore.Weighted, err error) 
 	return slots, nil
 }
 
-// give gives the places back.
 func (q *Queue) give(holders []string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -111,7 +106,7 @@ func (q *Queue) give(holders []string) {
 	}
 }
 
-// Taken returns how many places are taken.
+// Taken returns the number of places that are taken.
 func (q *Queue) Taken() int {
 	q.mu.Lock()
 	defer q.mu.Unlock()

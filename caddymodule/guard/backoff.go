@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// backOffTime is how long the introspection endpoint is left alone after it did not
-// answer. Then one token is asked about, and the others when that was answered.
+// backOffTime is the pause after the introspection endpoint did not answer. Then one token is tried; the others follow
+// once it is answered.
 const backOffTime = 2 * time.Second
 
-// errNoAnswer says that an endpoint failed, or hung. An answer that is not understood
-// is one: else who makes up a token that the endpoint chokes on keeps all others out.
+// errNoAnswer says that an endpoint failed or timed out. An answer that cannot be understood is an answer: otherwise a
+// made-up token that the endpoint chokes on would lock out all others.
 var errNoAnswer = errors.New("no answer")
 
-// waitError refuses since an endpoint did not answer lately.
+// waitError refuses a token during the pause.
 type waitError struct{ wait time.Duration }
 
 // Error implements error.
@@ -23,22 +23,22 @@ func (e *waitError) Error() string {
 	return fmt.Sprintf("the endpoint did not answer, left alone for %v", e.wait)
 }
 
-// backOff leaves an endpoint alone that does not answer, so that tokens are refused at
-// once rather than wait for a timeout each.
+// backOff pauses requests to an endpoint that does not answer, so that tokens are refused at once instead of after a
+// timeout each.
 type backOff struct {
 	mu     sync.Mutex
 	until  time.Time // zero while the endpoint answers
 	trying bool      // one is asked about after that
 }
 
-// check refuses while the endpoint is left alone.
+// check returns an error during the pause.
 func (b *backOff) check(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.refuse(now)
 }
 
-// begin is check for who is to ask at once. It must be followed by end.
+// begin is check for a caller that then makes a request and calls end.
 func (b *backOff) begin(now time.Time) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,7 +57,7 @@ func (b *backOff) refuse(now time.Time) error {
 	return &waitError{max(wait, time.Second)}
 }
 
-// end takes what came of asking.
+// end takes the result of a request.
 func (b *backOff) end(now time.Time, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -7,16 +7,15 @@ import (
 	"strings"
 )
 
-// MaxTokenSize is the size in bytes above which a token is not looked at.
+// MaxTokenSize is the maximum size of a token in bytes.
 const MaxTokenSize = 8 << 10
 
-// Bearer takes the bearer token from the Authorization header (RFC 6750
-// §2.1), the only place where one may be. Any error is an [*Error]:
+// Bearer returns the bearer token of the Authorization header (RFC 6750 §2.1), the only place where a token is
+// accepted. Any error is an [*Error]:
 //
 //   - 401 and [ErrNoToken] without the header, or with another scheme;
-//   - 400 and [ErrRequest] with the header repeated, anything but one token
-//     in it, or an access_token in the query (§2.3), where it would stand in
-//     logs, histories and Referer headers.
+//   - 400 and [ErrRequest] if the header is repeated or holds anything but one token, or if the query has an
+//     access_token (§2.3), which would appear in logs, histories and Referer headers.
 func Bearer(r *http.Request) (string, error) {
 	if queryHasToken(r.URL.RawQuery) {
 		return "", badRequest("The access token must not be sent in the query.",
@@ -43,7 +42,7 @@ func Bearer(r *http.Request) (string, error) {
 	return token, nil
 }
 
-// isB64Token says whether s is a b64token (RFC 6750 §2.1):
+// isB64Token reports whether s is a b64token (RFC 6750 §2.1):
 //
 //	1*( ALPHA / DIGIT / "-" / "." / "_" / "~" / "+" / "/" ) *"="
 func isB64Token(s string) bool {
@@ -55,7 +54,7 @@ func isB64Token(s string) bool {
 	return s != "" && foreign == 0
 }
 
-// notB64 is 1 for what is no character of a b64token, but for its end.
+// notB64 is 1 for all characters that a b64token cannot contain before its trailing =.
 var notB64 = func() (not [256]byte) {
 	for i := range not {
 		not[i] = 1
@@ -66,8 +65,7 @@ var notB64 = func() (not [256]byte) {
 	return not
 }()
 
-// queryHasToken says whether a query has the parameter access_token, in any
-// spelling that a reader behind us may still take for it.
+// queryHasToken reports whether a query has the parameter access_token in any spelling that a backend may accept.
 func queryHasToken(query string) bool {
 	for query != "" {
 		var pair string

@@ -18,7 +18,7 @@ type claims struct {
 	Patient  string `json:"patient"`
 	FHIRUser string `json:"fhirUser"`
 
-	// What our own server gives its tokens, to know them by when they have ended.
+	// By these our own server tells whether the token has ended.
 	Session        string `json:"sid"`
 	CredentialHash string `json:"credential_hash"`
 
@@ -26,9 +26,8 @@ type claims struct {
 	ProviderAccount string `json:"idp_account"`
 }
 
-// checkClaims checks what the claims of a token with a good signature say:
-// all that RFC 9068 §2.2 requires is there, the token is from our issuer and
-// for us, and this is its time.
+// checkClaims checks the claims of a token whose signature is valid: everything required by RFC 9068 §2.2 is present,
+// the issuer and the audience are ours, and the token is valid now.
 func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 	var c claims
 	if err := strictjson.Unmarshal(payload, &c); err != nil {
@@ -81,10 +80,8 @@ func (c *claims) missing() string {
 	return ""
 }
 
-// checkTimes checks exp, nbf and iat (RFC 7519 §4.1), those that are there. A
-// token expires at exp, not after it. One that was issued in the future, or
-// after its end, comes from an issuer whose clock cannot be trusted with the
-// end either.
+// checkTimes checks exp, nbf and iat (RFC 7519 §4.1), as far as present. A token that was issued in the future, or
+// after it expired, comes from an issuer whose clock cannot be trusted with the expiry either.
 func checkTimes(c *jwt.Claims, now time.Time, leeway time.Duration) error {
 	expires, issued := c.Expiry.Time(), c.IssuedAt.Time()
 	switch {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// StripCookies removes the cookies whose names begin with prefix. They are those
-// of our own sign-in: who reads one behind us can sign in with it.
+// StripCookies removes the cookies with a prefix, those of our own sign-in: a backend that reads them could sign in
+// with them.
 func StripCookies(h http.Header, prefix string) {
 	lines := h["Cookie"]
 	if len(lines) == 0 {

@@ -1,7 +1,6 @@
-// Package guard is the resource server's side of OAuth: it takes the bearer
-// token from a FHIR request and verifies it. It knows no Caddy and no FHIR
-// server, writes no response and no log; a refusal is an [*Error] that says
-// which status, challenge and OperationOutcome the caller answers with.
+// Package guard is the resource server's side of OAuth: it takes the bearer token from a FHIR request and verifies it.
+// It writes neither responses nor logs: a refusal is an [*Error] with the status, challenge and OperationOutcome to
+// answer with.
 //
 // A request's way through:
 //
@@ -9,10 +8,10 @@
 //	   ▼
 //	[IdentityHeaders.Check]    a Connection header that would remove our headers → 400
 //	   ▼
-//	[IdentityHeaders.Strip]    identities that the client wrote itself are gone,
-//	                           and addresses, unless a proxy did that we trust,
-//	[StripCookies]             and so are the cookies of the sign-in,
-//	[StripTrailers]            and what would come after the body
+//	[IdentityHeaders.Strip]    removes forged identities, and addresses unless a trusted
+//	                           proxy wrote them
+//	[StripCookies]             removes the cookies of the sign-in
+//	[StripTrailers]            removes headers after the body
 //	   ▼
 //	[Bearer]                   one Authorization header, one token → else 400 or 401
 //	   ▼
@@ -24,7 +23,7 @@
 //	   │     ├─ joseheader.go        typ, alg, kid; nothing that names its own key
 //	   │     ├─ signature.go         the key from the [KeySet], the signature
 //	   │     ├─ claims.go            iss, aud, exp, nbf, iat, sub, client_id, jti
-//	   │     └─ Revoked              asked each time, remembered or not
+//	   │     └─ Revoked              asked each time, remembered or not (policy.go)
 //	   ├─ a JWT whose iss is a trusted issuer's
 //	   │     ▼
 //	   │  [Trusted.Verify]           the same way, with that issuer's [KeySet]
@@ -42,13 +41,10 @@
 //	   ▼
 //	[Token]                    whose account it is: the pair of Issuer and Subject
 //
-// Without other issuers a [Verifier] can be asked itself. One [Memory] serves
-// all: what it remembers is kept apart by the whole policy of the verifier.
+// One [Memory] serves all verifiers, whose entries are kept apart by their policies.
 //
-// Every valid token passes. What its scope allows on which FHIR resource is
-// not decided here.
+// Every valid token passes. What its scope allows on which FHIR resource is not decided here.
 //
-// References: RFC 6750 (bearer tokens), RFC 9068 (JWT access tokens), RFC 7519
-// and RFC 7515 (JWT, JWS), RFC 8725 (JWT best practices), RFC 7662 (token
-// introspection).
+// References: RFC 6750 (bearer tokens), RFC 9068 (JWT access tokens), RFC 7519 and RFC 7515 (JWT, JWS), RFC 8725 (JWT
+// best practices), RFC 7662 (token introspection).
 package guard

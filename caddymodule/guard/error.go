@@ -10,25 +10,22 @@ import (
 	"time"
 )
 
-// The causes of a refusal, for logs and tests. The client learns no more of
-// them than the fields of [Error] say.
+// The causes of a refusal, for logs and tests. The client learns no more of them than the fields of [Error] say.
 var (
 	// ErrNoToken: the request has no bearer token (RFC 6750 §3.1).
 	ErrNoToken = errors.New("no bearer token")
 	// ErrRequest: the token is not sent as RFC 6750 §2.1 has it.
 	ErrRequest = errors.New("bearer token sent in a wrong way")
-	// ErrHopByHop: the Connection header names a header that carries an
-	// identity.
+	// ErrHopByHop: the Connection header names a header that carries an identity.
 	ErrHopByHop = errors.New("hop-by-hop header names an identity header")
 	// ErrPath: the path is one that servers read differently.
 	ErrPath = errors.New("ambiguous path")
 	// ErrWithdrawn: whom the token stands for is no longer known.
 	ErrWithdrawn = errors.New("user or client withdrawn")
-	// ErrMalformed: not a JWS in compact form with a JSON header and claims,
-	// or claims that contradict each other.
+	// ErrMalformed: not a JWS in compact form with a JSON header and claims, or claims that contradict each other.
 	ErrMalformed = errors.New("malformed token")
-	// ErrType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token,
-	// or the claims are those of another kind of token.
+	// ErrType: the typ header is not at+jwt (RFC 9068 §4), as in an ID token, or the claims are those of another kind
+	// of token.
 	ErrType = errors.New("token is not an access token")
 	// ErrAlgorithm: the alg header is not the key's, or not allowed.
 	ErrAlgorithm = errors.New("signature algorithm not allowed")
@@ -50,13 +47,12 @@ var (
 	ErrIssuedAt = errors.New("implausible time of issue")
 	// ErrMissingClaim: a claim that is required (RFC 9068 §2.2) is missing.
 	ErrMissingClaim = errors.New("required claim missing")
-	// ErrBound: the token is bound to a key of its client's (RFC 8705, RFC
-	// 9449), and must not be accepted from the mere bearer.
+	// ErrBound: the token is bound to a key of its client's (RFC 8705, RFC 9449), and must not be accepted from the
+	// mere bearer.
 	ErrBound = errors.New("token is bound to a key")
 	// ErrRevoked: the token was revoked.
 	ErrRevoked = errors.New("token revoked")
-	// ErrInactive: introspection says that the token is not active (RFC 7662
-	// §2.2).
+	// ErrInactive: introspection says that the token is not active (RFC 7662 §2.2).
 	ErrInactive = errors.New("token not active")
 	// ErrUnavailable: keys, revocations or introspection cannot be asked.
 	ErrUnavailable = errors.New("verification unavailable")
@@ -68,24 +64,22 @@ const (
 	codeInvalidToken   = "invalid_token"
 )
 
-// Error is a refusal. Its Error method is for logs; its fields, and what
-// [Error.Challenge] makes of them, are fixed texts without any input and fit
-// for the client.
+// Error is a refusal. Its Error method is for logs. Its fields and [Error.Challenge] are fixed texts without any
+// input, and meant for the client.
 type Error struct {
 	// Status is the HTTP status: 400, 401, 405 or 503.
 	Status int
-	// Code is the error code of RFC 6750 §3.1. Empty where no token was sent,
-	// and with 503.
+	// Code is the error code of RFC 6750 §3.1. Empty if no token was sent, and with 503.
 	Code string
-	// Description is a sentence for the developer of the client.
+	// Description is a sentence for the client's developer.
 	Description string
-	// Wait is after how long to try again, or 0 where that is not known.
+	// Wait is how long to wait before trying again; 0 if unknown.
 	Wait time.Duration
-	// Err is the cause; one of the Err… values is in its tree.
+	// Err is the cause, which wraps one of the Err… values.
 	Err error
 }
 
-// Error says the cause, or the description where there is none.
+// Error returns the cause, or the description if there is none.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Description
@@ -96,8 +90,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// IssueType is the code for OperationOutcome.issue.code
-// (http://hl7.org/fhir/issue-type): expired, login, security or transient.
+// IssueType is the code for OperationOutcome.issue.code (http://hl7.org/fhir/issue-type).
 func (e *Error) IssueType() string {
 	switch {
 	case e.Status == http.StatusServiceUnavailable:
@@ -116,9 +109,8 @@ func (e *Error) IssueType() string {
 // Diagnostics is the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Description }
 
-// Challenge is the value for WWW-Authenticate (RFC 6750 §3), empty with 503,
-// where no other token would help. The realm is the FHIR base. A request
-// without a token gets the bare challenge, without an error code (§3.1).
+// Challenge is the value for WWW-Authenticate (RFC 6750 §3). It is empty with 405 and 503, where another token would
+// not help, and has no error code if the request had no token (§3.1).
 func (e *Error) Challenge(realm string) string {
 	if e.Status == http.StatusServiceUnavailable || e.Status == http.StatusMethodNotAllowed {
 		return ""
@@ -131,8 +123,8 @@ func (e *Error) Challenge(realm string) string {
 	return challenge
 }
 
-// Allow is the value for Allow, which has to come with 405 (RFC 9110 §15.5.6):
-// the methods of FHIR R4. It is empty with any other status.
+// Allow is the value for Allow, which must accompany 405 (RFC 9110 §15.5.6): the methods of FHIR R4. It is empty with
+// any other status.
 func (e *Error) Allow() string {
 	if e.Status != http.StatusMethodNotAllowed {
 		return ""
@@ -140,8 +132,7 @@ func (e *Error) Allow() string {
 	return "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 }
 
-// RetryAfter is the value for Retry-After (RFC 9110 §10.2.3), in whole seconds; empty
-// where it is not known.
+// RetryAfter is the value for Retry-After (RFC 9110 §10.2.3), in whole seconds; empty if unknown.
 func (e *Error) RetryAfter() string {
 	if e.Wait <= 0 {
 		return ""
@@ -149,9 +140,8 @@ func (e *Error) RetryAfter() string {
 	return strconv.Itoa(int(math.Ceil(e.Wait.Seconds())))
 }
 
-// quoted writes s as a quoted-string of the characters that RFC 6750 §3 lets
-// into its attributes; any other would be a way out of the quotes, or out of
-// the header, and is left out.
+// quoted writes s as a quoted-string. It drops characters that RFC 6750 §3 does not allow in its attributes, with
+// which the text could escape from the quotes or the header.
 func quoted(s string) string {
 	return `"` + strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' || r == '"' || r == '\\' {
@@ -161,20 +151,18 @@ func quoted(s string) string {
 	}, s) + `"`
 }
 
-// noToken refuses a request that does not try to authenticate with a bearer
-// token.
+// noToken refuses a request without a bearer token.
 func noToken(err error) *Error {
 	return &Error{Status: http.StatusUnauthorized, Description: "An access token is required.", Err: err}
 }
 
-// badRequest refuses a request that no token would make right.
+// badRequest refuses a request that no token would make valid.
 func badRequest(description string, err error) *Error {
 	return &Error{Status: http.StatusBadRequest, Code: codeInvalidRequest, Description: description, Err: err}
 }
 
-// invalidToken refuses a token. All defects look alike to the client, so that
-// a forger does not learn how far it got. Expiry, on which a client acts, is
-// told apart, but is looked at only after the signature.
+// invalidToken refuses a token. All defects look alike, so that a forger does not learn how far it got. Only expiry is
+// named, since clients act on it; it is checked after the signature.
 func invalidToken(err error) *Error {
 	description := "The access token is invalid."
 	if errors.Is(err, ErrExpired) {
@@ -186,11 +174,11 @@ func invalidToken(err error) *Error {
 // Withdrawn refuses a valid token whose user or client is no longer known.
 func Withdrawn() *Error { return invalidToken(ErrWithdrawn) }
 
-// Unavailable refuses since the caller could not find out about a token.
+// Unavailable refuses a token that the caller could not check.
 func Unavailable(err error) *Error { return unavailable(fmt.Errorf("%w: %w", ErrUnavailable, err)) }
 
-// unavailable refuses since the token could not be judged. To let it pass
-// would make a broken store the way in (CVE-2020-15223).
+// unavailable refuses a token that could not be checked. Letting it pass would turn a broken store into a way in
+// (CVE-2020-15223).
 func unavailable(err error) *Error {
 	refusal := &Error{
 		Status:      http.StatusServiceUnavailable,

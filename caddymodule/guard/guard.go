@@ -10,40 +10,26 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// Guard verifies access tokens of several issuers, each by its own verifier.
-// It is safe for concurrent use.
+// Guard verifies access tokens of several issuers, each with its own verifier. It is safe for concurrent use.
 type Guard struct {
-	issuers      map[string]*way
-	only         *way // the one of issuers, if there is but one
+	policies     map[string]*policy // by issuer
+	only         *policy            // of policies, if there is a single one
 	introspector *Introspector
 }
 
-// way is how the tokens of one issuer are verified. Its policy is made once.
-type way struct {
-	verifier tokenVerifier
-	policy   *policy
-}
-
-// tokenVerifier is a [Verifier] or a [Trusted].
-type tokenVerifier interface {
-	policy() *policy
-	verifyBy(ctx context.Context, p *policy, raw string) (Token, error)
-}
-
-// New makes a guard of a verifier for our own tokens, verifiers for those of
-// other issuers, and an introspector for tokens that are no JWTs. Each may be
-// missing (nil), but not all. It returns an error where one of them lacks what
-// it requires, or where two would speak for one issuer: a token must have one
-// way through only, and no other issuer may name users as if they were ours.
+// New makes a guard of a verifier for our own tokens, verifiers for those of other issuers, and an introspector for
+// tokens that are not JWTs. Each may be nil, but not all. It is an error if one of them lacks a required setting, or
+// if two speak for the same issuer: there must be only one way to verify a token, and no other issuer may name our
+// users.
 func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard, error) {
-	g := &Guard{issuers: make(map[string]*way, 1+len(trusted)), introspector: introspector}
+	g := &Guard{policies: make(map[string]*policy, 1+len(trusted)), introspector: introspector}
 	if own != nil {
-		if err := g.add(own); err != nil {
+		if err := g.add(own.policy()); err != nil {
 			return nil, err
 		}
 	}
 	for _, verifier := range trusted {
-		if err := g.add(verifier); err != nil {
+		if err := g.add(verifier.policy()); err != nil {
 			return nil, err
 		}
 	}
@@ -54,34 +40,29 @@ func New(own *Verifier, trusted []*Trusted, introspector *Introspector) (*Guard,
 		if own != nil && introspector.issuer() == own.Issuer {
 			return nil, fmt.Errorf("introspection speaks for our own issuer %q", own.Issuer)
 		}
-	} else if len(g.issuers) == 0 {
+	} else if len(g.policies) == 0 {
 		return nil, errors.New("no issuer to verify tokens of")
 	}
-	if len(g.issuers) > 1 {
+	if len(g.policies) > 1 {
 		g.only = nil
 	}
 	return g, nil
 }
 
-// add adds a verifier for its issuer.
-func (g *Guard) add(verifier tokenVerifier) error {
-	p := verifier.policy()
+func (g *Guard) add(p *policy) error {
 	if err := p.check(); err != nil {
 		return fmt.Errorf("issuer %q: %w", p.issuer, err)
 	}
-	if _, ok := g.issuers[p.issuer]; ok {
+	if g.policies[p.issuer] != nil {
 		return fmt.Errorf("duplicate issuer %q", p.issuer)
 	}
-	g.only = &way{verifier, p}
-	g.issuers[p.issuer] = g.only
+	g.policies[p.issuer], g.only = p, p
 	return nil
 }
 
-// Verify says whether raw is a valid access token of one of the issuers. What
-// has the three parts of a JWT goes to the verifier of the issuer that it
-// names, and to no other whatever that one says; all else goes to the
-// introspector. Any error is an [*Error], as theirs are; 401 invalid_token
-// where nobody is there to judge the token.
+// Verify returns what a valid access token says. A text with the three parts of a JWT goes to the verifier of the
+// issuer that it names, and to no other whatever the result; everything else goes to the introspector. Any error is an
+// [*Error]; it is 401 invalid_token if there is no verifier for the token.
 func (g *Guard) Verify(ctx context.Context, raw string) (Token, error) {
 	if strings.Count(raw, ".") != 2 {
 		if g.introspector == nil {
@@ -89,16 +70,16 @@ func (g *Guard) Verify(ctx context.Context, raw string) (Token, error) {
 		}
 		return g.introspector.Verify(ctx, raw)
 	}
-	way, err := g.way(raw)
+	p, err := g.policy(raw)
 	if err != nil {
 		return Token{}, invalidToken(err)
 	}
-	return way.verifier.verifyBy(ctx, way.policy, raw)
+	return p.verify(ctx, raw)
 }
 
-// way chooses the verifier of a JWT. Where there is but one, the token need not be
-// read for that: the verifier sees to the iss itself.
-func (g *Guard) way(raw string) (*way, error) {
+// policy chooses the policy for a JWT. If there is only one, it checks iss itself, and the token need not be parsed
+// here.
+func (g *Guard) policy(raw string) (*policy, error) {
 	if g.only != nil {
 		return g.only, nil
 	}
@@ -106,16 +87,14 @@ func (g *Guard) way(raw string) (*way, error) {
 	if err != nil {
 		return nil, err
 	}
-	way, ok := g.issuers[issuer]
-	if !ok {
-		return nil, ErrIssuer
+	if p := g.policies[issuer]; p != nil {
+		return p, nil
 	}
-	return way, nil
+	return nil, ErrIssuer
 }
 
-// unverifiedIssuer is the iss claim of a JWT whose signature nobody has
-// checked. It only chooses who is to check it, and whose iss it must then be:
-// a forged one leads to keys that the forger does not have.
+// unverifiedIssuer is the iss claim of a JWT before its signature is checked. It only selects the verifier, which then
+// requires this iss: a forged one selects keys that the forger does not have.
 func unverifiedIssuer(raw string) (string, error) {
 	if len(raw) > MaxTokenSize {
 		return "", fmt.Errorf("%w: more than %d bytes", ErrMalformed, MaxTokenSize)

@@ -6,14 +6,13 @@ import (
 	"strings"
 )
 
-// headerNames is a set of header names and of parts of such.
+// headerNames is a set of header names and patterns.
 type headerNames struct {
 	exact                       map[string]struct{}
 	prefixes, suffixes, anyPart []string
 }
 
-// newHeaderNames makes a set of names. A * at the beginning or end of one stands for
-// any rest.
+// newHeaderNames makes a set of names. A * at the beginning or end of a name matches any rest.
 func newHeaderNames(names []string) headerNames {
 	set := headerNames{exact: make(map[string]struct{}, len(names))}
 	for _, name := range names {
@@ -33,8 +32,8 @@ func newHeaderNames(names []string) headerNames {
 	return set
 }
 
-// CheckHeaderPattern says why a text is no header name (RFC 9110 §5.1), with a * at its
-// beginning or end for any rest, if it is none: as a pattern it would fit no header.
+// CheckHeaderPattern checks that a text is a header name (RFC 9110 §5.1), possibly with a * at its beginning or end.
+// Any other pattern would match no header.
 func CheckHeaderPattern(text string) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(text, "*"), "*")
 	if text == "" || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`"(),/:;<=>?@[\]{}*`, r) }) {
@@ -43,19 +42,19 @@ func CheckHeaderPattern(text string) error {
 	return nil
 }
 
-// has says whether name is in the set, however it is spelt.
+// has reports whether the set has a name in any spelling.
 func (n headerNames) has(name string) bool {
 	var buffer [64]byte
 	return n.hasFolded(appendFolded(buffer[:0], name))
 }
 
-// hasExactly says whether a name that appendFolded made is in the set in full.
+// hasExactly reports whether the set has a folded name in full.
 func (n headerNames) hasExactly(folded []byte) bool {
 	_, ok := n.exact[string(folded)]
 	return ok
 }
 
-// hasFolded says whether a name that appendFolded made is in the set.
+// hasFolded reports whether the set has a folded name.
 func (n headerNames) hasFolded(folded []byte) bool {
 	if n.hasExactly(folded) {
 		return true
@@ -78,7 +77,7 @@ func (n headerNames) hasFolded(folded []byte) bool {
 	return false
 }
 
-// appendFolded appends name in lower case, with _ and . as -.
+// appendFolded appends a name in lower case, with _ and . as -.
 func appendFolded(dst []byte, name string) []byte {
 	for i := range len(name) {
 		c := name[i]

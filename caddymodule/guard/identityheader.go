@@ -7,17 +7,15 @@ import (
 	"strings"
 )
 
-// hopByHopTargets are the other headers that the servers behind us rely on.
-// To name one in Connection makes a proxy remove it on the way (CVE-2024-45410).
+// hopByHopTargets are other headers that backends rely on. A client that names one in Connection makes a proxy remove
+// it on the way (CVE-2024-45410).
 var hopByHopTargets = []string{"Authorization", "Forwarded", "X-Forwarded-*", "X-Real-IP"}
 
-// ForwardFHIR stands for the headers of FHIR's REST API among those that
-// [NewIdentityHeaders] has forwarded.
+// ForwardFHIR stands for the headers of FHIR's REST API in the forwarded names of [NewIdentityHeaders].
 const ForwardFHIR = "fhir"
 
-// IdentityHeaders knows the request headers that a client must not send. Names
-// are compared without regard to case, and with _ and . read as -, as CGI and
-// its heirs make one variable of X-User and X_User (CVE-2025-64484).
+// IdentityHeaders knows the request headers that a client must not send. It ignores case and reads _ and . as -, since
+// CGI and its successors make one variable of X-User and X_User (CVE-2025-64484).
 type IdentityHeaders struct {
 	removed    headerNames
 	usual      headerNames
@@ -27,7 +25,6 @@ type IdentityHeaders struct {
 	known      map[string]headerRule // of names that come often, by the rest
 }
 
-// headerRule is what becomes of a header.
 type headerRule uint8
 
 const (
@@ -36,11 +33,10 @@ const (
 	headerIsRemoved
 )
 
-// NewIdentityHeaders knows the usual identity headers and the given ones that are
-// removed, such as those in which the caller tells the next server who is asking.
-// Where some are forwarded, all others are removed, but for those that tell how to
-// read the request, or where it came from; a usual identity header is forwarded if it
-// is named in full. A * at the beginning or end of a name stands for any rest.
+// NewIdentityHeaders knows the usual identity headers, and further ones to remove, such as those in which the caller
+// tells the next server who is asking. If some are forwarded, all others are removed, apart from those that describe
+// the body or connection, or the request's origin; a usual identity header is forwarded only if it is named in full. A
+// * at the beginning or end of a name matches any rest.
 func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 	if i := slices.Index(forwarded, ForwardFHIR); i >= 0 {
 		forwarded = slices.Replace(slices.Clone(forwarded), i, i+1, fhirHeaders...)
@@ -60,7 +56,7 @@ func NewIdentityHeaders(removed, forwarded []string) *IdentityHeaders {
 	return h
 }
 
-// rule says what becomes of a header, by its folded name.
+// rule says what happens to a header with this folded name.
 func (i *IdentityHeaders) rule(folded []byte) headerRule {
 	switch {
 	case i.removed.hasFolded(folded):
@@ -77,11 +73,9 @@ func (i *IdentityHeaders) rule(folded []byte) headerRule {
 	return headerPasses
 }
 
-// Strip removes the identity headers from h, however often and in whatever
-// spelling they stand there. So it does with those in which proxies tell where a
-// request came from, unless it came by a proxy that is trusted: from anybody else they
-// are made up, to have the server behind us write another address into its audit
-// events, or into the links of its answers (RFC 7239 §8.1).
+// Strip removes the identity headers from h, in any number and spelling. It also removes the headers in which proxies
+// tell where a request came from, unless a trusted proxy sent it: a client could forge the address in the backend's
+// audit events, or the links in its answers (RFC 7239 §8.1).
 func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	var buffer [64]byte
 	for name := range h {
@@ -96,10 +90,8 @@ func (i *IdentityHeaders) Strip(h http.Header, byTrustedProxy bool) {
 	}
 }
 
-// Check refuses a request with an [*Error] of status 400 and [ErrHopByHop]
-// when its Connection header names an identity header, Authorization, or
-// another header the servers behind us rely on: a proxy would remove it after
-// we have set it.
+// Check refuses a request whose Connection header names an identity header, Authorization, or another header that
+// backends rely on: a proxy would remove it after us. The [*Error] has status 400 and [ErrHopByHop].
 func (i *IdentityHeaders) Check(r *http.Request) error {
 	for _, value := range r.Header["Connection"] {
 		for option := range strings.SplitSeq(value, ",") {

@@ -1,13 +1,12 @@
 package guard
 
-// defaultIdentityHeaders are the request headers in which proxies tell the
-// servers behind them who is asking, or which request was meant. From a client
-// they are forgeries.
+// defaultIdentityHeaders are the request headers in which proxies tell backends who is asking, or what was requested.
+// From a client they are forgeries.
 var defaultIdentityHeaders = []string{
 	// Authelia; what CGI's REMOTE_USER became; front proxies as Kubernetes knows them.
 	"Remote-*", "X-Remote-*", "Impersonate-*",
-	// oauth2-proxy, alone and behind nginx; Traefik and its guides; but for what tells
-	// the address, which [IdentityHeaders.Strip] sees to, all that proxies forward.
+	// oauth2-proxy, alone and behind nginx; Traefik and its guides; but for what tells the address, which
+	// [IdentityHeaders.Strip] sees to, all that proxies forward.
 	"X-Forwarded-*", "X-Auth-Request-*", "Gap-*",
 	// Keycloak's gatekeepers, LemonLDAP::NG, caddy-security.
 	"X-Auth*", "Auth-*", "X-Token-*",
@@ -33,8 +32,7 @@ var defaultIdentityHeaders = []string{
 	// F5 BIG-IP APM, Citrix NetScaler, Okta Access Gateway, WSO2, API Umbrella.
 	"X-F5-*", "F5-*", "X-APM-*", "X-LogonName", "X-Citrix-*", "Citrix-*", "NSC-*", "X-NSC-*", "AAA-*", "X-NetScaler-*",
 	"X-Okta-*", "Okta-*", "OAG-*", "X-OAG-*", "X-WSO2-*", "X-Api-User*", "X-Api-Roles", "X-Api-Umbrella-*",
-	// Client certificates: Envoy; RFC 9440 §4, which demands it; guides for nginx,
-	// HAProxy and Traefik; Azure.
+	// Client certificates: Envoy; RFC 9440 §4, which demands it; guides for nginx, HAProxy and Traefik; Azure.
 	"*Client-Cert*", "*ClientCert*", "X-Client-DN*", "X-Client-Verif*", "SSL-*", "X-SSL-*", "X-TLS-*",
 	"X-Cert*", "X-Peer-Cert*", "X-Mtls-*", "Mtls-*", "*-Spiffe-ID", "X-Client-S-DN", "X-Client-CN",
 	// Grafana's auth proxy, and those that are made by hand.
@@ -45,8 +43,7 @@ var defaultIdentityHeaders = []string{
 	"Role", "Roles", "Permissions", "X-Sub", "X-UID", "X-Login*", "X-Actor*", "X-Account*", "X-Admin*", "X-Is-Admin", "X-Superuser", "X-Sudo",
 	"Sudo", "X-Run-As", "RunAs", "X-Act-As", "X-Assume-*", "X-Delegat*", "X-Caller*", "X-Requester*", "X-Internal-*", "X-Service-Account*",
 	"X-Gateway-*", "X-Client-ID",
-	// FHIR servers and gateways: whose records (HAPI, Smile CDR, IBM), and as whom
-	// (Aidbox, Epic, Google's consent).
+	// FHIR servers and gateways: whose records (HAPI, Smile CDR, IBM), and as whom (Aidbox, Epic, Google's consent).
 	"X-FHIR-*", "X-HAPI-*", "X-Smile-*", "X-Tenant*", "*-Tenant-ID", "Tenant", "Tenant-ID", "X-Partition*", "Partition", "X-Realm", "Realm", "X-Patient*", "X-Practitioner*", "X-Organization*", "SU",
 	"Epic-User-*", "Epic-MyChartUser-*", "X-Consent-Scope",
 	// Decided upon as GET, carried out as DELETE.
@@ -55,32 +52,30 @@ var defaultIdentityHeaders = []string{
 	"X-Original-URL", "X-Original-URI", "X-Rewrite-URL",
 }
 
-// addressHeaders are those in which proxies tell where a request came from and by which
-// address.
+// addressHeaders are those in which proxies tell the address of the client, and the address it used.
 var addressHeaders = newHeaderNames([]string{
 	"Forwarded", "X-Real-IP", "X-Client-IP", "X-Cluster-Client-IP", "True-Client-IP", "CF-Connecting-IP", "Fastly-Client-IP", "Client-IP", "X-Azure-ClientIP", "X-Azure-SocketIP",
 	"X-Forwarded", "X-Forwarded-By", "X-Forwarded-Port", "X-Forwarded-Scheme", "X-Forwarded-Server", "X-Forwarded-Ssl",
 	"X-Original-Forwarded-For", "X-Original-Host",
 })
 
-// caddyHeaders are those of them that Caddy sees to.
+// caddyHeaders are address headers that Caddy itself takes care of.
 var caddyHeaders = newHeaderNames([]string{"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host"})
 
-// messageHeaders tell how a request's body and connection are to be understood: it is
-// not the request that was meant without them. Authorization is for the guard.
+// messageHeaders describe the body and the connection, without which the request means something else. Authorization
+// is removed elsewhere.
 var messageHeaders = newHeaderNames([]string{
 	"Authorization", "Connection", "Upgrade", "Sec-WebSocket-*", "Content-Length", "Content-Type", "Content-Encoding", "Transfer-Encoding", "Expect", "TE",
 })
 
-// fhirHeaders are those that a client of FHIR's REST API sends (FHIR R4, §3.1.0.1), and
-// those by which requests are traced.
+// fhirHeaders are those that a client of FHIR's REST API sends (FHIR R4 §3.1.0.1), and those of tracing.
 var fhirHeaders = []string{
 	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "If-Match",
 	"If-Modified-Since", "If-None-Exist", "If-None-Match", "Origin", "Prefer", "Range", "User-Agent",
 	"X-Request-Id", "X-Correlation-Id", "Traceparent", "Tracestate",
 }
 
-// browserHeaders are others that nearly all requests of browsers have.
+// browserHeaders are other headers that browsers commonly send.
 var browserHeaders = []string{
 	"Cookie", "DNT", "Pragma", "Priority", "Referer", "Sec-CH-UA", "Sec-CH-UA-Mobile", "Sec-CH-UA-Platform", "Sec-Fetch-Dest",
 	"Sec-Fetch-Mode", "Sec-Fetch-Site", "Sec-GPC", "Via",

@@ -6,16 +6,15 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// maxIntrospectionSize is the size in bytes above which a response is not
-// looked at.
+// maxIntrospectionSize is the maximum size of a response in bytes.
 const maxIntrospectionSize = 64 << 10
 
 // introspection is an introspection response (RFC 7662 §2.2).
@@ -24,7 +23,7 @@ type introspection struct {
 	trustedClaims
 }
 
-// check says whether all that is required is set.
+// check returns an error if a required setting is missing or insecure.
 func (i *Introspector) check() error {
 	if i.ClientID == "" || i.ClientSecret == "" {
 		return fmt.Errorf("%w: no credentials for introspection set", ErrUnavailable)
@@ -36,18 +35,12 @@ func (i *Introspector) check() error {
 	if err != nil {
 		return fmt.Errorf("%w: introspection endpoint: %w", ErrUnavailable, err)
 	}
-	secure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && isLoopback(endpoint.Hostname())
+	secure := endpoint.Scheme == "https" || endpoint.Scheme == "http" && httporigin.IsLoopback(endpoint.Hostname())
 	if !secure || endpoint.Hostname() == "" || endpoint.User != nil || endpoint.Fragment != "" {
 		// Our secret, and somebody's token, would go over the wire in clear.
 		return fmt.Errorf("%w: introspection endpoint is neither https, nor http on loopback", ErrUnavailable)
 	}
 	return nil
-}
-
-// isLoopback says whether host is this machine.
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 // request makes the introspection request (RFC 7662 §2.1).
@@ -63,16 +56,15 @@ func (i *Introspector) request(ctx context.Context, raw string) (introspection, 
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	r.Header.Set("Accept", "application/json")
-	// Asking twice does no harm: net/http may try again when the server has
-	// closed a connection that was kept. Without a value nothing is sent.
+	// Asking twice does no harm: net/http may try again when the server has closed a connection that was kept. Without
+	// a value nothing is sent.
 	r.Header["Idempotency-Key"] = nil
 	if !i.AuthPost {
 		r.SetBasicAuth(url.QueryEscape(i.ClientID), url.QueryEscape(i.ClientSecret))
 	}
 	client := http.Client{
 		Transport: i.Transport,
-		// A redirect would take the token to another place, and to believe
-		// what that one says.
+		// A redirect would take the token to another place, and to believe what that one says.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	response, err := client.Do(r)
@@ -83,7 +75,6 @@ func (i *Introspector) request(ctx context.Context, raw string) (introspection, 
 	return readIntrospection(response)
 }
 
-// readIntrospection reads an introspection response.
 func readIntrospection(response *http.Response) (introspection, error) {
 	switch response.StatusCode {
 	case http.StatusOK:
@@ -106,9 +97,8 @@ func readIntrospection(response *http.Response) (introspection, error) {
 	return parseIntrospection(body)
 }
 
-// parseIntrospection parses an introspection response. What says anything but
-// that the token is active, or that it is not, says nothing: "true" is a text,
-// and so is "false". Of an inactive token nothing else is read.
+// parseIntrospection parses an introspection response. active must be a boolean: the strings "true" and "false" are
+// errors. Of an inactive token nothing else is read.
 func parseIntrospection(body []byte) (introspection, error) {
 	var state struct {
 		Active *bool `json:"active"`
@@ -129,7 +119,7 @@ func parseIntrospection(body []byte) (introspection, error) {
 	return response, nil
 }
 
-// judge says whether a response makes the token valid.
+// judge decides by a response whether the token is valid.
 func (i *Introspector) judge(response introspection) (Token, error) {
 	if !response.active {
 		return Token{}, ErrInactive

@@ -26,71 +26,58 @@ const (
 	DefaultConcurrency = 16
 )
 
-// refusalsSize is how many refused tokens are remembered. They have a memory
-// of their own, so that a flood of made-up ones drives no valid one out.
+// refusalsSize is how many refused tokens are remembered, apart from the others, so that a flood of made-up tokens
+// evicts no valid one.
 const refusalsSize = 2000
 
-// Introspector verifies opaque access tokens by asking the authorization
-// server that issued them (RFC 7662). What it does not understand, or cannot
-// get, refuses the token. It is safe for concurrent use, and must neither be
-// copied nor changed once in use.
+// Introspector verifies opaque access tokens by asking the authorization server that issued them (RFC 7662). Anything
+// but a clear answer refuses the token. It is safe for concurrent use, and must be neither copied nor changed once in
+// use.
 //
-// Many servers find refresh tokens active as well, and not all of them say
-// which is which; those that do are minded.
+// Many servers report refresh tokens as active too. Where the response tells, they are refused.
 type Introspector struct {
-	// Endpoint is the URL of the introspection endpoint: https, or http on
-	// loopback. Required: without it no token passes.
+	// Endpoint is the URL of the introspection endpoint: https, or http on loopback. Required: without it no token
+	// passes.
 	Endpoint string
-	// ClientID is the client that we authenticate as (RFC 7662 §2.1).
-	// Required: without it no token passes.
+	// ClientID is the client to authenticate as (RFC 7662 §2.1). Required: without it no token passes.
 	ClientID string
 	// ClientSecret is its secret. Required: without it no token passes.
 	ClientSecret string
-	// AuthPost sends both in the form (client_secret_post) instead of by
-	// HTTP Basic (client_secret_basic, RFC 6749 §2.3.1).
+	// AuthPost sends the credentials in the form (client_secret_post) instead of by HTTP Basic (client_secret_basic,
+	// RFC 6749 §2.3.1).
 	AuthPost bool
-	// Issuer is whose tokens they are. If set, the response must have an iss
-	// and it must be this one, byte for byte. If not, the response's iss is
-	// not looked at, and the [Token]'s Issuer is Endpoint: a server that is
-	// free to name the issuer could name ours.
+	// Issuer is the issuer of the tokens. If set, the response must have exactly this iss. If empty, iss is ignored,
+	// and the [Token]'s Issuer is Endpoint: a server that is free to name the issuer could name ours.
 	Issuer string
-	// Audience is what the response's aud must hold: our FHIR base URL, or
-	// our name there. Without it no token passes, unless AnyAudience is set.
+	// Audience is what the response's aud must contain: our FHIR base URL, or our name at the server. Required unless
+	// AnyAudience is set: without it no token passes.
 	Audience string
-	// AnyAudience leaves aud out of account. It is for servers that send
-	// none, and relies on the server to find active only what is for us, as
-	// RFC 7662 §4 demands of it.
+	// AnyAudience ignores aud. It is for servers that send none, and relies on the server to report as active only
+	// what is meant for us (RFC 7662 §4).
 	AnyAudience bool
-	// Transport carries the requests. Default: [http.DefaultTransport].
+	// Transport makes the requests. Default: [http.DefaultTransport].
 	Transport http.RoundTripper
-	// Timeout bounds one introspection, with its waiting for others to end,
-	// which may take half of it. Default: [DefaultTimeout].
+	// Timeout limits an introspection, including the wait for a turn, which may take half of it. Default:
+	// [DefaultTimeout].
 	Timeout time.Duration
-	// ActiveLifetime is how long an active token is remembered, at most and
-	// never past its exp. For so long a revocation stays unnoticed, since
-	// only asking again shows it. Default: [DefaultActiveLifetime]; a
-	// negative one is none.
+	// ActiveLifetime is how long an active token is remembered at most, and never past its exp. A revocation goes
+	// unnoticed for that time. Default: [DefaultActiveLifetime]; negative: not at all.
 	ActiveLifetime time.Duration
-	// RefusedLifetime is how long a refused token is remembered, so that who
-	// repeats it makes no requests. Default: [DefaultRefusedLifetime]; a
-	// negative one is none.
+	// RefusedLifetime is how long a refused token is remembered, so that repeating it makes no requests. Default:
+	// [DefaultRefusedLifetime]; negative: not at all.
 	RefusedLifetime time.Duration
-	// Concurrency is how many requests are under way at most, half of them
-	// for one network; up to 1000 tokens wait for their turn, and more are
-	// answered with 503. Default: [DefaultConcurrency]; a negative one is 1.
+	// Concurrency is the maximum number of simultaneous requests, half of them for one network; up to 1000 tokens wait
+	// for a turn, and others are refused with 503. Default: [DefaultConcurrency]; negative: 1.
 	Concurrency int
-	// Network says by its context where a request comes from: what one client
-	// has at least, an IPv4 address or the /64 of an IPv6 address. Made-up
-	// tokens from one network then do not keep others' from being asked
-	// about. Nil takes all for one.
+	// Network tells a request's network by its context: an IPv4 address or the /64 of an IPv6 address, which is what
+	// one client has at least. Made-up tokens from one network then do not delay those of others. Nil treats all as
+	// one.
 	Network func(context.Context) string
-	// Memory remembers active tokens. It may be shared by verifiers. Nil
-	// remembers none.
+	// Memory remembers active tokens. It may be shared by verifiers. Nil remembers none.
 	Memory *Memory
 	// Now is the clock. Default: time.Now.
 	Now func() time.Time
-	// Leeway is how far the server's clock may be off, either way, in exp,
-	// nbf and iat. Default: [DefaultLeeway]; a negative one is none.
+	// Leeway is the tolerance for the server's clock in exp, nbf and iat. Default: [DefaultLeeway]; negative: none.
 	Leeway time.Duration
 
 	setUp    sync.Once
@@ -101,16 +88,14 @@ type Introspector struct {
 	refusals *Memory
 }
 
-// prepare makes what is not set from outside.
 func (i *Introspector) prepare() {
 	i.fault = i.check()
 	i.queue = fairqueue.New(cmp.Or(i.Concurrency, DefaultConcurrency))
 	i.refusals = NewMemory(refusalsSize)
 }
 
-// Verify says whether raw is a valid access token. Any error is an [*Error]:
-// 401 invalid_token for a token that is not active or not for us, 503 where
-// the server does not say so in a way that is understood.
+// Verify returns what a valid access token says. Any error is an [*Error]: 401 invalid_token for a token that is not
+// active or not for us, 503 if the server gives no clear answer.
 func (i *Introspector) Verify(ctx context.Context, raw string) (Token, error) {
 	i.setUp.Do(i.prepare)
 	if i.fault != nil {
@@ -127,8 +112,8 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (Token, error) {
 			return Token{}, unavailable(fmt.Errorf("%w: introspection: %w", ErrUnavailable, err))
 		}
 	}
-	// Remembered or not: what has been found active has not been found to be
-	// for us, nor to be so for ever (GO-2022-0406).
+	// Remembered or not: what has been found active has not been found to be for us, nor to be so for ever
+	// (GO-2022-0406).
 	token, err := i.judge(response)
 	if err != nil {
 		return Token{}, invalidToken(err)
@@ -136,9 +121,8 @@ func (i *Introspector) Verify(ctx context.Context, raw string) (Token, error) {
 	return token, nil
 }
 
-// ask asks the server, once for all who want to know about the same token.
-// They share the answer and not the context of one of them, whose client may
-// go away.
+// ask asks the server, once for all requests with the same token. They share the answer, but not the context of one of
+// them, whose client may go away.
 func (i *Introspector) ask(ctx context.Context, id, raw string) (introspection, error) {
 	network := ""
 	if i.Network != nil { // asked here: the flight may outlive the request
@@ -158,8 +142,7 @@ func (i *Introspector) ask(ctx context.Context, id, raw string) (introspection, 
 	}
 }
 
-// fly waits for a slot, makes the request and remembers the response. When a slot is
-// there, the endpoint may meanwhile have ceased to answer.
+// fly waits for a turn, makes the request and remembers the response. It checks the pause again after the wait.
 func (i *Introspector) fly(ctx context.Context, network, id, raw string) (introspection, error) {
 	if known, ok := i.recall(id); ok {
 		return known, nil // another flight ended since we looked
@@ -188,14 +171,12 @@ func (i *Introspector) fly(ctx context.Context, network, id, raw string) (intros
 	return response, nil
 }
 
-// enter waits for a slot.
 func (i *Introspector) enter(ctx context.Context, network string, most time.Duration) (leave func(), err error) {
 	ctx, cancel := context.WithTimeout(ctx, most)
 	defer cancel()
 	return i.queue.Enter(ctx, network)
 }
 
-// recall returns the response that is remembered.
 func (i *Introspector) recall(id string) (introspection, bool) {
 	if known, ok := recalled[introspection](i.Memory, id); ok {
 		return known, true
@@ -203,7 +184,7 @@ func (i *Introspector) recall(id string) (introspection, bool) {
 	return recalled[introspection](i.refusals, id)
 }
 
-// remember remembers the response to a request of a time.
+// remember remembers the response to a request that was made at a time.
 func (i *Introspector) remember(id string, response introspection, asked time.Time) {
 	if _, err := i.judge(response); err != nil {
 		i.refusals.put(id, response, cmp.Or(i.RefusedLifetime, DefaultRefusedLifetime))
@@ -216,8 +197,8 @@ func (i *Introspector) remember(id string, response introspection, asked time.Ti
 	i.Memory.put(id, response, until.Sub(i.now()))
 }
 
-// remembranceID is the key under which a token is remembered, and asked about:
-// two tokens that shared it would share the answer (CVE-2026-71326).
+// remembranceID is the key of a token in memory and in flight: two tokens that shared it would share the answer
+// (CVE-2026-71326).
 func (i *Introspector) remembranceID(raw string) string {
 	return tokenID(policyID("introspection", i.Endpoint, i.ClientID, i.Issuer, i.Audience,
 		strconv.FormatBool(i.AnyAudience), leewayOr(i.Leeway).String(), i.ActiveLifetime.String()), raw)
@@ -231,5 +212,4 @@ func (i *Introspector) issuer() string {
 	return i.Issuer
 }
 
-// now is the time by the introspector's clock.
 func (i *Introspector) now() time.Time { return clock(i.Now) }

@@ -12,59 +12,52 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// algorithm is the one signature algorithm of our access tokens. The list of
-// RFC 8725 §3.1 is as short as can be: none and HS256 are forgeries, and
+// algorithm is the only signature algorithm of our access tokens (RFC 8725 §3.1): none and HS256 are forgeries, and
 // RS256 signs ID tokens.
 const algorithm = jose.ES256
 
-// refusedParameters are the header parameters (RFC 7515 §4.1) that make a
-// token invalid.
+// refusedParameters are the header parameters (RFC 7515 §4.1) that make a token invalid.
 var refusedParameters = []string{
 	"crit",                     // extensions that must be understood: we understand none
 	"jwk", "jku", "x5u", "x5c", // the token brings its own key: who can forge it can sign it (RFC 8725 §3.10)
 }
 
-// joseHeader is the part of the header that is read. The decoder refuses
-// repeated names and minds their case, so there is one reading of it only.
+// joseHeader is the part of the header that is used. The decoder is strict, so there is only one reading of it.
 type joseHeader struct {
 	Type      string                  `json:"typ"`
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
 	KeyID     string                  `json:"kid"`
 }
 
-// isAccessToken says whether the typ is an access token's (RFC 9068 §2.1).
+// isAccessToken reports whether typ is that of an access token (RFC 9068 §2.1).
 func (h joseHeader) isAccessToken() bool {
 	typ := strings.ToLower(h.Type)
 	return typ == "at+jwt" || typ == "application/at+jwt"
 }
 
-// isUntyped says whether the typ leaves open what the JWT is: an access token,
-// an ID token, or anything else that its issuer signs.
+// isUntyped reports whether typ leaves open what the JWT is: an access token, an ID token, or anything else its issuer
+// signs.
 func (h joseHeader) isUntyped() bool {
 	return h.Type == "" || strings.EqualFold(h.Type, "JWT")
 }
 
-// headerRules are what headers must be like.
 type headerRules struct {
 	algorithms []jose.SignatureAlgorithm
-	// untyped lets typ be missing or JWT, so that the claims must tell an
-	// access token from others.
+	// untyped accepts a missing typ or JWT, so that the claims must identify an access token.
 	untyped bool
-	// unnamed lets kid be missing.
+	// unnamed accepts a missing kid.
 	unnamed bool
 }
 
-// ownHeader are the rules for our own tokens. An ID token (typ JWT) is for the
-// client, and would pass all else where the audiences are alike (RFC 9068 §4).
+// ownHeader are the rules for our own tokens. An ID token (typ JWT) is meant for the client, and would pass all other
+// checks if the audiences were equal (RFC 9068 §4).
 var ownHeader = headerRules{algorithms: []jose.SignatureAlgorithm{algorithm}}
 
-// trustedHeader are the rules for those of other issuers. Of those that
-// matter only Auth0 knows at+jwt, and not by default; kid is optional in a
-// JWS, and the [KeySet] decides what it means not to have one.
+// trustedHeader are the rules for other issuers. Of the common ones only Auth0 supports at+jwt, and not by default;
+// kid is optional in a JWS, and the [KeySet] decides about a missing one.
 var trustedHeader = headerRules{algorithms: trustedAlgorithms, untyped: true, unnamed: true}
 
-// check checks what the header says. Nothing of it is trusted yet; it can only
-// make the token fail.
+// check checks the header. It is not trusted yet, and can only make the token fail.
 func (r headerRules) check(raw string) (joseHeader, error) {
 	header, parameters, err := parseHeader(raw)
 	if err != nil {
@@ -109,9 +102,8 @@ func parseHeader(raw string) (header joseHeader, parameters map[string]json.RawM
 	return header, parameters, nil
 }
 
-// checkCompact checks for three parts in canonical base64url. A lenient
-// decoder skips line breaks and ignores the last part's spare bits, and would
-// take many spellings for one token (a changed or extended one for valid).
+// checkCompact requires three parts in canonical base64url. A lenient decoder skips line breaks and ignores the spare
+// bits at the end, so that many spellings, such as a changed token, would count as one.
 func checkCompact(raw string) error {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {

@@ -8,12 +8,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// DefaultMemorySize is the size of a [Memory] where none is given.
+// DefaultMemorySize is the default size of a [Memory].
 const DefaultMemorySize = 20_000
 
-// Memory remembers verified tokens, so that the next request with the same token
-// costs a hash instead of a signature check or an introspection request. Verifiers
-// may share one: none takes what another one put there. It is safe for concurrent
+// Memory remembers verified tokens, so that the next request with the same token costs a hash instead of a signature
+// check or an introspection. All verifiers may share one: none sees the entries of another. It is safe for concurrent
 // use. A nil Memory remembers nothing.
 type Memory struct {
 	tokens boundedcache.Cache[string, lasting]
@@ -25,8 +24,7 @@ type lasting struct {
 	until time.Time
 }
 
-// NewMemory makes a memory for at most size tokens; below 2 it is
-// [DefaultMemorySize]. One token takes about 1 KiB.
+// NewMemory makes a memory for at most size tokens of about 1 KiB each; below 2, size is [DefaultMemorySize].
 func NewMemory(size int) *Memory {
 	if size < 2 {
 		size = DefaultMemorySize
@@ -34,7 +32,7 @@ func NewMemory(size int) *Memory {
 	return &Memory{boundedcache.Cache[string, lasting]{MaxEntries: size}}
 }
 
-// policyID stands for all parts of a policy. Lengths keep the parts apart.
+// policyID identifies a policy by its parts, whose lengths keep them apart.
 func policyID(parts ...string) [sha256.Size]byte {
 	hash := sha256.New()
 	var number [8]byte
@@ -46,24 +44,20 @@ func policyID(parts ...string) [sha256.Size]byte {
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
-// tokenID is the key under which a token is remembered: a hash of the whole
-// token, as a prefix of it or its jti alone would stand for others too, and of
-// the policy it was verified by, so that no verifier takes what passed another
-// one (CVE-2026-33496).
+// tokenID is the key of a token in memory: a hash of the whole token, since a prefix or the jti could belong to others
+// too, and of the policy, so that no verifier accepts what another one has verified (CVE-2026-33496).
 func tokenID(policy [sha256.Size]byte, raw string) string {
 	var buffer [2048]byte // most tokens fit, and need no memory of their own
 	sum := sha256.Sum256(append(append(buffer[:0], policy[:]...), raw...))
 	return string(sum[:])
 }
 
-// recalled returns what m remembers under id, if it is a T.
 func recalled[T any](m *Memory, id string) (T, bool) {
 	known, _ := m.get(id)
 	value, ok := known.(T)
 	return value, ok
 }
 
-// get returns what is remembered under id.
 func (m *Memory) get(id string) (any, bool) {
 	if m == nil {
 		return nil, false
@@ -74,7 +68,7 @@ func (m *Memory) get(id string) (any, bool) {
 	return nil, false
 }
 
-// put remembers known under id for a lifetime, which ends with the token.
+// put remembers a value under id for a lifetime.
 func (m *Memory) put(id string, known any, lifetime time.Duration) {
 	if m != nil && lifetime > 0 {
 		m.tokens.Put(id, lasting{known, time.Now().Add(lifetime)}, 1)

@@ -8,21 +8,17 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath refuses a request with an [*Error] of status 400 and [ErrPath] when
-// its path could be read as another one by the server behind us: what is decided
-// here must be decided about the path that is served there (caddy #4407,
-// CVE-2024-1132 and their like). No FHIR path (R4 §3.1.0.1) needs any of it:
+// CheckPath refuses a request whose path the server behind us could read as another path, since the decision must be
+// about the path that is served (caddy #4407, CVE-2024-1132). The [*Error] has status 400 and [ErrPath]. No FHIR path
+// (R4 §3.1.0.1) needs:
 //
-//   - dot segments and empty ones, which some remove and some do not;
-//   - slashes, backslashes, percent signs and control characters, encoded or
-//     not, which some decode once more;
-//   - semicolons, behind which Java's servers see parameters;
-//   - what is not UTF-8;
-//   - the base in other letters than its own: to us it would be the base, to a
-//     server that minds case another place.
+//   - dot segments and empty ones, which some servers remove;
+//   - slashes, backslashes, percent signs and control characters, encoded or not, which some decode twice;
+//   - semicolons, after which Java servers see parameters;
+//   - anything but UTF-8;
+//   - the base in different case, which is the base to us and another path to a case-sensitive server.
 //
-// TRACE and CONNECT are refused with 405: the one sends our own headers back,
-// the other is for proxies.
+// TRACE and CONNECT are refused with 405: the former returns our own headers, the latter is for proxies.
 func CheckPath(r *http.Request, base string) error {
 	if r.Method == http.MethodTrace || r.Method == http.MethodConnect {
 		return &Error{Status: http.StatusMethodNotAllowed, Description: "This method is not supported.", Err: fmt.Errorf("%w: %s", ErrPath, r.Method)}
@@ -39,8 +35,8 @@ func CheckPath(r *http.Request, base string) error {
 	return nil
 }
 
-// ambiguous says whether a decoded path holds a character of those above. A percent
-// sign there was encoded: decoded once more it would begin an escape.
+// ambiguous reports whether a decoded path holds such a character. A percent sign in it was encoded, and would begin
+// an escape if it were decoded again.
 func ambiguous(path string) bool {
 	for i := range len(path) {
 		if c := path[i]; c < ' ' || c == 0x7f || c == '\\' || c == ';' || c == '%' {
@@ -50,14 +46,13 @@ func ambiguous(path string) bool {
 	return false
 }
 
-// encodedSlash says whether a slash was written as %2F: a segment to some, a
-// separator to others. A path that was written as it is has no RawPath.
+// encodedSlash reports whether a slash was written as %2F: part of a segment to some, a separator to others. Without
+// escapes there is no RawPath.
 func encodedSlash(u *url.URL) bool {
 	return u.RawPath != "" && strings.Contains(strings.ToLower(u.EscapedPath()), "%2f")
 }
 
-// hasEmptyOrDots says whether a segment is empty, but for the first and the last,
-// or of dots.
+// hasEmptyOrDots reports whether a segment is a dot segment, or empty other than the first and the last.
 func hasEmptyOrDots(path string) bool {
 	for segment := range strings.SplitSeq(path, "/") {
 		if segment == "." || segment == ".." {

@@ -12,8 +12,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// policy is all by which the JWTs of one issuer are verified. A [Verifier]
-// and a [Trusted] differ in their policy, and in nothing else.
+// policy is how the JWTs of one issuer are verified, which is all that differs between a [Verifier] and a [Trusted].
 type policy struct {
 	name     string // of the kind of policy
 	issuer   string
@@ -21,17 +20,17 @@ type policy struct {
 	leeway   time.Duration
 	now      func() time.Time
 	keys     KeySet
+	revoked  func(ctx context.Context, jti string) (bool, error) // may be nil
 	memory   *Memory
 	id       [sha256.Size]byte // of all that is above, but for keys and memory
 
 	header headerRules
-	// fit returns the public part of a key that may verify the algorithm.
+	// fit returns the public part of a key if it may verify the algorithm.
 	fit func(jose.JSONWebKey, jose.SignatureAlgorithm) (publicKey, error)
 	// claims checks the claims of a token with a good signature.
 	claims func(header joseHeader, payload []byte) (Token, error)
 }
 
-// publicKey is a public key, of any kind.
 type publicKey interface {
 	Equal(other crypto.PublicKey) bool
 }
@@ -43,8 +42,7 @@ type remembrance struct {
 	key    publicKey
 }
 
-// check says whether the policy can tell anything from anything: a check that
-// has nothing to compare with must not count as passed.
+// check returns an error if there is nothing to compare with, because such a check must not count as passed.
 func (p *policy) check() error {
 	if p.issuer == "" || p.audience == "" || p.keys == nil {
 		return fmt.Errorf("%w: no issuer, audience or keys set", ErrUnavailable)
@@ -52,9 +50,24 @@ func (p *policy) check() error {
 	return nil
 }
 
-// recall verifies raw, but for its revocation, unless the memory knows it.
-// What was remembered counts as long as its key is still the issuer's: a key
-// that is withdrawn takes its tokens along.
+// verify returns what a valid token says. Whether it was revoked is checked each time, remembered or not.
+func (p *policy) verify(ctx context.Context, raw string) (Token, error) {
+	token, err := p.recall(ctx, raw)
+	if err != nil || p.revoked == nil {
+		return token, err
+	}
+	revoked, err := p.revoked(ctx, token.ID)
+	if err != nil {
+		return Token{}, unavailable(fmt.Errorf("%w: revocations: %w", ErrUnavailable, err))
+	}
+	if revoked {
+		return Token{}, invalidToken(ErrRevoked)
+	}
+	return token, nil
+}
+
+// recall verifies raw, apart from its revocation, unless it is in memory. A remembered token counts only as long as
+// its key is still the issuer's: withdrawing a key ends its tokens.
 func (p *policy) recall(ctx context.Context, raw string) (Token, error) {
 	if err := p.check(); err != nil {
 		return Token{}, unavailable(err)
@@ -69,7 +82,7 @@ func (p *policy) recall(ctx context.Context, raw string) (Token, error) {
 			return known.token, nil
 		}
 	}
-	known, err := p.verify(ctx, raw)
+	known, err := p.verifyAnew(ctx, raw)
 	if err != nil {
 		return Token{}, err
 	}
@@ -77,14 +90,12 @@ func (p *policy) recall(ctx context.Context, raw string) (Token, error) {
 	return known.token, nil
 }
 
-// sameKey spares the comparison of an elliptic curve's points where there is but
-// one key in memory.
+// sameKey avoids comparing points of an elliptic curve if both are the same key in memory.
 func sameKey(a, b publicKey) bool {
 	_, pointer := a.(*ecdsa.PublicKey)
 	return pointer && a == b || a.Equal(b)
 }
 
-// remembranceID is the key under which a token is remembered.
 func (p *policy) remembranceID(raw string) string {
 	if p.memory == nil {
 		return ""
@@ -92,15 +103,15 @@ func (p *policy) remembranceID(raw string) string {
 	return tokenID(p.id, raw)
 }
 
-// identified gives the policy its id.
+// identified sets the policy's id.
 func (p *policy) identified() *policy {
 	p.id = policyID(p.name, p.issuer, p.audience, p.leeway.String())
 	return p
 }
 
-// verify is the whole verification but for the revocation, in this order:
-// what the header says, the signature, and only then what the claims say.
-func (p *policy) verify(ctx context.Context, raw string) (remembrance, error) {
+// verifyAnew is the whole verification apart from the revocation: first the header, then the signature, and only then the
+// claims.
+func (p *policy) verifyAnew(ctx context.Context, raw string) (remembrance, error) {
 	header, err := p.header.check(raw)
 	if err != nil {
 		return remembrance{}, invalidToken(err)
@@ -120,7 +131,7 @@ func (p *policy) verify(ctx context.Context, raw string) (remembrance, error) {
 	return remembrance{token: token, header: header, key: key}, nil
 }
 
-// key returns the issuer's key with the header's kid, fit for its algorithm.
+// key returns the issuer's key with the header's kid, if it fits the algorithm.
 func (p *policy) key(ctx context.Context, header joseHeader) (publicKey, error) {
 	jwk, err := p.keys.Key(ctx, header.KeyID)
 	if errors.Is(err, ErrUnknownKey) {

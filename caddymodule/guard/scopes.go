@@ -7,13 +7,11 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// scopes are scopes separated by one space, as [Token] has them.
+// scopes are separated by single spaces, as in [Token].
 type scopes string
 
-// UnmarshalJSON reads a text of scopes separated by spaces (RFC 6749 §3.3), or
-// a list of scopes. One in a list that holds a space would become two, of
-// which the issuer granted neither, and is refused like anything else that is
-// no scope-token.
+// UnmarshalJSON reads scopes separated by spaces (RFC 6749 §3.3), or a list of scopes. An element of a list that is no
+// scope-token is an error: with a space in it, it would become two scopes, neither of which the issuer granted.
 func (s *scopes) UnmarshalJSON(data []byte) error {
 	var list []string
 	if len(data) > 0 && data[0] == '"' {
@@ -34,7 +32,7 @@ func (s *scopes) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// isScopeToken says whether s is a scope-token (RFC 6749 §3.3):
+// isScopeToken reports whether s is a scope-token (RFC 6749 §3.3):
 //
 //	1*( %x21 / %x23-5B / %x5D-7E )
 func isScopeToken(s string) bool {

@@ -9,26 +9,21 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// KeySet holds an issuer's public keys. The kid comes from a token that
-// nobody has verified yet, so an implementation that fetches keys must bound
-// how often an unknown kid makes it do so.
+// KeySet holds an issuer's public keys. The kid is from a token that nobody has verified yet, so an implementation
+// that fetches keys must limit how often an unknown kid makes it do so.
 type KeySet interface {
-	// Key returns the key with this kid. It returns an error that wraps
-	// [ErrUnknownKey] where there is none; any other error means that the
-	// keys cannot be had at present.
+	// Key returns the key with this kid. Its error wraps [ErrUnknownKey] if there is none; any other error means that
+	// the keys are unavailable.
 	//
-	// For a [Verifier] the key's alg is set. For a [Trusted] it may be
-	// missing, as Microsoft leaves it out: then the key's type decides.
+	// For a [Verifier] the key must have an alg. For a [Trusted] it need not, as Microsoft omits it; the key's type
+	// then decides.
 	//
-	// The kid is empty for a token of a [Trusted] issuer that names none
-	// (RFC 7515 §4.1.4 lets it). A set should answer it only where the issuer
-	// has one signing key, so that there is nothing to try out, and with
-	// [ErrUnknownKey] otherwise. A [Verifier] never asks for it.
+	// The kid is empty for a token of a [Trusted] issuer without one (RFC 7515 §4.1.4). A set should return a key for
+	// it only if the issuer has a single signing key, so that none are tried out, and [ErrUnknownKey] otherwise.
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 }
 
-// ownKey is the public part of a key that signs with our one algorithm and is
-// for nothing else: a key serves the algorithm it was made for, whatever the
+// ownKey is the public part of a key for our only algorithm: a key serves the algorithm it was made for, whatever the
 // token says (RFC 8725 §3.1).
 func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	if jwk.Algorithm != string(algorithm) || (jwk.Use != "" && jwk.Use != "sig") {
@@ -44,7 +39,7 @@ func ownKey(jwk jose.JSONWebKey, _ jose.SignatureAlgorithm) (publicKey, error) {
 	return key, nil
 }
 
-// checkSignature checks the signature and returns the claims, as JSON.
+// checkSignature checks the signature and returns the claims as JSON.
 func checkSignature(raw string, alg jose.SignatureAlgorithm, key publicKey) (payload []byte, err error) {
 	jws, err := jose.ParseSignedCompact(raw, []jose.SignatureAlgorithm{alg})
 	if err != nil {

@@ -7,9 +7,8 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 )
 
-// trustedClaims are the claims of other issuers' access tokens, and the
-// members of an introspection response (RFC 7662 §2.2), under all the names
-// that they go by.
+// trustedClaims are the claims of other issuers' access tokens, and the members of an introspection response (RFC 7662
+// §2.2), under all their names.
 type trustedClaims struct {
 	jwt.Claims
 
@@ -41,14 +40,14 @@ type trustedClaims struct {
 // present says that a claim is there, whatever its value.
 type present bool
 
-// UnmarshalJSON is called when there is one.
+// UnmarshalJSON implements json.Unmarshaler.
 func (p *present) UnmarshalJSON([]byte) error {
 	*p = true
 	return nil
 }
 
-// clientID is the client under whichever name there is. Two that differ are
-// refused: the next reader may take the other one.
+// clientID is the client under whichever name. Two different ones are an error: the next reader may take the other
+// one.
 func (c *trustedClaims) clientID() (string, error) {
 	found := ""
 	for _, id := range []string{c.ClientID, c.AuthorizedParty, c.AppID, c.CID} {
@@ -77,11 +76,9 @@ func (c *trustedClaims) missing(clientID string) string {
 	return ""
 }
 
-// checkUse refuses what its issuer calls something other than an access token,
-// such as the refresh tokens that introspection finds active as well; what has
-// the claim of a security event, as a logout token has (OpenID Connect
-// Back-Channel Logout §2.4); and what is bound to a key of the client's, which
-// is worth nothing if the mere bearer may use it (RFC 8705 §3, RFC 9449 §7.2).
+// checkUse refuses what its issuer calls something other than an access token, such as refresh tokens, which
+// introspection reports as active too; logout tokens, by their events claim (OpenID Connect Back-Channel Logout §2.4);
+// and tokens that are bound to a key of the client, which a mere bearer must not use (RFC 8705 §3, RFC 9449 §7.2).
 func (c *trustedClaims) checkUse() error {
 	for _, use := range []string{c.Type, c.TokenUse, c.TokenType} {
 		switch strings.ToLower(use) {
@@ -99,12 +96,10 @@ func (c *trustedClaims) checkUse() error {
 	return nil
 }
 
-// checkNoIDToken refuses what may be an ID token, which is signed with the
-// same keys and, where an API and its client share an audience, meant for it
-// too. Only those have hashes of what they came with (OpenID Connect Core
-// §3.3.2.11). A nonce is theirs as well, but Keycloak before 25 put it into
-// access tokens, which it calls Bearer. And what names no scope, but its own
-// client as the audience, says nothing that an ID token would not.
+// checkNoIDToken refuses what may be an ID token, which is signed with the same keys and, if an API and its client
+// share an audience, also meant for it. Only ID tokens have hashes of other tokens (OpenID Connect Core §3.3.2.11).
+// They have a nonce, but so have access tokens of Keycloak before 25, which it calls Bearer. And a token without a
+// scope whose audience is its own client says nothing that an ID token would not.
 func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	if c.AccessTokenHash || c.CodeHash || c.StateHash {
 		return fmt.Errorf("%w: hash of another token", ErrType)
@@ -121,7 +116,6 @@ func (c *trustedClaims) checkNoIDToken(clientID string) error {
 	return nil
 }
 
-// token is what the claims say, once they are checked.
 func (c *trustedClaims) token(clientID string) Token {
 	token := Token{
 		Issuer:   c.Issuer,

@@ -11,15 +11,13 @@ import (
 	"github.com/go-jose/go-jose/v4"
 )
 
-// trustedAlgorithms are those that other issuers sign with (RFC 7518 §3.1,
-// RFC 8037 §3.1). None takes a secret: with an HMAC among them, whoever has
-// the public key could sign with it (RFC 8725 §2.1).
+// trustedAlgorithms are those that other issuers sign with (RFC 7518 §3.1, RFC 8037 §3.1). HMAC is not among them:
+// whoever has the public key could sign with it (RFC 8725 §2.1).
 var trustedAlgorithms = append([]jose.SignatureAlgorithm{
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }, rsaAlgorithms...)
 
-// rsaAlgorithms are those of an RSA key, and curves those of ECDSA keys with
-// the one curve of each (RFC 7518 §3.4).
+// rsaAlgorithms are those of an RSA key, and curves those of ECDSA keys with the one curve of each (RFC 7518 §3.4).
 var (
 	rsaAlgorithms = []jose.SignatureAlgorithm{
 		jose.RS256, jose.RS384, jose.RS512,
@@ -32,12 +30,11 @@ var (
 	}
 )
 
-// minRSABits is the least size of an RSA key (RFC 7518 §3.3).
+// minRSABits is the minimum size of an RSA key (RFC 7518 §3.3).
 const minRSABits = 2048
 
-// trustedKey is the public part of another issuer's key if it may verify alg:
-// the key's own alg is that one or, where it has none, its type and curve are
-// made for it.
+// trustedKey is the public part of another issuer's key if it may verify alg: by the key's own alg or, if it has none,
+// by its type and curve.
 func trustedKey(jwk jose.JSONWebKey, alg jose.SignatureAlgorithm) (publicKey, error) {
 	if (jwk.Algorithm != "" && jwk.Algorithm != string(alg)) || (jwk.Use != "" && jwk.Use != "sig") {
 		return nil, fmt.Errorf("%w: key is not for it", ErrAlgorithm)

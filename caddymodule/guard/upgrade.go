@@ -5,11 +5,9 @@ import (
 	"strings"
 )
 
-// StripUpgrade leaves out that the client would like to go on in another protocol
-// (RFC 9110 §7.8 lets a server ignore it): what is sent once the server behind has
-// agreed passes no guard. In cleartext HTTP/2 (h2c) that would be any request, as
-// anybody. WebSocket, which FHIR subscriptions use, may stay where a token was
-// checked; it carries no requests.
+// StripUpgrade removes the client's wish for another protocol, which a server may ignore (RFC 9110 §7.8): what is sent
+// after the switch passes no guard, and with cleartext HTTP/2 (h2c) that would be any request. WebSocket, which FHIR
+// subscriptions use and which carries no requests, may stay if a token was verified.
 func StripUpgrade(h http.Header, webSocket bool) {
 	asked := h.Values("Upgrade")
 	if webSocket && len(asked) == 1 && strings.EqualFold(asked[0], "websocket") {

@@ -1,6 +1,5 @@
-// Package smart holds the scope grammar of SMART App Launch 2.2 and the rule
-// by which an authorization server grants scopes. It knows no HTTP, no tokens
-// and no FHIR server, and imports nothing but the standard library.
+// Package smart holds the scope grammar of SMART App Launch 2.2, and the rule by which an authorization server grants
+// scopes. It imports only the standard library.
 //
 // The way through:
 //
@@ -12,10 +11,9 @@
 //	   ▼
 //	[patient/Observation.rs]   what the token will say, or an [UnlistedError]
 //
-// [Grant] reads the SMART resource scopes among them with
-// [ParseResourceScope]. Every other scope is an opaque string to it: granted
-// when it is listed, refused when it is not.
+// [Grant] reads the SMART resource scopes with [ParseResourceScope]. Any other scope is an opaque string, which is
+// granted if it is listed.
 //
-// References: RFC 6749 §3.3; SMART App Launch 2.2.0, "Scopes for requesting
-// FHIR Resources" (https://hl7.org/fhir/smart-app-launch/scopes-and-launch-context.html).
+// References: RFC 6749 §3.3; SMART App Launch 2.2.0, "Scopes for requesting FHIR Resources"
+// (https://hl7.org/fhir/smart-app-launch/scopes-and-launch-context.html).
 package smart

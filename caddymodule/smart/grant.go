@@ -5,10 +5,9 @@ import (
 	"slices"
 )
 
-// UnlistedError says that a scope was asked which the client's list does not
-// cover. OAuth answers it with invalid_scope.
+// UnlistedError says that a requested scope is not covered by the client's list. OAuth answers it with invalid_scope.
 type UnlistedError struct {
-	// Scope is the first such scope, as it was asked.
+	// Scope is the first such scope, as requested.
 	Scope string
 }
 
@@ -17,18 +16,15 @@ func (e *UnlistedError) Error() string {
 	return fmt.Sprintf("scope %q is not listed for the client", e.Scope)
 }
 
-// Grant decides which of the requested scopes are granted to a client that
-// may have the allowed ones. In the order of the request, each once:
+// Grant decides which of the requested scopes are granted to a client with the allowed ones. In the order of the
+// request, each once:
 //
-//   - a scope that is listed is granted, and so is a resource scope that
-//     listed resource scopes cover, alone or together;
-//   - a wildcard (type *, or the permission * of SMART 1) of which the list
-//     covers a part is granted as that part, and only that;
-//   - for any other the whole request fails with an [UnlistedError].
+//   - a listed scope is granted, and so is a resource scope that listed resource scopes cover, alone or together;
+//   - a wildcard (type *, or the permission * of SMART 1) that the list covers in part is granted as that part;
+//   - any other scope fails the whole request with an [UnlistedError].
 //
-// The answer speaks SMART 1 where the request did and the words suffice.
-// Scopes open to every client (openid and its kin) are the caller's matter,
-// as is parsing: requested comes from [ParseScopes].
+// The result uses the words of SMART 1 if the request did and they suffice. The caller handles scopes that are open to
+// every client (openid and the like), and parses: requested comes from [ParseScopes].
 func Grant(requested, allowed []string) (granted []string, err error) {
 	list := resourceScopes(allowed)
 	for _, scope := range requested {
@@ -63,7 +59,6 @@ func grantOne(scope string, allowed []string, list []ResourceScope) []string {
 	return intersections(asked, list)
 }
 
-// resourceScopes are the resource scopes among scopes.
 func resourceScopes(scopes []string) []ResourceScope {
 	var list []ResourceScope
 	for _, s := range scopes {
@@ -74,8 +69,8 @@ func resourceScopes(scopes []string) []ResourceScope {
 	return list
 }
 
-// covered says whether the list covers asked, each permission by itself: .r
-// and .s listed apart are no less than .rs.
+// covered reports whether the list covers asked. Permissions count separately: .r and .s in two scopes are as good as
+// .rs.
 func covered(asked ResourceScope, list []ResourceScope) bool {
 	var have Permission
 	for _, listed := range list {
@@ -86,14 +81,14 @@ func covered(asked ResourceScope, list []ResourceScope) bool {
 	return have&asked.Permission == asked.Permission
 }
 
-// isWildcardV1 says whether the permission was written as *. The cruds of
-// SMART 2 names each permission, so it asks for all or nothing.
+// isWildcardV1 reports whether the permission was written as *. The cruds of SMART 2 names each permission, so it is
+// all or nothing.
 func isWildcardV1(s ResourceScope) bool {
 	return s.V1 && s.Permission == permissionsV1["*"]
 }
 
-// intersections are the parts of asked that the list covers, in the order of
-// the list, without those that another part holds.
+// intersections are the parts of asked that the list covers, in the order of the list, without those that other parts
+// cover.
 func intersections(asked ResourceScope, list []ResourceScope) []string {
 	var parts []ResourceScope
 	for _, listed := range list {
@@ -114,7 +109,7 @@ func intersections(asked ResourceScope, list []ResourceScope) []string {
 	return granted
 }
 
-// addPart adds part to parts, joining it with one over the same resources.
+// addPart adds a part, or joins it with one for the same resources.
 func addPart(parts []ResourceScope, part ResourceScope) []ResourceScope {
 	for i, p := range parts {
 		if p.Level == part.Level && p.Type == part.Type && p.Query == part.Query {
@@ -125,9 +120,8 @@ func addPart(parts []ResourceScope, part ResourceScope) []ResourceScope {
 	return append(parts, part)
 }
 
-// intersect is what both scopes cover, in the letters of SMART 2. Of two
-// different queries it makes nothing: their conjunction is a scope that
-// neither side has written.
+// intersect is what both scopes cover, in the letters of SMART 2. Two different queries have no intersection: it would
+// be a scope that neither side has written.
 func intersect(a, b ResourceScope) (both ResourceScope, ok bool) {
 	both = ResourceScope{Level: a.Level, Type: a.Type, Query: a.Query, Permission: a.Permission & b.Permission}
 	if a.Type == AnyType {

@@ -5,8 +5,7 @@ import "strings"
 // Permission is the set of interactions that a resource scope names.
 type Permission uint8
 
-// The interactions of SMART App Launch 2, in the order in which a scope has
-// to write them.
+// The interactions of SMART App Launch 2, in the order in which a scope has to write them.
 const (
 	// Create is c: type level create.
 	Create Permission = 1 << iota
@@ -20,19 +19,19 @@ const (
 	Search
 )
 
-// letters are the permissions' letters, the lowest bit first.
+// letters are the permissions' letters, lowest bit first.
 const letters = "cruds"
 
-// permissionsV1 are the words of SMART App Launch 1 and what they mean in 2
-// ("Scopes for requesting FHIR Resources", backwards compatibility).
+// permissionsV1 are the words of SMART App Launch 1 and their meaning in 2 ("Scopes for requesting FHIR Resources",
+// backwards compatibility).
 var permissionsV1 = map[string]Permission{
 	"read":  Read | Search,
 	"write": Create | Update | Delete,
 	"*":     Create | Read | Update | Delete | Search,
 }
 
-// parsePermission reads c?r?u?d?s?, of which at least one letter and all in
-// this order: the specification calls any other order invalid.
+// parsePermission reads c?r?u?d?s?, at least one letter and all in this order: the specification calls any other order
+// invalid.
 func parsePermission(s string) (Permission, bool) {
 	var p Permission
 	next := 0
@@ -47,7 +46,7 @@ func parsePermission(s string) (Permission, bool) {
 	return p, p != 0
 }
 
-// wordV1 is p in the words of SMART 1; ok is false where it has none.
+// wordV1 is p as a word of SMART 1, if there is one.
 func (p Permission) wordV1() (word string, ok bool) {
 	for word, meaning := range permissionsV1 {
 		if meaning == p {

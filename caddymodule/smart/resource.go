@@ -5,26 +5,24 @@ import "strings"
 // AnyType is the resource type of a scope over all types.
 const AnyType = "*"
 
-// ResourceScope is a SMART scope for FHIR resources, such as
-// patient/Observation.rs?category=laboratory or, in the form of SMART 1,
-// user/*.read. Two scopes are equal (==) when they are written alike.
+// ResourceScope is a SMART scope for FHIR resources, such as patient/Observation.rs?category=laboratory or, in the
+// form of SMART 1, user/*.read. Two scopes are equal (==) if they are written alike.
 type ResourceScope struct {
-	// Level is whose data it is about: patient, user or system.
+	// Level is whose data the scope is about: patient, user or system.
 	Level string
-	// Type is the name of a FHIR resource type, in its syntax only, or [AnyType].
+	// Type is a syntactically valid name of a FHIR resource type, or [AnyType].
 	Type string
-	// Permission is what may be done; never empty.
+	// Permission is the set of permitted interactions; never empty.
 	Permission Permission
-	// Query is the search that narrows the scope, as written after the
-	// question mark; empty where there is none. SMART 1 has no queries.
+	// Query is the search that narrows the scope, as written after the question mark; empty if there is none. SMART 1
+	// has no queries.
 	Query string
-	// V1 says that the permission is written in a word of SMART 1: read,
-	// write or *.
+	// V1 says that the permission is written as a word of SMART 1: read, write or *.
 	V1 bool
 }
 
-// ParseResourceScope reads a resource scope; ok is false for any other scope,
-// a nearly right one included. The grammar is
+// ParseResourceScope reads a resource scope; ok is false for any other scope, even if it is nearly right. The grammar
+// is
 //
 //	( patient | user | system ) "/" ( Type | "*" ) "." permission
 //	permission = c?r?u?d?s? [ "?" query ] | "read" | "write" | "*"
@@ -50,7 +48,7 @@ func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	return scope, ok
 }
 
-// String writes the scope in the version in which it was asked.
+// String writes the scope in its version of SMART.
 func (s ResourceScope) String() string {
 	permission := s.Permission.String()
 	if s.V1 {
@@ -65,9 +63,8 @@ func (s ResourceScope) String() string {
 	return written
 }
 
-// reaches says whether s is about all that o is about, whatever the permissions.
-// A query narrows, so a scope without one reaches all queries, and a scope with
-// one this very query alone: whether one search is narrower than another is not
+// reaches reports whether s is about all resources that o is about, whatever the permissions. A scope without a query
+// reaches all queries, and one with a query only the same one: whether one search is narrower than another is not
 // decided here.
 func (s ResourceScope) reaches(o ResourceScope) bool {
 	return s.Level == o.Level &&
@@ -75,14 +72,12 @@ func (s ResourceScope) reaches(o ResourceScope) bool {
 		(s.Query == "" || s.Query == o.Query)
 }
 
-// isLevel says whether s is one of the three prefixes of a resource scope.
 func isLevel(s string) bool {
 	return s == "patient" || s == "user" || s == "system"
 }
 
-// isType says whether s is * or has the syntax of a FHIR type name. The list
-// of names is not asked: it differs by FHIR version, and the list of the
-// client's scopes decides anyway.
+// isType reports whether s is * or has the syntax of a FHIR type name. The names themselves differ by FHIR version,
+// and the client's list of scopes decides anyway.
 func isType(s string) bool {
 	if s == AnyType {
 		return true
@@ -96,7 +91,7 @@ func isType(s string) bool {
 	return s != ""
 }
 
-// isQuery says whether s is param=value, or several joined by &.
+// isQuery reports whether s is param=value, or several joined by &.
 func isQuery(s string) bool {
 	for pair := range strings.SplitSeq(s, "&") {
 		name, value, ok := strings.Cut(pair, "=")

@@ -7,20 +7,18 @@ import (
 	"strings"
 )
 
-// ErrMalformed says that a scope string breaks the grammar of RFC 6749 §3.3.
-// OAuth answers it with invalid_scope.
+// ErrMalformed says that a scope string violates the grammar of RFC 6749 §3.3. OAuth answers it with invalid_scope.
 var ErrMalformed = errors.New("malformed scope")
 
-// ParseScopes splits the value of a scope parameter into its scopes, in their
-// order and each once. The grammar is that of RFC 6749 §3.3,
+// ParseScopes splits the value of a scope parameter into its scopes, in their order and each once. The grammar is that
+// of RFC 6749 §3.3,
 //
 //	scope       = scope-token *( SP scope-token )
 //	scope-token = 1*( %x21 / %x23-5B / %x5D-7E )
 //
-// and nothing is forgiven: two readers that split a sloppy string in two ways
-// grant two different things. An empty string is no scope at all, as a
-// parameter without a value counts as omitted (§3.1). Any error is an
-// [ErrMalformed]; it does not repeat the input.
+// and deviations are errors: if two readers split a sloppy string differently, they grant different things. An empty
+// string has no scopes, since a parameter without a value counts as omitted (§3.1). Any error is an [ErrMalformed] and
+// does not repeat the input.
 func ParseScopes(s string) ([]string, error) {
 	if s == "" {
 		return nil, nil
@@ -40,8 +38,7 @@ func ParseScopes(s string) ([]string, error) {
 	return slices.Clip(scopes), nil
 }
 
-// isScopeToken says whether s is one scope-token of RFC 6749 §3.3: visible
-// ASCII without the quotation mark and the backslash.
+// isScopeToken reports whether s is a scope-token: visible ASCII without the quotation mark and the backslash.
 func isScopeToken(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < '!' || c > '~' || c == '"' || c == '\\' {

@@ -1,7 +1,6 @@
-// Package strictjson reads JSON of which there must be one reading only: claims, headers
-// of tokens, keys, and what else is signed or decides who somebody is. encoding/json
-// takes the last of repeated names, in any case; another reader, which checked the same
-// text, may have taken the first.
+// Package strictjson reads JSON that must have only one reading: claims, token headers, keys, and everything else that
+// is signed or identifies somebody. encoding/json takes the last of repeated names, in any case; another reader, which
+// checked the same text, may have taken the first.
 package strictjson
 
 import (
@@ -12,9 +11,8 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// Unmarshal reads an object into what to points to, a struct or a map. Names that are
-// there twice are an error; so are two that differ in case alone, and one that differs so
-// from the name of a field. What is no object is left to the decoder.
+// Unmarshal reads an object into a struct or map. It is an error if a name is repeated, or differs only in case from
+// another name or from that of a field. Anything but an object is left to the decoder.
 func Unmarshal(data []byte, to any) error {
 	if err := json.Unmarshal(data, to); err != nil {
 		return err
@@ -34,7 +32,7 @@ func Unmarshal(data []byte, to any) error {
 	return nil
 }
 
-// fieldNames are the names of a struct's fields in JSON, by themselves in one case.
+// fieldNames are the JSON names of a struct's fields by their folded form.
 func fieldNames(to any) map[string]string {
 	names := map[string]string{}
 	t := reflect.TypeOf(to).Elem()
@@ -49,6 +47,6 @@ func fieldNames(to any) map[string]string {
 	return names
 }
 
-// fold makes names equal that some reader takes for one: encoding/json knows of the long
-// s (ſ) and the Kelvin sign (K) too, which upper case makes ASCII of, or lower case.
+// fold makes names equal that some reader may confuse. encoding/json also folds the long s (ſ) and the Kelvin sign (K)
+// to ASCII.
 func fold(name string) string { return strings.ToLower(strings.ToUpper(name)) }

@@ -8,11 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
 // Options says how a [Server] is reached.
@@ -113,15 +114,10 @@ func parseBase(base string, allowHTTP bool) (*url.URL, error) {
 		return nil, fmt.Errorf("the address of a terminology server must be an https URL: %s", base)
 	case u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("the address of a terminology server must have no query and no fragment: %s", base)
-	case u.Scheme == "http" && !allowHTTP && !isLoopback(u.Hostname()):
+	case u.Scheme == "http" && !allowHTTP && !httporigin.IsLoopback(u.Hostname()):
 		return nil, fmt.Errorf("the address of a terminology server must be https, save on this machine: %s", base)
 	}
 	return u, nil
-}
-
-// isLoopback reports whether a host is this machine.
-func isLoopback(host string) bool {
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // stay lets the client follow redirects only to where it is already, and only where the question stays the

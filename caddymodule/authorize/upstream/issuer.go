@@ -2,9 +2,10 @@ package upstream
 
 import (
 	"fmt"
-	"net/netip"
 	"net/url"
 	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
 // CheckIssuer says why an address cannot be a provider's issuer, if it cannot:
@@ -50,10 +51,4 @@ func parseAbsolute(address string) (*url.URL, error) {
 	return u, nil
 }
 
-func loopbackHTTP(u *url.URL) bool {
-	if u.Scheme != "http" {
-		return false
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	return u.Hostname() == "localhost" || err == nil && ip.Unmap().IsLoopback()
-}
+func loopbackHTTP(u *url.URL) bool { return u.Scheme == "http" && httporigin.IsLoopback(u.Hostname()) }
