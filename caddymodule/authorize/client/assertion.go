@@ -20,24 +20,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// assertionType is the one client_assertion_type there is (RFC 7523 §2.2).
+// assertionType is the client_assertion_type of RFC 7523 §2.2.
 const assertionType = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
-// AssertionAlgorithms are those by which clients may prove who they are: the two
-// that SMART App Launch 2.2 requires, and common others.
+// AssertionAlgorithms are those by which clients may authenticate: the two that SMART
+// App Launch 2.2 requires, and common others.
 var AssertionAlgorithms = []jose.SignatureAlgorithm{jose.RS384, jose.ES384, jose.RS256, jose.ES256, jose.PS256, jose.EdDSA}
 
 const (
-	// maxAssertionLifetime is the bound of SMART App Launch 2.2, Asymmetric
-	// Authentication.
+	// maxAssertionLifetime is that of SMART App Launch 2.2, Asymmetric Authentication.
 	maxAssertionLifetime = 5 * time.Minute
 
-	// assertionLeeway is how far a client's clock may be off, either way.
+	// assertionLeeway is how far a client's clock may be off.
 	assertionLeeway = 30 * time.Second
 )
 
-// assertionHeader is what is read of an assertion's header. Keys and addresses
-// in it are not used: whoever signs would choose them.
+// assertionHeader ignores keys and their addresses, which an attacker would choose.
 type assertionHeader struct {
 	Algorithm jose.SignatureAlgorithm `json:"alg"`
 	Type      string                  `json:"typ"`
@@ -55,14 +53,12 @@ type assertionClaims struct {
 	ID        string           `json:"jti"`
 }
 
-// invalidAssertion says what is wrong with an assertion: only who could make one
-// gets that far, and needs to know.
 func invalidAssertion(description string) error {
 	return oauth2.InvalidClient("client_assertion: " + description)
 }
 
-// authenticateAssertion is private_key_jwt (RFC 7523 §2.2, OpenID Connect Core
-// §9, SMART App Launch 2.2, Asymmetric Authentication).
+// authenticateAssertion is private_key_jwt (RFC 7523 §2.2, OpenID Connect Core §9,
+// SMART App Launch 2.2, Asymmetric Authentication).
 func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	if p.Get("client_assertion_type") != assertionType {
 		return nil, oauth2.InvalidRequest("client_assertion_type must be " + assertionType)
@@ -85,8 +81,8 @@ func (a *Authenticator) authenticateAssertion(r *http.Request, p oauth2.Paramete
 	return client, a.useAssertion(r.Context(), claims)
 }
 
-// assertingClient is the client whose keys are to verify an assertion, by what
-// it says and its signature has yet to prove; and what else it says.
+// assertingClient returns the claims of an assertion and the client that they name,
+// before the signature is checked.
 func (a *Authenticator) assertingClient(ctx context.Context, raw string) (*Client, *assertionClaims, error) {
 	parts := strings.Split(raw, ".")
 	if len(parts) != 3 {
@@ -126,19 +122,15 @@ func decodePart(part string, to any) error {
 // verifyAssertion checks that an assertion is signed by one of the client's keys.
 func (c *Client) verifyAssertion(ctx context.Context, raw string) error {
 	_, err := c.keys.VerifySignature(ctx, raw)
-	switch {
-	case err == nil:
+	if err == nil {
 		return nil
-	case errors.Is(err, upstream.ErrSignature), errors.Is(err, upstream.ErrUnknownKey):
-		return &oauth2.Error{
-			Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
-			Description: "client_assertion: the signature is not by the registered key with this kid and alg",
-		}
 	}
-	return &oauth2.Error{
-		Code: "invalid_client", Status: http.StatusUnauthorized, Err: err,
-		Description: "client_assertion: the keys of the client cannot be had at its jwks_uri",
+	e := oauth2.InvalidClient("client_assertion: the keys of the client cannot be had at its jwks_uri")
+	if errors.Is(err, upstream.ErrSignature) || errors.Is(err, upstream.ErrUnknownKey) {
+		e.Description = "client_assertion: the signature is not by the registered key with this kid and alg"
 	}
+	e.Err = err
+	return e
 }
 
 // check compares claims that were proven with what they must be (RFC 7523 §3).
@@ -162,8 +154,8 @@ func (c *assertionClaims) check(clientID string, audiences []string, now time.Ti
 	return nil
 }
 
-// useAssertion lets each assertion pass once (RFC 7523 §3, jti), over a restart too. The
-// client may send it again if the request then fails by our fault.
+// useAssertion accepts each jti once (RFC 7523 §3), across restarts. It can be sent
+// again if the request fails with a server error.
 func (a *Authenticator) useAssertion(ctx context.Context, c *assertionClaims) error {
 	key := store.Key("assertion", c.Subject+"\x00"+c.ID)
 	err := a.Durable.Add(ctx, key, nil, time.Until(c.Expiry.Time())+assertionLeeway)

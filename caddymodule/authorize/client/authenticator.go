@@ -18,7 +18,7 @@ var (
 	errTwoMethods    = oauth2.InvalidRequest("authenticate the client in one way alone")
 )
 
-// Authenticator finds out which client a request is from.
+// Authenticator authenticates clients.
 type Authenticator struct {
 	Issuer  string           // an audience of assertions
 	Clients *Registry        // whom requests can be from
@@ -26,14 +26,14 @@ type Authenticator struct {
 	Limiter *lockout.Limiter // counts wrong secrets
 	Logger  *slog.Logger     // of what fails on the way
 
-	// RefreshTokenClient finds the client of a refresh token, for those that send nothing else.
+	// RefreshTokenClient returns the client of a refresh token, for requests without a
+	// client_id.
 	RefreshTokenClient func(context.Context, oauth2.Parameters) (*Client, error)
 }
 
-// Authenticate finds the client of a request and has it prove who it is,
-// in the one way that is registered: client_secret_basic or client_secret_post
-// with a secret, private_key_jwt with keys, none for public clients (RFC 6749
-// §2.3).
+// Authenticate returns the client of a request (RFC 6749 §2.3). It must use its one
+// registered method: client_secret_basic or client_secret_post, private_key_jwt, or
+// none if it is public. Its error is invalid_client otherwise.
 func (a *Authenticator) Authenticate(r *http.Request, p oauth2.Parameters) (*Client, error) {
 	a.noteClientID(r, p)
 	client, err := a.clientOf(r, p)
@@ -75,8 +75,7 @@ func (a *Authenticator) clientOf(r *http.Request, p oauth2.Parameters) (*Client,
 	return client, nil
 }
 
-// checkSecret is the client that a secret was right for, nil where it was wrong for
-// the one that was named.
+// checkSecret counts an attempt with a secret. The client is nil if it was wrong.
 func (a *Authenticator) checkSecret(r *http.Request, named string, client *Client) (*Client, error) {
 	err := error(errUnknownClient)
 	if client != nil {
@@ -112,8 +111,8 @@ func (a *Authenticator) authenticateBasic(r *http.Request, p oauth2.Parameters) 
 	return client, nil
 }
 
-// clientByBasic tries the credentials form-decoded, as RFC 6749 §2.3.1 has
-// them, and then as they are, as many clients send them.
+// clientByBasic tries the credentials form-decoded (RFC 6749 §2.3.1), and then as
+// they are, because many clients do not encode them.
 func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*Client, error) {
 	if c, err := a.Clients.Find(ctx, formDecoded(id)); err != nil || c != nil && c.hasSecret(formDecoded(secret)) {
 		return c, err
@@ -125,7 +124,7 @@ func (a *Authenticator) clientByBasic(ctx context.Context, id, secret string) (*
 	return nil, nil
 }
 
-// formDecoded is a text form-decoded, or as it is where it is not encoded.
+// formDecoded returns a text form-decoded, or as it is if it is not encoded.
 func formDecoded(text string) string {
 	if decoded, err := url.QueryUnescape(text); err == nil {
 		return decoded
@@ -133,8 +132,8 @@ func formDecoded(text string) string {
 	return text
 }
 
-// noteClientID remembers which registered client a request names, whether or not
-// it proves to be that client.
+// noteClientID notes for the audit trail which client a request names, whether or
+// not it authenticates.
 func (a *Authenticator) noteClientID(r *http.Request, p oauth2.Parameters) {
 	id, _, basic := r.BasicAuth()
 	if !basic {

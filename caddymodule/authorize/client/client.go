@@ -11,139 +11,123 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/keyring"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
 // Client is an app that may ask for tokens (RFC 6749 §2).
 type Client struct {
-	// ID is the client_id.
+	// ID is the client_id. Required.
 	ID string
 
 	// Name is shown to the person who signs in. Default: the ID.
 	Name string
 
-	// Secret authenticates a confidential client (RFC 6749 §2.3.1). A client
-	// with neither a secret nor keys is public.
+	// Secret authenticates a confidential client (RFC 6749 §2.3.1). Without a secret
+	// and keys, the client is public.
 	Secret string
 
-	// JWKS is a JWK Set (RFC 7517 §5) with the public keys by which the client
-	// proves who it is (private_key_jwt, RFC 7523).
+	// JWKS is a JWK Set (RFC 7517 §5) with the client's public keys (private_key_jwt,
+	// RFC 7523).
 	JWKS []byte
 
-	// JWKSURI is where such a JWK Set is: https, or http on loopback.
+	// JWKSURI is the address of such a JWK Set: https, or http on loopback.
 	JWKSURI string
 
 	// Transport makes the requests to JWKSURI and BackchannelLogoutURI. Default: a
 	// clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect
-	// Dynamic Client Registration §2): the one algorithm by which the client
-	// proves who it is. Default: any that discovery lists.
+	// AssertionAlgorithm is token_endpoint_auth_signing_alg (OpenID Connect Dynamic
+	// Client Registration §2). Default: any that discovery lists.
 	AssertionAlgorithm string
 
-	// RedirectURIs are where answers may be sent; a request must name one of
-	// them exactly (RFC 9700 §2.1).
+	// RedirectURIs are where responses may be sent, compared exactly (RFC 9700 §2.1).
 	RedirectURIs []string
 
-	// Native is whether the client is an app on a device (RFC 8252). Its redirect
-	// URIs may be those of loopback, by IP address, at any port, and have a
-	// private-use scheme. Default: false.
+	// Native apps (RFC 8252) may have redirect URIs of loopback IP addresses, at any
+	// port, and of private-use schemes. Default: false.
 	Native bool
 
-	// Scopes may be granted beside [ReservedScopes], which are open to all.
+	// Scopes may be granted beside [ReservedScopes].
 	Scopes []string
 
-	// ResponseTypes are those of [ResponseTypes] that the client may use.
-	// Default: "code" where there are redirect URIs.
+	// ResponseTypes are the [ResponseTypes] that the client may use. Default: "code" if
+	// there are redirect URIs.
 	ResponseTypes []string
 
-	// GrantTypes are the grants beyond what ResponseTypes implies:
-	// "client_credentials".
+	// GrantTypes are those beyond what ResponseTypes implies: "client_credentials".
 	GrantTypes []string
 
-	// IdentityProviders are the ways to sign in to this client: keys of
-	// identity providers, and "local". Default: all.
+	// IdentityProviders are the ways to sign in to this client: keys of identity
+	// providers, and "local". Default: all.
 	IdentityProviders []string
 
-	// PostLogoutRedirectURIs are where a browser may be sent after signing out;
-	// as with RedirectURIs, exactly (OpenID Connect RP-Initiated Logout §3.1).
+	// PostLogoutRedirectURIs are where a browser may be sent after signing out,
+	// compared exactly (OpenID Connect RP-Initiated Logout §3.1).
 	PostLogoutRedirectURIs []string
 
-	// BackchannelLogoutURI is where the client is told that a session ended in
-	// which it got an ID token; the logout token names it by sub and sid.
-	// Default: it is not told (OpenID Connect Back-Channel Logout §2.2).
+	// BackchannelLogoutURI receives logout tokens for sessions in which the client got
+	// an ID token (OpenID Connect Back-Channel Logout §2.2). Default: none are sent.
 	BackchannelLogoutURI string
 
-	// IntrospectAll lets the client introspect the tokens of all clients, as a
-	// resource server must (RFC 7662 §4). Default: its own alone.
+	// IntrospectAll lets the client introspect tokens of all clients, as a resource
+	// server must (RFC 7662 §4). Default: its own only.
 	IntrospectAll bool
 
-	// IDTokenAlgorithm is id_token_signed_response_alg (OpenID Connect Dynamic
-	// Client Registration §2): "RS256" or "ES256", which takes a twentieth of
-	// the time to sign. Default: "RS256".
+	// IDTokenAlgorithm is id_token_signed_response_alg (OpenID Connect Dynamic Client
+	// Registration §2): "RS256", or "ES256", which signs in a twentieth of the time.
+	// Default: "RS256".
 	IDTokenAlgorithm string
 
-	// ScopeClaimsInIDToken puts the claims that the scope asks for (OpenID Connect
-	// Core §5.4) into the ID tokens of the code flow too, for apps that do not ask
-	// userinfo. Default: userinfo alone tells them.
+	// ScopeClaimsInIDToken adds the claims of the scope (OpenID Connect Core §5.4) to
+	// the ID tokens of the code flow, for apps that do not call userinfo. Default:
+	// false.
 	ScopeClaimsInIDToken bool
 
-	// RequirePushed refuses authorization requests that were not pushed by the
-	// client itself (RFC 9126 §6).
+	// RequirePushed refuses authorization requests that were not pushed (RFC 9126 §6).
+	// Default: false.
 	RequirePushed bool
 
-	// Consent is whether people are asked before the client gets anything:
-	// [ConsentRequired], [ConsentSkip], or empty to ask where the request wants
-	// it (prompt=consent) and not otherwise.
+	// Consent is [ConsentRequired], [ConsentSkip], or empty to ask only if the request
+	// does (prompt=consent).
 	Consent string
 
-	// PKCE is whether authorization requests for a code need a code_challenge
-	// (RFC 7636): [PKCERequired] or [PKCEOptional]. Default: public clients need
-	// one, as nothing else binds a code to whoever asked for it (RFC 9700 §2.1.1).
+	// PKCE is [PKCERequired] or [PKCEOptional]. Default: required of public clients,
+	// because nothing else binds a code to them (RFC 9700 §2.1.1).
 	PKCE string
 
-	secretDigest []byte // nil: it has no secret
-	guessable    bool   // the secret is
+	secretDigest []byte // nil without a secret
+	guessable    bool   // Secret is
 	keys         *upstream.KeySet
-	granted      *grantedScopes // nil: nothing is remembered
+	granted      *boundedcache.Cache[string, bool] // by scope; nil: not cached
 
-	// Registered clients wrote their own description, and their secret is known
-	// by its digest alone.
+	// Registered clients registered themselves. Only the digest of their secret is known.
 	Registered bool
 }
 
 // Values of [Client].Consent.
 const (
-	// ConsentRequired asks each person once for each set of scopes.
-	ConsentRequired = "required"
-
-	// ConsentSkip never asks, not even where the request wants it.
-	ConsentSkip = "skip"
+	ConsentRequired = "required" // asks each person once for each set of scopes
+	ConsentSkip     = "skip"     // never asks, not even if the request does
 )
 
 // Values of [Client].PKCE.
 const (
-	// PKCERequired refuses requests for a code without a code_challenge.
-	PKCERequired = "required"
-
-	// PKCEOptional leaves PKCE to the client.
-	PKCEOptional = "optional"
+	PKCERequired = "required" // refuses requests for a code without a code_challenge (RFC 7636)
+	PKCEOptional = "optional" // leaves it to the client
 )
 
-// Public says whether the client cannot prove who it is (RFC 6749 §2.1).
+// Public reports whether the client cannot authenticate (RFC 6749 §2.1).
 func (c *Client) Public() bool {
 	return c.Secret == "" && c.secretDigest == nil && len(c.JWKS) == 0 && c.JWKSURI == ""
 }
 
-// Title is what people are shown as the client's name.
+// Title returns the name to show to people.
 func (c *Client) Title() string {
-	if c.Name != "" {
-		return c.Name
-	}
-	return c.ID
+	return cmp.Or(c.Name, c.ID)
 }
 
-// RequiresConsent reports whether people are asked before the client gets anything.
+// RequiresConsent reports whether people must consent before the client gets anything.
 func (c *Client) RequiresConsent() bool { return c.Consent == ConsentRequired }
 
 // RequiresPKCE reports whether a request for a code needs a code_challenge.
@@ -151,12 +135,12 @@ func (c *Client) RequiresPKCE() bool {
 	return c.PKCE == PKCERequired || c.PKCE == "" && c.Public()
 }
 
-// AllowsResponseType says whether a response_type is one of the client's.
+// AllowsResponseType reports whether the client may use a response_type.
 func (c *Client) AllowsResponseType(responseType string) bool {
 	return slices.Contains(c.ResponseTypes, responseType)
 }
 
-// AllowsGrantType says whether the client may use a grant_type.
+// AllowsGrantType reports whether the client may use a grant_type.
 func (c *Client) AllowsGrantType(grantType string) bool {
 	if grantType == "authorization_code" || grantType == "refresh_token" {
 		return c.AllowsResponseType("code")
@@ -164,19 +148,18 @@ func (c *Client) AllowsGrantType(grantType string) bool {
 	return slices.Contains(c.GrantTypes, grantType)
 }
 
-// SigningAlgorithm is the algorithm of the client's ID tokens.
+// SigningAlgorithm returns the algorithm of the client's ID tokens.
 func (c *Client) SigningAlgorithm() jose.SignatureAlgorithm {
 	return cmp.Or(jose.SignatureAlgorithm(c.IDTokenAlgorithm), keyring.IDTokenAlgorithm)
 }
 
-// hasSecret compares digests, so that neither the place of the first difference
-// nor the length of the secret shows in the time it takes.
+// hasSecret compares digests, so that its time reveals neither the length of the
+// secret nor the first difference.
 func (c *Client) hasSecret(secret string) bool {
 	return c.secretDigest != nil && sameDigest(c.secretDigest, secret)
 }
 
-// Complete fills in defaults, and says why a client could never work or never
-// be safe, if it could not.
+// Complete sets defaults, and refuses a client that could not work or not be safe.
 func (c *Client) Complete() error {
 	if c.ID == "" {
 		return errors.New("a client needs an id")
@@ -260,6 +243,5 @@ func (c *Client) checkFlows() error {
 	return nil
 }
 
-// ResponseTypes are the values of response_type that a client can be allowed:
-// those of RFC 6749 §3.1.1, and of OpenID Connect Core §3.2.2.1.
+// ResponseTypes are those of RFC 6749 §3.1.1 and OpenID Connect Core §3.2.2.1.
 var ResponseTypes = []string{"code", "token", "id_token", "id_token token"}

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// authenticate finds the client that a request is about, and whose token it carries.
+// authenticate returns the client that a request names and has the token of.
 func (e *RegistrationEndpoint) authenticate(r *http.Request) (*registered, error) {
 	p, err := oauth2.QueryParameters(r.URL.RawQuery)
 	if err != nil {
@@ -35,17 +35,16 @@ func (e *RegistrationEndpoint) read(w http.ResponseWriter, r *http.Request) erro
 	return err
 }
 
-// writeInformation answers with what is registered, and the token that the request came
-// with (RFC 7592 §3). The secret is told where it is new.
+// writeInformation responds with the registration, the token of the request, and the
+// secret if it is new (RFC 7592 §3).
 func (e *RegistrationEndpoint) writeInformation(w http.ResponseWriter, r *http.Request, c *registered, secret string) {
 	info := e.information(c)
 	info.Secret, info.AccessToken = secret, registrationToken(r)
 	e.WriteJSON(w, http.StatusOK, info)
 }
 
-// update puts other metadata in the place of a client's (RFC 7592 §2.2): what is left
-// out gets its default. The secret stays, or goes with the use for it; a client that
-// comes to need one is told a new one.
+// update replaces a client's metadata (RFC 7592 §2.2): omitted members get their
+// defaults. The secret stays the same while the client needs one.
 func (e *RegistrationEndpoint) update(w http.ResponseWriter, r *http.Request) error {
 	c, err := e.authenticate(r)
 	if err != nil {
@@ -71,8 +70,8 @@ func (e *RegistrationEndpoint) update(w http.ResponseWriter, r *http.Request) er
 	return nil
 }
 
-// checkIdentity refuses an update that is meant for another client, or would choose
-// the secret (RFC 7592 §2.2).
+// checkIdentity refuses an update that names another client, or would choose the
+// secret (RFC 7592 §2.2).
 func (m *registrationRequest) checkIdentity(c *registered) error {
 	switch {
 	case m.ID != c.Client.ID:
@@ -83,7 +82,7 @@ func (m *registrationRequest) checkIdentity(c *registered) error {
 	return nil
 }
 
-// remove deletes a client. What it was given ends with it: see Holder.
+// remove deletes a client (RFC 7592 §2.3). Its tokens end with it.
 func (e *RegistrationEndpoint) remove(w http.ResponseWriter, r *http.Request) error {
 	c, err := e.authenticate(r)
 	if err != nil {

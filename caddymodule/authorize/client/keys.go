@@ -13,8 +13,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// newKeys makes the set of the client's public keys, nil where it has none. Without
-// a transport, it is the usual one.
+// newKeys returns the set of the client's public keys, or nil.
 func (c *Client) newKeys(logger *slog.Logger, transport http.RoundTripper) (*upstream.KeySet, error) {
 	switch {
 	case c.JWKSURI != "":
@@ -25,8 +24,7 @@ func (c *Client) newKeys(logger *slog.Logger, transport http.RoundTripper) (*ups
 	return nil, nil
 }
 
-// checkKeys refuses what leaves open how the client proves who it is, and keys
-// that are no secret any more.
+// checkKeys refuses more than one authentication method, and private keys.
 func (c *Client) checkKeys() (err error) {
 	methods := 0
 	for _, has := range []bool{c.Secret != "", len(c.JWKS) > 0, c.JWKSURI != ""} {

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// clientMetadata is what an app says of itself (RFC 7591 §2, OpenID Connect
-// Dynamic Client Registration §2). What is not here is ignored.
+// clientMetadata is that of RFC 7591 §2 and OpenID Connect Dynamic Client Registration
+// §2. Other members are ignored.
 type clientMetadata struct {
 	RedirectURIs           []string        `json:"redirect_uris"`
 	ApplicationType        string          `json:"application_type,omitempty"`
@@ -46,15 +46,15 @@ const (
 	applicationNative = "native"
 )
 
-// registrationRequest is the body of a request. What names the client is looked at
-// where there is one already (RFC 7592 §2.2).
+// registrationRequest is the body of a request. ID and Secret are for updates only
+// (RFC 7592 §2.2).
 type registrationRequest struct {
 	ID     string `json:"client_id"`
 	Secret string `json:"client_secret"`
 	clientMetadata
 }
 
-// readClient reads what is registered, and the client that it makes.
+// readClient reads a request, and the client that it describes.
 func (r *registrar) readClient(w http.ResponseWriter, request *http.Request) (*registrationRequest, Client, error) {
 	m, err := readMetadata(w, request)
 	if err != nil {
@@ -89,7 +89,7 @@ func invalidMetadata(description string) *oauth2.Error {
 	return &oauth2.Error{Code: "invalid_client_metadata", Description: description}
 }
 
-// check refuses what an app would otherwise take for granted and not get.
+// check refuses what an app would expect and not get.
 func (m *clientMetadata) check() error {
 	only := func(values []string, known ...string) bool {
 		return !slices.ContainsFunc(values, func(v string) bool { return !slices.Contains(known, v) })
@@ -118,9 +118,8 @@ func (m *clientMetadata) check() error {
 	return m.checkAddresses()
 }
 
-// checkKeys refuses keys that could prove nothing. Those of apps that prove who they
-// are in another way, or not at all, are for purposes that are not built: they are
-// ignored.
+// checkKeys refuses keys that cannot authenticate the client. If the client uses
+// another method, its keys are ignored.
 func (m *clientMetadata) checkKeys() error {
 	switch {
 	case m.JWKS != nil && m.JWKSURI != "":
@@ -159,8 +158,8 @@ func (m *clientMetadata) checkAddresses() error {
 	return nil
 }
 
-// newClient makes metadata into a newClient. Scopes beyond those that are allowed are
-// refused rather than left out, so that the app learns of it now.
+// newClient makes a client of its metadata. It refuses scopes that are not allowed, so
+// that the app learns of it.
 func (r *registrar) newClient(m *clientMetadata) (Client, error) {
 	c := Client{
 		Name: m.Name, Native: m.ApplicationType == applicationNative, RedirectURIs: m.RedirectURIs, PostLogoutRedirectURIs: m.PostLogoutRedirectURIs,

@@ -10,18 +10,16 @@ import (
 	"strings"
 )
 
-// loopbackAddress is a redirect URI by which an app listens on the device it runs on,
-// at a port that it is given there (RFC 8252 §7.3).
+// loopbackAddress is the redirect URI of an app that listens on its device, at any
+// port (RFC 8252 §7.3).
 var loopbackAddress = regexp.MustCompile(`^(http://(?:127\.0\.0\.1|\[::1\]))(?::[0-9]{1,5})?((?:[/?].*)?)$`)
 
-// privateUseScheme is a redirect URI by a scheme that an app has to itself: a domain in
-// reverse names it, so that it has a dot (RFC 8252 §7.1). That needs no host, but
-// many apps have one.
+// privateUseScheme is a redirect URI with an app's own scheme: a reversed domain, so
+// that it has a dot (RFC 8252 §7.1). It needs no host, but often has one.
 var privateUseScheme = regexp.MustCompile(`^[a-z][a-z0-9+-]*(\.[a-z0-9+-]+)+:/([^/?].*|/[A-Za-z0-9._-]+([/?].*)?)?$`)
 
-// checkNativeRedirectURI says why a redirect URI must not be registered for a native
-// app, if it must not: besides what all clients may have, it can be one of loopback or
-// of a private-use scheme (RFC 8252 §7).
+// checkNativeRedirectURI also accepts redirect URIs of loopback and of private-use
+// schemes (RFC 8252 §7).
 func checkNativeRedirectURI(uri string) error {
 	if err := checkRedirectCharacters(uri); err != nil {
 		return err
@@ -38,8 +36,7 @@ func checkNativeRedirectURI(uri string) error {
 	return nil
 }
 
-// CheckAnyRedirectURI says why a redirect URI must not be registered for any
-// client, be it a native app or not, if it must not.
+// CheckAnyRedirectURI refuses what no client may register, native or not.
 func CheckAnyRedirectURI(uri string) error {
 	if CheckRedirectURI(uri) == nil {
 		return nil
@@ -47,9 +44,8 @@ func CheckAnyRedirectURI(uri string) error {
 	return checkNativeRedirectURI(uri)
 }
 
-// AllowsRedirectURI reports whether answers may be sent to a redirect URI: it must be one that
-// is registered, to the letter, but for the port where a native app listens on
-// loopback (RFC 8252 §7.3).
+// AllowsRedirectURI reports whether a redirect URI is registered. It must be equal,
+// except for the port of a native app on loopback (RFC 8252 §7.3).
 func (c *Client) AllowsRedirectURI(uri string) bool {
 	if slices.Contains(c.RedirectURIs, uri) {
 		return true
@@ -61,7 +57,7 @@ func (c *Client) AllowsRedirectURI(uri string) bool {
 	})
 }
 
-// withoutPort leaves the port out of a redirect URI of loopback, and reports whether it
+// withoutPort removes the port of a redirect URI of loopback, and reports whether it
 // is one.
 func withoutPort(uri string) (string, bool) {
 	parts := loopbackAddress.FindStringSubmatch(uri)
@@ -76,9 +72,9 @@ func IsPrivateUse(uri string) bool {
 	return !strings.HasPrefix(uri, "https:") && !strings.HasPrefix(uri, "http:")
 }
 
-// IsLoopback reports whether a browser may take a host for the device that it runs on:
-// all names below localhost (RFC 6761 §6.3), and IP addresses in every form. A host that
-// ends in a number is an IPv4 address to a browser, such as 127.1 (URL Standard §3.5).
+// IsLoopback reports whether a browser may take a host for its own device: names below
+// localhost (RFC 6761 §6.3), and IP addresses in every form, such as 127.1. To a
+// browser, a host that ends in a number is an IPv4 address (URL Standard §3.5).
 func IsLoopback(host string) bool {
 	host = strings.TrimSuffix(strings.ToLower(host), ".")
 	if ip, err := netip.ParseAddr(host); err == nil {

@@ -7,16 +7,14 @@ import (
 	"strings"
 )
 
-// hostAndPort is a name or an IPv4 address, or an IPv6 address in brackets.
+// hostAndPort is a name or IPv4 address, or an IPv6 address in brackets.
 var hostAndPort = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 
-// CheckRedirectURI says why a redirect URI must not be registered, if it must
-// not. Besides what the interface asks (absolute, no fragment, https or
-// http://localhost) it refuses what parsers read differently from each other:
-// user information, backslashes, control characters, and hosts of anything but
-// letters, digits, dots, hyphens and underscores, which could also end the
-// address where it stands in a page's policy. The error begins with the URI: which
-// option or parameter it is of, the caller says.
+// CheckRedirectURI refuses a redirect URI that is not absolute https (or
+// http://localhost) without a fragment. It also refuses what parsers read
+// differently, such as user information and backslashes, and hosts with characters
+// that could end the address in a Content-Security-Policy. Its error begins with the
+// URI; the caller names the option or parameter.
 func CheckRedirectURI(uri string) error {
 	refuse := func(reason string) error { return fmt.Errorf("%q %s", uri, reason) }
 	if err := checkRedirectCharacters(uri); err != nil {
@@ -49,8 +47,8 @@ func checkRedirectCharacters(uri string) error {
 	return nil
 }
 
-// CheckBackchannelLogoutURI says why clients must not be told there, if they
-// must not (Back-Channel Logout §2.2): it is held to what redirect URIs are.
+// CheckBackchannelLogoutURI applies the rules of redirect URIs (Back-Channel Logout
+// §2.2).
 func CheckBackchannelLogoutURI(uri string) error {
 	if err := CheckRedirectURI(uri); err != nil {
 		return fmt.Errorf("backchannel_logout_uri %w", err)

@@ -8,9 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// registeredKeys are the key sets of clients that registered themselves. They outlive
-// the copies of the clients, so that keys that were fetched are kept, and not fetched
-// more often than a [upstream.KeySet] allows.
+// registeredKeys are the key sets of registered clients. They outlive the cached
+// clients, so that keys are not fetched more often than [upstream.KeySet] allows.
 type registeredKeys struct {
 	transport http.RoundTripper
 	logger    *slog.Logger
@@ -20,13 +19,13 @@ type registeredKeys struct {
 	sets map[string]registeredKeySet // by client_id
 }
 
-// registeredKeySet is for as long as the client names the same source of its keys.
+// registeredKeySet is valid while the client names the same source of its keys.
 type registeredKeySet struct {
 	source string
 	keys   *upstream.KeySet
 }
 
-// get returns the key set get a client, nil where it has none.
+// get returns the key set of a client, or nil.
 func (r *registeredKeys) get(c *Client) (*upstream.KeySet, error) {
 	source := c.JWKSURI + string(c.JWKS)
 	if source == "" {

@@ -21,56 +21,43 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// DefaultMaxClients bounds how many clients may register themselves, unless
-// [Registration] says otherwise.
+// DefaultMaxClients is the default limit of clients that register themselves.
 const DefaultMaxClients = 1000
 
-// Storage keeps clients that registered themselves. It is the part of
-// certmagic's Storage that is needed: Load and List say fs.ErrNotExist where
-// there is nothing.
+// Storage keeps clients that registered themselves. It is part of certmagic's Storage.
+// Load and List return fs.ErrNotExist for a missing key.
 type Storage interface {
-	// Load returns what was stored last.
-	Load(ctx context.Context, key string) ([]byte, error)
-
-	// Store keeps a value, in place of one that was there.
-	Store(ctx context.Context, key string, value []byte) error
-
-	// Delete removes a value.
-	Delete(ctx context.Context, key string) error
-
-	// List returns the keys below a path.
-	List(ctx context.Context, path string, recursive bool) ([]string, error)
+	Load(ctx context.Context, key string) ([]byte, error)                             // returns a value
+	Store(ctx context.Context, key string, value []byte) error                        // stores or replaces it
+	Delete(ctx context.Context, key string) error                                     // removes it
+	List(ctx context.Context, path string, recursive bool) (keys []string, err error) // below a path
 }
 
-// Registration lets apps register themselves (RFC 7591), and read, change and delete
-// what they registered (RFC 7592). They get the authorization code flow with PKCE, and
-// people are asked before they get anything.
+// Registration lets apps register themselves (RFC 7591), and read, update and delete
+// their registration (RFC 7592). They get the authorization code flow with PKCE, and
+// need people's consent.
 type Registration struct {
-	// InitialAccessToken is what whoever registers an app must know (RFC 7591
-	// §3). Required: without it anybody could fill the storage.
+	// InitialAccessToken authorizes registration (RFC 7591 §3). Required: without it,
+	// anybody could fill the storage.
 	InitialAccessToken string
 
-	// Scopes are what apps that register may ask for beside [ReservedScopes].
-	// What is taken from this list, they lose.
+	// Scopes are open to registered apps beside [ReservedScopes]. Apps lose a scope that
+	// is removed from this list.
 	Scopes []string
 
-	// MaxClients is how many there may be. Default: [DefaultMaxClients].
+	// MaxClients is the limit of registered apps. Default: [DefaultMaxClients].
 	MaxClients int
 
-	// Transport fetches the keys at apps' jwks_uri, which is https but may name any
-	// host. Default: [upstream.PublicTransport], which connects to public addresses
-	// alone.
+	// Transport fetches keys from apps' jwks_uri, which may name any host. Default:
+	// [upstream.PublicTransport].
 	Transport http.RoundTripper
 
-	// Storage keeps them. Required.
-	Storage Storage
-
-	// Folder is the path below which they are in Storage, without a slash at its end. Required.
-	Folder string
+	Storage Storage // keeps them. Required.
+	Folder  string  // in Storage, without a slash at the end. Required.
 }
 
-// registered is a client that registered itself, as it is stored. Its secrets are
-// random, so their digests need no salt and no slow hash.
+// registered is a registered client as stored. Its secrets are random, so that their
+// digests need no salt and no slow hash.
 type registered struct {
 	Client       Client    `json:"client"`
 	Method       string    `json:"token_endpoint_auth_method"`
@@ -79,7 +66,7 @@ type registered struct {
 	IssuedAt     time.Time `json:"issued_at"`
 }
 
-// registrar is a Registration at work.
+// registrar keeps registered clients.
 type registrar struct {
 	Registration
 	mu     sync.Mutex     // held while a client is counted, changed or removed
@@ -87,14 +74,13 @@ type registrar struct {
 	keys   registeredKeys // of the clients that have some
 }
 
-// cacheTTL is how long a copy is used: for so long a client that was deleted at
-// another gateway goes on here.
+// cacheTTL is how long a copy is used, and a client that was deleted at another
+// gateway remains valid here.
 const cacheTTL = time.Minute
 
 var registeredID = regexp.MustCompile(`^registered-[0-9a-f]{32}$`)
 
-// CheckRegistrationScope says why apps that register cannot have a scope, if they
-// cannot.
+// CheckRegistrationScope refuses a scope that apps cannot have by registration.
 func CheckRegistrationScope(scope string) error {
 	if IsSystemScope(scope) {
 		return fmt.Errorf("scope %s is for clients that act for themselves, which must be configured", scope)
@@ -130,8 +116,8 @@ func newRegistrar(c *Registration, logger *slog.Logger) (*registrar, error) {
 
 func (r *registrar) key(id string) string { return r.Folder + "/" + id + ".json" }
 
-// load returns a client, or nil. What the id is made of is checked first: it comes
-// from the request, and becomes part of a file's name.
+// load returns a client, or nil. It checks the form of the id first, because the id
+// becomes part of a file name.
 func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	if !registeredID.MatchString(id) {
 		return nil, nil
@@ -161,12 +147,12 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	return c, nil
 }
 
-// loadError is the error of a stored client, and names its file for the operator.
+// loadError names the file of a bad entry for the operator.
 func (r *registrar) loadError(id string, err error) error {
 	return fmt.Errorf("%s in storage: %w", r.key(id), err)
 }
 
-// complete holds a client to the configuration of the moment.
+// complete applies the present configuration to a client.
 func (r *registrar) complete(c *registered) (err error) {
 	c.Client.secretDigest = c.SecretDigest
 	c.Client.Registered = true
@@ -178,7 +164,7 @@ func (r *registrar) complete(c *registered) (err error) {
 	return c.Client.Complete()
 }
 
-// store keeps a new client, if there is room for it.
+// store keeps a new client, or fails with temporarily_unavailable if there are too many.
 func (r *registrar) store(ctx context.Context, c *registered) error {
 	value, err := json.Marshal(c)
 	if err != nil {
@@ -196,8 +182,8 @@ func (r *registrar) store(ctx context.Context, c *registered) error {
 	return r.Storage.Store(ctx, r.key(c.Client.ID), value)
 }
 
-// change alters a client as it is stored now: another gateway may have changed or
-// removed it since the copy here was made.
+// change alters a client as stored now, not as cached: another gateway may have
+// changed or removed it.
 func (r *registrar) change(ctx context.Context, id string, alter func(*registered) error) (*registered, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,8 +219,7 @@ func (r *registrar) remove(ctx context.Context, id string) error {
 	return r.cached.Delete(ctx, id)
 }
 
-// newRegistered makes a client's credentials. The secret is empty for one that needs
-// none.
+// newRegistered makes a client and its credentials. The secret may be empty.
 func newRegistered(c Client, method string) (made *registered, secret, access string) {
 	access = oauth2.RandomToken()
 	made = &registered{IssuedAt: time.Now().UTC().Truncate(time.Second), AccessDigest: digestOf(access)}
@@ -242,8 +227,7 @@ func newRegistered(c Client, method string) (made *registered, secret, access st
 	return made, made.replace(c, method), access
 }
 
-// replace makes the client another one under the same id. It returns the secret, if
-// there is a new one.
+// replace replaces the metadata of a client, and returns its new secret, if any.
 func (c *registered) replace(client Client, method string) (secret string) {
 	client.ID = c.Client.ID
 	c.Client, c.Method = client, method
@@ -262,7 +246,7 @@ func digestOf(secret string) []byte {
 	return sum[:]
 }
 
-// sameDigest compares a secret with a digest, in constant time.
+// sameDigest compares a secret with a digest in constant time.
 func sameDigest(digest []byte, secret string) bool {
 	return subtle.ConstantTimeCompare(digest, digestOf(secret)) == 1
 }

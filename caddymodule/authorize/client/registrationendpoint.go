@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// clientInformation is the answer (RFC 7591 §3.2.1, RFC 7592 §3). The secret is
-// told once.
+// clientInformation is the response of RFC 7591 §3.2.1 and RFC 7592 §3. The secret is
+// in it only when it is new.
 type clientInformation struct {
 	ID              string `json:"client_id"`
 	Secret          string `json:"client_secret,omitempty"`
@@ -27,16 +27,15 @@ type clientInformation struct {
 	clientMetadata
 }
 
-// RegistrationEndpoint is where apps register themselves, and look after what they
-// registered.
+// RegistrationEndpoint is the client registration endpoint (RFC 7591), and the client
+// configuration endpoint (RFC 7592).
 type RegistrationEndpoint struct {
 	*endpoint.Responder
 	Registrar *registrar       // keeps who registered
 	Limiter   *lockout.Limiter // counts wrong tokens
 }
 
-// Serve is the client registration endpoint (RFC 7591), and that of a
-// registered client's configuration (RFC 7592).
+// Serve handles a request of either endpoint.
 func (e *RegistrationEndpoint) Serve(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch r.Method {
@@ -62,7 +61,7 @@ var errRegistrationToken = &oauth2.Error{
 	Description: "send the access token of the registration, as Authorization: Bearer",
 }
 
-// registrationToken is the token that came with a request (RFC 6750 §2.1).
+// registrationToken returns the bearer token of a request (RFC 6750 §2.1), or "".
 func registrationToken(r *http.Request) string {
 	headers := r.Header.Values("Authorization")
 	scheme, token, _ := strings.Cut(strings.Join(headers, ", "), " ")
@@ -72,8 +71,8 @@ func registrationToken(r *http.Request) string {
 	return token
 }
 
-// checkToken checks the token of a registration, or of all where whose is
-// empty. Without one nothing was tried.
+// checkToken checks the token of a client's registration, or the initial access token
+// if whose is empty. A request without one is no attempt.
 func (e *RegistrationEndpoint) checkToken(r *http.Request, whose string, digest []byte, guessable bool) error {
 	token := registrationToken(r)
 	if token == "" {

@@ -4,16 +4,17 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// Registry knows all clients.
+// Registry finds clients.
 type Registry struct {
 	Configured map[string]*Client // by client_id
 	Registrar  *registrar         // nil where nobody can register
 }
 
-// Find returns a client by its client_id, or nil where there is none: of those
-// in the configuration, or else of those that registered themselves.
+// Find returns a configured or registered client by its client_id, or nil.
 func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 	if c := r.Configured[id]; c != nil || r.Registrar == nil {
 		return c, nil
@@ -25,13 +26,14 @@ func (r *Registry) Find(ctx context.Context, id string) (*Client, error) {
 	return &c.Client, nil
 }
 
-// NewRegistry makes one that knows whoever registers, if clients can.
+// NewRegistry returns a registry without configured clients. Clients can register
+// themselves unless c is nil.
 func NewRegistry(c *Registration, logger *slog.Logger) (*Registry, error) {
 	registrar, err := newRegistrar(c, logger)
 	return &Registry{Configured: map[string]*Client{}, Registrar: registrar}, err
 }
 
-// Add registers a client of the configuration.
+// Add adds a configured client.
 func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if r.Configured[c.ID] != nil {
 		return fmt.Errorf("duplicate client %s", c.ID)
@@ -43,12 +45,12 @@ func (r *Registry) Add(c Client, logger *slog.Logger) error {
 	if c.guessable {
 		logger.Warn("client secret has less than 128 bits, and could be guessed; make another with: "+secretCommand, "client_id", c.ID)
 	}
-	c.granted = new(grantedScopes)
+	c.granted = &boundedcache.Cache[string, bool]{MaxEntries: maxGrantedScopes}
 	r.Configured[c.ID] = &c
 	return nil
 }
 
-// Any says whether there is such a client, or could be one that registers.
+// Any reports whether a client matches, or one that registers could.
 func (r *Registry) Any(is func(*Client) bool) bool {
 	for _, c := range r.Configured {
 		if is(c) {

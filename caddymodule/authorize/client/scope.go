@@ -5,49 +5,33 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// The scopes that ask for a refresh token: one that works on when the person has
-// left, and one that ends with their session (SMART App Launch 2.2, Scopes for
-// requesting a refresh token).
+// The scopes that ask for a refresh token (SMART App Launch 2.2, Scopes for requesting
+// a refresh token).
 const (
-	OfflineAccess = "offline_access"
-	OnlineAccess  = "online_access"
+	OfflineAccess = "offline_access" // outlives the session
+	OnlineAccess  = "online_access"  // ends with it
 )
 
-// grantedScopes remembers which scopes of access tokens a client may still have: to
-// find out takes longer than all else that a request with a token costs.
-type grantedScopes struct {
-	mu    sync.RWMutex
-	known map[string]bool
-}
+// maxGrantedScopes is how many scopes are cached for each client.
+const maxGrantedScopes = 1000
 
-func (g *grantedScopes) remember(scope string, may bool) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.known == nil || len(g.known) >= maxGrantedScopes {
-		g.known = map[string]bool{}
-	}
-	g.known[scope] = may
-}
-
-// AllowsScope reports whether the client could be granted all of a token's scope today.
+// AllowsScope reports whether the client could be granted all of a scope today. It
+// caches the result, which takes longer to compute than the rest of a request.
 func (c *Client) AllowsScope(scope string) bool {
 	if c.granted == nil {
 		return c.allowsScope(scope)
 	}
-	c.granted.mu.RLock()
-	may, ok := c.granted.known[scope]
-	c.granted.mu.RUnlock()
+	allowed, ok := c.granted.Get(scope)
 	if !ok {
-		may = c.allowsScope(scope)
-		c.granted.remember(scope, may)
+		allowed = c.allowsScope(scope)
+		c.granted.Put(scope, allowed, 0)
 	}
-	return may
+	return allowed
 }
 
 func (c *Client) allowsScope(scope string) bool {
@@ -55,11 +39,8 @@ func (c *Client) allowsScope(scope string) bool {
 	return err == nil && slices.Equal(granted, strings.Fields(scope))
 }
 
-// maxGrantedScopes bounds how many scopes are remembered of a client.
-const maxGrantedScopes = 1000
-
-// GrantScope says what of a requested scope the client gets: the reserved ones,
-// and what smart.Grant finds covered by its list.
+// GrantScope returns what of a requested scope the client is granted. Its error is
+// invalid_scope.
 func (c *Client) GrantScope(asked string) ([]string, error) {
 	scopes, err := smart.ParseScopes(asked)
 	if err != nil {
@@ -75,24 +56,24 @@ func (c *Client) GrantScope(asked string) ([]string, error) {
 // IsSystemScope reports whether a scope is for clients that act for themselves.
 func IsSystemScope(scope string) bool { return strings.HasPrefix(scope, "system/") }
 
-// CanRefresh says whether the client can ever be given a refresh token.
+// CanRefresh reports whether the client can get refresh tokens.
 func (c *Client) CanRefresh() bool {
 	return c.AllowsResponseType("code") && (slices.Contains(c.Scopes, OfflineAccess) || slices.Contains(c.Scopes, OnlineAccess))
 }
 
-// WithoutRefresh leaves out the scopes that ask for a refresh token, where there
-// is none to be had (OpenID Connect Core §11).
+// WithoutRefresh removes the scopes that ask for a refresh token, for flows that give
+// none (OpenID Connect Core §11).
 func WithoutRefresh(scope []string) []string {
 	return slices.DeleteFunc(slices.Clone(scope), func(word string) bool {
 		return word == OfflineAccess || word == OnlineAccess
 	})
 }
 
-// ReservedScopes may be asked for by every client.
+// ReservedScopes are open to every client.
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 
-// CheckScope says why a word is not one scope, if it is not (RFC 6749 §3.3), or
-// looks like one of SMART's and is none: it could never be granted as meant.
+// CheckScope refuses a text that is not one scope (RFC 6749 §3.3), or that looks like
+// a SMART scope but is none, and could never be granted as meant.
 func CheckScope(scope string) error {
 	if parsed, err := smart.ParseScopes(scope); err != nil || len(parsed) != 1 {
 		return fmt.Errorf("%q is not a scope (RFC 6749 §3.3)", scope)
@@ -106,8 +87,8 @@ func CheckScope(scope string) error {
 	return nil
 }
 
-// GrantSystemScope grants what is asked, or all system scopes the client has where
-// nothing is.
+// GrantSystemScope grants the requested scope, or by default all system scopes of the
+// client.
 func (c *Client) GrantSystemScope(asked string) ([]string, error) {
 	notSystem := func(scope string) bool { return !IsSystemScope(scope) }
 	scope := slices.DeleteFunc(slices.Clone(c.Scopes), notSystem)

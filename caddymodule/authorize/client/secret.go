@@ -7,18 +7,18 @@ import (
 	"unicode/utf8"
 )
 
-// minEntropy is from how many bits on nobody guesses a secret (RFC 6749 §10.10).
+// minEntropy is how many bits cannot be guessed (RFC 6749 §10.10).
 const minEntropy = 128
 
-// secretCommand makes a secret of twice that.
+// secretCommand makes a secret of twice as many.
 const secretCommand = "openssl rand -hex 32"
 
-// minCharacters is how many different characters random text of so many bits has at
-// least: what has fewer repeats itself.
+// minCharacters is how many different characters random text of that length has at
+// least.
 const minCharacters = 8
 
-// IsGuessable reports whether a secret has less entropy than it should. It takes what
-// it sees for random, so it finds what is too short, and not what is a sentence.
+// IsGuessable reports whether a secret has too little entropy. It takes every text
+// for random: it detects short secrets, not sentences.
 func IsGuessable(secret string) bool {
 	secret = separators.Replace(secret)
 	seen := map[rune]bool{}
@@ -31,7 +31,7 @@ func IsGuessable(secret string) bool {
 // separators stand between groups of random characters, as in a UUID.
 var separators = strings.NewReplacer("-", "", "_", "", ".", "", " ", "")
 
-// alphabet is how many characters there are of the kinds in a secret.
+// alphabet returns the size of the alphabet that a secret seems to use.
 func alphabet(secret string) (size float64) {
 	letters := 26.0
 	if !strings.ContainsFunc(secret, func(c rune) bool { return !strings.ContainsRune("0123456789abcdefABCDEF", c) }) {

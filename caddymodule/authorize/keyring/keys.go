@@ -163,15 +163,8 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 // Storage is where a [Keyring] keeps its keys, such as Caddy's certmagic.Storage. A
 // missing key is fs.ErrNotExist.
 type Storage interface {
-	// Lock waits until no process holds the name.
-	Lock(ctx context.Context, name string) error
-
-	// Unlock releases the name.
-	Unlock(ctx context.Context, name string) error
-
-	// Load returns a value.
-	Load(ctx context.Context, key string) ([]byte, error)
-
-	// Store stores or replaces a value.
-	Store(ctx context.Context, key string, value []byte) error
+	Lock(ctx context.Context, name string) error               // waits until no process holds the name
+	Unlock(ctx context.Context, name string) error             // releases it
+	Load(ctx context.Context, key string) ([]byte, error)      // returns a value
+	Store(ctx context.Context, key string, value []byte) error // stores or replaces it
 }
