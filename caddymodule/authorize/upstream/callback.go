@@ -5,23 +5,17 @@ import (
 	"fmt"
 )
 
-// Callback is the provider's answer, as the browser brings it (OpenID Connect
-// Core §3.1.2.5, §3.1.2.6). That its state belongs to this browser and to the
-// [AuthenticationRequest] is for the caller to check, before [Provider.Exchange].
+// Callback is the authentication response (OpenID Connect Core §3.1.2.5, §3.1.2.6).
+// The caller checks first that its state belongs to this browser.
 type Callback struct {
-	// Code is the code parameter.
-	Code string
-	// Issuer is the iss parameter (RFC 9207).
-	Issuer string
-	// Error is the error parameter.
-	Error string
-	// ErrorDescription is the error_description parameter, for the log.
-	ErrorDescription string
+	Code             string // the code parameter
+	Issuer           string // the iss parameter (RFC 9207)
+	Error            string // the error parameter
+	ErrorDescription string // the error_description parameter, for the log
 }
 
-// check says whether the answer is the provider's and has a code. The issuer
-// comes first, for errors too: an answer of another provider, played to us by
-// it, must not even end the sign-in (RFC 9207 §2.4, mix-up).
+// check verifies iss before anything else: the response of another provider, relayed
+// by it, must not even end the sign-in (RFC 9207 §2.4, mix-up).
 func (c *Callback) check(m *metadata) error {
 	switch {
 	case c.Issuer == "" && m.AnnouncesIssuer:
@@ -36,10 +30,9 @@ func (c *Callback) check(m *metadata) error {
 	return nil
 }
 
-// Exchange makes an identity of the provider's answer to a request: the code is
-// sent once, the ID token verified, and completed by userinfo. The error is an
-// [Error] for the faults that have a kind; any other is for the log, and
-// server_error to the client.
+// Exchange returns the identity that a response leads to: it redeems the code, verifies
+// the ID token and adds userinfo. Its error is an [Error] if the fault has a kind; any
+// other is for the log, and server_error to the client.
 func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationRequest) (*Identity, error) {
 	if err := r.check(); err != nil {
 		return nil, err

@@ -15,14 +15,13 @@ import (
 	"time"
 )
 
-// DefaultTimeout is the time-out of a request where none is set.
+// DefaultTimeout is the default of [Config.Timeout].
 const DefaultTimeout = 10 * time.Second
 
-// maxBody is how much of an answer is read.
+// maxBody is how much of a response is read, in bytes.
 const maxBody = 1 << 20
 
-// endpoint says what a request is for: the same fault has another meaning at
-// another one.
+// endpoint is what a request is for, which decides the kind of its errors.
 type endpoint string
 
 const (
@@ -48,9 +47,9 @@ func newClient(transport http.RoundTripper, timeout time.Duration) client {
 	return client{transport, timeout}
 }
 
-// defaultTransport keeps a connection just from the token to the userinfo
-// request. Later, the provider may be closing it at the moment in which we send
-// the next code, and a code must not be sent twice (Node closes after 5 s).
+// defaultTransport keeps a connection only from the token to the userinfo request.
+// Later, the provider may be closing it (Node does after 5 s) while we send a code,
+// which must not be sent twice.
 func defaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.IdleConnTimeout = 4 * time.Second
@@ -58,14 +57,14 @@ func defaultTransport() *http.Transport {
 	return t
 }
 
-// Transport makes requests as the default of [Config] does, with settings for TLS.
+// Transport returns the default transport of [Config] with settings for TLS.
 func Transport(config *tls.Config) http.RoundTripper {
 	t := defaultTransport()
 	t.TLSClientConfig = config
 	return t
 }
 
-// get fetches a document. Anything but 200 is an error.
+// get fetches a document. Any status but 200 is an error.
 func (c client) get(ctx context.Context, e endpoint, url string, header http.Header) ([]byte, http.Header, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -85,9 +84,8 @@ func (c client) get(ctx context.Context, e endpoint, url string, header http.Hea
 	return body, response.Header, err
 }
 
-// exchange is an http.RoundTripper that returns when the whole answer is there:
-// so the time-out covers the body too, a stalled one is an error of the request
-// and not of some reader of it, and every error is told apart in one place.
+// exchange is an http.RoundTripper that reads the whole response, so that the timeout
+// covers the body, and all errors are classified in one place.
 type exchange struct {
 	client
 	endpoint endpoint
@@ -118,8 +116,7 @@ func (x exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// failure makes an [Error] of what went wrong at the connection, if it is one
-// of the faults that have a kind.
+// failure returns the [Error] for a connection error, if there is a kind for it.
 func (x exchange) failure(err error, began bool) error {
 	err = fmt.Errorf("%s: %w", x.endpoint, err)
 	switch {
@@ -136,15 +133,14 @@ func (x exchange) failure(err error, began bool) error {
 	return &Error{Kind: ReadTimeout, Err: err}
 }
 
-// isTimeout says whether our time ran out, or the kernel's or the resolver's.
+// isTimeout reports whether a time ran out: ours, the kernel's or the resolver's.
 func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isReset says whether the other side ended the connection: with a RST, or with
-// a FIN before the answer (EOF) or within it (unexpected EOF), or, over HTTP/2,
-// just this exchange.
+// isReset reports whether the other side ended the connection, or over HTTP/2 just
+// this exchange, before the response was complete.
 func isReset(err error) bool {
 	for _, cause := range []error{
 		syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF,
@@ -157,8 +153,8 @@ func isReset(err error) bool {
 	return errors.As(err, &stream)
 }
 
-// streamError has the form of the error type that net/http hides: its As method
-// fills any struct with the same fields.
+// streamError matches the unexported error type of net/http: its As method fills any
+// struct with the same fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32

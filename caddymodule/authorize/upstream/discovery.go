@@ -8,15 +8,15 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// Discovery is what an issuer says of itself, for those who are to find its endpoints by
-// us. It is fetched on first use, renewed hourly, and an old one is used for a day while
-// no newer one can be had. It is safe for concurrent use.
+// Discovery is the discovery document of an issuer, for passing on. It is fetched on
+// first use and renewed hourly; an old one is used for a day while that fails. It is
+// safe for concurrent use.
 type Discovery struct {
 	text *document[[]byte]
 }
 
-// NewDiscovery checks the configuration, of which URI and MinInterval do not count, and
-// returns its Discovery. It does no I/O.
+// NewDiscovery returns the Discovery of c.Issuer, without I/O. URI and MinInterval are
+// not used.
 func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
@@ -34,11 +34,11 @@ func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	}}, nil
 }
 
-// Text is the document, of which issuer and endpoints are checked, and sign-ins are
-// possible. Its error is an [Error] where that has a kind.
+// Text returns the document, with issuer and endpoints checked. Its error is an [Error]
+// if the fault has a kind.
 func (d *Discovery) Text(ctx context.Context) ([]byte, error) { return d.text.get(ctx) }
 
-// checkDiscovery checks what we use ourselves, and what we pass on alone.
+// checkDiscovery also checks endpoints that we do not use, but pass on.
 func checkDiscovery(body []byte, issuer string) error {
 	m, err := parseMetadata(body, issuer)
 	if err != nil {

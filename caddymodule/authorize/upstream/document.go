@@ -10,34 +10,28 @@ import (
 )
 
 const (
-	// firstRetry and lastRetry bound the back-off while a document cannot be
-	// had: 1 s, 2 s, 4 s, …, 1 min.
+	// Bounds of the back-off while a document cannot be had: 1 s, 2 s, 4 s, … 1 min.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 
-	// grace is how long past its freshness a document is still used while the
-	// next is fetched.
+	// grace is how long a stale document is used while the next one is fetched.
 	grace = time.Minute
 
-	// maxStale is how long past its freshness a document is still used while
-	// no newer one can be had: an outage of the provider shall not end ours,
-	// but a key that was withdrawn must not live for ever.
+	// maxStale is how long a stale document is used while no newer one can be had: an
+	// outage of the provider must not be ours, but a withdrawn key must end.
 	maxStale = 24 * time.Hour
 )
 
-// document is a document of the provider, fetched on first use and kept. One
-// request is in flight at a time, and it outlives the caller that happened to
-// need it, because the next will need it too.
+// document is a document of the provider, fetched on first use and kept. One request is
+// in flight at a time. It outlives its caller, because the next one needs it too.
 type document[T any] struct {
-	// fetch gets the document, and says how long it stays fresh.
+	// fetch returns the document and how long it stays fresh.
 	fetch func(context.Context) (T, time.Duration, error)
 
-	// pause is the least time between two requests, once there is a version to
-	// go on with.
+	// pause is the least time between two requests while there is a version.
 	pause time.Duration
 
-	// failed hears of a failure that no caller sees, because there is an older
-	// version.
+	// failed gets errors that no caller sees, because there is an older version.
 	failed func(error)
 
 	flight   singleflight.Group
@@ -45,7 +39,7 @@ type document[T any] struct {
 	renewing atomic.Bool // by renewInBackground
 }
 
-// version is what is known of a document at one time. It is not changed.
+// version is one state of a document. It is immutable.
 type version[T any] struct {
 	value    T
 	usable   time.Time // until then; zero: there is no value
@@ -55,10 +49,8 @@ type version[T any] struct {
 	err      error     // of the last try
 }
 
-// get returns the document, a stale one where no fresh one can be had. Nobody
-// waits for the next version of one that is in use, so that a provider that
-// answers slowly delays none of those who come with its tokens all the time; and
-// only the first to meet an outage waits for it.
+// get returns the document, a stale one if no fresh one is to be had. Nobody waits for
+// the renewal of a document in use; only the first to meet an outage waits for it.
 func (d *document[T]) get(ctx context.Context) (T, error) {
 	v := d.version()
 	switch now := time.Now(); {
@@ -75,9 +67,9 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	return v.value, err
 }
 
-// refetch is for who misses something in the document: it is fetched once more,
-// unless that was done within the pause. The error is that of the last try,
-// also where an older version is there.
+// refetch fetches the document again because something is missing in it, unless that was
+// done within the pause. It returns the error of the last attempt even if there is an
+// older version.
 func (d *document[T]) refetch(ctx context.Context) (T, error) {
 	v, err := d.renewed(ctx)
 	if err == nil {
@@ -93,7 +85,7 @@ func (d *document[T]) version() *version[T] {
 	return new(version[T])
 }
 
-// renewed waits for renew. The error is the context's alone.
+// renewed waits for renew. Its error is the context's only.
 func (d *document[T]) renewed(ctx context.Context) (*version[T], error) {
 	select {
 	case result := <-d.renew(ctx):
@@ -103,8 +95,7 @@ func (d *document[T]) renewed(ctx context.Context) (*version[T], error) {
 	}
 }
 
-// renew makes a new version, or says the latest again where it is too early for
-// that.
+// renew makes a new version, or returns the latest if it is too early for that.
 func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return d.flight.DoChan("", func() (any, error) {
@@ -118,7 +109,6 @@ func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	})
 }
 
-// renewInBackground renews without anybody waiting for it.
 func (d *document[T]) renewInBackground(ctx context.Context, v *version[T]) {
 	if time.Now().Before(v.retry) || !d.renewing.CompareAndSwap(false, true) {
 		return

@@ -6,27 +6,17 @@ import (
 	"strings"
 )
 
-// Kind says which of the faults that have a text of their own an [Error] is.
+// Kind is the kind of an [Error].
 type Kind int
 
 // The kinds. All but [Declined] have a description for the client.
 const (
-	// TokenTimeout: the token endpoint did not begin to answer in time.
-	TokenTimeout Kind = iota + 1
-	// KeysTimeout: the key set was not there in time, at whatever stage.
-	KeysTimeout
-	// Refused: the token endpoint answered, but with an error, or with
-	// something that is no token response (RFC 6749 §5). Status is set, and
-	// Code where the answer has one.
-	Refused
-	// Reset: the provider ended a connection before it had answered.
-	Reset
-	// ReadTimeout: an answer began, but did not end in time; or discovery or
-	// userinfo took too long, at whatever stage.
-	ReadTimeout
-	// Declined: the browser came back with an error instead of a code
-	// (RFC 6749 §4.1.2.1), as when the person changed their mind. Code is set.
-	Declined
+	TokenTimeout Kind = iota + 1 // the token endpoint did not begin to answer in time
+	KeysTimeout                  // the key set did not arrive in time
+	Refused                      // the token endpoint sent an error, or no token response (RFC 6749 §5)
+	Reset                        // the provider closed a connection before it had answered
+	ReadTimeout                  // another response did not arrive in time
+	Declined                     // the browser came back with an error (RFC 6749 §4.1.2.1)
 )
 
 // String names the kind, for logs.
@@ -41,24 +31,21 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Error is a fault of the provider that the client is told about. Its Error
-// method is for the log alone; what may be shown is [Error.Description].
+// Error is a fault of the provider of which the client is told. Its Error method is for
+// the log only; [Error.Description] may be shown.
 type Error struct {
-	// Kind says which fault it is.
-	Kind Kind
-	// Status is the HTTP status of the token endpoint's answer. Only with
-	// [Refused].
-	Status int
-	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or in the
-	// form of Google's APIs), in the characters that the RFC allows and of at
-	// most 100 of them; empty where the provider sent none such. Only with
-	// [Refused] and [Declined].
+	Kind   Kind // what went wrong
+	Status int  // of the token endpoint's response, with [Refused] only
+
+	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or in the form of
+	// Google's APIs), at most 100 characters that the RFC allows, or empty. With
+	// [Refused] and [Declined] only.
 	Code string
-	// Err is the cause.
-	Err error
+
+	Err error // the cause
 }
 
-// Error says the kind and the cause.
+// Error returns the kind and the cause.
 func (e *Error) Error() string {
 	if e.Err == nil {
 		return e.Kind.String()
@@ -69,10 +56,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Description is the error_description that goes with invalid_request for this
-// fault, and false where the fault has none (server_error, then). The texts are
-// fixed but for the provider's display name, the status, and, if the provider
-// is of the Google kind and sent one, its error code.
+// Description returns the error_description of an invalid_request for this fault, and
+// false if the fault is a server_error. The texts are fixed except for the provider's
+// display name, the status and, from Google, its error code.
 func (e *Error) Description(name string, google bool) (string, bool) {
 	switch e.Kind {
 	case TokenTimeout:
@@ -93,8 +79,8 @@ func (e *Error) Description(name string, google bool) (string, bool) {
 	return "", false
 }
 
-// descriptionText puts a question mark for each character of a display name
-// that RFC 6749 §4.1.2.1 keeps out of error_description.
+// descriptionText replaces characters that RFC 6749 §4.1.2.1 keeps out of
+// error_description.
 func descriptionText(s string) string {
 	return strings.Map(func(r rune) rune {
 		if !descriptionRune(r) {
@@ -104,8 +90,8 @@ func descriptionText(s string) string {
 	}, s)
 }
 
-// errorCode is a provider's error code, or empty where it is none by RFC 6749
-// §5.2: the text comes from outside and goes into a redirect and the log.
+// errorCode returns a provider's error code, or "" if RFC 6749 §5.2 does not allow it:
+// it goes into a redirect and the log.
 func errorCode(code string) string {
 	unfit := func(r rune) bool { return !descriptionRune(r) }
 	if len(code) > 100 || strings.ContainsFunc(code, unfit) {
@@ -114,40 +100,24 @@ func errorCode(code string) string {
 	return code
 }
 
-// descriptionRune says whether a character is one of %x20-21, %x23-5B and
-// %x5D-7E (RFC 6749 §4.1.2.1).
+// descriptionRune reports whether RFC 6749 §4.1.2.1 allows a character.
 func descriptionRune(r rune) bool {
 	return r >= ' ' && r <= '~' && r != '"' && r != '\\'
 }
 
-// The causes of the failures that are no [Error], for logs and tests.
+// The causes of failures that are no [Error], for logs and tests.
 var (
-	// ErrRedirect: an endpoint answered with a redirect. To follow it would
-	// let whoever can make the provider redirect choose our next request.
+	// ErrRedirect: following it would let the provider choose our next request.
 	ErrRedirect = errors.New("answered with a redirect")
-	// ErrTooLarge: an answer has more than 1 MiB.
-	ErrTooLarge = errors.New("answer too large")
-	// ErrStatus: discovery, keys or userinfo answered with an error.
-	ErrStatus = errors.New("answered with an error status")
-	// ErrMetadata: the discovery document is not usable, or of another issuer.
-	ErrMetadata = errors.New("unusable provider metadata")
-	// ErrKeys: the key set is not one.
-	ErrKeys = errors.New("unusable key set")
-	// ErrUnknownKey: no key has this kid.
-	ErrUnknownKey = errors.New("unknown key")
-	// ErrSignature: a token's signature is not the key's, its algorithm is not
-	// allowed, or it is no JWS at all.
-	ErrSignature = errors.New("wrong signature")
-	// ErrCallback: the browser came back with an answer that is not to be
-	// used, as one of another issuer (RFC 9207 §2.4).
-	ErrCallback = errors.New("wrong authorization response")
-	// ErrIDToken: the ID token is missing, or fails OpenID Connect Core
-	// §3.1.3.7.
-	ErrIDToken = errors.New("invalid ID token")
-	// ErrLogoutToken: the logout token fails OpenID Connect Back-Channel Logout
-	// 1.0 §2.6.
-	ErrLogoutToken = errors.New("invalid logout token")
-	// ErrUserInfo: what userinfo says is unusable, or about another person
-	// (OpenID Connect Core §5.3.2).
-	ErrUserInfo = errors.New("invalid userinfo")
+
+	ErrTooLarge    = errors.New("answer too large")              // more than 1 MiB
+	ErrStatus      = errors.New("answered with an error status") // of discovery, keys or userinfo
+	ErrMetadata    = errors.New("unusable provider metadata")    // or of another issuer
+	ErrKeys        = errors.New("unusable key set")              // not a JWK Set
+	ErrUnknownKey  = errors.New("unknown key")                   // no key has this kid
+	ErrSignature   = errors.New("wrong signature")               // or wrong algorithm, or no JWS
+	ErrCallback    = errors.New("wrong authorization response")  // such as one of another issuer (RFC 9207 §2.4)
+	ErrIDToken     = errors.New("invalid ID token")              // missing, or by OpenID Connect Core §3.1.3.7
+	ErrLogoutToken = errors.New("invalid logout token")          // by OpenID Connect Back-Channel Logout 1.0 §2.6
+	ErrUserInfo    = errors.New("invalid userinfo")              // or of another person (OpenID Connect Core §5.3.2)
 )

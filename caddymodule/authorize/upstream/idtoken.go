@@ -16,16 +16,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// Leeway is how far the provider's clock may be off in exp, iat and auth_time
-// (OpenID Connect Core §2).
+// Leeway is how far the provider's clock may be off (OpenID Connect Core §2).
 const Leeway = time.Minute
 
-// maxSubject is the longest sub, in bytes (OpenID Connect Core §2).
+// maxSubject is the most length of a sub in bytes (OpenID Connect Core §2).
 const maxSubject = 255
 
-// idTokenClaims are the claims that are checked here, because go-oidc leaves
-// them to its caller. They are read again, by a decoder that minds the case of
-// names and refuses repeated ones.
+// idTokenClaims are those that go-oidc leaves to its caller. They are decoded again,
+// strictly: case-sensitive and without repeated names.
 type idTokenClaims struct {
 	Issuer          string   `json:"iss"`
 	Subject         string   `json:"sub"`
@@ -36,7 +34,7 @@ type idTokenClaims struct {
 	AuthTime        *float64 `json:"auth_time"`
 }
 
-// verify is the ID Token validation of OpenID Connect Core §3.1.3.7.
+// verify is the ID token validation of OpenID Connect Core §3.1.3.7.
 func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token, r AuthenticationRequest) (*Identity, error) {
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" {
@@ -64,8 +62,8 @@ func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token
 	}, nil
 }
 
-// verifyToken checks what go-oidc does: alg, signature, iss, aud, exp, nbf. An error
-// that is the token's fault wraps defect.
+// verifyToken checks alg, signature, iss, aud, exp and nbf. Its error wraps defect if
+// the token is at fault.
 func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error) (*oidc.IDToken, error) {
 	keys := &watchedKeySet{KeySet: p.keys}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
@@ -110,8 +108,8 @@ func (p *Provider) checkClaims(token *oidc.IDToken, payload []byte, accessToken 
 	return c, token.VerifyAccessToken(accessToken)
 }
 
-// checkParties wants to be the one to whom the token was issued: another of the
-// provider's clients could get one whose aud names us too.
+// checkParties refuses a token issued to another client of the provider whose aud names
+// us too.
 func (p *Provider) checkParties(audience []string, authorized *string) error {
 	others := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
 	switch {
@@ -123,9 +121,8 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 	return nil
 }
 
-// checkTimes checks iat, and auth_time where the request had a max_age. A
-// provider that ignores max_age would otherwise pass an old session for a new
-// sign-in.
+// checkTimes checks iat, and auth_time if the request had a max_age, which a provider may
+// have ignored.
 func (c *idTokenClaims) checkTimes(now time.Time, r AuthenticationRequest) error {
 	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
 		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
@@ -147,8 +144,8 @@ func unixTime(seconds *float64) time.Time {
 	return time.Unix(int64(*seconds), 0)
 }
 
-// decodeObject reads a JSON object with its numbers as they are written, and
-// refuses repeated names, of which each reader would pick another.
+// decodeObject decodes a JSON object with its numbers as written, and refuses repeated
+// names.
 func decodeObject(data []byte) (object map[string]any, err error) {
 	var names map[string]josejson.RawMessage
 	if err := josejson.Unmarshal(data, &names); err != nil {

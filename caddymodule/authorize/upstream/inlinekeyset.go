@@ -6,12 +6,10 @@ import (
 	"time"
 )
 
-// inlineLifetime is longer than any process: keys that were told need no
-// fetching.
+// inlineLifetime is longer than any process.
 const inlineLifetime = 100 * 365 * 24 * time.Hour
 
-// NewInlineKeySet returns the KeySet of a JWK Set that is known already. One
-// without any usable key is an error.
+// NewInlineKeySet returns the KeySet of a JWK Set with at least one usable key.
 func NewInlineKeySet(body []byte) (*KeySet, error) {
 	set, err := parseJWKS(body)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// CheckIssuer says why an address cannot be a provider's issuer, if it cannot:
-// it is https with a host and perhaps a path, and nothing else (OpenID Connect
-// Discovery §3); plain http is for loopback alone.
+// CheckIssuer refuses an issuer that is not https, or http on loopback, with a host and
+// perhaps a path (OpenID Connect Discovery §3).
 func CheckIssuer(issuer string) error {
 	u, err := parseAbsolute(issuer)
 	if err != nil {
@@ -25,8 +24,7 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// checkEndpoint says why an endpoint from discovery is not to be used. Where
-// the issuer itself is not spoken to in plain text, nothing of it is.
+// checkEndpoint refuses an endpoint in plain http, unless the issuer is http too.
 func checkEndpoint(name, endpoint, issuer string) error {
 	u, err := parseAbsolute(endpoint)
 	if err != nil {
@@ -38,8 +36,8 @@ func checkEndpoint(name, endpoint, issuer string) error {
 	return nil
 }
 
-// parseAbsolute parses an address with a host, and with neither a fragment nor
-// credentials, which would hide which host it is.
+// parseAbsolute parses an address with a host. It refuses fragments, and credentials,
+// which could hide the host.
 func parseAbsolute(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil {

@@ -14,17 +14,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// minRSA is the size in bits below which an RSA key is broken (RFC 7518 §3.3).
-// The other bound, 4096, is go-jose's: each verification with a larger one is
-// work that an attacker can order.
+// minRSA is the least size of an RSA key in bits (RFC 7518 §3.3). go-jose bounds the
+// cost of verification by 4096.
 const minRSA = 2048
 
-// jwks are the usable keys of a JWK Set (RFC 7517 §5): public, of a kind that
-// is understood, and for signatures.
+// jwks are the usable keys of a JWK Set (RFC 7517 §5): public, of a known kind, and for
+// signatures.
 type jwks []jose.JSONWebKey
 
-// publicJWK is what is read of a key. What is left out cannot do harm: private
-// parts that should not be there, and certificates that nobody checks.
+// publicJWK leaves out what should not be there, or is not checked: private parts and
+// certificates.
 type publicJWK struct {
 	KeyType   string   `json:"kty"`
 	Use       string   `json:"use,omitempty"`
@@ -38,8 +37,7 @@ type publicJWK struct {
 	E         string   `json:"e,omitempty"`
 }
 
-// parseJWKS reads a key set. Keys that are not usable are left out, as RFC 7517
-// §5 has it: a provider may publish new kinds for others.
+// parseJWKS reads a key set without the keys that are not usable (RFC 7517 §5).
 func parseJWKS(body []byte) (jwks, error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`
@@ -76,8 +74,7 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	return key, len(fit) > 0 && (key.Algorithm == "" || slices.Contains(fit, jose.SignatureAlgorithm(key.Algorithm)))
 }
 
-// keyAlgorithms are the algorithms that a key can be for, none for a key of
-// another kind or size.
+// keyAlgorithms returns the algorithms that a key can be for.
 func keyAlgorithms(key any) []jose.SignatureAlgorithm {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -96,8 +93,8 @@ func keyAlgorithms(key any) []jose.SignatureAlgorithm {
 	return nil
 }
 
-// candidates are the keys that a kid may mean. Without one, any may be meant;
-// and where the only key has none, every kid means that one.
+// candidates returns the keys that a kid may mean: all without a kid, and the only key if
+// that has no kid.
 func (s jwks) candidates(kid string) jwks {
 	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
 		return s
@@ -111,8 +108,8 @@ func (s jwks) candidates(kid string) jwks {
 	return named
 }
 
-// fit are those keys that are for an algorithm: for the one that the key names,
-// or, where it names none, for those that such a key can have.
+// fit returns the keys for an algorithm: those that name it, or that name none and are of
+// its kind.
 func (s jwks) fit(alg string) jwks {
 	var fit jwks
 	for _, key := range s {

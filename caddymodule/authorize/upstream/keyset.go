@@ -15,57 +15,51 @@ import (
 )
 
 const (
-	// DefaultMinInterval is the least time between two requests for a key set.
+	// DefaultMinInterval is the default of [KeySetConfig.MinInterval].
 	DefaultMinInterval = time.Minute
 
-	// keysLifetime is how long a key set is fresh that does not say so itself,
-	// minKeysLifetime and maxKeysLifetime the shortest and the longest that is
-	// believed.
+	// The lifetime of a key set that has no max-age, and the bounds of one that has.
 	keysLifetime    = time.Hour
 	minKeysLifetime = time.Minute
 	maxKeysLifetime = 24 * time.Hour
 )
 
-// KeySetConfig says where keys are and how to get them.
+// KeySetConfig is the configuration of a [KeySet].
 type KeySetConfig struct {
-	// Issuer is whose keys they are. Where URI is not set, its discovery
-	// document says where they are.
+	// Issuer is whose keys they are.
 	Issuer string
 
-	// URI is the address of the key set: https, or http on loopback. Default:
-	// that of the issuer's discovery document.
+	// URI is the address of the key set: https, or http on loopback. Default: that of
+	// the issuer's discovery document.
 	URI string
 
 	// Timeout is that of each request. Default: [DefaultTimeout].
 	Timeout time.Duration
 
-	// MinInterval is the least time between two requests for the keys, as long
-	// as there are some. Default: [DefaultMinInterval].
+	// MinInterval is the least time between two requests while there are keys. Default:
+	// [DefaultMinInterval].
 	MinInterval time.Duration
 
 	// Transport makes the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Logger gets the failures that no caller sees, because older keys go on
-	// being used (Warn). Default: none.
+	// Logger gets failures that no caller sees, because older keys stay in use (Warn).
+	// Default: none.
 	Logger *slog.Logger
 }
 
-// KeySet holds the public keys of an issuer, fetched on first use. It is safe
-// for concurrent use.
+// KeySet holds the public keys of an issuer, fetched on first use. It is safe for
+// concurrent use.
 //
-// Whoever can send us a token can put any kid into it, and none of them makes
-// us ask the provider more than once in [KeySetConfig.MinInterval]: until then
-// a kid that was not there stays unknown. A wrong signature under a known kid
-// never does. While the keys cannot be fetched, the old ones go on being used,
-// for a day at most past their freshness; that is what the answer's max-age
-// says, but at least a minute and at most a day. Within a minute past it nobody
-// waits for the newer ones.
+// An unknown kid, which anybody can put into a token, causes at most one request in
+// [KeySetConfig.MinInterval]; a wrong signature causes none. Keys stay fresh for the
+// response's max-age, between a minute and a day. While they cannot be fetched, the old
+// ones are used for another day.
 type KeySet struct {
 	keys *document[jwks]
 }
 
-// NewKeySet checks the configuration and returns its KeySet. It does no I/O.
+// NewKeySet returns the KeySet of a configuration, without I/O.
 func NewKeySet(c KeySetConfig) (*KeySet, error) {
 	client := newClient(c.Transport, c.Timeout)
 	if c.URI == "" {
@@ -87,8 +81,7 @@ func NewKeySet(c KeySetConfig) (*KeySet, error) {
 	return newKeySet(c, client, func(context.Context) (string, error) { return c.URI, nil }), nil
 }
 
-// newKeySet makes a KeySet whose address is looked up each time: discovery may
-// say another one some day.
+// newKeySet looks up the address each time, because discovery may change it.
 func newKeySet(c KeySetConfig, client client, address func(context.Context) (string, error)) *KeySet {
 	interval := c.MinInterval
 	if interval <= 0 {
@@ -111,8 +104,7 @@ func newKeySet(c KeySetConfig, client client, address func(context.Context) (str
 	}}
 }
 
-// keysFreshness is how long a key set may be used without asking again
-// (RFC 9111 §5.2.2.1), within bounds.
+// keysFreshness returns how long a key set is fresh (RFC 9111 §5.2.2.1), within bounds.
 func keysFreshness(header http.Header) time.Duration {
 	lifetime := keysLifetime
 	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
@@ -129,7 +121,7 @@ func keysFreshness(header http.Header) time.Duration {
 	return max(lifetime, minKeysLifetime)
 }
 
-// warner logs failures behind which older documents go on being used.
+// warner logs failures while older documents stay in use.
 func warner(logger *slog.Logger, issuer string) func(error) {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -140,11 +132,10 @@ func warner(logger *slog.Logger, issuer string) func(error) {
 	}
 }
 
-// Key returns the public key with this kid. Its alg is empty where the provider
-// names none: the key is then for whatever fits its type. Its error wraps
-// [ErrUnknownKey] where there is no such key; any other means that the keys
-// cannot be had at present, and is an [Error] where that has a kind. An empty
-// kid means the only key.
+// Key returns the public key with this kid; an empty kid means the only key. Its alg is
+// empty if the provider names none. Its error wraps [ErrUnknownKey] if there is no such
+// key; any other means that the keys cannot be had now, and is an [Error] if the fault
+// has a kind.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	keys, err := k.candidates(ctx, kid)
 	if err != nil {
@@ -156,10 +147,9 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	return keys[0], nil
 }
 
-// VerifySignature implements the KeySet of go-oidc: it returns the payload of a
-// JWS in compact form whose signature is by one of the keys. Its error wraps
-// [ErrSignature] or [ErrUnknownKey] for a defect of the token; any other means,
-// as with [KeySet.Key], that the keys cannot be had.
+// VerifySignature implements oidc.KeySet: it returns the payload of a JWS in compact
+// form. Its error wraps [ErrSignature] or [ErrUnknownKey] for a defect of the token; any
+// other is that of [KeySet.Key].
 func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
@@ -181,8 +171,8 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return payload, nil
 }
 
-// candidates are the keys that a kid may mean, at least one. Where there is
-// none, the provider may have a new key, and is asked again if it may be.
+// candidates returns the keys that a kid may mean, at least one. If there is none, it
+// fetches the keys again.
 func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	set, err := k.keys.get(ctx)
 	if err != nil {
@@ -201,8 +191,8 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	return keys, nil
 }
 
-// watchedKeySet remembers the error of a key set, because go-oidc's verifier
-// keeps only its text. One is made for each ID token.
+// watchedKeySet notes the error of a key set, of which go-oidc's verifier keeps only the
+// text.
 type watchedKeySet struct {
 	*KeySet
 	err error
@@ -214,7 +204,7 @@ func (w *watchedKeySet) VerifySignature(ctx context.Context, token string) (payl
 	return payload, w.err
 }
 
-// isTokenDefect says whether an error of a key set is the token's fault.
+// isTokenDefect reports whether an error of a key set is the token's fault.
 func isTokenDefect(err error) bool {
 	return errors.Is(err, ErrSignature) || errors.Is(err, ErrUnknownKey)
 }

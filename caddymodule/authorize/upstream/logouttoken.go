@@ -18,25 +18,16 @@ import (
 // logoutEvent is the member of events that makes a JWT a logout token.
 const logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 
-// LogoutToken is what a provider says by the back channel: that somebody signed out
-// there (OpenID Connect Back-Channel Logout 1.0 §2.4). One of Subject and Session is
-// there at least.
+// LogoutToken says that somebody signed out at the provider (OpenID Connect Back-Channel
+// Logout 1.0 §2.4). It has a Subject, a Session or both.
 type LogoutToken struct {
-	// Subject is the sub claim: the person, as in [Identity].
-	Subject string
-
-	// Session is the sid claim: the session at the provider, as in ID tokens.
-	Session string
-
-	// ID is the jti claim. That it comes once is for the caller to see to.
-	ID string
-
-	// Expiry is when the token ends; the provider's clock may be a minute off.
-	Expiry time.Time
+	Subject string    // the sub: the person, as in [Identity]
+	Session string    // the sid, as in ID tokens
+	ID      string    // the jti, which the caller must accept once only
+	Expiry  time.Time // the exp; the provider's clock may be off by [Leeway]
 }
 
-// logoutClaims are those that are checked here. The decoder minds the case of names
-// and refuses repeated ones.
+// logoutClaims are decoded strictly: case-sensitive and without repeated names.
 type logoutClaims struct {
 	Issuer          string                         `json:"iss"`
 	Subject         string                         `json:"sub"`
@@ -48,9 +39,9 @@ type logoutClaims struct {
 	Nonce           josejson.RawMessage            `json:"nonce"`
 }
 
-// VerifyLogoutToken is the logout token validation of OpenID Connect Back-Channel
-// Logout 1.0 §2.6. Its error wraps [ErrLogoutToken] for a defect of the token; any
-// other means that what is needed of the provider cannot be had.
+// VerifyLogoutToken validates a logout token (OpenID Connect Back-Channel Logout 1.0
+// §2.6). Its error wraps [ErrLogoutToken] for a defect of the token; any other means that
+// the provider's keys or metadata cannot be had.
 func (p *Provider) VerifyLogoutToken(ctx context.Context, raw string) (*LogoutToken, error) {
 	if err := checkLogoutType(raw); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrLogoutToken, err)
@@ -93,8 +84,8 @@ func checkLogoutType(raw string) error {
 	return nil
 }
 
-// checkLogout checks what makes the token different from an ID token, and what
-// go-oidc leaves to its caller.
+// checkLogout checks what tells the token from an ID token, and what go-oidc leaves to
+// its caller.
 func (p *Provider) checkLogout(token *oidc.IDToken, c *logoutClaims) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:

@@ -11,22 +11,19 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// metadataLifetime is how long a discovery document is fresh. What is in it
-// changes with releases of the provider's software.
+// metadataLifetime is how long a discovery document is fresh.
 const metadataLifetime = time.Hour
 
-// algorithms are the signature algorithms that are understood. Not among them
-// are none and HS256…, with which a token is signed by whoever likes to: the
-// "secret" of the latter would be the public key, or the client secret that
-// every replica and its operator knows (RFC 8725 §2.1, §3.1).
+// algorithms are the signature algorithms that are accepted. With none and HS256…,
+// anybody could sign: with the public key, or with a client secret that every replica
+// knows (RFC 8725 §2.1, §3.1).
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
 }
 
-// metadata is what is used of the discovery document (OpenID Connect Discovery
-// §3, RFC 8414 §2, RFC 9207 §3, RP-Initiated Logout §2.1). The decoder minds
-// the case of names and refuses repeated ones.
+// metadata is part of the discovery document (OpenID Connect Discovery §3, RFC 8414 §2,
+// RFC 9207 §3, RP-Initiated Logout §2.1).
 type metadata struct {
 	Issuer                string `json:"issuer"`
 	AuthorizationEndpoint string `json:"authorization_endpoint"`
@@ -35,17 +32,17 @@ type metadata struct {
 	EndSessionEndpoint    string `json:"end_session_endpoint"`
 	JWKSURI               string `json:"jwks_uri"`
 
-	// Algorithms are, after parsing, those of [algorithms] alone.
+	// After parsing, Algorithms holds only those of [algorithms].
 	Algorithms            []string `json:"id_token_signing_alg_values_supported"`
 	ChallengeMethods      []string `json:"code_challenge_methods_supported"`
 	AuthenticationMethods []string `json:"token_endpoint_auth_methods_supported"`
 	AnnouncesIssuer       bool     `json:"authorization_response_iss_parameter_supported"`
 }
 
-// pkce says whether the provider takes S256 (RFC 7636 §4.2).
+// pkce reports whether the provider supports S256 (RFC 7636 §4.2).
 func (m *metadata) pkce() bool { return slices.Contains(m.ChallengeMethods, "S256") }
 
-// newMetadata is the discovery document of an issuer.
+// newMetadata returns the discovery document of an issuer.
 func newMetadata(issuer string, c client, failed func(error)) *document[*metadata] {
 	return &document[*metadata]{
 		pause: DefaultMinInterval, failed: failed,
@@ -60,16 +57,14 @@ func newMetadata(issuer string, c client, failed func(error)) *document[*metadat
 	}
 }
 
-// discoveryText fetches the discovery document of an issuer.
 func discoveryText(ctx context.Context, c client, issuer string) ([]byte, error) {
 	address := strings.TrimSuffix(issuer, "/") + "/.well-known/openid-configuration"
 	body, _, err := c.get(ctx, discoveryEndpoint, address, nil)
 	return body, err
 }
 
-// parseMetadata reads a discovery document and checks what every use of it
-// needs. An issuer that is not exactly the one asked is an attempt to pass for
-// it (OpenID Connect Discovery §4.3).
+// parseMetadata reads a discovery document and checks what every use of it needs. The
+// issuer must be exactly the one asked (OpenID Connect Discovery §4.3).
 func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	m := new(metadata)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -94,8 +89,7 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	return m, m.setAlgorithms()
 }
 
-// named is an endpoint by its name in the document. It has no address where it is not
-// there.
+// named is an endpoint with its name. Its address is empty if it is missing.
 type named struct{ name, address string }
 
 func checkEndpoints(issuer string, endpoints ...named) error {
@@ -110,8 +104,8 @@ func checkEndpoints(issuer string, endpoints ...named) error {
 	return nil
 }
 
-// setAlgorithms keeps the algorithms that are understood. A provider that names
-// none uses RS256 (OpenID Connect Core §15.1).
+// setAlgorithms keeps the accepted algorithms. The default is RS256 (OpenID Connect Core
+// §15.1).
 func (m *metadata) setAlgorithms() error {
 	if len(m.Algorithms) == 0 {
 		m.Algorithms = []string{string(jose.RS256)}
@@ -125,7 +119,7 @@ func (m *metadata) setAlgorithms() error {
 	return nil
 }
 
-// checkSignIn checks for what a sign-in needs and other uses do not.
+// checkSignIn checks what only a sign-in needs.
 func (m *metadata) checkSignIn() error {
 	if m.AuthorizationEndpoint == "" || m.TokenEndpoint == "" {
 		return fmt.Errorf("%w: no authorization_endpoint or no token_endpoint", ErrMetadata)

@@ -12,46 +12,37 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// Config is what we and an identity provider know of each other.
+// Config describes us and an identity provider to each other.
 type Config struct {
-	// Issuer is the provider's: https, or http on loopback ([CheckIssuer]).
-	// Required.
-	Issuer string
+	Issuer       string   // https, or http on loopback; see [CheckIssuer]. Required.
+	ClientID     string   // ours at the provider. Required.
+	ClientSecret string   // ours at the provider. Empty for a public client.
+	Scopes       []string // openid is added. Default: openid, profile, email.
 
-	// ClientID is ours at the provider. Required.
-	ClientID string
-
-	// ClientSecret is ours at the provider. Empty for a public client.
-	ClientSecret string
-
-	// Scopes are asked of the provider; openid always is. Default: openid,
-	// profile, email.
-	Scopes []string
-
-	// RedirectURI is where the provider sends the browser back to. Each
-	// provider has one of its own, so that an answer of one cannot pass for
-	// that of another (RFC 9700 §4.4). Required.
+	// RedirectURI is where the provider sends the browser back to. Each provider has
+	// one of its own, so that a response of one cannot pass for that of another
+	// (RFC 9700 §4.4). Required.
 	RedirectURI string
 
-	// Timeout is that of each request to the provider, from connecting to the
-	// last byte of the answer. Default: [DefaultTimeout].
+	// Timeout covers each request from connecting to the last byte of the response.
+	// Default: [DefaultTimeout].
 	Timeout time.Duration
 
 	// Transport makes the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Logger gets the failures that no caller sees, because an older discovery
-	// document or older keys go on being used (Warn). Default: none.
+	// Logger gets failures that no caller sees, because an older document or older
+	// keys stay in use (Warn). Default: none.
 	Logger *slog.Logger
 }
 
-// newKeyInterval is the least time between two requests for a provider's keys. It
-// is short because the tokens come from the provider itself: nobody else makes us
-// look for a kid, and a key that it has begun to use must not end sign-ins.
+// newKeyInterval is the least time between two requests for a provider's keys. It is
+// short because the tokens come from the provider itself: nobody else can name unknown
+// keys, and a new key must not fail sign-ins.
 const newKeyInterval = time.Second
 
-// Provider is an identity provider at which we are a client. It is safe for
-// concurrent use: it holds what is true for all sign-ins, and nothing of any.
+// Provider is an identity provider at which we are a client. It is safe for concurrent
+// use and holds nothing of single sign-ins.
 type Provider struct {
 	config   Config
 	client   client
@@ -59,10 +50,9 @@ type Provider struct {
 	keys     *KeySet
 }
 
-// New checks the configuration and returns its Provider. It does no I/O:
-// discovery is done on first use; while it fails, it is done again after 1 s,
-// 2 s, 4 s, … and at least each minute, and answered with the last error in
-// between. It is renewed hourly, and the old document kept while that fails.
+// New returns the Provider of a configuration, without I/O. Discovery happens on first
+// use, and hourly after that; while it fails, the old document stays in use, or without
+// one it is retried after 1 s, 2 s, 4 s, … 1 min.
 func New(c Config) (*Provider, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
@@ -94,7 +84,7 @@ func (p *Provider) jwksURI(ctx context.Context) (string, error) {
 	return m.JWKSURI, nil
 }
 
-// discovered is the discovery document, fit for a sign-in.
+// discovered returns the discovery document, if it allows sign-ins.
 func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil {
@@ -103,8 +93,7 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 	return m, m.checkSignIn()
 }
 
-// oauth is x/oauth2's form of the configuration. It is made anew for each use,
-// because it has a cache in it.
+// oauth makes a new configuration for each use, because it has a cache in it.
 func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)
 	return &oauth2.Config{

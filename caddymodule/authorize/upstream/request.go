@@ -12,32 +12,22 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// AuthenticationRequest is what is asked of the provider for one sign-in
-// (OpenID Connect Core §3.1.2.1). State, Nonce and Verifier are random, made
-// for this sign-in, and bound to the browser by the caller, who has them again
-// when the browser comes back.
+// AuthenticationRequest is the request for one sign-in (OpenID Connect Core §3.1.2.1).
+// The caller makes State, Nonce and Verifier at random, binds them to the browser, and
+// has them again when the browser comes back.
 type AuthenticationRequest struct {
-	// State is how the caller knows the answer. Required.
-	State string
-	// Nonce binds the ID token to this sign-in. Required.
-	Nonce string
-	// Verifier binds the code to this sign-in, by PKCE with S256, wherever the
-	// provider takes that: 43 to 128 characters (RFC 7636 §4.1). Required.
-	Verifier string
-	// LoginHint is passed on as login_hint.
-	LoginHint string
-	// Prompt is passed on as prompt.
-	Prompt string
-	// MaxAge, in seconds, is passed on as max_age, and held against auth_time.
-	// Empty: the person may have signed in there at any time.
+	State    string // identifies the response. Required.
+	Nonce    string // binds the ID token to this sign-in. Required.
+	Verifier string // of PKCE, if the provider supports S256: 43 to 128 characters. Required.
+
+	LoginHint, Prompt    string // login_hint and prompt
+	UILocales, ACRValues string // ui_locales and acr_values
+
+	// MaxAge is max_age in seconds, and compared with auth_time. Empty: no limit.
 	MaxAge string
-	// UILocales is passed on as ui_locales.
-	UILocales string
-	// ACRValues is passed on as acr_values.
-	ACRValues string
 }
 
-// check refuses a request that lacks what protects it.
+// check refuses a request without its protections.
 func (r *AuthenticationRequest) check() error {
 	switch {
 	case r.State == "" || r.Nonce == "":
@@ -49,7 +39,7 @@ func (r *AuthenticationRequest) check() error {
 	return err
 }
 
-// maxAge is MaxAge as a duration, if there is one.
+// maxAge returns MaxAge as a duration, if it is set.
 func (r *AuthenticationRequest) maxAge() (age time.Duration, asked bool, err error) {
 	if r.MaxAge == "" {
 		return 0, false, nil
@@ -61,8 +51,8 @@ func (r *AuthenticationRequest) maxAge() (age time.Duration, asked bool, err err
 	return time.Duration(seconds) * time.Second, true, nil
 }
 
-// AuthenticationURL is where to send the browser. It does discovery if that is
-// due; the error is then an [Error] where the fault has a kind.
+// AuthenticationURL returns where to send the browser, after discovery if it is due.
+// Its error is an [Error] if the fault has a kind.
 func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationRequest) (string, error) {
 	if err := r.check(); err != nil {
 		return "", err
@@ -90,9 +80,9 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 	return config.AuthCodeURL(r.State, options...), nil
 }
 
-// EndSessionURL is where to send the browser to sign the person out at the
-// provider (RP-Initiated Logout §2); false where the provider has no such
-// place. The hint is an [Identity.IDToken]; empty values are left out.
+// EndSessionURL returns where to send the browser to sign out at the provider
+// (RP-Initiated Logout §2), and false if the provider has no such endpoint. The hint
+// is an [Identity.IDToken]. Empty values are omitted.
 func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRedirectURI, state string) (string, bool, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil || m.EndSessionEndpoint == "" {

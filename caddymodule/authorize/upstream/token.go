@@ -14,10 +14,9 @@ import (
 	"golang.org/x/oauth2"
 )
 
-// authStyle is how the token endpoint wants to see the secret, by discovery
-// (token_endpoint_auth_methods_supported; Basic where it says nothing). To find
-// out by trying, as x/oauth2 otherwise does, would send a code twice, and the
-// second use of a code revokes what the first one gave (RFC 6749 §4.1.2).
+// authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.
+// x/oauth2 would otherwise find out by trying, and send the code twice, which revokes
+// what it gave (RFC 6749 §4.1.2).
 func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	switch {
 	case secret == "":
@@ -52,9 +51,8 @@ func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier
 	return nil, tokenError(watched.status, err, code, verifier, config.ClientSecret)
 }
 
-// tokenError is the error of an answer that holds no token. What a successful
-// answer says instead is not logged: it may hold parts of one. Nor is what we
-// sent and must stay secret, if the answer repeats it.
+// tokenError is the error of a response without tokens. It leaves out the body of a
+// successful response, which may hold parts of a token, and the secrets we sent.
 func tokenError(status int, err error, secrets ...string) *Error {
 	e := &Error{Kind: Refused, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
 	var answer *oauth2.RetrieveError
@@ -71,10 +69,9 @@ func tokenError(status int, err error, secrets ...string) *Error {
 	return e
 }
 
-// apiErrorCode is the error code in the form that Google's APIs have instead of
-// RFC 6749's, and its token endpoint too where the fault is not the request's:
-// {"error": {"code": 503, "status": "UNAVAILABLE"}}, or, earlier, a reason in its
-// errors (google.rpc.Status, https://cloud.google.com/apis/design/errors).
+// apiErrorCode returns the error code in the form of Google's APIs, which its token
+// endpoint uses for its own faults (google.rpc.Status):
+// {"error": {"code": 503, "status": "UNAVAILABLE"}}, or a reason in its errors.
 func apiErrorCode(body []byte) string {
 	var answer struct {
 		Error struct {
@@ -92,7 +89,7 @@ func apiErrorCode(body []byte) string {
 	return code
 }
 
-// hide replaces secrets, as they are and as a form has them.
+// hide redacts secrets, as they are and form-encoded.
 func hide(text string, secrets []string) string {
 	for _, secret := range secrets {
 		if secret != "" {
@@ -102,8 +99,8 @@ func hide(text string, secrets []string) string {
 	return text
 }
 
-// watchedTransport remembers the status of an answer, which x/oauth2 does not
-// tell for all of them. One is made for each exchange.
+// watchedTransport notes the status of the response, which x/oauth2 does not always
+// tell.
 type watchedTransport struct {
 	next   http.RoundTripper
 	status int

@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID
-// token. Where both have one, the ID token's stands: it is signed.
+// complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token,
+// which take precedence because they are signed.
 func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity) error {
 	if m.UserInfoEndpoint == "" {
 		return nil
@@ -20,8 +20,8 @@ func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity
 	if err != nil {
 		return err
 	}
-	// §5.3.2: without this, an access token of somebody else, slipped into the
-	// token response, would give the person that one's name and groups.
+	// §5.3.2: an access token of somebody else, slipped into the token response, must
+	// not give the person that one's name and groups.
 	if sub, _ := claims["sub"].(string); sub != identity.Subject {
 		return fmt.Errorf("%w: sub is not that of the ID token", ErrUserInfo)
 	}
@@ -33,9 +33,8 @@ func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity
 	return nil
 }
 
-// verifiesAnother says whether a claim is userinfo's email_verified, or
-// phone_number_verified, while the ID token has an address or number that
-// userinfo does not: what userinfo has verified is not that one.
+// verifiesAnother reports whether a claim is userinfo's email_verified or
+// phone_number_verified, while the ID token has another address or number.
 func verifiesAnother(name string, userinfo, idToken map[string]any) bool {
 	about, verifies := strings.CutSuffix(name, "_verified")
 	taken, ok := idToken[about]
@@ -59,8 +58,7 @@ func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string
 	return claims, nil
 }
 
-// signedUserinfo reads claims that were registered to be sent as a JWT (§5.3.2:
-// iss and aud should be in it, and are then ours).
+// signedUserinfo reads userinfo in a JWT (§5.3.2).
 func (p *Provider) signedUserinfo(ctx context.Context, token string) (map[string]any, error) {
 	payload, err := p.keys.VerifySignature(ctx, strings.TrimSpace(token))
 	switch {
@@ -82,7 +80,7 @@ func (p *Provider) signedUserinfo(ctx context.Context, token string) (map[string
 	return claims, nil
 }
 
-// names says whether an aud claim, a string or a list of them, has the client.
+// names reports whether an aud claim, a string or a list, names the client.
 func names(audience any, client string) bool {
 	list, ok := audience.([]any)
 	if !ok {
