@@ -31,7 +31,7 @@ func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *r
 	b := &backend{fetched: fetched, references: map[string]string{}}
 	handler.Backoff = backoff
 	handler.Serve = func(w http.ResponseWriter, r *http.Request) error { return (*b.next.Load()).ServeHTTP(w, r) }
-	b.server.Asker = &handler
+	b.server.Client = &handler
 	fetched.Source = b
 	return b
 }

@@ -22,7 +22,7 @@ func (q *request) upstream(r *http.Request, m *missing) *remote.Server {
 // askUpstream asks a terminology server. If it does not know the value set either, it helps more to say what is
 // missing here.
 func (q *request) askUpstream(r *http.Request, server *remote.Server, m *missing) result {
-	asked := remote.Question{
+	asked := remote.Request{
 		Method: r.Method, Path: q.path, Query: r.URL.RawQuery, Body: q.body, ContentType: r.Header.Get("Content-Type"),
 		Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"), IfNoneMatch: r.Header.Get("If-None-Match"),
 	}

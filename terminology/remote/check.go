@@ -32,9 +32,9 @@ func expected(operation string) []string {
 	return nil
 }
 
-// check makes an answer of what a server sent whole, if it is one to the operation with the given path.
+// check makes an answer of a whole response, if it answers the operation with the path.
 func check(operation string, status int, header http.Header, body []byte) (*Answer, error) {
-	a := &Answer{Status: status, Header: keep(header), Body: body}
+	a := &Answer{Status: status, Header: answerHeader(header), Body: body}
 	if err := checkStatus(a); err != nil {
 		return nil, err
 	}
@@ -52,7 +52,6 @@ func check(operation string, status int, header http.Header, body []byte) (*Answ
 	return a, nil
 }
 
-// checkStatus says what a status means that is none of an answer.
 func checkStatus(a *Answer) error {
 	switch status := a.Status; {
 	case status == http.StatusOK, a.Negative():
@@ -68,7 +67,7 @@ func checkStatus(a *Answer) error {
 	}
 }
 
-// checkResource checks that the resource is one that the operation returns, with this status.
+// checkResource refuses a resource that the operation does not return with this status.
 func (a *Answer) checkResource(operation string, found content) error {
 	switch {
 	case a.Negative():
@@ -108,10 +107,9 @@ func outline(contentType string, body []byte) (content, error) {
 	return content{}, fmt.Errorf("media type %q", kind)
 }
 
-// errNoObject is the error for JSON that is no resource.
 var errNoObject = errors.New("not a JSON object")
 
-// outlineJSON reads a resource in JSON. Duplicate names are let through, as looking for them takes memory.
+// outlineJSON reads a resource in JSON. It accepts duplicate names, since finding them takes memory.
 func outlineJSON(body []byte) (found content, err error) {
 	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true))
 	if open, err := d.ReadToken(); err != nil {
@@ -156,7 +154,7 @@ func outlineJSON(body []byte) (found content, err error) {
 // fhirNamespace is the XML namespace of resources (R4 §2.6.1).
 const fhirNamespace = "http://hl7.org/fhir"
 
-// outlineXML reads a resource in XML. A document type is refused, as R4 §2.6.1 has it.
+// outlineXML reads a resource in XML. It refuses a document type (R4 §2.6.1).
 func outlineXML(body []byte) (found content, err error) {
 	d := xml.NewDecoder(bytes.NewReader(body))
 	for depth := 0; ; {
@@ -190,7 +188,7 @@ func outlineXML(body []byte) (found content, err error) {
 	}
 }
 
-// attribute returns the value of an attribute without namespace, which is how FHIR has values (R4 §2.6.1).
+// attribute returns the value of an attribute without namespace.
 func attribute(of xml.StartElement, name string) string {
 	for _, a := range of.Attr {
 		if a.Name.Space == "" && a.Name.Local == name {
@@ -200,15 +198,13 @@ func attribute(of xml.StartElement, name string) string {
 	return ""
 }
 
-// Begins reports whether an answer, of which the first part is there, may be one to the operation with the given path: a
-// resource of a type that it returns.
+// Begins reports whether a response, of which part is the beginning, may answer the operation with the path.
 func Begins(operation string, header http.Header, part []byte) bool {
 	found, _ := outline(header.Get("Content-Type"), part) // it ends too early in any case
 	return slices.Contains(expected(operation), found.resource)
 }
 
-// IsOf reports whether an answer is about the canonical that was asked for, whatever version of it. One that names none
-// is believed.
+// IsOf reports whether an answer is about a canonical, in any version. An answer that names none is.
 func (a *Answer) IsOf(canonical string) bool {
 	asked, _, _ := strings.Cut(canonical, "|")
 	told, _, _ := strings.Cut(a.URL, "|")

@@ -14,23 +14,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// Definitions finds definitions on a FHIR server that stores them: by a search for their canonical, or by a
-// read. It is a [terminology.Source].
+// Definitions finds definitions on a FHIR server by a search for their canonical, or by a read. It is a
+// [terminology.Source].
 type Definitions struct {
-	// Asker is the server. Required.
-	Asker Asker
+	// Client is the server. Required.
+	Client Client
 }
 
-// searched is how many versions of a definition are looked at.
 const searched = "50"
 
 // Definitions implements [terminology.Source].
 func (d *Definitions) Definitions(ctx context.Context, m terminology.Missing) ([]jsontext.Value, error) {
-	q := Question{Path: m.Kind, Query: searchFor(m.Canonical)}
+	q := Request{Path: m.Kind, Query: searchFor(m.Canonical)}
 	if m.ID != "" {
-		q = Question{Path: m.Kind + "/" + m.ID}
+		q = Request{Path: m.Kind + "/" + m.ID}
 	}
-	answer, err := d.Asker.Ask(ctx, q)
+	answer, err := d.Client.Ask(ctx, q)
 	switch {
 	case err != nil:
 		return nil, err
@@ -46,7 +45,6 @@ func (d *Definitions) Definitions(ctx context.Context, m terminology.Missing) ([
 	return list, nil
 }
 
-// searchFor returns the query for a canonical.
 func searchFor(canonical string) string {
 	canonical, _, _ = strings.Cut(canonical, "#")
 	location, version, _ := strings.Cut(canonical, "|")
@@ -57,14 +55,12 @@ func searchFor(canonical string) string {
 	return values.Encode()
 }
 
-// escape protects what has a meaning in the value of a search parameter (R4 §3.1.1.4.0.1). A comma would be
-// an "or".
+// escape escapes the value of a search parameter (R4 §3.1.1.4.0.1): a comma would mean "or".
 func escape(value string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `$`, `\$`, `|`, `\|`).Replace(value)
 }
 
-// resources returns the resources in an answer: those of a Bundle that were found, or the one that was read.
-// A server that leaves parts out must not be believed.
+// resources returns the matches in a Bundle, or the resource that was read. It fails on summaries.
 func resources(a *Answer) (list []jsontext.Value, err error) {
 	if a.Resource != "Bundle" {
 		return []jsontext.Value{a.Body}, checkWhole(a.Body)
@@ -96,10 +92,9 @@ func resources(a *Answer) (list []jsontext.Value, err error) {
 	return list, nil
 }
 
-// errSummary is the error for a resource of which parts are left out.
 var errSummary = errors.New("it is a summary of the definition")
 
-// checkWhole refuses a summary (R4 §3.1.1.5.8).
+// checkWhole fails for a summary (R4 §3.1.1.5.8).
 func checkWhole(resource jsontext.Value) error {
 	var tagged struct {
 		Meta struct {

@@ -46,7 +46,7 @@ func TestDefinitions(t *testing.T) {
 		{"what means something in a search", canonical(`http://x/a,http://x/b$`), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {`http://x/a\,http://x/b\$`}}, 0, nil},
 		{"what means something in a query", canonical("http://x/a&_id=1"), reply(200, fhirJSON, bundle()), "/r4/ValueSet", url.Values{"url": {"http://x/a&_id=1"}}, 0, nil},
 		{"id", terminology.Missing{Kind: "ValueSet", ID: "a"}, reply(200, fhirJSON, stored), "/r4/ValueSet/a", url.Values{}, 1, nil},
-		{"id that is none", terminology.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, ErrQuestion},
+		{"id that is none", terminology.Missing{Kind: "ValueSet", ID: "../metadata"}, reply(200, fhirJSON, stored), "", nil, 0, ErrRequest},
 		{"id of nothing", terminology.Missing{Kind: "ValueSet", ID: "b"}, reply(404, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"deleted", terminology.Missing{Kind: "ValueSet", ID: "b"}, reply(410, fhirJSON, outcome), "/r4/ValueSet/b", url.Values{}, 0, nil},
 		{"none", canonical("http://x/vs"), reply(200, fhirJSON, `{"resourceType":"Bundle","type":"searchset","total":0}`), "/r4/ValueSet", url.Values{"url": {"http://x/vs"}}, 0, nil},
@@ -62,7 +62,7 @@ func TestDefinitions(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			var asked *http.Request
 			s := serve(t, func(w http.ResponseWriter, r *http.Request) { asked = r; test.answer(w, r) }, nil)
-			list, err := (&Definitions{Asker: s}).Definitions(t.Context(), test.m)
+			list, err := (&Definitions{Client: s}).Definitions(t.Context(), test.m)
 			if len(list) != test.want || !errors.Is(err, test.is) {
 				t.Fatalf("got %d, %v", len(list), err)
 			}
@@ -102,7 +102,7 @@ func TestExpandFromBackend(t *testing.T) {
 		return nil
 	}}
 	l := terminologytest.Core(t)
-	h := &terminology.Handler{Library: l, Fetched: &terminology.Fetched{Source: &Definitions{Asker: backend}}}
+	h := &terminology.Handler{Library: l, Fetched: &terminology.Fetched{Source: &Definitions{Client: backend}}}
 	expand := func(url string) (string, error) {
 		r := httptest.NewRequest("GET", "/fhir/ValueSet/$expand?url="+url, nil)
 		r.Header.Set("Authorization", "Bearer of-the-user")
@@ -162,7 +162,7 @@ func TestHandlerFailures(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h := &Handler{Serve: test.serve, MaxAnswer: 1000, Timeout: time.Second}
-				a, err := h.Ask(t.Context(), Question{Path: "ValueSet", Query: "url=x"})
+				a, err := h.Ask(t.Context(), Request{Path: "ValueSet", Query: "url=x"})
 				wantFailure(t, a, err, test.is, test.status)
 			})
 		})
@@ -181,9 +181,9 @@ func TestHandlerQuestion(t *testing.T) {
 		return nil
 	}}
 	ctx := context.WithValue(t.Context(), key{}, 1)
-	if a, err := h.Ask(ctx, Question{Method: "POST", Path: "CodeSystem/$lookup", Query: "a=b", Body: []byte("{}")}); err != nil || string(a.Body) != parameters {
+	if a, err := h.Ask(ctx, Request{Method: "POST", Path: "CodeSystem/$lookup", Query: "a=b", Body: []byte("{}")}); err != nil || string(a.Body) != parameters {
 		t.Errorf("got %v, %v", a, err)
 	}
-	a, err := h.Ask(ctx, Question{Path: "../x"})
-	wantFailure(t, a, err, ErrQuestion, 400)
+	a, err := h.Ask(ctx, Request{Path: "../x"})
+	wantFailure(t, a, err, ErrRequest, 400)
 }

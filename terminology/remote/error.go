@@ -1,60 +1,63 @@
 package remote
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/url"
+	"sync/atomic"
 	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
 // What an [Error] wraps, by what failed.
 var (
-	// ErrUnreachable is wrapped when there is no connection to the server, or it broke before the answer began.
+	// ErrUnreachable: no connection to the server, or it broke before the answer began.
 	ErrUnreachable = errors.New("server not reachable")
 
-	// ErrTimeout is wrapped when the answer was not there, whole, in time.
+	// ErrTimeout: the whole answer was not there in time.
 	ErrTimeout = errors.New("no answer in time")
 
-	// ErrCutShort is wrapped when the answer ended before its end.
+	// ErrCutShort: the answer ended before its end.
 	ErrCutShort = errors.New("answer cut short")
 
-	// ErrTooLarge is wrapped when the answer is larger than it may be.
+	// ErrTooLarge: the answer is larger than it may be.
 	ErrTooLarge = errors.New("answer too large")
 
-	// ErrMalformed is wrapped when the answer is not the FHIR resource that was asked for.
+	// ErrMalformed: the answer is not the FHIR resource asked for.
 	ErrMalformed = errors.New("not a FHIR answer")
 
-	// ErrRefused is wrapped when the server does not accept the credentials that it was sent.
+	// ErrRefused: the server does not accept our credentials.
 	ErrRefused = errors.New("credentials refused")
 
-	// ErrFailed is wrapped when the server says that it failed, or is too busy.
+	// ErrFailed: the server says that it failed, or is too busy.
 	ErrFailed = errors.New("server failed")
 
-	// ErrQuestion is wrapped when a question cannot be asked at all.
-	ErrQuestion = errors.New("malformed question")
+	// ErrRequest: the request cannot be sent.
+	ErrRequest = errors.New("malformed question")
 )
 
-// Error is a question to which there is no answer. It is returned, never written, and nothing of it is to be
-// cached.
+// Error says why there is no answer. It must not be stored.
 type Error struct {
-	// Status is the HTTP status for the client: 502, 504, 503 for a server that wants to be left alone, or 400 for a
-	// question that cannot be asked.
+	// Status is the HTTP status for the client: 502, 504, 503 for a server that asked for a pause, or 400 for a request
+	// that cannot be sent.
 	Status int
 
 	// Code is the issue type, from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// Text says to the client what failed and what to do. It holds no address and nothing that the server sent.
+	// Text says to the client what failed and what to do, without addresses and without what the server sent.
 	Text string
 
-	// RetryAfter is for how long the server wants to be left alone (RFC 9110 §10.2.3), at most
-	// [cache.MaxRetryAfter]. Default: 0, it did not say.
+	// RetryAfter is how long the server asked not to be asked (RFC 9110 §10.2.3), at most [cache.MaxRetryAfter].
+	// Default: 0, it did not say.
 	RetryAfter time.Duration
 
-	// Err is the cause, which wraps one of the errors of this package. It may name hosts, so it is for the log.
+	// Err is the cause, which wraps an error of this package. It may name hosts, so it is for the log.
 	Err error
 }
 
@@ -73,7 +76,6 @@ func (e *Error) IssueType() string { return e.Code }
 // Diagnostics returns the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Text }
 
-// failure is what is told of one kind of error.
 type failure struct {
 	is     error
 	status int
@@ -81,9 +83,9 @@ type failure struct {
 	text   string // after the name of the server
 }
 
-// failures are the kinds of errors, in the order in which an error is tried against them.
+// failures are the kinds of errors; the first that matches counts.
 var failures = []failure{
-	{ErrQuestion, http.StatusBadRequest, "invalid", "cannot be asked this: the request is malformed"},
+	{ErrRequest, http.StatusBadRequest, "invalid", "cannot be asked this: the request is malformed"},
 	{ErrTimeout, http.StatusGatewayTimeout, "timeout", "did not answer in time; try again later"},
 	{ErrTooLarge, http.StatusBadGateway, "too-costly", "gave an answer that is larger than this server passes on; ask for a part, with offset and count"},
 	{ErrCutShort, http.StatusBadGateway, "transient", "broke off its answer; try again"},
@@ -93,7 +95,7 @@ var failures = []failure{
 	{ErrUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
 }
 
-// fail makes an error of a cause, which wraps one of the errors of this package.
+// fail makes an error of a cause. One that wraps no error of this package is ErrUnreachable.
 func fail(name string, cause error) *Error {
 	for _, f := range failures {
 		if errors.Is(cause, f.is) {
@@ -103,15 +105,48 @@ func fail(name string, cause error) *Error {
 	return fail(name, fmt.Errorf("%w: %w", ErrUnreachable, cause))
 }
 
-// broken wraps an error of the network: what it means is a timeout, or otherwise as it is told. The address that
-// net/http puts before it is left out: its query holds what somebody typed, and errors are logged.
-func broken(otherwise, cause error) error {
+// networkError wraps an error of the network: a timeout, or else what kind says. It leaves out the address, whose query
+// holds what somebody typed, since errors are logged.
+func networkError(kind, cause error) error {
 	if asked, ok := errors.AsType[*url.Error](cause); ok {
 		cause = asked.Err
 	}
 	var network net.Error
 	if errors.Is(cause, context.DeadlineExceeded) || errors.As(cause, &network) && network.Timeout() {
-		otherwise = ErrTimeout
+		kind = ErrTimeout
 	}
-	return fmt.Errorf("%w: %w", otherwise, cause)
+	return fmt.Errorf("%w: %w", kind, cause)
+}
+
+// Backoff keeps to the Retry-After of a server (RFC 9110 §10.2.3). It is safe for concurrent use. A nil Backoff keeps
+// to nothing.
+type Backoff struct{ until atomic.Int64 }
+
+// Note notes and returns the Retry-After of a response with 503; with 429 only where all requests are sent in one name,
+// since that limit is a client's own (RFC 6585 §4).
+func (b *Backoff) Note(status int, header http.Header, inOneName bool) time.Duration {
+	if b == nil || status != http.StatusServiceUnavailable && (status != http.StatusTooManyRequests || !inOneName) {
+		return 0
+	}
+	now := time.Now()
+	wait := cache.RetryAfter(header, now)
+	if wait > 0 {
+		b.until.Store(now.Add(wait).UnixNano())
+	}
+	return wait
+}
+
+// Err returns an [*Error] while the server must not be asked. name stands for it in texts for clients; default: the
+// FHIR server.
+func (b *Backoff) Err(name string) error {
+	if b == nil {
+		return nil
+	}
+	left := time.Duration(b.until.Load() - time.Now().UnixNano())
+	if left <= 0 {
+		return nil
+	}
+	e := fail(cmp.Or(name, nextName), fmt.Errorf("%w: it said to be asked again in %s", ErrFailed, left.Round(time.Second)))
+	e.Status, e.RetryAfter = http.StatusServiceUnavailable, left
+	return e
 }

@@ -32,7 +32,7 @@ func Example() {
 			}
 			return recorder.Answer(operation) // on an error, recorder.Relay gives the client what was said
 		}
-		q := remote.Question{
+		q := remote.Request{
 			Method: r.Method, Path: operation, Query: r.URL.RawQuery, Body: body,
 			ContentType: r.Header.Get("Content-Type"), Accept: r.Header.Get("Accept"), AcceptLanguage: r.Header.Get("Accept-Language"),
 		}

@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// Recorder is the [http.ResponseWriter] for a next handler whose answer may be cached. It holds the answer
-// back until it is whole, so that a broken one can still be replaced. Beyond its bound it gives what it
-// holds to the client, and the rest as it comes. Make one with [NewRecorder], for one request.
+// Recorder is the [http.ResponseWriter] for a next handler whose answer may be stored. It holds the answer until it is
+// whole, so that a broken one can be replaced; beyond its limit it passes the answer on as it comes. Make one with
+// [NewRecorder] for each request.
 type Recorder struct {
 	w       http.ResponseWriter
 	limit   int64
@@ -28,19 +28,19 @@ type Recorder struct {
 	failed  error // of writing to the client
 }
 
-// nextName is what the server behind the next handler is called in texts for clients.
+// nextName stands for the server behind the next handler in texts for clients.
 const nextName = "the FHIR server"
 
-// DefaultMaxRecorded is how large an answer of a next handler may be to be held.
+// DefaultMaxRecorded is the limit for an answer of a next handler.
 const DefaultMaxRecorded = DefaultMaxAnswer
 
-// NewRecorder returns a recorder in front of w that holds at most limit bytes of an answer.
+// NewRecorder returns a recorder in front of w that holds at most limit bytes.
 func NewRecorder(w http.ResponseWriter, limit int64) *Recorder {
 	return &Recorder{w: w, limit: limit, header: w.Header().Clone()}
 }
 
-// Recordable returns the request that is to be sent to the next handler, so that its answer is one for
-// everybody who asks the same: whole, not compressed, and without a condition.
+// Recordable returns the request for the next handler, changed so that everybody can share the answer: whole, not
+// compressed, and without a condition.
 func Recordable(r *http.Request) *http.Request {
 	r = r.Clone(r.Context())
 	for _, name := range []string{"Accept-Encoding", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since", "Range"} {
@@ -53,8 +53,8 @@ func Recordable(r *http.Request) *http.Request {
 	return r
 }
 
-// Record has the next handler answer. It returns the handler's error, or one of this package where the
-// handler aborted its answer before any of it was given to the client; where some was, it goes on aborting.
+// Record has the next handler answer, and returns its error, or one of this package if the handler aborts before
+// anything was passed on; after that it goes on aborting.
 func (r *Recorder) Record(next func(http.ResponseWriter) error) (err error) {
 	defer func() {
 		cause := recover()
@@ -78,7 +78,7 @@ func (r *Recorder) Header() http.Header {
 	return r.header
 }
 
-// WriteHeader implements http.ResponseWriter. What is said before the answer (1xx) is passed over.
+// WriteHeader implements http.ResponseWriter. It drops informational responses (1xx).
 func (r *Recorder) WriteHeader(status int) {
 	switch {
 	case status == http.StatusSwitchingProtocols:
@@ -104,7 +104,7 @@ func (r *Recorder) Write(b []byte) (int, error) {
 	return r.w.Write(b)
 }
 
-// pass gives the client what is held, and from then on whatever comes.
+// pass writes what is held to the client, as everything that follows.
 func (r *Recorder) pass() {
 	r.passing = true
 	header := r.w.Header()
@@ -117,8 +117,7 @@ func (r *Recorder) pass() {
 	r.body = bytes.Buffer{}
 }
 
-// FlushError implements what [http.ResponseController] asks for. An answer that is held is not complete yet,
-// so there is nothing to flush.
+// FlushError is called by [http.ResponseController]. While the answer is held, there is nothing to flush.
 func (r *Recorder) FlushError() error {
 	if !r.passing {
 		return nil
@@ -126,7 +125,7 @@ func (r *Recorder) FlushError() error {
 	return http.NewResponseController(r.w).Flush()
 }
 
-// Hijack implements [http.Hijacker]: the connection is the handler's own from then on.
+// Hijack implements [http.Hijacker].
 func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 	conn, buffered, err := http.NewResponseController(r.w).Hijack()
 	if err == nil {
@@ -138,16 +137,16 @@ func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap returns the writer behind, for deadlines.
 func (r *Recorder) Unwrap() http.ResponseWriter { return r.w }
 
-// Answered reports whether there was an answer at all; there is none where there is no next handler.
+// Answer returns the recorded answer to the operation with the path, checked. Its error is an [*Error]; Relay may still
+// pass on what was recorded.
 func (r *Recorder) Answered() bool { return r.status != 0 }
 
 // Status returns the status of the answer, or 0.
 func (r *Recorder) Status() int { return r.status }
 
-// Passed reports whether the client has been given the answer, or some of it.
+// Passed reports whether any of the answer was passed to the client.
 func (r *Recorder) Passed() bool { return r.passing }
 
-// errNotHeld is the error for an answer that was given to the client as it came.
 var errNotHeld = errors.New("it was passed on")
 
 // Answer returns what was recorded, checked, as the answer to the operation with the given path. Where it is
@@ -175,8 +174,8 @@ func (r *Recorder) check(operation string) (*Answer, error) {
 	return check(operation, r.status, r.header, bytes.Clone(r.body.Bytes()))
 }
 
-// Relay gives the client the answer as it was recorded, unless that has been done. A body that is shorter
-// than was said leaves the connection broken off, as without a recorder.
+// Relay passes on the answer as it was recorded, unless that has been done. A body shorter than it says breaks the
+// connection off, as it would without a recorder.
 func (r *Recorder) Relay() error {
 	if !r.passing {
 		r.pass()

@@ -7,23 +7,22 @@ import (
 
 // Route says which server answers for some code systems.
 type Route struct {
-	// Prefix is the start of the canonicals of the code systems and value sets that are meant, up to a
-	// place where one may end: http://x/icd-10 is the start of http://x/icd-10 and http://x/icd-10/vs,
-	// and not of http://x/icd-10-cm.
+	// Prefix is the start of the canonicals of code systems and value sets, up to where a part ends: http://x/icd-10
+	// covers http://x/icd-10/vs, and not http://x/icd-10-cm.
 	Prefix string
 
 	// Server answers for them.
 	Server *Server
 }
 
-// Routes says which server answers for what. The zero value has none, so that the next handler is asked.
+// Routes choose the server to ask. The zero value has none, so that the next handler is asked.
 type Routes struct {
 	routes   []Route
 	fallback *Server
 }
 
-// NewRoutes returns routes; what none of them is for is for fallback, or, where that is nil, for the next
-// handler. It fails on routes without a prefix or a server, and on two with the same prefix.
+// NewRoutes returns routes. Without a route, fallback is asked, or the next handler where it is nil. It fails on a
+// route without prefix or server, and on two with one prefix.
 func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 	seen := make(map[string]bool)
 	for _, r := range routes {
@@ -39,8 +38,8 @@ func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 	return &Routes{routes: routes, fallback: fallback}, nil
 }
 
-// Server returns the server that is to be asked about something, or nil for the next handler. The value set's
-// own url decides, then each code system in turn; of several routes the one with the longest prefix.
+// Server returns the server to ask, or nil for the next handler. The value set's url decides, then each code system in
+// turn; the longest prefix counts.
 func (r *Routes) Server(s Subject) *Server {
 	for _, canonical := range append([]string{s.ValueSet}, s.Systems...) {
 		if server := r.find(canonical); server != nil {
@@ -50,7 +49,6 @@ func (r *Routes) Server(s Subject) *Server {
 	return r.fallback
 }
 
-// find returns the server with the longest prefix of a canonical, or nil.
 func (r *Routes) find(canonical string) (server *Server) {
 	longest := -1
 	for _, route := range r.routes {
@@ -61,7 +59,7 @@ func (r *Routes) find(canonical string) (server *Server) {
 	return server
 }
 
-// begins reports whether a canonical begins with a prefix that ends where something ends.
+// begins reports whether a prefix covers a canonical.
 func begins(canonical, prefix string) bool {
 	rest, ok := strings.CutPrefix(canonical, prefix)
 	return ok && (rest == "" || strings.ContainsRune("/?|#", rune(rest[0])))

@@ -67,7 +67,7 @@ func raw(reset bool, bytes string) http.HandlerFunc {
 
 const fhirJSON = "application/fhir+json"
 
-var expandGender = Question{Path: "ValueSet/$expand", Query: "url=http://x/vs"}
+var expandGender = Request{Path: "ValueSet/$expand", Query: "url=http://x/vs"}
 
 func TestAnswers(t *testing.T) {
 	tests := []struct {
@@ -90,7 +90,7 @@ func TestAnswers(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			s := serve(t, reply(test.status, test.contentType, test.body), nil)
-			a, err := s.Ask(t.Context(), Question{Path: test.path})
+			a, err := s.Ask(t.Context(), Request{Path: test.path})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -344,16 +344,16 @@ func TestCredentials(t *testing.T) {
 			}
 			s := serve(t, h, test.change)
 			for _, method := range []string{"GET", "POST"} {
-				if _, err := s.Ask(t.Context(), Question{Method: method, Path: "ValueSet/$expand"}); err != nil || got != test.want {
+				if _, err := s.Ask(t.Context(), Request{Method: method, Path: "ValueSet/$expand"}); err != nil || got != test.want {
 					t.Errorf("%s: got %q, %v", method, got, err)
 				}
-				a, err := s.Ask(t.Context(), Question{Method: method, Path: "ValueSet/$expand", Query: "to=away"})
+				a, err := s.Ask(t.Context(), Request{Method: method, Path: "ValueSet/$expand", Query: "to=away"})
 				wantFailure(t, a, err, ErrMalformed, 502)
 			}
-			if _, err := s.Ask(t.Context(), Question{Path: "ValueSet/$expand", Query: "to=here"}); err != nil || got != test.want {
+			if _, err := s.Ask(t.Context(), Request{Path: "ValueSet/$expand", Query: "to=here"}); err != nil || got != test.want {
 				t.Errorf("redirected: got %q, %v", got, err)
 			}
-			a, err := s.Ask(t.Context(), Question{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
+			a, err := s.Ask(t.Context(), Request{Method: "POST", Path: "ValueSet/$expand", Query: "to=here"})
 			wantFailure(t, a, err, ErrMalformed, 502) // it would have become a GET
 			if len(stolen) > 0 {
 				t.Errorf("another server was asked, with %q", stolen)
@@ -377,7 +377,7 @@ func TestQuestion(t *testing.T) {
 		}
 		reply(200, fhirJSON, expansion)(w, r)
 	}, nil)
-	q := Question{Method: "POST", Path: "ValueSet/a/$expand", Query: "count=1&filter=a%26b", Body: []byte(parameters), AcceptLanguage: "de"}
+	q := Request{Method: "POST", Path: "ValueSet/a/$expand", Query: "count=1&filter=a%26b", Body: []byte(parameters), AcceptLanguage: "de"}
 	a, err := s.Ask(t.Context(), q)
 	if err != nil {
 		t.Fatal(err)
@@ -407,7 +407,7 @@ func TestQuestionDefaults(t *testing.T) {
 		"": fhirJSON, "*/*": fhirJSON, "text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": fhirJSON,
 		"application/fhir+xml": "application/fhir+xml", "application/json": "application/json",
 	} {
-		if a, err := s.Ask(t.Context(), Question{Method: "HEAD", Path: "ValueSet/$expand", Accept: accept}); err != nil || string(a.Body) != expansion {
+		if a, err := s.Ask(t.Context(), Request{Method: "HEAD", Path: "ValueSet/$expand", Accept: accept}); err != nil || string(a.Body) != expansion {
 			t.Errorf("%q: got %v, %v", accept, a, err)
 		}
 		if got.Header.Get("Accept") != want || got.Method != "GET" {
@@ -419,8 +419,8 @@ func TestQuestionDefaults(t *testing.T) {
 func TestPaths(t *testing.T) {
 	s := serve(t, reply(200, fhirJSON, expansion), nil)
 	for _, path := range []string{"", "/", "/ValueSet/$expand", "../$expand", "ValueSet/../../admin/$expand", "ValueSet/%2e%2e/$expand", "ValueSet//$expand", "ValueSet/a?b/$expand", "ValueSet/a b/$expand", "a@b/$expand", "ValueSet/./$expand", "https://x/$expand"} {
-		a, err := s.Ask(t.Context(), Question{Path: path})
-		wantFailure(t, a, err, ErrQuestion, 400)
+		a, err := s.Ask(t.Context(), Request{Path: path})
+		wantFailure(t, a, err, ErrRequest, 400)
 	}
 }
 

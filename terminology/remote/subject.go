@@ -13,24 +13,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 )
 
-// Subject is what an operation is about, in so far as it decides who is to be asked.
+// Subject is what an operation is about, as far as it decides who is asked.
 type Subject struct {
-	// ValueSet is the canonical of the value set; empty where there is none, or it is not known.
+	// ValueSet is the canonical of the value set; empty if there is none, or it is not known.
 	ValueSet string
 
 	// Systems are the urls of code systems, those that decide first.
 	Systems []string
 }
 
-// With returns the subject with further code systems, which go first: those that were found to be missing
-// are the reason to ask.
+// With puts further code systems first: those that are missing are the reason to ask.
 func (s Subject) With(systems ...string) Subject {
 	s.Systems = slices.Concat(systems, s.Systems)
 	return s
 }
 
-// Lacking returns the subject with what an error of package terminology says is missing here, which goes first:
-// who has that can answer.
+// Lacking puts first what an error of package terminology says is missing here: who has that can answer.
 func (s Subject) Lacking(err error) Subject {
 	if failed, ok := errors.AsType[*terminology.Error](err); ok {
 		for _, m := range failed.Missing {
@@ -40,9 +38,9 @@ func (s Subject) Lacking(err error) Subject {
 	return s
 }
 
-// SubjectOf returns what an operation is about, by its query string and, for a POST, its body: the value set's
-// url or that of a code system, the systems of codings, and those that a value set in the body includes. Of
-// what it cannot understand it makes nothing: that it is malformed is for others to say.
+// SubjectOf reads the query string of an operation and, for a POST, its body: the url of the value set or code system,
+// the systems of codings, and those that a value set in the body includes. It passes over what it cannot understand:
+// others refuse that.
 func SubjectOf(query, contentType string, body []byte) Subject {
 	var s Subject
 	s.addForm(query)
@@ -56,7 +54,6 @@ func SubjectOf(query, contentType string, body []byte) Subject {
 	return s
 }
 
-// addForm adds what parameters in a query string say.
 func (s *Subject) addForm(query string) {
 	values, _ := url.ParseQuery(query) // which returns what it understands beside an error
 	for _, name := range []string{"url", "system"} {
@@ -66,8 +63,7 @@ func (s *Subject) addForm(query string) {
 	}
 }
 
-// addCanonical adds a canonical that a parameter gives. That of a value set which a code system implies begins
-// with the code system's.
+// addCanonical adds a parameter. The url of a value set that a code system implies begins with the system's.
 func (s *Subject) addCanonical(name, value string) {
 	if name == "url" && s.ValueSet == "" {
 		s.ValueSet = value
@@ -77,7 +73,7 @@ func (s *Subject) addCanonical(name, value string) {
 	}
 }
 
-// message is a resource in so far as it names value sets and code systems.
+// message is a resource as far as it names value sets and code systems.
 type message struct {
 	ResourceType string `json:"resourceType"`
 	URL          string `json:"url"`
@@ -107,7 +103,7 @@ type codings struct {
 	Coding []coding `json:"coding"`
 }
 
-// addResource adds what a resource says: Parameters, or a value set.
+// addResource adds what Parameters, or a value set, name.
 func (s *Subject) addResource(body []byte) {
 	m := parse(body)
 	s.addValueSet(m)
@@ -126,7 +122,6 @@ func (s *Subject) addResource(body []byte) {
 	}
 }
 
-// parse reads a resource. Of one that cannot be read nothing is known.
 func parse(resource []byte) (m message) {
 	if err := json.Unmarshal(resource, &m, jsontext.AllowDuplicateNames(true)); err != nil {
 		return message{}
@@ -134,8 +129,8 @@ func parse(resource []byte) (m message) {
 	return m
 }
 
-// addValueSet adds what a value set that was brought along is made of. Its own url says nothing of who knows
-// its codes, unless a code system implies it.
+// addValueSet adds what a value set in the request includes. Its own url does not say who knows its codes, unless a
+// code system implies it.
 func (s *Subject) addValueSet(m message) {
 	if m.ResourceType != "ValueSet" {
 		return

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -24,32 +26,31 @@ import (
 // Call [Wholes.Answer] before each request to a server, and [Wholes.Asked] after it. An expansion that is too
 // large, or whose pages contradict each other, is not tried again for a while.
 type Wholes struct {
-	// After is after how many different filters an expansion is fetched whole. Default: 5.
+	// After is after how many different filters an expansion is fetched. Default: 5.
 	After int
 
-	// MaxEntries is how many entries an expansion may have to be fetched. Default: 50,000.
+	// MaxEntries bounds the entries of an expansion. Default: 50,000.
 	MaxEntries int
 
 	// MaxBytes is about how much memory all of them may use. The least recently used makes room. Default: 128 MiB.
 	MaxBytes int
 
-	// PageSize is how many entries are asked for at once. Default: 1000.
+	// PageSize is how many entries a request asks for. Default: 1000.
 	PageSize int
 
-	// MaxAnswer is how many entries an answer may have; more are too costly. Default: 10,000.
+	// MaxAnswer bounds the entries of an answer; more are too costly. Default: 10,000.
 	MaxAnswer int
 
 	// TTL is for how long an expansion is fresh, unless the server says less. Then it is fetched anew. Default: 1 hour.
 	TTL time.Duration
 
-	// Pause is for how long an expansion that could not be fetched is not tried again. Default: 1 hour.
+	// Pause is how long an expansion is not tried again after a failure. Default: 1 hour.
 	Pause time.Duration
 
-	// Timeout is how long fetching an expansion may take, all pages together. Default: 2 minutes.
+	// Timeout bounds the fetching of an expansion, all pages together. Default: 2 minutes.
 	Timeout time.Duration
 
-	// Logger is told, at info level, what was fetched, and at warn level what was given up, and why.
-	// Default: none.
+	// Logger is told what was fetched (info), and what was given up and why (warn). Default: none.
 	Logger *slog.Logger
 
 	pulls
@@ -84,15 +85,14 @@ const (
 	maxPulls   = 2
 )
 
-// errTooMany is the error for an expansion that is larger than it may be.
-var errTooMany = errors.New("the expansion is too large to be fetched whole")
+var (
+	errTooMany   = errors.New("the expansion is too large to be fetched whole")
+	errNotShared = errors.New("the server says that its answer is not to be stored")
+)
 
-// errNotShared is the error for an answer that is not for everybody, or only for now.
-var errNotShared = errors.New("the server says that its answer is not to be stored")
-
-// Answer answers a question from a whole expansion. It returns nil where the server is to be asked, and an
-// error where the answer would be too large.
-func (w *Wholes) Answer(s *Server, q Question) (*Answer, error) {
+// Answer answers a request from a whole expansion. It returns nil where the server is to be asked, and an error if the
+// answer would be too large.
+func (w *Wholes) Answer(s *Server, q Request) (*Answer, error) {
 	if w == nil {
 		return nil, nil
 	}
@@ -134,7 +134,7 @@ func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 }
 
 // Asked notes an answer of the server, and has the expansion fetched if it was searched often.
-func (w *Wholes) Asked(s *Server, q Question, a *Answer) {
+func (w *Wholes) Asked(s *Server, q Request, a *Answer) {
 	if w == nil || a.Status != http.StatusOK {
 		return
 	}
@@ -174,10 +174,10 @@ func (w *Wholes) begin(s *Server, x search, item *watched) {
 	}
 }
 
-// pull fetches an expansion.
 func (w *Wholes) pull(s *Server, x search, item *watched) {
 	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 2*time.Minute))
 	defer cancel()
+	logger := cmp.Or(w.Logger, slog.New(slog.DiscardHandler))
 	start := time.Now()
 	found, ttl, err := w.gather(ctx, s, x)
 	w.mu.Lock()
@@ -190,12 +190,12 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 	}
 	if err != nil {
 		item.paused = now.Add(cmp.Or(w.Pause, time.Hour))
-		w.logger().Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
+		logger.Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
-	w.wholes.MaxEntries, w.wholes.MaxCost = maxWatched, int64(w.maxBytes())
+	w.wholes.MaxEntries, w.wholes.MaxCost = maxWatched, int64(cmp.Or(w.MaxBytes, 128<<20))
 	w.wholes.Put(x.key, whole{found, item.url, now.Add(ttl)}, int64(found.Size()))
-	w.logger().Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", found.Len()),
+	logger.Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", found.Len()),
 		slog.Int("bytes", found.Size()), slog.Duration("took", now.Sub(start)))
 }
 
@@ -215,19 +215,85 @@ func (w *Wholes) Forget(canonical string) {
 	w.wholes.DeleteFunc(func(_ string, item whole) bool { return matches(item.url) })
 }
 
-func (w *Wholes) maxBytes() int { return cmp.Or(w.MaxBytes, 128<<20) }
-
-func (w *Wholes) logger() *slog.Logger {
-	if w.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return w.Logger
-}
-
 // Held returns how many expansions are here, and about how many bytes they take.
 func (w *Wholes) Held() (expansions int, bytes int64) {
 	if w == nil {
 		return 0, 0
 	}
 	return w.wholes.Held()
+}
+
+// gather fetches an expansion page by page, and returns for how long it is fresh. Designations, which are searched, it
+// asks for even if the client does not; answers leave them out then, as the server's do.
+func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*terminology.Whole, time.Duration, error) {
+	language := cmp.Or(x.rest.Get("displayLanguage"), x.q.AcceptLanguage)
+	b := &terminology.WholeBuilder{Languages: language}
+	ttl, more, err := w.page(ctx, s, x, b)
+	if err != nil {
+		return nil, 0, err
+	}
+	if asked := x.rest.Get("includeDesignations") == "true" || x.rest.Has("designation"); !asked && !b.Designations() {
+		b = &terminology.WholeBuilder{Languages: language, Terse: true}
+		x.rest = maps.Clone(x.rest)
+		x.rest.Set("includeDesignations", "true")
+		more = true
+	}
+	for more {
+		if _, more, err = w.page(ctx, s, x, b); err != nil {
+			return nil, 0, err
+		}
+	}
+	whole, err := b.Whole()
+	return whole, ttl, err
+}
+
+func (w *Wholes) page(ctx context.Context, s *Server, x search, b *terminology.WholeBuilder) (ttl time.Duration, more bool, err error) {
+	count := cmp.Or(w.PageSize, 1000)
+	values := maps.Clone(x.rest)
+	values["offset"], values["count"] = []string{strconv.Itoa(b.Offset())}, []string{strconv.Itoa(count)}
+	answer, err := s.Ask(ctx, Request{Path: x.q.Path, Query: values.Encode(), AcceptLanguage: x.q.AcceptLanguage})
+	if err != nil {
+		return 0, false, err
+	}
+	if answer.Status != http.StatusOK || !strings.Contains(answer.Header.Get("Content-Type"), "json") {
+		return 0, false, fmt.Errorf("%w: status %d, %s", ErrMalformed, answer.Status, answer.Header.Get("Content-Type"))
+	}
+	if ttl, err = w.ttl(answer.Header); err != nil {
+		return 0, false, err
+	}
+	if more, err = b.Add(answer.Body, count); err != nil {
+		return 0, false, err
+	}
+	return ttl, more, w.checkSize(b)
+}
+
+func (w *Wholes) checkSize(b *terminology.WholeBuilder) error {
+	total, _ := b.Total()
+	if limit := cmp.Or(w.MaxEntries, 50_000); total > limit || b.Offset() > limit {
+		return fmt.Errorf("%w: it has %d entries", errTooMany, max(total, b.Offset()))
+	}
+	if b.Size() > cmp.Or(w.MaxBytes, 128<<20) {
+		return fmt.Errorf("%w: it needs more than %d bytes", errTooMany, b.Size())
+	}
+	return nil
+}
+
+// ttl returns for how long an answer is fresh: what it says (RFC 9111 §5.2.2), but not longer than is set.
+func (w *Wholes) ttl(header http.Header) (time.Duration, error) {
+	ttl := cmp.Or(w.TTL, time.Hour)
+	for directive := range strings.SplitSeq(strings.Join(header["Cache-Control"], ","), ",") {
+		name, value, _ := strings.Cut(strings.ToLower(strings.TrimSpace(directive)), "=")
+		switch name {
+		case "no-store", "no-cache", "private":
+			return 0, errNotShared
+		case "max-age", "s-maxage":
+			if seconds, err := strconv.ParseUint(strings.Trim(value, `"`), 10, 31); err == nil {
+				ttl = min(ttl, time.Duration(seconds)*time.Second)
+			}
+		}
+	}
+	if ttl == 0 {
+		return 0, errNotShared
+	}
+	return ttl, nil
 }

@@ -70,12 +70,12 @@ func bubble(t *testing.T, h http.HandlerFunc, test func(t *testing.T, a *asking)
 }
 
 // question returns a question for an expansion.
-func question(pairs ...string) Question {
+func question(pairs ...string) Request {
 	values := url.Values{}
 	for i := 0; i < len(pairs); i += 2 {
 		values.Add(pairs[i], pairs[i+1])
 	}
-	return Question{Path: "ValueSet/$expand", Query: values.Encode()}
+	return Request{Path: "ValueSet/$expand", Query: values.Encode()}
 }
 
 // ask asks as a gateway does: what is held, else the server. It reports whether the server was not asked.
@@ -183,10 +183,10 @@ func TestPullThrough(t *testing.T) {
 
 // How a question is asked, and in which format its answer is wanted, makes no difference to who answers it.
 func TestPullThroughPosted(t *testing.T) {
-	posted := func(contentType, body string) Question {
-		return Question{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: contentType, Body: []byte(body)}
+	posted := func(contentType, body string) Request {
+		return Request{Method: http.MethodPost, Path: "ValueSet/$expand", ContentType: contentType, Body: []byte(body)}
 	}
-	parameters := func(more string) Question {
+	parameters := func(more string) Request {
 		return posted(fhirJSON, `{"resourceType":"Parameters","parameter":[{"name":"url","valueUri":"`+actCode+`"},{"name":"count","valueInteger":3},{"name":"filter","valueString":"emergency"}`+more+`]}`)
 	}
 	inXML := question("url", actCode, "count", "3", "filter", "emergency")
@@ -196,7 +196,7 @@ func TestPullThroughPosted(t *testing.T) {
 		a.heat(t, "url", actCode, "count", "20")
 		want, _ := contains(t, a.want(t, true, "url", actCode, "count", "3", "filter", "emergency"))
 		for name, tt := range map[string]struct {
-			q    Question
+			q    Request
 			here bool
 		}{
 			"Parameters": {parameters(""), true},
