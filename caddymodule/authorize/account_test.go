@@ -359,34 +359,6 @@ func TestMappedFHIRUser(t *testing.T) {
 	}
 }
 
-// Signing out here signs out at the provider, with its ID token as a hint where
-// that was kept, and ends at the client.
-func TestUpstreamLogout(t *testing.T) {
-	t.Parallel()
-	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
-		t.Run(name, func(t *testing.T) {
-			p := authorizetest.Start(t)
-			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
-				idp.KeepUpstreamToken = keepToken
-				c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback + "/bye"}
-			}))
-			answer := b.FederatedTokens(nil)
-			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {servertest.Callback + "/bye"}, "state": {"z"}}
-			r := b.Follow(b.Get("/oauth2/logout?" + q.Encode()))
-			if got := r.Header.Get("Location"); got != servertest.Callback+"/bye?state=z" {
-				t.Errorf("sent to %q", got)
-			}
-			asked := p.Requests(authorizetest.EndSession)
-			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
-				t.Errorf("asked %v", asked)
-			}
-			if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
-				t.Error("still signed in")
-			}
-		})
-	}
-}
-
 // The refresh token of a linked user works when a restart has emptied the store: what
 // links them is kept as long.
 func TestLinkedUserAfterRestart(t *testing.T) {
@@ -403,5 +375,29 @@ func TestLinkedUserAfterRestart(t *testing.T) {
 	b.Server = start()
 	if got := b.Refresh(token.Refresh, nil); got.AccessToken == "" {
 		t.Errorf("%+v", got)
+	}
+}
+
+// Disabling a user ends what the user has: the session, codes, tokens.
+func TestDisabledUser(t *testing.T) {
+	t.Parallel()
+	store := store.NewMemory(0, 0)
+	keep := func(c *authorize.Config) { c.Store = store }
+	disable := func(c *authorize.Config) { c.Store = store; c.Users[0].Disabled = true }
+	b := servertest.NewBrowser(t, servertest.New(t, keep))
+	token := b.Tokens(nil).AccessToken
+	code := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code")
+	b.Server = servertest.New(t, disable)
+	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+		t.Errorf("the session leads to %s", u)
+	}
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
+		t.Errorf("the code gives %+v", got)
+	}
+	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
+		t.Errorf("userinfo: %d", r.StatusCode)
+	}
+	if r := b.SignIn(servertest.Request(nil), "alice", "right"); r.StatusCode != http.StatusForbidden {
+		t.Errorf("sign-in: %d", r.StatusCode)
 	}
 }

@@ -1,14 +1,18 @@
 package authorize_test
 
 import (
+	"bytes"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestConfigRefused(t *testing.T) {
@@ -77,3 +81,29 @@ func TestCheckScope(t *testing.T) {
 		}
 	}
 }
+
+// What could be guessed is told when the configuration loads: whose it is, and not what.
+func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	logger := slog.New(slog.NewTextHandler(&log, nil))
+	_, err := authorize.New(authorize.Config{
+		Issuer: "https://fhir.example", Logger: logger, Store: store.NewMemory(0, 0),
+		Clients: []client.Client{
+			{ID: "weak", Secret: "open-sesame", GrantTypes: []string{"client_credentials"}},
+			{ID: "strong", Secret: oauth2.RandomToken(), GrantTypes: []string{"client_credentials"}},
+			{ID: "public", RedirectURIs: []string{"https://app.example/cb"}},
+		},
+		Registration: &client.Registration{InitialAccessToken: "open-sesame", Storage: unusedStorage{}, Folder: "x"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told := log.String()
+	if strings.Count(told, "\n") != 2 || !strings.Contains(told, "client_id=weak") || !strings.Contains(told, "initial_access_token") || strings.Contains(told, "sesame") {
+		t.Errorf("log %s", told)
+	}
+}
+
+// unusedStorage is there to be named.
+type unusedStorage struct{ client.Storage }

@@ -1,14 +1,10 @@
 package authorize_test
 
 import (
-	"io"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
@@ -130,22 +126,6 @@ func checkIDToken(t *testing.T, b *servertest.Browser, idToken, accessToken, non
 	}
 }
 
-// "nonce | included in the ID token issued; guards against replay."
-func TestNonceInIDToken(t *testing.T) {
-	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	answer := b.Tokens(url.Values{"nonce": {"n 0/S6_WzA2Mj"}})
-	checkIDToken(t, b, answer.IDToken, answer.AccessToken, "n 0/S6_WzA2Mj")
-}
-
-// "An ID token is issued only when the openid scope is requested."
-func TestNoIDTokenWithoutOpenID(t *testing.T) {
-	t.Parallel()
-	if answer := servertest.NewBrowser(t, servertest.New(t, nil)).Tokens(url.Values{"scope": {"demo.read"}}); answer.IDToken != "" {
-		t.Errorf("%+v", answer)
-	}
-}
-
 // "When no scope is requested, openid is used", and what is granted otherwise.
 func TestGrantedScope(t *testing.T) {
 	t.Parallel()
@@ -201,23 +181,6 @@ func TestStateUnchanged(t *testing.T) {
 	}
 }
 
-// A query that is read as forms are has one separator, & (URL Standard §5.1), and a
-// semicolon is a character like others (RFC 3986 §2.2).
-func TestSemicolonSeparatesNothing(t *testing.T) {
-	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	b.Answer(servertest.Request(nil))
-	u := servertest.Location(t, b.Get("/oauth2/authorize?"+servertest.Request(url.Values{"state": {""}}).Encode()+"&state=a;nonce=b"))
-	if q := u.Query(); q.Get("state") != "a;nonce=b" {
-		t.Fatalf("%s", u)
-	}
-	r := servertest.PostRequest("/oauth2/token", nil)
-	r.Body = io.NopCloser(strings.NewReader(servertest.CodeForm(u.Query().Get("code"), nil).Encode() + "&x=a;code=b"))
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.AccessToken == "" {
-		t.Errorf("%+v", got)
-	}
-}
-
 func TestRedirectURIKeepsItsQuery(t *testing.T) {
 	t.Parallel()
 	u := servertest.NewBrowser(t, servertest.New(t, nil)).Answer(servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}}))
@@ -232,45 +195,4 @@ func TestOmitIssuer(t *testing.T) {
 	if u := b.Answer(servertest.Request(nil)); u.Query().Has("iss") {
 		t.Errorf("%s", u)
 	}
-}
-
-// "Authorization code validity | 5 minutes, single use"
-func TestCodeValidity(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name string
-		wait time.Duration
-		want string
-	}{
-		{"within five minutes", 5*time.Minute - time.Second, ""},
-		{"after five minutes", 5*time.Minute + time.Second, "invalid_grant"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				b := servertest.NewBrowser(t, servertest.New(t, nil))
-				code := b.Code(nil)
-				time.Sleep(tt.wait)
-				if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != tt.want {
-					t.Errorf("%+v", got)
-				}
-			})
-		})
-	}
-}
-
-// "Access token lifetime shown | 3600 seconds"
-func TestAccessTokenLifetime(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
-		token := b.Tokens(nil).AccessToken
-		time.Sleep(time.Hour - time.Second)
-		if r := b.Userinfo(token); r.StatusCode != http.StatusOK {
-			t.Errorf("a second before the hour: %d", r.StatusCode)
-		}
-		time.Sleep(2 * time.Second)
-		if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
-			t.Errorf("a second after the hour: %d", r.StatusCode)
-		}
-	})
 }

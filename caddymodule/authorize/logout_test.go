@@ -274,3 +274,31 @@ func TestSessionIsDeadAfterLogout(t *testing.T) {
 		t.Error("the cookie still signs in")
 	}
 }
+
+// Signing out here signs out at the provider, with its ID token as a hint where
+// that was kept, and ends at the client.
+func TestUpstreamLogout(t *testing.T) {
+	t.Parallel()
+	for name, keepToken := range map[string]bool{"token kept": true, "token not kept": false} {
+		t.Run(name, func(t *testing.T) {
+			p := authorizetest.Start(t)
+			b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+				idp.KeepUpstreamToken = keepToken
+				c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback + "/bye"}
+			}))
+			answer := b.FederatedTokens(nil)
+			q := url.Values{"id_token_hint": {answer.IDToken}, "post_logout_redirect_uri": {servertest.Callback + "/bye"}, "state": {"z"}}
+			r := b.Follow(b.Get("/oauth2/logout?" + q.Encode()))
+			if got := r.Header.Get("Location"); got != servertest.Callback+"/bye?state=z" {
+				t.Errorf("sent to %q", got)
+			}
+			asked := p.Requests(authorizetest.EndSession)
+			if len(asked) != 1 || (asked[0].Form.Get("id_token_hint") != "") != keepToken {
+				t.Errorf("asked %v", asked)
+			}
+			if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
+				t.Error("still signed in")
+			}
+		})
+	}
+}

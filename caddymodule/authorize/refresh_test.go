@@ -1,9 +1,6 @@
 package authorize_test
 
 import (
-	"context"
-	"errors"
-	"net/http"
 	"net/url"
 	"regexp"
 	"strings"
@@ -329,72 +326,6 @@ func TestRefreshAtOnce(t *testing.T) {
 	}
 }
 
-// A code that is used twice ends what it gave, the refresh token too.
-func TestCodeReuseEndsRefreshTokens(t *testing.T) {
-	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
-	code := b.Code(servertest.OfflineAccess(nil))
-	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
-	second := b.Refresh(first.Refresh, nil)
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
-		t.Errorf("%+v", got)
-	}
-	b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
-}
-
-// interrupted is a store in which something happens just before a refresh token
-// is put.
-type interrupted struct {
-	store.Store
-	before func()
-}
-
-func (i *interrupted) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if before := i.before; before != nil && strings.HasPrefix(key, "refresh:") {
-		i.before = nil // once
-		before()
-	}
-	return i.Store.Put(ctx, key, value, ttl)
-}
-
-// A code that is used again while its refresh token is being made leaves none
-// behind.
-func TestCodeReuseWhileItIsExchanged(t *testing.T) {
-	t.Parallel()
-	durable := &interrupted{Store: store.NewMemory(0, 0)}
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
-	code := b.Code(servertest.OfflineAccess(nil))
-	durable.before = func() { b.Post("/oauth2/token", servertest.CodeForm(code, nil)) }
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" || got.AccessToken != "" {
-		t.Errorf("%+v", got)
-	}
-	if left, err := durable.List(t.Context(), "refresh:"); err != nil || len(left) > 0 {
-		t.Errorf("left behind: %v, %v", left, err)
-	}
-}
-
-func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
-	t.Parallel()
-	for range 20 {
-		server := servertest.New(t, refreshing)
-		b := servertest.NewBrowser(t, server)
-		code := b.Code(servertest.OfflineAccess(nil))
-		answers := make([]servertest.TokenResponse, 8)
-		var all sync.WaitGroup
-		for i := range answers {
-			all.Go(func() {
-				answers[i] = servertest.Decode[servertest.TokenResponse](t, servertest.NewBrowser(t, server).Post("/oauth2/token", servertest.CodeForm(code, nil)))
-			})
-		}
-		all.Wait()
-		for _, got := range answers {
-			if got.Refresh != "" {
-				b.CheckDead(got.Refresh, got.AccessToken)
-			}
-		}
-	}
-}
-
 // A refresh token ends with what it rests on, and comes back with it: to be
 // refused uses nothing up.
 func TestRefreshEnds(t *testing.T) {
@@ -496,103 +427,6 @@ func TestRefreshLifetimes(t *testing.T) {
 	}
 }
 
-// failing is a store that fails once it is told to.
-type failing struct {
-	store.Store
-	broken bool
-}
-
-var errBroken = errors.New("broken")
-
-func (f *failing) Get(ctx context.Context, key string) ([]byte, error) {
-	if f.broken {
-		return nil, errBroken
-	}
-	return f.Store.Get(ctx, key)
-}
-
-func (f *failing) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if f.broken {
-		return errBroken
-	}
-	return f.Store.Put(ctx, key, value, ttl)
-}
-
-func (f *failing) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	if f.broken {
-		return errBroken
-	}
-	return f.Store.Swap(ctx, key, old, value, ttl)
-}
-
-func (f *failing) Delete(ctx context.Context, key string) error {
-	if f.broken {
-		return errBroken
-	}
-	return f.Store.Delete(ctx, key)
-}
-
-func (f *failing) List(ctx context.Context, prefix string) ([]string, error) {
-	if f.broken {
-		return nil, errBroken
-	}
-	return f.Store.List(ctx, prefix)
-}
-
-// While the durable store fails, nothing is given, and nothing is called done.
-func TestDurableStoreFails(t *testing.T) {
-	t.Parallel()
-	durable := &failing{Store: store.NewMemory(0, 0)}
-	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
-	tokens := b.Tokens(servertest.OfflineAccess(nil))
-	durable.broken = true
-	for name, send := range map[string]func() *http.Response{
-		"refresh":        func() *http.Response { return b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)) },
-		"revoke refresh": func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", "") },
-		"revoke access":  func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.AccessToken, "app", "") },
-	} {
-		r := send()
-		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
-			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
-		}
-	}
-	durable.broken = false
-	if r := b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
-		t.Errorf("afterwards: %d", r.StatusCode)
-	}
-	b.CheckDead(tokens.Refresh, tokens.AccessToken)
-}
-
-// What was revoked stays so over a restart, which empties the store in memory,
-// and what was not goes on. Until revocations can be read, no token is good.
-func TestRestart(t *testing.T) {
-	t.Parallel()
-	durable := &failing{Store: store.NewMemory(0, 0)}
-	restart := func() *authorize.Server {
-		return servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
-	}
-	b := servertest.NewBrowser(t, restart())
-	signedIn := func() servertest.TokenResponse {
-		return servertest.NewBrowser(t, b.Server).Tokens(servertest.OfflineAccess(nil))
-	}
-	kept, family, single := signedIn(), signedIn(), signedIn()
-	b.AskAboutToken("/oauth2/revoke", family.Refresh, "app", "")
-	b.AskAboutToken("/oauth2/revoke", single.AccessToken, "app", "")
-	b.Server = restart()
-	durable.broken = true
-	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
-		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
-	}
-	durable.broken = false
-	b.CheckDead(family.Refresh, family.AccessToken, single.AccessToken)
-	if got := b.Refresh(kept.Refresh, nil); !b.TokenWorks(kept.AccessToken) || got.Refresh == "" {
-		t.Errorf("what was not revoked: %+v", got)
-	}
-	if got := b.Refresh(single.Refresh, nil); got.Refresh == "" {
-		t.Errorf("the refresh token beside a revoked access token: %+v", got)
-	}
-}
-
 // A federated person's account outlives a restart with their refresh token.
 func TestRefreshOfFederatedUser(t *testing.T) {
 	t.Parallel()
@@ -614,43 +448,4 @@ func TestRefreshOfFederatedUser(t *testing.T) {
 	}
 	b.Server = restart(func(idp *people.IdentityProvider) { idp.Key = "another" })
 	b.CheckDead(next.Refresh, next.AccessToken)
-}
-
-// A crash may lose the answer that held the new token. Who comes with the old one when
-// the process is back is no thief for as long as the grace; what was rotated since is
-// held to its own time.
-func TestGraceAfterRestart(t *testing.T) {
-	t.Parallel()
-	tests := []struct {
-		name  string
-		down  time.Duration // from the rotation to the start
-		later time.Duration // from the start to the next try
-		grace time.Duration
-		again bool // the same token is given
-	}{
-		{"at once", time.Minute, 0, 0, true},
-		{"within the grace", time.Hour, 9 * time.Second, 0, true},
-		{"after the grace", time.Minute, 11 * time.Second, 0, false},
-		{"without a grace", time.Minute, 0, -1, false},
-		{"rotated after the start", -time.Second, 11 * time.Second, 0, false},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var start time.Time
-				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-					refreshing(c)
-					c.RefreshTokenGrace = tt.grace
-					c.Started = func() time.Time { return start }
-				}))
-				first := b.Tokens(servertest.OfflineAccess(nil)).Refresh
-				lost := b.Refresh(first, nil).Refresh
-				start = time.Now().Add(tt.down)
-				time.Sleep(tt.down + tt.later)
-				if again := b.Refresh(first, nil).Refresh; (again == lost) != tt.again {
-					t.Errorf("given %q, and before %q", again, lost)
-				}
-			})
-		})
-	}
 }

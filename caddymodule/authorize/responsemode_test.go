@@ -221,3 +221,42 @@ func TestResponseModesDiscovered(t *testing.T) {
 		}
 	}
 }
+
+// RFC 9207 §2, §3: success and error say who answers, and discovery announces it.
+func TestIssuerInEveryAnswer(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, everyFlow))
+	b.Answer(servertest.Request(nil))
+	for _, responseType := range append([]string{"", "magic"}, client.ResponseTypes...) {
+		for _, prompt := range []string{"", "none login"} {
+			u := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {responseType}, "nonce": {"n"}, "prompt": {prompt}})))
+			if values := u.Query(); values.Get("iss") != servertest.Issuer && fragment(t, u).Get("iss") != servertest.Issuer {
+				t.Errorf("response_type %q: %s", responseType, u)
+			}
+		}
+	}
+	m := servertest.Decode[map[string]any](t, b.Get("/.well-known/openid-configuration"))
+	if m["authorization_response_iss_parameter_supported"] != true || m["issuer"] != servertest.Issuer {
+		t.Errorf("%v", m)
+	}
+}
+
+// The token flow is off unless a client is given it, is told nowhere else, brings
+// no refresh token, and is kept by no cache (RFC 9700 §2.1.2).
+func TestTokenFlowIsOffByDefault(t *testing.T) {
+	t.Parallel()
+	q := servertest.Request(url.Values{"client_id": {"confidential"}, "redirect_uri": {servertest.Callback + "?tenant=1"}})
+	for _, responseType := range []string{"token", "id_token", "id_token token", "code token", "code id_token", "none"} {
+		q.Set("response_type", responseType)
+		u := servertest.Location(t, servertest.NewBrowser(t, servertest.New(t, nil)).Authorize(q))
+		if got := u.Query().Get("error"); got != "unauthorized_client" && got != "unsupported_response_type" {
+			t.Errorf("%s: %s", responseType, u)
+		}
+	}
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	b.Answer(servertest.Request(nil))
+	r := b.Authorize(servertest.Request(url.Values{"response_type": {"token"}}))
+	if f := fragment(t, servertest.Location(t, r)); f.Get("access_token") == "" || f.Has("refresh_token") || r.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("%v, %v", f, r.Header)
+	}
+}

@@ -1,146 +1,15 @@
 package authorize_test
 
 import (
-	"encoding/base64"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
-	"testing/synctest"
-	"time"
-
-	"github.com/go-jose/go-jose/v4"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 )
-
-// Codes and refresh tokens: enough bits, none twice, in characters that clients
-// that do not percent-encode leave as they are.
-func TestEntropy(t *testing.T) {
-	t.Parallel()
-	server := servertest.New(t, refreshing)
-	seen := map[string]bool{}
-	for range 20 {
-		b := servertest.NewBrowser(t, server)
-		code := b.Code(servertest.OfflineAccess(nil))
-		refresh := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).Refresh
-		for _, secret := range []string{code, refresh} {
-			if bits, err := base64.RawURLEncoding.DecodeString(secret); err != nil || len(bits) < 32 || seen[secret] {
-				t.Errorf("%q: %v", secret, err)
-			}
-			seen[secret] = true
-		}
-	}
-}
-
-// What takes tokens takes them from the body of a POST alone, and no answer is
-// kept by a cache, refusals included.
-func TestFormsAlone(t *testing.T) {
-	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
-	token := b.Tokens(nil).AccessToken
-	for _, path := range []string{"/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
-		query := url.Values{"token": {token}, "client_id": {"app"}, "grant_type": {"refresh_token"}}.Encode()
-		asJSON := servertest.PostRequest(path, nil)
-		asJSON.Header.Set("Content-Type", "application/json")
-		tests := map[string]*http.Response{
-			"the query":   b.Send(servertest.PostRequest(path+"?"+query, nil)),
-			"JSON":        b.Send(asJSON),
-			"twice":       b.Post(path, url.Values{"client_id": {"app", "app"}, "token": {token}}),
-			"too large":   b.Post(path, url.Values{"client_id": {"app"}, "token": {token}, "x": {strings.Repeat("a", 64<<10)}}),
-			"GET":         b.Get(path + "?" + query),
-			"no password": b.Post(path, url.Values{"grant_type": {"password"}, "username": {"alice"}, "password": {"right"}, "client_id": {"app"}}),
-		}
-		for name, r := range tests {
-			if r.StatusCode < 400 || r.StatusCode >= 500 {
-				t.Errorf("%s by %s: %d", path, name, r.StatusCode)
-			}
-			if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
-				t.Errorf("%s by %s: header %v", path, name, r.Header)
-			}
-		}
-	}
-	if !b.TokenWorks(token) {
-		t.Error("one of them revoked the token")
-	}
-	for path, client := range map[string]string{"/oauth2/revoke": "app", "/oauth2/introspect": "fhir-server"} {
-		secret := map[string]string{"fhir-server": "rs"}[client]
-		if r := b.AskAboutToken(path, token, client, secret); r.StatusCode != http.StatusOK || r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
-			t.Errorf("%s: %d %v", path, r.StatusCode, r.Header)
-		}
-	}
-}
-
-// No token passes for one of another kind, even where one key signs both.
-func TestTokensOfOneKindAlone(t *testing.T) {
-	t.Parallel()
-	for _, alg := range []string{"RS256", "ES256"} {
-		t.Run(alg, func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
-				refreshing(c)
-				resourceServer(c)
-				c.Clients[0].IDTokenAlgorithm = alg
-			}))
-			tokens := b.Tokens(servertest.OfflineAccess(nil))
-			if header := joseHeader(t, tokens.IDToken); header.Algorithm != alg || header.ExtraHeaders["typ"] != "JWT" {
-				t.Errorf("ID token: %+v", header)
-			}
-			if header := joseHeader(t, tokens.AccessToken); header.Algorithm != "ES256" || header.ExtraHeaders["typ"] != "at+jwt" {
-				t.Errorf("access token: %+v", header)
-			}
-			b.Claims(tokens.IDToken)
-			for name, token := range map[string]string{"ID token": tokens.IDToken, "refresh token": tokens.Refresh} {
-				if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
-					t.Errorf("userinfo by %s: %d", name, r.StatusCode)
-				}
-			}
-			for name, token := range map[string]string{"an ID token": tokens.IDToken, "an access token": tokens.AccessToken} {
-				if got := b.Refresh(token, nil); got.Error != "invalid_grant" {
-					t.Errorf("refresh by %s: %+v", name, got)
-				}
-			}
-			if got := servertest.Decode[map[string]any](t, b.AskAboutToken("/oauth2/introspect", tokens.IDToken, "fhir-server", "rs")); got["active"] != false {
-				t.Errorf("introspection of an ID token: %v", got)
-			}
-			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.AccessToken); r.StatusCode != http.StatusBadRequest {
-				t.Errorf("an access token as id_token_hint: %d", r.StatusCode)
-			}
-			if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusOK || b.SignedIn() {
-				t.Errorf("an ID token as id_token_hint: %d", r.StatusCode)
-			}
-		})
-	}
-}
-
-func joseHeader(t *testing.T, token string) jose.Header {
-	t.Helper()
-	jws, err := jose.ParseSignedCompact(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return jws.Signatures[0].Protected
-}
-
-// RFC 9068 §2.2: what an access token says.
-func TestAccessTokenClaims(t *testing.T) {
-	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
-	first := b.Tokens(servertest.OfflineAccess(nil))
-	for name, token := range map[string]string{"of a code": first.AccessToken, "of a refresh token": b.Refresh(first.Refresh, nil).AccessToken} {
-		claims := b.Claims(token)
-		for claim, want := range map[string]any{
-			"iss": servertest.Issuer, "sub": "alice", "aud": servertest.FHIRBase, "client_id": "app", "scope": first.Scope,
-		} {
-			if claims[claim] != want {
-				t.Errorf("%s: %s = %v, want %v", name, claim, claims[claim], want)
-			}
-		}
-		if claims["exp"].(float64)-claims["iat"].(float64) != 3600 || claims["jti"] == "" {
-			t.Errorf("%s: %v", name, claims)
-		}
-	}
-}
 
 // The words of a request are the words of the answer, those of SMART 1 too.
 func TestScopeInTheAnswer(t *testing.T) {
@@ -155,29 +24,6 @@ func TestScopeInTheAnswer(t *testing.T) {
 			t.Errorf("%s: refreshed %s", scope, got.Scope)
 		}
 	}
-}
-
-// A verified token is remembered, and yet expires and can be revoked.
-func TestRememberedToken(t *testing.T) {
-	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		b := servertest.NewBrowser(t, servertest.New(t, nil))
-		token := b.Tokens(nil).AccessToken
-		for range 3 {
-			if !b.TokenWorks(token) {
-				t.Fatal("does not work")
-			}
-		}
-		for _, altered := range []string{token[:len(token)-1], token + "A", servertest.Altered(token)} {
-			if b.TokenWorks(altered) {
-				t.Errorf("…%s works", altered[len(altered)-4:])
-			}
-		}
-		time.Sleep(time.Hour)
-		if b.TokenWorks(token) {
-			t.Error("works after its time")
-		}
-	})
 }
 
 func TestDiscoveryOfRefreshTokens(t *testing.T) {
@@ -229,109 +75,159 @@ func TestDiscoveryOfRefreshTokens(t *testing.T) {
 	}
 }
 
-// Test modules of the OpenID Foundation's conformance suite, by their names.
-func TestOIDF(t *testing.T) {
+func TestTokenErrors(t *testing.T) {
 	t.Parallel()
-	modules := map[string]func(*testing.T){
-		"oidcc-codereuse": func(t *testing.T) { codeReuse(t, 0) },
-		"oidcc-codereuse-30seconds": func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { codeReuse(t, 30*time.Second) })
-		},
-		"oidcc-refresh-token": func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, refreshing))
-			first := confidentialTokens(b)
-			secret := url.Values{"client_id": {"confidential"}, "client_secret": {"s3cret/+ %"}}
-			second := b.Refresh(first.Refresh, secret)
-			before, after := b.Claims(first.IDToken), b.Claims(second.IDToken)
-			for _, claim := range []string{"iss", "sub", "aud", "auth_time"} {
-				if before[claim] != after[claim] {
-					t.Errorf("%s: %v, then %v", claim, before[claim], after[claim])
-				}
-			}
-			if r := b.Post("/oauth2/token", servertest.RefreshForm(second.Refresh, nil)); r.StatusCode != http.StatusBadRequest {
-				t.Errorf("with another client: %d", r.StatusCode)
-			}
-		},
-		"oidcc-ensure-client-assertion-with-iss-aud-succeeds": func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.NewBackend(t, nil))
-			r := b.Post("/oauth2/token", servertest.AssertionForm(servertest.Assertion(t, jose.RS256, map[string]any{"aud": servertest.Issuer}, nil), nil))
-			if r.StatusCode != http.StatusOK {
-				t.Error(r.StatusCode)
-			}
-		},
+	tests := []struct {
+		name   string
+		change url.Values
+		want   string
+		status int
+	}{
+		{"unknown code", url.Values{"code": {"unknown"}}, "invalid_grant", 400},
+		{"no code", url.Values{"code": {""}}, "invalid_request", 400},
+		{"no grant_type", url.Values{"grant_type": {""}}, "invalid_request", 400},
+		{"unknown grant_type", url.Values{"grant_type": {"password"}}, "unsupported_grant_type", 400},
+		{"a grant the client may not use", url.Values{"grant_type": {"client_credentials"}}, "unauthorized_client", 400},
+		{"another redirect_uri", url.Values{"redirect_uri": {"http://localhost:3000/callback"}}, "invalid_grant", 400},
+		{"no redirect_uri", url.Values{"redirect_uri": {""}}, "invalid_request", 400},
+		{"another client", url.Values{"client_id": {"strict"}}, "invalid_grant", 400},
+		{"unknown client", url.Values{"client_id": {"nobody"}}, "invalid_client", 401},
+		{"no client", url.Values{"client_id": {""}}, "invalid_client", 401},
+		{"a secret of a public client", url.Values{"client_secret": {"x"}}, "invalid_client", 401},
+		{"a token for another resource", url.Values{"resource": {"https://other.example/fhir/R4"}}, "invalid_target", 400}, // RFC 8707 §2.2
+		{"a parameter twice", url.Values{"code": {"a", "b"}}, "invalid_request", 400},
+		{"a parameter over 8 KiB", url.Values{"code": {strings.Repeat("a", 8<<10+1)}}, "invalid_request", 400},
+		{"a body over 64 KiB", url.Values{"x": {strings.Repeat("a", 64<<10)}}, "invalid_request", 413},
 	}
-	for name, module := range modules {
-		t.Run(name, module)
-	}
-}
-
-func codeReuse(t *testing.T, after time.Duration) {
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	code := b.Code(nil)
-	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
-	time.Sleep(after)
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" || b.TokenWorks(first.AccessToken) {
-		t.Errorf("%+v; the first token works: %t", got, b.TokenWorks(first.AccessToken))
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := b.Post("/oauth2/token", servertest.CodeForm(code, tt.change))
+			if got := servertest.Decode[servertest.TokenResponse](t, r); got.Error != tt.want || r.StatusCode != tt.status || got.AccessToken != "" {
+				t.Errorf("%d %+v", r.StatusCode, got)
+			}
+			if r.Header.Get("Cache-Control") != "no-store" || r.Header.Get("Pragma") != "no-cache" {
+				t.Errorf("header %v", r.Header)
+			}
+		})
+	}
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.AccessToken == "" {
+		t.Errorf("the code was used up by others' mistakes: %+v", got)
 	}
 }
 
-// Tests of Inferno's SMART App Launch STU2.2 suite, by their ids.
-func TestInferno(t *testing.T) {
+func TestTokenTakesFormsAlone(t *testing.T) {
 	t.Parallel()
-	refused := func(t *testing.T, r *http.Response) {
-		t.Helper()
-		if r.StatusCode != http.StatusBadRequest && r.StatusCode != http.StatusUnauthorized {
-			t.Errorf("status %d", r.StatusCode)
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	code := b.Code(nil)
+	inQuery := servertest.PostRequest("/oauth2/token?"+servertest.CodeForm(code, nil).Encode(), nil)
+	json := servertest.PostRequest("/oauth2/token", servertest.CodeForm(code, nil))
+	json.Header.Set("Content-Type", "application/json")
+	for name, r := range map[string]*http.Request{"query": inQuery, "JSON": json} {
+		if got := b.Send(r); got.StatusCode < 400 {
+			t.Errorf("parameters in %s: %d", name, got.StatusCode)
 		}
 	}
-	granted := func(t *testing.T, r *http.Response) {
-		t.Helper()
-		got := servertest.Decode[map[string]any](t, r)
-		if _, numeric := got["expires_in"].(float64); r.StatusCode != http.StatusOK || !numeric || got["token_type"] != "Bearer" || got["scope"] == nil {
-			t.Errorf("%d %v", r.StatusCode, got)
-		}
+	if r := b.Get("/oauth2/token?" + servertest.CodeForm(code, nil).Encode()); r.StatusCode != http.StatusMethodNotAllowed || r.Header.Get("Allow") != "POST" {
+		t.Errorf("GET: %d, Allow %q", r.StatusCode, r.Header.Get("Allow"))
 	}
-	post := func(t *testing.T, form url.Values) *http.Response {
-		return servertest.NewBrowser(t, servertest.NewBackend(t, nil)).Post("/oauth2/token", form)
+}
+
+func TestClientAuthentication(t *testing.T) {
+	t.Parallel()
+	const id, secret = "confidential", "s3cret/+ %"
+	redirect := url.Values{"client_id": {""}, "redirect_uri": {servertest.Callback + "?tenant=1"}}
+	with := func(change url.Values) url.Values {
+		form := url.Values{"client_id": {""}, "redirect_uri": redirect["redirect_uri"]}
+		maps.Copy(form, change)
+		return form
 	}
-	refresh := func(t *testing.T, change url.Values) *http.Response {
-		b := servertest.NewBrowser(t, servertest.New(t, refreshing))
-		return b.Post("/oauth2/token", servertest.RefreshForm(b.Tokens(servertest.OfflineAccess(nil)).Refresh, change))
+	tests := []struct {
+		name   string
+		basic  []string
+		change url.Values
+		want   string
+	}{
+		{"basic, form-encoded", []string{url.QueryEscape(id), url.QueryEscape(secret)}, with(nil), ""},
+		{"basic, raw", []string{id, secret}, with(nil), ""},
+		{"basic with client_id", []string{id, secret}, with(url.Values{"client_id": {id}}), ""},
+		{"post", nil, with(url.Values{"client_id": {id}, "client_secret": {secret}}), ""},
+		{"basic, wrong secret", []string{id, "wrong"}, with(nil), "invalid_client"},
+		{"basic, empty secret", []string{id, ""}, with(nil), "invalid_client"},
+		{"basic of a public client", []string{"app", ""}, with(nil), "invalid_client"},
+		{"post, wrong secret", nil, with(url.Values{"client_id": {id}, "client_secret": {"wrong"}}), "invalid_client"},
+		{"no secret", nil, with(url.Values{"client_id": {id}}), "invalid_client"},
+		{"basic and post", []string{id, secret}, with(url.Values{"client_secret": {secret}}), "invalid_request"},
+		{"basic with another client_id", []string{id, secret}, with(url.Values{"client_id": {"app"}}), "invalid_request"},
 	}
-	tests := map[string]func(*testing.T){
-		"token_refresh without scope": func(t *testing.T) { granted(t, refresh(t, nil)) },
-		"token_refresh with scope": func(t *testing.T) {
-			granted(t, refresh(t, url.Values{"scope": {"openid user/*.rs offline_access"}}))
-		},
-		"invalid refresh token": func(t *testing.T) {
-			refused(t, refresh(t, url.Values{"refresh_token": {"INVALID_REFRESH_TOKEN"}}))
-		},
-		"backend_services_invalid_grant_type": func(t *testing.T) {
-			r := post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), url.Values{"grant_type": {"not_a_grant_type"}}))
-			if r.StatusCode != http.StatusBadRequest {
-				t.Error(r.StatusCode)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			code := b.Code(url.Values{"client_id": {id}, "redirect_uri": redirect["redirect_uri"]})
+			r := servertest.PostRequest("/oauth2/token", servertest.CodeForm(code, tt.change))
+			if tt.basic != nil {
+				r.SetBasicAuth(tt.basic[0], tt.basic[1])
 			}
-		},
-		"backend_services_invalid_client_assertion": func(t *testing.T) {
-			refused(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), url.Values{"client_assertion_type": {"not_an_assertion_type"}})))
-		},
-		"backend_services_invalid_jwt": func(t *testing.T) {
-			refused(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, map[string]any{"iss": "not_a_valid_iss"}, nil), nil)))
-		},
-		"backend_services_auth_request_success RS384": func(t *testing.T) {
-			granted(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.RS384, nil, nil), nil)))
-		},
-		"backend_services_auth_request_success ES384": func(t *testing.T) {
-			granted(t, post(t, servertest.AssertionForm(servertest.Assertion(t, jose.ES384, nil, nil), nil)))
-		},
-		"token_introspection of an invalid token": func(t *testing.T) {
-			b := servertest.NewBrowser(t, servertest.New(t, resourceServer))
-			if got := servertest.Body(t, b.AskAboutToken("/oauth2/introspect", "invalid_token_value", "fhir-server", "rs")); strings.TrimSpace(got) != `{"active":false}` {
-				t.Error(got)
+			response := b.Send(r)
+			if got := servertest.Decode[servertest.TokenResponse](t, response); got.Error != tt.want {
+				t.Errorf("%d %+v", response.StatusCode, got)
 			}
-		},
+			challenged := strings.HasPrefix(response.Header.Get("WWW-Authenticate"), "Basic ")
+			if wanted := tt.want == "invalid_client" && tt.basic != nil; challenged != wanted {
+				t.Errorf("WWW-Authenticate %q", response.Header.Get("WWW-Authenticate"))
+			}
+		})
 	}
-	for name, test := range tests {
-		t.Run(name, test)
+}
+
+func TestClientCredentials(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, scope, want, error string }{
+		{"a listed scope", "system/*.rs", "system/*.rs", ""},
+		{"a part of it", "system/Patient.r", "system/Patient.r", ""},
+		{"no scope", "", "system/*.rs", ""},
+		{"more than is listed", "system/Patient.cruds", "", "invalid_scope"},
+		{"a scope that is not of the system", "demo.read", "", "invalid_scope"},
+		{"openid", "openid", "", "invalid_scope"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			b := servertest.NewBrowser(t, servertest.New(t, nil))
+			r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {tt.scope}})
+			r.SetBasicAuth("service", "hush")
+			got := servertest.Decode[servertest.TokenResponse](t, b.Send(r))
+			if got.Error != tt.error || got.Scope != tt.want || got.IDToken != "" || got.Refresh != "" {
+				t.Fatalf("%+v", got)
+			}
+			if tt.error != "" {
+				return
+			}
+			if c := b.Claims(got.AccessToken); c["sub"] != "service" || c["client_id"] != "service" || got.ExpiresIn != 300 {
+				t.Errorf("expires_in %d, claims %v", got.ExpiresIn, c)
+			}
+		})
+	}
+}
+
+func TestClientCredentialsWithoutSystemScope(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Clients[4].Scopes = []string{"demo.read"} }))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}})
+	r.SetBasicAuth("service", "hush")
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Error != "invalid_scope" {
+		t.Errorf("%+v", got)
+	}
+}
+
+// RFC 6749 §5.2 keeps quotes and backslashes out of error_description, and we
+// keep the client's words out of it.
+func TestErrorDescription(t *testing.T) {
+	t.Parallel()
+	b := servertest.NewBrowser(t, servertest.New(t, nil))
+	r := servertest.PostRequest("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "scope": {`evil/"x`}})
+	r.SetBasicAuth("service", "hush")
+	if got := servertest.Decode[servertest.TokenResponse](t, b.Send(r)); got.Description == "" || strings.ContainsAny(got.Description, `"\`) || strings.Contains(got.Description, "evil") {
+		t.Errorf("%+v", got)
 	}
 }

@@ -1,14 +1,11 @@
-package authorize
+package client_test
 
 import (
-	"bytes"
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
 func TestIsGuessable(t *testing.T) {
@@ -40,29 +37,3 @@ func TestIsGuessable(t *testing.T) {
 		})
 	}
 }
-
-// What could be guessed is told when the configuration loads: whose it is, and not what.
-func TestGuessableSecretsAreToldAtLoad(t *testing.T) {
-	t.Parallel()
-	var log bytes.Buffer
-	logger := slog.New(slog.NewTextHandler(&log, nil))
-	_, err := New(Config{
-		Issuer: "https://fhir.example", Logger: logger, Store: store.NewMemory(0, 0),
-		Clients: []client.Client{
-			{ID: "weak", Secret: "open-sesame", GrantTypes: []string{"client_credentials"}},
-			{ID: "strong", Secret: oauth2.RandomToken(), GrantTypes: []string{"client_credentials"}},
-			{ID: "public", RedirectURIs: []string{"https://app.example/cb"}},
-		},
-		Registration: &client.Registration{InitialAccessToken: "open-sesame", Storage: unusedStorage{}, Folder: "x"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	told := log.String()
-	if strings.Count(told, "\n") != 2 || !strings.Contains(told, "client_id=weak") || !strings.Contains(told, "initial_access_token") || strings.Contains(told, "sesame") {
-		t.Errorf("log %s", told)
-	}
-}
-
-// unusedStorage is there to be named.
-type unusedStorage struct{ client.Storage }

@@ -2,7 +2,6 @@ package authorize_test
 
 import (
 	"net/http"
-	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
@@ -141,19 +140,6 @@ func TestSessionEnds(t *testing.T) {
 	}
 }
 
-// A query that cannot be read is the sender's fault, not a failure here that wakes
-// the operator (RFC 9110 §15.5.1).
-func TestMalformedQuery(t *testing.T) {
-	t.Parallel()
-	for _, path := range []string{"/oauth2/authorize", "/oauth2/login", "/oauth2/select_account", "/oauth2/consent", "/oauth2/logout"} {
-		r := httptest.NewRequest(http.MethodGet, path, nil)
-		r.URL.RawQuery = "request=%%%"
-		if got := servertest.NewBrowser(t, servertest.New(t, nil)).Send(r); got.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %d", path, got.StatusCode)
-		}
-	}
-}
-
 // A pending request works in the browser it was begun in, for an hour, and
 // under the configuration of the moment it is used.
 func TestPendingRequest(t *testing.T) {
@@ -209,25 +195,5 @@ func TestSignInWithoutUsers(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Users = nil }))
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "access_denied" {
 		t.Errorf("sent to %s", u)
-	}
-}
-
-// RFC 9126 §2.3: "the authorization server responds with an HTTP 413", and so do
-// the other endpoints (RFC 9110 §15.5.14).
-func TestOversizedForm(t *testing.T) {
-	t.Parallel()
-	b := servertest.NewBrowser(t, servertest.New(t, nil))
-	for name, tt := range map[string]struct {
-		form   url.Values
-		status int
-	}{
-		"a field over 8 KiB": {url.Values{"username": {strings.Repeat("a", 8<<10+1)}}, http.StatusBadRequest},
-		"over 64 KiB":        {url.Values{"request": {strings.Repeat("a", 64<<10)}}, http.StatusRequestEntityTooLarge},
-	} {
-		for _, path := range []string{"/oauth2/login", "/oauth2/par", "/oauth2/token", "/oauth2/revoke", "/oauth2/introspect"} {
-			if r := b.Post(path, tt.form); r.StatusCode != tt.status {
-				t.Errorf("%s, %s: %d", path, name, r.StatusCode)
-			}
-		}
 	}
 }

@@ -1,0 +1,238 @@
+package authorize_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/authorizetest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
+)
+
+// Nothing that is typed or sent reaches the log, in whichever field and however it is
+// written: people type passwords where names belong. A client's scopes that it may not
+// have do, and redirect URIs that nobody may register: their developer is to see them.
+func TestNothingTypedIsLogged(t *testing.T) {
+	t.Parallel()
+	const marked = "MARKED"
+	names := strings.Fields(`response_type client_id redirect_uri state nonce prompt max_age login_hint id_token_hint
+		ui_locales acr_values claims aud resource response_mode code_challenge code_challenge_method identity_provider request
+		request_uri username password factor code decision grant_type code_verifier refresh_token client_secret client_assertion
+		client_assertion_type token token_type_hint post_logout_redirect_uri logout_token error error_description iss`)
+	bases := map[string]url.Values{
+		"/oauth2/authorize": servertest.Request(nil), "/oauth2/token": servertest.CodeForm("code", nil), "/oauth2/par": servertest.Request(nil),
+		"/oauth2/revoke": {"client_id": {"app"}, "token": {"t"}}, "/oauth2/introspect": {"client_id": {"service"}, "client_secret": {"hush"}, "token": {"t"}},
+		"/oauth2/login": {}, "/oauth2/login/hospital": {}, "/oauth2/callback/hospital": {}, "/oauth2/consent": {}, "/oauth2/select_account": {},
+		"/oauth2/logout": {}, "/oauth2/logout/hospital": {}, "/oauth2/userinfo": {}, "/oauth2/register": {}, "/oauth2/backchannel_logout/hospital": {},
+	}
+	var log bytes.Buffer
+	p := authorizetest.Start(t)
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) {
+		c.Logger = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		c.Users[1].TOTPSecret = totp.NewSecret()
+		c.Registration = &client.Registration{InitialAccessToken: servertest.InitialAccessToken, Storage: new(servertest.ClientStorage), Folder: "clients"}
+		c.Lockout.Off = true
+	}))
+	b.Answer(servertest.Request(nil))
+	check := func(what string) {
+		t.Helper()
+		if text := log.String(); strings.Contains(text, marked) || strings.Contains(text, "%zq") {
+			t.Errorf("%s: %s", what, text)
+		}
+		log.Reset()
+	}
+	for path, base := range bases {
+		for _, name := range names {
+			for _, value := range []string{marked, marked + "\n \"{", "%zq", `{"` + marked + `":1}`, "a." + marked + ".b", "https://" + marked + ".example/%zz"} {
+				q := url.Values{}
+				maps.Copy(q, base)
+				q[name] = []string{value}
+				for _, encoded := range []string{q.Encode(), q.Encode() + "&x=%zq" + marked} {
+					b.Get(path + "?" + encoded)
+					r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(encoded))
+					r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+					b.Send(r)
+				}
+				check(path + " " + name + "=" + value)
+			}
+		}
+	}
+	for _, user := range []string{marked, "alice", "bob", marked + "@hospital.example"} {
+		b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), user, marked)
+		check("sign-in of " + user)
+	}
+	to := b.SignIn(servertest.Request(url.Values{"prompt": {"login"}}), "bob", "other").Header.Get("Location")
+	_, factor, _ := strings.Cut(to, "factor=")
+	b.Post("/oauth2/login", url.Values{"factor": {factor}, "code": {marked}})
+	check("second factor")
+	for _, header := range []string{"Basic " + marked, "Bearer " + marked, marked, "Basic TUFSS0VEOk1BUktFRA=="} {
+		for path := range bases {
+			r := servertest.PostRequest(path, url.Values{"token": {marked}, "grant_type": {marked}})
+			r.Header.Set("Authorization", header)
+			r.Header.Set("User-Agent", marked)
+			r.Header.Set("Origin", "https://"+marked)
+			b.Send(r)
+			check(path + " " + header)
+		}
+	}
+	for _, text := range []string{`{"` + marked + `":1}`, `{"client_name":"` + marked, `["` + marked + `"]`, `{"redirect_uris":["https://x.example/"],"scope":"` + marked + `"}`, `{"redirect_uris":"` + marked + `"}`, `{"jwks":"` + marked + `","token_endpoint_auth_method":"private_key_jwt","redirect_uris":["https://x.example/"]}`} {
+		r := httptest.NewRequest(http.MethodPost, "/oauth2/register", strings.NewReader(text))
+		r.Header.Set("Content-Type", "application/json")
+		r.Header.Set("Authorization", "Bearer "+servertest.InitialAccessToken)
+		b.Send(r)
+		check("register " + text)
+	}
+}
+
+// Whatever is done, right or wrong: nothing of what must stay secret is logged,
+// at any level.
+func TestNothingSecretIsLogged(t *testing.T) {
+	t.Parallel()
+	const marked = "SECRET-by-which-the-log-is-searched"
+	p := authorizetest.Start(t)
+	var log bytes.Buffer
+	b := servertest.NewBrowser(t, servertest.NewFederated(t, p, func(idp *people.IdentityProvider, c *authorize.Config) {
+		c.Logger = slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		idp.KeepUpstreamToken = true
+		c.Users[0].PasswordHash = marked + "password"
+		c.Clients[4].Secret = marked + "client"
+		c.Clients[0].PostLogoutRedirectURIs = []string{servertest.Callback}
+	}))
+	q := servertest.Request(url.Values{"state": {marked + "state"}, "nonce": {marked + "nonce"}, "prompt": {"login"}})
+	secrets := []string{marked}
+	var tokens servertest.TokenResponse
+	for range 2 {
+		answer := servertest.Location(t, b.SignIn(q, "alice", marked+"password"))
+		code := answer.Query().Get("code")
+		for range 2 { // the second time, what the first gave is revoked
+			got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
+			secrets = append(secrets, code, got.AccessToken, got.IDToken, got.Refresh)
+			tokens.IDToken = max(tokens.IDToken, got.IDToken)
+		}
+		fragment, _ := url.ParseQuery(servertest.Location(t, b.Authorize(servertest.Request(url.Values{"response_type": {"token"}, "state": {marked}}))).Fragment)
+		secrets = append(secrets, fragment.Get("access_token"), fragment.Get("id_token"))
+		b.Post("/oauth2/revoke", url.Values{"token": {fragment.Get("access_token")}, "client_id": {"app"}})
+		b.Post("/oauth2/revoke", url.Values{"token": {marked}, "client_id": {"app"}, "client_secret": {marked}})
+		b.Post("/oauth2/introspect", url.Values{"token": {marked}, "client_id": {"service"}, "client_secret": {marked + "client"}})
+		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked + "client"}})
+		b.Post("/oauth2/token", url.Values{"grant_type": {"client_credentials"}, "client_id": {"service"}, "client_secret": {marked}})
+		b.Post("/oauth2/token", servertest.CodeForm(marked, url.Values{"code_verifier": {marked}}))
+		b.SignIn(servertest.Request(url.Values{"state": {marked}, "prompt": {"login"}}), "bob", marked)
+		b.Authorize(servertest.Request(url.Values{"state": {marked}, "scope": {"other"}}))
+		b.Get("/oauth2/callback/hospital?code=" + marked + "&state=" + marked)
+		b.Get("/oauth2/login?request=" + marked)
+		b.Get("/oauth2/logout?id_token_hint=" + marked)
+		r := httptest.NewRequest(http.MethodGet, "/oauth2/userinfo", nil)
+		r.Header.Set("Authorization", "Bearer "+marked)
+		b.Send(r)
+		b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken + "&post_logout_redirect_uri=" + url.QueryEscape(servertest.Callback) + "&state=" + marked)
+		secrets = append(secrets, b.Federate(url.Values{"state": {marked}}).Query().Get("code"))
+		p.Fail(authorizetest.Token, authorizetest.ErrorResponse(http.StatusBadRequest, "invalid_grant"))
+		b.Federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		p.Fail(authorizetest.Token, func(w http.ResponseWriter, r *http.Request) { // one that repeats what it was sent
+			w.WriteHeader(http.StatusBadRequest)
+			fmt.Fprint(w, r.FormValue("code"), " ", r.FormValue("code_verifier"), " ", r.Form.Encode())
+		})
+		b.Federate(url.Values{"state": {marked}, "prompt": {"login"}})
+		p.Fail(authorizetest.Token, nil)
+		for _, value := range b.Cookies {
+			secrets = append(secrets, value)
+		}
+	}
+	for _, r := range p.Requests(authorizetest.Token) {
+		secrets = append(secrets, r.Form.Get("code"), r.Form.Get("code_verifier"))
+	}
+	secrets = slices.DeleteFunc(secrets, func(secret string) bool { return secret == "" })
+	if len(secrets) < 20 || strings.Count(log.String(), "\n") < 20 {
+		t.Fatalf("the test did not do what it is there for: %d secrets, log %s", len(secrets), &log)
+	}
+	for _, secret := range secrets {
+		if strings.Contains(log.String(), secret) {
+			t.Errorf("the log has the secret %q: %s", secret, &log)
+		}
+	}
+}
+
+// Without an audit trail of its own, the log has each outcome, once.
+func TestEventsAreLoggedOnce(t *testing.T) {
+	t.Parallel()
+	var log bytes.Buffer
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Logger = slog.New(slog.NewTextHandler(&log, nil)) }))
+	for name, do := range map[string]func(){
+		"token":         func() { b.Post("/oauth2/token", servertest.CodeForm("x", nil)) },
+		"revocation":    func() { b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}}) },
+		"authorization": func() { b.Authorize(servertest.Request(url.Values{"scope": {"other"}})) },
+		"page":          func() { b.Authorize(url.Values{}) },
+		"userinfo":      func() { b.Get("/oauth2/userinfo") },
+		"wrong method":  func() { b.Get("/oauth2/token") },
+	} {
+		log.Reset()
+		if do(); strings.Count(log.String(), "\n") != 1 {
+			t.Errorf("%s: %s", name, &log)
+		}
+	}
+}
+
+// What somebody typed can neither fill the log nor forge a line of it.
+func TestEventLogIsBounded(t *testing.T) {
+	t.Parallel()
+	tests := []struct{ name, typed string }{
+		{"very long", strings.Repeat("x", 1<<20)},
+		{"cut within a character", strings.Repeat("é", 1000) + "x"},
+		{"cut within another", "x" + strings.Repeat("é", 1000)},
+		{"cut within an emoji", "xx" + strings.Repeat("😀", 1000)},
+		{"line ends", "a\r\nlevel=INFO msg=sign-in user=root\u2028b\x00\x1b[2J"},
+		{"right to left", "\u202egnp.exe"},
+		{"not UTF-8", strings.Repeat("\xff\xfe", 1000)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var log bytes.Buffer
+			slogger := slog.New(slog.NewTextHandler(&log, nil))
+			audit.Event{Kind: audit.SignIn, User: tt.typed}.Log(t.Context(), slogger)
+			if line := log.String(); strings.Count(line, "\n") != 1 || len(line) > 2048 || !utf8.ValidString(line) {
+				t.Errorf("%d bytes: %q", len(line), line)
+			}
+			if i := strings.IndexFunc(strings.TrimSpace(log.String()), func(r rune) bool { return !unicode.IsGraphic(r) }); i >= 0 {
+				t.Errorf("character at %d of %q", i, &log)
+			}
+			if strings.Contains(log.String(), "\\u202e") || strings.Contains(log.String(), `\n`) {
+				t.Errorf("escaped rather than replaced: %q", &log)
+			}
+		})
+	}
+}
+
+func TestEventLevel(t *testing.T) {
+	t.Parallel()
+	refusal := &oauth2.Error{Code: "invalid_grant"}
+	for _, tt := range []struct {
+		event audit.Event
+		want  slog.Level
+	}{
+		{audit.Event{Kind: audit.Token}, slog.LevelInfo},
+		{audit.Event{Kind: audit.Token, Err: refusal}, slog.LevelWarn},
+		{audit.Event{Kind: audit.Lockout}, slog.LevelWarn},
+		{audit.Event{Kind: audit.Token, Err: context.DeadlineExceeded}, slog.LevelError},
+	} {
+		if got := tt.event.Level(); got != tt.want {
+			t.Errorf("%+v: %v, want %v", tt.event, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package authorize_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+)
+
+// failing is a store that fails once it is told to.
+type failing struct {
+	store.Store
+	broken bool
+}
+
+var errBroken = errors.New("broken")
+
+func (f *failing) Get(ctx context.Context, key string) ([]byte, error) {
+	if f.broken {
+		return nil, errBroken
+	}
+	return f.Store.Get(ctx, key)
+}
+
+func (f *failing) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
+	if f.broken {
+		return errBroken
+	}
+	return f.Store.Put(ctx, key, value, ttl)
+}
+
+func (f *failing) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
+	if f.broken {
+		return errBroken
+	}
+	return f.Store.Swap(ctx, key, old, value, ttl)
+}
+
+func (f *failing) Delete(ctx context.Context, key string) error {
+	if f.broken {
+		return errBroken
+	}
+	return f.Store.Delete(ctx, key)
+}
+
+func (f *failing) List(ctx context.Context, prefix string) ([]string, error) {
+	if f.broken {
+		return nil, errBroken
+	}
+	return f.Store.List(ctx, prefix)
+}
+
+// While the durable store fails, nothing is given, and nothing is called done.
+func TestDurableStoreFails(t *testing.T) {
+	t.Parallel()
+	durable := &failing{Store: store.NewMemory(0, 0)}
+	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
+	tokens := b.Tokens(servertest.OfflineAccess(nil))
+	durable.broken = true
+	for name, send := range map[string]func() *http.Response{
+		"refresh":        func() *http.Response { return b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)) },
+		"revoke refresh": func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", "") },
+		"revoke access":  func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.AccessToken, "app", "") },
+	} {
+		r := send()
+		if got := servertest.Decode[servertest.TokenResponse](t, r); r.StatusCode != http.StatusServiceUnavailable || got.Error != "server_error" || got.AccessToken != "" {
+			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
+		}
+	}
+	durable.broken = false
+	if r := b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
+		t.Errorf("afterwards: %d", r.StatusCode)
+	}
+	b.CheckDead(tokens.Refresh, tokens.AccessToken)
+}
+
+// What was revoked stays so over a restart, which empties the store in memory,
+// and what was not goes on. Until revocations can be read, no token is good.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	durable := &failing{Store: store.NewMemory(0, 0)}
+	restart := func() *authorize.Server {
+		return servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
+	}
+	b := servertest.NewBrowser(t, restart())
+	signedIn := func() servertest.TokenResponse {
+		return servertest.NewBrowser(t, b.Server).Tokens(servertest.OfflineAccess(nil))
+	}
+	kept, family, single := signedIn(), signedIn(), signedIn()
+	b.AskAboutToken("/oauth2/revoke", family.Refresh, "app", "")
+	b.AskAboutToken("/oauth2/revoke", single.AccessToken, "app", "")
+	b.Server = restart()
+	durable.broken = true
+	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
+		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
+	}
+	durable.broken = false
+	b.CheckDead(family.Refresh, family.AccessToken, single.AccessToken)
+	if got := b.Refresh(kept.Refresh, nil); !b.TokenWorks(kept.AccessToken) || got.Refresh == "" {
+		t.Errorf("what was not revoked: %+v", got)
+	}
+	if got := b.Refresh(single.Refresh, nil); got.Refresh == "" {
+		t.Errorf("the refresh token beside a revoked access token: %+v", got)
+	}
+}
+
+// A crash may lose the answer that held the new token. Who comes with the old one when
+// the process is back is no thief for as long as the grace; what was rotated since is
+// held to its own time.
+func TestGraceAfterRestart(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name  string
+		down  time.Duration // from the rotation to the start
+		later time.Duration // from the start to the next try
+		grace time.Duration
+		again bool // the same token is given
+	}{
+		{"at once", time.Minute, 0, 0, true},
+		{"within the grace", time.Hour, 9 * time.Second, 0, true},
+		{"after the grace", time.Minute, 11 * time.Second, 0, false},
+		{"without a grace", time.Minute, 0, -1, false},
+		{"rotated after the start", -time.Second, 11 * time.Second, 0, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var start time.Time
+				b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
+					refreshing(c)
+					c.RefreshTokenGrace = tt.grace
+					c.Started = func() time.Time { return start }
+				}))
+				first := b.Tokens(servertest.OfflineAccess(nil)).Refresh
+				lost := b.Refresh(first, nil).Refresh
+				start = time.Now().Add(tt.down)
+				time.Sleep(tt.down + tt.later)
+				if again := b.Refresh(first, nil).Refresh; (again == lost) != tt.again {
+					t.Errorf("given %q, and before %q", again, lost)
+				}
+			})
+		})
+	}
+}
