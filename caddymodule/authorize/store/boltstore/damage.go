@@ -13,11 +13,11 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// errLost says that nothing of a file can be read.
+// errLost says that nothing in a file can be read.
 var errLost = errors.New("it is damaged, and nothing in it can be read")
 
-// inspect reads a whole file, calls visit for each entry that it finds, and returns what
-// is wrong. The error says that there is no way in.
+// inspect reads a whole file, calls visit for each entry, and returns the damage. It fails
+// if nothing can be read.
 func inspect(file io.ReaderAt, size int64, visit func(key, held []byte)) (*walker, error) {
 	i, err := readImage(file, size)
 	if err != nil {
@@ -49,16 +49,16 @@ func inspect(file io.ReaderAt, size int64, visit func(key, held []byte)) (*walke
 	return w, nil
 }
 
-// contents counts what the buckets hold. Each entry is also in the order of time, and
-// counted: what is in one place and not in the others was damaged.
+// contents compares the buckets: each entry must also be in the order of expiries, and
+// counted.
 type contents struct {
 	hasEntries              bool
 	entries, expiries, held int64
-	sum                     uint64 // of hashes: of the entries, less those of the order of time
+	sum                     uint64 // of the hashes of entries, minus those of expiries
 	seed                    maphash.Seed
 }
 
-// add takes an element of a bucket into account. Its error says that it is none of ours.
+// add counts an element of a bucket, or says that it is none of ours.
 func (c *contents) add(bucket []byte, e element) error {
 	if e.bucket || len(e.key) == 0 {
 		return errors.New("an entry that is none")
@@ -97,10 +97,9 @@ func (c *contents) check() error {
 	return nil
 }
 
-// mend checks the file before bbolt gets to see it. Of a damaged one, it puts a copy of
-// all that can be read in its place, and keeps the file beside it under another name.
-// A file that is not there, or empty, is whole; but where an empty one is not that of a
-// start that was cut short, something emptied it.
+// mend checks the file before bbolt opens it, and replaces a damaged one by a copy of what
+// can be read. The damaged file is kept under another name. A missing or empty file is
+// not damaged, but an empty one may have been emptied.
 func (s *Store) mend(timeout time.Duration) error {
 	info, err := os.Stat(s.path)
 	switch {
@@ -138,8 +137,8 @@ func (s *Store) mend(timeout time.Duration) error {
 	return s.replace(file, info.Size(), w.damage)
 }
 
-// replace makes the copy. The damaged file has its other name before the copy takes its
-// place, so that whenever this ends, there is a file.
+// replace renames the damaged file before the copy takes its place, so that there is a
+// file whenever this is interrupted.
 func (s *Store) replace(file *os.File, size int64, damage []error) error {
 	copied, kept := s.path+".copy", fmt.Sprintf("%s.damaged-%s", s.path, time.Now().UTC().Format("20060102T150405Z"))
 	n, err := copyEntries(copied, file, size)
@@ -158,7 +157,7 @@ func (s *Store) replace(file *os.File, size int64, damage []error) error {
 	return nil
 }
 
-// keep gives a file another name, or copies it where files have one name alone.
+// keep links a file under another name, or copies it where links are not supported.
 func keep(path, name string) error {
 	if os.Link(path, name) == nil {
 		return nil
@@ -176,10 +175,10 @@ func keep(path, name string) error {
 	return errors.Join(err, to.Close())
 }
 
-// copyBatch is how many entries a transaction of a copy has.
+// copyBatch is how many entries are copied in a transaction.
 const copyBatch = 10_000
 
-// copyEntries writes what can be read of a file to a new one.
+// copyEntries copies the readable entries of a file to a new one.
 func copyEntries(path string, from io.ReaderAt, size int64) (n int, err error) {
 	if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return 0, err
@@ -210,8 +209,8 @@ func copyEntries(path string, from io.ReaderAt, size int64) (n int, err error) {
 	return n, err
 }
 
-// restore puts entries, with their expiries, into a new file, and counts them. Of two with
-// the same key, the first is kept.
+// restore puts entries with their expiries into a new file, and counts them. Of two with
+// the same key, it keeps the first.
 func restore(tx *bbolt.Tx, entries [][2][]byte, n *int) error {
 	if err := makeBuckets(tx); err != nil {
 		return err

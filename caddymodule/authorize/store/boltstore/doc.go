@@ -1,6 +1,5 @@
-// Package boltstore keeps the entries of an [store.Store] in a file, so that
-// they outlive a restart: go.etcd.io/bbolt writes them, and this package adds
-// lifetimes and a bound.
+// Package boltstore keeps the entries of a [store.Store] in a file, so that they survive a
+// restart. It adds lifetimes and a limit to go.etcd.io/bbolt.
 //
 // The file has three buckets:
 //
@@ -8,12 +7,12 @@
 //	expiries  expiry, key         →  nothing: the entries in the order of their end
 //	count     "entries"           →  how many there are
 //
-// The file is read from end to end before it is opened (image.go). Of one that is damaged,
-// a copy of what can be read takes the place (damage.go), and what happens to a file while
-// it is in use is an error, where bbolt would panic or the process would die
-// (openfile.go).
+//	store.go         opens and closes the file; the methods of the store
+//	transaction.go   reads and changes entries
+//	write.go         a write that has returned is on disk; concurrent writes share an fsync
+//	image.go         reads the whole file before bbolt opens it
+//	damage.go        replaces a damaged file by a copy of what can be read
+//	openfile.go      turns what happens to a file in use into errors, where bbolt would panic
 //
-// A write that has returned is on the disk. Writes that come while another is
-// being written share the next transaction, and so its fsync (write.go). There
-// is no goroutine: each write removes some of what has expired.
+// There is no goroutine: each write removes some expired entries.
 package boltstore

@@ -9,10 +9,9 @@ import (
 	"io"
 )
 
-// What bbolt writes, in the byte order of the machine (go.etcd.io/bbolt/internal/common,
-// page.go and meta.go, version 2 of the format). It is read here without a mapping and
-// with every length checked: bbolt itself panics where a page is not what it should be,
-// or dies of SIGBUS where there is none.
+// The format of bbolt in the byte order of the machine (go.etcd.io/bbolt/internal/common,
+// page.go and meta.go, version 2). It is read here without a mapping, and every length is
+// checked: bbolt panics at a bad page, or dies of SIGBUS at a missing one.
 const (
 	boltMagic   = 0xED0CDAED
 	boltVersion = 2
@@ -33,7 +32,7 @@ const (
 	minPageSize, maxPageSize = 1 << 10, 1 << 24
 )
 
-// image is a file as bbolt wrote it, as of its last transaction.
+// image is a file as of bbolt's last transaction.
 type image struct {
 	file     io.ReaderAt
 	pageSize uint64
@@ -46,7 +45,7 @@ type image struct {
 
 var errNoStore = errors.New("it is no bbolt database")
 
-// readImage finds the later of the two meta pages that are whole.
+// readImage finds the later of the two meta pages that are intact.
 func readImage(file io.ReaderAt, size int64) (*image, error) {
 	var found *image
 	// The second meta page is where the first one ends, and the first may not be whole.
@@ -81,7 +80,7 @@ func u16(b []byte, at int) uint16 { return binary.NativeEndian.Uint16(b[at:]) }
 func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 
-// page reads a page with those that it goes on in. None is part of two.
+// page reads a page with its overflow. No page is part of two.
 func (i *image) page(id uint64) ([]byte, error) {
 	if id >= i.end {
 		return nil, fmt.Errorf("page %d of %d", id, i.end)
@@ -109,14 +108,14 @@ func (i *image) page(id uint64) ([]byte, error) {
 	return b, nil
 }
 
-// element is one of a page: an entry, a bucket, or the way to another page.
+// element is an entry, a bucket, or a reference to another page.
 type element struct {
 	bucket     bool
 	key, value []byte
 	child      uint64
 }
 
-// elements are those of a page, whose keys must be in order.
+// elements returns those of a page, whose keys must be in order.
 func elements(page []byte) ([]element, error) {
 	flags, count := u16(page, 8), int(u16(page, 10))
 	if flags != branchPage && flags != leafPage || pageHeaderSize+count*elementSize > len(page) || flags == branchPage && count == 0 {
@@ -145,14 +144,14 @@ func elements(page []byte) ([]element, error) {
 	return list, nil
 }
 
-// walker goes through a tree and notes what is wrong with it.
+// walker walks a tree and notes its damage.
 type walker struct {
 	*image
 	damage []error
 	lost   int // pages, and with each all below it
 }
 
-// maxDamage is how much of what is wrong is told.
+// maxDamage is how much damage is described.
 const maxDamage = 5
 
 func (w *walker) note(err error) {
@@ -161,9 +160,9 @@ func (w *walker) note(err error) {
 	}
 }
 
-// span is where the keys of a page lie: it begins with from, and is below to. Nil is no
-// bound. bbolt looks for a page by where it begins, and puts another beside it, which it
-// later stumbles over, where it does not find it there.
+// span is the range of a page's keys: it begins with from and is below to; nil is no
+// bound. bbolt finds a page by its first key. If it is not there, bbolt adds another page
+// beside it, and fails later.
 type span struct{ from, to []byte }
 
 func (s span) check(list []element) error {
@@ -175,8 +174,8 @@ func (s span) check(list []element) error {
 	return nil
 }
 
-// tree calls visit for each element of a tree's leaves, as far as they can be read. It
-// has an end, as no page is read twice.
+// tree calls visit for each readable element of a tree's leaves. It terminates, because no
+// page is read twice.
 func (w *walker) tree(id uint64, place span, visit func(element)) {
 	page, err := w.page(id)
 	var list []element
@@ -203,8 +202,7 @@ func (w *walker) tree(id uint64, place span, visit func(element)) {
 	}
 }
 
-// bucket calls visit for each entry of a bucket, which is small and lies in its element,
-// or has pages of its own.
+// bucket calls visit for each entry of a bucket, which is inline or has its own pages.
 func (w *walker) bucket(e element, visit func(element)) {
 	if len(e.value) < bucketHeaderSize {
 		w.note(errors.New("a bucket without a header"))
@@ -228,8 +226,8 @@ func (w *walker) bucket(e element, visit func(element)) {
 	}
 }
 
-// free checks the list of free pages: what it holds would be written over. Each page is
-// either in it or in use, so that no page is overlooked.
+// free checks the list of free pages, which bbolt will overwrite: each page must be in it
+// or in use.
 func (w *walker) free() {
 	if w.freelist == noFreelist {
 		return

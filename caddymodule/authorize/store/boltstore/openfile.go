@@ -11,16 +11,15 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// errDamaged says that the file was damaged while it was in use.
+// errDamaged says that the file was damaged while in use.
 var errDamaged = errors.New("it was damaged while it was in use")
 
-// errReplaced says that what is written would be lost when the process ends.
+// errReplaced says that writes would be lost when the process ends.
 var errReplaced = errors.New("it was moved, removed or replaced while in use")
 
-// openFile is a file that bbolt has open. bbolt maps it into memory, and takes for granted
-// what is there: where somebody cuts the file or writes over it, it panics, or the
-// process gets SIGBUS. Here that is an error, and the last thing that happens to the
-// file: what bbolt holds locked by then, it never lets go.
+// openFile is a file that bbolt has mapped into memory. If somebody truncates or
+// overwrites it, bbolt panics, or the process gets SIGBUS. Here that is an error, and the
+// file is not used again: bbolt never releases the locks that it holds then.
 type openFile struct {
 	path   string
 	db     *bbolt.DB
@@ -29,7 +28,7 @@ type openFile struct {
 	broken atomic.Pointer[error]
 }
 
-// openBolt opens a file that mend has looked at, or makes it.
+// openBolt opens a file that mend has checked, or creates it.
 func openBolt(path string, timeout time.Duration) (*openFile, error) {
 	f := &openFile{path: path}
 	err := f.guarded(func() (err error) {
@@ -54,8 +53,8 @@ func openBolt(path string, timeout time.Duration) (*openFile, error) {
 	return f, nil
 }
 
-// close lets the file go. A broken one is not closed in order, which might wait for ever:
-// its mapping stays, and goes with the process.
+// close does not close a broken file in order, which might wait for ever: its mapping stays
+// until the process ends.
 func (f *openFile) close() error {
 	if f.broken.Load() == nil {
 		return f.db.Close()
@@ -76,7 +75,7 @@ func (f *openFile) update(apply func(*bbolt.Tx) error) error {
 	})
 }
 
-// checkPlace notices that the file is no longer the one that the next process finds.
+// checkPlace checks that the next process would find the same file.
 func (f *openFile) checkPlace() error {
 	found, err := os.Stat(f.path)
 	if err != nil {
@@ -89,13 +88,13 @@ func (f *openFile) checkPlace() error {
 	return err
 }
 
-// hasSuccessor reports whether there is another file in this one's place.
+// hasSuccessor reports whether another file has taken this one's place.
 func (f *openFile) hasSuccessor() bool {
 	err := f.checkPlace()
 	return errors.Is(err, errReplaced) && !errors.Is(err, os.ErrNotExist)
 }
 
-// guarded makes an error of all that a damaged file can bring about.
+// guarded turns all effects of a damaged file into errors.
 func (f *openFile) guarded(do func() error) (err error) {
 	if broken := f.broken.Load(); broken != nil {
 		return *broken
@@ -111,7 +110,7 @@ func (f *openFile) guarded(do func() error) (err error) {
 	return err
 }
 
-// guard calls a function, and returns what it panics with, a fault of memory included.
+// guard returns what a function panics with, memory faults included.
 func guard(do func()) (panicked any) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() { panicked = recover() }()
@@ -119,15 +118,15 @@ func guard(do func()) (panicked any) {
 	return nil
 }
 
-// breaks notes that the file can be used no more.
+// breaks marks the file as unusable.
 func (f *openFile) breaks(why any) error {
 	err := fmt.Errorf("%w: %v", errDamaged, why)
 	f.broken.Store(&err)
 	return err
 }
 
-// checkSize notices a file that was cut before bbolt reads where nothing is. Left alone,
-// it only ever grows.
+// checkSize detects a truncated file before bbolt reads past its end. bbolt itself never
+// shrinks it.
 func (f *openFile) checkSize() error {
 	before := f.size.Load() // first, because it may grow meanwhile
 	info, err := f.file.Stat()

@@ -18,20 +18,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// DefaultMaxEntries bounds a [Store] unless it is told otherwise. An entry takes
-// some 700 bytes on the disk.
+// DefaultMaxEntries is the default limit of a [Store]. An entry takes some 700 bytes.
 const DefaultMaxEntries = 1_000_000
 
-// DefaultLockTimeout is how long a [Store] waits, unless it is told otherwise, for
-// another process to let the file go, as the one before does when it has ended its
-// requests.
+// DefaultLockTimeout is how long a [Store] waits by default for another process to
+// release the file, as the previous one does when it has finished its requests.
 const DefaultLockTimeout = 30 * time.Second
 
-// ErrClosed says that a store was closed.
+// ErrClosed says that the store was closed.
 var ErrClosed = errors.New("the durable store is closed")
 
-// Store is an [store.Store] in one file. It is opened on first use, and held
-// by one process at a time.
+// Store is a [store.Store] in one file. It opens the file on first use, and one process
+// holds it at a time.
 type Store struct {
 	path        string
 	max         atomic.Int64
@@ -47,7 +45,7 @@ type Store struct {
 	commit sync.Mutex // held by whoever writes the queue
 }
 
-// New returns the store in the file at path, of at most maxEntries entries (0:
+// New returns the store in the file at path, with at most maxEntries entries (0:
 // [DefaultMaxEntries]). It does not touch the file.
 func New(path string, maxEntries int) *Store {
 	s := &Store{path: path}
@@ -57,8 +55,7 @@ func New(path string, maxEntries int) *Store {
 	return s
 }
 
-// SetMaxEntries changes the bound (0: [DefaultMaxEntries]). What is stored
-// already stays.
+// SetMaxEntries changes the limit (0: [DefaultMaxEntries]) for new entries.
 func (s *Store) SetMaxEntries(n int) {
 	if n <= 0 {
 		n = DefaultMaxEntries
@@ -66,8 +63,8 @@ func (s *Store) SetMaxEntries(n int) {
 	s.max.Store(int64(n))
 }
 
-// SetLockTimeout changes how long opening the file waits for another process to let
-// it go (0: [DefaultLockTimeout]).
+// SetLockTimeout changes how long to wait for another process (0:
+// [DefaultLockTimeout]).
 func (s *Store) SetLockTimeout(d time.Duration) {
 	if d <= 0 {
 		d = DefaultLockTimeout
@@ -75,13 +72,12 @@ func (s *Store) SetLockTimeout(d time.Duration) {
 	s.lockTimeout.Store(int64(d))
 }
 
-// SetLogger changes where is told what was lost of a damaged file.
+// SetLogger changes where losses from a damaged file are reported.
 func (s *Store) SetLogger(logger *slog.Logger) { s.logger.Store(logger) }
 
-// Open opens the file, and makes it and its folder where they are not there yet,
-// for nobody but us. One that is damaged is replaced by a copy of what can be read of
-// it; one that turned out to be so while it was in use, too. An error names the file and
-// says what to do.
+// Open opens the file, and creates it and its folder for this user only. It replaces a
+// damaged file by a copy of what can be read, even if the damage showed while the file
+// was in use. Its error names the file and says what to do.
 func (s *Store) Open() error {
 	s.dropBroken()
 	f, err := s.open()
@@ -91,8 +87,8 @@ func (s *Store) Open() error {
 	return err
 }
 
-// dropBroken lets a file go that can no longer be used, or that another has taken the
-// place of. One that was only moved away may come back.
+// dropBroken releases a file that is unusable or was replaced by another. One that was
+// only moved away may come back.
 func (s *Store) dropBroken() {
 	f := s.held.Load()
 	if f == nil || f.broken.Load() == nil && !f.hasSuccessor() || !s.held.CompareAndSwap(f, nil) {
@@ -134,9 +130,8 @@ func (s *Store) open() (*openFile, error) {
 	return f, nil
 }
 
-// Close lets the file go for good. What uses the store later gets [ErrClosed]: a
-// request that outlives its server must not take the file from the process that
-// follows.
+// Close releases the file for good; later uses fail with [ErrClosed]. A request that
+// outlives its server must not take the file from the next process.
 func (s *Store) Close() error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
@@ -224,7 +219,7 @@ func (s *Store) read(apply func(transaction) error) error {
 	return s.explain(f.view(func(tx *bbolt.Tx) error { return apply(s.transaction(tx)) }))
 }
 
-// explain adds to the error of a damaged file which it is, and what to do.
+// explain says which file is damaged and what to do.
 func (s *Store) explain(err error) error {
 	if errors.Is(err, errReplaced) {
 		return fmt.Errorf("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", s.path, err)

@@ -18,11 +18,11 @@ var (
 	countKey       = []byte("entries")
 )
 
-// sweepLimit is how many expired entries a write removes at most, so that none
-// pays for a great many of them. It adds one at most, so they get fewer.
+// sweepLimit is how many expired entries a write removes at most. It adds one at most,
+// so that they get fewer.
 const sweepLimit = 16
 
-// expirySize is how long the time is that an entry begins with, in bytes.
+// expirySize is the size of the time at the start of an entry, in bytes.
 const expirySize = 8
 
 func makeBuckets(tx *bbolt.Tx) error {
@@ -34,8 +34,7 @@ func makeBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// transaction reads, and where it is one for writing, changes the entries, as of
-// one moment.
+// transaction reads or changes the entries as of one moment.
 type transaction struct {
 	entries, expiries, count *bbolt.Bucket
 	now                      time.Time
@@ -49,7 +48,7 @@ func (s *Store) transaction(tx *bbolt.Tx) transaction {
 	}
 }
 
-// get returns what a key holds, unless its time is over. It is bbolt's memory.
+// get returns the unexpired value of a key, in bbolt's memory.
 func (t transaction) get(key string) ([]byte, bool) {
 	held := t.entries.Get([]byte(key))
 	if held == nil || !t.lives(held) {
@@ -58,7 +57,7 @@ func (t transaction) get(key string) ([]byte, bool) {
 	return held[expirySize:], true
 }
 
-// put stores an entry, if there is room for it.
+// put stores an entry, or fails with [store.ErrFull].
 func (t transaction) put(key string, value []byte, ttl time.Duration) error {
 	if key == "" || len(key)+expirySize > bbolt.MaxKeySize {
 		return fmt.Errorf("a key of %d bytes", len(key)) // bbolt would find out half-way
@@ -83,7 +82,7 @@ func (t transaction) put(key string, value []byte, ttl time.Duration) error {
 	return t.entries.Put([]byte(key), append(expiry, value...))
 }
 
-// makeRoom counts one more entry, if there is room for it.
+// makeRoom counts one more entry.
 func (t transaction) makeRoom() error {
 	full := t.held() >= t.max
 	if err := t.sweep(full); err != nil {
@@ -95,9 +94,8 @@ func (t transaction) makeRoom() error {
 	return t.add(1)
 }
 
-// expiry is when the time of an entry is over: in full seconds, upwards, so that an
-// entry that is put again to end when it did before ends at the same moment to the
-// letter, and is not written anew in the order of time.
+// expiry rounds up to full seconds, so that renewing an entry to the same end does not
+// rewrite the order of expiries.
 func (t transaction) expiry(ttl time.Duration) []byte {
 	end := t.now.Add(ttl + time.Second - 1).Truncate(time.Second)
 	return binary.BigEndian.AppendUint64(make([]byte, 0, expirySize), uint64(end.UnixNano()))
@@ -117,7 +115,7 @@ func (t transaction) remove(key string) error {
 	return t.add(-1)
 }
 
-// sweep removes entries whose time is over: some, or all.
+// sweep removes some expired entries, or all.
 func (t transaction) sweep(all bool) error {
 	var over [][]byte
 	c := t.expiries.Cursor()
@@ -142,12 +140,12 @@ func (t transaction) list(prefix string) (keys []string) {
 	return keys
 }
 
-// lives says whether the time with which b begins is still to come.
+// lives reports whether the time at the start of b is in the future.
 func (t transaction) lives(b []byte) bool {
 	return t.now.UnixNano() < int64(binary.BigEndian.Uint64(b))
 }
 
-// held is how many entries there are, those that have expired included.
+// held returns the number of entries, including expired ones.
 func (t transaction) held() int64 {
 	if n := t.count.Get(countKey); n != nil {
 		return int64(binary.BigEndian.Uint64(n))

@@ -7,6 +7,5 @@ import (
 	"syscall"
 )
 
-// unlock takes bbolt's lock from a file. Closing the file is not enough where its mapping
-// stays.
+// unlock releases bbolt's lock, which closing the file does not while its mapping stays.
 func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }

@@ -4,5 +4,5 @@ package boltstore
 
 import "os"
 
-// unlock does nothing: the lock goes when the file is closed.
+// unlock does nothing: closing the file releases the lock.
 func unlock(*os.File) error { return nil }

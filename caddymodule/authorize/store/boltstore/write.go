@@ -13,10 +13,9 @@ type write struct {
 	err   error
 }
 
-// write applies a change and returns when it is on the disk. Whoever gets the
-// turn takes along all that wait by then: as each transaction costs an fsync,
-// that is what bounds how many writes there can be in a second. bbolt's own
-// Batch would let a single write wait for others that never come.
+// write applies a change and returns when it is on disk. Whoever gets the turn writes for
+// all who wait by then, because each transaction costs an fsync. bbolt's Batch would make
+// a single write wait for others that never come.
 func (s *Store) write(apply func(transaction) error) error {
 	f, err := s.open()
 	if err != nil {
@@ -35,8 +34,7 @@ func (s *Store) write(apply func(transaction) error) error {
 	return s.explain(w.err)
 }
 
-// writeQueue writes all that is waiting in one transaction. It is called with
-// commit held.
+// writeQueue writes all that is waiting in one transaction. It requires commit.
 func (s *Store) writeQueue(f *openFile) {
 	s.queued.Lock()
 	writes := s.queue
