@@ -22,10 +22,10 @@ const validationSteps = 100
 // Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
 // OperationOutcome in its place. See [Handler.Expand] for what is written and returned.
 func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) { return q.validations(l, inputs) })
+	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) { return o.validations(l, inputs) })
 }
 
-func (q *asking) validations(l *Library, inputs []input) ([]byte, error) {
+func (o *operation) validations(l *Library, inputs []input) ([]byte, error) {
 	var common, single []input
 	size, again := 0, 0 // of the resources for all; of their other parameters, in steps
 	for _, in := range inputs {
@@ -46,10 +46,10 @@ func (q *asking) validations(l *Library, inputs []input) ([]byte, error) {
 	}
 	out := newParametersWriter(nil)
 	for _, in := range single {
-		if err := q.budget.spend(validationSteps + again); err != nil {
+		if err := o.budget.spend(validationSteps + again); err != nil {
 			return nil, err
 		}
-		result, err := q.one(l, common, &in)
+		result, err := o.validateOne(l, common, &in)
 		if err != nil {
 			return nil, err
 		}
@@ -61,8 +61,8 @@ func (q *asking) validations(l *Library, inputs []input) ([]byte, error) {
 	return out.end(), nil
 }
 
-// one answers one validation.
-func (q *asking) one(l *Library, common []input, in *input) ([]byte, error) {
+// validateOne answers one validation.
+func (o *operation) validateOne(l *Library, common []input, in *input) ([]byte, error) {
 	var inputs []input
 	err := badRequest("required", "the parameter validation must be a Parameters resource")
 	if in.resource != nil {
@@ -70,7 +70,7 @@ func (q *asking) one(l *Library, common []input, in *input) ([]byte, error) {
 	}
 	if err == nil {
 		merged := inputs
-		if err := q.budget.spend(1 + len(inputs)*len(common)/plainBytes); err != nil {
+		if err := o.budget.spend(1 + len(inputs)*len(common)/plainBytes); err != nil {
 			return nil, err
 		}
 		for _, c := range common {
@@ -81,7 +81,7 @@ func (q *asking) one(l *Library, common []input, in *input) ([]byte, error) {
 		_, hasValueSet := find(merged, "url")
 		_, hasResource := find(merged, "valueSet")
 		var result *ValidationResult
-		if result, err = q.validation(l, merged, hasValueSet || hasResource); err == nil {
+		if result, err = o.validation(l, merged, hasValueSet || hasResource); err == nil {
 			return result.AppendJSON(nil), nil
 		}
 	}

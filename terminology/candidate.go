@@ -24,8 +24,8 @@ type candidateFinder struct {
 	imported   []*valueSet // that were looked into
 }
 
-// find looks for a coding in the value set. Without a value set, the code system is the one place.
-func (v *candidateFinder) find(c *Coding) ([]candidate, error) {
+// candidates looks for a coding in the value set. Without a value set, the code system is the one place.
+func (v *candidateFinder) candidates(c *Coding) ([]candidate, error) {
 	if v.valueSet == nil {
 		choice := v.versions.choose(c, "", v.rules.Date)
 		if choice.index == none {
@@ -33,7 +33,7 @@ func (v *candidateFinder) find(c *Coding) ([]candidate, error) {
 		}
 		return []candidate{{versionChoice: choice}}, v.library.codeSystems[choice.index].usable("code system")
 	}
-	in := &includesOf{finder: v, coding: c}
+	in := &includeSearch{finder: v, coding: c}
 	in.membership = membership{
 		code: []byte(c.Code), choose: in.choose, places: make(map[*valueSet][]found), seen: make(map[*valueSet]bool),
 		composer: composer{library: v.library, rules: v.rules, budget: v.budget, used: &codeList{}},
@@ -49,8 +49,8 @@ func (v *candidateFinder) find(c *Coding) ([]candidate, error) {
 	return in.list, in.place(members)
 }
 
-// includesOf gathers the includes that may have a coding, while a value set is looked through.
-type includesOf struct {
+// includeSearch gathers the includes that may have a coding, while a value set is looked through.
+type includeSearch struct {
 	membership
 	finder *candidateFinder
 	coding *Coding
@@ -58,7 +58,7 @@ type includesOf struct {
 }
 
 // choose finds the version of the code system that an include means, and reports whether to look there for the coding.
-func (in *includesOf) choose(set *conceptSet) (uint32, bool) {
+func (in *includeSearch) choose(set *conceptSet) (uint32, bool) {
 	c, within := in.coding, in.path[len(in.path)-1]
 	if index := in.library.containedCodeSystem(within, set.system, set.version); index != none {
 		cs := in.library.codeSystems[index]
@@ -81,7 +81,7 @@ func (in *includesOf) choose(set *conceptSet) (uint32, bool) {
 }
 
 // place tells the includes where the value set has the coding.
-func (in *includesOf) place(members []found) error {
+func (in *includeSearch) place(members []found) error {
 	if err := in.budget.spend(len(members) * len(in.list) / plainBytes); err != nil {
 		return err
 	}

@@ -44,7 +44,7 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 // Versions answers [base]/$versions: the version of FHIR that is spoken here. See [Handler.Expand] for what
 // is written and returned.
 func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(*asking, *Library, []input) ([]byte, error) {
+	return h.serve(w, r, func(*operation, *Library, []input) ([]byte, error) {
 		out := newParametersWriter(nil)
 		out.text("version", "valueString", "4.0")
 		out.text("default", "valueString", "4.0")

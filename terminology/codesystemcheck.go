@@ -6,7 +6,7 @@ import (
 )
 
 // inCodeSystem looks for a code in its code system.
-func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) {
+func (v *codingValidator) inCodeSystem(c *Coding, d *codingResult) {
 	cs := d.codeSystem
 	concept, ok := cs.Locate([]byte(c.Code))
 	switch {
@@ -25,7 +25,7 @@ func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) {
 			c.Code, cs.url, cs.version, article(string(cs.content))))
 		d.member = d.member || v.valueSet == nil
 		return
-	case !v.question.MembershipOnly:
+	case !v.validation.MembershipOnly:
 		text := fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s'", c.Code, cs.url)
 		id := "Unknown_Code_in"
 		if cs.version != "" {
@@ -43,7 +43,7 @@ func (v *codingValidator) inCodeSystem(c *Coding, d *verdict) {
 // checkVersion notes that a coding has no version, of a code system whose codes mean something only with one
 // (R4 CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *Coding, cs *codeSystem) {
-	if cs.versionNeeded && c.Version == "" && !v.question.MembershipOnly {
+	if cs.versionNeeded && c.Version == "" && !v.validation.MembershipOnly {
 		v.note("error", "required", "invalid-data", "", c, "version", true, fmt.Sprintf(
 			"The code system '%s' says that a version is needed, and the code '%s' has none", cs.url, c.Code))
 	}
@@ -52,7 +52,7 @@ func (v *codingValidator) checkVersion(c *Coding, cs *codeSystem) {
 // uncheckedSystem notes that a code is one that the value set lists, of a code system, or a version of it, that is not
 // here. It is in the value set, as the expansion has it; whether the code system has it, others may know.
 func (v *codingValidator) uncheckedSystem(c *Coding, version string) {
-	if v.question.MembershipOnly {
+	if v.validation.MembershipOnly {
 		return
 	}
 	reference := canonical(c.System, version)
@@ -74,7 +74,7 @@ func (v *codingValidator) unknownSystem(c *Coding, needed bool) {
 		list = &v.absent.versions
 	}
 	addTo(list, c.System)
-	if v.question.MembershipOnly {
+	if v.validation.MembershipOnly {
 		return
 	}
 	if !isAbsolute(c.System) {

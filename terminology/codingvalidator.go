@@ -7,7 +7,7 @@ import (
 // codingValidator validates codings, one after the other.
 type codingValidator struct {
 	*notes
-	question    *Validation
+	validation  *Validation
 	library     *Library
 	valueSet    *valueSet // nil: against the code system alone
 	budget      *budget
@@ -17,8 +17,8 @@ type codingValidator struct {
 	absent      absent
 }
 
-// verdict is what is found of one coding.
-type verdict struct {
+// codingResult is what is found of one coding.
+type codingResult struct {
 	coding     *Coding
 	member     bool // in the value set, or, without one, in the code system
 	codeSystem *codeSystem
@@ -31,16 +31,16 @@ type verdict struct {
 }
 
 // validate validates a coding. An error means that the value set itself is at fault.
-func (v *codingValidator) validate(c *Coding) (verdict, error) {
-	d := verdict{coding: c, entry: entry{codeSystem: none, concept: none}}
-	if err := v.budget.spend(codingSteps + v.question.Versions.cost() + v.library.countVersions(c.System)); err != nil {
+func (v *codingValidator) validate(c *Coding) (codingResult, error) {
+	d := codingResult{coding: c, entry: entry{codeSystem: none, concept: none}}
+	if err := v.budget.spend(codingSteps + v.validation.Versions.cost() + v.library.countVersions(c.System)); err != nil {
 		return d, err
 	}
 	if c.System == "" || c.Code == "" {
 		v.incomplete(c)
 		return d, nil
 	}
-	candidates, err := v.candidates.find(c)
+	candidates, err := v.candidates.candidates(c)
 	if err != nil {
 		return d, err
 	}
@@ -92,7 +92,7 @@ func (v *codingValidator) incomplete(c *Coding) {
 const lacksPrefix = "Coding_has_no_"
 
 // judge notes what is wrong with a coding that was looked for.
-func (v *codingValidator) judge(c *Coding, d *verdict, choice versionChoice, member *found) error {
+func (v *codingValidator) judge(c *Coding, d *codingResult, choice versionChoice, member *found) error {
 	cs := d.codeSystem
 	switch {
 	case cs == nil && d.member:
@@ -127,10 +127,10 @@ func (v *codingValidator) notInValueSet(c *Coding) {
 	if v.valueSet == nil {
 		return
 	}
-	severity, txCode, isOne := "error", "not-in-vs", v.question.CodeableConcept != nil
+	severity, txCode, isOne := "error", "not-in-vs", v.validation.CodeableConcept != nil
 	if isOne {
 		severity, txCode = "information", "this-code-not-in-vs"
 	}
 	v.note(severity, "code-invalid", txCode, "None_of_the_provided_codes_are_in_the_value_set_one", c, "code", !isOne,
-		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.called()))
+		fmt.Sprintf("The provided code '%s' was not found in the value set '%s'", c, v.valueSet.displayName()))
 }

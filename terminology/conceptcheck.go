@@ -10,7 +10,7 @@ import (
 
 // describe notes what else there is to say of a concept that was found: its display, its standing in the
 // code system and in the value set. What only a value set lists has but what that says of it.
-func (v *codingValidator) describe(c *Coding, d *verdict) error {
+func (v *codingValidator) describe(c *Coding, d *codingResult) error {
 	known := d.codeSystem != nil && d.entry.concept != none
 	texts, err := v.texts(d, known)
 	if err != nil {
@@ -23,7 +23,7 @@ func (v *codingValidator) describe(c *Coding, d *verdict) error {
 		v.checkCase(c, d)
 	}
 	v.checkAbstract(c, d)
-	if v.question.MembershipOnly {
+	if v.validation.MembershipOnly {
 		return nil
 	}
 	v.displays.check(c, texts)
@@ -39,7 +39,7 @@ func (v *codingValidator) describe(c *Coding, d *verdict) error {
 }
 
 // texts returns the displays and designations of a concept, those of the supplements that are named among them.
-func (v *codingValidator) texts(d *verdict, known bool) ([]codesystem.Text, error) {
+func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text, error) {
 	var supplements []supplement
 	if known {
 		cs := d.codeSystem
@@ -59,7 +59,7 @@ func (v *codingValidator) texts(d *verdict, known bool) ([]codesystem.Text, erro
 }
 
 // checkCase notes that a code is written in another case than the code system has it in.
-func (v *codingValidator) checkCase(c *Coding, d *verdict) {
+func (v *codingValidator) checkCase(c *Coding, d *codingResult) {
 	code := v.library.code(d.entry)
 	if bytes.Equal(code, []byte(c.Code)) {
 		return
@@ -71,12 +71,12 @@ func (v *codingValidator) checkCase(c *Coding, d *verdict) {
 }
 
 // checkAbstract notes that a concept is not to be chosen, where the request does not allow that.
-func (v *codingValidator) checkAbstract(c *Coding, d *verdict) {
-	if !v.question.NotAbstract || !d.member || v.library.flags(d.entry)&codesystem.FlagAbstract == 0 {
+func (v *codingValidator) checkAbstract(c *Coding, d *codingResult) {
+	if !v.validation.NotAbstract || !d.member || v.library.flags(d.entry)&codesystem.FlagAbstract == 0 {
 		return
 	}
 	d.member = false
-	if !v.question.MembershipOnly {
+	if !v.validation.MembershipOnly {
 		v.note("error", "business-rule", "code-rule", "ABSTRACT_CODE_NOT_ALLOWED", c, "code", true,
 			fmt.Sprintf("Code '%s#%s' is abstract, and not allowed in this context", c.System, c.Code))
 	}
@@ -84,7 +84,7 @@ func (v *codingValidator) checkAbstract(c *Coding, d *verdict) {
 }
 
 // standing notes that a concept is inactive or deprecated.
-func (v *codingValidator) standing(c *Coding, d *verdict) {
+func (v *codingValidator) standing(c *Coding, d *codingResult) {
 	flags := v.library.flags(d.entry)
 	if flags&codesystem.FlagStatus != 0 {
 		d.status = v.library.codeSystems[d.entry.codeSystem].Status(d.entry.concept)

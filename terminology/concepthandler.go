@@ -8,12 +8,12 @@ import (
 // Lookup answers [base]/CodeSystem/$lookup, and the same of [base]/CodeSystem/{id}. See [Handler.Expand] for
 // what is written and returned.
 func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) {
-		p, l, err := q.concepts(l, inputs)
+	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) {
+		p, l, err := o.concepts(l, inputs)
 		if err != nil {
 			return nil, err
 		}
-		c, err := l.Lookup(&q.budget, Lookup{Coding: p.a, Date: p.Date, Supplements: p.Supplements, Properties: p.Properties, Language: p.Language})
+		c, err := l.Lookup(&o.budget, Lookup{Coding: p.a, Date: p.Date, Supplements: p.Supplements, Properties: p.Properties, Language: p.Language})
 		if err != nil {
 			return nil, err
 		}
@@ -24,12 +24,12 @@ func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 // Subsumes answers [base]/CodeSystem/$subsumes and [base]/CodeSystem/{id}/$subsumes. See [Handler.Expand] for
 // what is written and returned.
 func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) {
-		p, l, err := q.concepts(l, inputs)
+	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) {
+		p, l, err := o.concepts(l, inputs)
 		if err != nil {
 			return nil, err
 		}
-		outcome, err := l.Subsumes(&q.budget, p.a, p.b)
+		outcome, err := l.Subsumes(&o.budget, p.a, p.b)
 		if err != nil {
 			return nil, err
 		}
@@ -40,13 +40,13 @@ func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
 }
 
 // concepts reads the parameters of $lookup and $subsumes, and what they bring along.
-func (q *asking) concepts(base *Library, inputs []input) (*concepts, *Library, error) {
+func (o *operation) concepts(base *Library, inputs []input) (*concepts, *Library, error) {
 	p, err := parseConcepts(inputs)
 	if err != nil {
 		return nil, nil, err
 	}
-	q.fill(&p.parameters)
-	l, err := q.with(base, &p.parameters)
+	o.fill(&p.parameters)
+	l, err := o.libraryWith(base, &p.parameters)
 	if err == nil && p.ID != "" {
 		err = l.instance(p.ID, &p.a, &p.b)
 	}

@@ -27,7 +27,7 @@ func (t *translationReader) takeDependency(in *input) error {
 	if d.Element == "" {
 		return badRequest("required", "each parameter dependency needs the part element")
 	}
-	t.question.Dependencies = append(t.question.Dependencies, d)
+	t.translation.Dependencies = append(t.translation.Dependencies, d)
 	return nil
 }
 

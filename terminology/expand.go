@@ -20,7 +20,7 @@ func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
 	if err != nil {
 		return nil, err
 	}
-	if x.library, x.valueSet, err = l.subject(&x.query.ValueSetRef, &x.query.Rules, b); err != nil {
+	if x.library, x.valueSet, err = l.valueSetFor(&x.query.ValueSetRef, &x.query.Rules, b); err != nil {
 		return nil, err
 	}
 	if x.library.use(func() { err = x.expand(b) }); err != nil {
@@ -52,7 +52,7 @@ func (x *Expansion) expand(b *budget) (err error) {
 	if x.list, err = e.codes(x.valueSet); err != nil {
 		return err
 	}
-	if languages := q.Language.of(x.valueSet); languages != "" {
+	if languages := q.Language.preferred(x.valueSet); languages != "" {
 		x.languages = codesystem.ParseLanguages(languages)
 	}
 	if err := x.choosePage(b); err != nil {

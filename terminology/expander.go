@@ -19,7 +19,7 @@ type expander struct {
 // the turn that the computation needs.
 func (e *expander) codes(vs *valueSet) (*codeList, error) {
 	l := e.library
-	if l.base != nil && !l.beside || vs.key == "" || vs.transient {
+	if l.base != nil && !l.combined || vs.key == "" || vs.transient {
 		return e.expand(vs)
 	}
 	key := vs.key

@@ -91,14 +91,14 @@ func (h *Handler) current() *Library {
 	return l
 }
 
-// completed tries an operation again as long as what it is missing can be fetched.
-func completed[T any](q *asking, f *Fetched, l *Library, err error, again func(*Library) (T, error)) (result T, _ error) {
+// retryFetching tries an operation again as long as what it is missing can be fetched.
+func retryFetching[T any](o *operation, f *Fetched, l *Library, err error, again func(*Library) (T, error)) (result T, _ error) {
 	for range maxFetches {
 		list := missingIn(err)
 		if f == nil || len(list) == 0 {
 			return result, err
 		}
-		more, failure := q.complete(f, list)
+		more, failure := o.fetch(f, list)
 		if failure != nil {
 			return result, failure
 		}
@@ -120,10 +120,10 @@ func missingIn(err error) []Missing {
 	return failed.Missing
 }
 
-// complete fetches what is missing for a request, which has no turn while it waits.
-func (q *asking) complete(f *Fetched, list []Missing) (*Library, error) {
-	q.budget.rest()
-	return f.complete(q.Context(), list)
+// fetch fetches what is missing for a request, which has no turn while it waits.
+func (o *operation) fetch(f *Fetched, list []Missing) (*Library, error) {
+	o.budget.rest()
+	return f.complete(o.Context(), list)
 }
 
 // complete fetches what is missing, and returns the library that is then current.

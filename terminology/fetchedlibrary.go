@@ -33,7 +33,7 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 	old := f.items[m]
 	changed := old != nil && old.resource != nil
 	if resource != nil {
-		more, err := f.current.besides([]jsontext.Value{resource})
+		more, err := f.current.combine([]jsontext.Value{resource})
 		if err != nil {
 			return fmt.Errorf("%v cannot be read: %w", m, err)
 		}
@@ -62,7 +62,7 @@ func (f *Fetched) rebuild() {
 	if len(resources) == 0 {
 		return
 	}
-	if l, err := f.base.besides(resources); err == nil {
+	if l, err := f.base.combine(resources); err == nil {
 		f.current, f.stacked = l, 1
 	}
 }

@@ -2,7 +2,6 @@ package terminology
 
 import (
 	"context"
-	"errors"
 	"net/http"
 	"time"
 )
@@ -77,9 +76,9 @@ type Statement struct {
 //
 // The body of a POST is read and put back, so that another server can be asked the same.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
-	q := h.ask(r)
-	defer q.budget.rest()
-	inputs, err := q.operation(w, "valueSet")
+	o := h.begin(r)
+	defer o.budget.rest()
+	inputs, err := o.read(w, "valueSet")
 	if err != nil {
 		return err
 	}
@@ -87,25 +86,25 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err := p.read(inputs); err != nil {
 		return err
 	}
-	q.fill(&p)
-	x, err := q.expand(q.library, &p)
+	o.fill(&p)
+	x, err := o.expand(o.library, &p)
 	if err != nil {
-		x, err = completed(q, h.Fetched, q.library, err, func(l *Library) (*Expansion, error) { return q.expand(l, &p) })
+		x, err = retryFetching(o, h.Fetched, o.library, err, func(l *Library) (*Expansion, error) { return o.expand(l, &p) })
 	}
 	if err != nil {
 		return err
 	}
-	q.budget.rest()
+	o.budget.rest()
 	x.library.use(func() { err = writeExpansion(w, r, x, &p) })
 	return err
 }
 
 // serve answers an operation that makes one resource of its parameters: how it is written is settled before
 // it is made, and nothing is written where it cannot be.
-func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(q *asking, l *Library, inputs []input) ([]byte, error)) error {
-	q := h.ask(r)
-	defer q.budget.rest()
-	inputs, err := q.operation(w, "")
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(o *operation, l *Library, inputs []input) ([]byte, error)) error {
+	o := h.begin(r)
+	defer o.budget.rest()
+	inputs, err := o.read(w, "")
 	if err != nil {
 		return err
 	}
@@ -113,27 +112,13 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(q *a
 	if err != nil {
 		return err
 	}
-	body, err := answer(q, q.library, inputs)
+	body, err := answer(o, o.library, inputs)
 	if err != nil {
-		body, err = completed(q, h.Fetched, q.library, err, func(l *Library) ([]byte, error) { return answer(q, l, inputs) })
+		body, err = retryFetching(o, h.Fetched, o.library, err, func(l *Library) ([]byte, error) { return answer(o, l, inputs) })
 	}
 	if err != nil {
 		return f.provisional(err)
 	}
-	q.budget.rest()
+	o.budget.rest()
 	return f.write(w, r, body)
-}
-
-// provisional puts an error's provisional answer, which is in JSON, into the format.
-func (f format) provisional(err error) error {
-	var e *Error
-	if !errors.As(err, &e) || e.Provisional == nil {
-		return err
-	}
-	kind, body, failed := f.encode(e.Provisional.Body)
-	if failed != nil {
-		return failed
-	}
-	e.Provisional = &Provisional{ContentType: kind[0], Body: body}
-	return err
 }

@@ -15,7 +15,12 @@ func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 	for _, p := range x.query.Properties { // which expansion.parameter does not tell
 		name = append(append(name, 0), p...)
 	}
-	id := uuid5(name)
+	return appendUUID(dst, name)
+}
+
+// appendUUID appends the UUID of a namespace followed by a name, as a URN.
+func appendUUID(dst, namespaced []byte) []byte {
+	id := uuid5(namespaced)
 	dst = append(dst, "urn:uuid:"...)
 	for i, from := range [...]int{0, 4, 6, 8, 10} {
 		if i > 0 {

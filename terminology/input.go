@@ -35,17 +35,17 @@ const maxPartDepth = 4
 // readInputs reads the parameters of a request: those of the query string, and in a POST those of the
 // body, which is a Parameters resource in JSON or XML, or a resource that counts as the parameter of the given
 // name.
-func (q *asking) readInputs(w http.ResponseWriter, bare string) ([]input, error) {
-	r := q.Request
+func (o *operation) readInputs(w http.ResponseWriter, bare string) ([]input, error) {
+	r := o.Request
 	inputs, err := queryInputs(r.URL.RawQuery)
 	if err != nil || r.Method != http.MethodPost {
 		return inputs, err
 	}
-	body, err := q.readBody(w, r)
+	body, err := o.readBody(w, r)
 	if err != nil || len(body) == 0 {
 		return inputs, err
 	}
-	if err := q.budget.read(len(body)); err != nil {
+	if err := o.budget.read(len(body)); err != nil {
 		return nil, err
 	}
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -65,8 +65,8 @@ func (q *asking) readInputs(w http.ResponseWriter, bare string) ([]input, error)
 const maxTrusted = 256 << 10
 
 // readBody reads the body of a POST, up to the limit.
-func (q *asking) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	limit := cmp.Or(q.handler.MaxBody, defaultMaxBody)
+func (o *operation) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	limit := cmp.Or(o.handler.MaxBody, defaultMaxBody)
 	var body bytes.Buffer
 	if n := r.ContentLength; n > 0 && n <= limit {
 		body.Grow(min(int(n), maxTrusted) + bytes.MinRead)

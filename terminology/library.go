@@ -15,10 +15,10 @@ const none = ^uint32(0)
 // changes, and it may be used by any number of goroutines.
 type Library struct {
 	definitions
-	base   *Library // of an overlay: what it lies over
-	beside bool     // of an overlay: what it adds is no better than what it lies over
-	loaded time.Time
-	bounds bounds
+	base     *Library // of an overlay: what it lies over
+	combined bool     // of an overlay: what it adds is no better than what it lies over
+	loaded   time.Time
+	bounds   bounds
 
 	expansions *codeListCache
 	inProgress singleflight.Group

@@ -128,7 +128,7 @@ func newConcept(cs *codeSystem, concept uint32) *Concept {
 
 // describe takes over the names of the concept, and chooses the display among them.
 func (c *Concept) describe(texts []codesystem.Text, language *Language) {
-	languages := codesystem.ParseLanguages(language.of(&valueSet{}))
+	languages := codesystem.ParseLanguages(language.preferred(&valueSet{}))
 	if i := languages.PreferredOrFirst(texts); i >= 0 {
 		c.Display = string(texts[i].Value)
 	}

@@ -73,7 +73,7 @@ func (l *Library) maxVersions() int {
 
 // bring counts a definition that a request brings along.
 func (l *Library) bring() error {
-	if l.base == nil || l.beside {
+	if l.base == nil || l.combined {
 		return nil
 	}
 	if l.brought++; l.brought > maxBrought {
@@ -84,5 +84,5 @@ func (l *Library) bring() error {
 
 // isOwn reports whether a code system was added to an overlay, and is not one of the library below it.
 func (t *systemTable) isOwn(index uint32) bool {
-	return t.base != nil && !t.beside && (int(index) >= len(t.base.codeSystems) || t.base.codeSystems[index] != t.codeSystems[index])
+	return t.base != nil && !t.combined && (int(index) >= len(t.base.codeSystems) || t.base.codeSystems[index] != t.codeSystems[index])
 }

@@ -23,7 +23,7 @@ type parameters struct {
 	cacheID   string
 	cacheKey  [sha256.Size]byte
 	cached    bool // there is a cacheKey
-	plain     bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
+	get       bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
 }
 
 // repeated are the parameters of $expand that may occur more than once; of the others that are known, two

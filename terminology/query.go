@@ -103,9 +103,9 @@ type Language struct {
 	Accept string
 }
 
-// of returns the languages that displays of a value set are wanted in, as they were asked for: by parameter, by the
+// preferred returns the languages that displays of a value set are wanted in, as they were asked for: by parameter, by the
 // value set's own parameter, by header, or by the language of the value set.
-func (l *Language) of(vs *valueSet) string {
+func (l *Language) preferred(vs *valueSet) string {
 	return cmp.Or(l.Display, vs.standard("displayLanguage"), l.Accept, vs.language)
 }
 

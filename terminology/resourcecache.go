@@ -30,22 +30,22 @@ const maxCacheIDs = 200
 
 // cacheKey returns the key for a request's cache-id, or false where it has none. It holds the credentials, or the
 // principal, as well, so that no client is answered from what another one sent.
-func cacheKey(q *asking, id string) (key [sha256.Size]byte, ok bool) {
+func cacheKey(o *operation, id string) (key [sha256.Size]byte, ok bool) {
 	if id == "" {
-		id = q.Header.Get("X-Cache-Id")
+		id = o.Header.Get("X-Cache-Id")
 	}
 	if id == "" {
 		return key, false
 	}
-	return sha256.Sum256([]byte(id + "\x00" + q.holder())), true
+	return sha256.Sum256([]byte(id + "\x00" + o.holder())), true
 }
 
 // holder tells those apart who send requests: by their credentials, or else by the principal.
-func (q *asking) holder() string {
-	if len(q.Header["Authorization"]) > 0 || q.handler.Principal == nil {
-		return q.Header.Get("Authorization")
+func (o *operation) holder() string {
+	if len(o.Header["Authorization"]) > 0 || o.handler.Principal == nil {
+		return o.Header.Get("Authorization")
 	}
-	return q.handler.Principal(q.Context())
+	return o.handler.Principal(o.Context())
 }
 
 // library returns a library with all that was sent under a key, up to now and now.

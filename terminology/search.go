@@ -173,7 +173,7 @@ func (d *divider) addRest(rows []uint32) {
 		library: d.library, entries: d.codes.entries, rows: rows, languages: codesystem.ParseLanguages(d.languages), supplements: d.codes.supplements,
 	}
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
-	if len(rows) > scanned && (d.library.base == nil || d.library.beside) { // what a request brings along is asked for once
+	if len(rows) > scanned && (d.library.base == nil || d.library.combined) { // what a request brings along is asked for once
 		p.Index = textindex.New(c)
 	}
 	d.add(p, c.entry)

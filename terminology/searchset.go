@@ -22,9 +22,9 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	q := h.ask(r)
-	defer q.budget.rest()
-	s := search{limit: h.Limits.entries(), count: 20, budget: &q.budget}
+	o := h.begin(r)
+	defer o.budget.rest()
+	s := search{limit: h.Limits.entries(), count: 20, budget: &o.budget}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err
@@ -32,8 +32,8 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	kind, _ := typeAndID(r.URL.Path)
 	var found []published
-	for _, p := range q.library.published(kind) {
-		if err := q.budget.spend(1 + s.cost); err != nil {
+	for _, p := range o.library.published(kind) {
+		if err := o.budget.spend(1 + s.cost); err != nil {
 			return err
 		}
 		if s.finds(&p) {
@@ -41,11 +41,11 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	var bundle []byte
-	if q.library.use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
+	if o.library.use(func() { bundle, err = s.bundle(found, part, address(r)) }); err != nil {
 		return err
 	}
 	if f == (format{}) {
-		q.budget.rest()
+		o.budget.rest()
 	}
 	return f.write(w, r, bundle)
 }

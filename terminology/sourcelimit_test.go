@@ -145,7 +145,7 @@ func TestRoomForBodies(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/fhir/R4/ValueSet/$expand", nil)
 	body := &roomy{Reader: strings.NewReader("{}")}
 	r.Body, r.ContentLength = io.NopCloser(body), defaultMaxBody
-	if _, err := (&asking{handler: new(Handler)}).readBody(httptest.NewRecorder(), r); err != nil || body.room > 2*maxTrusted {
+	if _, err := (&operation{handler: new(Handler)}).readBody(httptest.NewRecorder(), r); err != nil || body.room > 2*maxTrusted {
 		t.Errorf("got %v, room for %d bytes", err, body.room)
 	}
 }

@@ -4,8 +4,8 @@ import "slices"
 
 // systemTable holds code systems, by url and version. That of an overlay has those of the table below too.
 type systemTable struct {
-	base   *systemTable // of an overlay: what it lies over
-	beside bool         // of an overlay: what it adds is no better than what it lies over
+	base     *systemTable // of an overlay: what it lies over
+	combined bool         // of an overlay: what it adds is no better than what it lies over
 
 	codeSystems []*codeSystem
 	systems     []system

@@ -9,32 +9,32 @@ import (
 // Translate answers [base]/ConceptMap/$translate and [base]/ConceptMap/{id}/$translate. See [Handler.Expand]
 // for what is written and returned.
 func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(q *asking, l *Library, inputs []input) ([]byte, error) {
-		p, err := q.readTranslation(inputs)
+	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) {
+		p, err := o.readTranslation(inputs)
 		if err != nil {
 			return nil, err
 		}
-		if l, err = q.with(l, &p.parameters); err != nil {
+		if l, err = o.libraryWith(l, &p.parameters); err != nil {
 			return nil, err
 		}
-		result, err := l.Translate(&q.budget, p.question)
+		result, err := l.Translate(&o.budget, p.translation)
 		if err != nil {
 			return nil, err
 		}
-		return q.unlessOthers(result.AppendJSON(nil), result.Missing)
+		return o.orProvisional(result.AppendJSON(nil), result.Missing)
 	})
 }
 
 // translationReader reads the parameters of $translate, with the names of R4 and of R5.
 type translationReader struct {
 	parameters
-	question     Translation
+	translation  Translation
 	sourceSystem string
 	version      string // of a code
 }
 
 // readTranslation reads the parameters of $translate.
-func (q *asking) readTranslation(inputs []input) (*translationReader, error) {
+func (o *operation) readTranslation(inputs []input) (*translationReader, error) {
 	t := new(translationReader)
 	if err := t.read(inputs); err != nil {
 		return nil, err
@@ -54,8 +54,8 @@ func (q *asking) readTranslation(inputs []input) (*translationReader, error) {
 			"sourceCode, sourceCoding, sourceCodeableConcept, targetCode, targetCoding and targetCodeableConcept")
 	}
 	t.orient()
-	q.fill(&t.parameters)
-	t.question.ID, t.question.URL, t.question.Limits = t.ID, t.URL, t.Limits
+	o.fill(&t.parameters)
+	t.translation.ID, t.translation.URL, t.translation.Limits = t.ID, t.URL, t.Limits
 	return t, nil
 }
 
@@ -63,13 +63,13 @@ func (q *asking) readTranslation(inputs []input) (*translationReader, error) {
 func (t *translationReader) take(in *input) (isConcept bool, err error) {
 	switch in.name {
 	case "code", "sourceCode", "targetCode":
-		t.question.Codings = []Coding{{Code: in.value}}
+		t.translation.Codings = []Coding{{Code: in.value}}
 	case "coding", "sourceCoding", "targetCoding":
 		var c Coding
 		c, err = parseCoding(in.complex, in.name)
-		t.question.Codings = []Coding{c}
+		t.translation.Codings = []Coding{c}
 	case "codeableConcept", "sourceCodeableConcept", "targetCodeableConcept":
-		t.question.Codings, err = parseConcept(in.complex)
+		t.translation.Codings, err = parseConcept(in.complex)
 	case "conceptMap":
 		return false, t.takeMap(in)
 	case "dependency":
@@ -78,7 +78,7 @@ func (t *translationReader) take(in *input) (isConcept bool, err error) {
 		t.takeOther(in)
 		return false, nil
 	}
-	t.question.Reverse = t.question.Reverse || strings.HasPrefix(in.name, "target")
+	t.translation.Reverse = t.translation.Reverse || strings.HasPrefix(in.name, "target")
 	return true, err
 }
 
@@ -88,17 +88,17 @@ func (t *translationReader) takeOther(in *input) {
 	case "system", "sourceSystem":
 		t.sourceSystem = in.value
 	case "targetsystem", "targetSystem":
-		t.question.TargetSystem = in.value
+		t.translation.TargetSystem = in.value
 	case "version":
 		t.version = in.value
 	case "conceptMapVersion":
-		t.question.Version = in.value
+		t.translation.Version = in.value
 	case "source", "sourceScope":
-		t.question.SourceScope = in.value
+		t.translation.SourceScope = in.value
 	case "target", "targetScope":
-		t.question.TargetScope = in.value
+		t.translation.TargetScope = in.value
 	case "reverse":
-		t.question.Reverse = t.question.Reverse || in.value == "true"
+		t.translation.Reverse = t.translation.Reverse || in.value == "true"
 	}
 }
 
@@ -107,10 +107,10 @@ func (t *translationReader) takeMap(in *input) error {
 	switch {
 	case in.resource == nil:
 		return badRequest("invalid", "the parameter conceptMap must be a resource, which only a POST can give")
-	case t.question.ConceptMap != nil:
+	case t.translation.ConceptMap != nil:
 		return badRequest("invalid", "the parameter conceptMap may be given only once")
 	}
-	t.question.ConceptMap = in.resource
+	t.translation.ConceptMap = in.resource
 	return nil
 }
 
@@ -118,24 +118,24 @@ func (t *translationReader) takeMap(in *input) error {
 // the target's that a reverse translation starts from. R4's parameter reverse leaves open whether system stays that
 // of the code or turns round with the others: then both are tried.
 func (t *translationReader) orient() {
-	own, other := t.sourceSystem, t.question.TargetSystem
+	own, other := t.sourceSystem, t.translation.TargetSystem
 	switch {
-	case !t.question.Reverse:
+	case !t.translation.Reverse:
 	case t.sent("reverse"):
-		t.question.eitherWay = own != "" && other != ""
-		if t.question.SourceScope != "" || t.question.TargetScope != "" {
-			t.question.SourceScope, t.question.TargetScope = t.question.TargetScope, t.question.SourceScope
+		t.translation.eitherWay = own != "" && other != ""
+		if t.translation.SourceScope != "" || t.translation.TargetScope != "" {
+			t.translation.SourceScope, t.translation.TargetScope = t.translation.TargetScope, t.translation.SourceScope
 		}
 	case own != "" && other != "":
 		own, other = other, own
 	case own == "":
 		own, other = other, ""
 	}
-	for i := range t.question.Codings {
-		if c := &t.question.Codings[i]; c.System == "" {
+	for i := range t.translation.Codings {
+		if c := &t.translation.Codings[i]; c.System == "" {
 			c.System, c.Version = own, cmp.Or(c.Version, t.version)
 		}
 	}
-	t.question.TargetSystem = other
-	t.question.inTermsOfR5 = !t.sent("reverse")
+	t.translation.TargetSystem = other
+	t.translation.inTermsOfR5 = !t.sent("reverse")
 }

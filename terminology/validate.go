@@ -42,7 +42,7 @@ type Validation struct {
 // [Library.Expand]; that a code is not valid is none.
 func (l *Library) ValidateCode(ctx context.Context, q Validation) (*ValidationResult, error) {
 	b := l.budget(ctx)
-	l, vs, err := l.subject(&q.ValueSetRef, &q.Rules, b)
+	l, vs, err := l.valueSetFor(&q.ValueSetRef, &q.Rules, b)
 	if err != nil {
 		return nil, err
 	}

@@ -10,7 +10,7 @@ import (
 // validationReader reads the parameters of $validate-code, for value sets and for code systems.
 type validationReader struct {
 	parameters
-	question    Validation
+	validation  Validation
 	code        *Coding // code, system and display as parameters of their own
 	infer       bool    // inferSystem
 	codeSystem  jsontext.Value
@@ -18,7 +18,7 @@ type validationReader struct {
 }
 
 // readValidation reads the parameters of $validate-code.
-func (q *asking) readValidation(inputs []input, inValueSet bool) (*validationReader, error) {
+func (o *operation) readValidation(inputs []input, inValueSet bool) (*validationReader, error) {
 	v := new(validationReader)
 	if err := v.read(inputs); err != nil {
 		return nil, err
@@ -28,11 +28,11 @@ func (q *asking) readValidation(inputs []input, inValueSet bool) (*validationRea
 			return nil, err
 		}
 	}
-	q.fill(&v.parameters)
+	o.fill(&v.parameters)
 	if err := v.choose(inValueSet); err != nil {
 		return nil, err
 	}
-	v.question.ValueSetRef, v.question.Rules, v.question.Language = v.ValueSetRef, v.Rules, v.Language
+	v.validation.ValueSetRef, v.validation.Rules, v.validation.Language = v.ValueSetRef, v.Rules, v.Language
 	if v.codeSystem != nil {
 		v.resources = append(v.resources, v.codeSystem)
 	}
@@ -65,11 +65,11 @@ func (v *validationReader) choose(inValueSet bool) error {
 	if v.code == nil {
 		return nil
 	}
-	v.question.InferSystem = v.infer || v.Context != ""
-	if v.code.System == "" && !v.question.InferSystem {
+	v.validation.InferSystem = v.infer || v.Context != ""
+	if v.code.System == "" && !v.validation.InferSystem {
 		return badRequest("invalid", "the parameter code needs the parameter system beside it, or inferSystem, or context")
 	}
-	v.question.Codings = []Coding{*v.code}
+	v.validation.Codings = []Coding{*v.code}
 	return nil
 }
 
@@ -91,14 +91,14 @@ func (v *validationReader) chooseInSystem() error {
 		if v.code.System == "" && v.ID == "" {
 			return badRequest("required", "the parameter code needs the parameter url beside it, which names the code system")
 		}
-		v.question.Codings = []Coding{*v.code}
+		v.validation.Codings = []Coding{*v.code}
 		return nil
 	}
 	other := func(c Coding) bool { return system != "" && c.System != "" && c.System != system }
-	if v.question.CodeableConcept == nil && other(v.question.Codings[0]) {
-		return badRequest("invalid", "the coding is of %s, not of the code system %s", v.question.Codings[0].System, system)
+	if v.validation.CodeableConcept == nil && other(v.validation.Codings[0]) {
+		return badRequest("invalid", "the coding is of %s, not of the code system %s", v.validation.Codings[0].System, system)
 	}
-	v.question.Codings = slices.DeleteFunc(v.question.Codings, other)
+	v.validation.Codings = slices.DeleteFunc(v.validation.Codings, other)
 	return nil
 }
 
@@ -112,11 +112,11 @@ func (v *validationReader) take(in *input) error {
 	case "inferSystem", "implySystem":
 		v.infer = in.value == "true"
 	case "lenient-display-validation":
-		v.question.LenientDisplay = in.value == "true"
+		v.validation.LenientDisplay = in.value == "true"
 	case "valueset-membership-only":
-		v.question.MembershipOnly = in.value == "true"
+		v.validation.MembershipOnly = in.value == "true"
 	case "abstract":
-		v.question.NotAbstract = in.value == "false"
+		v.validation.NotAbstract = in.value == "false"
 	default:
 		return v.takeCode(in)
 	}
@@ -143,10 +143,10 @@ func (v *validationReader) takeCode(in *input) (err error) {
 	case "coding":
 		var c Coding
 		c, err = parseCoding(in.complex, "Coding")
-		v.question.Codings = []Coding{c}
+		v.validation.Codings = []Coding{c}
 	case "codeableConcept":
-		v.question.CodeableConcept = in.complex
-		v.question.Codings, err = parseConcept(in.complex)
+		v.validation.CodeableConcept = in.complex
+		v.validation.Codings, err = parseConcept(in.complex)
 	}
 	return err
 }

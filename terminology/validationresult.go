@@ -6,11 +6,11 @@ import (
 	"strings"
 )
 
-// sum makes the result of what was found of the codings.
-func (v *validator) sum(verdicts []verdict) *ValidationResult {
-	r := &ValidationResult{UnknownVersions: v.absent.versions, UnknownSystems: v.absent.systems, concept: v.question.CodeableConcept}
-	r.Valid = slices.ContainsFunc(verdicts, func(d verdict) bool { return d.member }) && !v.failed()
-	if d := v.shown(verdicts); d != nil {
+// summarize makes the result of what was found of the codings.
+func (v *validator) summarize(results []codingResult) *ValidationResult {
+	r := &ValidationResult{UnknownVersions: v.absent.versions, UnknownSystems: v.absent.systems, concept: v.validation.CodeableConcept}
+	r.Valid = slices.ContainsFunc(results, func(d codingResult) bool { return d.member }) && !v.failed()
+	if d := v.shown(results); d != nil {
 		r.Found = d.found()
 	}
 	var messages []string
@@ -40,20 +40,20 @@ func (v *validator) lacking() []Missing {
 }
 
 // shown returns the coding that the answer tells of: of several, the first that is valid.
-func (v *validator) shown(verdicts []verdict) *verdict {
-	for i := range verdicts {
-		if verdicts[i].member {
-			return &verdicts[i]
+func (v *validator) shown(results []codingResult) *codingResult {
+	for i := range results {
+		if results[i].member {
+			return &results[i]
 		}
 	}
-	if len(verdicts) == 0 || v.isConcept() && (!v.onlyVersions() || verdicts[0].codeSystem == nil) {
+	if len(results) == 0 || v.isConcept() && (!v.onlyVersions() || results[0].codeSystem == nil) {
 		return nil
 	}
-	return &verdicts[0]
+	return &results[0]
 }
 
 // found returns what the result tells of a coding.
-func (d *verdict) found() *FoundCoding {
+func (d *codingResult) found() *FoundCoding {
 	f := &FoundCoding{Coding: *d.coding, NormalizedCode: string(d.normalized), Inactive: d.inactive, invalid: !d.member}
 	f.Version, f.Display = "", string(d.display)
 	if d.codeSystem != nil {
@@ -66,7 +66,7 @@ func (d *verdict) found() *FoundCoding {
 }
 
 // standings notes the standing of the definitions that a coding was validated against.
-func (v *validator) standings(list []verdict) {
+func (v *validator) standings(list []codingResult) {
 	told := map[string]bool{}
 	tell := func(kind string, d *definition) {
 		name := d.standing(v.valueSet)

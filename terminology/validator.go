@@ -18,18 +18,18 @@ type validator struct {
 
 // newValidator prepares what validates against a value set, or, where it is nil, against code systems.
 func newValidator(l *Library, vs *valueSet, q *Validation, b *budget) (*validator, error) {
-	named, language := q.Supplements, q.Language.of(&valueSet{})
+	named, language := q.Supplements, q.Language.preferred(&valueSet{})
 	if vs != nil {
 		defaults := Query{Rules: q.Rules}
 		if err := defaults.adopt(vs.defaults); err != nil {
 			return nil, err
 		}
-		q.Rules, language, named = defaults.Rules, q.Language.of(vs), slices.Concat(named, vs.supplements)
+		q.Rules, language, named = defaults.Rules, q.Language.preferred(vs), slices.Concat(named, vs.supplements)
 	}
 	found := new(notes)
 	versions := versionChooser{systems: &l.systemTable, rules: &q.Rules, inValueSet: vs != nil}
 	v := &validator{codings: slices.Clone(q.Codings), codingValidator: codingValidator{
-		notes: found, question: q, library: l, valueSet: vs, budget: b, supplements: named,
+		notes: found, validation: q, library: l, valueSet: vs, budget: b, supplements: named,
 		candidates: candidateFinder{library: l, valueSet: vs, rules: &q.Rules, budget: b, versions: versions, memberOnly: q.MembershipOnly},
 		displays:   displayChecker{notes: found, language: language, lenient: q.LenientDisplay},
 	}}
@@ -56,38 +56,38 @@ func (t *systemTable) checkSupplements(named []string) error {
 
 // result validates the codings and sums up what was found.
 func (v *validator) result() (*ValidationResult, error) {
-	verdicts, err := v.verdicts()
+	results, err := v.checkCodings()
 	if err != nil {
 		if err := v.missingValueSet(err); err != nil {
 			return nil, err
 		}
-		return v.sum(nil), nil
+		return v.summarize(nil), nil
 	}
-	member := func(d verdict) bool { return d.member }
-	if v.isConcept() && v.valueSet != nil && !slices.ContainsFunc(verdicts, member) && !v.onlyVersions() && !noCodes(v.codings) {
+	member := func(d codingResult) bool { return d.member }
+	if v.isConcept() && v.valueSet != nil && !slices.ContainsFunc(results, member) && !v.onlyVersions() && !noCodes(v.codings) {
 		v.add(note{told: true, Issue: Issue{
 			Severity: "error", Code: "code-invalid", TxCode: "not-in-vs", MessageID: "TX_GENERAL_CC_ERROR_MESSAGE",
-			Text: fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.called()),
+			Text: fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.displayName()),
 		}})
 	}
 	if v.valueSet != nil {
-		v.standings(verdicts)
-	} else if len(verdicts) == 0 {
+		v.standings(results)
+	} else if len(results) == 0 {
 		v.add(note{told: true, Issue: Issue{
 			Severity: "error", Code: "code-invalid", TxCode: "invalid-code", Text: "There is no coding of the code system",
 		}})
 	}
-	return v.sum(verdicts), nil
+	return v.summarize(results), nil
 }
 
-// verdicts validates the codings one by one.
-func (v *validator) verdicts() (list []verdict, err error) {
-	if v.question.InferSystem && v.valueSet != nil && len(v.codings) == 1 && v.codings[0].System == "" {
+// checkCodings validates the codings one by one.
+func (v *validator) checkCodings() (list []codingResult, err error) {
+	if v.validation.InferSystem && v.valueSet != nil && len(v.codings) == 1 && v.codings[0].System == "" {
 		if err := v.infer(&v.codings[0]); err != nil {
 			return nil, err
 		}
 		if v.codings[0].System == "" {
-			return []verdict{{coding: &v.codings[0]}}, nil
+			return []codingResult{{coding: &v.codings[0]}}, nil
 		}
 	}
 	for i := range v.codings {
@@ -101,7 +101,7 @@ func (v *validator) verdicts() (list []verdict, err error) {
 }
 
 // isConcept reports whether a CodeableConcept is validated, so that each coding is one of several.
-func (v *codingValidator) isConcept() bool { return v.question.CodeableConcept != nil }
+func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
 
 // noCodes reports whether there are codings, but none has a code: nothing is to be said of what is not there.
 func noCodes(codings []Coding) bool {
@@ -115,7 +115,7 @@ func (v *validator) onlyVersions() bool {
 
 // infer finds the system of a code by the value set.
 func (v *validator) infer(c *Coding) error {
-	x, err := (&expander{library: v.library, rules: &v.question.Rules, budget: v.budget}).codes(v.valueSet)
+	x, err := (&expander{library: v.library, rules: &v.validation.Rules, budget: v.budget}).codes(v.valueSet)
 	if err != nil {
 		return v.missingValueSet(err)
 	}

@@ -30,9 +30,9 @@ type compose struct {
 	include, exclude []conceptSet
 }
 
-// called returns what messages call the value set: its canonical, or, in the words of the other servers, that it has
+// displayName returns what messages call the value set: its canonical, or, in the words of the other servers, that it has
 // none, as one may that a request holds.
-func (vs *valueSet) called() string {
+func (vs *valueSet) displayName() string {
 	return cmp.Or(vs.canonical(), "(unidentified)")
 }
 

@@ -2,8 +2,8 @@ package terminology
 
 // valueSetTable holds value sets, by url and version, and what else names them.
 type valueSetTable struct {
-	base   *valueSetTable // of an overlay: what it lies over
-	beside bool           // of an overlay: what it adds is no better than what it lies over
+	base     *valueSetTable // of an overlay: what it lies over
+	combined bool           // of an overlay: what it adds is no better than what it lies over
 
 	valueSets   []*valueSet
 	byCanonical map[string]*valueSet // url|version
@@ -24,7 +24,7 @@ func (t *valueSetTable) addValueSet(vs *valueSet) {
 	}
 	key := vs.url + "|" + vs.version
 	vs.key = key
-	if t.beside {
+	if t.combined {
 		t.displace(key)
 	}
 	if old, ok := t.byCanonical[key]; ok {

@@ -3,8 +3,6 @@ package terminology
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
@@ -120,9 +118,7 @@ func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 	if p.Count != nil {
 		name = appendNumber(append(name, 0), p.Count)
 	}
-	sum := uuid5(name)
-	id := hex.EncodeToString(sum[:])
-	return fmt.Appendf(dst, "urn:uuid:%s-%s-%s-%s-%s", id[:8], id[8:12], id[12:16], id[16:20], id[20:])
+	return appendUUID(dst, name)
 }
 
 // wholeCorpus is the entries of a Whole, to be searched.

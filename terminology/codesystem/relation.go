@@ -9,8 +9,8 @@ type relation struct {
 	to   []uint32
 }
 
-// of returns the concepts related to the given one.
-func (r relation) of(concept uint32) []uint32 {
+// related returns the concepts related to the given one.
+func (r relation) related(concept uint32) []uint32 {
 	if r.from == nil {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset.
 		return nil, err
 	}
 	reached := bitset.New(n)
-	pending := append([]uint32(nil), r.of(start)...)
+	pending := append([]uint32(nil), r.related(start)...)
 	for len(pending) > 0 {
 		concept := pending[len(pending)-1]
 		pending = pending[:len(pending)-1]
@@ -90,7 +90,7 @@ func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset.
 			continue
 		}
 		reached.Add(concept)
-		next := r.of(concept)
+		next := r.related(concept)
 		if err := spend(1 + len(next)); err != nil {
 			return nil, err
 		}

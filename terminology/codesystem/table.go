@@ -74,10 +74,10 @@ func (t *Table) Values(concept uint32, property int, visit func(text []byte) boo
 }
 
 // Parents returns the concepts directly above one.
-func (t *Table) Parents(concept uint32) []uint32 { return t.parents.of(concept) }
+func (t *Table) Parents(concept uint32) []uint32 { return t.parents.related(concept) }
 
 // Children returns the concepts directly below one.
-func (t *Table) Children(concept uint32) []uint32 { return t.children.of(concept) }
+func (t *Table) Children(concept uint32) []uint32 { return t.children.related(concept) }
 
 // Above returns all concepts above one.
 func (t *Table) Above(concept uint32, spend func(steps int) error) (bitset.Set, error) {

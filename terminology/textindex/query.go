@@ -176,7 +176,7 @@ func (q *query) withWords(from, to int) rankSet {
 
 // withRune returns the set of a letter or sign.
 func (q *query) withRune(sets *runeSets, r rune) rankSet {
-	dense, list := sets.of(r, len(q.index.order))
+	dense, list := sets.find(r, len(q.index.order))
 	if dense.bits != nil {
 		return dense
 	}

@@ -18,8 +18,8 @@ type runeSets struct {
 	bits    []uint64
 }
 
-// of returns the set of a letter over n documents, as a bitset or as a list.
-func (s *runeSets) of(r rune, n int) (dense rankSet, list []uint32) {
+// find returns the set of a letter over n documents, as a bitset or as a list.
+func (s *runeSets) find(r rune, n int) (dense rankSet, list []uint32) {
 	i, ok := slices.BinarySearch(s.runes, r)
 	if !ok {
 		return rankSet{}, nil

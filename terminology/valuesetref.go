@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// subject finds the value set that a question is about, and the library in which it is to be expanded: where the
+// valueSetFor finds the value set that a question is about, and the library in which it is to be expanded: where the
 // question holds the value set, that is one with it.
-func (l *Library) subject(ref *ValueSetRef, rules *Rules, b *budget) (*Library, *valueSet, error) {
+func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (*Library, *valueSet, error) {
 	if ref.ValueSet != nil {
 		if err := b.read(len(ref.ValueSet)); err != nil {
 			return nil, nil, err
@@ -23,12 +23,12 @@ func (l *Library) subject(ref *ValueSetRef, rules *Rules, b *budget) (*Library, 
 		vs, err := l.inline(ref.ValueSet)
 		return l, vs, err
 	}
-	vs, err := l.meant(ref, rules)
+	vs, err := l.findValueSet(ref, rules)
 	return l, vs, err
 }
 
-// meant finds the value set that is meant, where the question does not hold it.
-func (d *definitions) meant(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
+// findValueSet finds the value set that is meant, where the question does not hold it.
+func (d *definitions) findValueSet(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	switch {
 	case ref.ID != "":
 		return d.byInstance(ref)

@@ -21,7 +21,7 @@ func (w *expansionWriter) listParameters(list *parameterList) {
 	if q.Filter != "" {
 		list.text("filter", "valueString", q.Filter)
 	}
-	if language := q.Language.of(w.valueSet); language != "" {
+	if language := q.Language.preferred(w.valueSet); language != "" {
 		list.text("displayLanguage", "valueCode", language)
 	}
 	for _, designation := range q.Designations {

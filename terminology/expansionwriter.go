@@ -12,7 +12,7 @@ import (
 // expansionWriter writes the ValueSet that $expand returns.
 type expansionWriter struct {
 	*Expansion
-	plain bool  // a list, unless a tree is asked for, and always an offset
+	get   bool  // a list, unless a tree is asked for, and always an offset
 	shape *tree // of the page, unless it is a list
 
 	echo       []byte // expansion.parameter
@@ -32,9 +32,9 @@ type expansionWriter struct {
 	prefetched byte
 }
 
-// newExpansionWriter prepares the writing of an expansion: plain, as the answer to a GET, or as that to a POST.
-func newExpansionWriter(x *Expansion, plain bool) *expansionWriter {
-	w := &expansionWriter{Expansion: x, plain: plain, extensions: extensionWriter{Expansion: x}}
+// newExpansionWriter prepares the writing of an expansion as the answer to a GET or to a POST.
+func newExpansionWriter(x *Expansion, get bool) *expansionWriter {
+	w := &expansionWriter{Expansion: x, get: get, extensions: extensionWriter{Expansion: x}}
 	w.shape = w.chooseShape()
 	w.echo = w.appendParameters(w.room.echo[:0])
 	w.identifier = appendIdentifier(w.room.identifier[:0], w.Expansion, w.echo)
@@ -62,7 +62,7 @@ func (w *expansionWriter) chooseShape() *tree {
 // wantsTree reports whether the answer may be a tree. By GET, that takes a request that says so; a value set's own
 // parameters are not enough.
 func (w *expansionWriter) wantsTree() bool {
-	if w.plain {
+	if w.get {
 		return w.query.ExcludeNested == No && w.query.sent("excludeNested")
 	}
 	return w.query.ExcludeNested != Yes
@@ -91,7 +91,7 @@ func (w *expansionWriter) appendExpansion(dst []byte) []byte {
 	if !w.query.subset.hasCodes() {
 		return append(dst, '}')
 	}
-	if w.query.paged() || w.plain { // R4 has the offset where there is paging
+	if w.query.paged() || w.get { // R4 has the offset where there is paging
 		dst = append(dst, `,"offset":`...)
 		dst = appendNumber(dst, w.query.Offset)
 	}

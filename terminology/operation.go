@@ -8,25 +8,25 @@ import (
 	"strings"
 )
 
-// asking is a request for an operation while a handler answers it.
-type asking struct {
+// operation is a request for an operation while a handler answers it.
+type operation struct {
 	*http.Request
 	handler *Handler
 	library *Library // that it is answered from
 	budget  budget   // what it may cost
 }
 
-// ask begins to answer a request.
-func (h *Handler) ask(r *http.Request) *asking {
+// begin begins to answer a request.
+func (h *Handler) begin(r *http.Request) *operation {
 	l := h.current()
-	return &asking{Request: r, handler: h, library: l, budget: budget{Context: r.Context(), limit: l.bounds.gathered, turn: h.Turn}}
+	return &operation{Request: r, handler: h, library: l, budget: budget{Context: r.Context(), limit: l.bounds.gathered, turn: h.Turn}}
 }
 
-// operation reads the parameters of a request for an operation.
-func (q *asking) operation(w http.ResponseWriter, bare string) ([]input, error) {
-	switch q.Method {
+// read reads the parameters of a request for an operation.
+func (o *operation) read(w http.ResponseWriter, bare string) ([]input, error) {
+	switch o.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
-		return q.readInputs(w, bare)
+		return o.readInputs(w, bare)
 	}
 	return nil, &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
 }
@@ -47,23 +47,23 @@ func isResourceType(name string) bool {
 }
 
 // fill completes parameters with what a request says beside them.
-func (q *asking) fill(p *parameters) {
-	r := q.Request
-	p.plain = r.Method != http.MethodPost
+func (o *operation) fill(p *parameters) {
+	r := o.Request
+	p.get = r.Method != http.MethodPost
 	p.ID = instance(r.URL.Path)
 	if header := r.Header.Get("Accept-Language"); header != "*" {
 		p.Language.Accept = header
 	}
-	p.cacheKey, p.cached = cacheKey(q, p.cacheID)
-	p.Limits = q.handler.Limits
-	p.Limits.Entries = q.limit()
+	p.cacheKey, p.cached = cacheKey(o, p.cacheID)
+	p.Limits = o.handler.Limits
+	p.Limits.Entries = o.limit()
 }
 
 // limit returns how many codes the answer to a request may hold. A client can ask for less than is set, so
 // that it can try out what happens when the limit is reached.
-func (q *asking) limit() int {
-	limit := q.handler.Limits.entries()
-	if header := q.Header.Get("X-Too-Costly-Threshold"); header != "" {
+func (o *operation) limit() int {
+	limit := o.handler.Limits.entries()
+	if header := o.Header.Get("X-Too-Costly-Threshold"); header != "" {
 		if n, err := strconv.Atoi(header); err == nil && n > 0 {
 			limit = min(limit, n)
 		}
@@ -71,40 +71,40 @@ func (q *asking) limit() int {
 	return limit
 }
 
-// with returns a library with what a request brings along. Where it brings nothing, that is the library itself.
-func (q *asking) with(l *Library, p *parameters) (*Library, error) {
+// libraryWith returns a library with what a request brings along. Where it brings nothing, that is the library itself.
+func (o *operation) libraryWith(l *Library, p *parameters) (*Library, error) {
 	if len(p.resources) == 0 && !p.cached {
 		return l, nil
 	}
-	if err := q.budget.read(sizeOf(p.resources)); err != nil {
+	if err := o.budget.read(sizeOf(p.resources)); err != nil {
 		return nil, err
 	}
-	if limit := cmp.Or(q.handler.MaxResources, defaultMaxResources); len(p.resources) > limit {
+	if limit := cmp.Or(o.handler.MaxResources, defaultMaxResources); len(p.resources) > limit {
 		return nil, &Error{Status: http.StatusRequestEntityTooLarge, Code: "too-costly", Text: fmt.Sprintf("there may be at most %d tx-resource parameters", limit)}
 	}
-	limit := cmp.Or(q.handler.MaxRemembered, defaultMaxRemembered)
+	limit := cmp.Or(o.handler.MaxRemembered, defaultMaxRemembered)
 	if !p.cached || limit < 0 {
 		return l.With(p.resources...)
 	}
-	return q.handler.remembered.library(l, p.cacheKey, p.resources, limit, &q.budget)
+	return o.handler.remembered.library(l, p.cacheKey, p.resources, limit, &o.budget)
 }
 
 // expand expands what a request asks for, from a library and what the request brings along.
-func (q *asking) expand(l *Library, p *parameters) (*Expansion, error) {
+func (o *operation) expand(l *Library, p *parameters) (*Expansion, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	l, err := q.with(l, p)
+	l, err := o.libraryWith(l, p)
 	if err != nil {
 		return nil, err
 	}
-	return l.Expand(&q.budget, p.Query)
+	return l.Expand(&o.budget, p.Query)
 }
 
-// unlessOthers is an answer that says no and rests on definitions which are not here, or the error for it where others
+// orProvisional is an answer that says no and rests on definitions which are not here, or the error for it where others
 // may have them.
-func (q *asking) unlessOthers(body []byte, missed []Missing) ([]byte, error) {
-	if !q.handler.Others || len(missed) == 0 {
+func (o *operation) orProvisional(body []byte, missed []Missing) ([]byte, error) {
+	if !o.handler.Others || len(missed) == 0 {
 		return body, nil
 	}
 	e := incomplete("not-found", "the answer rests on what is not here: %v", missed[0])

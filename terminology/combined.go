@@ -9,12 +9,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// besides returns a library with the given resources beside those of l: as if they had been loaded after
+// combine returns a library with the given resources beside those of l: as if they had been loaded after
 // them, so that of several versions the latest counts, wherever it is from. Unlike one for a request it
 // remembers expansions. l is not changed.
-func (l *Library) besides(resources []jsontext.Value) (*Library, error) {
+func (l *Library) combine(resources []jsontext.Value) (*Library, error) {
 	o := l.overlay()
-	o.beside, o.systemTable.beside, o.valueSetTable.beside = true, true, true
+	o.combined, o.systemTable.combined, o.valueSetTable.combined = true, true, true
 	o.valueSets = slices.Clone(l.valueSets)
 	o.systemIDs, o.byCanonical, o.latest = maps.Clone(l.systemIDs), maps.Clone(l.byCanonical), maps.Clone(l.latest)
 	o.byID, o.bindings, o.entire = maps.Clone(l.byID), maps.Clone(l.bindings), maps.Clone(l.entire)

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// conceptTest tells whether a filter that is about a property holds for a concept.
-type conceptTest struct {
+// condition tells whether a filter that is about a property holds for a concept.
+type condition struct {
 	values valueVisitor
 	match  func(value []byte) bool
 	states int  // of the regex, or 0: looking at a value costs as much for each byte
@@ -31,7 +31,7 @@ const (
 )
 
 // holds reports whether the filter holds for a concept.
-func (t *conceptTest) holds(concept uint32) (bool, error) {
+func (t *condition) holds(concept uint32) (bool, error) {
 	if err := t.spend(1); err != nil {
 		return false, err
 	}
@@ -41,7 +41,7 @@ func (t *conceptTest) holds(concept uint32) (bool, error) {
 }
 
 // look looks at one value, and reports whether to go on to the next.
-func (t *conceptTest) look(value []byte) bool {
+func (t *condition) look(value []byte) bool {
 	cost := 1 + len(value)/plainBytes
 	if t.states > 0 {
 		cost = 1 + len(value)*t.states/regexBytes
@@ -54,11 +54,11 @@ func (t *conceptTest) look(value []byte) bool {
 }
 
 // test returns the test for a filter that is not hierarchical.
-func (e *filterEvaluator) test(cs *codeSystem, f filter) (*conceptTest, error) {
+func (e *filterEvaluator) test(cs *codeSystem, f filter) (*condition, error) {
 	if f.value == "" {
 		return nil, cs.noValue(f)
 	}
-	t := &conceptTest{spend: e.spend}
+	t := &condition{spend: e.spend}
 	t.visit = t.look
 	var err error
 	switch f.op {
