@@ -80,7 +80,7 @@ func TestAppRefused(t *testing.T) {
 		{"a second factor whose key is empty", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
 		{"a second factor whose key is short", App{Issuer: "https://x.example", Users: []User{{Name: "a", PasswordHash: bcryptOfX, TOTPSecret: "ABC"}}}, "totp_secret"},
 		{"a lockout that hardly waits", App{Issuer: "https://x.example", Lockout: Lockout{MaxWait: 1}}, "max_wait"},
-		{"a client like a user", App{Issuer: "https://x.example", Users: []User{user}, Clients: []Client{{ID: "alice"}}}, `"alice"`},
+		{"a client like a user", App{Issuer: "https://x.example", Users: []User{user}, Clients: []Client{{ID: "alice"}}}, "client alice has the name of a user"},
 		{"a provider's secret that is empty", App{Issuer: "https://x.example", IdentityProviders: []IdentityProvider{{Key: "g", Kind: "google", ClientID: "x", ClientSecret: "{env.EMPTY}"}}}, "{env.EMPTY}"},
 		{"a client of no provider", App{Issuer: "https://x.example", Clients: []Client{{ID: "c", IdentityProviders: []string{"nowhere"}}}}, "nowhere"},
 		{"an unknown store", App{Issuer: "https://x.example", StoreRaw: json.RawMessage(`{"store":"clay"}`)}, "clay"},

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
-// assembly is a Server being put together, from the ground up.
+// assembly puts a Server together, from the ground up.
 type assembly struct {
 	trail         *audit.Recorder
 	responder     *endpoint.Responder
@@ -72,19 +72,19 @@ func (a *assembly) addPeople(c *Config) (err error) {
 	return a.accounts.CheckLinks()
 }
 
-// addClients registers the clients. None of them may share a name with a user: it is
-// the sub of their tokens, and one would pass for the other (RFC 9700 §4.15).
+// addClients registers the clients. None may have the name of a user: it is the sub of
+// their tokens, and one would pass for the other (RFC 9700 §4.15).
 func (a *assembly) addClients(c *Config) error {
 	for _, client := range c.Clients {
 		if a.clients.Configured[client.ID] == nil && a.accounts.Directory.Users[client.ID] != nil {
-			return fmt.Errorf("client %q and user %q must not have the same name", client.ID, client.ID)
+			return fmt.Errorf("client %s has the name of a user: their tokens would have the same sub", client.ID)
 		}
 		if err := a.clients.Add(client, c.Logger); err != nil {
 			return err
 		}
 		for _, key := range client.IdentityProviders {
 			if key != people.Local && a.accounts.Providers[key] == nil {
-				return fmt.Errorf("client %q: there is no idp %q", client.ID, key)
+				return fmt.Errorf("client %q: unknown idp %q", client.ID, key)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func (a *assembly) addTokens(c *Config) {
 	})
 }
 
-// routes are the endpoints by their paths.
+// routes returns the endpoints by path.
 func (a *assembly) routes(c *Config) (map[string]http.Handler, error) {
 	routes := maps.Clone(a.tokens.Endpoints)
 	a.addRegistration(routes)
@@ -131,7 +131,6 @@ func (a *assembly) addRegistration(routes map[string]http.Handler) {
 	routes[endpoint.Register] = a.responder.Handler(registration.Serve, http.MethodPost, http.MethodGet, http.MethodPut, http.MethodDelete)
 }
 
-// addFlow adds what browsers are sent to.
 func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {
 	maps.Copy(routes, flow.Endpoints(flow.Config{
 		Responder: a.responder, AuthorizePOST: c.AuthorizePOST, OmitIssuer: c.OmitIssuer,
@@ -144,7 +143,6 @@ func (a *assembly) addFlow(c *Config, routes map[string]http.Handler) {
 	}
 }
 
-// addDocuments adds what says what this server is and can.
 func (a *assembly) addDocuments(c *Config, routes map[string]http.Handler) error {
 	discovery := &discovery{Responder: a.responder, omitIssuer: c.OmitIssuer, authorizePOST: c.AuthorizePOST, clients: a.clients, keys: c.Keys}
 	openid, err1 := discovery.document(discovery.metadata())

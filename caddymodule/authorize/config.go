@@ -23,18 +23,17 @@ const (
 	DefaultCodeLifetime        = 5 * time.Minute
 	DefaultSessionLifetime     = 8 * time.Hour
 
-	// DefaultRefreshTokenLifetime is that of which ONC's criterion for
-	// standardized APIs has it at least: three months.
+	// DefaultRefreshTokenLifetime is the three months that ONC's criterion for
+	// standardized APIs requires at least.
 	DefaultRefreshTokenLifetime = 90 * 24 * time.Hour
 
-	// DefaultRefreshTokenGrace is time enough for a client to time out and try
-	// again, and little for anybody else.
+	// DefaultRefreshTokenGrace lets a client time out and try again.
 	DefaultRefreshTokenGrace = 10 * time.Second
 
 	// MaxRefreshTokenLifetime has a person sign in at least once a year.
 	MaxRefreshTokenLifetime = 366 * 24 * time.Hour
 
-	// MaxRefreshTokenGrace is when a repeated request is no accident any more.
+	// MaxRefreshTokenGrace is after what time a repeated request is no accident.
 	MaxRefreshTokenGrace = time.Minute
 
 	// MaxAccessTokenLifetime is no longer than a replaced key stays published.
@@ -47,7 +46,7 @@ const (
 	MaxCodeLifetime = 10 * time.Minute
 )
 
-// maxLifetimes bound those lifetimes in [Config] that have a name in a configuration.
+// maxLifetimes bound the lifetimes in [Config], by their names in a configuration.
 var maxLifetimes = map[string]time.Duration{
 	"access_token_lifetime":       MaxAccessTokenLifetime,
 	"code_lifetime":               MaxCodeLifetime,
@@ -57,70 +56,62 @@ var maxLifetimes = map[string]time.Duration{
 	"refresh_token_grace":         MaxRefreshTokenGrace,
 }
 
-// CheckLifetime says why a lifetime cannot be that of its name in a configuration, if
-// it cannot.
+// CheckLifetime returns an error if a lifetime is out of bounds for its name in a
+// configuration, such as code_lifetime.
 func CheckLifetime(name string, lifetime time.Duration) error {
 	return oauth2.CheckLifetime(name, lifetime, maxLifetimes[name])
 }
 
-// Config is everything a [Server] needs to know.
+// Config is the configuration of a [Server].
 type Config struct {
-	// Issuer is the server's own address, https://host[:port], and the iss of
-	// its tokens (RFC 8414 §2).
+	// Issuer is the server's own address, https://host[:port], and the iss of its tokens
+	// (RFC 8414 §2).
 	Issuer string
 
-	// FHIRBasePath is the path of the FHIR API that tokens are for. Issuer and
-	// path together are their aud.
+	// FHIRBasePath is the path of the FHIR API. Issuer and path are the aud of tokens.
 	FHIRBasePath string
 
-	// Clients are the registered clients.
-	Clients []client.Client
+	Clients []client.Client // registered by the operator
+	Users   []people.User   // local users
 
-	// Users are the people whose passwords are checked here.
-	Users []people.User
-
-	// IdentityProviders are where else people may sign in. They are asked on
-	// first use, not before.
+	// IdentityProviders are where else people may sign in. They are first contacted when
+	// somebody does.
 	IdentityProviders []people.IdentityProvider
 
-	// Registration lets apps register themselves. Default: only those in Clients
-	// are known.
+	// Registration lets clients register themselves. Default: they cannot.
 	Registration *client.Registration
 
-	// Passwords checks a password against a user's hash.
-	Passwords people.PasswordComparer
+	Passwords people.PasswordComparer // checks passwords of Users
+	Keys      keyring.Keys            // sign tokens and seal pending requests
 
-	// Keys sign tokens and seal pending requests.
-	Keys keyring.Keys
-
-	// Store keeps what is in flight: codes, half sign-ins, and the revocations that each
-	// check of an access token looks for.
+	// Store keeps codes, pending second factors, and the revocations that each check of an
+	// access token reads.
 	Store store.Store
 
-	// Durable keeps what must outlive a restart: sessions, refresh tokens, remembered
-	// consent, lockouts, and a copy of the revocations. Default: Store.
+	// Durable keeps what must outlive a restart: sessions, refresh tokens, consent,
+	// lockouts, and a copy of the revocations. Default: Store.
 	Durable store.Store
 
 	// Audit gets every [audit.Event], in the goroutine of its request. Default: an
 	// [audit.Log] on Logger.
 	Audit func(context.Context, audit.Event)
 
-	// ClientAddress is the IP address that a request is counted and recorded
-	// under. Default: that of the peer.
+	// ClientAddress is the IP address under which a request is counted and recorded.
+	// Default: that of the peer.
 	ClientAddress func(*http.Request) string
 
-	// Lockout slows down who guesses. Its counts are in Durable.
+	// Lockout slows down guessing. Its counts are in Durable.
 	Lockout lockout.Policy
 
 	// AccessTokenLifetime is that of access and ID tokens. Default:
 	// [DefaultAccessTokenLifetime]; at most [MaxAccessTokenLifetime].
 	AccessTokenLifetime time.Duration
 
-	// CodeLifetime is how long a code can be exchanged. Default:
-	// [DefaultCodeLifetime]; at most [MaxCodeLifetime].
+	// CodeLifetime is that of authorization codes. Default: [DefaultCodeLifetime]; at
+	// most [MaxCodeLifetime].
 	CodeLifetime time.Duration
 
-	// SessionLifetime is how long a sign-in lasts. Default:
+	// SessionLifetime is how long people stay signed in. Default:
 	// [DefaultSessionLifetime]; at most [MaxSessionLifetime].
 	SessionLifetime time.Duration
 
@@ -128,40 +119,39 @@ type Config struct {
 	// Default: [DefaultRefreshTokenLifetime]; at most [MaxRefreshTokenLifetime].
 	RefreshTokenLifetime time.Duration
 
-	// RefreshTokenIdleLifetime is how long a refresh token can wait for its use.
-	// Default and most: RefreshTokenLifetime.
+	// RefreshTokenIdleLifetime is how long a refresh token can be used. Default and
+	// maximum: RefreshTokenLifetime.
 	RefreshTokenIdleLifetime time.Duration
 
-	// RefreshTokenGrace is how long after its use a refresh token gives the same
-	// successor once more, for clients that did not get the answer; see Started.
-	// Default: [DefaultRefreshTokenGrace]; at most [MaxRefreshTokenGrace]; below 0: none.
+	// RefreshTokenGrace is how long after its use a refresh token returns its successor
+	// again, for clients that did not get the response. Default:
+	// [DefaultRefreshTokenGrace]; at most [MaxRefreshTokenGrace]; none if negative.
 	RefreshTokenGrace time.Duration
 
-	// Started is when this process began to serve: RefreshTokenGrace counts from then
-	// for what an earlier process stored. Default: at no time.
+	// Started is when this process began to serve: RefreshTokenGrace begins then for what
+	// an earlier process stored. Default: the zero time.
 	Started func() time.Time
 
-	// AuthorizePOST also takes authorization requests by POST (OpenID Connect
-	// Core §3.1.2.1, SMART's capability authorize-post).
+	// AuthorizePOST also accepts authorization requests by POST (OpenID Connect Core
+	// §3.1.2.1, SMART's capability authorize-post).
 	AuthorizePOST bool
 
-	// OmitIssuer leaves iss (RFC 9207) out of authorization answers, for
-	// clients that refuse parameters they do not know.
+	// OmitIssuer leaves iss (RFC 9207) out of authorization responses, for clients that
+	// reject unknown parameters.
 	OmitIssuer bool
 
-	// IsHTTPS says whether a request came over TLS, as far as the browser is
-	// concerned. Default: it did if this process ended the TLS.
+	// IsHTTPS reports whether the browser used https. Default: whether this process did.
 	IsHTTPS func(*http.Request) bool
 
-	// Logger gets what is no [audit.Event]: failures (Error), and refusals (Info) of
-	// requests that change nothing. Never a token, code, password or secret.
+	// Logger gets what is not an [audit.Event]: failures (Error), and refusals (Info) of
+	// requests that change nothing. It never gets a token, code, password or secret.
 	// Default: nothing is logged.
 	Logger *slog.Logger
 }
 
 func (c *Config) fhirBase() string { return c.Issuer + c.FHIRBasePath }
 
-// complete checks the configuration and fills in what it may leave out.
+// complete sets the defaults, and returns an error if the configuration is invalid.
 func (c *Config) complete() error {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return err

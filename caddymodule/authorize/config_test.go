@@ -34,7 +34,7 @@ func TestConfigRefused(t *testing.T) {
 		{"codes for longer than ten minutes", func(c *authorize.Config) { c.CodeLifetime = time.Hour }, "code_lifetime"},
 		{"tokens for longer than keys are kept", func(c *authorize.Config) { c.AccessTokenLifetime = 48 * time.Hour }, "access_token_lifetime"},
 		{"a user without a hash", func(c *authorize.Config) { c.Users[0].PasswordHash = "" }, `"alice"`},
-		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, `"alice"`},
+		{"a user twice", func(c *authorize.Config) { c.Users[1].ID = "alice" }, "duplicate user alice"},
 		{"a fhirUser that is a medication", func(c *authorize.Config) { c.Users[0].FHIRUser = "Medication/1" }, "Medication/1"},
 		{"two users with an address that links", func(c *authorize.Config) {
 			c.Users[1].Email, c.Users[1].EmailVerified = "ALICE@example.org", true
@@ -43,7 +43,7 @@ func TestConfigRefused(t *testing.T) {
 		{"an address with two @", func(c *authorize.Config) { c.Users[0].Email = "a@b@c" }, "a@b@c"},
 		{"a SMART scope in a wrong order", func(c *authorize.Config) { c.Clients[0].Scopes = []string{"patient/*.sr"} }, "patient/*.sr"},
 		{"a client twice", func(c *authorize.Config) { c.Clients[1].ID = "app" }, "duplicate client app"},
-		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, `"alice"`},
+		{"a client named like a user", func(c *authorize.Config) { c.Clients[1].ID = "alice" }, "client alice has the name of a user"},
 		{"a client without an id", ofClient(func(c *client.Client) { c.ID = "" }), "id"},
 		{"a redirect URI over http", ofClient(func(c *client.Client) { c.RedirectURIs[0] = "http://app.example.org" }), `redirect_uri "http://app.example.org" must`},
 		{"a post-logout redirect URI over http", ofClient(func(c *client.Client) { c.PostLogoutRedirectURIs = []string{"http://app.example.org"} }), `: post_logout_redirect_uri "http://app.example.org" must`},

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// clientMethods are the endpoints that scripts of the clients call, and how. What
-// a browser itself is sent to (authorize, login, logout) is for no script.
+// clientMethods are the endpoints that clients' scripts may call, and their methods. No
+// script may call those that browsers are sent to, such as authorize.
 var clientMethods = map[string][]string{
 	endpoint.PushedAuthorization: {http.MethodPost},
 	endpoint.Token:               {http.MethodPost},
@@ -28,10 +28,9 @@ type crossOrigins struct {
 	rules   map[string]*cors.Cors // by path
 }
 
-// newCrossOrigins makes the rules by which scripts of other origins may read the
-// answers (Fetch §3.2): documents are for every origin, the clients' endpoints for
-// those of their redirect URIs alone. Cookies count nowhere: credentials are never
-// allowed.
+// newCrossOrigins returns the rules (Fetch §3.2): every origin may read documents, but only
+// those of redirect URIs the clients' endpoints. Credentials are never allowed, so cookies
+// do not count.
 func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *crossOrigins {
 	o := &crossOrigins{origins: clientOrigins(clients), rules: map[string]*cors.Cors{}}
 	for path := range routes {
@@ -51,15 +50,15 @@ func newCrossOrigins(clients []client.Client, routes map[string]http.Handler) *c
 	return o
 }
 
-// answer sets what the rules of a path say, and says whether the request was
-// a preflight, which is thereby answered.
+// answer sets the headers of a path's rules. It reports whether the request was a
+// preflight, which is then answered.
 func (o *crossOrigins) answer(w http.ResponseWriter, r *http.Request) bool {
 	rules := o.rules[r.URL.Path]
 	switch {
 	case rules == nil:
 		return false
 	case isDocument(r.URL.Path) && !httporigin.IsPreflight(r):
-		w.Header().Set("Access-Control-Allow-Origin", "*") // whoever asks, so that caches need not Vary
+		w.Header().Set("Access-Control-Allow-Origin", "*") // the same for all, so that caches need no Vary
 	default:
 		rules.HandlerFunc(w, r)
 	}
@@ -68,8 +67,7 @@ func (o *crossOrigins) answer(w http.ResponseWriter, r *http.Request) bool {
 
 func isDocument(path string) bool { return strings.Contains(path, "/.well-known/") }
 
-// AllowsOrigin says whether an origin, as a browser writes it, is that of a
-// redirect URI of a client.
+// AllowsOrigin is [Server.AllowsOrigin].
 func (o *crossOrigins) AllowsOrigin(origin string) bool { return o.origins[origin] }
 
 // clientOrigins are the origins of the redirect URIs.
@@ -85,9 +83,9 @@ func clientOrigins(clients []client.Client) map[string]bool {
 	return origins
 }
 
-// originOf writes the origin of a URL as browsers do (RFC 6454 §6.2): in lower
-// case, without the scheme's own port. Only http and https have one; all others
-// are "null" together, which would be everybody's.
+// originOf writes the origin of a URL as browsers do (RFC 6454 §6.2): in lower case,
+// without the default port. It is "" unless the scheme is http or https: the origin of all
+// others is "null", which any site can have.
 func originOf(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {

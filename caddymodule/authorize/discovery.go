@@ -15,8 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
-// metadata is the discovery document of OpenID Connect Discovery §3 and
-// RFC 8414 §2. It names what is built, and nothing else.
+// metadata is the discovery document of OpenID Connect Discovery §3 and RFC 8414 §2.
 type metadata struct {
 	Issuer                string   `json:"issuer"`
 	AuthorizationEndpoint string   `json:"authorization_endpoint"`
@@ -44,46 +43,32 @@ type metadata struct {
 	Claims                []string `json:"claims_supported"`
 	ClaimsParameter       bool     `json:"claims_parameter_supported"`
 	RequestParameter      bool     `json:"request_parameter_supported"`     // never
-	RequestURIParameter   bool     `json:"request_uri_parameter_supported"` // never; absent would mean that it is
+	RequestURIParameter   bool     `json:"request_uri_parameter_supported"` // never; the default is true
 	IssuerInAnswers       bool     `json:"authorization_response_iss_parameter_supported"`
 	BackchannelLogout     bool     `json:"backchannel_logout_supported"`
 	BackchannelSession    bool     `json:"backchannel_logout_session_supported"`
 }
 
-// SMARTConfiguration is that of SMART App Launch 2.2, Conformance. But for the
+// SMARTConfiguration is the document of SMART App Launch 2.2, Conformance. Except for the
 // capabilities, its members are among those of an issuer's discovery document.
 type SMARTConfiguration struct {
-	// Issuer is the iss of tokens.
-	Issuer string `json:"issuer"`
-	// JWKSURI is where the keys are that sign them.
-	JWKSURI string `json:"jwks_uri"`
-	// AuthorizationEndpoint is where apps send people (RFC 6749 §3.1).
-	AuthorizationEndpoint string `json:"authorization_endpoint"`
-	// TokenEndpoint gives tokens (RFC 6749 §3.2).
-	TokenEndpoint string `json:"token_endpoint"`
-	// RevocationEndpoint ends them (RFC 7009).
-	RevocationEndpoint string `json:"revocation_endpoint,omitempty"`
-	// IntrospectionEndpoint tells what they stand for (RFC 7662).
-	IntrospectionEndpoint string `json:"introspection_endpoint,omitempty"`
-	// RegistrationEndpoint takes apps that register themselves (RFC 7591).
-	RegistrationEndpoint string `json:"registration_endpoint,omitempty"`
-	// ClientAuthentication are the ways in which clients prove who they are.
-	ClientAuthentication []string `json:"token_endpoint_auth_methods_supported,omitempty"`
-	// ClientAlgorithms are those of client assertions (RFC 7523).
-	ClientAlgorithms []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"`
-	// GrantTypes are those of the token endpoint.
-	GrantTypes []string `json:"grant_types_supported"`
-	// Scopes are some of those that can be asked for.
-	Scopes []string `json:"scopes_supported,omitempty"`
-	// ResponseTypes are those of the authorization endpoint.
-	ResponseTypes []string `json:"response_types_supported,omitempty"`
-	// ChallengeMethods are those of PKCE (RFC 7636): S256 alone.
-	ChallengeMethods []string `json:"code_challenge_methods_supported"`
-	// Capabilities are those of SMART App Launch 2.2, by their names there.
-	Capabilities []string `json:"capabilities"`
+	Issuer                string   `json:"issuer"`                                                     // the iss of tokens
+	JWKSURI               string   `json:"jwks_uri"`                                                   // of the keys that sign them
+	AuthorizationEndpoint string   `json:"authorization_endpoint"`                                     // RFC 6749 §3.1
+	TokenEndpoint         string   `json:"token_endpoint"`                                             // RFC 6749 §3.2
+	RevocationEndpoint    string   `json:"revocation_endpoint,omitempty"`                              // RFC 7009
+	IntrospectionEndpoint string   `json:"introspection_endpoint,omitempty"`                           // RFC 7662
+	RegistrationEndpoint  string   `json:"registration_endpoint,omitempty"`                            // RFC 7591
+	ClientAuthentication  []string `json:"token_endpoint_auth_methods_supported,omitempty"`            // RFC 8414 §2
+	ClientAlgorithms      []string `json:"token_endpoint_auth_signing_alg_values_supported,omitempty"` // of client assertions (RFC 7523)
+	GrantTypes            []string `json:"grant_types_supported"`                                      // of the token endpoint
+	Scopes                []string `json:"scopes_supported,omitempty"`                                 // some of those that can be requested
+	ResponseTypes         []string `json:"response_types_supported,omitempty"`                         // of the authorization endpoint
+	ChallengeMethods      []string `json:"code_challenge_methods_supported"`                           // of PKCE (RFC 7636): S256 alone
+	Capabilities          []string `json:"capabilities"`                                               // by their names in SMART App Launch 2.2
 }
 
-// discovery are the documents that say what this server is and can.
+// discovery serves the documents that describe this server.
 type discovery struct {
 	*endpoint.Responder
 	omitIssuer, authorizePOST bool
@@ -91,7 +76,6 @@ type discovery struct {
 	keys                      keyring.Keys
 }
 
-// metadata says what is offered to every client, and what the configuration adds.
 func (d *discovery) metadata() metadata {
 	algorithms := algorithmNames(client.AssertionAlgorithms)
 	m := metadata{
@@ -130,7 +114,7 @@ func (d *discovery) metadata() metadata {
 	return m
 }
 
-// addClients adds what some client may use, and others need not know of.
+// addClients adds what only some clients may use.
 func (d *discovery) addClients(m *metadata) {
 	for _, scope := range []string{"address", "groups"} {
 		if d.clients.Any(func(c *client.Client) bool { return slices.Contains(c.Scopes, scope) }) {
@@ -195,7 +179,7 @@ func (d *discovery) smartConfiguration() SMARTConfiguration {
 	return c
 }
 
-// document serves a JSON document that never changes while this Server lives.
+// document serves a JSON document that never changes.
 func (d *discovery) document(content any) (http.HandlerFunc, error) {
 	body, err := json.Marshal(content)
 	if err != nil {
@@ -213,8 +197,8 @@ func (d *discovery) jwks(w http.ResponseWriter, r *http.Request) {
 	d.publish(w, r, body)
 }
 
-// publish sends what anybody may read. Caches keep it for less
-// than a new key is published ahead of its use (publishLead).
+// publish sends a public document. Caches keep it for less time than a new key is published
+// before its use.
 func (d *discovery) publish(w http.ResponseWriter, r *http.Request, body []byte) {
 	h := w.Header()
 	h.Set("Content-Type", "application/json")

@@ -1,21 +1,21 @@
-// Package authorize is the authorization server: it signs people in, hands
-// registered clients codes and tokens, and tells them who signed in
-// (RFC 6749, RFC 7636, RFC 9068, RFC 9207, OpenID Connect Core 1.0).
+// Package authorize is the authorization server: it signs people in, issues codes and
+// tokens to registered clients, and tells them who signed in (RFC 6749, RFC 7636, RFC 9068,
+// RFC 9207, OpenID Connect Core 1.0).
 //
-// It knows nothing of Caddy: a [Config] goes in, an http.Handler comes out
-// (config.go, server.go; the package's example serves a sign-in). assembly.go puts it together from these packages, of which
-// each imports only those below it:
+// It knows nothing of Caddy: a [Config] goes in, an [http.Handler] comes out (config.go,
+// server.go; the package's example serves a sign-in). assembly.go puts it together from
+// these packages, each of which imports only those below it:
 //
-//	flow         a person's way from the authorization request to the answer
-//	token        codes, access, refresh and ID tokens: make, check and end them
-//	session      people who are signed in; who is told when that ends
-//	consent      what people let clients have
-//	people       local users, and those whom identity providers name; second factors
-//	revocation   what is void of what was given
-//	client       registered clients, and how they prove who they are
-//	endpoint     what all endpoints do: https alone, JSON, errors
-//	lockout      waits for those who guess passwords, codes and secrets
-//	browser      cookies, and what is sealed for one browser
+//	flow         from the authorization request to the response: sign-in, consent, logout
+//	token        codes, access, refresh and ID tokens: issue, verify and revoke them
+//	session      people who are signed in; who is notified when that ends
+//	consent      what people allow clients
+//	people       local users, and people of identity providers; second factors
+//	revocation   which tokens are void
+//	client       registered clients and their authentication
+//	endpoint     what all endpoints have in common: https, JSON, errors
+//	lockout      waits after failed attempts with passwords, codes and secrets
+//	browser      cookies, and texts sealed for one browser
 //	audit, keyring, oauth2, store, totp, upstream
 //
 // Each has a doc.go that names its files.
@@ -39,15 +39,14 @@
 //	GET  /.well-known/jwks.json                     discovery.go
 //	GET  {fhir_base}/.well-known/smart-configuration
 //
-// Scripts of other origins may read some of the answers: cors.go says which.
+// Scripts of other origins may read some of the answers; see cors.go.
 //
-// What must be used once, or must be revocable (codes, half sign-ins, revocations), is in
-// the [store.Store] of the configuration; what must outlive a restart (sessions, refresh
-// tokens, consent) is in [Config.Durable]. What waits for a person is kept by their
-// browser, sealed, so that abandoned or malicious requests take no memory here.
+// What can be used once or revoked (codes, pending second factors, revocations) is in the
+// [store.Store] of the configuration; what must outlive a restart (sessions, refresh tokens,
+// consent) is in [Config.Durable]. A request that waits for a person is kept by their
+// browser, sealed, so that abandoned and malicious ones take no memory here.
 //
-// Errors are values ([oauth2.Error]). Where they go is decided in one place each: to an
-// error page while the redirect URI is not yet trusted, afterwards to the redirect URI
-// (flow/responses.go), and at the endpoints that clients call to JSON
-// (endpoint/responder.go).
+// Errors are values ([oauth2.Error]). Each has one place that sends it: to the person until
+// the redirect URI is checked, then to the redirect URI (flow/responses.go), and as JSON at
+// the endpoints for clients (endpoint/responder.go).
 package authorize

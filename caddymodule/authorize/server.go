@@ -23,7 +23,7 @@ type Server struct {
 	holders      *token.Holders
 }
 
-// New checks the configuration and returns its Server. It does no I/O.
+// New returns the Server of a configuration, or what is wrong with that. It does no I/O.
 func New(c Config) (*Server, error) {
 	if err := c.complete(); err != nil {
 		return nil, err
@@ -42,8 +42,8 @@ func New(c Config) (*Server, error) {
 	}, nil
 }
 
-// CheckIssuer says why an address cannot be an issuer, if it cannot. It has no
-// path, because the endpoints' paths are fixed (RFC 8414 §2).
+// CheckIssuer returns an error if an address cannot be an issuer (RFC 8414 §2). It has no
+// path: the endpoints' paths are fixed.
 func CheckIssuer(issuer string) error {
 	u, err := url.Parse(issuer)
 	if err != nil || u.Scheme != "https" || u.Host == "" || issuer != "https://"+strings.ToLower(u.Host) {
@@ -52,10 +52,10 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// Serves says whether a path is one of this server's.
+// Serves reports whether a path is one of this server's.
 func (s *Server) Serves(path string) bool { return s.routes[path] != nil }
 
-// ServeHTTP implements http.Handler. Paths that it does not serve are 404.
+// ServeHTTP implements [http.Handler]. The answer for paths that it does not serve is 404.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := s.routes[r.URL.Path]
 	if h == nil {
@@ -67,52 +67,45 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// AllowsOrigin says whether an origin, as a browser writes it, is that of a redirect URI
-// of a client.
+// AllowsOrigin reports whether an origin, as browsers write it, is that of a client's
+// redirect URI.
 func (s *Server) AllowsOrigin(origin string) bool { return s.crossOrigins.AllowsOrigin(origin) }
 
-// Sessions lists the sessions of a user, or all where user is empty. Those that
-// their user's configuration ended (see doc.go) are not among them. It takes time
-// in proportion to all that the store holds.
+// Sessions returns the sessions of a user, or all if user is empty. It takes time in
+// proportion to the size of the store.
 func (s *Server) Sessions(ctx context.Context, user string) ([]session.Info, error) {
 	return s.sessions.List(ctx, user)
 }
 
-// EndSession ends a session by its sid, and tells the clients that asked to be
-// told (OpenID Connect Back-Channel Logout 1.0). It returns how many sessions it ended:
-// that it ended before is no error.
+// EndSession ends the session with a sid and notifies its clients (OpenID Connect
+// Back-Channel Logout 1.0). It returns how many it ended: none if it had ended before.
 func (s *Server) EndSession(ctx context.Context, sid string) (int, error) {
 	return s.sessions.EndByID(ctx, sid)
 }
 
-// EndSessions ends all sessions of a user, as [Server.EndSession] does, and returns how
-// many there were.
+// EndSessions ends all sessions of a user, as [Server.EndSession] does, and returns how many.
 func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 	return s.sessions.EndByUser(ctx, user)
 }
 
-// RevokeGrants ends at once everything that a user let clients have, or that a client was
-// given by anybody, or by this user where both are named: codes, access tokens and
-// refresh tokens, and the consent that was remembered. A user's sessions end too where
-// no client is named; otherwise people stay signed in, and the client is told that
-// their sessions are over for it (OpenID Connect Back-Channel Logout 1.0). What is
-// given later is good. Of what fails half-way, what was ended stays so; the call can be
-// repeated.
+// RevokeGrants revokes codes, access tokens, refresh tokens and consent: all of a user, all
+// of a client, or those of both. Without a client, the user's sessions end too; with one,
+// people stay signed in, and the client is notified of a logout (OpenID Connect
+// Back-Channel Logout 1.0). Later grants are valid. After a failure, what was revoked stays
+// so, and the call can be repeated.
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
 	return s.endings.RevokeGrants(ctx, user, clientID)
 }
 
-// Revoked says whether an access token of ours was revoked, by its jti: by
-// itself or with its family.
+// Revoked reports whether an access token was revoked, by its jti: itself or its family.
 func (s *Server) Revoked(ctx context.Context, tokenID string) (bool, error) {
 	return s.revocations.Revoked(ctx, tokenID)
 }
 
-// Holder returns whom an access token stands for, or nil if the token has ended with
-// what it rests on: a person who was removed or disabled or has another password, a
-// client that is gone or may no longer have the scope, a session or a way to sign in
-// that there is no more, all that somebody was given. Whether the token itself was
-// revoked, [Server.Revoked] says.
+// Holder returns whom an access token stands for; nil if what it depends on has ended: the
+// person was removed or disabled or has another password, the client was removed or may no
+// longer have the scope, the session or the link to the provider's account ended, or all
+// grants were revoked. For the token itself, see [Server.Revoked].
 func (s *Server) Holder(ctx context.Context, t token.AccessToken) (*token.Holder, error) {
 	return s.holders.Find(ctx, t)
 }

@@ -1,6 +1,7 @@
 package people
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// storedAccount is a federated person as the [store.Store] keeps them for as long as
-// anything refers to them: sessions, codes and tokens only know the id.
+// storedAccount is a federated person. The [store.Store] keeps it as long as sessions,
+// codes and tokens refer to its id.
 type storedAccount struct {
 	Provider string   `json:"provider"`
 	Issuer   string   `json:"issuer"`
@@ -25,27 +26,26 @@ type storedAccount struct {
 	User     User     `json:"user"`
 }
 
-// ErrNotAllowed refuses a person whom neither the provider's rules nor the client let in.
+// ErrNotAllowed refuses a person whom the provider's rules or the client do not let in.
 var ErrNotAllowed = &oauth2.Error{Code: "access_denied", Description: "this person may not sign in here"}
 
-// Accounts are the people who may sign in: local users, and those whom providers name.
+// Accounts are those of local users and of people of identity providers.
 type Accounts struct {
 	Directory    *Directory           // the local users
 	Providers    map[string]*Provider // by key
 	ProviderKeys []string             // in the order of the configuration
-	Store        store.Store          // what is asked for now
-	Durable      store.Store          // what outlives a restart
+	Store        store.Store          // for accounts in use
+	Durable      store.Store          // for accounts that outlive a restart
 	FHIRBase     string               // fhirUser claims are absolute URLs below it
-	Logger       *slog.Logger         // of claims that are left out
+	Logger       *slog.Logger         // gets claims that are left out
 
-	// Lifetime is how long a sign-in and what it gives at once refer to a federated
-	// person, and refreshLifetime how long a refresh token does.
+	// Lifetime is how long a session and its tokens refer to a federated person, and
+	// RefreshLifetime how long a refresh token does.
 	Lifetime, RefreshLifetime time.Duration
 }
 
-// Find returns a person by the sub of their tokens, or nil when they are no
-// longer known: removed or disabled here, or come by a provider that is gone or by
-// now allows others in.
+// Find returns a person by the sub of their tokens; nil if they may not sign in any more:
+// they were removed or disabled, or their provider was or does not allow them.
 func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 	if user := a.Directory.Users[id]; user != nil {
 		if user.Disabled {
@@ -62,8 +62,7 @@ func (a *Accounts) Find(ctx context.Context, id string) (*User, error) {
 	return &stored.User, nil
 }
 
-// allowedAccount returns what a provider said of a person, or nil when it lets them in no
-// more.
+// allowedAccount returns a stored account; nil if the provider does not let it in any more.
 func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	stored, err := a.storedAccount(ctx, id)
 	if stored == nil || err != nil {
@@ -76,7 +75,7 @@ func (a *Accounts) allowedAccount(ctx context.Context, id string) (*storedAccoun
 	return stored, nil
 }
 
-// storedAccount returns what a provider said of a person; nil where it said nothing.
+// storedAccount returns a stored account, or nil.
 func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount, error) {
 	value, err := a.Store.Get(ctx, accountKey(id))
 	if errors.Is(err, store.ErrNotFound) {
@@ -97,17 +96,16 @@ func (a *Accounts) storedAccount(ctx context.Context, id string) (*storedAccount
 
 func (a *storedAccount) identity() identity { return identity{user: a.User, groups: a.Groups} }
 
-// Admit decides whose account a provider's identity is, if it is let in at all:
-// the linked local user's where linking is on and both sides have verified the
-// same e-mail address, else the person's own. What the provider said is stored for
-// both, so that they can be held to the rules of later on.
+// Admit returns whose account a provider's identity is: the linked local user's, or else the
+// person's own. The error for a person who is not let in is [ErrNotAllowed]. The identity is
+// stored in both cases, for rules that are configured later.
 func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, error) {
 	local := a.linked(p, id)
 	if local != nil {
 		audit.FromContext(ctx).User = local.ID
 	}
 	if !p.allows(id) || local != nil && local.Disabled {
-		return nil, a.turnAway(ctx, p, id)
+		return nil, a.deny(ctx, p, id)
 	}
 	a.checkFHIRUser(ctx, p, &id.user)
 	stored := storedAccount{Provider: p.Key, Issuer: id.issuer, Subject: id.subject, Username: id.user.username, User: id.user, Groups: id.groups}
@@ -117,7 +115,7 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, 
 	}
 	err = a.Store.Put(ctx, accountKey(id.user.ID), value, a.Lifetime)
 	if err == nil {
-		err = a.keepFor(ctx, id.user.ID, value, a.Lifetime)
+		err = a.retain(ctx, id.user.ID, value, a.Lifetime)
 	}
 	if err != nil || local != nil {
 		return local, err
@@ -126,22 +124,18 @@ func (a *Accounts) Admit(ctx context.Context, p *Provider, id identity) (*User, 
 	return &id.user, nil
 }
 
-// fhirUser is the FHIR resource of the provider's subject: the one that the
-// configuration of the moment says, or else what the provider claimed, if that is
-// taken.
+// fhirUser is the FHIR resource of a subject: as configured, or else as the provider
+// claims, if that claim is mapped.
 func (p *Provider) fhirUser(subject, claimed string) string {
-	switch {
-	case p.FHIRUsers[subject] != "":
-		return p.FHIRUsers[subject]
-	case p.Claims["fhirUser"] == "":
-		return ""
+	if p.Claims["fhirUser"] == "" {
+		claimed = ""
 	}
-	return claimed
+	return cmp.Or(p.FHIRUsers[subject], claimed)
 }
 
-// Unlinked says whether a local user who came as a provider's subject could come
-// that way no more: the provider is gone, is another one now, does not let them in,
-// or leads to somebody else.
+// Unlinked reports whether a local user who signed in as a provider's subject could not do
+// so any more: the provider was removed or replaced, does not let them in, or is linked to
+// somebody else.
 func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject string) (bool, error) {
 	if provider == "" || a.Directory.Users[user.ID] == nil {
 		return false, nil
@@ -153,7 +147,7 @@ func (a *Accounts) Unlinked(ctx context.Context, user *User, provider, subject s
 	return a.UnlinkedAccount(ctx, user, p, accountID(p.Issuer, subject))
 }
 
-// UnlinkedAccount says whether a provider's account no longer leads to a local user.
+// UnlinkedAccount reports whether a provider's account is not linked to a local user any more.
 func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider, id string) (bool, error) {
 	stored, err := a.allowedAccount(ctx, id)
 	if stored == nil || err != nil {
@@ -162,8 +156,7 @@ func (a *Accounts) UnlinkedAccount(ctx context.Context, user *User, p *Provider,
 	return !p.links(stored.identity(), user), nil
 }
 
-// LinkedAccount is the provider's account by which a local user was given something, or
-// "".
+// LinkedAccount returns the id of the provider's account by which a local user signed in, or "".
 func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	p := a.Providers[provider]
 	if p == nil || a.Directory.Users[user] == nil {
@@ -172,8 +165,8 @@ func (a *Accounts) LinkedAccount(user, provider, subject string) string {
 	return accountID(p.Issuer, subject)
 }
 
-// CheckLinks refuses two local users with one verified address where linking is
-// on: a person would be either of them, as it happens.
+// CheckLinks returns an error if two local users have one verified address and a provider
+// links by it: it could not tell which of them a person is.
 func (a *Accounts) CheckLinks() error {
 	owners := map[string]string{}
 	for _, p := range a.Providers {
@@ -190,9 +183,8 @@ func (a *Accounts) CheckLinks() error {
 	return nil
 }
 
-// linked finds the local user with a person's verified e-mail address. That the
-// user is disabled is for the caller to see: it must not fall back to an account
-// of the person's own.
+// linked returns the local user of a person, or nil. The user may be disabled; the person
+// must not get an account of their own then.
 func (a *Accounts) linked(p *Provider, id identity) *User {
 	for _, user := range a.Directory.Users {
 		if p.links(id, user) {
@@ -202,15 +194,15 @@ func (a *Accounts) linked(p *Provider, id identity) *User {
 	return nil
 }
 
-// links says whether a person of the provider is a local user: no two users can be the
-// same (see checkLinks).
+// links reports whether a person of the provider is a local user; of at most one
+// ([Accounts.CheckLinks]).
 func (p *Provider) links(id identity, user *User) bool {
 	address, ok := id.verifiedEmail()
 	return p.LinkEmail && ok && user.EmailVerified && lowered(user.Email) == lowered(address)
 }
 
-// checkFHIRUser makes the reference relative to our FHIR base, or drops one that
-// is no reference to a person there.
+// checkFHIRUser makes the reference relative to our FHIR base, or drops it if it is not
+// to a person there.
 func (a *Accounts) checkFHIRUser(ctx context.Context, p *Provider, user *User) {
 	if user.FHIRUser == "" {
 		return

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// scopeClaims are the claims that each scope asks for (OpenID Connect Core §5.4,
-// SMART App Launch 2.2 for fhirUser), in the order of the standard's table.
+// scopeClaims are the claims of each scope (OpenID Connect Core §5.4, SMART App Launch 2.2
+// for fhirUser), in the order of the standard's table.
 var scopeClaims = []struct {
 	scope  string
 	claims []string
@@ -24,11 +24,11 @@ var scopeClaims = []struct {
 	{"phone", []string{"phone_number", "phone_number_verified"}},
 	{"address", []string{"address"}},
 	{"fhirUser", []string{"fhirUser"}},
-	{"groups", []string{"groups"}}, // of no standard, but of most providers and apps
+	{"groups", []string{"groups"}}, // not a standard, but common
 }
 
-// furtherClaims are those that a user's record has no field of its own for. The
-// parts of an address are those of OpenID Connect Core §5.1.1.
+// furtherClaims are those that [User] has no field for. The parts of an address are those
+// of OpenID Connect Core §5.1.1.
 var furtherClaims = []string{
 	"family_name", "given_name", "middle_name", "nickname", "profile", "picture", "website", "gender",
 	"birthdate", "zoneinfo", "locale", "updated_at", "phone_number_verified",
@@ -36,35 +36,35 @@ var furtherClaims = []string{
 	"address.postal_code", "address.country",
 }
 
-// ClaimsOfScope are the claims that a granted scope asks for.
+// ClaimsOfScope returns the claims of a granted scope.
 func ClaimsOfScope(scope []string) (names []string) {
-	for _, of := range scopeClaims {
-		if slices.Contains(scope, of.scope) {
-			names = append(names, of.claims...)
+	for _, s := range scopeClaims {
+		if slices.Contains(scope, s.scope) {
+			names = append(names, s.claims...)
 		}
 	}
 	return names
 }
 
-// ClaimsOfAllScopes are the claims that some scope asks for.
+// ClaimsOfAllScopes returns the claims of all scopes.
 func ClaimsOfAllScopes() (names []string) {
-	for _, of := range scopeClaims {
-		names = append(names, of.claims...)
+	for _, s := range scopeClaims {
+		names = append(names, s.claims...)
 	}
 	return names
 }
 
-// ScopeOf is the scope that would ask for a claim, or "".
+// ScopeOf returns the scope that has a claim, or "".
 func ScopeOf(claim string) string {
-	for _, of := range scopeClaims {
-		if slices.Contains(of.claims, claim) {
-			return of.scope
+	for _, s := range scopeClaims {
+		if slices.Contains(s.claims, claim) {
+			return s.scope
 		}
 	}
 	return ""
 }
 
-// Claims are the named claims that a person's record holds.
+// Claims returns those of the named claims that a person has.
 func (a *Accounts) Claims(user *User, names []string) map[string]any {
 	all := map[string]any{}
 	for name, value := range user.Claims {
@@ -91,8 +91,8 @@ func (a *Accounts) Claims(user *User, names []string) map[string]any {
 	return all
 }
 
-// putClaim puts a claim into the form that the standard gives it: a number for
-// updated_at, a truth value for phone_number_verified, an object for address.
+// putClaim adds a claim in its standard form: a number for updated_at, a boolean for
+// phone_number_verified, an object for address.
 func putClaim(all map[string]any, name, value string) {
 	switch object, member, nested := strings.Cut(name, "."); {
 	case nested:
@@ -113,16 +113,15 @@ func putClaim(all map[string]any, name, value string) {
 	}
 }
 
-// isBirthdate reports whether a text is a date or a year (OpenID Connect Core §5.1).
+// isBirthdate accepts a date or a year (OpenID Connect Core §5.1).
 func isBirthdate(text string) bool {
 	_, day := time.Parse(time.DateOnly, text)
 	_, year := time.Parse("2006", text)
 	return day == nil || year == nil
 }
 
-// CheckClaim says why a user cannot have a claim of this value, if not: its name is
-// none of OpenID Connect Core §5.1, the record has a field for it, or the value
-// has not the form that is given there.
+// CheckClaim returns an error if a user cannot have a claim with a value: [User] has a
+// field for it, or OpenID Connect Core §5.1 has no such claim or another form of it.
 func CheckClaim(name, value string) error {
 	ok, form := true, ""
 	switch name {

@@ -15,37 +15,30 @@ import (
 // Directory holds the local users and checks their passwords.
 type Directory struct {
 	Users   map[string]*User    // by ID
-	names   map[string][]string // IDs by canonicalName
+	names   map[string][]string // IDs by [lockout.CanonicalName]
 	compare PasswordComparer
-
-	// hashes are all users'. One of them is compared when the user is unknown,
-	// so that the time taken does not tell which names exist.
-	hashes []string
-
-	turns hashTurns
+	hashes  []string // of all users
+	turns   hashTurns
 }
 
-// decoy is the hash to compare for a name that is unknown: always the same one
-// for a name, and each user's for as many names. Where hashes cost differently,
-// a slow or quick answer then says as little of a name as another. One decoy for
-// all, however slow, would tell apart every user whose hash is quicker.
+// decoy is the hash to compare for an unknown name, so that the time taken does not tell
+// which names exist. A name always has the same one, and all users' hashes are used
+// equally often: with one decoy for all, users with quicker hashes would stand out.
 func (d *Directory) decoy(id string) string {
 	sum := sha256.Sum256([]byte(id))
 	return d.hashes[binary.BigEndian.Uint64(sum[:])%uint64(len(d.hashes))]
 }
 
-// PasswordComparer checks a password against a hash. Its method is that of the
-// modules in Caddy's namespace http.authentication.hashes.
+// PasswordComparer checks passwords, as Caddy's modules http.authentication.hashes do.
 type PasswordComparer interface {
-	// Compare says whether a password is the one that was hashed. It fails on what
-	// is no hash of its kind.
+	// Compare reports whether a hash is of the password. It fails on an invalid hash.
 	Compare(hash, password []byte) (bool, error)
 }
 
-// ErrWrongPassword refuses a try; it does not say whether there is such a user.
+// ErrWrongPassword does not tell whether the user exists.
 var ErrWrongPassword = &oauth2.Error{Code: "access_denied", Description: "unknown user or wrong password", Status: http.StatusForbidden}
 
-// NewDirectory checks the users, and says which of them cannot be.
+// NewDirectory returns the directory of users, or an error if one of them is invalid.
 func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
 	d := &Directory{
 		Users:   make(map[string]*User, len(users)),
@@ -59,7 +52,7 @@ func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
 			return nil, fmt.Errorf("user %q needs an id and a password_hash", u.ID)
 		}
 		if d.Users[u.ID] != nil {
-			return nil, fmt.Errorf("user %q is there twice", u.ID)
+			return nil, fmt.Errorf("duplicate user %s", u.ID)
 		}
 		if err := CheckFHIRUser(u.FHIRUser); u.FHIRUser != "" && err != nil {
 			return nil, fmt.Errorf("user %q: fhir_user %w", u.ID, err)
@@ -87,9 +80,8 @@ func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
 	return d, nil
 }
 
-// AccountNamed is the ID of the one account that somebody means who types a name: the
-// one of this name to the letter, or else the only one of any spelling. It is empty
-// where there is none.
+// AccountNamed returns the ID of the account that a typed name means: the one with exactly
+// this name, or else the only one spelled alike; "" if there is none.
 func (d *Directory) AccountNamed(typed string) string {
 	if d.Users[typed] != nil {
 		return typed

@@ -12,20 +12,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// identity is what a provider says of a person, in our words.
+// identity is what a provider says of a person, in our claims.
 type identity struct {
 	issuer, subject string
 	user            User
 	groups          []string
 }
 
-// Identity maps a provider's claims to ours. What is not of the type that the
-// standard gives it is taken as not there: an email_verified of "true" or 1
-// verifies nothing (OpenID Connect Core §5.1).
+// Identity maps a provider's claims to ours. Claims of a wrong type are ignored: an
+// email_verified of "true" or 1 verifies nothing (OpenID Connect Core §5.1).
 func (p *Provider) Identity(from *upstream.Identity) identity {
 	text := func(name string) string { return claimText(name, p.claim(from, name)) }
 	verified, _ := p.claim(from, "email_verified").(bool)
-	id := identity{issuer: from.Issuer, subject: from.Subject, groups: Words(p.claim(from, "groups"))}
+	id := identity{issuer: from.Issuer, subject: from.Subject, groups: Strings(p.claim(from, "groups"))}
 	id.user = User{
 		ID: accountID(from.Issuer, from.Subject), Name: text("name"), username: text("preferred_username"),
 		Email: text("email"), EmailVerified: verified && emailDomain(text("email")) != "", Phone: text("phone_number"),
@@ -37,9 +36,9 @@ func (p *Provider) Identity(from *upstream.Identity) identity {
 	return id
 }
 
-// claim is the provider's claim that is taken for one of ours. Where another one
-// is taken for email or phone_number than the standard's, the provider's
-// email_verified is not about that one, and counts only if it is mapped too.
+// claim is the provider's claim for one of ours. If email or phone_number is mapped to
+// another claim, the provider's email_verified is not about that one, and must be mapped
+// too.
 func (p *Provider) claim(from *upstream.Identity, name string) any {
 	if mapped := p.Claims[name]; mapped != "" {
 		return from.Claims[mapped]
@@ -51,11 +50,11 @@ func (p *Provider) claim(from *upstream.Identity, name string) any {
 	return from.Claims[name]
 }
 
-// maxClaim bounds a claim that is taken from a provider, in bytes.
+// maxClaim bounds a claim of a provider, in bytes.
 const maxClaim = 1 << 10
 
-// claimText is a claim as a text, or "" where it is not of the type that OpenID
-// Connect Core §5.1 gives it, or too long.
+// claimText is a claim as a text; "" if it is too long or not of its type in OpenID
+// Connect Core §5.1.
 func claimText(name string, claim any) (text string) {
 	switch v := claim.(type) {
 	case bool:
@@ -74,8 +73,7 @@ func claimText(name string, claim any) (text string) {
 	return ""
 }
 
-// furtherClaims are what else a provider says of a person (OpenID Connect Core
-// §5.1), in the form of [User].Claims.
+// furtherClaims returns the claims for [User].Claims.
 func (p *Provider) furtherClaims(from *upstream.Identity) map[string]string {
 	var claims map[string]string
 	take := func(name string, claim any) {
@@ -98,8 +96,8 @@ func (p *Provider) furtherClaims(from *upstream.Identity) map[string]string {
 	return claims
 }
 
-// Words reads a claim that is a list of strings, or one string.
-func Words(claim any) []string {
+// Strings reads a claim that is a string or a list of strings.
+func Strings(claim any) []string {
 	switch v := claim.(type) {
 	case string:
 		return []string{v}
@@ -115,19 +113,19 @@ func Words(claim any) []string {
 	return nil
 }
 
-// accountID is the sub of a federated person: one for each issuer and subject
-// (OpenID Connect Core §5.7), and none that a local user or client could have.
+// accountID is the sub of a federated person, made of issuer and subject (OpenID Connect
+// Core §5.7). No local user or client can have it.
 func accountID(issuer, subject string) string {
 	sum := sha256.Sum256([]byte(issuer + "\x00" + subject))
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// allows says whether one of the provider's rules lets a person in.
+// allows reports whether the provider's rules let a person in.
 func (p *Provider) allows(id identity) bool {
-	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.meets)
+	return len(p.Allow) == 0 || slices.ContainsFunc(p.Allow, id.matches)
 }
 
-func (id identity) meets(rule AllowRule) bool {
+func (id identity) matches(rule AllowRule) bool {
 	if rule.isOnGroup() {
 		return slices.Contains(id.groups, rule.Value)
 	}
@@ -138,21 +136,21 @@ func (id identity) meets(rule AllowRule) bool {
 	return ok && lowered(address) == lowered(rule.Value)
 }
 
-// verifiedEmail is the person's address if the provider has verified it, and if
-// it has just one @: which domain it is of must not depend on who reads it.
+// verifiedEmail is the person's address, and whether the provider has verified it. With
+// more than one @, its domain would depend on who reads it.
 func (id identity) verifiedEmail() (string, bool) {
 	return id.user.Email, id.user.EmailVerified && emailDomain(id.user.Email) != ""
 }
 
-// CheckEmail says why a word is no e-mail address, if it is none.
+// CheckEmail returns an error if a word is not an e-mail address.
 func CheckEmail(address string) error {
 	if emailDomain(address) == "" {
-		return fmt.Errorf("%q is no e-mail address", address)
+		return fmt.Errorf("%q is not an e-mail address", address)
 	}
 	return nil
 }
 
-// emailDomain is the domain of an address in lower case, or "".
+// emailDomain is the domain of an address in lower case; "" if it is not valid.
 func emailDomain(address string) string {
 	user, domain, _ := strings.Cut(address, "@")
 	if user == "" || strings.ContainsAny(domain, "@ \t\r\n") {
@@ -161,9 +159,9 @@ func emailDomain(address string) string {
 	return lowered(domain)
 }
 
-// lowered puts the ASCII letters of an e-mail address into lower case, and leaves
-// all others as they are (RFC 4343 §3): by Unicode's rules İ would become i, and ſ
-// be the same as s, and with them somebody else's domain or mailbox ours.
+// lowered puts the ASCII letters of an e-mail address into lower case, and no others
+// (RFC 4343 §3): by Unicode's rules, İ would become i and ſ equal s, and somebody else's
+// domain or mailbox be taken for ours.
 func lowered(address string) string {
 	return strings.Map(func(r rune) rune {
 		if r >= 'A' && r <= 'Z' {

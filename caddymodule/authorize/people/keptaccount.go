@@ -14,8 +14,8 @@ import (
 
 func accountKey(id string) string { return "account:" + id }
 
-// Keep makes the account of a provider's subject, or what links it to a local
-// user, outlive the session, for as long as there is a refresh token of theirs.
+// Keep makes the account of a provider's subject, or its link to a local user, last as long
+// as a refresh token.
 func (a *Accounts) Keep(ctx context.Context, provider, subject string, lifetime time.Duration) error {
 	p := a.Providers[provider]
 	if p == nil {
@@ -23,25 +23,24 @@ func (a *Accounts) Keep(ctx context.Context, provider, subject string, lifetime 
 	}
 	id := accountID(p.Issuer, subject)
 	value, err := a.Store.Get(ctx, accountKey(id))
-	if errors.Is(err, store.ErrNotFound) { // removed in this very moment
+	if errors.Is(err, store.ErrNotFound) { // just removed
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return a.keepFor(ctx, id, value, lifetime+a.Lifetime)
+	return a.retain(ctx, id, value, lifetime+a.Lifetime)
 }
 
-// keptAccount is an account as the durable store keeps it.
+// keptAccount is an account in the durable store.
 type keptAccount struct {
 	storedAccount
 	Until time.Time `json:"until,omitzero"` // when nothing refers to it any more
 }
 
-// keepFor keeps what a provider said of a person for some time at least: what was kept
-// for longer stays as long, with what is said now. It is written if that is something
-// else, or must last longer.
-func (a *Accounts) keepFor(ctx context.Context, id string, account []byte, lifetime time.Duration) error {
+// retain keeps an account for a time at least, longer if it is kept longer already. It
+// writes only if the account changes or must last longer.
+func (a *Accounts) retain(ctx context.Context, id string, account []byte, lifetime time.Duration) error {
 	var kept keptAccount
 	if err := json.Unmarshal(account, &kept); err != nil {
 		return fmt.Errorf("keeping an account: %w", err)
@@ -66,15 +65,15 @@ func (a *Accounts) keepFor(ctx context.Context, id string, account []byte, lifet
 		} else {
 			err = a.Durable.Swap(ctx, keptAccountPrefix+id, old, value, time.Until(kept.Until))
 		}
-		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) { // by another at the same time
+		if !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrChanged) { // a concurrent change
 			return err
 		}
 	}
 	return ctx.Err()
 }
 
-// keptUntil is until when an account must be kept that is kept already: no shorter. One
-// that does not say is from before they did, and may be that of a refresh token.
+// keptUntil is the later of until and the time that an account is kept already. One from
+// an earlier version has no time, and may be that of a refresh token.
 func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 	var kept keptAccount
 	if err := json.Unmarshal(old, &kept); err != nil {
@@ -84,23 +83,22 @@ func (a *Accounts) keptUntil(old []byte, until time.Time) (time.Time, error) {
 		kept.Until = time.Now().Add(a.RefreshLifetime + a.Lifetime).Truncate(time.Second)
 	}
 	if kept.Until.After(until) {
-		return kept.Until, nil
+		until = kept.Until
 	}
 	return until, nil
 }
 
-// turnAway refuses a person, and ends the account that the same provider let them have
-// before: with it sessions and tokens end, for as long as the person is not let in
-// again. The identity must be that of an ID token that has just been verified, so that
-// nobody but the provider can end anything. An account that another idp of the same
-// issuer let in last is that one's to end.
-func (a *Accounts) turnAway(ctx context.Context, p *Provider, id identity) error {
+// deny refuses a person, and deletes the account that the same provider admitted before,
+// which ends its sessions and tokens. The identity must be of an ID token that has just
+// been verified, so that only the provider can do this. An account that another idp of
+// the same issuer admitted last is left alone.
+func (a *Accounts) deny(ctx context.Context, p *Provider, id identity) error {
 	stored, err := a.storedAccount(ctx, id.user.ID)
 	if stored != nil && audit.FromContext(ctx).User == "" {
 		audit.FromContext(ctx).User = id.user.ID
 	}
 	if err == nil && stored != nil && stored.Provider == p.Key {
-		// That which brings the other back goes first.
+		// The kept one first: the other would be restored from it.
 		err = errors.Join(a.Durable.Delete(ctx, keptAccountPrefix+id.user.ID), a.Store.Delete(ctx, accountKey(id.user.ID)))
 	}
 	refusal := *ErrNotAllowed
@@ -110,8 +108,7 @@ func (a *Accounts) turnAway(ctx context.Context, p *Provider, id identity) error
 
 const keptAccountPrefix = "kept-account:"
 
-// restoreAccount brings an account back that was kept, so that the next who asks
-// for it finds it in the store.
+// restoreAccount copies a kept account back to the store.
 func (a *Accounts) restoreAccount(ctx context.Context, id string) ([]byte, error) {
 	value, err := a.Durable.Get(ctx, keptAccountPrefix+id)
 	if err != nil {

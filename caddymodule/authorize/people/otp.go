@@ -14,32 +14,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
-// ErrWrongCode refuses a code, be it wrong or used already.
+// ErrWrongCode refuses a wrong or used code.
 var ErrWrongCode = &oauth2.Error{Code: "access_denied", Description: "wrong or used code of the second factor", Status: http.StatusForbidden}
 
-// OTP lets each code of a person's authenticator app count once.
+// OTP accepts each code of a person's authenticator app once.
 type OTP struct {
-	Durable store.Store  // of the codes that were used
-	Logger  *slog.Logger // of codes that stay used
+	Durable store.Store  // holds the last used time steps
+	Logger  *slog.Logger // gets failures to release a code
 }
 
-// UsedStep is that a code was used: its time step, in place of the one before.
+// UsedStep is the time step of a used code, and the one used before.
 type UsedStep struct {
 	key          string // in the durable store
 	step, before []byte
 }
 
-// usedStepTime is how long after its use a code, or one that came before it, could
-// still be right.
-const usedStepTime = (2*totp.Skew + 2) * totp.Step
+// usedStepLifetime is how long after its use a code or an earlier one is still valid.
+const usedStepLifetime = (2*totp.Skew + 2) * totp.Step
 
-// UseCode takes a code of the person's authenticator app. None counts twice, nor does
-// one from before the last that counted; of several that come with the same at one
-// moment, one gets in (RFC 6238 §5.2).
+// UseCode accepts a code of the person's authenticator app if it is later than the last
+// one used. Of several requests with the same code, one succeeds (RFC 6238 §5.2).
 func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, error) {
 	secret, err := totp.DecodeSecret(user.TOTPSecret)
 	if err != nil {
-		return nil, err // checked in newDirectory
+		return nil, err // NewDirectory has checked it
 	}
 	step, ok := totp.MatchingStep(secret, strings.ReplaceAll(code, " ", ""), time.Now())
 	if !ok {
@@ -49,13 +47,13 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 	used.before, err = o.Durable.Get(ctx, used.key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		err = o.Durable.Add(ctx, used.key, used.step, usedStepTime)
+		err = o.Durable.Add(ctx, used.key, used.step, usedStepLifetime)
 	case err != nil:
 		return nil, err
 	case !used.follows():
 		return nil, ErrWrongCode
 	default:
-		err = o.Durable.Swap(ctx, used.key, used.before, used.step, usedStepTime)
+		err = o.Durable.Swap(ctx, used.key, used.before, used.step, usedStepLifetime)
 	}
 	if errors.Is(err, store.ErrExists) || errors.Is(err, store.ErrChanged) {
 		return nil, ErrWrongCode
@@ -63,21 +61,20 @@ func (o *OTP) UseCode(ctx context.Context, user *User, code string) (*UsedStep, 
 	return used, err
 }
 
-// follows reports whether the step is later than the one that was used before it.
+// follows reports whether the step is later than the one used before.
 func (u *UsedStep) follows() bool {
 	step, err1 := strconv.ParseInt(string(u.step), 10, 64)
 	before, err2 := strconv.ParseInt(string(u.before), 10, 64)
 	return err1 == nil && err2 == nil && step > before
 }
 
-// ReleaseCode lets a code be used again whose sign-in failed by our fault, and gave
-// nobody anything.
+// ReleaseCode lets a code be used again, after its sign-in failed by our fault.
 func (o *OTP) ReleaseCode(ctx context.Context, user *User, used *UsedStep) {
 	before := used.before
 	if before == nil {
 		before = []byte("0")
 	}
-	err := o.Durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepTime)
+	err := o.Durable.Swap(context.WithoutCancel(ctx), used.key, used.step, before, usedStepLifetime)
 	if err != nil && !errors.Is(err, store.ErrChanged) { // by another code
 		o.Logger.ErrorContext(ctx, "the code of a sign-in that failed stays used", "user", user.ID, "error", err)
 	}

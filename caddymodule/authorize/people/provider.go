@@ -13,19 +13,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/upstream"
 )
 
-// IdentityProvider is an upstream OpenID Connect provider by which people may
-// sign in.
+// IdentityProvider configures an OpenID Connect provider by which people may sign in.
 type IdentityProvider struct {
-	// Key names the provider in addresses, requests and clients' lists:
-	// lower-case letters, digits and hyphens.
+	// Key names the provider in addresses, requests and clients' lists: lower-case
+	// letters, digits and hyphens.
 	Key string
 
-	// Name is shown to people, and in the errors of the interface's §7.
-	// Default: the key.
+	// Name is shown to people, and in the errors of the interface's §7. Default: the key.
 	Name string
 
-	// Google says that the provider's error code is to be told in place of
-	// "error getting token".
+	// Google puts the provider's error code in place of "error getting token" into errors.
 	Google bool
 
 	// Issuer is the provider's issuer: https, or http on loopback.
@@ -34,40 +31,37 @@ type IdentityProvider struct {
 	// ClientID and ClientSecret are ours at the provider.
 	ClientID, ClientSecret string
 
-	// Scopes are asked for, beside openid. Default: profile and email.
+	// Scopes are requested beside openid. Default: profile and email.
 	Scopes []string
 
 	// Timeout bounds each request to the provider. Default: 10s.
 	Timeout time.Duration
 
-	// Transport makes the requests to the provider. Default: that of
-	// [upstream.Config].
+	// Transport makes the requests to the provider. Default: that of [upstream.Config].
 	Transport http.RoundTripper
 
 	// Domains are those of e-mail addresses whose owners sign in here.
 	Domains []string
 
-	// Claims maps claims of ours (those of OpenID Connect Core §5.1, fhirUser
-	// and groups) to the provider's. Default: the same name, but fhirUser is
-	// not taken unless it is mapped, nor email_verified where email is, nor
-	// phone_number_verified where phone_number is.
+	// Claims maps claims of ours (those of OpenID Connect Core §5.1, fhirUser and groups)
+	// to the provider's. Default: the same name; but fhirUser must be mapped, and so must
+	// email_verified or phone_number_verified if email or phone_number is.
 	Claims map[string]string
 
 	// FHIRUsers maps the provider's subjects to FHIR resources, Type/id.
 	FHIRUsers map[string]string
 
-	// Allow says who may sign in: whoever one of the rules names. Default:
-	// everybody whom the provider signs in. Those who did under other rules are
-	// held to these too, by what the provider said of them then; of groups that is
-	// known where there were rules on groups.
+	// Allow lets in whoever matches one of the rules. Default: everybody. New rules apply
+	// also to people who have signed in, by what the provider said of them then; it was
+	// asked for groups only if there were rules on groups.
 	Allow []AllowRule
 
-	// LinkEmail signs people in as the local user with the same e-mail address,
-	// where both sides have verified it.
+	// LinkEmail signs people in as the local user with the same e-mail address, if both
+	// sides have verified it.
 	LinkEmail bool
 
-	// KeepUpstreamToken keeps the provider's ID token with the session, so that
-	// signing out at the provider needs no confirmation there.
+	// KeepUpstreamToken keeps the provider's ID token with the session, so that signing
+	// out at the provider needs no confirmation there.
 	KeepUpstreamToken bool
 }
 
@@ -76,22 +70,22 @@ type AllowRule struct {
 	// Claim is "email" or "group".
 	Claim string
 
-	// Value is a group; or an e-mail address, or *@domain for all of a domain.
-	// Addresses count only where the provider has verified them.
+	// Value is a group; or an e-mail address, or *@domain for all of a domain. Only
+	// addresses that the provider has verified match.
 	Value string
 }
 
 var providerKey = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 
-// mappedClaims are the claims that can come from a provider.
+// mappedClaims are the claims that can be mapped to a provider's.
 var mappedClaims = append([]string{
 	"name", "preferred_username", "email", "email_verified", "phone_number", "fhirUser", "groups", "address",
 }, plainClaims...)
 
-// plainClaims are those of furtherClaims that are no part of another.
+// plainClaims are the furtherClaims without the parts of an address.
 var plainClaims = slices.DeleteFunc(slices.Clone(furtherClaims), func(name string) bool { return strings.Contains(name, ".") })
 
-// CheckMappedClaim says why a claim cannot be mapped, if it cannot.
+// CheckMappedClaim returns an error if a claim cannot be mapped.
 func CheckMappedClaim(claim string) error {
 	if !slices.Contains(mappedClaims, claim) {
 		return fmt.Errorf("claim %q is not one of %q", claim, mappedClaims)
@@ -99,15 +93,15 @@ func CheckMappedClaim(claim string) error {
 	return nil
 }
 
-// CheckProviderKey says why a name cannot be a provider's key, if it cannot.
+// CheckProviderKey returns an error if a name cannot be a provider's key.
 func CheckProviderKey(key string) error {
 	if !providerKey.MatchString(key) || key == Local {
-		return fmt.Errorf("idp %q must be named in lower-case letters, digits and single hyphens, and not %s", key, Local)
+		return fmt.Errorf("invalid idp name %q: use lower-case letters, digits and single hyphens, and not %s", key, Local)
 	}
 	return nil
 }
 
-// CheckDomain says why a word is not the domain of e-mail addresses, if it is not.
+// CheckDomain returns an error if a word is not a domain of e-mail addresses.
 func CheckDomain(domain string) error {
 	if emailDomain("x@"+domain) != domain || !strings.Contains(domain, ".") {
 		return fmt.Errorf("%q is not a domain in lower case, such as hospital.example", domain)
@@ -115,8 +109,8 @@ func CheckDomain(domain string) error {
 	return nil
 }
 
-// Check says why a rule can never be met or means another thing than it says, if
-// so. A pattern with two @ or none would be read differently by others.
+// Check returns an error if a rule can never match, or not what it seems to: an address
+// with two @ is not read alike by all.
 func (r AllowRule) Check() error {
 	switch {
 	case r.isOnGroup() && r.Value != "":
@@ -133,16 +127,16 @@ func (r AllowRule) Check() error {
 
 func (r AllowRule) isOnGroup() bool { return r.Claim == "group" }
 
-// Provider is an IdentityProvider at work.
+// Provider is an identity provider, and our client of it.
 type Provider struct {
 	IdentityProvider
-	Client *upstream.Provider // asks it
+	Client *upstream.Provider // sends the requests
 }
 
-// AddProvider has people sign in by a provider, which sends them back to a redirect URI.
+// AddProvider adds a provider, which sends people back to a redirect URI.
 func (a *Accounts) AddProvider(c IdentityProvider, redirectURI string) error {
 	if a.Providers[c.Key] != nil {
-		return fmt.Errorf("idp %q is there twice", c.Key)
+		return fmt.Errorf("duplicate idp %s", c.Key)
 	}
 	p, err := newProvider(c, redirectURI, a.Logger)
 	if err != nil {
@@ -189,6 +183,3 @@ func (c *IdentityProvider) check() error {
 	}
 	return errors.Join(errs...)
 }
-
-// Local names the users of this server in a client's list of identity providers.
-const Local = "local"

@@ -7,58 +7,40 @@ import (
 	"regexp"
 )
 
-// User is a person whose password this server checks itself.
+// User is a local user, or a person of an identity provider.
 type User struct {
-	// ID is the name to sign in with, and the sub of tokens.
-	ID string
+	ID           string // the name to sign in with, and the sub of tokens
+	PasswordHash string // of a kind that the [PasswordComparer] knows
 
-	// PasswordHash is in a form that [Config.Passwords] knows.
-	PasswordHash string
-
-	// TOTPSecret is the key of the person's authenticator app in base32 ([totp.CheckSecret]).
-	// Who has one is asked for a code after the password, and also after a
-	// linked identity provider: the second factor is the account's, however its
-	// owner comes (RFC 6238). Default: no second factor.
+	// TOTPSecret is the key of the person's authenticator app in base32
+	// ([totp.CheckSecret]). It is asked for after the password, and also after signing in
+	// by a linked identity provider (RFC 6238). Default: no second factor.
 	TOTPSecret string
 
-	// Name is the name claim.
-	Name string
+	Name          string // the name claim
+	Email         string // the email claim
+	EmailVerified bool   // the email_verified claim
+	Phone         string // the phone_number claim, in E.164 form
 
-	// Email is the email claim.
-	Email string
-
-	// EmailVerified is the email_verified claim.
-	EmailVerified bool
-
-	// Phone is the phone_number claim, in E.164 form.
-	Phone string
-
-	// FHIRUser is the person's own FHIR resource, as Type/id below the FHIR
-	// base (SMART App Launch 2.2, scopes for requesting identity data).
+	// FHIRUser is the person's own FHIR resource, as Type/id below the FHIR base (SMART
+	// App Launch 2.2, scopes for requesting identity data).
 	FHIRUser string
 
-	// Claims are further claims of OpenID Connect Core §5.1, by name; those of
-	// an address have names such as address.locality. See [CheckClaim].
+	// Claims are further claims of OpenID Connect Core §5.1, by name; those of an address
+	// have names such as address.locality. See [CheckClaim].
 	Claims map[string]string
 
-	// Disabled users cannot sign in, by password or by a linked identity
-	// provider, and what they were given ends.
+	// Disabled users cannot sign in, not even by a linked identity provider, and their
+	// sessions and tokens end.
 	Disabled bool
 
-	// username is preferred_username: the ID of a local user, what the provider
-	// says of a federated one.
-	username string
-
-	// TokensBoundTo is the credentialHash of a local user.
-	TokensBoundTo string
-
-	// groups are those that the provider told of.
-	groups []string
+	username      string   // preferred_username: a local user's ID, or as the provider says
+	TokensBoundTo string   // hash of a local user's credential, to which their tokens are bound
+	groups        []string // as the provider says
 }
 
-// CheckFHIRUser says why a reference cannot be a person's own resource, if it
-// cannot: the types are those of SMART App Launch 2.2, the form of the id that of
-// FHIR R4 §2.24.0.1.
+// CheckFHIRUser returns an error if a reference is not to a person's own resource (SMART App
+// Launch 2.2), with an id as in FHIR R4 §2.24.0.1.
 func CheckFHIRUser(reference string) error {
 	if !fhirUserPattern.MatchString(reference) {
 		return fmt.Errorf("%q must be Patient/…, Practitioner/…, PractitionerRole/…, RelatedPerson/… or Person/… with a FHIR id", reference)
@@ -68,24 +50,22 @@ func CheckFHIRUser(reference string) error {
 
 var fhirUserPattern = regexp.MustCompile(`^(Patient|Practitioner|PractitionerRole|RelatedPerson|Person)/[A-Za-z0-9.-]{1,64}$`)
 
-// Credential changes when the user's password or second factor does: sessions
-// carry it, so that such a change ends them.
+// Credential changes with the user's password or second factor, which ends their sessions.
 func (u *User) Credential() [sha256.Size]byte {
 	return sha256.Sum256([]byte(u.PasswordHash + "\x00" + u.TOTPSecret))
 }
 
-// credentialHash ties access tokens to the user's credential, as at_hash does an ID
-// token: the half of its digest. Clients can read it. It says nothing of the password,
-// whose hash has a salt, and which is at most guessed by who knows that.
+// credentialHash is half of the credential's digest, as at_hash is of a token's. Clients
+// can read it in access tokens. It reveals no password: the hash in it has a salt.
 func (u *User) credentialHash() string {
 	sum := u.Credential()
 	return base64.RawURLEncoding.EncodeToString(sum[:sha256.Size/2])
 }
 
-// Label is what a page calls somebody: by name, and by what tells namesakes apart.
+// Label is what a page calls somebody.
 type Label struct {
-	Name   string // a name, if there is one
-	Detail string // what else is known, such as the e-mail address; "" for nothing
+	Name   string // by which they are known
+	Detail string // tells namesakes apart, such as an e-mail address; may be ""
 }
 
 // Label is what pages call the person.

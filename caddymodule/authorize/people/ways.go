@@ -1,43 +1,45 @@
 package people
 
-import (
-	"slices"
-)
+import "slices"
 
-// Ways is how a person can sign in to a client.
+// Local names the users of this server in a client's list of identity providers.
+const Local = "local"
+
+// Ways are the ways to sign in for a client.
 type Ways struct {
 	Local     bool        // by a password here
 	Providers []*Provider // in the order of the client's list
 }
 
-// Ways lists the ways that a client allows, by its list, in the order of its list or else of
-// the configuration.
+// Ways returns the ways in a client's list of keys; all ways, in the order of the
+// configuration, if the list is empty.
 func (a *Accounts) Ways(keys []string) Ways {
 	if len(keys) == 0 {
 		keys = append([]string{Local}, a.ProviderKeys...)
 	}
-	var o Ways
+	var ways Ways
 	for _, key := range keys {
 		if p := a.Providers[key]; p != nil {
-			o.Providers = append(o.Providers, p)
+			ways.Providers = append(ways.Providers, p)
 		}
 	}
-	o.Local = slices.Contains(keys, Local) && len(a.Directory.Users) > 0
-	return o
+	ways.Local = slices.Contains(keys, Local) && len(a.Directory.Users) > 0
+	return ways
 }
 
-// Has says whether one can sign in by the provider with this key, or locally.
-func (o Ways) Has(key string) bool {
+// Has reports whether one can sign in by the provider with a key, or by a password here if
+// key is "" or [Local].
+func (w Ways) Has(key string) bool {
 	if key == "" || key == Local {
-		return o.Local
+		return w.Local
 	}
-	return slices.ContainsFunc(o.Providers, func(p *Provider) bool { return p.Key == key })
+	return slices.ContainsFunc(w.Providers, func(p *Provider) bool { return p.Key == key })
 }
 
-// ByDomain finds the provider whose people have e-mail addresses like this one.
-func (o Ways) ByDomain(address string) *Provider {
+// ByDomain returns the provider for the domain of an e-mail address, or nil.
+func (w Ways) ByDomain(address string) *Provider {
 	domain := emailDomain(address)
-	for _, p := range o.Providers {
+	for _, p := range w.Providers {
 		if domain != "" && slices.Contains(p.Domains, domain) {
 			return p
 		}
