@@ -21,7 +21,7 @@ func subjectOf(t *testing.T, server *authorize.Server) string {
 	if e := u.Query().Get("error"); e != "" {
 		return e
 	}
-	answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil)))
+	answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
 	return b.Claims(answer.IDToken)["sub"].(string)
 }
 
@@ -195,7 +195,7 @@ func TestRemovedProvider(t *testing.T) {
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("the code gives %+v", got)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
@@ -296,7 +296,7 @@ func TestFHIRUserFollowsSettings(t *testing.T) {
 	} {
 		b.Server = with(tt.mapped, tt.claims)
 		code := servertest.Location(t, b.Authorize(servertest.Request(url.Values{"scope": {"openid fhirUser"}}))).Query().Get("code")
-		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
+		answer := b.RequestTokens(servertest.CodeForm(code, nil))
 		if got := b.Claims(answer.IDToken)["fhirUser"]; got != tt.want {
 			t.Errorf("mapped %q, %v: %v", tt.mapped, tt.claims, got)
 		}
@@ -391,7 +391,7 @@ func TestDisabledUser(t *testing.T) {
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Path != "/oauth2/login" {
 		t.Errorf("the session leads to %s", u)
 	}
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("the code gives %+v", got)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {

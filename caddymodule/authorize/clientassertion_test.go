@@ -2,7 +2,6 @@ package authorize_test
 
 import (
 	"crypto/rand"
-	"encoding/json"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -289,35 +288,5 @@ func TestKeysByAddress(t *testing.T) {
 		if got := status(server(), nil); got != http.StatusUnauthorized {
 			t.Errorf("%s: %d", name, got)
 		}
-	}
-}
-
-func TestClientKeysRefused(t *testing.T) {
-	t.Parallel()
-	private, err := json.Marshal(jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: servertest.AssertionKeys()[jose.ES256], KeyID: "1"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	tests := []struct {
-		name   string
-		client client.Client
-		want   string
-	}{
-		{"a secret and keys", client.Client{Secret: "x", JWKS: servertest.PublicKeys(jose.ES256)}, "one way"},
-		{"keys and an address", client.Client{JWKS: servertest.PublicKeys(jose.ES256), JWKSURI: "https://c.example/jwks"}, "one way"},
-		{"no keys", client.Client{JWKS: []byte(`{"keys":[]}`)}, "no public key"},
-		{"no JWKS", client.Client{JWKS: []byte(`[]`)}, "unusable"},
-		{"a private key", client.Client{JWKS: private}, "private"},
-		{"a secret key", client.Client{JWKS: []byte(`{"keys":[{"kty":"oct","k":"AAAA"}]}`)}, "private"},
-		{"an address over http", client.Client{JWKSURI: "http://c.example/jwks"}, "jwks_uri"},
-		{"an unknown algorithm", client.Client{IDTokenAlgorithm: "HS256"}, "HS256"},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			tt.client.ID = "c"
-			if err := tt.client.Complete(); err == nil || !strings.Contains(err.Error(), tt.want) {
-				t.Errorf("error %v, want one that names %s", err, tt.want)
-			}
-		})
 	}
 }

@@ -55,7 +55,7 @@ func TestCodeOfRemovedUser(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Store = store }))
 	code := b.Code(nil)
 	b.Server = servertest.New(t, func(c *authorize.Config) { c.Store = store; c.Users = c.Users[1:] })
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
 }
@@ -69,7 +69,7 @@ func TestCodeUsedTwiceWithFullStore(t *testing.T) {
 	code := b.Code(nil)
 	token := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))).AccessToken
 	store.SetMaxEntries(1)
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
 	if r := b.Userinfo(token); r.StatusCode != http.StatusUnauthorized {
@@ -93,7 +93,7 @@ func TestCodeValidity(t *testing.T) {
 				b := servertest.NewBrowser(t, servertest.New(t, nil))
 				code := b.Code(nil)
 				time.Sleep(tt.wait)
-				if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != tt.want {
+				if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != tt.want {
 					t.Errorf("%+v", got)
 				}
 			})
@@ -106,9 +106,9 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, refreshing))
 	code := b.Code(servertest.OfflineAccess(nil))
-	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
+	first := b.RequestTokens(servertest.CodeForm(code, nil))
 	second := b.Refresh(first.Refresh, nil)
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" {
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" {
 		t.Errorf("%+v", got)
 	}
 	b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
@@ -137,7 +137,7 @@ func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	code := b.Code(servertest.OfflineAccess(nil))
 	durable.before = func() { b.Post("/oauth2/token", servertest.CodeForm(code, nil)) }
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" || got.AccessToken != "" {
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" || got.AccessToken != "" {
 		t.Errorf("%+v", got)
 	}
 	if left, err := durable.List(t.Context(), "refresh:"); err != nil || len(left) > 0 {
@@ -170,9 +170,9 @@ func TestCodeAtOnceEndsRefreshTokens(t *testing.T) {
 func codeReuse(t *testing.T, after time.Duration) {
 	b := servertest.NewBrowser(t, servertest.New(t, nil))
 	code := b.Code(nil)
-	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil)))
+	first := b.RequestTokens(servertest.CodeForm(code, nil))
 	time.Sleep(after)
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, nil))); got.Error != "invalid_grant" || b.TokenWorks(first.AccessToken) {
+	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" || b.TokenWorks(first.AccessToken) {
 		t.Errorf("%+v; the first token works: %t", got, b.TokenWorks(first.AccessToken))
 	}
 }

@@ -94,7 +94,7 @@ func TestConsentLimits(t *testing.T) {
 	})
 	u := b.Allow(b.SignIn(q, "alice", "right"), "user/Condition.rs", "claim:nickname")
 	for name, u := range map[string]*url.URL{"then": u, "later": servertest.Location(t, b.Authorize(q))} {
-		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil)))
+		answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
 		if answer.Scope != "openid user/Condition.rs" || b.Claims(answer.AccessToken)["scope"] != answer.Scope {
 			t.Errorf("%s: scope %q", name, answer.Scope)
 		}
@@ -119,7 +119,7 @@ func TestConsentByDefaultIsForOneRequest(t *testing.T) {
 		if prompt == "consent" {
 			u = b.Allow(r)
 		}
-		if answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil))); answer.Scope != want {
+		if answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)); answer.Scope != want {
 			t.Errorf("prompt %q: scope %q", prompt, answer.Scope)
 		}
 		delete(b.Cookies, "__Host-fhir-session")
@@ -135,7 +135,7 @@ func TestConsentFormCannotWiden(t *testing.T) {
 	form.Set("may user/*.rs", "yes")
 	form.Set("may phone", "yes")
 	u := servertest.Location(t, b.Post("/oauth2/consent", form))
-	if answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil))); answer.Scope != "openid" {
+	if answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)); answer.Scope != "openid" {
 		t.Errorf("scope %q", answer.Scope)
 	}
 }
@@ -173,7 +173,7 @@ func TestConsentSentTwice(t *testing.T) {
 	_, sealed := b.OpenForm(b.SignIn(servertest.Request(nil), "alice", "right"))
 	for range 2 {
 		u := servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow")))
-		if answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil))); answer.AccessToken == "" {
+		if answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil)); answer.AccessToken == "" {
 			t.Errorf("%+v", answer)
 		}
 	}
@@ -281,7 +281,7 @@ func TestConsentEndsRefreshTokens(t *testing.T) {
 		c.Clients[0].Scopes = append(c.Clients[0].Scopes, "offline_access")
 	}))
 	back := b.Allow(b.SignIn(servertest.Request(url.Values{"scope": {"openid offline_access"}}), "alice", "right"), "*")
-	first := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(back.Query().Get("code"), nil)))
+	first := b.RequestTokens(servertest.CodeForm(back.Query().Get("code"), nil))
 	refresh := func(token string) servertest.TokenResponse {
 		return servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", url.Values{
 			"grant_type": {"refresh_token"}, "refresh_token": {token}, "client_id": {"app"},

@@ -107,7 +107,7 @@ func TestEndGrantsOfOthersStay(t *testing.T) {
 	b.Cookies = map[string]string{}
 	b.Answer(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))
 	code := servertest.Location(t, b.Authorize(servertest.Request(servertest.OfflineAccess(url.Values{"client_id": {"aapp"}})))).Query().Get("code")
-	same := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(code, url.Values{"client_id": {"aapp"}})))
+	same := b.RequestTokens(servertest.CodeForm(code, url.Values{"client_id": {"aapp"}}))
 	if got, err := s.RevokeGrants(t.Context(), "alice", "aapp"); err != nil || got.RefreshTokens != 1 {
 		t.Errorf("%+v, %v", got, err)
 	}

@@ -93,7 +93,7 @@ func (e *endings) begin(wait time.Duration) {
 		return servertest.Location(e.t, e.Authorize(servertest.Request(url.Values{"scope": {scope}}))).Query().Get("code")
 	}
 	exchange := func(scope string) servertest.TokenResponse {
-		return servertest.Decode[servertest.TokenResponse](e.t, e.Post("/oauth2/token", servertest.CodeForm(get(scope), nil)))
+		return e.RequestTokens(servertest.CodeForm(get(scope), nil))
 	}
 	e.online, e.offline, e.code = exchange(onlineScope), exchange(offlineScope), get(onlineScope)
 	e.sid, _ = e.Claims(e.online.IDToken)["sid"].(string)

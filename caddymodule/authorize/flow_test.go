@@ -29,7 +29,7 @@ func TestCodeFlow(t *testing.T) {
 	if !regexp.MustCompile(`^[A-Za-z0-9_-]{43}$`).MatchString(q.Get("code")) {
 		t.Errorf("code %q", q.Get("code"))
 	}
-	answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(q.Get("code"), nil)))
+	answer := b.RequestTokens(servertest.CodeForm(q.Get("code"), nil))
 	if answer.TokenType != "Bearer" || answer.ExpiresIn != 3600 || answer.Scope != "openid" || answer.Refresh != "" {
 		t.Errorf("%+v", answer)
 	}
@@ -58,7 +58,7 @@ func TestCodeFlowWithPKCE(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			b := servertest.NewBrowser(t, servertest.New(t, nil))
 			form := servertest.CodeForm(b.Code(tt.asked), url.Values{"code_verifier": {tt.verifier}})
-			if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", form)); got.Error != tt.want {
+			if got := b.RequestTokens(form); got.Error != tt.want {
 				t.Errorf("%+v", got)
 			}
 		})

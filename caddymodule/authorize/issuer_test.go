@@ -115,7 +115,7 @@ func TestScopeClaimsInIDToken(t *testing.T) {
 		}))
 		q := servertest.ByProvider("hospital")
 		q.Set("scope", "openid profile email groups")
-		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(b.Federate(q).Query().Get("code"), nil)))
+		answer := b.RequestTokens(servertest.CodeForm(b.Federate(q).Query().Get("code"), nil))
 		claims := b.Claims(answer.IDToken)
 		got := fmt.Sprintln(claims["name"], claims["email"], claims["email_verified"], claims["groups"])
 		if want := "Sam sam@example.org true [clinicians managers]\n"; (got == want) != inIDToken {

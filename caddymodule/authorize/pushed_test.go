@@ -30,7 +30,7 @@ func TestPushedRequest(t *testing.T) {
 	}
 	q := b.Answer(pushed(answer.RequestURI)).Query()
 	form := servertest.CodeForm(q.Get("code"), url.Values{"code_verifier": {servertest.Verifier}})
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", form)); got.AccessToken == "" || q.Get("state") != "s" {
+	if got := b.RequestTokens(form); got.AccessToken == "" || q.Get("state") != "s" {
 		t.Errorf("%v, %+v", q, got)
 	}
 }
@@ -224,7 +224,7 @@ func TestPushedRequestCannotBeChanged(t *testing.T) {
 	q.Set("scope", "openid user/*.rs")
 	q.Set("state", "evil")
 	u := b.Answer(q)
-	got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil)))
+	got := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
 	if u.Query().Get("state") != "s" || !strings.HasPrefix(u.String(), servertest.Callback) || got.Scope != "openid" {
 		t.Errorf("%s, %+v", u, got)
 	}

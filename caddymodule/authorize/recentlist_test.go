@@ -28,17 +28,17 @@ func TestCodesOfOnePersonAreBounded(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			last = b.CodeOfSession(nil)
 			if i%2 == 0 {
-				if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(last, nil))); got.AccessToken == "" {
+				if got := b.RequestTokens(servertest.CodeForm(last, nil)); got.AccessToken == "" {
 					t.Fatalf("code %d: %+v", i, got)
 				}
 			} else if first == "" {
 				first = last
 			}
 		}
-		if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(first, nil))); got.Error != "invalid_grant" {
+		if got := b.RequestTokens(servertest.CodeForm(first, nil)); got.Error != "invalid_grant" {
 			t.Errorf("the first code: %+v", got)
 		}
-		if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(last, nil))); got.AccessToken == "" {
+		if got := b.RequestTokens(servertest.CodeForm(last, nil)); got.AccessToken == "" {
 			t.Errorf("the last code: %+v", got)
 		}
 		if b.TokenWorks(access) {
@@ -57,7 +57,7 @@ func TestFamiliesOfOnePersonAreBounded(t *testing.T) {
 	first := b.Tokens(offline).Refresh
 	var last string
 	for i := range 500 {
-		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(b.CodeOfSession(offline), nil)))
+		answer := b.RequestTokens(servertest.CodeForm(b.CodeOfSession(offline), nil))
 		if last = answer.Refresh; last == "" {
 			t.Fatalf("grant %d: %+v", i, answer)
 		}
@@ -75,7 +75,7 @@ func TestEndedFamiliesDoNotCount(t *testing.T) {
 	offline := url.Values{"scope": {"user/*.rs offline_access"}}
 	lasting := b.Tokens(offline).Refresh
 	for range 250 {
-		answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(b.CodeOfSession(offline), nil)))
+		answer := b.RequestTokens(servertest.CodeForm(b.CodeOfSession(offline), nil))
 		b.Post("/oauth2/revoke", url.Values{"client_id": {"app"}, "token": {answer.Refresh}})
 	}
 	if got := b.Refresh(lasting, nil); got.AccessToken == "" {

@@ -186,7 +186,7 @@ func confidentialTokens(b *servertest.Browser) servertest.TokenResponse {
 	redirect := url.Values{"redirect_uri": {servertest.Callback + "?tenant=1"}, "client_id": {"confidential"}}
 	code := b.Code(url.Values{"redirect_uri": redirect["redirect_uri"], "client_id": redirect["client_id"], "scope": {"openid offline_access"}})
 	redirect.Set("client_secret", "s3cret/+ %")
-	return servertest.Decode[servertest.TokenResponse](b.T, b.Post("/oauth2/token", servertest.CodeForm(code, redirect)))
+	return b.RequestTokens(servertest.CodeForm(code, redirect))
 }
 
 // A narrower scope is that of one refresh: the next has the whole again

@@ -50,7 +50,7 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 		}
 	}
 	for name, secret := range map[string]string{"nothing": "", "a secret": "x"} {
-		if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm("x", url.Values{"client_id": {c.ID}, "client_secret": {secret}}))); got.Error != "invalid_client" {
+		if got := b.RequestTokens(servertest.CodeForm("x", url.Values{"client_id": {c.ID}, "client_secret": {secret}})); got.Error != "invalid_client" {
 			t.Errorf("by %s: %+v", name, got)
 		}
 	}
@@ -62,7 +62,7 @@ func TestRegisteredClientWithKeys(t *testing.T) {
 	q.Set("client_id", c.ID)
 	_, sealed := b.OpenForm(b.SignIn(q, "alice", "right"))
 	form.Set("code", servertest.Location(t, b.Post("/oauth2/consent", servertest.Decision(sealed, "allow"))).Query().Get("code"))
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", form)); got.AccessToken == "" {
+	if got := b.RequestTokens(form); got.AccessToken == "" {
 		t.Errorf("%+v", got)
 	}
 }

@@ -40,15 +40,15 @@ func TestRegisteredClient(t *testing.T) {
 	form.Set("may user/*.rs", "yes")
 	code := servertest.Location(t, b.Post("/oauth2/consent", form)).Query().Get("code")
 	exchange := servertest.CodeForm(code, url.Values{"client_id": {c.ID}, "client_secret": {"wrong"}, "code_verifier": {servertest.Verifier}})
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", exchange)); got.Error != "invalid_client" {
+	if got := b.RequestTokens(exchange); got.Error != "invalid_client" {
 		t.Errorf("with a wrong secret: %+v", got)
 	}
 	exchange.Del("client_secret")
-	if got := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", exchange)); got.Error != "invalid_client" {
+	if got := b.RequestTokens(exchange); got.Error != "invalid_client" {
 		t.Errorf("without a secret: %+v", got)
 	}
 	exchange.Set("client_secret", c.Secret)
-	answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", exchange))
+	answer := b.RequestTokens(exchange)
 	if answer.Scope != "openid user/*.rs" {
 		t.Fatalf("%+v", answer)
 	}

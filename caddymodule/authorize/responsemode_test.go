@@ -1,7 +1,6 @@
 package authorize_test
 
 import (
-	"html"
 	"maps"
 	"net/http"
 	"net/url"
@@ -118,25 +117,17 @@ func TestErrorMode(t *testing.T) {
 	}
 }
 
-var (
-	formAction  = regexp.MustCompile(`<form method="post" action="([^"]*)">`)
-	formInput   = regexp.MustCompile(`<input type="hidden" name="([^"]*)" value="([^"]*)">`)
-	policyParts = regexp.MustCompile(`form-action (\S+); script-src 'sha256-([^']*)'$`)
-)
+var policyParts = regexp.MustCompile(`form-action (\S+); script-src 'sha256-([^']*)'$`)
 
 // posted reads the page that posts an answer.
 func posted(t *testing.T, r *http.Response) (action string, fields url.Values) {
 	t.Helper()
 	page := servertest.Body(t, r)
-	form := formAction.FindStringSubmatch(page)
-	if r.StatusCode != http.StatusOK || form == nil || r.Header.Get("Location") != "" {
+	form := servertest.ReadForm(page)
+	if r.StatusCode != http.StatusOK || form.Action == "" || r.Header.Get("Location") != "" {
 		t.Fatalf("status %d: %s", r.StatusCode, page)
 	}
-	fields = url.Values{}
-	for _, input := range formInput.FindAllStringSubmatch(page, -1) {
-		fields.Add(html.UnescapeString(input[1]), html.UnescapeString(input[2]))
-	}
-	return html.UnescapeString(form[1]), fields
+	return form.Action, form.Fields
 }
 
 // OAuth 2.0 Form Post Response Mode §2, for every flow and for errors.

@@ -282,7 +282,7 @@ func TestAMR(t *testing.T) {
 					r = b.SendOTP(b.OpenSecondFactor(r), codeNow())
 				}
 				for range 2 {
-					answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(servertest.Location(t, r).Query().Get("code"), nil)))
+					answer := b.RequestTokens(servertest.CodeForm(servertest.Location(t, r).Query().Get("code"), nil))
 					var amr []string
 					for _, m := range b.Claims(answer.IDToken)["amr"].([]any) {
 						amr = append(amr, m.(string))

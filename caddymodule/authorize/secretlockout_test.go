@@ -59,7 +59,7 @@ func TestSecretsAreCounted(t *testing.T) {
 							}
 						}
 						r := send(here, id, "wrong")
-						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || !strings.Contains(servertest.Body(t, r), "temporarily_unavailable") {
+						if r.StatusCode != http.StatusTooManyRequests || r.Header.Get("Retry-After") != "1" || servertest.Decode[servertest.TokenResponse](t, r).Error != "temporarily_unavailable" {
 							t.Errorf("%s: status %d, Retry-After %q", id, r.StatusCode, r.Header.Get("Retry-After"))
 						}
 						if last.Kind != audit.Lockout || last.ClientID != id || !last.Anonymous || last.Err.Error() != "temporarily_unavailable: too many wrong secrets came from your network: wait a second" {

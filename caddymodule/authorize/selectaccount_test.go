@@ -29,7 +29,7 @@ func TestSelectAccount(t *testing.T) {
 	}
 	_, signIn := b.OpenForm(b.Post("/oauth2/select_account", servertest.Decision(sealed, "other")))
 	u := servertest.Location(t, b.Post("/oauth2/login", url.Values{"request": {signIn}, "username": {"bob"}, "password": {"other"}}))
-	answer := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(u.Query().Get("code"), nil)))
+	answer := b.RequestTokens(servertest.CodeForm(u.Query().Get("code"), nil))
 	if sub := b.Claims(answer.IDToken)["sub"]; sub != "bob" {
 		t.Errorf("the other account is %v", sub)
 	}

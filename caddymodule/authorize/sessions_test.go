@@ -182,7 +182,7 @@ func TestSessionsOutliveRestart(t *testing.T) {
 				})
 			}
 			b := servertest.NewBrowser(t, start())
-			before := servertest.Decode[servertest.TokenResponse](t, b.Post("/oauth2/token", servertest.CodeForm(signIn(b), nil)))
+			before := b.RequestTokens(servertest.CodeForm(signIn(b), nil))
 			b.Server = start()
 			if q := servertest.Location(t, b.Authorize(servertest.Request(nil))).Query(); q.Get("code") == "" {
 				t.Fatalf("signed out of the browser: %v", q)

@@ -90,6 +90,9 @@ type RegistrationResponse struct {
 	// Name is what people see.
 	Name string `json:"client_name"`
 
+	// ApplicationType is web or native.
+	ApplicationType string `json:"application_type"`
+
 	// Error is the error code.
 	Error string `json:"error"`
 
