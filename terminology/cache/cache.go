@@ -46,30 +46,21 @@ type Options struct {
 	Timeout time.Duration
 }
 
-// Defaults of [Options].
-const (
-	defaultMaxSize     = 64 << 20
-	defaultTTL         = time.Hour
-	defaultNegativeTTL = 10 * time.Second
-	defaultFailureTTL  = time.Second
-	defaultTimeout     = 30 * time.Second
-)
-
 func (o Options) withDefaults() *Options {
 	if o.MaxSize <= 0 {
-		o.MaxSize = defaultMaxSize
+		o.MaxSize = 64 << 20
 	}
 	if o.TTL <= 0 {
-		o.TTL = defaultTTL
+		o.TTL = time.Hour
 	}
 	if o.NegativeTTL <= 0 {
-		o.NegativeTTL = defaultNegativeTTL
+		o.NegativeTTL = 10 * time.Second
 	}
 	if o.FailureTTL == 0 {
-		o.FailureTTL = defaultFailureTTL
+		o.FailureTTL = time.Second
 	}
 	if o.Timeout <= 0 {
-		o.Timeout = defaultTimeout
+		o.Timeout = 30 * time.Second
 	}
 	return &o
 }

@@ -11,7 +11,7 @@ type Array struct {
 // IsEmpty reports whether no element has been appended.
 func (x *Array) IsEmpty() bool { return !x.begun }
 
-// Next appends what stands before an element.
+// Next appends what precedes an element.
 func (x *Array) Next(dst []byte) []byte {
 	if x.begun {
 		return append(dst, ',')
@@ -21,7 +21,7 @@ func (x *Array) Next(dst []byte) []byte {
 	return append(dst, '"', ':', '[')
 }
 
-// End appends what stands after the last element.
+// End appends what follows the last element.
 func (x *Array) End(dst []byte) []byte {
 	if !x.begun {
 		return dst

@@ -14,7 +14,6 @@ type Extension struct {
 	Parts []Extension
 }
 
-// maxExtensionDepth bounds how deep extensions may nest.
 const maxExtensionDepth = 8
 
 // Extensions reads an array of extensions.

@@ -40,7 +40,6 @@ func AppendString[text string | []byte](dst []byte, s text) []byte {
 	return append(append(dst, s[start:]...), '"')
 }
 
-// appendEscape appends what stands for a byte that cannot be itself in a JSON string.
 func appendEscape(dst []byte, c byte) []byte {
 	switch {
 	case c == '"' || c == '\\':
@@ -58,7 +57,6 @@ func appendEscape(dst []byte, c byte) []byte {
 	}
 }
 
-// hexEscape appends a control character as \u00XX.
 func hexEscape(dst []byte, c byte) []byte {
 	return hex.AppendEncode(append(dst, `\u00`...), []byte{c})
 }

@@ -9,8 +9,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Reader reads FHIR JSON as a stream of tokens. It unmarshals nothing: callers copy what they want out of the
-// decoder's buffer and skip the rest.
+// Reader reads FHIR JSON as a stream of tokens. It unmarshals nothing: callers copy what they want and skip the rest.
 type Reader struct {
 	dec     *jsontext.Decoder
 	scratch []byte
@@ -18,16 +17,16 @@ type Reader struct {
 	short   *Shortage
 }
 
-// NewReader returns a reader of src. Of members with the same name the last one counts: to refuse duplicates, the
-// decoder would need memory for the names of each object.
+// NewReader returns a reader of src. Of members with one name the last one counts: refusing duplicates would take
+// memory for the names of each object.
 func NewReader(src io.Reader) *Reader {
 	return &Reader{dec: jsontext.NewDecoder(src, jsontext.AllowDuplicateNames(true))}
 }
 
-// ReaderOf returns a reader of a value that is in memory.
+// ReaderOf returns a reader of a value.
 func ReaderOf(value jsontext.Value) *Reader { return NewReader(bytes.NewReader(value)) }
 
-// Counting makes the reader count short elements with s, along with others that do, and returns the reader.
+// Counting makes the reader count short elements with s, and returns it.
 func (r *Reader) Counting(s *Shortage) *Reader {
 	r.short = s
 	return r
@@ -58,8 +57,8 @@ func (r *Reader) peekError() error {
 	return err
 }
 
-// Object calls member with the name of each member of the next value, which must be an object. The name is
-// valid until member reads on. member must read or skip the value, and nothing else.
+// Object calls member with the name of each member of the next value, an object. member must read or skip the value,
+// and nothing else; the name is valid until then.
 func (r *Reader) Object(member func(name []byte) error) error {
 	if err := r.delimiter('{'); err != nil {
 		return err
@@ -76,10 +75,10 @@ func (r *Reader) Object(member func(name []byte) error) error {
 	return r.delimiter('}')
 }
 
-// Array calls element before each element of the next value, which must be an array.
+// Array calls element before each element of the next value, an array.
 func (r *Reader) Array(element func() error) error { return r.ArrayOf(shortElement, element) }
 
-// ArrayOf is array for elements that take as much memory as held bytes of JSON.
+// ArrayOf is Array for elements that take as much memory as held bytes of JSON.
 func (r *Reader) ArrayOf(held int64, element func() error) error {
 	if err := r.delimiter('['); err != nil {
 		return err
@@ -113,7 +112,7 @@ func (r *Reader) Text() ([]byte, error) {
 	return r.scratch, err
 }
 
-// MaxString is how long a string may be, in bytes: FHIR allows 1,048,576 characters (R4 §2.24.0.1).
+// MaxString bounds a string, in bytes: FHIR allows 1,048,576 characters (R4 §2.24.0.1).
 const MaxString = 4 << 20
 
 // ReadString reads the next value, which must be a string, into s.
@@ -125,7 +124,7 @@ func (r *Reader) ReadString(s *string) error {
 	return err
 }
 
-// MaxName is how long the url or version of a definition may be, in bytes: answers repeat it beside each code.
+// MaxName bounds the url or version of a definition, in bytes: answers repeat it beside each code.
 const MaxName = 8 << 10
 
 // ReadName reads a url or a version into s.
@@ -174,7 +173,6 @@ func (r *Reader) Skip() error { return r.dec.SkipValue() }
 // AnyValue returns the next value, whatever it is. It is valid until the next call.
 func (r *Reader) AnyValue() (jsontext.Value, error) { return r.dec.ReadValue() }
 
-// delimiter reads the given opening or closing brace or bracket.
 func (r *Reader) delimiter(want jsontext.Kind) error {
 	if kind := r.dec.PeekKind(); kind != want {
 		return r.unexpected(kindName(want), kind)
@@ -198,7 +196,7 @@ func (r *Reader) CopyValue(kind jsontext.Kind, into *jsontext.Value) error {
 	return err
 }
 
-// unexpected returns the error for a value of the wrong JSON type, or the decoder's own error if there is no value.
+// unexpected returns the error for a value of the wrong type, or the decoder's own if there is no value.
 func (r *Reader) unexpected(want string, got jsontext.Kind) error {
 	if got == 0 {
 		err := r.peekError()
@@ -218,7 +216,6 @@ func (r *Reader) Pointer() string {
 	return "/"
 }
 
-// kindName names a JSON kind in an error.
 func kindName(k jsontext.Kind) string {
 	switch k {
 	case '{', '}':

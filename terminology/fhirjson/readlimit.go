@@ -9,12 +9,12 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// TooLargeError is the error for something that is larger than it may be.
+// TooLargeError is returned for something larger than its bound.
 type TooLargeError struct {
 	// What says what is too large.
 	What string
 
-	// Most is how many bytes it may be.
+	// Most is its bound in bytes.
 	Most int64
 }
 
@@ -31,8 +31,7 @@ func SizeText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// valueSource is the source of a decoder. It fails when the value that the decoder reads takes more memory than it
-// may, or when the context is done.
+// valueSource is the source of a decoder. It fails when a value takes too much memory, or the context is done.
 type valueSource struct {
 	ctx  context.Context
 	src  io.Reader
@@ -54,7 +53,7 @@ func (v *valueSource) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// NewSourceReader returns a reader of resources in a file, which holds at most most bytes of a value at once.
+// NewSourceReader returns a reader of a file that holds at most most bytes of a value at once.
 func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
 	v := &valueSource{ctx: ctx, src: src, most: most}
 	r := NewReader(v)
@@ -62,17 +61,17 @@ func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
 	return r
 }
 
-// Shortage sums up by how much values are shorter than the memory that they take. Without a bound on that, five
-// million empty objects would take a hundred times as much memory as they are long.
+// Shortage sums up by how much values are shorter than the memory that they take. Without a bound, five million empty
+// objects would take a hundred times their length.
 type Shortage struct{ bytes, most int64 }
 
 // NewShortage returns a sum that may grow to most bytes.
 func NewShortage(most int64) *Shortage { return &Shortage{most: most} }
 
-// MaxShort is how much may be short where nobody says how much.
+// MaxShort is the default bound of a [Shortage].
 const MaxShort = 16 << 20
 
-// shortElement is how much memory an element of an array takes at least, in bytes.
+// shortElement is the least memory that an element of an array takes, in bytes.
 const shortElement = 32
 
 // Add counts a value of length bytes that takes held bytes of memory.

@@ -30,5 +30,4 @@ func ResourceType(resource jsontext.Value) (kind string, err error) {
 	return "", err
 }
 
-// errFound ends the reading of a resource early.
 var errFound = errors.New("found")

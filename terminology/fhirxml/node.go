@@ -16,7 +16,6 @@ type node struct {
 	items   []*node
 }
 
-// member is one of the members of an object.
 type member struct {
 	name  string
 	value *node
@@ -35,13 +34,11 @@ func (n *node) member(name string) *node {
 	return nil
 }
 
-// errNotResource is the error for JSON that is no resource.
 var errNotResource = errors.New("fhirxml: not a resource")
 
-// maxDepth bounds how deep elements may stand within each other.
+// maxDepth bounds the nesting of elements.
 const maxDepth = 2000
 
-// parse reads a resource.
 func parse(resource []byte) (*node, error) {
 	decoder := jsontext.NewDecoder(bytes.NewReader(resource), jsontext.AllowDuplicateNames(true))
 	n, err := read(decoder, 0)
@@ -54,7 +51,6 @@ func parse(resource []byte) (*node, error) {
 	return n, nil
 }
 
-// read reads one value.
 func read(decoder *jsontext.Decoder, depth int) (*node, error) {
 	if depth > maxDepth {
 		return nil, errors.New("elements are nested too deep")
@@ -74,7 +70,6 @@ func read(decoder *jsontext.Decoder, depth int) (*node, error) {
 	return n, nil
 }
 
-// readMembers reads the members of an object up to its end.
 func readMembers(decoder *jsontext.Decoder, n *node, depth int) error {
 	for decoder.PeekKind() != '}' {
 		name, err := decoder.ReadToken()
@@ -91,7 +86,6 @@ func readMembers(decoder *jsontext.Decoder, n *node, depth int) error {
 	return err
 }
 
-// readItems reads the items of an array up to its end.
 func readItems(decoder *jsontext.Decoder, n *node, depth int) error {
 	for decoder.PeekKind() != ']' {
 		item, err := read(decoder, depth+1)

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// object is an object that is being written.
+// object is a JSON object that is being written.
 type object struct {
 	*reader
 	begun   bool
@@ -23,7 +23,7 @@ type object struct {
 	other   bool   // one of them is not null
 }
 
-// begin goes on with the element, and ends the one before it.
+// begin goes on with an element, and ends the one before it.
 func (o *object) begin(e element) error {
 	if o.count > 0 && o.current.name == e.name {
 		if o.count++; !e.repeats {
@@ -40,7 +40,6 @@ func (o *object) begin(e element) error {
 	return nil
 }
 
-// read reads the element that has begun.
 func (o *object) read(start *xml.StartElement) error {
 	switch o.current.kind {
 	case "boolean", "number", "string":
@@ -64,7 +63,7 @@ func (o *object) read(start *xml.StartElement) error {
 	return o.complex(types()[o.current.kind], start)
 }
 
-// end writes what the elements of one name have left to be written.
+// end writes what is left of the elements with one name.
 func (o *object) end() {
 	switch o.current.kind {
 	case "":
@@ -86,7 +85,7 @@ func (o *object) end() {
 	o.current = element{}
 }
 
-// list writes the values of a primitive, or what is beside them.
+// list writes the values of a primitive, or their ids and extensions.
 func (o *object) list(prefix string, values []byte) {
 	o.member(o.current.name, prefix, o.begun)
 	o.begun = true
@@ -98,7 +97,6 @@ func (o *object) list(prefix string, values []byte) {
 	o.dst = append(o.dst, values...)
 }
 
-// primitive reads a primitive.
 func (o *object) primitive(start *xml.StartElement) error {
 	value, given, err := appendPrimitive(o.values, o.current, start)
 	if err != nil {
@@ -127,8 +125,7 @@ func (o *object) primitive(start *xml.StartElement) error {
 	return nil
 }
 
-// maxBeside bounds how deep primitives may stand within the extensions of others: what
-// is in one is copied for each.
+// maxBeside bounds the nesting of primitives in the extensions of others, each of which copies what is in it.
 const maxBeside = 50
 
 // primitiveType is what a primitive has beside its value.
@@ -136,7 +133,7 @@ var primitiveType = elementType{
 	name: "Element", elements: []element{{name: "extension", kind: "Extension", repeats: true}}, places: map[string]int{"extension": 0},
 }
 
-// appendPrimitive appends the value of a primitive in JSON, or null where it has none.
+// appendPrimitive appends the value of a primitive in JSON, or null if it has none.
 func appendPrimitive(dst []byte, e element, start *xml.StartElement) (value []byte, given bool, err error) {
 	i := slices.IndexFunc(start.Attr, func(a xml.Attr) bool { return a.Name.Space == "" && a.Name.Local == "value" })
 	if i < 0 {

@@ -11,13 +11,11 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// The namespaces of FHIR's elements and of its narratives.
 const (
 	fhirNamespace  = "http://hl7.org/fhir"
 	xhtmlNamespace = "http://www.w3.org/1999/xhtml"
 )
 
-// Errors of documents.
 var (
 	errDirective = errors.New("a document type or another directive, which FHIR's XML does not have")
 	errText      = errors.New("text where there should be an element")
@@ -27,10 +25,10 @@ var (
 	errToken     = fmt.Errorf("a tag or a text of more than %d bytes", maxToken)
 )
 
-// AppendJSON appends a resource, which is given as an XML document, in JSON. Elements that R4 does not have
-// are passed over. It fails if the document is not well-formed, has a document type, or has an element more
-// often than it may occur, or with a value that its type cannot have; it does not check otherwise whether the
-// resource is valid. What is appended is at most about twice as long as the document.
+// AppendJSON appends a resource, given as an XML document, in JSON. It skips elements that R4 does not have. It fails
+// if the document is not well-formed, has a document type, repeats an element that may not repeat, or has a value that
+// its type cannot have; it does not validate the resource otherwise. The JSON is at most about twice as long as the
+// document.
 func AppendJSON(dst, document []byte) ([]byte, error) {
 	document = bytes.TrimPrefix(document, []byte("\ufeff"))
 	src := &source{document: document}
@@ -43,7 +41,6 @@ func AppendJSON(dst, document []byte) ([]byte, error) {
 	return r.dst, nil
 }
 
-// reader reads XML and writes JSON.
 type reader struct {
 	dec      *xml.Decoder
 	src      *source
@@ -54,7 +51,6 @@ type reader struct {
 	beside   int // of primitives, in the extensions of others
 }
 
-// documentElement reads the document.
 func (r *reader) documentElement() error {
 	start, err := r.next()
 	if err != nil {
@@ -76,7 +72,7 @@ func (r *reader) documentElement() error {
 	return err
 }
 
-// noEOF tells the end of a document that is not whole.
+// noEOF makes the end of an incomplete document an error.
 func noEOF(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -84,7 +80,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// next returns the start of the next element, or nil where the one that it would stand in ends.
+// next returns the start of the next element, or nil at the end of the one around it.
 func (r *reader) next() (*xml.StartElement, error) {
 	for {
 		r.at = r.dec.InputOffset()
@@ -107,7 +103,7 @@ func (r *reader) next() (*xml.StartElement, error) {
 	}
 }
 
-// resource reads a resource, whose element has begun.
+// resource reads a resource whose element has begun.
 func (r *reader) resource(start *xml.StartElement) error {
 	if start.Name.Space != fhirNamespace {
 		return fmt.Errorf("the element %s is not in the namespace %s", start.Name.Local, fhirNamespace)
@@ -128,7 +124,6 @@ func (r *reader) resource(start *xml.StartElement) error {
 	return r.elements(t, []string{"resourceType"})
 }
 
-// token reads the next token.
 func (r *reader) token() (xml.Token, error) {
 	r.src.begin = r.src.at
 	return r.dec.Token()
@@ -155,7 +150,7 @@ func (r *reader) skip() error {
 	return nil
 }
 
-// complex reads an element that has others in it: its attributes, and these.
+// complex reads an element with others in it.
 func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 	r.dst = append(r.dst, '{')
 	var seen []string
@@ -175,8 +170,7 @@ func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 	return r.elements(t, seen)
 }
 
-// elements reads the elements within one, as members of an object of which those that were seen are there
-// already, and ends the object.
+// elements reads the elements within one as members of an object, of which some are there already, and ends the object.
 func (r *reader) elements(t *elementType, seen []string) error {
 	if r.depth++; r.depth > maxDepth {
 		return errDepth
@@ -208,7 +202,6 @@ func (r *reader) elements(t *elementType, seen []string) error {
 	}
 }
 
-// namespaceOf returns the namespace that an element is in.
 func namespaceOf(e element) string {
 	if e.kind == "xhtml" {
 		return xhtmlNamespace
@@ -216,7 +209,7 @@ func namespaceOf(e element) string {
 	return fhirNamespace
 }
 
-// inner reads the resource that stands in an element.
+// inner reads the resource in an element.
 func (r *reader) inner() error {
 	start, err := r.next()
 	if err != nil {
@@ -238,7 +231,7 @@ func (r *reader) inner() error {
 	return err
 }
 
-// xhtml takes over a narrative as it is.
+// xhtml copies a narrative as it is.
 func (r *reader) xhtml() error {
 	from := r.at
 	if err := r.skip(); err != nil {
@@ -247,7 +240,6 @@ func (r *reader) xhtml() error {
 	return r.quote(string(r.document[from:r.dec.InputOffset()]))
 }
 
-// member writes the name of a member.
 func (r *reader) member(name, prefix string, begun bool) {
 	if begun {
 		r.dst = append(r.dst, ',')
@@ -255,7 +247,6 @@ func (r *reader) member(name, prefix string, begun bool) {
 	r.dst = append(append(append(append(r.dst, '"'), prefix...), name...), '"', ':')
 }
 
-// quote writes a string.
 func (r *reader) quote(text string) (err error) {
 	r.dst, err = jsontext.AppendQuote(r.dst, text)
 	return err

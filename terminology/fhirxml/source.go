@@ -2,11 +2,11 @@ package fhirxml
 
 import "io"
 
-// maxToken bounds how long a tag, with its attributes, or a text may be. There is enough room for the longest string
-// that is read, of 4 MiB; of attributes without end, twenty times as much would be held as they are long.
+// maxToken bounds a tag with its attributes, or a text. The longest string that is read, of 4 MiB, fits. Without a
+// bound, attributes would take twenty times their length.
 const maxToken = 5 << 20
 
-// source is a document that a decoder reads. It ends with an error in the middle of a token that is too long.
+// source is the document of a decoder. It fails in the middle of a token that is too long.
 type source struct {
 	document  []byte
 	at, begin int // how far it is read; where the token began
@@ -24,7 +24,7 @@ func (s *source) ReadByte() (byte, error) {
 	return s.document[s.at-1], nil
 }
 
-// Read implements [io.Reader], which a decoder does not use where it can read bytes.
+// Read implements [io.Reader]. The decoder does not use it.
 func (s *source) Read(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil

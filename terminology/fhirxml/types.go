@@ -15,20 +15,17 @@ import (
 //go:embed r4.txt
 var table string
 
-// elementType is a type that has elements.
 type elementType struct {
 	name     string
 	elements []element
 	places   map[string]int // of the elements, by name
 }
 
-// element is an element of a type.
 type element struct {
 	name, kind string
 	repeats    bool
 }
 
-// types returns the table, read once.
 var types = sync.OnceValue(func() map[string]*elementType {
 	all := make(map[string]*elementType)
 	for line := range strings.Lines(table) {
@@ -57,16 +54,16 @@ func (t *elementType) element(name string) (e element, ok bool) {
 	return e, ok
 }
 
-// within returns the type of what stands in an element, or nil if it is not known.
+// within returns the type of what is in an element, or nil if it is unknown.
 func (t *elementType) within(name string) *elementType {
 	e, _ := t.element(name)
 	return types()[e.kind]
 }
 
-// unknownStart are the elements that one of an unknown type begins with.
+// unknownStart are the first elements of an unknown type.
 var unknownStart = []string{"id", "meta", "implicitRules", "language", "text", "contained", "extension", "modifierExtension"}
 
-// sorted returns the members of an object in the order of XML.
+// sorted returns members in the order of XML.
 func (t *elementType) sorted(members []member) []member {
 	rank := func(m member) int {
 		name := strings.TrimPrefix(m.name, "_")

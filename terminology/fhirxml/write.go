@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Append appends a resource, which is given in JSON, as an XML document. It fails if the JSON is broken, or
-// is no resource; what is in it is not checked otherwise.
+// Append appends a resource, given in JSON, as an XML document. It fails if the JSON is broken or no resource, and
+// validates nothing else.
 func Append(dst, resource []byte) ([]byte, error) {
 	n, err := parse(resource)
 	if err != nil {
@@ -19,10 +19,8 @@ func Append(dst, resource []byte) ([]byte, error) {
 	return w.Bytes(), nil
 }
 
-// writer writes XML.
 type writer struct{ *bytes.Buffer }
 
-// resource writes a resource as the element of its type.
 func (w writer) resource(n *node, attributes string) {
 	kind := name(n.member("resourceType").text)
 	t := types()[kind]
@@ -31,7 +29,7 @@ func (w writer) resource(n *node, attributes string) {
 	w.WriteString("</" + kind + ">")
 }
 
-// members writes elements. A primitive's id and extensions are in the member with _ before its name.
+// members writes elements. The member with _ before its name has a primitive's id and extensions.
 func (w writer) members(t *elementType, list []member, of *node) {
 	for _, m := range list {
 		base, isSibling := strings.CutPrefix(m.name, "_")
@@ -45,7 +43,7 @@ func (w writer) members(t *elementType, list []member, of *node) {
 	}
 }
 
-// element writes an element of a type, or one for each item of an array.
+// element writes an element, or one for each item of an array.
 func (w writer) element(t *elementType, called string, n, sibling *node) {
 	if n.kind != '[' && (sibling == nil || sibling.kind != '[') {
 		w.single(t, name(called), n, sibling)
@@ -63,7 +61,6 @@ func (w writer) element(t *elementType, called string, n, sibling *node) {
 	}
 }
 
-// items returns the number of items of an array that may be missing.
 func items(n *node) int {
 	if n == nil {
 		return 0
@@ -71,7 +68,6 @@ func items(n *node) int {
 	return len(n.items)
 }
 
-// single writes one element: a primitive, a resource, or one that has others in it.
 func (w writer) single(t *elementType, called string, n, sibling *node) {
 	switch {
 	case called == "div" && n.kind == '"':
@@ -87,7 +83,7 @@ func (w writer) single(t *elementType, called string, n, sibling *node) {
 	}
 }
 
-// complex writes an element that has others in it. Its id, and the url of an extension, are attributes.
+// complex writes an element with others in it. Its id, and the url of an extension, are attributes.
 func (w writer) complex(t *elementType, called string, n *node) {
 	w.WriteString("<" + called)
 	var rest []member
@@ -107,7 +103,6 @@ func (w writer) complex(t *elementType, called string, n *node) {
 	w.WriteString("</" + called + ">")
 }
 
-// primitive writes a primitive with its extensions.
 func (w writer) primitive(called string, n, sibling *node) {
 	w.WriteString("<" + called)
 	if id := sibling.member("id"); id != nil {
@@ -126,14 +121,14 @@ func (w writer) primitive(called string, n, sibling *node) {
 	w.WriteString("</" + called + ">")
 }
 
-// attribute writes an attribute. What XML cannot hold, which are control characters, becomes U+FFFD.
+// attribute writes an attribute. Control characters, which XML cannot hold, become U+FFFD.
 func (w writer) attribute(called, value string) {
 	w.WriteString(" " + called + `="`)
 	_ = xml.EscapeText(w, []byte(value)) // a buffer takes everything
 	w.WriteByte('"')
 }
 
-// name makes a member's name one that an element can have: FHIR's have letters and digits only.
+// name makes a name that an element can have: FHIR's have letters and digits only.
 func name(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {

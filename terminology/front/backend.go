@@ -36,7 +36,7 @@ func newBackend(fetched *terminology.Fetched, handler remote.Handler, backoff *r
 	return b
 }
 
-// learn remembers how to reach the next handler, which only a request tells.
+// learn stores how to reach the next handler, which only a request shows.
 func (b *backend) learn(server Server, r *http.Request, next NextHandler) {
 	if b == nil {
 		return
@@ -46,11 +46,10 @@ func (b *backend) learn(server Server, r *http.Request, next NextHandler) {
 	b.fetched.Renew()
 }
 
-// maxReferences bounds the references that are remembered.
 const maxReferences = 100_000
 
-// Definitions implements terminology.Source. It remembers the id of each definition, so that a write to that id tells
-// which definition it replaces.
+// Definitions implements terminology.Source. It keeps the id of each definition, so that a write to the id shows which
+// definition it replaces.
 func (b *backend) Definitions(ctx context.Context, m terminology.Missing) ([]jsontext.Value, error) {
 	list, err := b.server.Definitions(ctx, m)
 	b.mu.Lock()
@@ -67,7 +66,7 @@ func (b *backend) Definitions(ctx context.Context, m terminology.Missing) ([]jso
 	return list, err
 }
 
-// begin forgets the references when all responses are removed.
+// begin forgets the references, when all responses are removed.
 func (b *backend) begin() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,8 +74,8 @@ func (b *backend) begin() {
 	b.lost = false
 }
 
-// loseReferences notes that some responses are from before a restart: the ids of the definitions they were made of are
-// not known.
+// loseReferences notes that some responses are from before a restart: it is unknown which definitions they were made
+// of.
 func (b *backend) loseReferences() {
 	if b == nil {
 		return
@@ -86,8 +85,8 @@ func (b *backend) loseReferences() {
 	b.lost = true
 }
 
-// forget drops a definition, by its canonical or by type and id; all if the name is empty. For a type and id it returns
-// the canonical, and false if that may have been lost.
+// forget drops a definition, by its canonical or by type and id; all if name is empty. For a type and id it returns the
+// canonical, and false if that may have been lost.
 func (b *backend) forget(name string) (url string, known bool) {
 	if b == nil {
 		return "", true

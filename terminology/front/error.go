@@ -13,7 +13,7 @@ import (
 
 // Error is a request that was not answered.
 type Error struct {
-	// Status is the HTTP status code. 0: the one that the next handler gave Err, or else 500.
+	// Status is the HTTP status. 0: that of Err from the next handler, or else 500.
 	Status int
 
 	// Err is the cause. Required.
@@ -50,7 +50,6 @@ func errorOf(err error) *Error {
 	return &Error{Status: status, Err: err}
 }
 
-// outcome returns what the error counts as.
 func (e *Error) outcome() Outcome {
 	if errors.Is(e.Err, cache.ErrNotKept) || e.Status != 0 && e.Status < http.StatusInternalServerError {
 		return Refused
@@ -58,8 +57,8 @@ func (e *Error) outcome() Outcome {
 	return Failed
 }
 
-// unavailable returns the error for a server that failed. The cache gives it to everybody who asks the same in the next
-// moment, unless the server only refused this client. cause is what the server said, err what the client is told.
+// unavailable returns the error for a server that failed; the cache answers all requests with the same key with it for
+// a while, unless the server refused this client alone. cause is what the server said, err what the client is told.
 func unavailable(err, cause error) error {
 	if errors.Is(cause, remote.ErrRefused) {
 		return err
@@ -67,7 +66,7 @@ func unavailable(err, cause error) error {
 	return &cache.Unavailable{RetryAfter: retryAfter(cause), Err: err}
 }
 
-// retryAfter returns how long to wait before asking again (RFC 9110 §10.2.3); 0: nobody said.
+// retryAfter returns how long to wait (RFC 9110 §10.2.3); 0: nobody said.
 func retryAfter(err error) time.Duration {
 	if errors.Is(err, terminology.ErrBusy) {
 		return busyRetryAfter
@@ -81,5 +80,5 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-// busyRetryAfter is how long a client is to wait that did not get its turn.
+// busyRetryAfter is for clients that did not get their turn.
 const busyRetryAfter = 5 * time.Second

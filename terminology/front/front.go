@@ -103,7 +103,7 @@ func (f *Front) finish(by Outcome, err error) error {
 	return nil
 }
 
-// fail counts an error and gives it a status, unless a provisional answer takes its place.
+// fail counts an error and sets its status, unless a provisional answer takes its place.
 func (f *Front) fail(err error) error {
 	if provisionalOf(err) != nil {
 		return err
@@ -113,7 +113,7 @@ func (f *Front) fail(err error) error {
 	return failed
 }
 
-// refuse writes the provisional answer of an error, or else tells by Retry-After when to ask again.
+// refuse writes the provisional answer of an error, or else sets Retry-After.
 func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error {
 	if p := provisionalOf(err); p != nil {
 		w.Header()["Cache-Control"] = privateNoCache
@@ -127,8 +127,8 @@ func (f *Front) refuse(w http.ResponseWriter, r *http.Request, err error) error 
 	return err
 }
 
-// serveOther handles a request that is for no operation answered here. With all operations there may be no next handler:
-// what nobody answers would be an empty 200, and is refused with 404.
+// serveOther handles a request for no operation answered here. With all operations, what nobody answers is 404: without
+// a next handler it would be an empty 200.
 func (f *Front) serveOther(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	if !f.options.AllOperations || !strings.HasPrefix(r.URL.Path, f.options.Base+"/") || r.Header.Get("Upgrade") != "" {
 		return f.passOther(w, r, next)

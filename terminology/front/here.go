@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// serveHere answers a request from here, straight to the client.
+// serveHere answers here, straight to the client.
 func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 	header := w.Header()
 	header["Cache-Status"], header["Cache-Control"] = missed, q.front.public
@@ -34,7 +34,7 @@ func (q *request) serveHere(w http.ResponseWriter, r *http.Request) result {
 // missed is the Cache-Status of what is made here (RFC 9211).
 var missed = []string{"caddy-fhir; fwd=miss"}
 
-// makeHere makes an answer here, to be stored.
+// makeHere makes an answer to be stored.
 func (q *request) makeHere(r *http.Request) result {
 	w := newHeldResponse(maxHeldHere)
 	err := q.local(w, r)
@@ -48,17 +48,17 @@ func (q *request) makeHere(r *http.Request) result {
 	return resultOf(err)
 }
 
-// maxHeldHere bounds the answers made here that are stored, in bytes. A larger one is written to the client while it is
-// made, which takes no longer than copying it would.
+// maxHeldHere bounds the stored answers made here, in bytes. A larger one is made anew for each client, as fast as it
+// could be copied.
 const maxHeldHere = 2 << 20
 
-// isFetchFailure reports whether a definition could not be fetched. A stale response is the best answer then.
+// isFetchFailure reports whether a definition could not be fetched: then a stale response is best.
 func isFetchFailure(err error) bool {
 	failed, ok := errors.AsType[*terminology.Error](err)
 	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, terminology.ErrBusy)
 }
 
-// heldResponse is a ResponseWriter that holds a response in memory.
+// heldResponse is a ResponseWriter that holds a response.
 type heldResponse struct {
 	header http.Header
 	status int
@@ -70,7 +70,6 @@ func newHeldResponse(limit int64) *heldResponse {
 	return &heldResponse{header: make(http.Header), limit: limit}
 }
 
-// errTooLarge is the error for a response beyond the limit.
 var errTooLarge = errors.New("the answer is too large to be held")
 
 // Header implements http.ResponseWriter.
@@ -83,7 +82,7 @@ func (w *heldResponse) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter. It holds the part of b that is within the limit.
+// Write implements http.ResponseWriter. It holds what is within the limit.
 func (w *heldResponse) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if room := w.limit - int64(w.body.Len()); int64(len(b)) > room {
@@ -93,13 +92,12 @@ func (w *heldResponse) Write(b []byte) (int, error) {
 	return w.body.Write(b)
 }
 
-// answer returns the response as an answer.
 func (w *heldResponse) answer() *cache.Answer {
 	return &cache.Answer{Status: w.status, Header: w.header, Body: w.body.Bytes()}
 }
 
-// madeHere returns the response as an answer made here. It keeps the entity tag, so that a client that was given the
-// same answer before it was stored need not fetch it again.
+// madeHere returns the response as an answer made here, with its entity tag: a client may have had it before it was
+// stored.
 func (w *heldResponse) madeHere() *cache.Answer {
 	a := w.answer()
 	if a.Status == http.StatusOK {
@@ -130,9 +128,9 @@ type madeOfSystem struct {
 	Contains []madeOfSystem `json:"contains"`
 }
 
-// definitionsOf returns the canonicals of the definitions an expansion was made of: the value set, those listed as
-// used, and the code systems of its codes, even of those not known here. It returns none for an expansion that leaves
-// parts out: then any change of a definition ends it.
+// definitionsOf returns the canonicals of what an expansion was made of: the value set, what it lists as used, and the
+// code systems of its codes. It returns none for an expansion that leaves parts out: then any change of a definition
+// ends it.
 func definitionsOf(body []byte) (tags []string) {
 	var made madeOf
 	if json.Unmarshal(body, &made, jsontext.AllowDuplicateNames(true)) != nil || made.URL == "" || len(made.Meta.Tag) > 0 {

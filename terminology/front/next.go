@@ -47,8 +47,7 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	return result{err: &cache.Unavailable{RetryAfter: wait, Err: m.afterNext(err)}}
 }
 
-// forNext returns the request for the next handler. It asks for a whole answer, which serves everybody who asks the
-// same.
+// forNext returns the request for the next handler: for a whole answer, which everybody can share.
 func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Request {
 	request := remote.Recordable(q.front.host.Server.Prepare(recorder, r))
 	if condition := r.Header.Get("If-None-Match"); condition != "" {
@@ -57,7 +56,7 @@ func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Requ
 	return request
 }
 
-// record has the next handler answer. A handler that aborts because its answer is too large has not failed.
+// record has the next handler answer. One that aborts because its answer is too large has not failed.
 func record(recorder *remote.Recorder, next NextHandler, request *http.Request) (err error) {
 	defer func() {
 		cause := recover()
@@ -70,7 +69,6 @@ func record(recorder *remote.Recorder, next NextHandler, request *http.Request) 
 	return recorder.Record(func(w http.ResponseWriter) error { return next.ServeHTTP(w, request) })
 }
 
-// readNext reads the next handler's answer.
 func (q *request) readNext(r *http.Request, w *heldResponse, recorder *remote.Recorder, m *missing) result {
 	if recorder.Status() == http.StatusNotModified && r.Header.Get("If-None-Match") != "" {
 		return result{answer: &cache.Answer{Status: http.StatusNotModified, Header: recorder.Header()}}
@@ -92,13 +90,13 @@ func (q *request) readNext(r *http.Request, w *heldResponse, recorder *remote.Re
 	return result{err: unavailable(m.afterNext(err), err)}
 }
 
-// isTold reports whether a response that is no answer is passed on to the client all the same: a redirect, a refusal,
-// or a failure with an OperationOutcome.
+// isTold reports whether the client gets a response that is no answer all the same: a redirect, a refusal, or a failure
+// with an OperationOutcome.
 func isTold(w *heldResponse) bool {
 	return w.status < http.StatusInternalServerError || bytes.Contains(w.body.Bytes(), []byte(`"OperationOutcome"`))
 }
 
-// withCookies adds the cookies that the server sets, for the client that asked: such an answer is not stored.
+// withCookies adds the server's cookies for this client: such an answer is not stored.
 func withCookies(a *cache.Answer, recorder *remote.Recorder) *cache.Answer {
 	if cookies := recorder.Header()["Set-Cookie"]; len(cookies) > 0 {
 		a.Header = maps.Clone(a.Header)

@@ -47,8 +47,8 @@ func newOperations(h *terminology.Handler, all bool) operations {
 	return o
 }
 
-// other returns what answers a request that the next handler does not, or nil. The FHIR server behind goes first,
-// since it knows itself and its definitions best.
+// other returns what answers a request that the next handler does not, or nil. The FHIR server behind goes first, since
+// it knows itself best.
 func (o operations) other(r *http.Request, base string) operation {
 	path, below := strings.CutPrefix(r.URL.Path, base+"/")
 	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -64,7 +64,6 @@ func (o operations) other(r *http.Request, base string) operation {
 	return o.others[kind]
 }
 
-// find returns the operation that a request is for, or nil.
 func (o operations) find(r *http.Request, base string) operation {
 	path, below := strings.CutPrefix(r.URL.Path, base+"/")
 	if !below || r.Method != http.MethodGet && r.Method != http.MethodHead && r.Method != http.MethodPost {

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
-// request is a request for an operation: what was read of it, once, and who may answer it. It is used by producers
-// too, which may still run when the client's own request is over.
+// request is a request for an operation, read once, and who may answer it. Producers may use it after the client's own
+// request.
 type request struct {
 	front    *Front
 	local    operation // answers it from here
@@ -56,8 +56,8 @@ func (f *Front) serveOperation(w http.ResponseWriter, r *http.Request, next Next
 	return q.serveStored(w, r, s)
 }
 
-// readBody reads the body of a POST, which may make the request a personal one. The local operation has read it before,
-// up to its limit, and put it back.
+// readBody reads the body of a POST, which may make the request personal. The local operation has read it before, and
+// put it back.
 func (q *request) readBody(r *http.Request) (err error) {
 	if r.Method != http.MethodPost {
 		return nil
@@ -71,14 +71,13 @@ func (q *request) readBody(r *http.Request) (err error) {
 	return nil
 }
 
-// rewind lets the body be read again.
 func (q *request) rewind(r *http.Request) {
 	if q.read {
 		r.Body = io.NopCloser(bytes.NewReader(q.body))
 	}
 }
 
-// subjectOf returns what the request is about, which decides who is asked.
+// subjectOf returns what decides who is asked.
 func (q *request) subjectOf(r *http.Request) remote.Subject {
 	if q.subject == nil {
 		s := remote.SubjectOf(r.URL.RawQuery, r.Header.Get("Content-Type"), q.body)
@@ -87,11 +86,11 @@ func (q *request) subjectOf(r *http.Request) remote.Subject {
 	return *q.subject
 }
 
-// cacheID is the parameter that names definitions remembered from earlier requests.
+// cacheID is the parameter that names definitions of earlier requests.
 const cacheID = "cache-id"
 
-// isPersonal reports whether the answer to a request is of use to its client alone: it depends on earlier requests of
-// the client, or tries out a limit.
+// isPersonal reports whether the answer is of use to this client alone: it depends on the client's earlier requests, or
+// tries out a limit.
 func isPersonal(r *http.Request) bool {
 	return len(r.Header["X-Cache-Id"]) > 0 || len(r.Header["X-Too-Costly-Threshold"]) > 0 || hasCacheID(r.URL.RawQuery)
 }
@@ -112,8 +111,7 @@ func hasCacheID(query string) bool {
 	return false
 }
 
-// mentionsCacheID reports whether a body may have the parameter. One with escapes that JSON or XML does not need is
-// assumed to have it.
+// mentionsCacheID reports whether a body may have the parameter. Escapes that JSON and XML do not need may hide it.
 func mentionsCacheID(body []byte) bool {
 	for _, sign := range []string{cacheID, `\u00`, "&#"} {
 		if bytes.Contains(body, []byte(sign)) {

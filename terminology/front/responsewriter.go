@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// responseWriter passes the next handler's response to the client and notes its status.
+// responseWriter passes a response to the client and notes its status.
 type responseWriter struct {
 	http.ResponseWriter
 	status  int  // the last one, including those of informational responses (1xx); 0: none
@@ -40,7 +40,7 @@ func (w *responseWriter) Write(b []byte) (int, error) {
 	return w.ResponseWriter.Write(b)
 }
 
-// ReadFrom implements io.ReaderFrom, so that files are still sent without copying.
+// ReadFrom implements io.ReaderFrom, so that files are sent without copying.
 func (w *responseWriter) ReadFrom(r io.Reader) (int64, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.dropped {

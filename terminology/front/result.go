@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
 )
 
-// result is what came of one step: an answer, what is missing for one, or an error. The zero result is an answer
-// that was written to the client.
+// result is what came of a step: an answer, what is missing for one, or an error. The zero result was written to the
+// client.
 type result struct {
 	answer  *cache.Answer
 	missing *missing
@@ -28,7 +28,6 @@ func resultOf(err error) result {
 	return result{err: err}
 }
 
-// failure is the error that there is no answer, or nil if there is one.
 func (res result) failure() error {
 	if res.missing != nil {
 		return res.missing.err
@@ -45,7 +44,7 @@ type missing struct {
 	provisional *terminology.Provisional
 }
 
-// missingOf returns what an error says is missing; nil: something else failed.
+// missingOf returns what an error says is missing, or nil.
 func missingOf(err error) *missing {
 	if err == nil {
 		return nil
@@ -57,7 +56,6 @@ func missingOf(err error) *missing {
 	return m
 }
 
-// provisionalOf returns the answer to give in place of an error; nil: none.
 func provisionalOf(err error) *terminology.Provisional {
 	if failed, ok := errors.AsType[*terminology.Error](err); ok {
 		return failed.Provisional
@@ -65,7 +63,7 @@ func provisionalOf(err error) *terminology.Provisional {
 	return nil
 }
 
-// answer returns the provisional answer, or else one that says what is missing. It is stored as briefly as a 404.
+// answer returns the provisional answer, or one that says what is missing. It is stored as briefly as a 404.
 func (m *missing) answer() result {
 	if m.provisional != nil {
 		return result{answer: provisionalAnswer(m.provisional)}
@@ -78,8 +76,8 @@ func (m *missing) answer() result {
 	return result{answer: &cache.Answer{Status: failed.Status, Header: header, Body: failed.OperationOutcome()}}
 }
 
-// afterNext returns the error for the client after the next handler failed. If the value set is known here, it helps
-// more to say what is missing.
+// afterNext returns the error after the next handler failed. What is missing here helps more, if the value set is
+// known.
 func (m *missing) afterNext(failed error) error {
 	if m.unknown {
 		return failed
@@ -87,7 +85,7 @@ func (m *missing) afterNext(failed error) error {
 	return m.err
 }
 
-// afterUpstream returns the error for the client after an upstream failed, or the one with the provisional answer.
+// afterUpstream returns the error after an upstream failed.
 func (m *missing) afterUpstream(failed error) error {
 	if m.provisional == nil {
 		return failed
@@ -95,13 +93,12 @@ func (m *missing) afterUpstream(failed error) error {
 	return m.err
 }
 
-// detour is the error of a producer whose answer is not to be stored. It says where the answer is found.
+// detour is the error of a producer whose answer is not to be stored. It says where the answer is.
 type detour struct {
 	to      destination
 	missing *missing
 }
 
-// destination is where a detour leads.
 type destination uint8
 
 const (
@@ -118,22 +115,20 @@ func (d *detour) Error() string {
 	return "the answer is too large to be stored"
 }
 
-// detourOf returns the detour that an error is; nil: none.
 func detourOf(err error) *detour {
 	d, _ := errors.AsType[*detour](err)
 	return d
 }
 
-// privateNoCache is the Cache-Control of an answer that may change at any time.
 var privateNoCache = []string{"private, no-cache"}
 
-// provisionalAnswer is an answer for lack of a better one. It is stored as briefly as a 404.
+// provisionalAnswer is stored as briefly as a 404.
 func provisionalAnswer(p *terminology.Provisional) *cache.Answer {
 	return &cache.Answer{Status: http.StatusOK, Header: http.Header{"Content-Type": {p.ContentType}}, Body: p.Body, Negative: true}
 }
 
-// write gives the client an answer that is not stored. To an authorised request it is private, even if the server,
-// which knows nothing of the guard, says otherwise (RFC 9111 §3.5).
+// write writes an answer that is not stored. To an authorised request it is private, whatever the server, which knows
+// nothing of the guard, says (RFC 9111 §3.5).
 func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, private []string) error {
 	header := w.Header()
 	maps.Copy(header, a.Header)
@@ -151,7 +146,6 @@ func (f *Front) write(w http.ResponseWriter, r *http.Request, a *cache.Answer, p
 	return nil
 }
 
-// isAuthorised reports whether not everybody could have made the request.
 func (f *Front) isAuthorised(r *http.Request) bool {
 	return len(r.Header["Authorization"]) > 0 || len(r.Header["Cookie"]) > 0 || f.host.Guard.Client(r.Context()) != (cache.Principal{})
 }

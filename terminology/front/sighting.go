@@ -6,10 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// sightings remember which requests came lately, and which of them the next handler answered. A request that comes for
-// the first time then costs no more than without a cache: most of what is typed letter by letter never comes again. What
-// came more than once is remembered apart, lest the rest drives it out. Sightings only decide about effort; a wrong one
-// does no harm.
+// sightings remember lately seen requests, and which of them the next handler answered. A request seen for the first
+// time then costs no more than without a cache: most of what is typed letter by letter never comes again. Repeated ones
+// stand apart, so that the others do not drive them out. Sightings only save effort; a wrong one does no harm.
 type sightings struct {
 	hash  maphash.Seed
 	once  [1 << sightingBits]atomic.Uint64
@@ -29,10 +28,9 @@ const (
 
 func newSightings() *sightings { return &sightings{hash: maphash.MakeSeed()} }
 
-// seed stands for the definitions that requests are answered from.
 func (s *sightings) seed(epoch string) uint64 { return maphash.String(s.hash, epoch) }
 
-// number returns a number for a request. It is even, and never 0.
+// number returns a number for a request, even and not 0.
 func (s *sightings) number(r *http.Request, seed uint64) uint64 {
 	var h maphash.Hash
 	h.SetSeed(s.hash)
@@ -50,7 +48,7 @@ func (s *sightings) number(r *http.Request, seed uint64) uint64 {
 	return h.Sum64()&^1 | 2
 }
 
-// look says what is known of a request, by its number, and remembers that it came.
+// look returns what is known of a request, and notes that it came.
 func (s *sightings) look(n uint64) sighting {
 	slot := n >> (64 - sightingBits)
 	known := s.often[slot].Load()
@@ -67,7 +65,7 @@ func (s *sightings) look(n uint64) sighting {
 	return seenNext
 }
 
-// isNext remembers that the next handler answered a request.
+// isNext notes that the next handler answered a request.
 func (s *sightings) isNext(n uint64) {
 	slot := n >> (64 - sightingBits)
 	for _, list := range []*atomic.Uint64{&s.once[slot], &s.often[slot]} {

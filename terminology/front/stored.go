@@ -15,7 +15,6 @@ type schemes struct {
 	next    cache.Scheme // of those of the next handler
 }
 
-// currentSchemes returns the schemes for the library in use.
 func (f *Front) currentSchemes() *schemes {
 	library := f.options.Handler.Current()
 	if s := f.schemes.Load(); s != nil && s.library == library {
@@ -31,8 +30,8 @@ func (f *Front) currentSchemes() *schemes {
 	return s
 }
 
-// serveStored answers a request by way of the cache: with a response for all, or else with the next handler's. An answer
-// too large to be stored is made again, straight for the client.
+// serveStored answers by way of the cache: with a response for all, or else with the next handler's. An answer too
+// large to be stored is made again for this client.
 func (q *request) serveStored(w http.ResponseWriter, r *http.Request, s *schemes) error {
 	f := q.front
 	call := cache.Call{Scheme: &s.shared, Body: q.body, Detach: f.detach}
@@ -62,10 +61,9 @@ func (q *request) serveStored(w http.ResponseWriter, r *http.Request, s *schemes
 	return f.finish(Here, q.serveHere(w, r).failure())
 }
 
-// toNext is the detour for requests that the next handler is known to answer.
 var toNext = detour{to: nextStored}
 
-// produceShared makes an answer that is the same for all: here, or by an upstream.
+// produceShared makes an answer for all: here, or by an upstream.
 func (q *request) produceShared(r *http.Request) (*cache.Answer, error) {
 	made := q.make(r)
 	if made.missing != nil {
@@ -74,7 +72,6 @@ func (q *request) produceShared(r *http.Request) (*cache.Answer, error) {
 	return made.answer, made.err
 }
 
-// produceOwn makes an answer that may depend on the client.
 func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
 	made := q.make(r)
 	if made.missing != nil {
@@ -83,7 +80,7 @@ func (q *request) produceOwn(r *http.Request) (*cache.Answer, error) {
 	return made.answer, made.failure()
 }
 
-// make makes an answer here, or asks an upstream. If something is still missing, the next handler may have it.
+// make makes an answer here, or asks an upstream.
 func (q *request) make(r *http.Request) result {
 	here := q.makeHere(r)
 	if here.missing == nil {
@@ -95,7 +92,7 @@ func (q *request) make(r *http.Request) result {
 	return here
 }
 
-// serveUnstored answers a request without looking into the cache or putting anything there.
+// serveUnstored answers without the cache.
 func (q *request) serveUnstored(w http.ResponseWriter, r *http.Request) error {
 	f := q.front
 	here := resultOf(q.local(w, r))

@@ -27,8 +27,7 @@ var readingOperations = []string{
 	"$validate", "$meta", "$versions", "$convert", "$export", "$everything", "$diff",
 }
 
-// writeOf returns the write that a request is; nil: it is none. The path is resolved and compared without regard to
-// case, since some servers do so.
+// writeOf returns the write that a request is, or nil. It resolves the path and ignores case, as some servers do.
 func (f *Front) writeOf(r *http.Request) *write {
 	if r.Method != http.MethodPost && r.Method != http.MethodPut && r.Method != http.MethodPatch && r.Method != http.MethodDelete {
 		return nil
@@ -62,8 +61,8 @@ func cutPrefixFold(s, prefix string) (after string, found bool) {
 	return s[len(prefix):], true
 }
 
-// pass has the next handler do a write. What it changes is forgotten before the client hears that it was done,
-// and again after, since answers may have been made in between.
+// pass has the next handler do a write. What it changes is forgotten before the client hears of it, and again after,
+// since answers may have been made in between.
 func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) error {
 	answer := &responseWriter{ResponseWriter: w, begins: func(status int) {
 		if mayBeDone(status) {
@@ -84,13 +83,11 @@ func (c *write) pass(w http.ResponseWriter, r *http.Request, next NextHandler) e
 	return err
 }
 
-// mayBeDone reports whether a write with this status may have been done.
 func mayBeDone(status int) bool { return status < 400 || status >= 500 }
 
-// forget ends the answers that depend on what was written, wherever they are stored.
 func (c *write) forget() { c.front.host.Written(c.names()) }
 
-// names returns the canonical and the reference of what was written. It reports whether they are known for sure.
+// names returns the canonical and the reference of what was written, and whether it is sure of them.
 func (c *write) names() (names []string, sure bool) {
 	if c.batch {
 		return nil, !c.body.mentions()
@@ -105,7 +102,6 @@ func (c *write) names() (names []string, sure bool) {
 	return append(names, head.URL), ok && head.URL != ""
 }
 
-// maxWritten bounds the body, in bytes, that is searched for a definition's URL.
 const maxWritten = 1 << 20
 
 // writtenBody inspects a request's body while the next handler reads it.
@@ -156,14 +152,12 @@ func (b *writtenBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// mentions reports whether the body may write definitions.
 func (b *writtenBody) mentions() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.named || b.encoded || b.bundle != nil && b.bundle.changes()
 }
 
-// head reads what names the definition that the body is.
 func (b *writtenBody) head() (resourceHead, bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -20,7 +20,6 @@ type writtenBundle struct {
 	member  member // the member whose value is next
 }
 
-// member is the kind of a JSON member, by its name.
 type member uint8
 
 const (
@@ -29,7 +28,7 @@ const (
 	methodMember
 )
 
-// maxMember bounds how much of a string is kept, in bytes. A longer url is assumed to name a type.
+// maxMember bounds what is kept of a string, in bytes. A longer url is assumed to name a type.
 const maxMember = 4 << 10
 
 // Write implements io.Writer. It never fails: the server behind refuses what is not JSON.
@@ -64,7 +63,6 @@ func (b *writtenBundle) Write(p []byte) (int, error) {
 	return whole, nil
 }
 
-// addText adds the part of p up to the end of the string or an escape, and returns the rest.
 func (b *writtenBundle) addText(p []byte) (rest []byte) {
 	n := bytes.IndexAny(p, "\"\\")
 	if n < 0 {
@@ -88,8 +86,7 @@ func memberOf(name []byte) member {
 	return otherMember
 }
 
-// value inspects a string that may be a value. One with escapes that JSON does not need is assumed to name a type
-// and to write.
+// value inspects a string that may be a value. Needless escapes are assumed to hide a type or a write.
 func (b *writtenBundle) value() {
 	switch {
 	case isEscaped(b.text):
@@ -102,7 +99,7 @@ func (b *writtenBundle) value() {
 	}
 }
 
-// changes reports whether the Bundle may change definitions. Nobody can tell what one without requests does.
+// changes reports whether the Bundle may change definitions. One without requests may.
 func (b *writtenBundle) changes() bool { return b.named && (b.writes || !b.requests) }
 
 // isEscaped reports whether a letter is escaped, as \u0041 is.

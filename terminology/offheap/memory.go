@@ -6,15 +6,12 @@ import (
 	"unsafe"
 )
 
-// Memory is a list of regions outside of the garbage-collected heap. Large arrays lie there because on the heap
-// they would let the collector wait until there is as much garbage as there are arrays, and so take twice their
-// size.
+// Memory is a list of regions outside of the garbage-collected heap. On the heap, large arrays would let the collector
+// wait for as much garbage again, and so take twice their size.
 //
-// The collector does not see who reads a region: an array in it must not be read once its owner is gone (see
-// [Own]).
+// The collector does not see who reads a region: an array in it must not be read once its owner is gone (see [Own]).
 type Memory struct{ regions [][]byte }
 
-// mappedBytes counts what all regions take.
 var mappedBytes atomic.Int64
 
 // InUse returns how many bytes there are outside of the heap.
@@ -23,12 +20,12 @@ func InUse() int64 { return mappedBytes.Load() }
 // Smallest is the size in bytes from which an array gets a region, which is whole pages.
 const Smallest = 64 << 10
 
-// scalar is what arrays without pointers are made of.
+// scalar is an element without pointers.
 type scalar interface {
 	~bool | ~uint8 | ~uint16 | ~uint32 | ~uint64 | ~int32
 }
 
-// Own releases m when owner is collected. Whoever reads the arrays in m must hold on to owner meanwhile.
+// Own releases m when owner is collected. Whoever reads an array in m must keep owner alive meanwhile.
 func Own[T any](owner *T, m *Memory) {
 	runtime.AddCleanup(owner, (*Memory).Release, m)
 }
@@ -45,8 +42,8 @@ func (m *Memory) Release() {
 // Regions returns how many regions there are.
 func (m *Memory) Regions() int { return len(m.regions) }
 
-// Take returns a region of at least size bytes, all zero, or nil if the system has none to give. Pages that are
-// never written to take up no memory.
+// Take returns a region of at least size bytes, all zero, or nil if the system has none. Pages that are never written
+// take no memory.
 func (m *Memory) Take(size int) []byte {
 	region := mapped(size)
 	if region != nil {
@@ -85,7 +82,7 @@ func (m *Memory) Grow(text []byte, more int) []byte {
 	return text
 }
 
-// Holds reports whether text lies in m. It does not once an append has moved it to the heap for lack of room.
+// Holds reports whether text lies in m, and no append has moved it to the heap.
 func (m *Memory) Holds(text []byte) bool {
 	return len(m.regions) > 0 && unsafe.SliceData(m.regions[0]) == unsafe.SliceData(text)
 }
