@@ -16,22 +16,14 @@ import (
 
 // Client is an app that may ask for tokens (RFC 6749 §2).
 type Client struct {
-	// ID is the client_id. Required.
-	ID string
-
-	// Name is shown to the person who signs in. Default: the ID.
-	Name string
-
-	// Secret authenticates a confidential client (RFC 6749 §2.3.1). Without a secret
-	// and keys, the client is public.
-	Secret string
+	ID     string // the client_id. Required.
+	Name   string // shown to the person who signs in. Default: the ID.
+	Secret string // of a confidential client (RFC 6749 §2.3.1); public clients have none, and no keys
 
 	// JWKS is a JWK Set (RFC 7517 §5) with the client's public keys (private_key_jwt,
-	// RFC 7523).
-	JWKS []byte
-
-	// JWKSURI is the address of such a JWK Set: https, or http on loopback.
-	JWKSURI string
+	// RFC 7523), and JWKSURI the address of one: https, or http on loopback.
+	JWKS    []byte
+	JWKSURI string // see JWKS
 
 	// Transport makes the requests to JWKSURI and BackchannelLogoutURI. Default: a
 	// clone of http.DefaultTransport.
@@ -48,19 +40,10 @@ type Client struct {
 	// port, and of private-use schemes. Default: false.
 	Native bool
 
-	// Scopes may be granted beside [ReservedScopes].
-	Scopes []string
-
-	// ResponseTypes are the [ResponseTypes] that the client may use. Default: "code" if
-	// there are redirect URIs.
-	ResponseTypes []string
-
-	// GrantTypes are those beyond what ResponseTypes implies: "client_credentials".
-	GrantTypes []string
-
-	// IdentityProviders are the ways to sign in to this client: keys of identity
-	// providers, and "local". Default: all.
-	IdentityProviders []string
+	Scopes            []string // beside [ReservedScopes]
+	ResponseTypes     []string // of [ResponseTypes]. Default: "code" if there are redirect URIs.
+	GrantTypes        []string // beyond what ResponseTypes implies: "client_credentials"
+	IdentityProviders []string // keys of those to sign in by, and "local". Default: all.
 
 	// PostLogoutRedirectURIs are where a browser may be sent after signing out,
 	// compared exactly (OpenID Connect RP-Initiated Logout §3.1).
@@ -80,17 +63,11 @@ type Client struct {
 	IDTokenAlgorithm string
 
 	// ScopeClaimsInIDToken adds the claims of the scope (OpenID Connect Core §5.4) to
-	// the ID tokens of the code flow, for apps that do not call userinfo. Default:
-	// false.
+	// the ID tokens of the code flow. Default: only userinfo has them.
 	ScopeClaimsInIDToken bool
 
-	// RequirePushed refuses authorization requests that were not pushed (RFC 9126 §6).
-	// Default: false.
-	RequirePushed bool
-
-	// Consent is [ConsentRequired], [ConsentSkip], or empty to ask only if the request
-	// does (prompt=consent).
-	Consent string
+	RequirePushed bool   // refuses authorization requests that were not pushed (RFC 9126 §6)
+	Consent       string // [ConsentRequired], [ConsentSkip], or empty to ask only for prompt=consent
 
 	// PKCE is [PKCERequired] or [PKCEOptional]. Default: required of public clients,
 	// because nothing else binds a code to them (RFC 9700 §2.1.1).

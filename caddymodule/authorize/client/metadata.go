@@ -36,13 +36,9 @@ type clientMetadata struct {
 }
 
 const (
-	maxRedirectURIs = 20
-	maxClientName   = 100 // characters
-)
-
-const (
-	// PrivateKeyJWT is the client authentication method of RFC 7523.
-	PrivateKeyJWT     = "private_key_jwt"
+	maxRedirectURIs   = 20
+	maxClientName     = 100               // characters
+	PrivateKeyJWT     = "private_key_jwt" // the client authentication method of RFC 7523
 	applicationNative = "native"
 )
 

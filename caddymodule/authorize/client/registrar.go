@@ -125,7 +125,7 @@ func (r *registrar) load(ctx context.Context, id string) (*registered, error) {
 	value, err := r.cached.Get(ctx, id)
 	if errors.Is(err, store.ErrNotFound) {
 		if value, err = r.Storage.Load(ctx, r.key(id)); err == nil {
-			_ = r.cached.Put(ctx, id, value, cacheTTL) // a copy that has no room is none
+			_ = r.cached.Put(ctx, id, value, cacheTTL) // the cache may be full
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,7 +11,7 @@ import (
 // Registry finds clients.
 type Registry struct {
 	Configured map[string]*Client // by client_id
-	Registrar  *registrar         // nil where nobody can register
+	Registrar  *registrar         // nil without registration
 }
 
 // Find returns a configured or registered client by its client_id, or nil.

@@ -73,7 +73,7 @@ func WithoutRefresh(scope []string) []string {
 var ReservedScopes = []string{"openid", "email", "phone", "profile"}
 
 // CheckScope refuses a text that is not one scope (RFC 6749 §3.3), or that looks like
-// a SMART scope but is none, and could never be granted as meant.
+// a SMART scope but is not one.
 func CheckScope(scope string) error {
 	if parsed, err := smart.ParseScopes(scope); err != nil || len(parsed) != 1 {
 		return fmt.Errorf("%q is not a scope (RFC 6749 §3.3)", scope)

@@ -10,7 +10,7 @@ import (
 // minEntropy is how many bits cannot be guessed (RFC 6749 §10.10).
 const minEntropy = 128
 
-// secretCommand makes a secret of twice as many.
+// secretCommand makes a secret of 256 bits.
 const secretCommand = "openssl rand -hex 32"
 
 // minCharacters is how many different characters random text of that length has at

@@ -1,9 +1,8 @@
 // Package keyring makes, keeps and replaces the keys that sign tokens, and those that
 // seal what browsers keep for us.
 //
-//	keyring.go   the keys of an issuer, shared by its gateways; when they are replaced
+//	keyring.go   the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
 //	keys.go      one set of keys: which signs, which is only published
 //	signing.go   signing and sealing, as others need it
 //	seal.go      sealing and MACs
-//	keyinfo.go   what may be shown of a key
 package keyring

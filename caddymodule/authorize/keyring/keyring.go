@@ -46,7 +46,7 @@ type Keyring struct {
 
 // KeysInUse are the keys of a [Keyring] in memory.
 type KeysInUse struct {
-	mu  sync.Mutex // held by whoever reads the storage
+	mu  sync.Mutex // held while reading the storage
 	set atomic.Pointer[keySet]
 }
 
@@ -59,7 +59,7 @@ func New(storage Storage, name string, logger *slog.Logger) *Keyring {
 // method.
 func (k *Keyring) TakeOver(keys *KeysInUse) { k.KeysInUse = keys }
 
-// Key implements [Verifying].
+// Key implements [Keys].
 func (k *Keyring) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	set, err := k.current(ctx)
 	if err != nil {
@@ -72,7 +72,7 @@ func (k *Keyring) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) 
 	return key.JWK.Public(), nil
 }
 
-// JWKS implements [Verifying].
+// JWKS implements [Keys].
 func (k *Keyring) JWKS(ctx context.Context) ([]byte, error) {
 	set, err := k.current(ctx)
 	if err != nil {
@@ -81,7 +81,7 @@ func (k *Keyring) JWKS(ctx context.Context) ([]byte, error) {
 	return set.jwks, nil
 }
 
-// Has implements [Verifying].
+// Has implements [Keys].
 func (k *Keyring) Has(ctx context.Context, kid string) (bool, error) {
 	set, err := k.current(ctx)
 	if err != nil {
@@ -133,7 +133,9 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	set, err := k.read(ctx)
 	if old := k.set.Load(); err != nil && old != nil {
 		k.logger.Error("the signing keys could not be read again: going on with those in memory; put the stored ones back before a restart, which would end all tokens", "error", err)
-		set, err = old.again(), nil
+		stale := *old
+		stale.read = time.Now() // try again later
+		set, err = &stale, nil
 	}
 	if err != nil {
 		return nil, err
@@ -143,13 +145,6 @@ func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 }
 
 func (s *keySet) fresh() bool { return s != nil && time.Since(s.read) < refresh }
-
-// again returns the same set as if read now.
-func (s *keySet) again() *keySet {
-	c := *s
-	c.read = time.Now()
-	return &c
-}
 
 // read loads the keys, and renews those that are due.
 func (k *Keyring) read(ctx context.Context) (*keySet, error) {
@@ -263,4 +258,26 @@ func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
 		keys = append(keys, key)
 	}
 	return keys, nil
+}
+
+// Info is what may be shown of a key.
+type Info struct {
+	KeyID     string    `json:"kid"`         // in the JWKS and in tokens (RFC 7517 §4.5)
+	Algorithm string    `json:"alg"`         // ES256, RS256 or A256GCM (RFC 7518)
+	Created   time.Time `json:"created"`     // when it was made
+	Seconds   int64     `json:"age_seconds"` // since Created
+}
+
+// Info returns the keys in memory. Before the first use there are none, because it
+// does not read the storage.
+func (k *Keyring) Info() []Info {
+	set := k.set.Load()
+	if set == nil {
+		return nil
+	}
+	info := make([]Info, len(set.keys))
+	for i, key := range set.keys {
+		info[i] = Info{key.JWK.KeyID, key.JWK.Algorithm, key.Created, int64(time.Since(key.Created).Seconds())}
+	}
+	return info
 }

@@ -11,13 +11,9 @@ import (
 
 // Keys is what an authorization server needs of a [Keyring].
 type Keys interface {
-	Verifying
 	Signing
 	Sealing
-}
 
-// Verifying has the public keys of tokens.
-type Verifying interface {
 	// Key returns the public key with an id, or [ErrUnknownKey].
 	Key(ctx context.Context, kid string) (jose.JSONWebKey, error)
 

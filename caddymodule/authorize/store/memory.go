@@ -15,8 +15,7 @@ const DefaultMaxEntries = 100_000
 
 // Memory is a [Store] in the memory of one process.
 type Memory struct {
-	// mu makes Swap, Take and the bound atomic, which go-cache alone is not.
-	mu    sync.Mutex
+	mu    sync.Mutex // go-cache has no atomic Swap, Take or limit
 	items *cache.Cache
 	max   int
 }

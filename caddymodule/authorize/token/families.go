@@ -100,7 +100,7 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 		return nil, err
 	}
 	g := *f.Grant
-	g.Nonce = "" // it belongs to the sign-in alone (OpenID Connect Core §12.2)
+	g.Nonce = "" // of the sign-in only (OpenID Connect Core §12.2)
 	var err error
 	g.Scope, err = narrowScope(g.Scope, asked)
 	return &g, err
@@ -194,12 +194,6 @@ const maxFamilies = 200
 // enforceLimit drops the oldest families of a person and client if there are too
 // many. The client already has its token, so a failure is only logged.
 func (fs *families) enforceLimit(ctx context.Context, g *Grant) {
-	if err := fs.dropOldest(ctx, g); err != nil {
-		fs.logger.ErrorContext(ctx, "refresh tokens of a person and a client not counted", "client_id", g.ClientID, "error", err)
-	}
-}
-
-func (fs *families) dropOldest(ctx context.Context, g *Grant) error {
 	list := store.RecentList{
 		Store: fs.durable, Key: store.Key("families", g.User+"\x00"+g.ClientID), Max: maxFamilies, TTL: fs.Refresh,
 		Ended: func(id string) (bool, error) {
@@ -214,5 +208,7 @@ func (fs *families) dropOldest(ctx context.Context, g *Grant) error {
 	for _, id := range dropped {
 		err = errors.Join(err, fs.durable.Delete(ctx, familyKey(id)))
 	}
-	return err
+	if err != nil {
+		fs.logger.ErrorContext(ctx, "refresh tokens of a person and a client not counted", "client_id", g.ClientID, "error", err)
+	}
 }

@@ -115,7 +115,7 @@ func (vr *Verifier) current(c *accessTokenClaims) bool {
 // retired.
 func (vr *Verifier) Hint(ctx context.Context, raw string) (*IDTokenClaims, error) {
 	claims := new(IDTokenClaims)
-	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims) // a logout token is none
+	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims) // not a logout token
 	if errors.Is(err, errInvalidToken) || err == nil && claims.Issuer != vr.issuer {
 		err = ErrInvalidHint
 	}

@@ -131,7 +131,7 @@ func (c *idTokenClaims) checkTimes(now time.Time, r AuthenticationRequest) error
 	switch {
 	case err != nil || !asked:
 		return err
-	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // so is none
+	case unixTime(c.AuthTime).Add(age + Leeway).Before(now): // or missing
 		return fmt.Errorf("auth_time is missing or longer ago than max_age: %v", unixTime(c.AuthTime))
 	}
 	return nil

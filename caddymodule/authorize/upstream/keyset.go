@@ -81,6 +81,24 @@ func NewKeySet(c KeySetConfig) (*KeySet, error) {
 	return newKeySet(c, client, func(context.Context) (string, error) { return c.URI, nil }), nil
 }
 
+// inlineLifetime is longer than any process.
+const inlineLifetime = 100 * 365 * 24 * time.Hour
+
+// NewInlineKeySet returns the KeySet of a JWK Set with at least one usable key.
+func NewInlineKeySet(body []byte) (*KeySet, error) {
+	set, err := parseJWKS(body)
+	if err != nil {
+		return nil, err
+	}
+	if len(set) == 0 {
+		return nil, fmt.Errorf("%w: no public key for signatures that is understood", ErrKeys)
+	}
+	return &KeySet{&document[jwks]{
+		pause: inlineLifetime,
+		fetch: func(context.Context) (jwks, time.Duration, error) { return set, inlineLifetime, nil },
+	}}, nil
+}
+
 // newKeySet looks up the address each time, because discovery may change it.
 func newKeySet(c KeySetConfig, client client, address func(context.Context) (string, error)) *KeySet {
 	interval := c.MinInterval

@@ -20,7 +20,7 @@ import (
 func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	switch {
 	case secret == "":
-		return oauth2.AuthStyleInParams, nil // client_id alone
+		return oauth2.AuthStyleInParams, nil // only client_id
 	case len(methods) == 0 || slices.Contains(methods, "client_secret_basic"):
 		return oauth2.AuthStyleInHeader, nil
 	case slices.Contains(methods, "client_secret_post"):

@@ -58,7 +58,7 @@ type contents struct {
 	seed                    maphash.Seed
 }
 
-// add counts an element of a bucket, or says that it is none of ours.
+// add counts an element of a bucket, or refuses it.
 func (c *contents) add(bucket []byte, e element) error {
 	if e.bucket || len(e.key) == 0 {
 		return errors.New("an entry that is none")
@@ -113,7 +113,7 @@ func (s *Store) mend(timeout time.Duration) error {
 		s.logger.Load().Warn("the durable store's file is empty, and begins anew: if it was in use before, put a copy of it back, or people sign in again", "file", s.path)
 		return nil
 	}
-	// While it is open for reading, nobody writes to it.
+	// The lock keeps other processes from writing.
 	var lock *bbolt.DB
 	if r := guard(func() { lock, err = bbolt.Open(s.path, 0o600, &bbolt.Options{Timeout: timeout, ReadOnly: true}) }); r != nil {
 		return fmt.Errorf("%w: %v", errLost, r)

@@ -38,7 +38,7 @@ type image struct {
 	pageSize uint64
 	root     uint64 // page of the bucket of buckets
 	freelist uint64 // page
-	end      uint64 // the first page that is none
+	end      uint64 // the number of pages
 	txid     uint64
 	seen     map[uint64]bool // pages that were read
 }

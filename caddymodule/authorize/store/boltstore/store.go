@@ -42,7 +42,7 @@ type Store struct {
 
 	queue  []*write // guarded by queued
 	queued sync.Mutex
-	commit sync.Mutex // held by whoever writes the queue
+	commit sync.Mutex // held while writing the queue
 }
 
 // New returns the store in the file at path, with at most maxEntries entries (0:
