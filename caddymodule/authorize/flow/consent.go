@@ -76,9 +76,8 @@ func (a *authorizer) needsConsent(ctx context.Context, req *authorizationRequest
 
 // consentPage is what pages/consent.html shows.
 type consentPage struct {
-	Request  string // sealed, see signedinpages.go
-	Client   string
-	Host     string
+	Request string // sealed, see signedinpages.go
+	heading
 	To       string // the host of the redirect URI
 	Person   people.Label
 	Unknown  bool // the client registered itself
@@ -90,7 +89,7 @@ type consentItem struct{ Name, Text string }
 
 func (ps *pages) showConsent(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	page := consentPage{
-		Request: p.Get("request"), Client: req.client.Title(), Host: ps.host, Person: signedIn.User.Label(),
+		Request: p.Get("request"), heading: ps.heading(req.client), Person: signedIn.User.Label(),
 		Unknown: req.client.Registered,
 	}
 	if to, err := url.Parse(req.redirectURI); err == nil {

@@ -11,9 +11,8 @@ import (
 // button without scripts.
 type formPostPage struct {
 	Address string
-	Client  string
-	Host    string
-	Fields  []formField
+	heading
+	Fields []formField
 }
 
 type formField struct{ Name, Value string }
@@ -29,7 +28,7 @@ var (
 // showFormPost sends a response in the body of a POST (OAuth 2.0 Form Post Response Mode),
 // which the policy allows to the redirect URI's origin alone.
 func (ps *pages) showFormPost(w http.ResponseWriter, r *http.Request, req *authorizationRequest, parameters responseParameters) {
-	page := formPostPage{Address: req.redirectURI, Client: req.client.Title(), Host: ps.host}
+	page := formPostPage{Address: req.redirectURI, heading: ps.heading(req.client)}
 	for _, p := range parameters {
 		page.Fields = append(page.Fields, formField{p.name, p.value})
 	}

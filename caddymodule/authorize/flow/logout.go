@@ -241,9 +241,5 @@ func (e *logoutEndpoint) confirm(w http.ResponseWriter, r *http.Request, req *lo
 		e.responses.showError(w, r, err)
 		return
 	}
-	page := signOutPage{Request: sealed}
-	if req.client != nil {
-		page.Client = req.client.Title()
-	}
-	e.pages.showSignOut(w, r, req, page)
+	e.pages.showSignOut(w, r, req, sealed)
 }

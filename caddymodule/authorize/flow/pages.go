@@ -11,12 +11,19 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/endpoint"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 )
 
 //go:embed pages
 var pageFiles embed.FS
+
+// heading is what all pages for a client show.
+type heading struct {
+	Client string // its title
+	Host   string // of the issuer
+}
 
 // signInPage is what pages/signin.html shows.
 type signInPage struct {
@@ -26,11 +33,10 @@ type signInPage struct {
 	Wait     string // until the next attempt
 	Down     string // the provider that cannot be reached
 	Busy     string // until the next attempt, because there are too many others
-	Client   string
-	Host     string
-	Local    bool
-	ByEmail  bool // an e-mail address may lead to a provider
-	Ways     []signInWay
+	heading
+	Local   bool
+	ByEmail bool // an e-mail address may lead to a provider
+	Ways    []signInWay
 }
 
 // signInWay is a link to an identity provider.
@@ -43,15 +49,13 @@ type secondFactorPage struct {
 	Factor string // see secondfactor.go
 	Wrong  bool   // the last code was
 	Wait   string // until the next attempt
-	Client string
-	Host   string
+	heading
 }
 
 // signOutPage is what pages/signout.html shows.
 type signOutPage struct {
 	Request string // sealed, see logout.go
-	Client  string
-	Host    string
+	heading
 }
 
 // messagePage is what pages/message.html shows.
@@ -96,8 +100,15 @@ type pages struct {
 	logger   *slog.Logger
 }
 
+func (ps *pages) heading(c *client.Client) heading {
+	if c == nil { // of a logout request that names none
+		return heading{Host: ps.host}
+	}
+	return heading{c.Title(), ps.host}
+}
+
 func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page signInPage) {
-	page.Client, page.Host = req.client.Title(), ps.host
+	page.heading = ps.heading(req.client)
 	ways := ps.accounts.Ways(req.client.IdentityProviders)
 	page.Local = ways.Local
 	for _, p := range ways.Providers {
@@ -108,13 +119,12 @@ func (ps *pages) showSignIn(w http.ResponseWriter, r *http.Request, status int, 
 }
 
 func (ps *pages) showSecondFactor(w http.ResponseWriter, r *http.Request, status int, req *authorizationRequest, page secondFactorPage) {
-	page.Client, page.Host = req.client.Title(), ps.host
+	page.heading = ps.heading(req.client)
 	ps.show(w, r, status, factorPages, ps.formAction(req.redirectURI), page)
 }
 
-func (ps *pages) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, page signOutPage) {
-	page.Host = ps.host
-	ps.show(w, r, http.StatusOK, signOutPages, ps.formAction(req.redirectURI), page)
+func (ps *pages) showSignOut(w http.ResponseWriter, r *http.Request, req *logoutRequest, sealed string) {
+	ps.show(w, r, http.StatusOK, signOutPages, ps.formAction(req.redirectURI), signOutPage{sealed, ps.heading(req.client)})
 }
 
 // formAction is the policy for where forms may lead. Chromium applies it to every redirect

@@ -13,16 +13,15 @@ var selectAccountPages = parsePage("pages/selectaccount.html")
 // selectAccountPage is what pages/selectaccount.html shows.
 type selectAccountPage struct {
 	Request string // sealed, see signedinpages.go
-	Client  string
-	Host    string
-	Person  people.Label
+	heading
+	Person people.Label
 }
 
 // showSelectAccount answers prompt=select_account (OpenID Connect Core §3.1.2.1). A
 // browser has one account signed in, so the choice is that one or another.
 func (ps *pages) showSelectAccount(w http.ResponseWriter, r *http.Request, req *authorizationRequest, signedIn *session.SignedIn, p oauth2.Parameters) {
 	ps.show(w, r, http.StatusOK, selectAccountPages, ps.formAction(req.redirectURI), selectAccountPage{
-		Request: p.Get("request"), Client: req.client.Title(), Host: ps.host, Person: signedIn.User.Label(),
+		p.Get("request"), ps.heading(req.client), signedIn.User.Label(),
 	})
 }
 

@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/lockout"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
-	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 // Directory holds the local users and checks their passwords.
@@ -54,23 +53,8 @@ func NewDirectory(users []User, compare PasswordComparer) (*Directory, error) {
 		if d.Users[u.ID] != nil {
 			return nil, fmt.Errorf("duplicate user %s", u.ID)
 		}
-		if err := CheckFHIRUser(u.FHIRUser); u.FHIRUser != "" && err != nil {
-			return nil, fmt.Errorf("user %q: fhir_user %w", u.ID, err)
-		}
-		if u.TOTPSecret != "" {
-			if err := totp.CheckSecret(u.TOTPSecret); err != nil {
-				return nil, fmt.Errorf("user %q: %w", u.ID, err)
-			}
-		}
-		for name, value := range u.Claims {
-			if err := CheckClaim(name, value); err != nil {
-				return nil, fmt.Errorf("user %q: %w", u.ID, err)
-			}
-		}
-		if u.Email != "" {
-			if err := CheckEmail(u.Email); err != nil {
-				return nil, fmt.Errorf("user %q: %w", u.ID, err)
-			}
+		if err := u.check(); err != nil {
+			return nil, fmt.Errorf("user %q: %w", u.ID, err)
 		}
 		u.username, u.TokensBoundTo = u.ID, u.credentialHash()
 		d.Users[u.ID] = u

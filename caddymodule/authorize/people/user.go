@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"regexp"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/totp"
 )
 
 // User is a local user, or a person of an identity provider.
@@ -37,6 +39,27 @@ type User struct {
 	username      string   // preferred_username: a local user's ID, or as the provider says
 	TokensBoundTo string   // hash of a local user's credential, to which their tokens are bound
 	groups        []string // as the provider says
+}
+
+// check checks the values that may be left out.
+func (u *User) check() (err error) {
+	if u.FHIRUser != "" {
+		if err = CheckFHIRUser(u.FHIRUser); err != nil {
+			err = fmt.Errorf("fhir_user %w", err)
+		}
+	}
+	if err == nil && u.TOTPSecret != "" {
+		err = totp.CheckSecret(u.TOTPSecret)
+	}
+	for name, value := range u.Claims {
+		if err == nil {
+			err = CheckClaim(name, value)
+		}
+	}
+	if err == nil && u.Email != "" {
+		err = CheckEmail(u.Email)
+	}
+	return err
 }
 
 // CheckFHIRUser returns an error if a reference is not to a person's own resource (SMART App
