@@ -33,14 +33,7 @@ type Config struct {
 
 // Endpoints returns the endpoints that browsers are sent to, by path.
 func Endpoints(c Config) map[string]http.Handler {
-	pages := &pages{host: strings.TrimPrefix(c.Issuer, "https://"), accounts: c.Accounts, logger: c.Logger}
-	step := &step{
-		sealer: &browser.Sealer{Keys: c.Keys}, pages: pages, trail: c.Trail,
-		requests: &requests{
-			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: c.Authenticator.Clients, verifier: c.Tokens.Verifier,
-		},
-		responses: &responses{issuer: c.Issuer, omitIssuer: c.OmitIssuer, pages: pages, trail: c.Trail},
-	}
+	step := newStep(&c)
 	authorizer := &authorizer{
 		step: step, accounts: c.Accounts, consents: c.Consents, grants: c.Tokens.Grants,
 		codes: c.Tokens.Codes, tokens: c.Tokens.Issuer, participants: c.Sessions.Participants,
@@ -73,8 +66,8 @@ func Endpoints(c Config) map[string]http.Handler {
 		endpoint.PushedAuthorization: c.Handler(push.serve, http.MethodPost),
 		endpoint.Login:               c.Handler(signIn.serve, form...),
 		endpoint.Logout:              c.Handler(logout.serve, form...),
-		endpoint.SelectAccount:       c.Handler(signedIn.page(endpoint.SelectAccount, pages.showSelectAccount, signedIn.submitSelectAccount), form...),
-		endpoint.Consent:             c.Handler(signedIn.page(endpoint.Consent, pages.showConsent, signedIn.submitConsent), form...),
+		endpoint.SelectAccount:       c.Handler(signedIn.page(endpoint.SelectAccount, step.pages.showSelectAccount, signedIn.submitSelectAccount), form...),
+		endpoint.Consent:             c.Handler(signedIn.page(endpoint.Consent, step.pages.showConsent, signedIn.submitConsent), form...),
 	}
 	for key, p := range c.Accounts.Providers {
 		endpoints[endpoint.Login+"/"+key] = c.Handler(federation.start(p), http.MethodGet)
@@ -82,4 +75,15 @@ func Endpoints(c Config) map[string]http.Handler {
 		endpoints[endpoint.Logout+"/"+key] = c.Handler(logout.callback, http.MethodGet)
 	}
 	return endpoints
+}
+
+func newStep(c *Config) *step {
+	pages := &pages{host: strings.TrimPrefix(c.Issuer, "https://"), accounts: c.Accounts, logger: c.Logger}
+	return &step{
+		sealer: &browser.Sealer{Keys: c.Keys}, pages: pages, trail: c.Trail,
+		requests: &requests{
+			fhirBase: c.Accounts.FHIRBase, accounts: c.Accounts, clients: c.Authenticator.Clients, verifier: c.Tokens.Verifier,
+		},
+		responses: &responses{issuer: c.Issuer, omitIssuer: c.OmitIssuer, pages: pages, trail: c.Trail},
+	}
 }

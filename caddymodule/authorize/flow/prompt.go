@@ -13,6 +13,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/token"
 )
 
+// authenticationParameters say how the person is to sign in.
+type authenticationParameters struct {
+	subjects   []string // who may sign in, by sub; nil for everybody
+	unreadHint bool     // the key of the id_token_hint no longer exists
+
+	// What chooses the way to sign in, and is passed on to an identity provider.
+	identityProvider, loginHint, prompt, maxAge, uiLocales, acrValues string
+}
+
 // checkPrompt reads the parameters on how to sign in (OpenID Connect Core §3.1.2.1).
 func checkPrompt(req *authorizationRequest, p oauth2.Parameters) error {
 	req.loginHint, req.prompt = p.Get("login_hint"), p.Get("prompt")
@@ -27,17 +36,17 @@ func checkPrompt(req *authorizationRequest, p oauth2.Parameters) error {
 }
 
 // prompts reports whether prompt has a word.
-func (req *authorizationRequest) prompts(word string) bool {
+func (req *authenticationParameters) prompts(word string) bool {
 	return slices.Contains(strings.Fields(req.prompt), word)
 }
 
 // freshEnough reports whether a sign-in at a time is recent enough for the client.
-func (req *authorizationRequest) freshEnough(at time.Time) bool {
+func (req *authenticationParameters) freshEnough(at time.Time) bool {
 	return !req.tooOld(at, 0) && !req.prompts("login") && !req.unreadHint
 }
 
 // tooOld reports whether a sign-in at a time is older than max_age and than least.
-func (req *authorizationRequest) tooOld(at time.Time, least time.Duration) bool {
+func (req *authenticationParameters) tooOld(at time.Time, least time.Duration) bool {
 	seconds, err := strconv.Atoi(req.maxAge)
 	return err == nil && time.Since(at) > max(time.Duration(seconds)*time.Second, least)
 }

@@ -18,23 +18,15 @@ import (
 // authorizationRequest is a checked request (RFC 6749 §4.1.1 and §4.2.1, RFC 7636 §4.3,
 // OpenID Connect Core §3.1.2.1).
 type authorizationRequest struct {
-	client        *client.Client
-	redirectURI   string
-	responseType  string
-	mode          string // the response mode
-	errorMode     string // that of an error
-	state         string
+	client *client.Client
+	responseTarget
+	authenticationParameters
 	asked         string   // scope as requested
 	scope         []string // scope as granted
 	codeChallenge string
 	nonce         string
 
-	unreadHint                    bool     // the key of the id_token_hint no longer exists
-	subjects                      []string // who may sign in, by sub; nil for everybody
 	userinfoClaims, idTokenClaims []string // claims requested by name
-
-	// What chooses the way to sign in, and is passed on to an identity provider.
-	identityProvider, loginHint, prompt, maxAge, uiLocales, acrValues string
 
 	query string // as received, to be checked again after signing in
 
@@ -89,7 +81,7 @@ func (q *requests) destination(ctx context.Context, p oauth2.Parameters) (*autho
 	if !client.AllowsRedirectURI(uri) {
 		return nil, oauth2.InvalidRequest("The redirect_uri is not exactly one that is registered for this client.")
 	}
-	return &authorizationRequest{client: client, redirectURI: uri}, nil
+	return &authorizationRequest{client: client, responseTarget: responseTarget{redirectURI: uri}}, nil
 }
 
 // fill checks everything else. State comes first, because errors carry it.

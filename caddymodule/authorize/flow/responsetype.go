@@ -19,6 +19,15 @@ const (
 	ModeFormPost = "form_post"
 )
 
+// responseTarget is where the response goes, and how.
+type responseTarget struct {
+	redirectURI  string
+	responseType string
+	mode         string // the response mode
+	errorMode    string // that of an error
+	state        string
+}
+
 // readResponseType sorts the words of a response_type, whose order does not matter
 // (RFC 6749 §3.1.1).
 func readResponseType(asked string) string {
