@@ -48,5 +48,5 @@
 // [Options.MaxSize] bounds everything together. What stays is decided by how often and how lately it was used (store.go,
 // eviction.go, sketch.go). No library does this: go-cache has no bound, and those that have one evict later, in goroutines,
 // by weights that do not change, while an answer grows here when it is compressed, and one lock keeps entries, index
-// and numbers in agreement. Stats are in stats.go.
+// and numbers in agreement.
 package cache

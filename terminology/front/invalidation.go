@@ -37,9 +37,8 @@ func (s *State) Written(names []string, sure bool) {
 		}
 		before, known := s.backend.forget(name)
 		sure = sure && known
-		for _, canonical := range []string{name, before} {
-			s.forgetCanonical(canonical)
-		}
+		s.invalidate(name)
+		s.invalidate(before)
 	}
 	if !sure {
 		s.Purge("", "")
@@ -48,16 +47,13 @@ func (s *State) Written(names []string, sure bool) {
 
 // changed removes what depends on a definition that changed behind the next handler, without a write that passed here.
 func (s *State) changed(url string) {
-	if s.cache == nil {
-		return
-	}
-	if url == "" {
+	if url == "" && s.cache != nil {
 		s.cache.Purge()
 	}
-	s.forgetCanonical(url)
+	s.invalidate(url)
 }
 
-func (s *State) forgetCanonical(canonical string) {
+func (s *State) invalidate(canonical string) {
 	if canonical != "" && s.cache != nil {
 		s.cache.InvalidateSystem(canonical)
 	}

@@ -49,14 +49,7 @@ func (n discard) Write(b []byte) (int, error) { return 0, errNotHeld }
 // Ask sends a request.
 func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
 	name := cmp.Or(h.Name, nextName)
-	timeout, limit := h.Timeout, h.MaxAnswer
-	if timeout == 0 {
-		timeout = DefaultTimeout
-	}
-	if limit == 0 {
-		limit = DefaultMaxAnswer
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.Timeout, DefaultTimeout))
 	defer cancel()
 	request, err := h.request(ctx, q)
 	if err != nil {
@@ -65,7 +58,7 @@ func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
 	if err := h.Backoff.Err(name); err != nil {
 		return nil, err
 	}
-	r := NewRecorder(make(discard), limit)
+	r := NewRecorder(make(discard), cmp.Or(h.MaxAnswer, DefaultMaxAnswer))
 	err = r.Record(func(w http.ResponseWriter) error { return h.Serve(w, request) })
 	h.Backoff.Note(r.Status(), r.Header(), true)
 	if err == nil || r.Passed() {

@@ -2,6 +2,7 @@ package remote
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -75,15 +76,7 @@ func NewServer(o Options) (*Server, error) {
 	case o.Timeout < 0 || o.MaxAnswer < 0:
 		return nil, errors.New("timeout and size of an answer must not be negative")
 	}
-	if o.Name == "" {
-		o.Name = DefaultName
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultTimeout
-	}
-	if o.MaxAnswer == 0 {
-		o.MaxAnswer = DefaultMaxAnswer
-	}
+	o.Name, o.Timeout, o.MaxAnswer = cmp.Or(o.Name, DefaultName), cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.MaxAnswer, DefaultMaxAnswer)
 	if o.Transport == nil {
 		o.Transport = newTransport(o.TLS)
 	}
