@@ -9,7 +9,7 @@ import (
 // ValueSet.compose.include.version).
 const allVersions = "*"
 
-// inAllVersions returns includes or excludes in which one of all versions of a code system is one of each that is here.
+// inAllVersions replaces each include or exclude of all versions by one for each version that is here.
 func (c *composer) inAllVersions(sets []conceptSet) ([]conceptSet, error) {
 	if !slices.ContainsFunc(sets, func(set conceptSet) bool { return set.version == allVersions }) {
 		return sets, nil
@@ -32,8 +32,8 @@ func (c *composer) inAllVersions(sets []conceptSet) ([]conceptSet, error) {
 	return list, nil
 }
 
-// versionsHere returns the versions of a code system that are here with their concepts, those of a later date than the
-// one that counts left out; where there are none, the one that a reference without a version means.
+// versionsHere returns the versions of a code system that are here with their concepts, and no later than the date that
+// counts. If there are none, it returns the empty version.
 func (c *composer) versionsHere(url string) []string {
 	var versions []string
 	if id, ok := c.library.systemID(url); ok {

@@ -9,12 +9,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// budget is what one request may cost, in steps: codes that are gathered or looked at, and whatever else takes
-// about as long, some fifty nanoseconds. All that is done for the request spends of the same one, however many
-// codings, includes or validations it has. Nil is one without bounds.
-//
-// It is the context that operations are asked with: whoever spends looks now and then whether that is done, so that
-// no loop that is paid for goes on for a client that is gone.
+// budget is what one request may cost, in steps of some fifty nanoseconds. Everything done for the request spends from
+// the same budget, however many codings, includes or validations it has. A nil budget has no limit. It is the context of
+// the request as well: spending looks at it now and then, so that no paid loop goes on for a client that is gone.
 type budget struct {
 	context.Context
 	limit int
@@ -54,8 +51,8 @@ func (l *Library) budget(ctx context.Context) *budget {
 	return &budget{Context: ctx, limit: l.bounds.gathered}
 }
 
-// spend pays for n steps before they are taken. It fails where there are not so many left, where there is no
-// room for costly work, and with the context's error when that is done.
+// spend pays for n steps before they are taken. It fails if the budget is spent, if there is no room for costly work, or
+// with the context's error.
 func (b *budget) spend(n int) error {
 	if b == nil {
 		return nil
@@ -79,7 +76,7 @@ func (b *budget) spend(n int) error {
 	return nil
 }
 
-// enter waits for a turn, unless one is held.
+// enter waits for a turn, unless the request holds one.
 func (b *budget) enter() (err error) {
 	if b == nil || b.turn == nil || b.leave != nil {
 		return nil
@@ -91,8 +88,7 @@ func (b *budget) enter() (err error) {
 		Text: "there is no room for a costly request now; try again in a few seconds"}
 }
 
-// rest gives the turn back while something else is waited for: a definition that is fetched, or a client that
-// reads its answer. The next steps take one anew.
+// rest gives the turn back while the request waits: for a definition to be fetched, or for a client to read the answer.
 func (b *budget) rest() {
 	if b == nil || b.leave == nil {
 		return
@@ -119,7 +115,7 @@ const readBytes = 16
 // isCostly reports whether the request has taken so many steps that it holds a turn, or will need one.
 func (b *budget) isCostly() bool { return b != nil && b.spent > stretch }
 
-// isOwn reports whether an error is about one request, and so says nothing to others who ask for the same.
+// isOwn reports whether an error concerns one request alone, and not others that wait for the same result.
 func isOwn(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
 }

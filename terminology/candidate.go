@@ -94,9 +94,8 @@ func (in *includeSearch) place(members []found) error {
 	return nil
 }
 
-// best chooses among the includes that may have a coding: one that has it in a version that fits, active where
-// only active ones are left in, with the display that is given, if there is one; else one of a version that fits,
-// else the first.
+// best chooses among the includes that may have a coding, by rank. Without any, it chooses the version
+// of the code system that the coding names.
 func (v *candidateFinder) best(c *Coding, list []candidate) (versionChoice, *found, error) {
 	best, most := -1, -1
 	for i := range list {

@@ -7,12 +7,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// entry is one code of an expansion. Its concept is none where the code system, or the code in it, is
-// not here and a value set merely lists the code; listed is the row of rowTable.listed then, and wherever
-// a value set gives its own display; else it is 0.
+// entry is one code of an expansion. Its concept is none if the code system, or the code in it, is not here. Its listed
+// is the row of rowTable in which a value set lists it, else 0.
 type entry struct{ codeSystem, concept, listed uint32 }
 
-// codeList is a value set's codes in order, each once. It is kept and shared, and must not be changed.
+// codeList is a value set's codes in order, each once. It is cached and shared, and must not be changed.
 type codeList struct {
 	used
 	traits
@@ -22,7 +21,7 @@ type codeList struct {
 	searcher *searcher
 }
 
-// used is what a value set makes use of.
+// used is what the expansion of a value set uses.
 type used struct {
 	codeSystems []uint32    // in order of first use
 	valueSets   []*valueSet // that are imported, directly or not
@@ -32,7 +31,7 @@ type used struct {
 	applied     []applied
 }
 
-// traits say how codes are told from each other, and shown.
+// traits say how codes are compared and shown.
 type traits struct {
 	versioned bool // the version of each code is to be told
 	merged    bool // names versions of a code system, whose codes are the same nevertheless
@@ -41,7 +40,7 @@ type traits struct {
 	filtered  bool // an include has a filter
 }
 
-// supplement is a code system by which another one is supplemented.
+// supplement says that a code system supplements another.
 type supplement struct{ of, by uint32 }
 
 // applied is a parameter of the request that had an effect.

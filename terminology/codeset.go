@@ -18,13 +18,9 @@ type looseCode struct {
 	code   string
 }
 
-func newCodeSet(l *definitions) *codeSet {
-	return &codeSet{library: l, concepts: make(map[uint32]bitset.Set)}
-}
-
-// newCodeSetOf returns a set with the given entries.
-func newCodeSetOf(l *definitions, entries []entry) *codeSet {
-	s := newCodeSet(l)
+// newCodeSet returns a set with the given entries.
+func newCodeSet(d *definitions, entries []entry) *codeSet {
+	s := &codeSet{library: d, concepts: make(map[uint32]bitset.Set)}
 	for _, e := range entries {
 		s.add(e)
 	}

@@ -49,8 +49,8 @@ func (v *codingValidator) checkVersion(c *Coding, cs *codeSystem) {
 	}
 }
 
-// uncheckedSystem notes that a code is one that the value set lists, of a code system, or a version of it, that is not
-// here. It is in the value set, as the expansion has it; whether the code system has it, others may know.
+// uncheckedSystem notes that the value set lists a code of a code system, or of a version of one, that is not here. The
+// code is valid, as it is in the expansion, but another server may know better.
 func (v *codingValidator) uncheckedSystem(c *Coding, version string) {
 	if v.validation.MembershipOnly {
 		return
@@ -61,8 +61,8 @@ func (v *codingValidator) uncheckedSystem(c *Coding, version string) {
 		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference))
 }
 
-// unknownSystem notes that a code system is not here, and that the value set needs it, if it does. What is no name
-// of a code system at all is nothing that anybody could have.
+// unknownSystem notes that a code system is not here, and whether the value set needs it. A name that cannot be a code
+// system's is not reported as missing.
 func (v *codingValidator) unknownSystem(c *Coding, needed bool) {
 	if _, ok := v.library.anyValueSet(c.System, ""); ok {
 		v.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,

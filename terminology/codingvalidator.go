@@ -17,7 +17,7 @@ type codingValidator struct {
 	absent      absent
 }
 
-// codingResult is what is found of one coding.
+// codingResult is what validation finds out about one coding.
 type codingResult struct {
 	coding     *Coding
 	member     bool // in the value set, or, without one, in the code system
@@ -72,8 +72,8 @@ func (v *codingValidator) validate(c *Coding) (codingResult, error) {
 // codingSteps is what it takes to validate a coding, beside what is looked through for it.
 const codingSteps = 20
 
-// incomplete notes that a coding has no system, no code, or neither. Whether it may be so where it comes from,
-// only the client knows; valid it is not.
+// incomplete notes that a coding has no system, no code, or neither. It is not valid, but may be no error where it comes
+// from.
 func (v *codingValidator) incomplete(c *Coding) {
 	lacks, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
 	switch {
@@ -91,7 +91,7 @@ func (v *codingValidator) incomplete(c *Coding) {
 // lacksPrefix begins the message ids of incomplete.
 const lacksPrefix = "Coding_has_no_"
 
-// judge notes what is wrong with a coding that was looked for.
+// judge notes what is wrong with a coding.
 func (v *codingValidator) judge(c *Coding, d *codingResult, choice versionChoice, member *found) error {
 	cs := d.codeSystem
 	switch {

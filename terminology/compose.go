@@ -119,9 +119,9 @@ func (c *composer) sets(vs *valueSet) (include, exclude []conceptSet, err error)
 	return include, exclude, nil
 }
 
-// chooseIdentity decides whether a code is another one in each version of its code system. It is where a
-// value set names several versions of one, unless they are to match, by a parameter or because the
-// value set is what one version has and another does not.
+// chooseIdentity decides whether the same code in two versions of a code system is two codes: in a value set that names
+// several versions it is, unless a parameter says that versions match or the value set is the difference of two
+// versions.
 func (c *composer) chooseIdentity(include, exclude []conceptSet) {
 	versions := make(map[string]string)
 	for _, set := range slices.Concat(include, exclude) {
@@ -166,27 +166,18 @@ func canBeTree(vs *valueSet) bool {
 	return !slices.ContainsFunc(vs.include, flat) && !slices.ContainsFunc(vs.exclude, flat)
 }
 
-// set returns an empty set of codes, which takes codes of different versions for the same or not as the
-// value set at the end of the path demands.
-func (c *composer) set() *codeSet {
-	s := newCodeSet(&c.library.definitions)
-	s.byVersion = c.used.byVersion
-	return s
-}
-
-// setOf returns a set with the given entries.
+// setOf returns a set of entries, which takes codes of different versions for the same or not as the value set at the
+// end of the path demands.
 func (c *composer) setOf(entries []entry) *codeSet {
-	s := c.set()
-	for _, e := range entries {
-		s.add(e)
-	}
+	s := newCodeSet(&c.library.definitions, entries)
+	s.byVersion = c.used.byVersion
 	return s
 }
 
 // union evaluates a list of includes or excludes: each code once, in the order of the list.
 func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 	var entries []entry
-	seen := c.set()
+	seen := c.setOf(nil)
 	for i := range sets {
 		part, err := c.conceptSet(&sets[i])
 		if err != nil {
@@ -214,9 +205,8 @@ func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 	return entries, nil
 }
 
-// spend pays for codes that are gathered, or looked at to find some. A value set that a
-// request brings along may be made to take for ever: the same work in each of a hundred
-// thousand includes.
+// spend pays for codes that are gathered or looked at. A request may bring a value set that repeats the same costly
+// include a hundred thousand times.
 func (c *composer) spend(n int) error {
 	err := c.budget.spend(n)
 	if err == nil || !errors.Is(err, errSpent) {

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// describe notes what else there is to say of a concept that was found: its display, its standing in the
-// code system and in the value set. What only a value set lists has but what that says of it.
+// describe checks the display of a concept that was found, and its status in the code system and the value set. Of a
+// code that only the value set lists, nothing else is known.
 func (v *codingValidator) describe(c *Coding, d *codingResult) error {
 	known := d.codeSystem != nil && d.entry.concept != none
 	texts, err := v.texts(d, known)
@@ -70,7 +70,7 @@ func (v *codingValidator) checkCase(c *Coding, d *codingResult) {
 		c.Code, code, d.codeSystem.canonical()))
 }
 
-// checkAbstract notes that a concept is not to be chosen, where the request does not allow that.
+// checkAbstract notes that a concept is abstract, where the request does not allow that.
 func (v *codingValidator) checkAbstract(c *Coding, d *codingResult) {
 	if !v.validation.NotAbstract || !d.member || v.library.flags(d.entry)&codesystem.FlagAbstract == 0 {
 		return
@@ -101,8 +101,7 @@ func (v *codingValidator) standing(c *Coding, d *codingResult) {
 	}
 }
 
-// inactiveStatus says why a concept is inactive: by a status, which mostly is not clear in itself (LOINC's
-// DISCOURAGED is).
+// inactiveStatus says why a concept is inactive. Most statuses do not say so by themselves; LOINC's DISCOURAGED does.
 func inactiveStatus(status string) string {
 	switch status {
 	case "", "inactive":

@@ -80,7 +80,7 @@ func (f filter) isHierarchical() bool {
 	return false
 }
 
-// inFilter says in which filter a fault is, where it is one of the filter itself.
+// inFilter adds to an error in which filter the fault is.
 func inFilter(err error, i int) error {
 	var e *Error
 	if errors.As(err, &e) && len(e.Expression) == 1 && e.Expression[0] == "" {

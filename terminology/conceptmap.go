@@ -24,7 +24,7 @@ type mapGroup struct {
 	unmapped              unmapped
 }
 
-// unmapped is what a group says of codes that it has no element for: nothing where there is no mode.
+// unmapped is ConceptMap.group.unmapped; without a mode, there is none.
 type unmapped struct {
 	mode                       string // provided, fixed, other-map; R5 has use-source-code for provided
 	code, display, equivalence string // of fixed

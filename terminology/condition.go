@@ -138,8 +138,8 @@ const classSteps = 2000
 // is longer than that, and reading it takes time too.
 func maxRegexLength(states int) int { return 8 * max(states, 1000) }
 
-// regexStates returns about how many states the automaton for a regex has, or 0 where it is no regex. It
-// is worked out before the automaton is made, which may take a hundred megabytes.
+// regexStates estimates how many states the automaton for a regex has; 0 if it is invalid. Making the automaton to find
+// out might take a hundred megabytes.
 func regexStates(pattern string) int {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {

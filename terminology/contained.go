@@ -26,8 +26,8 @@ func (vs *valueSet) sumOfContainers(number func(*valueSet) int) (sum int) {
 	return sum
 }
 
-// containedCodeSystem finds a code system that a value set, or the one that it stands in, contains, by #id or
-// by its url and version. The index is none if there is no such one.
+// containedCodeSystem finds a code system contained in a value set or in its containers, by #id or by url and version.
+// It returns none if there is none.
 func (t *systemTable) containedCodeSystem(vs *valueSet, url, version string) uint32 {
 	for ; vs != nil; vs = vs.container {
 		for _, index := range vs.codeSystems {

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// indexLarge builds the indexes of all large code systems, so that nobody has to wait for them. Those of others take
-// a few milliseconds when they are first asked for.
+// indexLarge builds the indexes of all large code systems, so that no request waits for them. Smaller ones are built in
+// milliseconds when they are first needed.
 func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range l.codeSystems {

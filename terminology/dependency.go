@@ -31,7 +31,7 @@ func (t *translationReader) takeDependency(in *input) error {
 	return nil
 }
 
-// dependencies are other elements that a question for a translation tells of, with their values (R4
+// dependencies are the elements that a request says a translation may depend on, with their values (R4
 // ConceptMap/$translate, parameter dependency).
 type dependencies struct {
 	elements map[string]bool       // those that are told of
@@ -88,9 +88,8 @@ func conceptText(concept jsontext.Value) (text string, err error) {
 	return text, nil
 }
 
-// contradict reports whether a target depends on another value of an element than the one that the request tells
-// (R4 ConceptMap.group.element.target.dependsOn). Where the request does not tell of the element, the match says what
-// it depends on.
+// contradict reports whether a target depends on a value that differs from the one in the request (R4
+// ConceptMap.group.element.target.dependsOn). An element that the request does not name contradicts nothing.
 func (d *dependencies) contradict(target *mapTarget) bool {
 	for i := range target.dependsOn {
 		on := &target.dependsOn[i]

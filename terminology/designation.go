@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// shownTexts appends the displays and designations of an entry: the value set's own display, then what the
-// code system has and the supplements to it, then the value set's own designations.
+// shownTexts appends the displays and designations of an entry: the value set's own display, those of the code system
+// and its supplements, then the value set's own designations.
 func (d *definitions) shownTexts(dst []codesystem.Text, e entry, language string, supplements []supplement) []codesystem.Text {
 	if e.concept == none {
 		return d.ownDesignations(d.ownDisplayText(dst, e, language), e)

@@ -53,8 +53,7 @@ func (d *displayChecker) check(c *Coding, texts []codesystem.Text) {
 	}
 }
 
-// speaks reports whether displays in a language are valid: those in a language that was asked for, and
-// those of which the language is not known.
+// speaks reports whether displays in a language are valid: if the language was asked for, or is not known.
 func (d *displayChecker) speaks(language string) bool {
 	return language == "" || d.languages.Cover(language)
 }
@@ -67,7 +66,7 @@ func (d *displayChecker) severity() string {
 	return "error"
 }
 
-// wrong notes that a display is none of those that are valid.
+// wrong notes that a display is not valid.
 func (d *displayChecker) wrong(c *Coding, valid []*codesystem.Text) {
 	var choices []string
 	told := make(map[string]bool)
@@ -98,7 +97,7 @@ func (d *displayChecker) wrong(c *Coding, valid []*codesystem.Text) {
 		fmt.Sprintf("Wrong %s '%s' for %s#%s. %s%s (for the language(s) '%s')", wrong, c.Display, c.System, c.Code, is, strings.Join(choices, ""), language))
 }
 
-// checkStanding notes that a display is one that should not be used any more.
+// checkStanding notes that a display is deprecated or withdrawn.
 func (d *displayChecker) checkStanding(c *Coding, t *codesystem.Text, valid []*codesystem.Text) {
 	if !bytes.Contains(t.Extension, []byte(`"withdrawn"`)) && !bytes.Contains(t.Extension, []byte(`"deprecated"`)) {
 		return

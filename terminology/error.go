@@ -142,12 +142,12 @@ func (e *Error) Issues() []Issue {
 // OperationOutcome returns the error as a resource, in JSON.
 func (e *Error) OperationOutcome() []byte { return appendOutcome(nil, e.Issues()) }
 
-// issue is the error for a fault that programs are told of as well.
+// issue returns an error with codes for programs.
 func issue(status int, code, txCode, messageID, text string) *Error {
 	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
 }
 
-// located completes the place of a fault in a filter, which is known from within it only.
+// located adds to a fault in a filter where the filter is.
 func located(err error, list string, i int) error {
 	var e *Error
 	if errors.As(err, &e) && len(e.Expression) == 1 && strings.HasPrefix(e.Expression[0], "filter[") {

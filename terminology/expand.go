@@ -69,7 +69,7 @@ func (x *Expansion) expand(b *budget) (err error) {
 	return nil
 }
 
-// askedPerStep is how many of the designations and properties that a question asks for are looked through in one
+// askedPerStep is how many of the designations and properties that a query asks for are looked through in one
 // step, for each code of the answer.
 const askedPerStep = 4
 
@@ -116,7 +116,7 @@ func (x *Expansion) Len() int { return len(x.page) }
 // Timestamp returns when the library was loaded.
 func (x *Expansion) Timestamp() time.Time { return x.library.loaded }
 
-// Identifier returns what identifies the expansion. The same question to the same definitions has the same one.
+// Identifier returns what identifies the expansion. The same query to the same definitions has the same one.
 func (x *Expansion) Identifier() (identifier string) {
 	x.library.use(func() { identifier = string(newExpansionWriter(x, false).identifier) })
 	return identifier
@@ -157,8 +157,8 @@ func (x *Expansion) code(e entry) Code {
 // isVersioned reports whether the version of an entry's code system is told.
 func (x *Expansion) isVersioned(e entry) bool { return x.list.versioned && e.concept != none }
 
-// hasOneText reports whether there is nothing to choose a display from: none was asked for in a language, or the code
-// system knows no designations, so that its display is the one in any language.
+// hasOneText reports whether there is only one display to show: no language was asked for, or the concept has no
+// designations.
 func (x *Expansion) hasOneText(e entry) bool {
 	return !x.detailed || e.listed == 0 && e.concept != none && !x.languages.Only && len(x.list.supplements) == 0 &&
 		x.library.flags(e)&codesystem.FlagDesignated == 0
@@ -175,7 +175,7 @@ type Parameter struct {
 	Name, Value string
 }
 
-// Parameters returns what of the question had an effect, the definitions that were used, and warnings about them.
+// Parameters returns what was asked for, the definitions that were used, and warnings about them.
 func (x *Expansion) Parameters() []Parameter {
 	list := parameterList{told: []Parameter{}}
 	x.library.use(func() { newExpansionWriter(x, false).listParameters(&list) })

@@ -7,16 +7,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// expander expands value sets of a library by the rules of one question.
+// expander expands value sets of a library by the rules of one operation.
 type expander struct {
 	library *Library
 	rules   *Rules
 	budget  *budget
 }
 
-// codes returns a value set's expansion: a remembered one, or else a new one, which is then remembered. Several
-// questions for the same one wait for one computation. A question that was costly already does not wait: it may hold
-// the turn that the computation needs.
+// codes returns a value set's expansion, from the cache or newly made. Requests for the same one wait for one
+// computation, except those that are costly already: they may hold the turn that the computation needs.
 func (e *expander) codes(vs *valueSet) (*codeList, error) {
 	l := e.library
 	if l.base != nil && !l.combined || vs.key == "" || vs.transient {
@@ -35,7 +34,7 @@ func (e *expander) codes(vs *valueSet) (*codeList, error) {
 	return e.expandOnce(key, vs)
 }
 
-// expandOnce makes an expansion together with all who ask for the same one now.
+// expandOnce makes an expansion for all requests that ask for it now.
 func (e *expander) expandOnce(key string, vs *valueSet) (*codeList, error) {
 	for {
 		own := false

@@ -14,8 +14,7 @@ func (w *expansionWriter) appendParameters(dst []byte) []byte {
 	return list.list.End(list.dst)
 }
 
-// listParameters lists what of the question had an effect, the definitions that were used, and warnings about their
-// standing.
+// listParameters lists what was asked for, the definitions that were used, and warnings about them.
 func (w *expansionWriter) listParameters(list *parameterList) {
 	q, x := &w.query, w.list
 	if q.Filter != "" {
@@ -133,8 +132,8 @@ func (l *parameterList) warning(d *definition, vs *valueSet) {
 	}
 }
 
-// standing returns what a user of a definition should know of its standing, or "": withdrawn and deprecated
-// ones are always told of, others only where the value set that uses them does not have that standing itself.
+// standing returns what a user of a definition should know of it, or "". Withdrawn and deprecated definitions are always
+// reported, others only if the value set that uses them is not in the same state.
 func (d *definition) standing(vs *valueSet) string {
 	experimental := func(d *definition) bool { return d.experimental != nil && *d.experimental }
 	switch {

@@ -41,10 +41,10 @@ func newExpansionWriter(x *Expansion, get bool) *expansionWriter {
 	return w
 }
 
-// chooseShape returns the tree that the answer is to be shown as, or nil. Who asks by GET is given one only where
-// excludeNested is false, since it mostly reads the codes at the top alone; no other parameter counts here, or a client
-// that adds one would lose codes. A part of an expansion is a list, and what a text filter found is one as well, save
-// where the value set is itself made by a filter: its concepts keep their places then, unless they are paged.
+// chooseShape returns the tree that the answer is shown as, or nil for a list. A GET gets a tree only if it says
+// excludeNested=false, since most such clients read the top level alone; no other parameter may change that, or a client
+// that adds one would lose codes. A page is a list, and so is the result of a text filter, unless the value set itself
+// has a filter: then its concepts keep their places.
 func (w *expansionWriter) chooseShape() *tree {
 	q, x := &w.query, w.list
 	if !x.tree || !w.wantsTree() || len(w.page) < w.total || q.Offset != nil && *q.Offset > 0 {
@@ -59,8 +59,8 @@ func (w *expansionWriter) chooseShape() *tree {
 	return w.library.shape(w.page, true)
 }
 
-// wantsTree reports whether the answer may be a tree. By GET, that takes a request that says so; a value set's own
-// parameters are not enough.
+// wantsTree reports whether the answer may be a tree. For a GET, the request must say so itself; the value set's own
+// parameters do not count.
 func (w *expansionWriter) wantsTree() bool {
 	if w.get {
 		return w.query.ExcludeNested == No && w.query.sent("excludeNested")

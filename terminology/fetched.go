@@ -91,7 +91,7 @@ func (h *Handler) current() *Library {
 	return l
 }
 
-// retryFetching tries an operation again as long as what it is missing can be fetched.
+// retryFetching fetches what an operation lacked, and tries again with it, as long as there is more to fetch.
 func retryFetching[T any](o *operation, f *Fetched, l *Library, err error, again func(*Library) (T, error)) (result T, _ error) {
 	for range maxFetches {
 		list := missingIn(err)
@@ -111,7 +111,7 @@ func retryFetching[T any](o *operation, f *Fetched, l *Library, err error, again
 	return result, err
 }
 
-// missingIn returns the definitions for lack of which there is an error, and which have not been looked for yet.
+// missingIn returns the definitions that an error says are missing and that have not been fetched yet.
 func missingIn(err error) []Missing {
 	var failed *Error
 	if !errors.As(err, &failed) || failed.Provisional != nil {
@@ -120,13 +120,13 @@ func missingIn(err error) []Missing {
 	return failed.Missing
 }
 
-// fetch fetches what is missing for a request, which has no turn while it waits.
+// fetch fetches what is missing for a request, which gives up its turn meanwhile.
 func (o *operation) fetch(f *Fetched, list []Missing) (*Library, error) {
 	o.budget.rest()
 	return f.complete(o.Context(), list)
 }
 
-// complete fetches what is missing, and returns the library that is then current.
+// complete fetches what is missing, and returns the current library.
 func (f *Fetched) complete(ctx context.Context, list []Missing) (*Library, error) {
 	for _, m := range list {
 		if m = m.source(); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
@@ -141,7 +141,7 @@ func (f *Fetched) complete(ctx context.Context, list []Missing) (*Library, error
 	return f.current, nil
 }
 
-// source returns the definition that has what is missing: a value set that a code system implies is nowhere.
+// source returns the definition to fetch for one that is missing: for an implicit value set, its code system.
 func (m Missing) source() Missing {
 	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.Kind == "ValueSet" {
 		_, version := splitCanonical(query)
@@ -162,8 +162,7 @@ func (t *systemTable) missingSystems(codings []Coding) (list []Missing) {
 	return list
 }
 
-// await fetches a definition, together with all who need it now. What the others need does not end with the
-// request that asked first.
+// await fetches a definition once for all requests that need it now. It goes on if the first of them is cancelled.
 func (f *Fetched) await(ctx context.Context, m Missing) error {
 	result := f.flights.DoChan(fmt.Sprintf("%q", m), func() (any, error) {
 		return nil, f.fetch(context.WithoutCancel(ctx), m)
@@ -176,7 +175,7 @@ func (f *Fetched) await(ctx context.Context, m Missing) error {
 	}
 }
 
-// unfetched is the error for a definition that could not be fetched.
+// unfetched returns the error for a definition that could not be fetched.
 func unfetched(m Missing, err error) error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return own
@@ -220,11 +219,10 @@ func (f *Fetched) fetch(ctx context.Context, m Missing) error {
 	return errUnsteady
 }
 
-// errUnsteady is the error for a definition that was forgotten each time that it was being fetched.
+// errUnsteady is the error for a definition that was forgotten whenever it was being fetched.
 var errUnsteady = errors.New("definitions change all the time")
 
-// keepUnless keeps what Source said, unless something was forgotten since it was asked: what it said may be
-// from before a write.
+// keepUnless keeps what Source returned, unless something was forgotten meanwhile: it may be from before a write.
 func (f *Fetched) keepUnless(forgets int, m Missing, resource jsontext.Value) (kept bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -234,7 +232,7 @@ func (f *Fetched) keepUnless(forgets int, m Missing, resource jsontext.Value) (k
 	return true, f.keep(m, resource)
 }
 
-// ask asks Source for a definition. Of several versions it chooses the latest.
+// ask asks Source for a definition, and chooses the latest version.
 func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
 	start := time.Now()
 	found, err := f.Source.Definitions(ctx, m)

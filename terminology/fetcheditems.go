@@ -52,8 +52,8 @@ func (t *fetchedItems) drop(m Missing) bool {
 	return item.resource != nil
 }
 
-// makeRoom forgets what was asked for first, until the rest is within the bounds, and reports whether the
-// library had any of it. What is not there goes before what is: anyone may ask for anything.
+// makeRoom drops the oldest items until the rest is within the bounds, and reports whether the library had any of them.
+// Definitions and absences have bounds of their own, as anyone may ask for anything.
 func (t *fetchedItems) makeRoom(most int64) (dropped bool) {
 	for t.held > most {
 		dropped = t.drop(t.first(func(item *fetched) bool { return item.resource != nil })) || dropped
@@ -74,7 +74,7 @@ func (t *fetchedItems) first(counts func(*fetched) bool) Missing {
 	return t.order[0]
 }
 
-// plan notes when something is next to be fetched anew.
+// plan sets when the next item is due to be fetched again.
 func (t *fetchedItems) plan() {
 	t.due = time.Time{}
 	for _, item := range t.items {

@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// over returns a library with what has been fetched beside it, and sees to what has to be fetched anew.
+// over returns a library combined with what has been fetched, and starts the renewal of what is outdated.
 func (f *Fetched) over(base *Library) *Library {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -20,7 +20,7 @@ func (f *Fetched) over(base *Library) *Library {
 	return f.current
 }
 
-// keep remembers what Source said, and adds it to the library.
+// keep stores what Source returned, and adds it to the library.
 func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 	now := time.Now()
 	item := &fetched{resource: resource, fetched: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
@@ -49,8 +49,8 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 	return nil
 }
 
-// rebuild makes the library anew. What cannot be read is forgotten: it has been read before, so that does
-// not happen.
+// rebuild makes the library again from all that is held. Definitions that cannot be read do not occur: they have been
+// read before.
 func (f *Fetched) rebuild() {
 	f.current, f.stacked = f.base, 0
 	var resources []jsontext.Value
@@ -67,8 +67,8 @@ func (f *Fetched) rebuild() {
 	}
 }
 
-// Forget lets go of a definition, in all versions, as after it was written: it is fetched anew when it is
-// next needed. It is named by its canonical, or by type and id as ValueSet/1; empty means all of them.
+// Forget drops a definition, in all versions, as after a write; it is fetched again when it is next needed. The
+// reference is a canonical, or type and id as in ValueSet/1; empty means all definitions.
 func (f *Fetched) Forget(reference string) {
 	url, _ := splitCanonical(reference)
 	f.mu.Lock()

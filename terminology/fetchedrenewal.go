@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Renew begins to fetch anew what is no longer good, if there is any, as every use of the definitions does. It is for
-// those who keep what was made of them, and may not use them for long.
+// Renew starts to fetch outdated definitions again, in the background, as every use of the library does. It is for
+// callers that answer from their own cache and may not use the library for long.
 func (f *Fetched) Renew() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -26,7 +26,7 @@ func (f *Fetched) beginRenewal() {
 	}
 }
 
-// renew fetches anew what is no longer good. What Source fails to tell stays as it is, for a while.
+// renew fetches outdated definitions again. One that cannot be fetched stays in use for a while.
 func (f *Fetched) renew() {
 	defer func() {
 		f.mu.Lock()
@@ -48,8 +48,8 @@ func (f *Fetched) renew() {
 	}
 }
 
-// overdue returns the definitions that are no longer good. Those that were not there are forgotten: they are
-// asked for again when they are needed.
+// overdue returns the outdated definitions, and forgets those that were not found: they are asked for again when they
+// are needed.
 func (f *Fetched) overdue() (list []Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

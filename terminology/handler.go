@@ -99,8 +99,8 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	return err
 }
 
-// serve answers an operation that makes one resource of its parameters: how it is written is settled before
-// it is made, and nothing is written where it cannot be.
+// serve answers an operation that returns one resource. It settles the format first, and writes nothing if the operation
+// fails.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(o *operation, l *Library, inputs []input) ([]byte, error)) error {
 	o := h.begin(r)
 	defer o.budget.rest()

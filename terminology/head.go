@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// latestOf returns the latest of the resources that are the definition, or nil if none is. One with its
-// concepts goes before one without.
+// latestOf returns the latest of the resources with a canonical or id, or nil. Those with concepts go before those
+// without.
 func latestOf(resources []jsontext.Value, m Missing) (latest jsontext.Value, err error) {
 	var best *head
 	for _, resource := range resources {

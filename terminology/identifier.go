@@ -6,7 +6,7 @@ import (
 )
 
 // appendIdentifier appends the expansion's identifier: a UUID of version 5, made from the value set, its
-// content and the parameters, so that the same question has the same answer to the byte.
+// content and the parameters, so that the same query has the same answer, to the byte.
 func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
 	name = append(append(append(name, x.valueSet.url...), '|'), x.valueSet.version...)

@@ -33,7 +33,7 @@ func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 			c.used.versioned = c.used.versioned || imported.versioned
 			continue
 		}
-		within := newCodeSetOf(&c.library.definitions, imported.entries)
+		within := newCodeSet(&c.library.definitions, imported.entries)
 		entries = slices.DeleteFunc(entries, func(e entry) bool { return !within.has(e) })
 	}
 	return entries, nil
@@ -111,7 +111,7 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 	return nil, e
 }
 
-// use notes that the value set being expanded makes use of an imported one and all that it uses.
+// use notes that the value set being expanded uses an imported one, and what that uses.
 func (c *composer) use(x *codeList, vs *valueSet) {
 	for _, other := range append([]*valueSet{vs}, x.valueSets...) {
 		if !slices.Contains(c.used.valueSets, other) && other.container == nil {
@@ -184,8 +184,8 @@ func (c *composer) wholeSystem(index uint32) []entry {
 	return entries
 }
 
-// listedIn returns the concepts that an include lists, as the code system knows them. A code that a
-// complete code system does not have is no code of it, and so is left out.
+// listedIn returns the concepts that an include lists, as the code system has them. Codes that a complete code system
+// does not have are left out.
 func (c *composer) listedIn(set *conceptSet, index uint32) []entry {
 	cs := c.library.codeSystems[index]
 	entries := make([]entry, 0, set.last-set.first)

@@ -61,7 +61,7 @@ func (o *operation) readInputs(w http.ResponseWriter, bare string) ([]input, err
 	return bodyInputs(inputs, body, bare)
 }
 
-// maxTrusted is for how much of a body there is room at once: that it is as long as it says has yet to be seen.
+// maxTrusted bounds the room made for a body by its Content-Length alone.
 const maxTrusted = 256 << 10
 
 // readBody reads the body of a POST, up to the limit.

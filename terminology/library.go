@@ -25,7 +25,7 @@ type Library struct {
 	brought    int // definitions that a request has brought along, contained ones among them
 }
 
-// bounds are how much one question may make of the definitions. See [Options].
+// bounds limit what one operation may make of the definitions. See [Options].
 type bounds struct{ importDepth, gathered, regexStates int }
 
 // definitions are what a library is made of.
@@ -36,9 +36,9 @@ type definitions struct {
 	rowTable
 }
 
-// use calls f, and holds on to the library until f returns. What a large code system has is not on the heap and is
-// unmapped with its library, whoever still has a slice of it: all that reads concepts is called by use, and returns
-// copies.
+// use calls f and keeps the library reachable until f returns. Large code systems lie outside of the heap and are
+// unmapped when the collector finds their library unreachable, even if a slice of them is still used. So whatever reads
+// concepts must be called by use and return copies.
 func (l *Library) use(f func()) {
 	f()
 	runtime.KeepAlive(l)

@@ -72,8 +72,8 @@ type Options struct {
 	Terminal io.Writer
 }
 
-// Load reads definitions into a library. It fails on a pattern that matches nothing and on any file that
-// cannot be read whole, with an error that names it.
+// Load reads definitions into a library. It fails on a pattern that matches nothing, and on a file that cannot be read
+// completely, with an error that names the file.
 func Load(ctx context.Context, o Options) (*Library, error) {
 	o.setDefaults()
 	l := newLibrary(o)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// Lookup is a question for [Library.Lookup]: the parameters of CodeSystem/$lookup.
+// Lookup holds the parameters of CodeSystem/$lookup, for [Library.Lookup].
 type Lookup struct {
 	// Coding is the code that is looked up. Its System is required.
 	Coding

@@ -31,8 +31,8 @@ type membership struct {
 	chosen    int                      // how many versions of code systems choose has returned
 }
 
-// find returns the places in which a value set has the code, in the order of its includes. A value set is
-// looked into once, however many import it: else each that two import would double the work, and theirs as well.
+// find returns where a value set has the code, in the order of its includes. It looks into each value set once, however
+// many import it: otherwise work would double with each level of imports.
 func (m *membership) find(vs *valueSet) ([]found, error) {
 	if in, ok := m.places[vs]; ok {
 		return slices.Clone(in), m.spend(len(in))
@@ -79,7 +79,7 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 	return in, nil
 }
 
-// checkImports reports value sets that import each other, wherever the code is.
+// checkImports reports value sets that import each other, whether or not these imports matter for the code.
 func (m *membership) checkImports(vs *valueSet) error {
 	if err := m.enter(vs); err != nil {
 		return err
@@ -150,8 +150,8 @@ func (m *membership) in(set *conceptSet) (f found, ok bool, err error) {
 	return f, true, nil
 }
 
-// inSystem looks for the code in the part of an include that is about its code system. The filters are
-// looked at even where the include is of another system, since a broken one makes the value set invalid.
+// inSystem looks for the code in the part of an include that is about its code system. Filters are checked even if the
+// include is of another system, since a broken one makes the value set invalid.
 func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	index, use := m.choose(set)
 	if use {
@@ -230,8 +230,8 @@ type relatives struct {
 	below      bool
 }
 
-// relativesOf returns the relatives of the code's concept. They are found once, and there are few, while what a
-// filter holds for may be half of a code system.
+// relativesOf returns the ancestors or descendants of the code's concept, found once. They are few, while a filter may
+// select half of a code system.
 func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bitset.Set, error) {
 	key := relatives{codeSystem: cs, below: below}
 	if found, ok := m.relatives[key]; ok {

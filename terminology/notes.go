@@ -9,14 +9,14 @@ type note struct {
 	told bool   // in the message as well
 }
 
-// notes are the issues that are found of all codings of a question.
+// notes are the issues found for all codings of a validation.
 type notes struct {
 	list []note
 	size int // of their texts, in bytes
 }
 
-// maxNoted bounds how long the texts of all notes may get, in bytes: each may list what a code system that the
-// request brings along has a hundred thousand of.
+// maxNoted bounds the texts of all notes, in bytes: a request may bring a code system with a hundred thousand displays
+// to list.
 const maxNoted = 4 << 20
 
 // note adds an issue about a part of a coding.

@@ -22,7 +22,7 @@ func (h *Handler) begin(r *http.Request) *operation {
 	return &operation{Request: r, handler: h, library: l, budget: budget{Context: r.Context(), limit: l.bounds.gathered, turn: h.Turn}}
 }
 
-// read reads the parameters of a request for an operation.
+// read reads the parameters of an operation.
 func (o *operation) read(w http.ResponseWriter, bare string) ([]input, error) {
 	switch o.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
@@ -46,7 +46,7 @@ func isResourceType(name string) bool {
 	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
 }
 
-// fill completes parameters with what a request says beside them.
+// fill adds to the parameters what the path and the headers of a request say.
 func (o *operation) fill(p *parameters) {
 	r := o.Request
 	p.get = r.Method != http.MethodPost
@@ -59,8 +59,8 @@ func (o *operation) fill(p *parameters) {
 	p.Limits.Entries = o.limit()
 }
 
-// limit returns how many codes the answer to a request may hold. A client can ask for less than is set, so
-// that it can try out what happens when the limit is reached.
+// limit returns how many codes the answer may hold. A client can ask for a lower limit, to try out what happens when it
+// is reached.
 func (o *operation) limit() int {
 	limit := o.handler.Limits.entries()
 	if header := o.Header.Get("X-Too-Costly-Threshold"); header != "" {
@@ -71,7 +71,7 @@ func (o *operation) limit() int {
 	return limit
 }
 
-// libraryWith returns a library with what a request brings along. Where it brings nothing, that is the library itself.
+// libraryWith returns a library with what a request brings along, or the library itself if that is nothing.
 func (o *operation) libraryWith(l *Library, p *parameters) (*Library, error) {
 	if len(p.resources) == 0 && !p.cached {
 		return l, nil
@@ -101,8 +101,8 @@ func (o *operation) expand(l *Library, p *parameters) (*Expansion, error) {
 	return l.Expand(&o.budget, p.Query)
 }
 
-// orProvisional is an answer that says no and rests on definitions which are not here, or the error for it where others
-// may have them.
+// orProvisional returns an answer, or, if it says no for lack of definitions and others may have them, an error that
+// holds it.
 func (o *operation) orProvisional(body []byte, missed []Missing) ([]byte, error) {
 	if !o.handler.Others || len(missed) == 0 {
 		return body, nil

@@ -10,9 +10,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// overlay returns a library with everything that is in l, to which more can be added without a change to
-// l. What is added goes before what is in l, whatever the versions, since a request that brings its own
-// definitions means these. It remembers no expansions.
+// overlay returns a library with everything in l, to which definitions can be added without changing l. Added
+// definitions go before those of l, whatever their versions, since a request that brings definitions means these. It
+// caches no expansions.
 func (l *Library) overlay() *Library {
 	o := emptyLibrary()
 	o.base, o.loaded, o.bounds = l, l.loaded, l.bounds
@@ -23,8 +23,8 @@ func (l *Library) overlay() *Library {
 	return o
 }
 
-// With returns a library in which the given resources are added to those of l, and go before them. It is for a few
-// definitions that come with a question, and shares everything else with l, which is not changed.
+// With returns a library in which the given resources are added to those of l, and go before them. l is not changed. It
+// is cheap, and meant for the few definitions that come with one request.
 func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 	o := l.overlay()
 	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
@@ -41,7 +41,7 @@ func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 	return o, nil
 }
 
-// inline adds a value set that a request holds, and returns it. It needs no url.
+// inline adds a value set that came with a request, and returns it. It needs no url.
 func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
 	loader := newResourceLoader(l)
 	loader.anonymous = true

@@ -16,7 +16,7 @@ import (
 // maxParameterLength is how long a parameter may be, in bytes.
 const maxParameterLength = 8 << 10
 
-// parameters are what a request for an operation says.
+// parameters are the parameters of a request.
 type parameters struct {
 	Query
 	resources []jsontext.Value // tx-resource
@@ -26,8 +26,8 @@ type parameters struct {
 	get       bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
 }
 
-// repeated are the parameters of $expand that may occur more than once; of the others that are known, two
-// are an error, since nothing says which of them would count.
+// repeated are the parameters of $expand that may occur more than once. Others are an error if they do, since nothing
+// says which one counts.
 var repeated = []string{
 	"designation", "property", "useSupplement", "tx-resource", "exclude-system", "system-version",
 	"check-system-version", "force-system-version", "default-valueset-version", "_elements",
@@ -116,8 +116,8 @@ func (p *parameters) setOther(in *input) (known bool, err error) {
 	return p.subset.set(in)
 }
 
-// checkDirection checks contextDirection. Both directions have the same answer: the codes that are bound
-// are those to choose from and those to be met with alike.
+// checkDirection checks contextDirection. It makes no difference here: the codes of a binding are both those to choose
+// from and those to expect.
 func checkDirection(value string) error {
 	if value != "incoming" && value != "outgoing" {
 		return badRequest("invalid", "the parameter contextDirection must be incoming or outgoing")

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// published is a code system or value set of the library, as a resource. It is not the whole of what was
-// loaded: narrative, metadata and, of concepts, extensions that no operation needs are not kept.
+// published is a code system or value set of the library as a resource, without what is not kept of it: narrative,
+// metadata, and extensions that no operation needs.
 type published struct {
 	kind string
 	*definition

@@ -7,8 +7,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Query is a question for [Library.Expand]: the parameters of ValueSet/$expand, of R4, of R5, and of the HL7
-// terminology ecosystem, under their own names. The zero value of a field means that the parameter is not given.
+// Query holds the parameters of ValueSet/$expand, those of R4, of R5 and of the HL7 terminology ecosystem, for
+// [Library.Expand]. A zero field is a parameter that is not given.
 type Query struct {
 	ValueSetRef
 	Page
@@ -38,8 +38,7 @@ type Query struct {
 	subset subset // what of the answer is written
 }
 
-// ValueSetRef says which value set is meant: the one with the id, the one that is given, or the one with the url or
-// the context. The first of these that is not empty counts.
+// ValueSetRef names a value set: by id, as a resource, by url, or by context. The first that is not empty counts.
 type ValueSetRef struct {
 	// ID is the id of the resource, of an operation on an instance. A URL beside it must be that resource's.
 	ID string
@@ -66,7 +65,7 @@ type Page struct {
 	Offset, Count *int
 }
 
-// check checks what is asked for against the limits. A filter of spaces is none.
+// check checks the parameters against the limits, and makes a filter of spaces empty.
 func (q *Query) check() error {
 	if strings.TrimSpace(q.Filter) == "" {
 		q.Filter = ""
@@ -103,15 +102,15 @@ type Language struct {
 	Accept string
 }
 
-// preferred returns the languages that displays of a value set are wanted in, as they were asked for: by parameter, by the
-// value set's own parameter, by header, or by the language of the value set.
+// preferred returns the languages for displays of a value set: from the parameter, else the value set's own parameter,
+// else the header, else the language of the value set.
 func (l *Language) preferred(vs *valueSet) string {
 	return cmp.Or(l.Display, vs.standard("displayLanguage"), l.Accept, vs.language)
 }
 
-// Limits bounds what one question may ask for. Zero means the default.
+// Limits bounds what one operation may return. Zero means the default.
 type Limits struct {
-	// Entries is how many codes or matches one answer may hold. A question that would get more, having asked for no
+	// Entries is how many codes or matches one answer may hold. A query that would get more, having asked for no
 	// page or too large a one, is too costly. Default: 10,000.
 	Entries int
 

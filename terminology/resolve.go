@@ -8,10 +8,9 @@ import (
 	"strings"
 )
 
-// codeSystem chooses the version of a code system that an include means, as the parameters say: one that
-// is forced, else the include's own, else the preferred, else the required, else the latest, as on the locked
-// date of the value set or the date that is asked for. The index is none where it is not here; version is then
-// the one that was looked for.
+// codeSystem chooses the version of a code system for an include: the forced one, else the include's own, else the
+// preferred, else the required, else the latest, as of the locked date of the value set or the date of the request.
+// index is none if that version is not here; wanted is the version that was looked for.
 func (c *composer) codeSystem(url, version string) (index uint32, wanted string, err error) {
 	if index := c.library.containedCodeSystem(c.path[len(c.path)-1], url, version); index != none {
 		return index, version, nil

@@ -10,8 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// resourceCache remembers the definitions that clients sent with a cache-id, so that they need not send them
-// again. The zero value is ready to be used.
+// resourceCache keeps the libraries with what requests bring along under a cache-id.
 type resourceCache struct {
 	mu    sync.Mutex
 	items boundedcache.Cache[[sha256.Size]byte, *remembered]
@@ -40,7 +39,7 @@ func cacheKey(o *operation, id string) (key [sha256.Size]byte, ok bool) {
 	return sha256.Sum256([]byte(id + "\x00" + o.holder())), true
 }
 
-// holder tells those apart who send requests: by their credentials, or else by the principal.
+// holder identifies the sender of a request, by its credentials or else by the principal.
 func (o *operation) holder() string {
 	if len(o.Header["Authorization"]) > 0 || o.handler.Principal == nil {
 		return o.Header.Get("Authorization")

@@ -30,7 +30,7 @@ func (c *Choice) set(in *input) error {
 	return nil
 }
 
-// Rules say which definitions count for a question, in which versions, and which of the codes in them.
+// Rules say which definitions and versions an operation uses, and which of their codes count.
 type Rules struct {
 	// Versions chooses versions of code systems and value sets.
 	Versions VersionRules

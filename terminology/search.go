@@ -37,8 +37,8 @@ func (d *division) add(p textindex.Part, entryOf func(doc uint32) entry) {
 	d.searched, d.entries = append(d.searched, p), append(d.entries, entryOf)
 }
 
-// search returns the entries that match a filter, as [textindex.Rule] has it, from the position from up to to, and how many
-// there are in all. Displays are those of the given list of languages, or the code systems' own where it is empty.
+// search returns the entries that match a filter, as [textindex.Rule] has it, from the position from up to to, and how
+// many match in all. Displays are in the given languages, or the code systems' own if list is empty.
 func (l *Library) search(x *codeList, f *textindex.Filter, list string, from, to int, b *budget) ([]entry, int, error) {
 	d, err := l.division(x, list, b)
 	if err != nil {
@@ -52,8 +52,8 @@ func (l *Library) search(x *codeList, f *textindex.Filter, list string, from, to
 	return entries, total, err
 }
 
-// division returns the division of an expansion in a list of languages. It may take an index to make it, which is
-// costly but for a small expansion.
+// division returns the division of an expansion for a list of languages. Making it may take an index, which is costly
+// for a large expansion.
 func (l *Library) division(x *codeList, list string, b *budget) (*division, error) {
 	if d, ok := x.searcher.look(list); ok {
 		return d, nil
@@ -82,7 +82,7 @@ func (s *searcher) look(list string) (*division, bool) {
 	return made.division(), true
 }
 
-// get returns the division for a list of languages, which is made once. Nobody waits for one that somebody else needs.
+// get returns the division for a list of languages, which is made once. Requests for other languages do not wait for it.
 func (s *searcher) get(list string, divide func() *division) *division {
 	s.mu.Lock()
 	made, ok := s.divisions[list]

@@ -107,7 +107,7 @@ var searched = map[string]func(p *published) string{
 	"_id":     func(p *published) string { return p.id },
 }
 
-// set takes over one parameter.
+// set reads one parameter.
 func (s *search) set(in *input) error {
 	name, modifier, _ := strings.Cut(in.name, ":")
 	of, known := searched[name]

@@ -14,8 +14,8 @@ type subset struct {
 	elements []string // names of elements
 }
 
-// summaryElements are the elements of a ValueSet and of a CodeSystem that R4 marks as its summary. The
-// expansion is none of them.
+// summaryElements are the elements that R4 marks as the summary of a ValueSet or CodeSystem. The expansion is not among
+// them.
 var summaryElements = []string{
 	"url", "identifier", "version", "name", "title", "status", "experimental", "date", "publisher", "contact", "useContext",
 	"jurisdiction", "immutable", "caseSensitive", "valueSet", "hierarchyMeaning", "compositional", "versionNeeded", "content",

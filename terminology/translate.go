@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// Translation is a question for [Library.Translate]: the parameters of ConceptMap/$translate.
+// Translation holds the parameters of ConceptMap/$translate, for [Library.Translate].
 type Translation struct {
 	ConceptMapRef
 
@@ -36,8 +36,8 @@ type Translation struct {
 	eitherWay   bool // which of the two systems is the codings' is not plain
 }
 
-// ConceptMapRef says which concept map is meant: the one with the id, the one that is given, those with the url, or,
-// where all are empty, any that is about the codes.
+// ConceptMapRef names a concept map: by id, as a resource, or by url. If all are empty, any concept map about the codes
+// is meant.
 type ConceptMapRef struct {
 	// ID is the id of the resource.
 	ID string
@@ -84,7 +84,7 @@ type Match struct {
 	// Concept is what the concept is translated to; nil where there is nothing.
 	Concept *Coding
 
-	// Source is the other side of a match in reverse, where the question is one in terms of R5; else nil.
+	// Source is the other side of a match in reverse, if the request uses the names of R5; else nil.
 	Source *Coding
 
 	// Products are elements that the translation makes besides, and DependsOn those that it depends on.
@@ -97,8 +97,8 @@ type Match struct {
 	SourceComment, TargetComment string
 }
 
-// Translate answers ConceptMap/$translate: what a concept is in other code systems. Failures are those of
-// [Library.Expand]; that there is no translation is none.
+// Translate answers ConceptMap/$translate: what a concept is in other code systems. It fails as [Library.Expand] does; a
+// code without a translation is not an error.
 func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationResult, error) {
 	maps, err := l.applicable(&q)
 	if err != nil {
@@ -126,7 +126,7 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 	return x.end(), nil
 }
 
-// applicable returns the concept maps that are to be looked into: the one that the question holds, and no other, or
+// applicable returns the concept maps that are to be looked into: the one that came with the request, and no other, or
 // those of the library. With an id, it is that one.
 func (t *mapTable) applicable(q *Translation) (list []*conceptMap, err error) {
 	if q.ConceptMap != nil && q.ID == "" {
@@ -161,7 +161,7 @@ func isScope(has, wanted string) bool {
 	return has == "" || wanted == "" || url == wantedURL && (version == "" || wantedVersion == "" || matchesVersion(version, wantedVersion))
 }
 
-// isAbout reports whether a group is one between the systems that are asked for.
+// isAbout reports whether a group maps between the systems of the request.
 func (q *Translation) isAbout(g *mapGroup, c *Coding) bool {
 	own, version, other := g.source, g.sourceVersion, g.target
 	if q.Reverse {

@@ -114,9 +114,9 @@ func (t *translationReader) takeMap(in *input) error {
 	return nil
 }
 
-// orient takes the systems for what they are: the code's own, and the one on the other side. With R5's names it is
-// the target's that a reverse translation starts from. R4's parameter reverse leaves open whether system stays that
-// of the code or turns round with the others: then both are tried.
+// orient decides which system is the code's, and which is on the other side. With R5's names, a reverse translation
+// starts from the target's. R4's parameter reverse leaves open whether system remains the code's or is reversed too, so
+// both are tried.
 func (t *translationReader) orient() {
 	own, other := t.sourceSystem, t.translation.TargetSystem
 	switch {

@@ -117,7 +117,7 @@ func (x *translator) unmapped(c *Coding, chain []*conceptMap, g *mapGroup) error
 	return nil
 }
 
-// otherMap goes on to the concept map that one hands on to.
+// otherMap continues in the concept map that another refers to.
 func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) error {
 	other, ok := x.library.conceptMap(reference)
 	switch {
@@ -141,7 +141,7 @@ func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) 
 // maxHandedOn bounds how often concept maps may hand on to others, for one request.
 const maxHandedOn = 1000
 
-// add adds one match, if there is room for it. What has no target is one as well, which says so.
+// add adds one match, within the limits. A match without a target says that there is no translation.
 func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) error {
 	if limit := x.Limits.entries(); len(x.result.Matches) >= limit {
 		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
@@ -197,7 +197,7 @@ func equivalence(relation string) string {
 	return relation
 }
 
-// turned returns what a relation is the other way round.
+// turned returns an equivalence in the other direction.
 func turned(equivalence string) string {
 	switch equivalence {
 	case "wider":

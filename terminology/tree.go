@@ -11,9 +11,8 @@ type tree struct {
 // maxTreeDepth is how deep entries may stand within each other; readers of JSON have such limits as well.
 const maxTreeDepth = 200
 
-// shape works out the tree of an expansion. It is nil where the expansion is a list: because no entry is
-// above another, or because one has several that are above it, which a tree cannot show. With direct, an
-// entry stands within another only where that is directly above it in the code system.
+// shape returns the tree of an expansion, or nil if it must be a list: if no entry is above another, or one has several
+// parents. With direct, an entry is nested only in its direct parent.
 func (d *definitions) shape(entries []entry, direct bool) *tree {
 	if len(entries) == 0 {
 		return nil

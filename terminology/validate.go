@@ -8,8 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Validation is a question for [Library.ValidateCode] or [Library.ValidateCodeInSystem]: the parameters of
-// $validate-code.
+// Validation holds the parameters of $validate-code, for [Library.ValidateCode] and [Library.ValidateCodeInSystem].
 type Validation struct {
 	// ValueSetRef is the value set. In a code system, only its ID counts: it is that of the code system.
 	ValueSetRef
@@ -38,8 +37,8 @@ type Validation struct {
 	MembershipOnly bool
 }
 
-// ValidateCode answers ValueSet/$validate-code: whether a code is in a value set. Failures are those of
-// [Library.Expand]; that a code is not valid is none.
+// ValidateCode answers ValueSet/$validate-code: whether a code is in a value set. It fails as [Library.Expand] does; an
+// invalid code is not an error.
 func (l *Library) ValidateCode(ctx context.Context, q Validation) (*ValidationResult, error) {
 	b := l.budget(ctx)
 	l, vs, err := l.valueSetFor(&q.ValueSetRef, &q.Rules, b)
@@ -49,7 +48,7 @@ func (l *Library) ValidateCode(ctx context.Context, q Validation) (*ValidationRe
 	return l.validate(vs, &q, b)
 }
 
-// ValidateCodeInSystem answers CodeSystem/$validate-code: whether a code is one of its code system.
+// ValidateCodeInSystem answers CodeSystem/$validate-code: whether a code is in its code system.
 func (l *Library) ValidateCodeInSystem(ctx context.Context, q Validation) (*ValidationResult, error) {
 	if err := checkDate(q.Date); err != nil {
 		return nil, err
@@ -66,7 +65,7 @@ func (l *Library) ValidateCodeInSystem(ctx context.Context, q Validation) (*Vali
 }
 
 // BatchValidateCode answers ValueSet/$batch-validate-code: it validates one after the other, as they are asked for.
-// All together may cost no more than one question.
+// Together they may cost no more than one operation.
 func (l *Library) BatchValidateCode(ctx context.Context, list []Validation) iter.Seq2[*ValidationResult, error] {
 	b := l.budget(ctx)
 	return func(yield func(*ValidationResult, error) bool) {

@@ -73,9 +73,8 @@ func (v *validationReader) choose(inValueSet bool) error {
 	return nil
 }
 
-// chooseInSystem is choose where the code system is the one that url names, or codeSystem is, or the instance, or
-// else what system says. Codings must be of it; of a CodeableConcept, those that are not do not count (R4
-// CodeSystem/$validate-code).
+// chooseInSystem is choose for a code system: the one of url, of codeSystem, of the instance, or else of system. A
+// coding must be of it; codings of a CodeableConcept that are not are left out (R4 CodeSystem/$validate-code).
 func (v *validationReader) chooseInSystem() error {
 	system, version := splitCanonical(v.URL)
 	v.codeVersion = cmp.Or(v.codeVersion, version)

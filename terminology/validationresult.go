@@ -39,7 +39,7 @@ func (v *validator) lacking() []Missing {
 	return list
 }
 
-// shown returns the coding that the answer tells of: of several, the first that is valid.
+// shown returns the coding that the result is about: the first valid one, if there are several.
 func (v *validator) shown(results []codingResult) *codingResult {
 	for i := range results {
 		if results[i].member {
@@ -65,7 +65,7 @@ func (d *codingResult) found() *FoundCoding {
 	return f
 }
 
-// standings notes the standing of the definitions that a coding was validated against.
+// standings notes which of the definitions that were used are deprecated, drafts and so on.
 func (v *validator) standings(list []codingResult) {
 	told := map[string]bool{}
 	tell := func(kind string, d *definition) {

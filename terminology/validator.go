@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// validator answers one question for a validation.
+// validator validates the codings of one request.
 type validator struct {
 	codingValidator
 	codings []Coding
@@ -100,15 +100,15 @@ func (v *validator) checkCodings() (list []codingResult, err error) {
 	return list, nil
 }
 
-// isConcept reports whether a CodeableConcept is validated, so that each coding is one of several.
+// isConcept reports whether the codings are of a CodeableConcept, of which one must be valid.
 func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
 
-// noCodes reports whether there are codings, but none has a code: nothing is to be said of what is not there.
+// noCodes reports whether there are codings, but none with a code.
 func noCodes(codings []Coding) bool {
 	return len(codings) > 0 && !slices.ContainsFunc(codings, func(c Coding) bool { return c.Code != "" })
 }
 
-// onlyVersions reports whether the codings were not looked for, because of their versions.
+// onlyVersions reports whether the codings were not looked for because their versions are not here.
 func (v *validator) onlyVersions() bool {
 	return len(v.absent.versions) > 0 && !slices.ContainsFunc(v.list, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
 }
@@ -149,8 +149,7 @@ func (d *definitions) isCode(e entry, code []byte) bool {
 		e.concept != none && !d.codeSystems[e.codeSystem].caseSensitive && codesystem.EqualFold(d.code(e), code)
 }
 
-// missingValueSet turns the error for a value set that is imported and not here into a note; any other
-// error is returned.
+// missingValueSet turns the error for a missing imported value set into a note, and returns any other error.
 func (v *validator) missingValueSet(err error) error {
 	var e *Error
 	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// valueSetFor finds the value set that a question is about, and the library in which it is to be expanded: where the
-// question holds the value set, that is one with it.
+// valueSetFor finds the value set of an operation, and the library to expand it in: an overlay if the value set came
+// with the request.
 func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (*Library, *valueSet, error) {
 	if ref.ValueSet != nil {
 		if err := b.read(len(ref.ValueSet)); err != nil {
@@ -27,7 +27,7 @@ func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (*Libra
 	return l, vs, err
 }
 
-// findValueSet finds the value set that is meant, where the question does not hold it.
+// findValueSet finds a value set that is in the library.
 func (d *definitions) findValueSet(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	switch {
 	case ref.ID != "":
@@ -40,7 +40,7 @@ func (d *definitions) findValueSet(ref *ValueSetRef, rules *Rules) (*valueSet, e
 	return nil, badRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
 }
 
-// byInstance finds a value set by its id. A url beside it, which nobody needs there, must be its own.
+// byInstance finds a value set by its id. If there is a url beside the id, it must be that value set's.
 func (d *definitions) byInstance(ref *ValueSetRef) (*valueSet, error) {
 	vs, ok := d.valueSetByID(ref.ID)
 	if !ok {
@@ -90,7 +90,7 @@ func (d *definitions) byContext(ref *ValueSetRef, rules *Rules) (*valueSet, erro
 	return d.byURL(&ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }
 
-// errDate is wrapped in the error for a date that is none.
+// errDate is wrapped in the error for an invalid date.
 var errDate = errors.New("not a date of FHIR")
 
 // checkDate checks the parameter date.

@@ -20,9 +20,8 @@ func splitCanonical(s string) (url, version string) {
 	return url, version
 }
 
-// compareVersions orders versions: by the numbers in them, part by part, as semantic versioning does; a
-// part that is no number comes before one that is, and a pre-release (1.0.0-ballot) before its release.
-// Dates (20190101, 2019-01-01) come out right as well.
+// compareVersions compares two versions by semantic versioning: part by part, as numbers if both are. A part that is not
+// a number comes before one that is, and a pre-release (1.0.0-ballot) before its release. Dates (20190101, 2019-01-01) compare right, too.
 func compareVersions(a, b string) int {
 	if isDate(a) && isDate(b) {
 		return cmp.Or(compareParts(a, b, "-"), cmp.Compare(a, b))

@@ -18,8 +18,8 @@ type versionChoice struct {
 	unchecked string // the version that is not here, of a code that the include lists
 }
 
-// takeListed makes of a choice one for an include that lists its codes: these need no code system, nor the version of it
-// that is meant. Where it is not here, that is no fault, and no other version stands for it.
+// takeListed adapts a choice to an include that lists its codes, which needs no code system: if the version that is
+// meant is not here, that is no error, and no other version is used instead.
 func (c *versionChoice) takeListed() {
 	if !c.unsure {
 		return
@@ -109,7 +109,7 @@ func (v *versionChooser) ifPresent(index uint32) uint32 {
 	return index
 }
 
-// usual returns the version of a code system that is meant where nothing else says.
+// usual returns the version of a code system that is meant if nothing else says.
 func (v *versionChooser) usual(system string) string {
 	version, _ := versionFor(v.rules.Versions.Preferred, system)
 	if version == "" {

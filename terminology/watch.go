@@ -13,12 +13,9 @@ import (
 	"time"
 )
 
-// Watch keeps a library as its files are: when one is changed, added or taken away, all are loaded anew
-// beside the library in use, which is then replaced whole. Where they cannot be loaded, it stays. Make one
-// with [NewWatch].
-//
-// It looks at names, sizes and times of change, which sees changes on network mounts and in containers' volumes too,
-// where file events do not reach.
+// Watch keeps a library up to date with its files. When files are changed, added or removed, it loads all of them anew
+// and then replaces the library; if they cannot be loaded, the library stays. It compares names, sizes and modification
+// times, which works on network mounts and container volumes, where file events do not. Make one with [NewWatch].
 type Watch struct {
 	options  Options
 	interval time.Duration
@@ -171,8 +168,8 @@ func (w *Watch) load(ctx context.Context) error {
 	return nil
 }
 
-// found returns the files that there are, and the patterns that there are files for. Where there were some, and are none
-// now, that is an error, as for a folder whose volume has gone.
+// found returns the files, and the patterns that match any. A pattern that matched files before and does not now is an
+// error: its volume may be gone.
 func (w *Watch) found() (files []string, had map[string]bool, err error) {
 	w.mu.Lock()
 	before := w.had
@@ -189,8 +186,7 @@ func (w *Watch) found() (files []string, had map[string]bool, err error) {
 	return files, had, err
 }
 
-// loadWhole is Load, for which a file that crashes it is one that cannot be loaded: what is served must not
-// end because of it.
+// loadWhole is Load, but returns a panic as an error: a file that crashes the loader must not end the server.
 func loadWhole(ctx context.Context, o Options) (l *Library, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -200,8 +196,7 @@ func loadWhole(ctx context.Context, o Options) (l *Library, err error) {
 	return Load(ctx, o)
 }
 
-// look returns what tells the files as they are. One that cannot be looked at is as good as another: loading
-// says why.
+// look returns a fingerprint of the files. Files that cannot be looked at are left out; loading reports them.
 func (w *Watch) look() (sum fingerprint) {
 	hash := sha256.New()
 	files, _, err := w.found()

@@ -10,9 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Whole is an expansion that another server made, all of it, to be searched and paged here by
-// [textindex.Rule]. Its entries are told as that server told them, whatever is in them. Make one with a
-// [WholeBuilder]. It may be used by any number of goroutines.
+// Whole is a complete expansion from another server, to be searched and paged here by [textindex.Rule]. Its entries are
+// returned as that server wrote them. Make one with a [WholeBuilder]. It may be used by any number of goroutines.
 type Whole struct {
 	head       []fhirjson.Member // of the ValueSet, but expansion
 	expansion  []fhirjson.Member // but contains, total, offset and parameter
@@ -86,7 +85,7 @@ func (w *Whole) page(p Page) (page []uint32, total int) {
 // maxInt32 is more than there are entries.
 const maxInt32 = 1<<31 - 1
 
-// definition is what an error says of the value set.
+// definition returns the value set that errors name.
 func (w *Whole) definition() *valueSet {
 	vs := new(valueSet)
 	for _, m := range w.head {
@@ -97,7 +96,7 @@ func (w *Whole) definition() *valueSet {
 	return vs
 }
 
-// appendParameters appends expansion.parameter: those of the page, and what the other server told.
+// appendParameters appends expansion.parameter: the parameters of the page, and those from the other server.
 func (w *Whole) appendParameters(dst []byte, p Page) []byte {
 	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.Filter != "" {
@@ -111,7 +110,7 @@ func (w *Whole) appendParameters(dst []byte, p Page) []byte {
 	return list.list.End(list.dst)
 }
 
-// appendIdentifier appends what identifies a page, which is not what identified the expansion there.
+// appendIdentifier appends an identifier for a page; the other server's was for its own page.
 func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 	name := append(append(bytes.Clone(expansionNamespace[:]), w.digest[:]...), p.Filter...)
 	name = appendNumber(append(name, 0), p.Offset)

@@ -10,14 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// WholeBuilder puts a [Whole] together from the pages of an expansion. Where these contradict each other, as
-// those of a server do that counts, pages or orders in no fixed way, there is none.
+// WholeBuilder makes a [Whole] of the pages of an expansion. It fails if pages contradict each other, as those of
+// servers without a stable total or order do.
 type WholeBuilder struct {
 	// Languages is the list of languages that the displays were asked in, where the pages do not say it.
 	Languages string
 
-	// Terse leaves designations out of the answers, for who did not ask for them. They are looked at by the
-	// search nevertheless.
+	// Terse leaves designations out of the answers; they are searched nevertheless.
 	Terse bool
 
 	whole        Whole

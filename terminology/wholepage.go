@@ -204,8 +204,7 @@ func (e *wholeEntry) read(r *fhirjson.Reader, name string, key *entryKey) error 
 	return nil
 }
 
-// designation reads one of contains.designation. The display in another language is one by which a concept
-// is found as well, whatever language is asked for.
+// designation reads one of contains.designation. A display in another language always counts for the search.
 func (e *wholeEntry) designation(r *fhirjson.Reader) error {
 	var t codesystem.Text
 	err := r.Object(func(name []byte) error {

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// Builder gathers the concepts of one code system from the JSON stream. It is used again for the next one, so
-// that its arrays grow once; build copies what it has gathered into arrays of the exact size.
+// Builder reads the concepts of one code system from JSON. It is reused for the next one, so that its arrays grow once;
+// Build copies what it has read into arrays of the exact size.
 type Builder struct {
 	Table
 	ConceptReader
@@ -30,13 +30,12 @@ type Builder struct {
 	Modifiers func(r *fhirjson.Reader) error
 }
 
-// largeText is how much text a code system has that is not like others: there is room for all of it at once,
-// as far as can be told, and it is kept off the heap.
+// largeText is from how many bytes of text on a code system is kept off the heap, with room for all of it reserved at
+// once, as far as that can be estimated.
 const largeText = 4 << 20
 
-// reserve makes room for what is still to come, where a large code system needs more. How much that is
-// follows from how much of the source has been read. Memory that is not needed after all is never touched,
-// and so never resident.
+// reserve makes room for the rest of a large code system, as estimated from how much of the source has been read. Room
+// that is not needed is never touched, and so never resident.
 func (b *Builder) reserve(r *fhirjson.Reader) {
 	if len(b.texts) < largeText || cap(b.texts)-len(b.texts) > 1<<16 || b.Size == 0 {
 		return
@@ -50,9 +49,8 @@ func (b *Builder) reserve(r *fhirjson.Reader) {
 	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
 }
 
-// settle moves a large code system off the heap, and gives back at once what was needed to build it: else what
-// comes next would be on top of that. This costs next to nothing, as arrays without pointers need not be
-// looked through.
+// settle moves a large code system off the heap, and gives back the memory needed to build it before the next one is
+// read. Collecting is cheap, as there are no pointers to follow.
 func (b *Builder) settle(t *Table) {
 	m := new(offheap.Memory)
 	t.texts = slices.Clip(b.texts)

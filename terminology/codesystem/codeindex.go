@@ -11,7 +11,7 @@ import (
 // code in lower case, so that one table serves code systems of either case sensitivity.
 type codeIndex []uint32
 
-// find returns the concept whose code is equal, as told by equal, to code.
+// find returns the concept with a code; equal compares it with the code of a concept.
 func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, bool) {
 	if len(x) == 0 {
 		return 0, false
@@ -44,7 +44,7 @@ func newCodeIndex(n int) codeIndex {
 	return make(codeIndex, size)
 }
 
-// hashFold is FNV-1a over the code in lower case. It must stay as it is once tables are kept in files.
+// hashFold is FNV-1a over the code in lower case.
 func hashFold(code []byte) uint32 {
 	hash := uint32(2166136261)
 	for i := 0; i < len(code); {

@@ -62,7 +62,7 @@ func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) 
 	return err
 }
 
-// language returns the index of a language. There are few, the last one being the likeliest.
+// language returns the index of a language. There are few, and mostly it is the last one.
 func (c *ConceptReader) language(tag []byte) uint16 {
 	for i, v := range slices.Backward(c.Languages) {
 		if v == string(tag) {

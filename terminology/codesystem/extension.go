@@ -9,7 +9,7 @@ type Extension struct {
 	Value []byte
 }
 
-// ExtensionKind is one of the extensions that a terminology service has to know.
+// ExtensionKind is an extension that answers use or repeat.
 type ExtensionKind uint8
 
 // The kinds of extensions, called after the names in their urls.

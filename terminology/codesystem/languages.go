@@ -120,7 +120,7 @@ func (l *Languages) AppendSearched(dst [][]byte, texts []Text) [][]byte {
 	return dst
 }
 
-// Cover reports whether a language is one of those that are asked for, or none is.
+// Cover reports whether a language is acceptable: it is among those asked for, or none is.
 func (l *Languages) Cover(tag string) bool { return len(l.ranges) == 0 || l.mean(tag) }
 
 // mean reports whether a language is like one of those that are asked for.

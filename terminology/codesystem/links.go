@@ -6,9 +6,8 @@ import (
 	"strings"
 )
 
-// indexCodes builds the table of codes. A code that occurs again, as it does where the author nested a
-// concept under each of its parents, is no second concept: it is dropped, and what was said of it is
-// said of the first.
+// indexCodes builds the table of codes. A code may occur again, where a concept is nested under each of its parents: the
+// repetition is dropped, and what it says counts for the first occurrence.
 func (b *Builder) indexCodes() {
 	b.index = newCodeIndex(b.Len())
 	first := []uint32(nil) // what each concept became, once one was dropped

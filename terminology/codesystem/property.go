@@ -2,7 +2,7 @@ package codesystem
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
-// Property is one of CodeSystem.property, or one that a concept has without its being declared.
+// Property is a property that a code system declares or that one of its concepts has.
 type Property struct {
 	// Code is the code of the property, and URI what it means; empty where the code system does not say.
 	Code, URI string

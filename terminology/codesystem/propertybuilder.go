@@ -83,8 +83,8 @@ func (b *Builder) value(r *fhirjson.Reader, concept uint32) error {
 	return err
 }
 
-// valueText puts a property's value into the arena, unless the one before has the same, as siblings have the
-// same parent and most concepts the same status.
+// valueText puts a property's value into the arena, unless the previous value is the same: siblings have the same
+// parent, and most concepts the same status.
 func (b *Builder) valueText(value []byte) TextRef {
 	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.At(b.rows[last].value), value) {
 		return b.rows[last].value
@@ -108,7 +108,7 @@ func (b *Builder) propertyCode(r *fhirjson.Reader, index *uint16) error {
 	return b.addProperty(Property{Code: string(code)})
 }
 
-// coding reads a valueCoding. Its code is what filters look at; all of it is kept to be shown.
+// coding reads a valueCoding: its code for filters, and all of it for answers.
 func (b *Builder) coding(r *fhirjson.Reader, row *propertyRow) error {
 	raw, err := r.Value('{')
 	if err != nil {

@@ -75,8 +75,8 @@ func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, valu
 	return from, values
 }
 
-// closure returns the concepts that can be reached from one by a relation in one step or more, unless that is
-// more than can be paid for. It needs no recursion, so neither depth nor a cycle in the data does harm.
+// closure returns the concepts that a relation reaches from one in one step or more. It does not recurse, so neither
+// depth nor cycles do harm.
 func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset.Set, error) {
 	if err := spend(n / 64); err != nil {
 		return nil, err

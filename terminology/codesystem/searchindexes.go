@@ -25,8 +25,8 @@ func (t *Table) SearchIndex(list string) *textindex.Index {
 	})()
 }
 
-// get returns the index for a key, or else remembers how to build it. Nobody waits for an index that
-// somebody else needs.
+// get returns a function that returns the index for a key, and builds it the first time. Requests for other keys do not
+// wait for it.
 func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *textindex.Index {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -5,9 +5,8 @@ import "encoding/binary"
 // TextRef is the place of a string in a [Texts]: its offset, or 0 for "no such string".
 type TextRef uint32
 
-// Texts is an arena of strings: each is its length as a varint, then its bytes. It is referred to by
-// offsets and holds no pointers, so that it costs the garbage collector nothing and can be mapped from
-// a file as it is. Strings may be appended in any order, which JSON needs: an object's members have none.
+// Texts is an arena of strings, each its length as a varint and then its bytes. Strings are referred to by offset, so
+// that the collector has no pointers to follow.
 type Texts []byte
 
 // Append copies s into the arena.

@@ -70,8 +70,8 @@ func (x *Index) unite(dst *rankSet, from, to int) {
 	}
 }
 
-// addContaining adds the documents that have a word in which part occurs. It goes through all words, so it is
-// for when nothing else was found.
+// addContaining adds the documents that have a word in which part occurs. It goes through all words, so it is used only
+// if nothing else was found.
 func (x *Index) addContaining(dst *rankSet, part []byte) {
 	for at := 0; ; {
 		found := bytes.Index(x.words.text[at:], part)

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// query is one filter being looked for in an index. It is used again, for the memory of its sets.
+// query is the search for one filter in an index. Queries are pooled, for the memory of their sets.
 type query struct {
 	index  *Index
 	within bitset.Set // the ranks to look among; nil for all
@@ -74,7 +74,7 @@ func (q *query) set() (s rankSet) {
 	return s
 }
 
-// release gives back a set that is no longer needed.
+// release gives back a set.
 func (q *query) release(s rankSet) {
 	if s.isOwn() {
 		q.spare = append(q.spare, s)
