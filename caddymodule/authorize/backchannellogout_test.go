@@ -1,7 +1,6 @@
 package authorize_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"net/url"
@@ -15,6 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 // signedOutThere has the provider say that somebody signed out.
@@ -143,19 +143,6 @@ func TestSignedOutAtProviderRefused(t *testing.T) {
 	}
 }
 
-// unlisted is a store that cannot list its keys for a while.
-type unlisted struct {
-	store.Store
-	fails bool
-}
-
-func (u *unlisted) List(ctx context.Context, prefix string) ([]string, error) {
-	if u.fails {
-		return nil, errors.New("the store is away")
-	}
-	return u.Store.List(ctx, prefix)
-}
-
 // A logout that fails is 400 too (§2.8), and the token counts when it comes again.
 func TestSignedOutAtProviderFails(t *testing.T) {
 	t.Parallel()
@@ -165,15 +152,21 @@ func TestSignedOutAtProviderFails(t *testing.T) {
 		t.Errorf("without keys: %d", r.StatusCode)
 	}
 	p.Fail(authorizetest.Keys, nil)
-	store := &unlisted{Store: store.NewMemory(0, 0)}
+	fails := false
+	store := &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, _ string) error {
+		if fails && method == "List" {
+			return errors.New("the store is away")
+		}
+		return nil
+	}}
 	s := servertest.NewFederated(t, p, func(_ *people.IdentityProvider, c *authorize.Config) { c.Store = store })
 	b, token := servertest.NewBrowser(t, s), p.LogoutToken()
 	b.Federate(nil)
-	store.fails = true
+	fails = true
 	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusBadRequest || servertest.Decode[servertest.TokenResponse](t, r).Error != "server_error" || !b.SignedIn() {
 		t.Errorf("while the store is away: %d", r.StatusCode)
 	}
-	store.fails = false
+	fails = false
 	if r := signedOutThere(t, s, token); r.StatusCode != http.StatusOK || b.SignedIn() {
 		t.Errorf("when it is back: %d", r.StatusCode)
 	}

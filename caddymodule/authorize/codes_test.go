@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 // A code is used once, and of many tries at once exactly one succeeds. What it
@@ -114,29 +115,20 @@ func TestCodeReuseEndsRefreshTokens(t *testing.T) {
 	b.CheckDead(second.Refresh, first.AccessToken, second.AccessToken)
 }
 
-// interrupted is a store in which something happens just before a refresh token
-// is put.
-type interrupted struct {
-	store.Store
-	before func()
-}
-
-func (i *interrupted) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if before := i.before; before != nil && strings.HasPrefix(key, "refresh:") {
-		i.before = nil // once
-		before()
-	}
-	return i.Store.Put(ctx, key, value, ttl)
-}
-
 // A code that is used again while its refresh token is being made leaves none
 // behind.
 func TestCodeReuseWhileItIsExchanged(t *testing.T) {
 	t.Parallel()
-	durable := &interrupted{Store: store.NewMemory(0, 0)}
+	durable := &storetest.Intercepted{Store: store.NewMemory(0, 0)}
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	code := b.Code(servertest.OfflineAccess(nil))
-	durable.before = func() { b.Post("/oauth2/token", servertest.CodeForm(code, nil)) }
+	durable.Before = func(method, key string) error {
+		if method == "Put" && strings.HasPrefix(key, "refresh:") {
+			durable.Before = nil // once
+			b.Post("/oauth2/token", servertest.CodeForm(code, nil))
+		}
+		return nil
+	}
 	if got := b.RequestTokens(servertest.CodeForm(code, nil)); got.Error != "invalid_grant" || got.AccessToken != "" {
 		t.Errorf("%+v", got)
 	}

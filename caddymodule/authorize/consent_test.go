@@ -1,7 +1,6 @@
 package authorize_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 func consentRequired(c *authorize.Config) {
@@ -231,31 +231,27 @@ func TestConsentThatIsNotRemembered(t *testing.T) {
 	t.Parallel()
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) {
 		consentRequired(c)
-		c.Durable = forgetful{store.NewMemory(0, 0)}
+		c.Durable = &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, key string) error {
+			if method == "Put" && strings.HasPrefix(key, "consent:") {
+				return store.ErrFull
+			}
+			return nil
+		}}
 	}))
 	if u := b.Allow(b.SignIn(servertest.Request(nil), "alice", "right")); u.Query().Get("code") == "" {
 		t.Errorf("%s", u)
 	}
 }
 
-// forgetful is a store that takes no consent.
-type forgetful struct{ store.Store }
-
-func (f forgetful) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if strings.HasPrefix(key, "consent:") {
-		return store.ErrFull
-	}
-	return f.Store.Put(ctx, key, value, ttl)
-}
-
 // Where it cannot be told whether there is a consent, there is none, and the
 // client hears why nothing came of it (RFC 6749 §4.1.2.1).
 func TestConsentWithBrokenStore(t *testing.T) {
 	t.Parallel()
-	durable := &failing{Store: store.NewMemory(0, 0)}
+	broken := false
+	durable := failing(&broken)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { consentRequired(c); c.Durable = durable }))
 	b.Allow(b.SignIn(servertest.Request(nil), "alice", "right"))
-	durable.broken = true
+	broken = true
 	if u := servertest.Location(t, b.Authorize(servertest.Request(nil))); u.Query().Get("error") != "server_error" || u.Query().Get("state") != "s" || u.Query().Has("code") {
 		t.Errorf("%s", u)
 	}

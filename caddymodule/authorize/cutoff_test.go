@@ -149,11 +149,12 @@ func TestClientIsToldOfEndedGrants(t *testing.T) {
 // Where the ending cannot be stored, nothing has ended, and nobody is told that it has.
 func TestEndingThatFails(t *testing.T) {
 	t.Parallel()
-	durable := &failing{Store: store.NewMemory(0, 0)}
+	broken := false
+	durable := failing(&broken)
 	s := servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
 	b := servertest.NewBrowser(t, s)
 	tokens := b.Tokens(servertest.OfflineAccess(nil))
-	durable.broken = true
+	broken = true
 	_, err := s.RevokeGrants(t.Context(), "alice", "")
 	_, err2 := s.EndSessions(t.Context(), "alice")
 	if !errors.Is(err, errBroken) || !errors.Is(err2, errBroken) {
@@ -162,7 +163,7 @@ func TestEndingThatFails(t *testing.T) {
 	if r := b.Get("/oauth2/logout?id_token_hint=" + tokens.IDToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("signing out: %d", r.StatusCode)
 	}
-	durable.broken = false
+	broken = false
 	if b.Refresh(tokens.Refresh, nil).AccessToken == "" || !b.SignedIn() {
 		t.Error("ended all the same")
 	}

@@ -20,6 +20,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/people"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 // guess tries a password in a browser that nobody knows, and returns the status.
@@ -313,19 +314,18 @@ func TestLockoutAtOnce(t *testing.T) {
 	}
 }
 
-// fullStore takes nothing new.
-type fullStore struct{ store.Store }
-
-func (fullStore) Put(context.Context, string, []byte, time.Duration) error {
-	return store.ErrFull
-}
-
 // Failures that cannot be stored slow down everybody, rather than nobody.
 func TestLockoutWithFullStore(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := servertest.New(t, func(c *authorize.Config) {
-			c.Durable, c.Lockout.Failures = fullStore{store.NewMemory(0, 0)}, 4
+			c.Lockout.Failures = 4
+			c.Durable = &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, _ string) error {
+				if method == "Put" {
+					return store.ErrFull // takes nothing new
+				}
+				return nil
+			}}
 		})
 		guess(t, s, "alice", "wrong") // counts for the account, and for the address
 		guess(t, s, "bob", "wrong")

@@ -1,7 +1,6 @@
 package authorize_test
 
 import (
-	"context"
 	"errors"
 	"net/http"
 	"testing"
@@ -11,58 +10,29 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
-
-// failing is a store that fails once it is told to.
-type failing struct {
-	store.Store
-	broken bool
-}
 
 var errBroken = errors.New("broken")
 
-func (f *failing) Get(ctx context.Context, key string) ([]byte, error) {
-	if f.broken {
-		return nil, errBroken
-	}
-	return f.Store.Get(ctx, key)
-}
-
-func (f *failing) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	if f.broken {
-		return errBroken
-	}
-	return f.Store.Put(ctx, key, value, ttl)
-}
-
-func (f *failing) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	if f.broken {
-		return errBroken
-	}
-	return f.Store.Swap(ctx, key, old, value, ttl)
-}
-
-func (f *failing) Delete(ctx context.Context, key string) error {
-	if f.broken {
-		return errBroken
-	}
-	return f.Store.Delete(ctx, key)
-}
-
-func (f *failing) List(ctx context.Context, prefix string) ([]string, error) {
-	if f.broken {
-		return nil, errBroken
-	}
-	return f.Store.List(ctx, prefix)
+// failing is a store in memory that fails while broken says so.
+func failing(broken *bool) store.Store {
+	return &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(string, string) error {
+		if *broken {
+			return errBroken
+		}
+		return nil
+	}}
 }
 
 // While the durable store fails, nothing is given, and nothing is called done.
 func TestDurableStoreFails(t *testing.T) {
 	t.Parallel()
-	durable := &failing{Store: store.NewMemory(0, 0)}
+	broken := false
+	durable := failing(&broken)
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable }))
 	tokens := b.Tokens(servertest.OfflineAccess(nil))
-	durable.broken = true
+	broken = true
 	for name, send := range map[string]func() *http.Response{
 		"refresh":        func() *http.Response { return b.Post("/oauth2/token", servertest.RefreshForm(tokens.Refresh, nil)) },
 		"revoke refresh": func() *http.Response { return b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", "") },
@@ -73,7 +43,7 @@ func TestDurableStoreFails(t *testing.T) {
 			t.Errorf("%s: %d %+v", name, r.StatusCode, got)
 		}
 	}
-	durable.broken = false
+	broken = false
 	if r := b.AskAboutToken("/oauth2/revoke", tokens.Refresh, "app", ""); r.StatusCode != http.StatusOK {
 		t.Errorf("afterwards: %d", r.StatusCode)
 	}
@@ -84,7 +54,8 @@ func TestDurableStoreFails(t *testing.T) {
 // and what was not goes on. Until revocations can be read, no token is good.
 func TestRestart(t *testing.T) {
 	t.Parallel()
-	durable := &failing{Store: store.NewMemory(0, 0)}
+	broken := false
+	durable := failing(&broken)
 	restart := func() *authorize.Server {
 		return servertest.New(t, func(c *authorize.Config) { refreshing(c); c.Durable = durable })
 	}
@@ -96,11 +67,11 @@ func TestRestart(t *testing.T) {
 	b.AskAboutToken("/oauth2/revoke", family.Refresh, "app", "")
 	b.AskAboutToken("/oauth2/revoke", single.AccessToken, "app", "")
 	b.Server = restart()
-	durable.broken = true
+	broken = true
 	if r := b.Userinfo(kept.AccessToken); r.StatusCode != http.StatusServiceUnavailable {
 		t.Errorf("while revocations cannot be read: %d", r.StatusCode)
 	}
-	durable.broken = false
+	broken = false
 	b.CheckDead(family.Refresh, family.AccessToken, single.AccessToken)
 	if got := b.Refresh(kept.Refresh, nil); !b.TokenWorks(kept.AccessToken) || got.Refresh == "" {
 		t.Errorf("what was not revoked: %+v", got)

@@ -1,7 +1,6 @@
 package authorize_test
 
 import (
-	"context"
 	"encoding/json"
 	"net/http"
 	"net/url"
@@ -17,6 +16,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/servertest"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store/storetest"
 )
 
 func sessions(t *testing.T, s *authorize.Server, user string) []session.Info {
@@ -202,40 +202,25 @@ func TestSessionsOutliveRestart(t *testing.T) {
 
 func online() url.Values { return servertest.Request(url.Values{"scope": {"openid online_access"}}) }
 
-// counted is a store that counts its writes.
-type counted struct {
-	store.Store
-	writes int
-}
-
-func (c *counted) Put(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	c.writes++
-	return c.Store.Put(ctx, key, value, ttl)
-}
-
-func (c *counted) Add(ctx context.Context, key string, value []byte, ttl time.Duration) error {
-	c.writes++
-	return c.Store.Add(ctx, key, value, ttl)
-}
-
-func (c *counted) Swap(ctx context.Context, key string, old, value []byte, ttl time.Duration) error {
-	c.writes++
-	return c.Store.Swap(ctx, key, old, value, ttl)
-}
-
 // Each write to the durable store is waited for. Who is signed in causes none, however
 // often an app asks.
 func TestSessionsAreWrittenOnce(t *testing.T) {
 	t.Parallel()
-	durable := &counted{Store: store.NewMemory(0, 0)}
+	writes := 0
+	durable := &storetest.Intercepted{Store: store.NewMemory(0, 0), Before: func(method, _ string) error {
+		if method == "Put" || method == "Add" || method == "Swap" {
+			writes++
+		}
+		return nil
+	}}
 	b := servertest.NewBrowser(t, servertest.New(t, func(c *authorize.Config) { c.Durable = durable }))
 	b.Tokens(nil)
-	signedIn := durable.writes
+	signedIn := writes
 	for range 3 {
 		b.Post("/oauth2/token", servertest.CodeForm(servertest.Location(t, b.Authorize(servertest.Request(nil))).Query().Get("code"), nil))
 	}
-	if signedIn == 0 || durable.writes != signedIn {
-		t.Errorf("%d writes to sign in, %d after it", signedIn, durable.writes-signedIn)
+	if signedIn == 0 || writes != signedIn {
+		t.Errorf("%d writes to sign in, %d after it", signedIn, writes-signedIn)
 	}
 }
 
