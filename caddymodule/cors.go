@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// The words of the setting cors that are no origins.
+// The words of a cors option other than origins.
 const (
 	corsAll     = "*"
 	corsClients = "clients"

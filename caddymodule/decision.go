@@ -49,8 +49,7 @@ func refusal(err *guard.Error) decision {
 }
 
 // isPublic reports whether a request needs no token. Only the capabilities interaction does not (FHIR R4 §3.1.0.13;
-// SMART App Launch 2.2), by its exact method and path and with its own parameters: nobody knows what a server makes of
-// others.
+// SMART App Launch 2.2), with exactly its method, path and parameters: servers may give others a meaning.
 func (h *Bearer) isPublic(r *http.Request) bool {
 	if r.URL.Path != h.FHIRBase+"/metadata" || r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return false

@@ -42,9 +42,9 @@ type ExpandCaching struct {
 	// Share a failure only with requests that wait for the same answer. Default: false.
 	FailureTTLOff bool `json:"failure_ttl_off,omitempty"`
 
-	// Who shares the answers of the next handler, which may depend on who asks: `user`, nobody: they are for the same
-	// person, client and scope; `client`, the users of a client; `none`, everybody. Answers made here or by an
-	// upstream are always shared. Default: `user`.
+	// Who shares the answers of the next handler, which may depend on who asks: with `user`, only requests of the same
+	// person, client and scope; with `client`, all users of a client; with `none`, everybody. Answers made here or by
+	// an upstream are always shared. Default: `user`.
 	VaryBy string `json:"vary_by,omitempty"`
 
 	// Request headers that the next handler's answers depend on. They become part of the cache key and are passed on;

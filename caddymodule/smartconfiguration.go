@@ -35,7 +35,7 @@ func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error
 		w.Header().Set("Allow", "GET, HEAD")
 		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of the SMART configuration", r.Method))
 	}
-	w.Header().Set("Access-Control-Allow-Origin", "*") // whoever asks, so that caches need not Vary
+	w.Header().Set("Access-Control-Allow-Origin", "*") // for every origin, so that caches need not Vary
 	text, err := s.discovery.Text(r.Context())
 	if err != nil {
 		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))

@@ -1,4 +1,4 @@
-// Package fairqueue limits how much costly work runs at once, with room left for others by whoever asks for much.
+// Package fairqueue limits how much costly work runs at once, and shares it among networks and clients.
 //
 //	Queue.Enter(network, client) ── no place left ──► ErrFull
 //	   │ a place: as many as are still free at most

@@ -46,16 +46,9 @@ func (v *Verifier) checkClaims(_ joseHeader, payload []byte) (Token, error) {
 		return Token{}, err
 	}
 	return Token{
-		Issuer:   c.Issuer,
-		Subject:  c.Subject,
-		ClientID: c.ClientID,
-		ID:       c.ID,
-		Scope:    c.Scope,
-		Patient:  c.Patient,
-		FHIRUser: c.FHIRUser,
-		Session:  c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount,
-		IssuedAt: c.IssuedAt.Time(),
-		Expires:  c.Expiry.Time(),
+		Issuer: c.Issuer, Subject: c.Subject, ClientID: c.ClientID, ID: c.ID, Scope: c.Scope, Patient: c.Patient, FHIRUser: c.FHIRUser,
+		Session: c.Session, CredentialHash: c.CredentialHash, Provider: c.Provider, ProviderAccount: c.ProviderAccount,
+		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
 	}, nil
 }
 

@@ -14,13 +14,13 @@ import (
 var (
 	// ErrNoToken: the request has no bearer token (RFC 6750 §3.1).
 	ErrNoToken = errors.New("no bearer token")
-	// ErrRequest: the token is not sent as RFC 6750 §2.1 has it.
+	// ErrRequest: the token is not sent as RFC 6750 §2.1 requires.
 	ErrRequest = errors.New("bearer token sent in a wrong way")
 	// ErrHopByHop: the Connection header names a header that carries an identity.
 	ErrHopByHop = errors.New("hop-by-hop header names an identity header")
-	// ErrPath: the path is one that servers read differently.
+	// ErrPath: servers may read the path differently.
 	ErrPath = errors.New("ambiguous path")
-	// ErrWithdrawn: whom the token stands for is no longer known.
+	// ErrWithdrawn: the token's user or client is no longer known.
 	ErrWithdrawn = errors.New("user or client withdrawn")
 	// ErrMalformed: not a JWS in compact form with a JSON header and claims, or claims that contradict each other.
 	ErrMalformed = errors.New("malformed token")

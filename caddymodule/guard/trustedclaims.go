@@ -118,14 +118,8 @@ func (c *trustedClaims) checkNoIDToken(clientID string) error {
 
 func (c *trustedClaims) token(clientID string) Token {
 	token := Token{
-		Issuer:   c.Issuer,
-		Subject:  c.Subject,
-		ClientID: clientID,
-		ID:       c.ID,
-		Patient:  c.Patient,
-		FHIRUser: c.FHIRUser,
-		IssuedAt: c.IssuedAt.Time(),
-		Expires:  c.Expiry.Time(),
+		Issuer: c.Issuer, Subject: c.Subject, ClientID: clientID, ID: c.ID, Patient: c.Patient, FHIRUser: c.FHIRUser,
+		IssuedAt: c.IssuedAt.Time(), Expires: c.Expiry.Time(),
 	}
 	switch {
 	case c.Scope != nil:
