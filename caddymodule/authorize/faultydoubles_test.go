@@ -56,7 +56,7 @@ func (k faultyKeys) Unseal(ctx context.Context, sealed, binding string, maxAge t
 	return k.Keys.Unseal(ctx, sealed, binding, maxAge)
 }
 
-func (k faultyKeys) Mac(ctx context.Context, text string) ([]byte, error) {
+func (k faultyKeys) MAC(ctx context.Context, text string) ([]byte, error) {
 	if err := k.next("keys.mac"); err != nil {
 		return nil, err
 	}
