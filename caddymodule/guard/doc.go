@@ -4,16 +4,14 @@
 //
 // A request's way through:
 //
-//	[CheckPath]                a path that servers read differently → 400
+//	path.go                    a path that servers read differently → 400
 //	   ▼
-//	[IdentityHeaders.Check]    a Connection header that would remove our headers → 400
+//	identityheader.go          a Connection header that would remove our headers → 400;
+//	                           removes forged identity headers (identitynames.go), and
+//	                           addresses unless a trusted proxy wrote them
+//	cookie.go, body.go         removes the cookies of the sign-in, and headers after the body
 //	   ▼
-//	[IdentityHeaders.Strip]    removes forged identities, and addresses unless a trusted
-//	                           proxy wrote them
-//	[StripCookies]             removes the cookies of the sign-in
-//	[StripTrailers]            removes headers after the body
-//	   ▼
-//	[Bearer]                   one Authorization header, one token → else 400 or 401
+//	bearer.go                  one Authorization header, one token → else 400 or 401
 //	   ▼
 //	[Guard.Verify]             whose token is it? One verifier is asked, and no other
 //	   ├─ a JWT whose iss is ours

@@ -45,6 +45,7 @@
 //
 // [State] outlives a change of settings: the stored responses, which can be saved until the next start, and the servers to
 // ask (state.go). A write that passes to the next handler removes the responses made of what it changes, before the
-// client hears that it was done: write.go finds the write and reads what it changes (a Bundle: writtenbundle.go),
-// responsewriter.go notices that it is done, invalidation.go removes what was made of it.
+// client hears that it was done: write.go finds the write, reads what it changes (a Bundle: writtenbundle.go) and sees by
+// the status that responsewriter.go noted whether it was done; invalidation.go removes what was made of it, in every State
+// of the process ([Host].Written).
 package front

@@ -9,8 +9,9 @@
 //	typed ─► Filter    filter.go
 //	            │ Search: search.go
 //	            ├─ in an index       query.go finds a set of ranks (rankset.go), queryorder.go puts it in order
-//	            ├─ one by one        scan.go
-//	            │  how well a document matches: judge.go; what may be meant by a word: typo.go
+//	            ├─ one by one        scan.go finds documents, and sorts them
+//	            │  how well a document matches, the first thing that the order goes by: judge.go;
+//	            │  what may be meant by a word: typo.go
 //	          []Hit
 //
 // Both ways find the same, in the same order; tests compare them with each other and with the plain and slow rule in

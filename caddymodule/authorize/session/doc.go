@@ -4,5 +4,5 @@
 //	sessions.go           all sessions: list them, and end them with what they gave
 //	participants.go       the clients that got something in a session
 //	notifier.go           notifies them of its end (OpenID Connect Back-Channel Logout)
-//	backchannellogout.go  an identity provider's notice that a person signed out there
+//	backchannellogout.go  ends sessions when an identity provider says that the person signed out there
 package session

@@ -7,7 +7,8 @@
 //	                       recentcodes.go limits them for each person
 //	endpoint.go            the token endpoint: codes and client credentials
 //	refresh.go             the token endpoint: refresh tokens
-//	families.go            grants that can be refreshed; family.go is the chain of one's tokens
+//	families.go            grants that can be refreshed, and what the reuse of a refresh token ends;
+//	                       family.go is the chain of one's tokens
 //	issuer.go              access and ID tokens
 //	verifier.go            checks tokens of this server
 //	holders.go             whom an access token stands for, and whether it still does
