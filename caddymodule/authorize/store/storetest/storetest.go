@@ -1,4 +1,5 @@
-// Package storetest holds the tests that every [store.Store] must pass.
+// Package storetest holds the tests that every [store.Store] must pass, and [Intercepted], a
+// store that fails where a test says so.
 package storetest
 
 import (
