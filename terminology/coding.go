@@ -56,20 +56,10 @@ func (c *Coding) append(dst []byte) []byte {
 func parseCoding(value jsontext.Value, at string) (Coding, error) {
 	c := Coding{at: at}
 	r := fhirjson.ReaderOf(value)
-	err := r.Object(func(name []byte) error {
-		switch string(name) {
-		case "system":
-			return r.ReadString(&c.System)
-		case "version":
-			return r.ReadString(&c.Version)
-		case "code":
-			return r.ReadString(&c.Code)
-		case "display":
-			return r.ReadString(&c.Display)
-		default:
-			return r.Skip()
-		}
-	})
+	err := r.Strings(
+		fhirjson.String{Name: "system", Into: &c.System}, fhirjson.String{Name: "version", Into: &c.Version},
+		fhirjson.String{Name: "code", Into: &c.Code}, fhirjson.String{Name: "display", Into: &c.Display},
+	)
 	if err != nil {
 		return c, badRequest("structure", "%s cannot be read: %v", at, err)
 	}

@@ -96,22 +96,11 @@ func (m *conceptMap) group(r *fhirjson.Reader) error {
 
 // read reads ConceptMap.group.unmapped.
 func (u *unmapped) read(r *fhirjson.Reader) error {
-	return r.Object(func(name []byte) error {
-		switch string(name) {
-		case "mode":
-			return r.ReadString(&u.mode)
-		case "code":
-			return r.ReadString(&u.code)
-		case "display":
-			return r.ReadString(&u.display)
-		case "relationship":
-			return r.ReadString(&u.equivalence)
-		case "url", "otherMap":
-			return r.ReadString(&u.otherMap)
-		default:
-			return r.Skip()
-		}
-	})
+	return r.Strings(
+		fhirjson.String{Name: "mode", Into: &u.mode}, fhirjson.String{Name: "code", Into: &u.code},
+		fhirjson.String{Name: "display", Into: &u.display}, fhirjson.String{Name: "relationship", Into: &u.equivalence},
+		fhirjson.String{Name: "url", Into: &u.otherMap}, fhirjson.String{Name: "otherMap", Into: &u.otherMap},
+	)
 }
 
 // element reads one of ConceptMap.group.element. That there is nothing to map to is said as R4 says it: by a target
@@ -171,20 +160,10 @@ func (e *mapElement) target(r *fhirjson.Reader) error {
 // appendMapAttribute reads one of dependsOn or product, and adds it to a list.
 func appendMapAttribute(list *[]mapAttribute, r *fhirjson.Reader) error {
 	var a mapAttribute
-	err := r.Object(func(name []byte) error {
-		switch string(name) {
-		case "property":
-			return r.ReadString(&a.property)
-		case "system":
-			return r.ReadString(&a.system)
-		case "value":
-			return r.ReadString(&a.value)
-		case "display":
-			return r.ReadString(&a.display)
-		default:
-			return r.Skip()
-		}
-	})
+	err := r.Strings(
+		fhirjson.String{Name: "property", Into: &a.property}, fhirjson.String{Name: "system", Into: &a.system},
+		fhirjson.String{Name: "value", Into: &a.value}, fhirjson.String{Name: "display", Into: &a.display},
+	)
 	*list = append(*list, a)
 	return err
 }

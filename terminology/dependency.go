@@ -76,12 +76,7 @@ func (in *input) dependencyValues() (list []Coding, err error) {
 // conceptText returns CodeableConcept.text.
 func conceptText(concept jsontext.Value) (text string, err error) {
 	r := fhirjson.ReaderOf(concept)
-	err = r.Object(func(name []byte) error {
-		if string(name) == "text" {
-			return r.ReadString(&text)
-		}
-		return r.Skip()
-	})
+	err = r.Strings(fhirjson.String{Name: "text", Into: &text})
 	if err != nil {
 		return "", badRequest("structure", "CodeableConcept cannot be read: %v", err)
 	}

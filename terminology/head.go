@@ -40,20 +40,9 @@ func (h *head) hasContent() bool { return h.kind != "CodeSystem" || h.content.ha
 // headOf reads the head of a resource.
 func headOf(resource jsontext.Value) (*head, error) {
 	h, r := new(head), fhirjson.ReaderOf(resource)
-	return h, r.Object(func(name []byte) error {
-		switch string(name) {
-		case "resourceType":
-			return r.ReadString(&h.kind)
-		case "id":
-			return r.ReadString(&h.id)
-		case "url":
-			return r.ReadString(&h.url)
-		case "version":
-			return r.ReadString(&h.version)
-		case "content":
-			return r.ReadString((*string)(&h.content))
-		default:
-			return r.Skip()
-		}
-	})
+	return h, r.Strings(
+		fhirjson.String{Name: "resourceType", Into: &h.kind}, fhirjson.String{Name: "id", Into: &h.id},
+		fhirjson.String{Name: "url", Into: &h.url}, fhirjson.String{Name: "version", Into: &h.version},
+		fhirjson.String{Name: "content", Into: (*string)(&h.content)},
+	)
 }

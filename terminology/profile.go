@@ -46,12 +46,7 @@ func (p *profile) element(r *fhirjson.Reader) error {
 		case "path":
 			return r.ReadString(&b.path)
 		case "binding":
-			return r.Object(func(name []byte) error {
-				if string(name) == "valueSet" {
-					return r.ReadString(&b.valueSet)
-				}
-				return r.Skip()
-			})
+			return r.Strings(fhirjson.String{Name: "valueSet", Into: &b.valueSet})
 		default:
 			return r.Skip()
 		}

@@ -216,15 +216,7 @@ func (e *wholeEntry) designation(r *fhirjson.Reader) error {
 			t.Value = bytes.Clone(text)
 			return err
 		case "use":
-			return r.Object(func(name []byte) error {
-				switch string(name) {
-				case "system":
-					return r.ReadString(&t.Use.System)
-				case "code":
-					return r.ReadString(&t.Use.Code)
-				}
-				return r.Skip()
-			})
+			return r.Strings(fhirjson.String{Name: "system", Into: &t.Use.System}, fhirjson.String{Name: "code", Into: &t.Use.Code})
 		}
 		return r.Skip()
 	})

@@ -79,18 +79,11 @@ func (c *ConceptReader) language(tag []byte) uint16 {
 // use reads a designation's use.
 func (c *ConceptReader) use(r *fhirjson.Reader, index *uint16) error {
 	var use Use
-	err := r.Object(func(name []byte) error {
-		switch string(name) {
-		case "system":
-			return r.ReadString(&use.System)
-		case "code":
-			return r.ReadString(&use.Code)
-		case "display":
-			return r.ReadString(&use.Display)
-		default:
-			return r.Skip()
-		}
-	})
+	err := r.Strings(
+		fhirjson.String{Name: "system", Into: &use.System},
+		fhirjson.String{Name: "code", Into: &use.Code},
+		fhirjson.String{Name: "display", Into: &use.Display},
+	)
 	for i, v := range slices.Backward(c.Uses) {
 		if v == use {
 			*index = uint16(i)

@@ -21,20 +21,10 @@ type propertyRow struct {
 // PropertyDefinition reads one of CodeSystem.property.
 func (b *Builder) PropertyDefinition(r *fhirjson.Reader) error {
 	var p Property
-	err := r.Object(func(name []byte) error {
-		switch string(name) {
-		case "code":
-			return r.ReadString(&p.Code)
-		case "uri":
-			return r.ReadString(&p.URI)
-		case "description":
-			return r.ReadString(&p.description)
-		case "type":
-			return r.ReadString(&p.kind)
-		default:
-			return r.Skip()
-		}
-	})
+	err := r.Strings(
+		fhirjson.String{Name: "code", Into: &p.Code}, fhirjson.String{Name: "uri", Into: &p.URI},
+		fhirjson.String{Name: "description", Into: &p.description}, fhirjson.String{Name: "type", Into: &p.kind},
+	)
 	if err != nil {
 		return err
 	}

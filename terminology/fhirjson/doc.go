@@ -4,6 +4,7 @@
 //	reader.go          values one after the other: objects, arrays, primitives; errors name the place
 //	readlimit.go       bounds what a value, or very many small ones, may take of memory
 //	resourcetype.go    which type a resource is of
+//	strings.go         objects whose members are strings
 //	member.go          members that are kept as they are
 //	extension.go       extensions with primitive values
 //	jsonstring.go      strings, and members with a string
