@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"bytes"
+	"iter"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
@@ -17,19 +18,29 @@ func (d *definitions) shownTexts(dst []codesystem.Text, e entry, language string
 		language = cs.language
 	}
 	dst = cs.AppendTexts(d.ownDisplayText(dst, e, language), e.concept)
-	for _, s := range supplements {
-		if s.of == e.codeSystem {
-			by := d.codeSystems[s.by]
-			if concept, ok := by.Locate(cs.Code(e.concept)); ok {
-				from := len(dst)
-				dst = by.AppendTexts(dst, concept)
-				for i := range dst[from:] {
-					dst[from+i].Source = by.canonical()
-				}
-			}
+	for by, concept := range d.supplemented(e, supplements) {
+		from := len(dst)
+		dst = by.AppendTexts(dst, concept)
+		for i := range dst[from:] {
+			dst[from+i].Source = by.canonical()
 		}
 	}
 	return d.ownDesignations(dst, e)
+}
+
+// supplemented returns the supplements that have the concept of an entry, with its number in each.
+func (d *definitions) supplemented(e entry, supplements []supplement) iter.Seq2[*codeSystem, uint32] {
+	return func(yield func(*codeSystem, uint32) bool) {
+		for _, s := range supplements {
+			if s.of != e.codeSystem {
+				continue
+			}
+			by := d.codeSystems[s.by]
+			if concept, ok := by.Locate(d.code(e)); ok && !yield(by, concept) {
+				return
+			}
+		}
+	}
 }
 
 // ownDisplayText appends the display that a value set gives for a concept that it lists, if it does.

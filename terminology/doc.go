@@ -24,8 +24,9 @@
 //	  compose.go, include.go           compose, and one include of it
 //	  conceptfilter.go, condition.go   filters by hierarchy, and by property
 //	search.go, corpus.go             the parameter filter
-//	textindex/judge.go, scan.go      the order of search results: how well each matches, and sorting;
-//	textindex/queryorder.go          the same with an index
+//	textindex/judge.go               the order of search results: how well each matches,
+//	textindex/scan.go                and sorting, without an index
+//	textindex/queryorder.go          and with one
 //	tree.go, designation.go          nesting; which display and designations are shown
 //	expand.go                        Library.Expand and Expansion
 //

@@ -46,7 +46,7 @@ func (w *extensionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e e
 	if e.concept == none {
 		return dst
 	}
-	of := func(cs *codeSystem, concept uint32) {
+	add := func(cs *codeSystem, concept uint32) {
 		w.extended = cs.AppendExtensions(w.extended[:0], concept)
 		for _, x := range w.extended {
 			if x.Kind == codesystem.ExtensionAlternate {
@@ -54,13 +54,9 @@ func (w *extensionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e e
 			}
 		}
 	}
-	cs := w.library.codeSystems[e.codeSystem]
-	of(cs, e.concept)
-	for _, s := range w.list.supplements {
-		by := w.library.codeSystems[s.by]
-		if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
-			of(by, concept)
-		}
+	add(w.library.codeSystems[e.codeSystem], e.concept)
+	for by, concept := range w.library.supplemented(e, w.list.supplements) {
+		add(by, concept)
 	}
 	return dst
 }
@@ -94,13 +90,9 @@ var shownNames = map[codesystem.ExtensionKind]string{
 // have, and those of the value set that lists it.
 func (w *extensionWriter) extensionsOf(e entry) (system, own extensionValues) {
 	if e.concept != none {
-		cs := w.library.codeSystems[e.codeSystem]
-		w.collect(&system, cs, e.concept)
-		for _, s := range w.list.supplements {
-			by := w.library.codeSystems[s.by]
-			if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
-				w.collect(&system, by, concept)
-			}
+		w.collect(&system, w.library.codeSystems[e.codeSystem], e.concept)
+		for by, concept := range w.library.supplemented(e, w.list.supplements) {
+			w.collect(&system, by, concept)
 		}
 	}
 	if e.listed != 0 {

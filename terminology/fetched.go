@@ -91,39 +91,34 @@ func (h *Handler) current() *Library {
 	return l
 }
 
-// retryFetching fetches what an operation lacked, and tries again with it, as long as there is more to fetch.
-func retryFetching[T any](o *operation, f *Fetched, l *Library, err error, again func(*Library) (T, error)) (result T, _ error) {
-	for range maxFetches {
-		list := missingIn(err)
-		if f == nil || len(list) == 0 {
-			return result, err
-		}
-		more, failure := o.fetch(f, list)
+// fetching tries an operation, and again after fetching what it lacked, as long as there is more to fetch. The request
+// gives up its turn meanwhile.
+func fetching[T any](o *operation, l *Library, try func(*Library) (T, []Missing, error)) (result T, err error) {
+	result, missed, err := try(l)
+	for round := 0; o.handler.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
+		o.budget.rest()
+		more, failure := o.handler.Fetched.complete(o.Context(), missed)
 		if failure != nil {
-			return result, failure
+			return *new(T), failure
 		}
 		if more == l {
-			return result, err
+			break
 		}
 		l = more
-		result, err = again(l)
+		result, missed, err = try(l)
 	}
 	return result, err
 }
 
 // missingIn returns the definitions that an error says are missing and that have not been fetched yet.
 func missingIn(err error) []Missing {
-	var failed *Error
-	if !errors.As(err, &failed) || failed.Provisional != nil {
+	if err == nil {
 		return nil
 	}
-	return failed.Missing
-}
-
-// fetch fetches what is missing for a request, which gives up its turn meanwhile.
-func (o *operation) fetch(f *Fetched, list []Missing) (*Library, error) {
-	o.budget.rest()
-	return f.complete(o.Context(), list)
+	if failed, ok := errors.AsType[*Error](err); ok && failed.Provisional == nil {
+		return failed.Missing
+	}
+	return nil
 }
 
 // complete fetches what is missing, and returns the current library.

@@ -87,10 +87,10 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	o.fill(&p)
-	x, err := o.expand(o.library, &p)
-	if err != nil {
-		x, err = retryFetching(o, h.Fetched, o.library, err, func(l *Library) (*Expansion, error) { return o.expand(l, &p) })
-	}
+	x, err := fetching(o, o.library, func(l *Library) (*Expansion, []Missing, error) {
+		x, err := o.expand(l, &p)
+		return x, missingIn(err), err
+	})
 	if err != nil {
 		return err
 	}
@@ -112,10 +112,10 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(o *o
 	if err != nil {
 		return err
 	}
-	body, err := answer(o, o.library, inputs)
-	if err != nil {
-		body, err = retryFetching(o, h.Fetched, o.library, err, func(l *Library) ([]byte, error) { return answer(o, l, inputs) })
-	}
+	body, err := fetching(o, o.library, func(l *Library) ([]byte, []Missing, error) {
+		body, err := answer(o, l, inputs)
+		return body, missingIn(err), err
+	})
 	if err != nil {
 		return f.provisional(err)
 	}

@@ -23,39 +23,30 @@ func (o *operation) validate(l *Library, inputs []input, inValueSet bool) ([]byt
 	return o.orProvisional(result.AppendJSON(nil), result.Missing)
 }
 
-// validation validates. What is missing for that is fetched, if it can be: the answer without it would be a poor one.
+// validation validates. It fetches what is missing for a better result, too.
 func (o *operation) validation(l *Library, inputs []input, inValueSet bool) (*ValidationResult, error) {
 	p, err := o.readValidation(inputs, inValueSet)
 	if err != nil {
 		return nil, err
 	}
-	result, missed, err := o.validateIn(l, p, inValueSet)
-	for round := 0; o.handler.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
-		more, failure := o.fetch(o.handler.Fetched, missed)
-		if failure != nil {
-			return nil, failure
+	return fetching(o, l, func(l *Library) (*ValidationResult, []Missing, error) {
+		result, err := o.validateIn(l, p, inValueSet)
+		if err != nil {
+			return nil, missingIn(err), err
 		}
-		if more == l {
-			break
-		}
-		l = more
-		result, missed, err = o.validateIn(l, p, inValueSet)
-	}
-	return result, err
+		return result, result.Missing, nil
+	})
 }
 
-// validateIn validates in a library, and says what it missed there for a better answer.
-func (o *operation) validateIn(l *Library, p *validationReader, inValueSet bool) (result *ValidationResult, missed []Missing, err error) {
-	if l, err = o.libraryWith(l, &p.parameters); err != nil {
-		return nil, missingIn(err), err
+// validateIn validates in a library.
+func (o *operation) validateIn(l *Library, p *validationReader, inValueSet bool) (*ValidationResult, error) {
+	l, err := o.libraryWith(l, &p.parameters)
+	switch {
+	case err != nil:
+		return nil, err
+	case inValueSet:
+		return l.ValidateCode(&o.budget, p.validation)
+	default:
+		return l.ValidateCodeInSystem(&o.budget, p.validation)
 	}
-	if inValueSet {
-		result, err = l.ValidateCode(&o.budget, p.validation)
-	} else {
-		result, err = l.ValidateCodeInSystem(&o.budget, p.validation)
-	}
-	if err != nil {
-		return nil, missingIn(err), err
-	}
-	return result, result.Missing, nil
 }
