@@ -214,12 +214,12 @@ var events = []struct {
 	{"the user is removed", false, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) { c.Users = c.Users[1:] })
 	}},
-	{"their identity provider is removed, or lets them in no more", true, false, nil, func(e *endings) {
+	{"their identity provider is removed, or no longer admits them", true, false, nil, func(e *endings) {
 		e.reload(func(c *authorize.Config) {
 			c.IdentityProviders[0].Allow = []people.AllowRule{{Claim: "email", Value: "*@elsewhere.example"}}
 		})
 	}},
-	{"what links them to a user here is removed, or leads to another", true, false, linkingAlice, func(e *endings) {
+	{"their link to a user here is removed, or leads to another", true, false, linkingAlice, func(e *endings) {
 		e.reload(func(c *authorize.Config) {
 			c.IdentityProviders[0].LinkEmail, c.Users[0].Email = true, "other@hospital.example"
 		})

@@ -10,7 +10,7 @@
 //	            │ Search: search.go
 //	            ├─ in an index       query.go finds a set of ranks (rankset.go), queryorder.go puts it in order
 //	            ├─ one by one        scan.go finds documents, and sorts them
-//	            │  how well a document matches, the first thing that the order goes by: judge.go;
+//	            │  the order: how well a document matches (judge.go), then shorter texts first (builder.go);
 //	            │  what may be meant by a word: typo.go
 //	          []Hit
 //
