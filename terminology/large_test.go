@@ -92,10 +92,8 @@ func TestUseHoldsLibrary(t *testing.T) {
 	read := func(l *Library, f func(code []byte)) {
 		l.use(func() { f(l.codeSystems[0].Code(5999)) })
 	}
-	l := libraryOf(t, largeResource())
+	held := libraryOf(t, largeResource())
 	before := collect()
-	held := l
-	l = nil
 	read(held, func(code []byte) {
 		held = nil
 		wantHeld(t, before)
@@ -142,7 +140,6 @@ func TestExpansionHoldsLibrary(t *testing.T) {
 	l := libraryOf(t, largeResource(), allOf("s"))
 	before := collect()
 	x, err := l.Expand(t.Context(), Query{ValueSetRef: ValueSetRef{URL: "s-all"}})
-	l = nil
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 type VaryBy uint8
 
 const (
-	// VaryByUser, the default, stores answers for one user by one client with one scope, so that no client gets what
+	// VaryByUser is the default. It stores answers for one user by one client with one scope, so that no client gets what
 	// only another one may; and for the client if it acts on its own.
 	VaryByUser VaryBy = iota
 

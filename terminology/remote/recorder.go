@@ -137,8 +137,7 @@ func (r *Recorder) Hijack() (net.Conn, *bufio.ReadWriter, error) {
 // Unwrap returns the writer behind, for deadlines.
 func (r *Recorder) Unwrap() http.ResponseWriter { return r.w }
 
-// Answer returns the recorded answer to the operation with the path, checked. Its error is an [*Error]; Relay may still
-// pass on what was recorded.
+// Answered reports whether there is an answer.
 func (r *Recorder) Answered() bool { return r.status != 0 }
 
 // Status returns the status of the answer, or 0.
@@ -149,8 +148,8 @@ func (r *Recorder) Passed() bool { return r.passing }
 
 var errNotHeld = errors.New("it was passed on")
 
-// Answer returns what was recorded, checked, as the answer to the operation with the given path. Where it is
-// none, the error is an [*Error]; what was said instead may still be given to the client with Relay.
+// Answer returns the recorded answer to the operation with the path, checked. Its error is an [*Error]; Relay may still
+// pass on what was recorded.
 func (r *Recorder) Answer(operation string) (*Answer, error) {
 	answer, err := r.check(operation)
 	if err != nil {

@@ -37,10 +37,12 @@ type clientMetadata struct {
 
 const (
 	maxRedirectURIs   = 20
-	maxClientName     = 100               // characters
-	PrivateKeyJWT     = "private_key_jwt" // the client authentication method of RFC 7523
+	maxClientName     = 100 // characters
 	applicationNative = "native"
 )
+
+// PrivateKeyJWT is the client authentication method of RFC 7523.
+const PrivateKeyJWT = "private_key_jwt"
 
 // registrationRequest is the body of a request. ID and Secret are for updates only
 // (RFC 7592 §2.2).
