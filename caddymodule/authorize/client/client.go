@@ -79,7 +79,7 @@ type Client struct {
 	granted      *boundedcache.Cache[string, bool] // by scope; nil: not cached
 
 	// Registered clients registered themselves. Only the digest of their secret is known.
-	Registered bool
+	Registered bool `json:"-"`
 }
 
 // Values of [Client].Consent.

@@ -37,7 +37,7 @@ type User struct {
 	Disabled bool
 
 	username      string   // preferred_username: a local user's ID, or as the provider says
-	TokensBoundTo string   // hash of a local user's credential, to which their tokens are bound
+	TokensBoundTo string   `json:"-"` // hash of a local user's credential, to which their tokens are bound
 	groups        []string // as the provider says
 }
 

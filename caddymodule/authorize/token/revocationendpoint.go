@@ -32,7 +32,6 @@ func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// The body is ignored (RFC 7009 §2.2), but some clients expect JSON.
-	// The body means nothing (RFC 7009 §2.2), but some clients insist on JSON.
 	e.WriteJSON(w, http.StatusOK, struct{}{})
 }
 
