@@ -82,7 +82,13 @@ func (l *Library) bring() error {
 	return nil
 }
 
-// isOwn reports whether a code system was added to an overlay, and is not one of the library below it.
+// isOwn reports whether a code system was added to an overlay, or to one below it, and is not of the library below
+// these.
 func (t *systemTable) isOwn(index uint32) bool {
-	return t.base != nil && !t.combined && (int(index) >= len(t.base.codeSystems) || t.base.codeSystems[index] != t.codeSystems[index])
+	for at := t; at.base != nil && !at.combined; at = at.base {
+		if int(index) >= len(at.base.codeSystems) || at.base.codeSystems[index] != at.codeSystems[index] {
+			return true
+		}
+	}
+	return false
 }

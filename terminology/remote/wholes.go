@@ -193,6 +193,7 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 		logger.Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
+	item.paused = now.Add(ttl) // for one that has to make room, so that popular ones are not fetched in turns
 	w.wholes.MaxEntries, w.wholes.MaxCost = maxWatched, int64(cmp.Or(w.MaxBytes, 128<<20))
 	w.wholes.Put(x.key, whole{found, item.url, now.Add(ttl)}, int64(found.Size()))
 	logger.Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", found.Len()),

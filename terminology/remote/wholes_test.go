@@ -357,7 +357,14 @@ func TestPullThroughBounds(t *testing.T) {
 			}
 		}
 		a.want(t, true, "url", "http://x/19", "count", "2", "filter", "a")
-		a.want(t, false, "url", "http://x/0", "count", "2", "filter", "a")
+		fetched := strings.Count(a.log.String(), "fetched whole")
+		for _, filter := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+			a.want(t, false, "url", "http://x/0", "count", "2", "filter", filter)
+			time.Sleep(time.Second)
+		}
+		if n := strings.Count(a.log.String(), "fetched whole"); n != fetched {
+			t.Errorf("one that made room was fetched again at once: %d times", n-fetched)
+		}
 		for i := range maxWatched + 10 {
 			a.want(t, false, "url", fmt.Sprintf("http://y/%d", i), "count", "2", "filter", "a")
 		}

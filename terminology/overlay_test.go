@@ -1,0 +1,20 @@
+package terminology
+
+import "testing"
+
+// A code system that came with a request is the request's own, whatever else is laid over it: an index of it would be
+// made for each request.
+func TestOwnCodeSystems(t *testing.T) {
+	library := libraryOf(t, `{"resourceType":"CodeSystem","url":"http://x/loaded","status":"active","content":"complete","concept":[{"code":"a"}]}`)
+	sent, err := library.With([]byte(`{"resourceType":"CodeSystem","url":"http://x/sent","status":"active","content":"complete","concept":[{"code":"a"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, l := range map[string]*Library{"with it": sent, "with a value set too": sent.overlay()} {
+		for i, cs := range l.codeSystems {
+			if own := l.isOwn(uint32(i)); own != (cs.url == "http://x/sent") {
+				t.Errorf("%s: %s is own: %v", name, cs.url, own)
+			}
+		}
+	}
+}
