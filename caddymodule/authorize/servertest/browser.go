@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Browser sends requests to a server and keeps its cookies.
-type Browser struct {
+// UserAgent sends requests to a server and keeps its cookies.
+type UserAgent struct {
 	// T is the test that fails if a request does not work.
 	T testing.TB
 
@@ -21,22 +21,28 @@ type Browser struct {
 	Cookies map[string]string
 }
 
+// App is what a client does at the endpoints that it calls itself.
+type App struct{ UserAgent }
+
+// Browser is what a person does at the pages, and the app beside it.
+type Browser struct{ App }
+
 // NewBrowser makes a browser without cookies.
 func NewBrowser(t testing.TB, server http.Handler) *Browser {
-	return &Browser{T: t, Server: server, Cookies: map[string]string{}}
+	return &Browser{App{UserAgent{T: t, Server: server, Cookies: map[string]string{}}}}
 }
 
 // Send sends a request over TLS with the browser's cookies, and keeps those of the answer.
-func (b *Browser) Send(r *http.Request) *http.Response {
+func (a *UserAgent) Send(r *http.Request) *http.Response {
 	Secure(r)
-	for name, value := range b.Cookies {
+	for name, value := range a.Cookies {
 		r.AddCookie(&http.Cookie{Name: name, Value: value})
 	}
 	w := httptest.NewRecorder()
-	b.Server.ServeHTTP(w, r)
+	a.Server.ServeHTTP(w, r)
 	response := w.Result()
 	for _, c := range response.Cookies() {
-		b.Cookies[c.Name] = c.Value
+		a.Cookies[c.Name] = c.Value
 	}
 	return response
 }
@@ -48,13 +54,13 @@ func Secure(r *http.Request) *http.Request {
 }
 
 // Get sends a GET request.
-func (b *Browser) Get(target string) *http.Response {
-	return b.Send(httptest.NewRequest(http.MethodGet, target, nil))
+func (a *UserAgent) Get(target string) *http.Response {
+	return a.Send(httptest.NewRequest(http.MethodGet, target, nil))
 }
 
 // Post sends a form.
-func (b *Browser) Post(path string, form url.Values) *http.Response {
-	return b.Send(PostRequest(path, form))
+func (a *UserAgent) Post(path string, form url.Values) *http.Response {
+	return a.Send(PostRequest(path, form))
 }
 
 // PostRequest makes a request that sends a form.
@@ -65,20 +71,20 @@ func PostRequest(path string, form url.Values) *http.Request {
 }
 
 // SendFrom sends a form as a script of another origin does.
-func (b *Browser) SendFrom(origin, method, path string, form url.Values) *http.Response {
+func (a *UserAgent) SendFrom(origin, method, path string, form url.Values) *http.Response {
 	r := PostRequest(path, form)
 	r.Method = method
 	r.Header.Set("Origin", origin)
-	return b.Send(r)
+	return a.Send(r)
 }
 
 // Preflight asks whether a script of another origin may send a request.
-func (b *Browser) Preflight(origin, method, path string) *http.Response {
+func (a *UserAgent) Preflight(origin, method, path string) *http.Response {
 	r := httptest.NewRequest(http.MethodOptions, path, nil)
 	r.Header.Set("Origin", origin)
 	r.Header.Set("Access-Control-Request-Method", method)
 	r.Header.Set("Access-Control-Request-Headers", "authorization,content-type")
-	return b.Send(r)
+	return a.Send(r)
 }
 
 const browserCookie = "__Host-fhir-browser-"

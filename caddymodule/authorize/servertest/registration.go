@@ -102,35 +102,35 @@ type RegistrationResponse struct {
 
 // Register sends metadata to the registration endpoint, with an initial access token
 // unless that is empty.
-func (b *Browser) Register(metadata any, token string) (*http.Response, RegistrationResponse) {
-	b.T.Helper()
-	return b.sendMetadata(http.MethodPost, Issuer+"/oauth2/register", token, metadata)
+func (a *App) Register(metadata any, token string) (*http.Response, RegistrationResponse) {
+	a.T.Helper()
+	return a.sendMetadata(http.MethodPost, Issuer+"/oauth2/register", token, metadata)
 }
 
 // UpdateClient sends metadata to a client's configuration endpoint (RFC 7592 §2.2).
-func (b *Browser) UpdateClient(c RegistrationResponse, metadata any) (*http.Response, RegistrationResponse) {
-	b.T.Helper()
-	return b.sendMetadata(http.MethodPut, c.URI, c.AccessToken, metadata)
+func (a *App) UpdateClient(c RegistrationResponse, metadata any) (*http.Response, RegistrationResponse) {
+	a.T.Helper()
+	return a.sendMetadata(http.MethodPut, c.URI, c.AccessToken, metadata)
 }
 
-func (b *Browser) sendMetadata(method, uri, token string, metadata any) (*http.Response, RegistrationResponse) {
-	b.T.Helper()
+func (a *App) sendMetadata(method, uri, token string, metadata any) (*http.Response, RegistrationResponse) {
+	a.T.Helper()
 	text, err := json.Marshal(metadata)
 	if err != nil {
-		b.T.Fatal(err)
+		a.T.Fatal(err)
 	}
 	r := httptest.NewRequest(method, strings.TrimPrefix(uri, Issuer), bytes.NewReader(text))
 	r.Header.Set("Content-Type", "application/json")
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	response := b.Send(r)
-	return response, Decode[RegistrationResponse](b.T, response)
+	response := a.Send(r)
+	return response, Decode[RegistrationResponse](a.T, response)
 }
 
 // ManageClient reads or deletes a registration (RFC 7592).
-func (b *Browser) ManageClient(method, uri, token string) *http.Response {
+func (a *App) ManageClient(method, uri, token string) *http.Response {
 	r := httptest.NewRequest(method, strings.TrimPrefix(uri, Issuer), nil)
 	r.Header.Set("Authorization", "Bearer "+token)
-	return b.Send(r)
+	return a.Send(r)
 }

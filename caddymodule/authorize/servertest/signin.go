@@ -125,8 +125,8 @@ type PushResponse struct {
 
 // Push sends an authorization request to the endpoint for pushed ones (RFC 9126), as the
 // client does: without cookies.
-func (b *Browser) Push(q url.Values) (int, PushResponse) {
-	b.T.Helper()
-	r := NewBrowser(b.T, b.Server).Post("/oauth2/par", q)
-	return r.StatusCode, Decode[PushResponse](b.T, r)
+func (a *App) Push(q url.Values) (int, PushResponse) {
+	a.T.Helper()
+	r := NewBrowser(a.T, a.Server).Post("/oauth2/par", q)
+	return r.StatusCode, Decode[PushResponse](a.T, r)
 }

@@ -61,15 +61,15 @@ type TokenResponse struct {
 }
 
 // RequestTokens asks the token endpoint.
-func (b *Browser) RequestTokens(form url.Values) TokenResponse {
-	b.T.Helper()
-	return Decode[TokenResponse](b.T, b.Post("/oauth2/token", form))
+func (a *App) RequestTokens(form url.Values) TokenResponse {
+	a.T.Helper()
+	return Decode[TokenResponse](a.T, a.Post("/oauth2/token", form))
 }
 
 // Redeem exchanges the code of an answer.
-func (b *Browser) Redeem(answer *url.URL) TokenResponse {
-	b.T.Helper()
-	return b.RequestTokens(CodeForm(answer.Query().Get("code"), nil))
+func (a *App) Redeem(answer *url.URL) TokenResponse {
+	a.T.Helper()
+	return a.RequestTokens(CodeForm(answer.Query().Get("code"), nil))
 }
 
 // TokensOfSession are tokens of the session that is there already.
@@ -79,9 +79,9 @@ func (b *Browser) TokensOfSession() TokenResponse {
 }
 
 // Refresh uses a refresh token.
-func (b *Browser) Refresh(token string, change url.Values) TokenResponse {
-	b.T.Helper()
-	return b.RequestTokens(RefreshForm(token, change))
+func (a *App) Refresh(token string, change url.Values) TokenResponse {
+	a.T.Helper()
+	return a.RequestTokens(RefreshForm(token, change))
 }
 
 // RefreshForm is the token request that uses a refresh token; change is as in [Request].
@@ -98,35 +98,35 @@ func OfflineAccess(change url.Values) url.Values {
 }
 
 // Userinfo asks the UserInfo endpoint.
-func (b *Browser) Userinfo(token string) *http.Response {
+func (a *App) Userinfo(token string) *http.Response {
 	r := PostRequest("/oauth2/userinfo", nil)
 	r.Method = http.MethodGet
 	if token != "" {
 		r.Header.Set("Authorization", "Bearer "+token)
 	}
-	return b.Send(r)
+	return a.Send(r)
 }
 
 // TokenWorks reports whether the UserInfo endpoint takes an access token.
-func (b *Browser) TokenWorks(access string) bool {
-	return b.Userinfo(access).StatusCode == http.StatusOK
+func (a *App) TokenWorks(access string) bool {
+	return a.Userinfo(access).StatusCode == http.StatusOK
 }
 
 // CheckDead checks that neither the refresh token nor the access tokens work.
-func (b *Browser) CheckDead(refresh string, access ...string) {
-	b.T.Helper()
-	if got := b.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
-		b.T.Errorf("the refresh token: %+v", got)
+func (a *App) CheckDead(refresh string, access ...string) {
+	a.T.Helper()
+	if got := a.Refresh(refresh, nil); got.Error != "invalid_grant" || got.AccessToken != "" {
+		a.T.Errorf("the refresh token: %+v", got)
 	}
 	for i, token := range access {
-		if b.TokenWorks(token) {
-			b.T.Errorf("access token %d still works", i)
+		if a.TokenWorks(token) {
+			a.T.Errorf("access token %d still works", i)
 		}
 	}
 }
 
 // AskAboutToken sends a form about a token as a client with a secret, or as a public one.
-func (b *Browser) AskAboutToken(path, token, client, secret string) *http.Response {
+func (a *App) AskAboutToken(path, token, client, secret string) *http.Response {
 	form := url.Values{"token": {token}}
 	if secret == "" {
 		form.Set("client_id", client)
@@ -135,20 +135,20 @@ func (b *Browser) AskAboutToken(path, token, client, secret string) *http.Respon
 	if secret != "" {
 		r.SetBasicAuth(client, secret)
 	}
-	return b.Send(r)
+	return a.Send(r)
 }
 
 // Claims verifies a token by the published keys and returns its claims.
-func (b *Browser) Claims(token string) map[string]any {
-	b.T.Helper()
-	keys := Decode[jose.JSONWebKeySet](b.T, b.Get("/.well-known/jwks.json"))
+func (a *App) Claims(token string) map[string]any {
+	a.T.Helper()
+	keys := Decode[jose.JSONWebKeySet](a.T, a.Get("/.well-known/jwks.json"))
 	parsed, err := jwt.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256})
 	if err != nil {
-		b.T.Fatal(err)
+		a.T.Fatal(err)
 	}
 	claims := map[string]any{}
 	if err := parsed.Claims(keys, &claims); err != nil {
-		b.T.Fatal(err)
+		a.T.Fatal(err)
 	}
 	return claims
 }
