@@ -94,8 +94,15 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	o.budget.rest()
-	x.library.use(func() { err = writeExpansion(w, r, x, &p) })
+	f, err := negotiate(r, p.given)
+	if err != nil {
+		return err
+	}
+	x.library.use(func() {
+		writer := newExpansionWriter(x, p.get) // which may make a tree, and so takes the turn
+		o.budget.rest()
+		err = writer.respond(w, r, f)
+	})
 	return err
 }
 

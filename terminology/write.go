@@ -19,13 +19,8 @@ func putBuffer(buffer *[]byte) {
 	}
 }
 
-// writeExpansion writes an expansion, or says that the one which the client has is still good.
-func writeExpansion(rw http.ResponseWriter, r *http.Request, x *Expansion, p *parameters) error {
-	f, err := negotiate(r, p.given)
-	if err != nil {
-		return err
-	}
-	w := newExpansionWriter(x, p.get)
+// respond writes the expansion, or says that the one which the client has is still good.
+func (w *expansionWriter) respond(rw http.ResponseWriter, r *http.Request, f format) error {
 	header := rw.Header()
 	if header["Vary"] == nil {
 		header["Vary"] = varying
@@ -42,7 +37,7 @@ func writeExpansion(rw http.ResponseWriter, r *http.Request, x *Expansion, p *pa
 	}
 	buffer := buffers.Get().(*[]byte)
 	defer putBuffer(buffer)
-	if len(x.page) > streamed && f == (format{}) && r.Method != http.MethodHead {
+	if len(w.page) > streamed && f == (format{}) && r.Method != http.MethodHead {
 		header["Content-Type"] = fhirJSON
 		return w.writeTo(rw, buffer)
 	}

@@ -18,7 +18,7 @@ type Server struct {
 	routes       map[string]http.Handler
 	crossOrigins *crossOrigins
 	sessions     *session.Sessions
-	endings      *token.Revoker
+	revoker      *token.Revoker
 	revocations  *revocation.Revocations
 	holders      *token.Holders
 }
@@ -38,7 +38,7 @@ func New(c Config) (*Server, error) {
 	}
 	return &Server{
 		routes: routes, crossOrigins: newCrossOrigins(c.Clients, routes),
-		sessions: a.sessions, endings: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
+		sessions: a.sessions, revoker: a.tokens.Revoker, revocations: a.revocations, holders: a.tokens.Holders,
 	}, nil
 }
 
@@ -94,7 +94,7 @@ func (s *Server) EndSessions(ctx context.Context, user string) (int, error) {
 // Back-Channel Logout 1.0). Later grants are valid. After a failure, what was revoked stays
 // so, and the call can be repeated.
 func (s *Server) RevokeGrants(ctx context.Context, user, clientID string) (token.RevokedGrants, error) {
-	return s.endings.RevokeGrants(ctx, user, clientID)
+	return s.revoker.RevokeGrants(ctx, user, clientID)
 }
 
 // Revoked reports whether an access token was revoked, by its jti: itself or its family.

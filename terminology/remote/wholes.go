@@ -128,6 +128,9 @@ func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if found, ok = w.wholes.Get(x.key); ok && time.Now().Before(found.until) { // by another meanwhile
+		return found, true
+	}
 	w.wholes.Delete(x.key)
 	w.begin(s, x, w.watch(x))
 	return whole{}, false
