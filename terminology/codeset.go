@@ -18,13 +18,16 @@ type looseCode struct {
 	code   string
 }
 
-// newCodeSet returns a set with the given entries.
-func newCodeSet(d *definitions, entries []entry) *codeSet {
-	s := &codeSet{library: d, concepts: make(map[uint32]bitset.Set)}
+// newCodeSet returns an empty set. It is so small that it can be inlined, and the set stays off the heap.
+func newCodeSet(d *definitions) *codeSet {
+	return &codeSet{library: d, concepts: make(map[uint32]bitset.Set)}
+}
+
+// addAll adds the codes of entries.
+func (s *codeSet) addAll(entries []entry) {
 	for _, e := range entries {
 		s.add(e)
 	}
-	return s
 }
 
 // add adds an entry's code.

@@ -89,7 +89,8 @@ func (c *composer) compose(vs *valueSet) ([]entry, error) {
 		if err != nil {
 			return nil, err
 		}
-		without := c.setOf(excluded)
+		without := c.set()
+		without.addAll(excluded)
 		if err := c.spend(len(entries)); err != nil {
 			return nil, err
 		}
@@ -166,10 +167,10 @@ func canBeTree(vs *valueSet) bool {
 	return !slices.ContainsFunc(vs.include, flat) && !slices.ContainsFunc(vs.exclude, flat)
 }
 
-// setOf returns a set of entries, which takes codes of different versions for the same or not as the value set at the
-// end of the path demands.
-func (c *composer) setOf(entries []entry) *codeSet {
-	s := newCodeSet(&c.library.definitions, entries)
+// set returns an empty set, which takes codes of different versions for the same or not as the value set at the end of
+// the path demands.
+func (c *composer) set() *codeSet {
+	s := newCodeSet(&c.library.definitions)
 	s.byVersion = c.used.byVersion
 	return s
 }
@@ -177,7 +178,7 @@ func (c *composer) setOf(entries []entry) *codeSet {
 // union evaluates a list of includes or excludes: each code once, in the order of the list.
 func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 	var entries []entry
-	seen := c.setOf(nil)
+	seen := c.set()
 	for i := range sets {
 		part, err := c.conceptSet(&sets[i])
 		if err != nil {
