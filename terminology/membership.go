@@ -8,14 +8,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// found is a code in a value set: the entry that an expansion would have for it.
+// found is where a value set has a code: the entry that an expansion would have for it.
 type found struct {
 	entry
 	index    uint32 // the code system that was looked into, or none
 	excluded bool   // it is there, but inactive, and inactive ones are left out
 }
 
-// isLoose reports whether a code is merely listed, so that it counts for any version of its code system.
+// isLoose reports whether a code is only listed, so that it matches any version of its code system.
 func (f *found) isLoose() bool { return f.concept == none && f.listed != 0 }
 
 // membership looks for a code in value sets without expanding them.
@@ -31,7 +31,7 @@ type membership struct {
 	chosen    int                      // how many versions of code systems choose has returned
 }
 
-// find returns where a value set has the code, in the order of its includes. It looks into each value set once, however
+// find returns where a value set has the code, in the order of its includes. Each value set is searched once, however
 // many import it: otherwise work would double with each level of imports.
 func (m *membership) find(vs *valueSet) ([]found, error) {
 	if in, ok := m.places[vs]; ok {
@@ -44,7 +44,6 @@ func (m *membership) find(vs *valueSet) ([]found, error) {
 	return in, err
 }
 
-// search is find for a value set that was not looked into yet.
 func (m *membership) search(vs *valueSet) ([]found, error) {
 	if err := m.enter(vs); err != nil {
 		return nil, err
@@ -79,7 +78,7 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 	return in, nil
 }
 
-// checkImports reports value sets that import each other, whether or not these imports matter for the code.
+// checkImports fails if value sets import each other, whether or not the imports matter for the code.
 func (m *membership) checkImports(vs *valueSet) error {
 	if err := m.enter(vs); err != nil {
 		return err
@@ -102,7 +101,7 @@ func (m *membership) checkImports(vs *valueSet) error {
 	return nil
 }
 
-// inAny returns the places in which includes or excludes have the code.
+// inAny returns where includes or excludes have the code.
 func (m *membership) inAny(sets []conceptSet) ([]found, error) {
 	var list []found
 	for i := range sets {
@@ -117,7 +116,6 @@ func (m *membership) inAny(sets []conceptSet) ([]found, error) {
 	return list, nil
 }
 
-// in looks for the code in one include or exclude.
 func (m *membership) in(set *conceptSet) (f found, ok bool, err error) {
 	if err := m.validate(set); err != nil {
 		return f, false, err
@@ -150,8 +148,8 @@ func (m *membership) in(set *conceptSet) (f found, ok bool, err error) {
 	return f, true, nil
 }
 
-// inSystem looks for the code in the part of an include that is about its code system. Filters are checked even if the
-// include is of another system, since a broken one makes the value set invalid.
+// inSystem looks for the code in an include's code system. It checks the filters even if the include is of another
+// system, since a broken filter makes the value set invalid.
 func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	index, use := m.choose(set)
 	if use {
@@ -191,7 +189,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	return f, true, nil
 }
 
-// holds reports whether a filter holds for the code's concept, without looking for all those for which it does.
+// holds reports whether a filter holds for the code's concept, without computing all concepts for which it does.
 func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, error) {
 	if !f.isHierarchical() {
 		test, err := m.filters().test(cs, f)
@@ -224,14 +222,13 @@ func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, erro
 	return related || concept == other, nil
 }
 
-// relatives are the concepts above the code's concept in a code system, or those below it.
+// relatives are the ancestors or descendants of the code's concept.
 type relatives struct {
 	codeSystem *codeSystem
 	below      bool
 }
 
-// relativesOf returns the ancestors or descendants of the code's concept, found once. They are few, while a filter may
-// select half of a code system.
+// relativesOf computes relatives once. They are few, while a filter may select half of a code system.
 func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bitset.Set, error) {
 	key := relatives{codeSystem: cs, below: below}
 	if found, ok := m.relatives[key]; ok {
@@ -251,7 +248,6 @@ func (m *membership) relativesOf(cs *codeSystem, concept uint32, below bool) (bi
 	return found, err
 }
 
-// checkFilters reports what is wrong with the filters of an include.
 func (m *membership) checkFilters(set *conceptSet, cs *codeSystem) error {
 	for i, filter := range set.filters {
 		if filter.value == "" && cs != nil {
@@ -261,7 +257,6 @@ func (m *membership) checkFilters(set *conceptSet, cs *codeSystem) error {
 	return nil
 }
 
-// inList looks for the code in the list of an include.
 func (m *membership) inList(set *conceptSet, cs *codeSystem, f found) (found, bool, error) {
 	if err := m.spend(int(set.last-set.first)/2 + int(set.last-set.first)*len(m.code)/plainBytes); err != nil {
 		return f, false, err

@@ -2,8 +2,8 @@ package terminology
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
-// modifiers reads an array of modifier extensions, or the implicit rules. None is understood here, so a definition
-// that has one must not be used (R4 §2.4, modifier extensions).
+// modifiers reads modifier extensions or implicitRules. None is supported, so a definition that has one must not be
+// used (R4 §2.4).
 func (d *definition) modifiers(r *fhirjson.Reader) error {
 	if r.IsPrimitive() {
 		rules, err := r.Text()
@@ -17,7 +17,7 @@ func (d *definition) modifiers(r *fhirjson.Reader) error {
 	return err
 }
 
-// usable reports an error for a definition that has implicit rules or a modifier extension.
+// usable fails for a definition with implicit rules or a modifier extension.
 func (d *definition) usable(kind string) error {
 	if d.modifier == "" {
 		return nil

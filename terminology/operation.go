@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// operation is a request for an operation while a handler answers it.
+// operation is one request for an operation.
 type operation struct {
 	*http.Request
 	handler *Handler
@@ -16,13 +16,11 @@ type operation struct {
 	budget  budget   // what it may cost
 }
 
-// begin begins to answer a request.
 func (h *Handler) begin(r *http.Request) *operation {
 	l := h.current()
 	return &operation{Request: r, handler: h, library: l, budget: budget{Context: r.Context(), limit: l.bounds.gathered, turn: h.Turn}}
 }
 
-// read reads the parameters of an operation.
 func (o *operation) read(w http.ResponseWriter, bare string) ([]input, error) {
 	switch o.Method {
 	case http.MethodGet, http.MethodHead, http.MethodPost:
@@ -31,7 +29,7 @@ func (o *operation) read(w http.ResponseWriter, bare string) ([]input, error) {
 	return nil, &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "operations are answered to GET, HEAD and POST only"}
 }
 
-// instance returns the id in the path of an operation on an instance, [base]/Type/id/$operation, or "".
+// instance returns the id in a path [base]/Type/id/$operation, or "".
 func instance(path string) string {
 	path = path[:max(0, strings.LastIndexByte(path, '/'))]
 	last := path[strings.LastIndexByte(path, '/')+1:]
@@ -41,12 +39,12 @@ func instance(path string) string {
 	return last
 }
 
-// isResourceType reports whether a part of a path is a resource type of which there are operations here.
+// isResourceType reports whether a path segment is a resource type that has operations here.
 func isResourceType(name string) bool {
 	return name == "ValueSet" || name == "CodeSystem" || name == "ConceptMap"
 }
 
-// fill adds to the parameters what the path and the headers of a request say.
+// fill adds what the path and the headers say to the parameters.
 func (o *operation) fill(p *parameters) {
 	r := o.Request
 	p.get = r.Method != http.MethodPost
@@ -59,8 +57,8 @@ func (o *operation) fill(p *parameters) {
 	p.Limits.Entries = o.limit()
 }
 
-// limit returns how many codes the answer may hold. A client can ask for a lower limit, to try out what happens when it
-// is reached.
+// limit returns how many codes the answer may hold. X-Too-Costly-Threshold lowers it, so that clients can test the
+// error.
 func (o *operation) limit() int {
 	limit := o.handler.Limits.entries()
 	if header := o.Header.Get("X-Too-Costly-Threshold"); header != "" {
@@ -71,7 +69,7 @@ func (o *operation) limit() int {
 	return limit
 }
 
-// libraryWith returns a library with what a request brings along, or the library itself if that is nothing.
+// libraryWith returns l with the resources of the request added.
 func (o *operation) libraryWith(l *Library, p *parameters) (*Library, error) {
 	if len(p.resources) == 0 && !p.cached {
 		return l, nil
@@ -89,7 +87,6 @@ func (o *operation) libraryWith(l *Library, p *parameters) (*Library, error) {
 	return o.handler.remembered.library(l, p.cacheKey, p.resources, limit, &o.budget)
 }
 
-// expand expands what a request asks for, from a library and what the request brings along.
 func (o *operation) expand(l *Library, p *parameters) (*Expansion, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -101,8 +98,8 @@ func (o *operation) expand(l *Library, p *parameters) (*Expansion, error) {
 	return l.Expand(&o.budget, p.Query)
 }
 
-// orProvisional returns an answer, or, if it says no for lack of definitions and others may have them, an error that
-// holds it.
+// orProvisional returns body. If definitions were missing and other servers may have them, it returns an error that
+// holds body instead.
 func (o *operation) orProvisional(body []byte, missed []Missing) ([]byte, error) {
 	if !o.handler.Others || len(missed) == 0 {
 		return body, nil

@@ -2,7 +2,6 @@ package terminology
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
-// appendOutcome appends an OperationOutcome as JSON.
 func appendOutcome(dst []byte, issues []Issue) []byte {
 	dst = append(dst, `{"resourceType":"OperationOutcome"`...)
 	list := fhirjson.Array{Name: "issue"}
@@ -12,7 +11,6 @@ func appendOutcome(dst []byte, issues []Issue) []byte {
 	return append(list.End(dst), '}')
 }
 
-// append appends an issue as JSON.
 func (i *Issue) append(dst []byte) []byte {
 	start := len(dst)
 	if i.MessageID != "" {
@@ -34,7 +32,6 @@ func (i *Issue) append(dst []byte) []byte {
 	return dst
 }
 
-// appendStrings appends a member that is an array of strings.
 func appendStrings(dst []byte, name string, values []string) []byte {
 	list := fhirjson.Array{Name: name}
 	for _, value := range values {

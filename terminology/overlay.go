@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// overlay returns a library with everything in l, to which definitions can be added without changing l. Added
-// definitions go before those of l, whatever their versions, since a request that brings definitions means these. It
+// overlay returns a library with everything in l, to which definitions can be added without changing l. They take
+// precedence over those of l whatever their versions, since a request that brings definitions means these. An overlay
 // caches no expansions.
 func (l *Library) overlay() *Library {
 	o := emptyLibrary()
@@ -23,8 +23,8 @@ func (l *Library) overlay() *Library {
 	return o
 }
 
-// With returns a library in which the given resources are added to those of l, and go before them. l is not changed. It
-// is cheap, and meant for the few definitions that come with one request.
+// With returns a library in which resources are added to those of l and take precedence. It does not change l. It is
+// cheap, and meant for the few definitions of one request.
 func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 	o := l.overlay()
 	loader, short := newResourceLoader(o), fhirjson.NewShortage(fhirjson.MaxShort)
@@ -41,7 +41,7 @@ func (l *Library) With(resources ...jsontext.Value) (*Library, error) {
 	return o, nil
 }
 
-// inline adds a value set that came with a request, and returns it. It needs no url.
+// inline adds a value set from a request and returns it. It needs no url.
 func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
 	loader := newResourceLoader(l)
 	loader.anonymous = true
@@ -55,15 +55,14 @@ func (l *Library) inline(resource jsontext.Value) (*valueSet, error) {
 	return loader.last, nil
 }
 
-// How many definitions a request may bring along, in Bundles and contained in others too, and how many versions of one
-// code system there may then be, and in files: each is compared with the others.
+// Bounds on the definitions in a request, those in Bundles and contained ones included, and on the versions of one code
+// system, with them and in files: each version is compared with the others.
 const (
 	maxBrought         = 10_000
 	maxBroughtVersions = 100
 	maxLoadedVersions  = 1000
 )
 
-// maxVersions is how many versions of one code system there may be.
 func (l *Library) maxVersions() int {
 	if l.brought > maxBroughtVersions {
 		return maxBroughtVersions
@@ -71,7 +70,7 @@ func (l *Library) maxVersions() int {
 	return maxLoadedVersions
 }
 
-// bring counts a definition that a request brings along.
+// bring counts a definition from a request.
 func (l *Library) bring() error {
 	if l.base == nil || l.combined {
 		return nil
@@ -82,8 +81,8 @@ func (l *Library) bring() error {
 	return nil
 }
 
-// isOwn reports whether a code system was added to an overlay, or to one below it, and is not of the library below
-// these.
+// isOwn reports whether a code system was added to an overlay, or to one below it, rather than to the library below
+// them.
 func (t *systemTable) isOwn(index uint32) bool {
 	for at := t; at.base != nil && !at.combined; at = at.base {
 		if int(index) >= len(at.base.codeSystems) || at.base.codeSystems[index] != at.codeSystems[index] {

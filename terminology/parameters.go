@@ -13,7 +13,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxParameterLength is how long a parameter may be, in bytes.
+// maxParameterLength is in bytes.
 const maxParameterLength = 8 << 10
 
 // parameters are the parameters of a request.
@@ -26,14 +26,14 @@ type parameters struct {
 	get       bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
 }
 
-// repeated are the parameters of $expand that may occur more than once. Others are an error if they do, since nothing
+// repeated are the parameters of $expand that may occur more than once. Any other that does is an error, since nothing
 // says which one counts.
 var repeated = []string{
 	"designation", "property", "useSupplement", "tx-resource", "exclude-system", "system-version",
 	"check-system-version", "force-system-version", "default-valueset-version", "_elements",
 }
 
-// read reads what was sent. Unknown parameters are ignored, as R4 has it for operations.
+// read reads the parameters. Unknown ones are ignored, as R4 says for operations.
 func (p *parameters) read(inputs []input) error {
 	p.given = inputs
 	for i := range inputs {
@@ -56,15 +56,15 @@ func (p *parameters) read(inputs []input) error {
 	return nil
 }
 
-// isText reports whether a value can be a FHIR string: UTF-8 without control characters but tab, line feed
-// and carriage return (R4 §2.24.0.1).
+// isText reports whether a value can be a FHIR string: UTF-8 without control characters except tab, line feed and
+// carriage return (R4 §2.24.0.1).
 func isText(value string) bool {
 	return utf8.ValidString(value) && !strings.ContainsFunc(value, func(r rune) bool {
 		return r < ' ' && r != '\t' && r != '\n' && r != '\r'
 	})
 }
 
-// set takes over one parameter, and reports whether it is known.
+// set reads one parameter and reports whether it is known.
 func (p *parameters) set(in *input) (known bool, err error) {
 	switch in.name {
 	case "url":
@@ -104,7 +104,7 @@ func (p *parameters) set(in *input) (known bool, err error) {
 	return true, err
 }
 
-// setOther takes over one parameter that is a boolean, or one of a list, or says what is to be written.
+// setOther reads a parameter that is a list, a boolean, _summary or _elements.
 func (p *parameters) setOther(in *input) (known bool, err error) {
 	if list := p.list(in.name); list != nil {
 		*list = append(*list, in.value)
@@ -116,8 +116,8 @@ func (p *parameters) setOther(in *input) (known bool, err error) {
 	return p.subset.set(in)
 }
 
-// checkDirection checks contextDirection. It makes no difference here: the codes of a binding are both those to choose
-// from and those to expect.
+// checkDirection checks contextDirection, which has no effect: a binding's codes are both those to choose from and
+// those to expect.
 func checkDirection(value string) error {
 	if value != "incoming" && value != "outgoing" {
 		return badRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
@@ -125,7 +125,7 @@ func checkDirection(value string) error {
 	return nil
 }
 
-// number reads a parameter that is a whole number from 0 up.
+// number reads a non-negative integer.
 func number(in *input) (*int, error) {
 	// Bounded by 32 bits as FHIR's integer is, so that offset + count cannot overflow.
 	n, err := strconv.ParseUint(in.value, 10, 31)
@@ -139,7 +139,6 @@ func number(in *input) (*int, error) {
 	return &result, nil
 }
 
-// checkLanguage checks the parameter displayLanguage.
 func checkLanguage(list string) error {
 	for item := range strings.SplitSeq(list, ",") {
 		tag, _, _ := strings.Cut(item, ";")

@@ -12,37 +12,35 @@ type parametersWriter struct {
 	list fhirjson.Array
 }
 
-// newParametersWriter begins a resource after what is there already.
+// newParametersWriter begins a resource at the end of dst.
 func newParametersWriter(dst []byte) *parametersWriter {
 	return &parametersWriter{dst: append(dst, `{"resourceType":"Parameters"`...), list: fhirjson.Array{Name: "parameter"}}
 }
 
-// end returns the resource.
 func (w *parametersWriter) end() []byte { return append(w.list.End(w.dst), '}') }
 
-// raw writes a parameter whose value, or resource, is JSON already.
+// raw writes a parameter whose value or resource is JSON.
 func (w *parametersWriter) raw(name, kind string, value []byte) {
 	w.dst = appendPart(w.list.Next(w.dst), name, kind, value)
 }
 
-// text writes a parameter that is some kind of string.
+// text writes a parameter of a string type.
 func (w *parametersWriter) text(name, kind, value string) {
 	w.raw(name, kind, fhirjson.AppendString(nil, value))
 }
 
-// optional writes a parameter that is some kind of string, unless it is empty.
+// optional writes a parameter of a string type, unless it is empty.
 func (w *parametersWriter) optional(name, kind, value string) {
 	if value != "" {
 		w.text(name, kind, value)
 	}
 }
 
-// boolean writes a parameter that is true or false.
 func (w *parametersWriter) boolean(name string, value bool) {
 	w.raw(name, "valueBoolean", strconv.AppendBool(nil, value))
 }
 
-// parts writes a parameter that has parts.
+// parts writes a parameter with parts.
 func (w *parametersWriter) parts(name string, parts ...outPart) {
 	w.dst = append(append(w.list.Next(w.dst), `{"name":`...), fhirjson.AppendString(nil, name)...)
 	list := fhirjson.Array{Name: "part"}
@@ -54,13 +52,13 @@ func (w *parametersWriter) parts(name string, parts ...outPart) {
 	w.dst = append(list.End(w.dst), '}')
 }
 
-// outPart is one of the parts of a parameter, with its value as JSON; nil where there is none.
+// outPart is a part with its value as JSON; a nil value is left out.
 type outPart struct {
 	name, kind string
 	value      []byte
 }
 
-// textPart is a part that is some kind of string, or none where that is empty.
+// textPart is a part of a string type, left out if it is empty.
 func textPart(name, kind, value string) outPart {
 	if value == "" {
 		return outPart{}
@@ -68,7 +66,6 @@ func textPart(name, kind, value string) outPart {
 	return outPart{name: name, kind: kind, value: fhirjson.AppendString(nil, value)}
 }
 
-// appendPart appends a parameter or part.
 func appendPart(dst []byte, name, kind string, value []byte) []byte {
 	dst = fhirjson.AppendString(append(dst, `{"name":`...), name)
 	dst = append(append(append(dst, ',', '"'), kind...), '"', ':')

@@ -6,8 +6,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// profile is a StructureDefinition: of it, the bindings of its elements are kept, so that the parameter
-// context of $expand can name one.
+// profile is a StructureDefinition: the bindings of its elements, which the parameter context of $expand may name.
 type profile struct {
 	url       string
 	elements  []binding
@@ -17,7 +16,6 @@ type profile struct {
 // binding is an element that is bound to a value set.
 type binding struct{ id, path, valueSet string }
 
-// member reads one member of a StructureDefinition.
 func (p *profile) member(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "url":
@@ -57,8 +55,8 @@ func (p *profile) element(r *fhirjson.Reader) error {
 	return err
 }
 
-// addProfile adds the bindings of a profile, by id and by path. The first of several elements with the
-// same path, which are slices, is the one that is not sliced.
+// addProfile adds a profile's bindings by id and by path. Slices share a path; the unsliced element comes first and
+// counts.
 func (t *valueSetTable) addProfile(p *profile) {
 	if p.url == "" {
 		return
@@ -80,7 +78,7 @@ func (t *valueSetTable) addProfile(p *profile) {
 	}
 }
 
-// boundTo returns the canonical of the value set that a context is bound to.
+// boundTo returns the canonical of the value set bound in a context.
 func (t *valueSetTable) boundTo(context string) (string, bool) {
 	canonical, ok := t.bindings[context]
 	if !ok && t.base != nil {

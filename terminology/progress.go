@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Terminal returns a file to draw a bar on, for Options.Terminal, or nil if it is not a terminal.
+// Terminal returns a file for Options.Terminal to draw a bar on, or nil if it is no terminal.
 func Terminal(f *os.File) io.Writer {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&os.ModeCharDevice == 0 {
@@ -25,8 +25,8 @@ const (
 	lookEvery = 1 << 20                // bytes between two looks at the clock
 )
 
-// progress tells how far the loading of one file is: in the log, and by a bar on a terminal. A file that
-// is loaded at once has neither.
+// progress reports how far one file is loaded, in the log and by a bar on a terminal. A file that loads at once gets
+// neither.
 type progress struct {
 	ctx      context.Context
 	src      io.Reader
@@ -40,13 +40,12 @@ type progress struct {
 	barDrawn bool
 }
 
-// newProgress reads from src, which is a file of the given size.
 func newProgress(ctx context.Context, src io.Reader, file string, size int64, o *Options) *progress {
 	now := o.Now()
 	return &progress{ctx: ctx, src: src, file: file, size: size, options: o, logged: now, drawn: now}
 }
 
-// Read reads on, and tells about it now and then.
+// Read implements [io.Reader], and reports now and then.
 func (p *progress) Read(b []byte) (int, error) {
 	n, err := p.src.Read(b)
 	if p.read += int64(n); p.read-p.looked >= lookEvery {
@@ -56,7 +55,6 @@ func (p *progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// tell tells how far the loading is, if it is time to.
 func (p *progress) tell(now time.Time) {
 	if now.Sub(p.logged) >= logEvery {
 		p.logged = now
@@ -69,24 +67,23 @@ func (p *progress) tell(now time.Time) {
 	}
 }
 
-// percent returns how much has been read.
 func (p *progress) percent() int64 { return min(100, 100*p.read/max(1, p.size)) }
 
-// bar returns a line that replaces the one before.
+// bar returns a line that replaces the last.
 func (p *progress) bar() string {
 	const width = 40
 	full := int(p.percent()) * width / 100
 	return fmt.Sprintf("\r[%s%s] %3d %% %s", strings.Repeat("=", full), strings.Repeat(" ", width-full), p.percent(), p.file)
 }
 
-// end takes the bar away.
+// end removes the bar.
 func (p *progress) end() {
 	if p.barDrawn {
 		p.draw("\r\x1b[K")
 	}
 }
 
-// draw writes to the terminal. That nothing can be seen there is no reason not to load.
+// draw writes to the terminal. It ignores errors, which are no reason to stop loading.
 func (p *progress) draw(s string) {
 	_, _ = io.WriteString(p.options.Terminal, s)
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// published is a code system or value set of the library as a resource, without what is not kept of it: narrative,
+// published is a definition of the library as a resource. What the library does not keep is missing: narrative,
 // metadata, and extensions that no operation needs.
 type published struct {
 	kind string
@@ -18,9 +18,8 @@ type published struct {
 	concepts codesystem.System // whose concepts are shown, or nil
 }
 
-// Read answers [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful
-// API, read). The parameters _summary and _elements are understood. See [Handler.Expand] for what is written
-// and returned.
+// Read answers [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful API, read).
+// It supports _summary and _elements. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	_, part, f, err := searchInputs(r)
 	if err != nil {
@@ -40,7 +39,7 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 	return e
 }
 
-// published returns the definitions of a type, each version counted, in the order of loading.
+// published returns all versions of the definitions of a type, in loading order.
 func (d *definitions) published(kind string) []published {
 	var list []published
 	if kind == "ValueSet" {
@@ -57,7 +56,7 @@ func (d *definitions) published(kind string) []published {
 	return list
 }
 
-// append appends the resource, or a part of it, as JSON.
+// append appends the resource, or a subset of it.
 func (p *published) append(dst []byte, part *subset) []byte {
 	dst = append(append(append(dst, `{"resourceType":"`...), p.kind...), '"')
 	dst = appendSubsetted(dst) // always: something may be missing that was there when it was loaded
@@ -73,7 +72,7 @@ func (p *published) append(dst []byte, part *subset) []byte {
 	return append(dst, '}')
 }
 
-// append appends what code systems and value sets have alike.
+// append appends the elements that code systems and value sets share.
 func (d *definition) append(dst []byte, part *subset) []byte {
 	for _, m := range []struct{ name, value string }{
 		{"id", d.id}, {"language", d.language}, {"url", d.url}, {"version", d.version}, {"name", d.name}, {"title", d.title},

@@ -7,40 +7,40 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Query holds the parameters of ValueSet/$expand, those of R4, of R5 and of the HL7 terminology ecosystem, for
-// [Library.Expand]. A zero field is a parameter that is not given.
+// Query holds the parameters of ValueSet/$expand for [Library.Expand]: those of R4, R5 and the HL7 terminology
+// ecosystem. A zero field means that the parameter is not given.
 type Query struct {
 	ValueSetRef
 	Page
 	Rules
 
-	// Language says in which language displays are wanted.
+	// Language says which languages displays should be in.
 	Language Language
 
-	// IncludeDesignations says whether designations are written, and IncludeDefinition whether the whole value set is.
+	// IncludeDesignations says whether to write designations, IncludeDefinition whether to write the whole value set.
 	IncludeDesignations, IncludeDefinition Choice
 
-	// ExcludeNested says whether codes are written as a list, and not within each other.
+	// ExcludeNested says whether to write codes as a list rather than nested.
 	ExcludeNested Choice
 
-	// ExcludePostCoordinated is repeated in the answer, and has no other effect: there are no such codes here.
+	// ExcludePostCoordinated is repeated in the answer and has no other effect: there are no such codes here.
 	ExcludePostCoordinated Choice
 
-	// Designations are the designations that are wanted, by use or as urn:ietf:bcp:47|de.
+	// Designations are the designations wanted, by use or as urn:ietf:bcp:47|de.
 	Designations []string
 
-	// Properties are the codes of the properties that are wanted; * is all of them.
+	// Properties are the codes of the properties wanted; * is all of them.
 	Properties []string
 
-	// Limits bounds what is asked for.
+	// Limits bounds what may be asked for.
 	Limits Limits
 
 	subset subset // what of the answer is written
 }
 
-// ValueSetRef names a value set: by id, as a resource, by url, or by context. The first that is not empty counts.
+// ValueSetRef names a value set by id, as a resource, by url or by context. The first that is not empty counts.
 type ValueSetRef struct {
-	// ID is the id of the resource, of an operation on an instance. A URL beside it must be that resource's.
+	// ID is the id of the resource, for an operation on an instance. A URL beside it must be that resource's.
 	ID string
 
 	// ValueSet is the value set itself, in JSON.
@@ -49,10 +49,10 @@ type ValueSetRef struct {
 	// URL is the canonical, url or url|version.
 	URL string
 
-	// Version is the version, where URL has none.
+	// Version is the version, if URL has none.
 	Version string
 
-	// Context is an element of a profile, as url#path: its binding names the value set.
+	// Context is an element of a profile, as url#path, whose binding names the value set.
 	Context string
 }
 
@@ -61,11 +61,11 @@ type Page struct {
 	// Filter is the parameter filter; empty for all.
 	Filter string
 
-	// Offset and Count are the parameters of these names; nil where they were not given.
+	// Offset and Count are the parameters of these names; nil if not given.
 	Offset, Count *int
 }
 
-// check checks the parameters against the limits, and makes a filter of spaces empty.
+// check checks the parameters against the limits. A filter of spaces becomes empty.
 func (q *Query) check() error {
 	if strings.TrimSpace(q.Filter) == "" {
 		q.Filter = ""
@@ -78,7 +78,7 @@ func (q *Query) check() error {
 	return q.Limits.check(q.Filter)
 }
 
-// paged reports whether only a part of the expansion was asked for.
+// paged reports whether only part of the expansion is wanted.
 func (p *Page) paged() bool { return p.Offset != nil || p.Count != nil }
 
 // window returns the range of the page in a list of n entries.
@@ -93,25 +93,25 @@ func (p *Page) window(n int) (from, to int) {
 	return from, to
 }
 
-// Language says in which language displays are wanted.
+// Language says which languages displays should be in.
 type Language struct {
-	// Display is the parameter displayLanguage: a list of languages, which may have weights.
+	// Display is the parameter displayLanguage: a list of languages, possibly with weights.
 	Display string
 
-	// Accept is the header Accept-Language. It counts after what the value set itself says.
+	// Accept is the header Accept-Language. It counts after the value set's own parameter.
 	Accept string
 }
 
-// preferred returns the languages for displays of a value set: from the parameter, else the value set's own parameter,
-// else the header, else the language of the value set.
+// preferred returns the languages for the displays of a value set: the parameter's, the value set's own parameter's,
+// the header's or the value set's, in this order.
 func (l *Language) preferred(vs *valueSet) string {
 	return cmp.Or(l.Display, vs.standard("displayLanguage"), l.Accept, vs.language)
 }
 
 // Limits bounds what one operation may return. Zero means the default.
 type Limits struct {
-	// Entries is how many codes or matches one answer may hold. A query that would get more, having asked for no
-	// page or too large a one, is too costly. Default: 10,000.
+	// Entries is how many codes or matches an answer may hold. A query that would return more, without a page or with
+	// too large a one, is too costly. Default: 10,000.
 	Entries int
 
 	// FilterLength is how long the parameter filter may be, in bytes. Default: 1000.
@@ -121,10 +121,8 @@ type Limits struct {
 	FilterWords int
 }
 
-// entries returns how many codes an answer may hold.
 func (l *Limits) entries() int { return cmp.Or(l.Entries, defaultMaxEntries) }
 
-// check checks the parameter filter.
 func (l *Limits) check(filter string) error {
 	if limit := cmp.Or(l.FilterLength, defaultMaxFilterLength); len(filter) > limit {
 		return badRequest("too-long", "the filter may be at most %d bytes long", limit)
@@ -136,7 +134,7 @@ func (l *Limits) check(filter string) error {
 	return nil
 }
 
-// adopt takes over the parameters that a value set has for its own expansion, where the query has none.
+// adopt takes the parameters that a value set sets for its own expansion, where the query has none.
 func (q *Query) adopt(own []input) error {
 	if len(own) == 0 {
 		return nil
@@ -153,7 +151,7 @@ func (q *Query) adopt(own []input) error {
 	return nil
 }
 
-// gives reports whether the query has a parameter. That of a request counts even if it is blank.
+// gives reports whether the query has a parameter; one sent in a request counts even if it is blank.
 func (q *Query) gives(name string) bool {
 	if q.sent(name) {
 		return true
@@ -177,7 +175,7 @@ func (q *Query) gives(name string) bool {
 	return false
 }
 
-// list returns the field of a parameter that may occur more than once, or nil.
+// list returns the field of a repeatable parameter, or nil.
 func (q *Query) list(name string) *[]string {
 	switch name {
 	case "designation":
@@ -190,7 +188,7 @@ func (q *Query) list(name string) *[]string {
 	return q.Versions.list(name)
 }
 
-// choice returns the field of a parameter that is a boolean, or nil.
+// choice returns the field of a boolean parameter, or nil.
 func (q *Query) choice(name string) *Choice {
 	switch name {
 	case "includeDesignations":
@@ -211,7 +209,6 @@ func (q *Query) choice(name string) *Choice {
 	return nil
 }
 
-// wantsDesignations reports whether designations were asked for at all.
 func (q *Query) wantsDesignations() bool {
 	return q.IncludeDesignations == Yes || q.IncludeDesignations == Unset && len(q.Designations) > 0
 }

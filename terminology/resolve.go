@@ -8,9 +8,9 @@ import (
 	"strings"
 )
 
-// codeSystem chooses the version of a code system for an include: the forced one, else the include's own, else the
-// preferred, else the required, else the latest, as of the locked date of the value set or the date of the request.
-// index is none if that version is not here; wanted is the version that was looked for.
+// codeSystem chooses the code system version for an include: the forced one, the include's own, the preferred, the
+// required or the latest, in this order; the latest is as of the locked date or the request's date. index is none if
+// that version is not here; wanted is the version that was looked for.
 func (c *composer) codeSystem(url, version string) (index uint32, wanted string, err error) {
 	if index := c.library.containedCodeSystem(c.path[len(c.path)-1], url, version); index != none {
 		return index, version, nil
@@ -39,13 +39,12 @@ func (c *composer) codeSystem(url, version string) (index uint32, wanted string,
 	return index, version, err
 }
 
-// wrongVersion is the error for a version that check-system-version does not allow.
 func wrongVersion(cs *codeSystem, required string) *Error {
 	return issue(http.StatusUnprocessableEntity, "exception", "version-error", "VALUESET_VERSION_CHECK",
 		fmt.Sprintf("The version '%s' is not allowed for system '%s': required to be '%s' by a version-check parameter", cs.version, cs.url, required))
 }
 
-// isExcludedSystem reports whether the parameter exclude-system names a code system, or its version.
+// isExcludedSystem reports whether exclude-system names a code system or its version.
 func (c *composer) isExcludedSystem(url, version string, index uint32) bool {
 	if index != none {
 		version = c.library.codeSystems[index].version
@@ -56,7 +55,7 @@ func (c *composer) isExcludedSystem(url, version string, index uint32) bool {
 	})
 }
 
-// missingCodeSystem says what is missing of a code system that cannot be used.
+// missingCodeSystem is the error for a code system that is not here, or not with its content.
 func (t *systemTable) missingCodeSystem(url, version string) error {
 	if index := t.codeSystem(url, version); index != none {
 		cs := t.codeSystems[index]
@@ -76,7 +75,7 @@ func (t *systemTable) missingCodeSystem(url, version string) error {
 	return e
 }
 
-// validVersions says which versions of a code system are here.
+// validVersions tells people which versions of a code system are here.
 func validVersions(versions []string) string {
 	switch n := len(versions); n {
 	case 0:
@@ -88,7 +87,7 @@ func validVersions(versions []string) string {
 	}
 }
 
-// codeSystemAt returns the latest version of a code system that is not younger than a date.
+// codeSystemAt returns the latest version of a code system as of a date.
 func (t *systemTable) codeSystemAt(url, date string) (uint32, error) {
 	id, ok := t.systemID(url)
 	if !ok {
@@ -106,15 +105,15 @@ func (t *systemTable) codeSystemAt(url, date string) (uint32, error) {
 	return t.currentVersion(old), nil
 }
 
-// isBy reports whether a definition of one date was there on another. Dates may be of different precision;
-// a definition without a date has always been there.
+// isBy reports whether a definition with one date existed on another. The dates may differ in precision; a definition
+// without a date always existed.
 func isBy(defined, date string) bool {
 	n := min(len(defined), len(date), len("2006-01-02"))
 	return defined[:n] <= date[:n]
 }
 
-// requiredSupplements returns the supplements to the code systems of an expansion. Each that is named
-// must be of use, since an answer without what it adds would be wrong.
+// requiredSupplements returns the supplements to the code systems of an expansion. Each named one must apply, since the
+// answer would be wrong without it.
 func (t *systemTable) requiredSupplements(x *used, named []string) ([]supplement, error) {
 	named = slices.Concat(named, x.wanted)
 	var list []supplement
@@ -136,7 +135,6 @@ func (t *systemTable) requiredSupplements(x *used, named []string) ([]supplement
 	return nil, missingSupplements(missing)
 }
 
-// missingSupplements is the error for supplements that are named and not here.
 func missingSupplements(list []string) error {
 	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", "VALUESET_SUPPLEMENT_MISSING",
 		"Required supplement not found: "+strings.Join(list, ", "))

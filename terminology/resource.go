@@ -10,14 +10,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// errTwoTypes is the error for a resource that says twice what it is.
 var errTwoTypes = errors.New("resourceType is there twice")
 
-// maxBundleDepth is how deep Bundles may stand within each other.
+// maxBundleDepth bounds the nesting of Bundles.
 const maxBundleDepth = 8
 
-// resourceLoader reads resources into a library: code systems and value sets, alone or in Bundles.
-// Other resources are skipped.
+// resourceLoader reads resources into a library, alone or in Bundles. It skips types it does not know.
 type resourceLoader struct {
 	library   *Library
 	codes     codeSystemBuilder
@@ -34,8 +32,8 @@ func newResourceLoader(l *Library) *resourceLoader {
 	return &resourceLoader{library: l, values: valueSetBuilder{library: l}}
 }
 
-// resource reads one resource. Its type decides how the members are read, so members that come before
-// resourceType are kept aside; in practice it is always the first.
+// resource reads one resource. How members are read depends on resourceType, so members before it are set aside; in
+// practice it comes first.
 func (l *resourceLoader) resource(r *fhirjson.Reader) error {
 	var kind string
 	var early []fhirjson.Member
@@ -71,7 +69,6 @@ func (l *resourceLoader) resource(r *fhirjson.Reader) error {
 	return l.finish(kind)
 }
 
-// replay reads the members that were kept aside.
 func (l *resourceLoader) replay(r *fhirjson.Reader, kind string, early []fhirjson.Member) error {
 	for _, m := range early {
 		if err := l.member(r.Inner(m.Value), kind, m.Name); err != nil {
@@ -81,7 +78,6 @@ func (l *resourceLoader) replay(r *fhirjson.Reader, kind string, early []fhirjso
 	return nil
 }
 
-// begin starts a resource.
 func (l *resourceLoader) begin(kind string) {
 	switch kind {
 	case "CodeSystem":
@@ -95,7 +91,6 @@ func (l *resourceLoader) begin(kind string) {
 	}
 }
 
-// member reads one member of a resource.
 func (l *resourceLoader) member(r *fhirjson.Reader, kind, name string) error {
 	switch kind {
 	case "CodeSystem":
@@ -114,7 +109,6 @@ func (l *resourceLoader) member(r *fhirjson.Reader, kind, name string) error {
 	return r.Skip()
 }
 
-// entry reads one of Bundle.entry.
 func (l *resourceLoader) entry(r *fhirjson.Reader) error {
 	if l.depth++; l.depth > maxBundleDepth {
 		return fmt.Errorf("%s: Bundles nested deeper than %d", r.Pointer(), maxBundleDepth)
@@ -128,7 +122,7 @@ func (l *resourceLoader) entry(r *fhirjson.Reader) error {
 	})
 }
 
-// finish adds the resource to the library. One without a url cannot be referred to, and is skipped.
+// finish adds the resource to the library. One without a url cannot be referred to and is skipped.
 func (l *resourceLoader) finish(kind string) error {
 	if err := l.library.bring(); err != nil {
 		return err
@@ -155,7 +149,7 @@ func (l *resourceLoader) finish(kind string) error {
 	return nil
 }
 
-// member reads one member that code systems and value sets have alike, and reports whether it was one.
+// member reads a member that code systems and value sets share, and reports whether it was one.
 func (d *definition) member(r *fhirjson.Reader, name string) (bool, error) {
 	switch name {
 	case "id":
@@ -183,7 +177,7 @@ func (d *definition) member(r *fhirjson.Reader, name string) (bool, error) {
 	return false, nil
 }
 
-// definitionOf reads of a resource what code systems and value sets have alike.
+// definitionOf reads the members that code systems and value sets share.
 func definitionOf(resource jsontext.Value) (d definition, err error) {
 	r := fhirjson.ReaderOf(resource)
 	err = r.Object(func(name []byte) error {
@@ -195,8 +189,8 @@ func definitionOf(resource jsontext.Value) (d definition, err error) {
 	return d, err
 }
 
-// isLeftOut reports whether a member of a definition is of no use here: what is said of the resource itself, a
-// stored expansion, and the extensions of primitives.
+// isLeftOut reports whether a member is of no use here: narrative and metadata, a stored expansion, and extensions of
+// primitives.
 func isLeftOut(name string) bool {
 	return name == "text" || name == "meta" || name == "expansion" || strings.HasPrefix(name, "_")
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// resourceCache keeps the libraries with what requests bring along under a cache-id.
+// resourceCache keeps libraries with the resources that requests sent under a cache-id.
 type resourceCache struct {
 	mu    sync.Mutex
 	items boundedcache.Cache[[sha256.Size]byte, *remembered]
 }
 
-// remembered is what is known under one cache-id.
+// remembered is what was sent under one cache-id.
 type remembered struct {
 	resources []jsontext.Value
 	known     map[[sha256.Size]byte]bool // of each resource
@@ -24,11 +24,10 @@ type remembered struct {
 	size      int64
 }
 
-// maxCacheIDs bounds how many cache-ids are remembered.
 const maxCacheIDs = 200
 
-// cacheKey returns the key for a request's cache-id, or false where it has none. It holds the credentials, or the
-// principal, as well, so that no client is answered from what another one sent.
+// cacheKey returns the key for a request's cache-id, if it has one. It includes the credentials or the principal, so
+// that no client is answered from what another one sent.
 func cacheKey(o *operation, id string) (key [sha256.Size]byte, ok bool) {
 	if id == "" {
 		id = o.Header.Get("X-Cache-Id")
@@ -39,7 +38,7 @@ func cacheKey(o *operation, id string) (key [sha256.Size]byte, ok bool) {
 	return sha256.Sum256([]byte(id + "\x00" + o.holder())), true
 }
 
-// holder identifies the sender of a request, by its credentials or else by the principal.
+// holder identifies the sender by its credentials or else by the principal.
 func (o *operation) holder() string {
 	if len(o.Header["Authorization"]) > 0 || o.handler.Principal == nil {
 		return o.Header.Get("Authorization")
@@ -47,7 +46,7 @@ func (o *operation) holder() string {
 	return o.handler.Principal(o.Context())
 }
 
-// library returns a library with all that was sent under a key, up to now and now.
+// library returns a library with everything sent under a key so far.
 func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jsontext.Value, limit int64, b *budget) (*Library, error) {
 	for {
 		item, known, fresh := c.look(key, sent)
@@ -65,8 +64,7 @@ func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jso
 	}
 }
 
-// look returns what is remembered under a key, its library as it is now, and those of the resources that are
-// not among it.
+// look returns what is remembered under a key, its current library, and which of the resources are new.
 func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item *remembered, library *Library, fresh []jsontext.Value) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,8 +75,8 @@ func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item
 	return item, item.library, item.fresh(sent)
 }
 
-// add adds resources to an item, with the library that holds them, unless another request has added some
-// meanwhile; then it reports false. Too much is not remembered.
+// add adds resources to an item, with the library that holds them. It reports false if another request added some
+// meanwhile. What exceeds the limit is not remembered.
 func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, library *Library, fresh []jsontext.Value, limit int64) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -99,7 +97,6 @@ func (c *resourceCache) add(key [sha256.Size]byte, item *remembered, known, libr
 	return true
 }
 
-// sizeOf returns how large resources are in all.
 func sizeOf(resources []jsontext.Value) (size int) {
 	for _, resource := range resources {
 		size += len(resource)
@@ -107,7 +104,6 @@ func sizeOf(resources []jsontext.Value) (size int) {
 	return size
 }
 
-// fresh returns those of the resources that are not remembered yet.
 func (m *remembered) fresh(sent []jsontext.Value) (fresh []jsontext.Value) {
 	for _, resource := range sent {
 		if !m.known[sha256.Sum256(resource)] {

@@ -2,10 +2,10 @@ package terminology
 
 import "strings"
 
-// Choice is a parameter that is true, false, or not given.
+// Choice is a boolean parameter, which may be absent.
 type Choice uint8
 
-// What a [Choice] can be.
+// The values of a [Choice].
 const (
 	// Unset is a parameter that is not given.
 	Unset Choice = iota
@@ -17,7 +17,6 @@ const (
 	Yes
 )
 
-// set reads a parameter.
 func (c *Choice) set(in *input) error {
 	switch in.value {
 	case "true":
@@ -35,25 +34,25 @@ type Rules struct {
 	// Versions chooses versions of code systems and value sets.
 	Versions VersionRules
 
-	// Supplements are the canonicals of the supplements to code systems that must be used, as useSupplement.
+	// Supplements are the canonicals of the code system supplements that must be used, as useSupplement.
 	Supplements []string
 
-	// Date is a date of FHIR: definitions of a later date do not count.
+	// Date is a FHIR date: definitions of a later date do not count.
 	Date string
 
-	// ActiveOnly says whether inactive codes are left out, and ExcludeNotForUI whether abstract ones are.
+	// ActiveOnly says whether to leave out inactive codes, ExcludeNotForUI whether to leave out abstract ones.
 	ActiveOnly, ExcludeNotForUI Choice
 
 	given []input // the parameters of the request, as they were sent
 }
 
-// sent reports whether a parameter was in the request.
+// sent reports whether the request had a parameter.
 func (r *Rules) sent(name string) bool {
 	_, ok := find(r.given, name)
 	return ok
 }
 
-// key tells rules from others, for the cache.
+// key identifies rules in the cache.
 func (r *Rules) key() string {
 	key := r.Versions.key()
 	if len(r.Supplements) > 0 || r.Date != "" {
@@ -68,9 +67,9 @@ func (r *Rules) key() string {
 	return key
 }
 
-// VersionRules choose versions of code systems and value sets. Each is a list of url|version.
+// VersionRules choose versions of code systems and value sets. Each list holds canonicals, url|version.
 type VersionRules struct {
-	// Preferred is system-version: the version of a code system where a value set says none.
+	// Preferred is system-version: the code system version to use if the value set names none.
 	Preferred []string
 
 	// Required is check-system-version: any other version of the code system is an error.
@@ -79,22 +78,21 @@ type VersionRules struct {
 	// Forced is force-system-version: the version of a code system, whatever a value set says.
 	Forced []string
 
-	// ValueSets is default-valueset-version: the version of a value set where a reference says none.
+	// ValueSets is default-valueset-version: the value set version to use if a reference names none.
 	ValueSets []string
 
-	// Excluded is exclude-system: code systems, or versions of them, of which no code counts.
+	// Excluded is exclude-system: code systems, or versions of them, whose codes do not count.
 	Excluded []string
 
 	// Match is versionsMatch: whether a code is the same one in all versions of its code system.
 	Match Choice
 }
 
-// lists returns the lists of rules.
 func (v *VersionRules) lists() [5]*[]string {
 	return [...]*[]string{&v.Preferred, &v.Required, &v.Forced, &v.ValueSets, &v.Excluded}
 }
 
-// list returns the list that a parameter adds to, or nil.
+// list returns the list of a parameter, or nil.
 func (v *VersionRules) list(name string) *[]string {
 	switch name {
 	case "system-version":
@@ -111,7 +109,7 @@ func (v *VersionRules) list(name string) *[]string {
 	return nil
 }
 
-// check checks a parameter, if it is one of these rules.
+// check checks a parameter if it is one of these rules.
 func (v *VersionRules) check(in *input) error {
 	list := v.list(in.name)
 	if url, version := splitCanonical(in.value); list != nil && (url == "" || version == "" && list != &v.Excluded) {
@@ -120,12 +118,11 @@ func (v *VersionRules) check(in *input) error {
 	return nil
 }
 
-// none reports whether there are no rules.
 func (v *VersionRules) none() bool {
 	return v.Preferred == nil && v.Required == nil && v.Forced == nil && v.ValueSets == nil && v.Excluded == nil && v.Match == Unset
 }
 
-// cost is how many steps it takes to look for a code system or value set among the rules.
+// cost is how many steps a lookup among the rules takes.
 func (v *VersionRules) cost() (steps int) {
 	if v.none() {
 		return 0
@@ -138,7 +135,7 @@ func (v *VersionRules) cost() (steps int) {
 	return steps
 }
 
-// key tells rules from others, for a cache.
+// key identifies rules in a cache.
 func (v *VersionRules) key() string {
 	if v.none() {
 		return ""
@@ -152,7 +149,7 @@ func (v *VersionRules) key() string {
 	return key.String()
 }
 
-// versionFor returns the version that a list has for a url, and the member of the list.
+// versionFor returns the version that a list has for a url, and that item of the list.
 func versionFor(list []string, url string) (version, rule string) {
 	for _, rule := range list {
 		if u, version, ok := strings.Cut(rule, "|"); ok && u == url {

@@ -9,36 +9,35 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// scanned is how many entries of an expansion are rather looked at one by one than found by an index.
+// scanned is up to how many entries of an expansion are scanned rather than indexed.
 const scanned = 256
 
-// maxRuns is how many runs of an expansion are looked for with the index of their code system.
+// maxRuns bounds how many runs of an expansion are searched with their code system's index.
 const maxRuns = 8
 
-// maxLanguages is for how many languages an expansion keeps what it needs. Beyond that it is forgotten, as
-// anyone may ask in any language.
+// maxLanguages bounds for how many languages an expansion keeps divisions: anyone may ask in any language. Beyond it
+// they are dropped.
 const maxLanguages = 16
 
-// searcher holds the divisions of one expansion, which are made when they are first needed.
+// searcher holds the divisions of one expansion, by language. They are made on first use.
 type searcher struct {
 	mu        sync.Mutex
 	divisions map[string]*madeDivision // by list of languages
 }
 
-// division is the entries of an expansion in parts that can be searched: runs of concepts in the order of their code
-// system, which its index finds, and the rest.
+// division is an expansion's entries in searchable parts: runs of concepts in code system order, which the code
+// system's index finds, and the rest.
 type division struct {
 	searched []textindex.Part
 	entries  []func(doc uint32) entry // by part: the entry that a document stands for
 }
 
-// add adds a part.
 func (d *division) add(p textindex.Part, entryOf func(doc uint32) entry) {
 	d.searched, d.entries = append(d.searched, p), append(d.entries, entryOf)
 }
 
-// search returns the entries that match a filter, as [textindex.Rule] has it, from the position from up to to, and how
-// many match in all. Displays are in the given languages, or the code systems' own if list is empty.
+// search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
+// all. Displays are in the given languages, or the code systems' own if list is empty.
 func (l *Library) search(x *codeList, f *textindex.Filter, list string, from, to int, b *budget) ([]entry, int, error) {
 	d, err := l.division(x, list, b)
 	if err != nil {
@@ -52,7 +51,7 @@ func (l *Library) search(x *codeList, f *textindex.Filter, list string, from, to
 	return entries, total, err
 }
 
-// division returns the division of an expansion for a list of languages. Making it may take an index, which is costly
+// division returns the division of an expansion for a list of languages. It may have to build an index, which is costly
 // for a large expansion.
 func (l *Library) division(x *codeList, list string, b *budget) (*division, error) {
 	if d, ok := x.searcher.look(list); ok {
@@ -71,7 +70,7 @@ func (l *Library) division(x *codeList, list string, b *budget) (*division, erro
 	}), nil
 }
 
-// look returns the division for a list of languages, if it has been made.
+// look returns the division for a list of languages if it has been made.
 func (s *searcher) look(list string) (*division, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -82,7 +81,7 @@ func (s *searcher) look(list string) (*division, bool) {
 	return made.division(), true
 }
 
-// get returns the division for a list of languages, which is made once. Requests for other languages do not wait for it.
+// get returns the division for a list of languages, made once. Requests for other languages do not wait.
 func (s *searcher) get(list string, divide func() *division) *division {
 	s.mu.Lock()
 	made, ok := s.divisions[list]
@@ -98,13 +97,11 @@ func (s *searcher) get(list string, divide func() *division) *division {
 	return made.division()
 }
 
-// madeDivision is a division that is made when it is first needed.
 type madeDivision struct {
 	division func() *division
 	ready    atomic.Bool
 }
 
-// divider divides an expansion into parts.
 type divider struct {
 	*division
 	library   *Library
@@ -112,7 +109,7 @@ type divider struct {
 	languages string
 }
 
-// divide makes a part of each long run, and one of all other entries.
+// divide makes one part of each long run, and one of all other entries.
 func (d *divider) divide() *division {
 	entries := d.codes.entries
 	shortest := max(scanned+1, len(entries)/maxRuns)
@@ -134,8 +131,8 @@ func (d *divider) divide() *division {
 	return d.division
 }
 
-// runFrom returns where the run ends that begins at a place: entries of one code system in its order, and
-// without a display of their own.
+// runFrom returns the end of the run at a position: entries of one code system, in its order and without displays of
+// their own.
 func runFrom(entries []entry, at int) int {
 	end := at + 1
 	if entries[at].concept == none || entries[at].listed != 0 {
@@ -151,7 +148,7 @@ func runFrom(entries []entry, at int) int {
 	return end
 }
 
-// addRun adds the part for a run, whose documents are all concepts of its code system.
+// addRun adds a run as a part, whose documents are the concepts of its code system.
 func (d *divider) addRun(from, to int) {
 	run := d.codes.entries[from:to]
 	system := run[0].codeSystem
@@ -167,7 +164,7 @@ func (d *divider) addRun(from, to int) {
 	d.add(p, func(doc uint32) entry { return entry{codeSystem: system, concept: doc} })
 }
 
-// addRest adds the part for entries that stand in no run, whose documents are places in rows.
+// addRest adds a part for entries in no run, whose documents are positions in rows.
 func (d *divider) addRest(rows []uint32) {
 	c := &entryCorpus{
 		library: d.library, entries: d.codes.entries, rows: rows, languages: codesystem.ParseLanguages(d.languages), supplements: d.codes.supplements,

@@ -13,10 +13,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Search answers [base]/CodeSystem and [base]/ValueSet with the definitions of the library that meet all of
-// the parameters url, version, name, title, status and _id (R4 RESTful search). Parameters that are not
-// known are ignored, and left out of the link self. A page has _count definitions, 20 where that is not
-// given, and at most [Limits.Entries]. See [Handler.Expand] for what is written and returned.
+// Search answers [base]/CodeSystem and [base]/ValueSet with the definitions of the library that match all of the
+// parameters url, version, name, title, status and _id (R4 RESTful search). It ignores unknown parameters and leaves
+// them out of the self link. A page has _count definitions, 20 by default and at most [Limits.Entries]. See
+// [Handler.Expand] for what is written and returned.
 func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	inputs, part, f, err := searchInputs(r)
 	if err != nil {
@@ -50,8 +50,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	return f.write(w, r, bundle)
 }
 
-// searchInputs reads the parameters of a read or search: all, the part of the resources that is asked for, and
-// the format.
+// searchInputs reads the parameters of a read or search: all of them, the subset asked for, and the format.
 func searchInputs(r *http.Request) (inputs []input, part *subset, f format, err error) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return nil, nil, f, &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "definitions are read and searched by GET and HEAD only"}
@@ -69,7 +68,7 @@ func searchInputs(r *http.Request) (inputs []input, part *subset, f format, err 
 	return inputs, part, f, err
 }
 
-// typeAndID returns the resource type, and the id if there is one, of a path [base]/Type or [base]/Type/id.
+// typeAndID returns the resource type and the id, if any, in a path [base]/Type or [base]/Type/id.
 func typeAndID(path string) (kind, id string) {
 	parts := strings.Split(strings.TrimSuffix(path, "/"), "/")
 	if last := parts[len(parts)-1]; isResourceType(last) || len(parts) < 2 {
@@ -78,7 +77,6 @@ func typeAndID(path string) (kind, id string) {
 	return parts[len(parts)-2], parts[len(parts)-1]
 }
 
-// address returns the absolute address of a request without its query.
 func address(r *http.Request) string {
 	scheme := "http"
 	if r.TLS != nil {
@@ -87,7 +85,6 @@ func address(r *http.Request) string {
 	return (&url.URL{Scheme: scheme, Host: r.Host, Path: r.URL.Path}).String()
 }
 
-// search is what is searched for.
 type search struct {
 	tests         []func(p *published) bool
 	cost          int // of the tests of one definition, in steps
@@ -97,7 +94,7 @@ type search struct {
 	count, offset int
 }
 
-// searched are the parameters of a search that a definition is tested by.
+// searched are the search parameters that select definitions.
 var searched = map[string]func(p *published) string{
 	"url":     func(p *published) string { return p.url },
 	"version": func(p *published) string { return p.version },
@@ -149,8 +146,8 @@ func (s *search) set(in *input) error {
 	return nil
 }
 
-// comparison returns how a parameter with a modifier compares what a definition has with what is wanted, and how each
-// of them is prepared for that.
+// comparison returns how a parameter with a modifier compares a definition's value with a wanted one, and how both are
+// prepared.
 func comparison(name, modifier string) (prepare func(string) string, compare func(has, wanted string) bool, err error) {
 	isString := name == "name" || name == "title"
 	same := func(has, wanted string) bool { return has == wanted }
@@ -167,7 +164,7 @@ func comparison(name, modifier string) (prepare func(string) string, compare fun
 	return nil, nil, badRequest("not-supported", "the modifier :%s of the parameter %s is not supported", modifier, name)
 }
 
-// withoutSystem returns the code of a token, which may be system|code.
+// withoutSystem returns the code of a token, code or system|code.
 func withoutSystem(token string) string {
 	if _, code, ok := strings.Cut(token, "|"); ok {
 		return code
@@ -175,12 +172,10 @@ func withoutSystem(token string) string {
 	return token
 }
 
-// finds reports whether a definition is what is searched for.
 func (s *search) finds(p *published) bool {
 	return !slices.ContainsFunc(s.tests, func(test func(p *published) bool) bool { return !test(p) })
 }
 
-// bundle returns the Bundle of type searchset.
 func (s *search) bundle(found []published, part *subset, address string) ([]byte, error) {
 	dst := []byte(`{"resourceType":"Bundle","type":"searchset","total":`)
 	dst = strconv.AppendInt(dst, int64(len(found)), 10)
@@ -212,7 +207,7 @@ func (s *search) bundle(found []published, part *subset, address string) ([]byte
 	return append(entries.End(dst), '}'), nil
 }
 
-// appendLink appends the link to a page of the same search.
+// appendLink appends a link to a page of the same search.
 func (s *search) appendLink(dst []byte, relation, address string, offset int) []byte {
 	query := url.Values{}
 	maps.Copy(query, s.used)

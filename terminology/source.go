@@ -19,11 +19,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
-// extensions are those of files with definitions.
 var extensions = []string{".json", ".xml", ".tgz"}
 
-// sources returns the files that a path or pattern stands for, in lexical order. There are none where it is a folder
-// without definitions.
+// sources returns the files that a path or pattern stands for, in lexical order: none for a folder without definitions.
 func sources(pattern string) ([]string, error) {
 	matches, err := filepath.Glob(pattern)
 	if err != nil {
@@ -46,9 +44,9 @@ func sources(pattern string) ([]string, error) {
 	return files, nil
 }
 
-// filesIn returns a file, or the files of definitions in a folder and its folders. What begins with a
-// dot is passed over there. A folder with a package.json is an unpacked FHIR package: that file and the
-// folders that a package has beside its resources are passed over too.
+// filesIn returns a file, or the definition files in a folder and its subfolders. It skips names that begin with a dot.
+// A folder with a package.json is an unpacked FHIR package: that file and the folders beside its resources are skipped
+// too.
 func filesIn(name string) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil || !info.IsDir() {
@@ -73,8 +71,8 @@ func filesIn(name string) ([]string, error) {
 	return files, err
 }
 
-// isBeside reports whether a folder is one of those in a FHIR package that hold no definitions of it (FHIR
-// NPM Package Specification, Package layout).
+// isBeside reports whether a folder of a FHIR package holds none of its definitions (FHIR NPM Package Specification,
+// Package layout).
 func isBeside(folder string) bool {
 	if !slices.Contains([]string{"doc", "example", "examples", "openapi", "other", "rdf", "test", "tests", "xml"}, filepath.Base(folder)) {
 		return false
@@ -83,10 +81,9 @@ func isBeside(folder string) bool {
 	return err == nil
 }
 
-// manifest is the name of the file in a FHIR package that describes the package.
+// manifest is the file in a FHIR package that describes it.
 const manifest = "package.json"
 
-// file loads one file by its name.
 func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -112,10 +109,9 @@ func (l *resourceLoader) file(ctx context.Context, name string) (err error) {
 	}
 }
 
-// maxXML is how large a resource in XML may be, in bytes: it is read whole, while JSON is read as it comes.
+// maxXML bounds a resource in XML, in bytes: it is read whole, while JSON is streamed.
 const maxXML = 128 << 20
 
-// xmlResource loads a resource, or a Bundle, in XML.
 func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
 	document, err := io.ReadAll(io.LimitReader(src, maxXML+1))
 	if err != nil {
@@ -131,8 +127,8 @@ func (l *resourceLoader) xmlResource(ctx context.Context, src io.Reader) error {
 	return l.resources(ctx, bytes.NewReader(resource), fhirjson.NewShortage(maxShortInFile))
 }
 
-// fhirPackage loads a FHIR package: a tar file, compressed with gzip, that has the resources in its
-// folder package. Examples and whatever else is in other folders is passed over.
+// fhirPackage loads a FHIR package: a gzipped tar file with the resources in its folder package. It skips examples and
+// other folders.
 func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 	packed := &counted{src: src}
 	gunzip, err := gzip.NewReader(packed)
@@ -172,7 +168,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 	return nil
 }
 
-// isDefinition reports whether a file of a package is a resource of the package itself.
+// isDefinition reports whether a file in a package is one of its resources.
 func isDefinition(name string) bool {
 	folder, file := path.Split(path.Clean(name))
 	return folder == "package/" && path.Ext(file) == ".json" && file != manifest && !strings.HasPrefix(file, ".")

@@ -7,31 +7,30 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// What counts as short, in bytes of JSON: an element that takes more memory, in concept maps and in the includes of
-// value sets; a definition.
+// What counts as short, in bytes of JSON: shortPart for elements that take more memory, in concept maps and the
+// includes of value sets; shortDefinition for a definition.
 const (
 	shortPart       = 160
 	shortDefinition = 1024
 )
 
-// maxShortInFile is how much may be short in a file or package.
 const maxShortInFile = 64 << 20
 
-// counted counts what is read of a source.
+// counted counts the bytes read from a source.
 type counted struct {
 	src io.Reader
 	n   int64
 }
 
-// Read reads on.
+// Read implements [io.Reader].
 func (c *counted) Read(b []byte) (int, error) {
 	n, err := c.src.Read(b)
 	c.n += int64(n)
 	return n, err
 }
 
-// unpacked is what a package unpacks to. It ends with an error where that is too much, or too much for the size of
-// the package: definitions shrink to a tenth or a thirtieth, and what shrinks to a thousandth was made to fill the memory.
+// unpacked is the content of a package. It fails if that is too large, or too large for the package: definitions shrink
+// to a tenth or a thirtieth; what shrinks to a thousandth was made to fill the memory.
 type unpacked struct {
 	packed *counted
 	src    io.Reader
@@ -39,13 +38,13 @@ type unpacked struct {
 	most   int64
 }
 
-// How much larger than a package what it unpacks to may be, and how much it may be in any case.
+// How many times larger than a package its content may be, and how large in any case.
 const (
 	maxRatio = 50
 	anyRatio = 16 << 20
 )
 
-// Read reads on.
+// Read implements [io.Reader].
 func (u *unpacked) Read(b []byte) (int, error) {
 	n, err := u.src.Read(b)
 	u.n += int64(n)

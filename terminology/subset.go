@@ -7,22 +7,21 @@ import (
 	"strings"
 )
 
-// subset is the part of an answer that the parameters _summary and _elements ask for (R4 RESTful search,
-// Summary and Elements). The zero value is all of it.
+// subset is the part of an answer that _summary and _elements ask for (R4 RESTful search, Summary and Elements). The
+// zero value is all of it.
 type subset struct {
 	summary  string   // true, text, data or count
 	elements []string // names of elements
 }
 
-// summaryElements are the elements that R4 marks as the summary of a ValueSet or CodeSystem. The expansion is not among
-// them.
+// summaryElements are the summary elements of ValueSet and CodeSystem in R4. The expansion is not among them.
 var summaryElements = []string{
 	"url", "identifier", "version", "name", "title", "status", "experimental", "date", "publisher", "contact", "useContext",
 	"jurisdiction", "immutable", "caseSensitive", "valueSet", "hierarchyMeaning", "compositional", "versionNeeded", "content",
 	"supplements", "count", "filter", "property",
 }
 
-// set takes over one parameter, and reports whether it is one of the two.
+// set reads one parameter and reports whether it is one of the two.
 func (s *subset) set(in *input) (known bool, err error) {
 	switch in.name {
 	case "_summary":
@@ -49,7 +48,7 @@ func (s *subset) set(in *input) (known bool, err error) {
 	return true, nil
 }
 
-// trimType takes the type of a resource off a path: of ValueSet.url remains url.
+// trimType removes the resource type from a path: ValueSet.url becomes url.
 func trimType(path string) string {
 	if kind, rest, ok := strings.Cut(path, "."); ok && isResourceType(kind) {
 		return rest
@@ -57,10 +56,9 @@ func trimType(path string) string {
 	return path
 }
 
-// all reports whether nothing is to be left out.
 func (s *subset) all() bool { return s.summary == "" && s.elements == nil }
 
-// has reports whether an element is to be shown. Mandatory ones always are.
+// has reports whether to show an element. Mandatory ones are always shown.
 func (s *subset) has(element string) bool {
 	if s.all() || element == "id" || element == "status" || element == "content" {
 		return true
@@ -76,10 +74,8 @@ func (s *subset) has(element string) bool {
 	return slices.Contains(s.elements, element)
 }
 
-// hasCodes reports whether the codes of the expansion are to be shown.
 func (s *subset) hasCodes() bool { return s.summary != "count" && s.has("expansion") }
 
-// appendMeta appends the tag which says that the resource is not whole.
 func (s *subset) appendMeta(dst []byte) []byte {
 	if s.all() {
 		return dst
@@ -87,12 +83,12 @@ func (s *subset) appendMeta(dst []byte) []byte {
 	return appendSubsetted(dst)
 }
 
-// appendSubsetted appends the tag of a resource that is not whole.
+// appendSubsetted appends the tag of an incomplete resource.
 func appendSubsetted(dst []byte) []byte {
 	return append(dst, `,"meta":{"tag":[{"system":"http://terminology.hl7.org/CodeSystem/v3-ObservationValue","code":"SUBSETTED","display":"subsetted"}]}`...)
 }
 
-// appendTag appends what tells a part from others, for the entity tag.
+// appendTag appends what identifies the subset in an entity tag.
 func (s *subset) appendTag(dst []byte) []byte {
 	if s.all() {
 		return dst

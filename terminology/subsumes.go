@@ -2,9 +2,9 @@ package terminology
 
 import "context"
 
-// Subsumes answers CodeSystem/$subsumes: how the concept a is related to b, in the words of
-// http://hl7.org/fhir/concept-subsumption-outcome. Where b has no System, it has that of a. Failures are those of
-// [Library.Expand].
+// Subsumes answers CodeSystem/$subsumes: how concept a relates to b, as a code of
+// http://hl7.org/fhir/concept-subsumption-outcome. If b has no System, it has that of a. It fails as [Library.Expand]
+// does.
 func (l *Library) Subsumes(ctx context.Context, a, b Coding) (outcome string, err error) {
 	if b.System == "" {
 		b.System, b.Version = a.System, a.Version
@@ -13,7 +13,6 @@ func (l *Library) Subsumes(ctx context.Context, a, b Coding) (outcome string, er
 	return outcome, err
 }
 
-// subsumes is Subsumes.
 func (l *Library) subsumes(a, b *Coding, budget *budget) (string, error) {
 	cs, first, err := l.concept(a)
 	if err != nil {
@@ -29,8 +28,8 @@ func (l *Library) subsumes(a, b *Coding, budget *budget) (string, error) {
 	return cs.subsumption(first, second, budget.spend)
 }
 
-// subsumption returns how two concepts are related (http://hl7.org/fhir/concept-subsumption-outcome), given what
-// the code system says that its hierarchy means.
+// subsumption returns how two concepts relate (http://hl7.org/fhir/concept-subsumption-outcome), given the code
+// system's hierarchyMeaning.
 func (cs *codeSystem) subsumption(a, b uint32, spend func(n int) error) (string, error) {
 	switch {
 	case a == b:

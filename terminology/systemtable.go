@@ -2,7 +2,7 @@ package terminology
 
 import "slices"
 
-// systemTable holds code systems, by url and version. That of an overlay has those of the table below too.
+// systemTable holds code systems by url and version. An overlay's includes those of its base.
 type systemTable struct {
 	base     *systemTable // of an overlay: what it lies over
 	combined bool         // of an overlay: what it adds is no better than what it lies over
@@ -15,14 +15,14 @@ type systemTable struct {
 	replaced    int                 // by ones that were loaded later
 }
 
-// system is a code system's url with the versions of it that are here.
+// system is a code system's url with its versions.
 type system struct {
 	url      string
 	versions []uint32 // indexes in systemTable.codeSystems, in the order of loading
 	current  uint32   // the one that a reference without a version means, or none
 }
 
-// internSystem returns the index of a code system's url.
+// internSystem returns the index of a url, which it adds if need be.
 func (t *systemTable) internSystem(url string) uint32 {
 	id, ok := t.systemID(url)
 	if !ok {
@@ -33,7 +33,6 @@ func (t *systemTable) internSystem(url string) uint32 {
 	return id
 }
 
-// systemID finds a code system's url.
 func (t *systemTable) systemID(url string) (uint32, bool) {
 	id, ok := t.systemIDs[url]
 	if !ok && t.base != nil {
@@ -42,7 +41,7 @@ func (t *systemTable) systemID(url string) (uint32, bool) {
 	return id, ok
 }
 
-// addCodeSystem adds a code system. One with the same url and version is replaced.
+// addCodeSystem adds a code system, or replaces the one with the same url and version.
 func (t *systemTable) addCodeSystem(cs *codeSystem) {
 	if cs.url == "" {
 		return
@@ -66,7 +65,7 @@ func (t *systemTable) addCodeSystem(cs *codeSystem) {
 	t.link(cs, index)
 }
 
-// link notes what a code system is in relation to others.
+// link records a supplement, and the value set of all codes.
 func (t *systemTable) link(cs *codeSystem, index uint32) {
 	if url, _ := splitCanonical(cs.supplements); cs.content == contentSupplement && url != "" {
 		if !slices.Contains(t.supplements[url], index) {
@@ -78,8 +77,8 @@ func (t *systemTable) link(cs *codeSystem, index uint32) {
 	}
 }
 
-// currentVersion chooses the code system that a reference without a version means: the latest version
-// of those that have concepts. Of two whose versions cannot be compared, the later loaded one is taken.
+// currentVersion chooses what a reference without a version means: the latest version of those that have concepts. Of
+// two versions that cannot be compared, the one loaded later wins.
 func (t *systemTable) currentVersion(versions []uint32) uint32 {
 	if own := slices.DeleteFunc(slices.Clone(versions), func(id uint32) bool { return !t.isOwn(id) }); len(own) > 0 {
 		versions = own
@@ -98,8 +97,7 @@ func (t *systemTable) currentVersion(versions []uint32) uint32 {
 	return current
 }
 
-// codeSystem finds a code system by its url and, unless it is empty, its version, which may have
-// wildcards. The index is none if it is not here.
+// codeSystem returns a code system by its url and, unless empty, its version, which may have wildcards; or none.
 func (t *systemTable) codeSystem(url, version string) uint32 {
 	id, ok := t.systemID(url)
 	if !ok {
@@ -130,7 +128,7 @@ func (t *systemTable) countVersions(url string) int {
 	return len(t.systems[id].versions)
 }
 
-// codeSystemByID finds a code system by its id, of those with the same id the one that was loaded last.
+// codeSystemByID finds a code system by its id. Of several, the one loaded last wins.
 func (t *systemTable) codeSystemByID(id string) (*codeSystem, bool) {
 	for _, cs := range slices.Backward(t.codeSystems) {
 		if cs.id == id {
@@ -140,7 +138,7 @@ func (t *systemTable) codeSystemByID(id string) (*codeSystem, bool) {
 	return nil, false
 }
 
-// versionsOf returns the versions of a code system that are here with their concepts, in order.
+// versionsOf returns the versions of a code system that are here with concepts, in order.
 func (t *systemTable) versionsOf(url string) []string {
 	id, ok := t.systemID(url)
 	if !ok {
@@ -156,8 +154,7 @@ func (t *systemTable) versionsOf(url string) []string {
 	return versions
 }
 
-// supplementsTo returns the supplements to a code system: those that are language packs, and those that
-// are named by a canonical of the list.
+// supplementsTo returns the supplements to a code system: language packs, and those named by a canonical of the list.
 func (t *systemTable) supplementsTo(cs *codeSystem, named []string) []uint32 {
 	var list []uint32
 	for at := t; at != nil; at = at.base {

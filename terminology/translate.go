@@ -14,16 +14,16 @@ import (
 type Translation struct {
 	ConceptMapRef
 
-	// Codings are what is translated: one, or those of a CodeableConcept.
+	// Codings are what to translate: one, or those of a CodeableConcept.
 	Codings []Coding
 
-	// SourceScope and TargetScope are the canonicals of the value sets that the concept map is to be between.
+	// SourceScope and TargetScope are the canonicals of the value sets that the concept map should be between.
 	SourceScope, TargetScope string
 
 	// TargetSystem is the code system on the other side; empty for any.
 	TargetSystem string
 
-	// Reverse says that what is translated is on the target's side of the concept maps.
+	// Reverse says that the codings are on the target's side of the concept maps.
 	Reverse bool
 
 	// Dependencies are other elements that the translation may depend on.
@@ -36,8 +36,7 @@ type Translation struct {
 	eitherWay   bool // which of the two systems is the codings' is not plain
 }
 
-// ConceptMapRef names a concept map: by id, as a resource, or by url. If all are empty, any concept map about the codes
-// is meant.
+// ConceptMapRef names a concept map: by id, as a resource, or by url. If all are empty, any concept map will do.
 type ConceptMapRef struct {
 	// ID is the id of the resource.
 	ID string
@@ -49,30 +48,30 @@ type ConceptMapRef struct {
 	URL, Version string
 }
 
-// isNamed reports whether a concept map is named that is to be here.
+// isNamed reports whether a concept map of the library is named.
 func (m *ConceptMapRef) isNamed() bool { return m.ID != "" || m.ConceptMap == nil && m.URL != "" }
 
-// Dependency is another element, with what it is: one that a translation depends on, or makes.
+// Dependency is another element with its values: one that a translation depends on, or produces.
 type Dependency struct {
 	// Element is the url of the element.
 	Element string
 
-	// Values are what it is. One that is no code has only a Code.
+	// Values are its values. One that is no code has only a Code.
 	Values []Coding
 }
 
 // TranslationResult says what a concept is in other code systems.
 type TranslationResult struct {
-	// Found says that there is something that the concept is.
+	// Found says that there is a translation.
 	Found bool
 
-	// Message says why there is not, for a person.
+	// Message tells people why there is none.
 	Message string
 
-	// Matches are what concept maps say, that they have nothing for the concept among it.
+	// Matches are what concept maps say, including that there is no translation.
 	Matches []Match
 
-	// Missing are the concept maps with which the result might be another one.
+	// Missing are the concept maps that could change the result.
 	Missing []Missing
 }
 
@@ -81,24 +80,24 @@ type Match struct {
 	// Equivalence is a code of http://hl7.org/fhir/concept-map-equivalence.
 	Equivalence string
 
-	// Concept is what the concept is translated to; nil where there is nothing.
+	// Concept is the translation; nil if there is none.
 	Concept *Coding
 
-	// Source is the other side of a match in reverse, if the request uses the names of R5; else nil.
+	// Source is the other side of a match in reverse, if the request uses R5's names; else nil.
 	Source *Coding
 
-	// Products are elements that the translation makes besides, and DependsOn those that it depends on.
+	// Products are elements that the translation also produces, DependsOn those that it depends on.
 	Products, DependsOn []Dependency
 
-	// Maps are the canonicals of the concept maps: the one that was looked into, and those that it handed on to.
+	// Maps are the canonicals of the concept maps: the one searched, and those that it referred to.
 	Maps []string
 
-	// SourceComment and TargetComment are what the concept map says of the two sides.
+	// SourceComment and TargetComment are the concept map's comments on the two sides.
 	SourceComment, TargetComment string
 }
 
-// Translate answers ConceptMap/$translate: what a concept is in other code systems. It fails as [Library.Expand] does; a
-// code without a translation is not an error.
+// Translate answers ConceptMap/$translate: what a concept is in other code systems. It fails as [Library.Expand] does;
+// a code without a translation is not an error.
 func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationResult, error) {
 	maps, err := l.applicable(&q)
 	if err != nil {
@@ -126,8 +125,8 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 	return x.end(), nil
 }
 
-// applicable returns the concept maps that are to be looked into: the one that came with the request, and no other, or
-// those of the library. With an id, it is that one.
+// applicable returns the concept maps to search: the one in the request alone, or those of the library; with an id,
+// that one.
 func (t *mapTable) applicable(q *Translation) (list []*conceptMap, err error) {
 	if q.ConceptMap != nil && q.ID == "" {
 		m, err := inlineConceptMap(q.ConceptMap)
@@ -143,7 +142,6 @@ func (t *mapTable) applicable(q *Translation) (list []*conceptMap, err error) {
 	return list, nil
 }
 
-// applies reports whether a concept map is to be looked into.
 func (q *Translation) applies(m *conceptMap) bool {
 	if q.URL != "" && !m.definition.isNamed(canonical(q.URL, q.Version)) {
 		return false
@@ -154,7 +152,7 @@ func (q *Translation) applies(m *conceptMap) bool {
 	return isScope(m.sourceScope, q.SourceScope) && isScope(m.targetScope, q.TargetScope)
 }
 
-// isScope reports whether a value set of a concept map can be the one that is asked for.
+// isScope reports whether a value set of a concept map can be the one asked for.
 func isScope(has, wanted string) bool {
 	url, version := splitCanonical(has)
 	wantedURL, wantedVersion := splitCanonical(wanted)
@@ -187,7 +185,6 @@ func (r *TranslationResult) AppendJSON(dst []byte) []byte {
 	return out.end()
 }
 
-// parts returns the parts of a match.
 func (m *Match) parts() []outPart {
 	parts := []outPart{textPart("equivalence", "valueCode", m.Equivalence), codingPart("concept", m.Concept), codingPart("source", m.Source)}
 	parts = append(parts, dependencyParts("product", m.Products)...)
@@ -202,7 +199,7 @@ func (m *Match) parts() []outPart {
 	return append(parts, textPart("sourceComment", "valueString", m.SourceComment), textPart("targetComment", "valueString", m.TargetComment))
 }
 
-// codingPart is a part that is a Coding, or none.
+// codingPart is a part that is a Coding, left out if it is nil.
 func codingPart(name string, c *Coding) outPart {
 	if c == nil {
 		return outPart{}
@@ -210,7 +207,7 @@ func codingPart(name string, c *Coding) outPart {
 	return outPart{name: name, kind: "valueCoding", value: c.append(nil)}
 }
 
-// dependencyParts are parts with other elements, one for each value.
+// dependencyParts returns a part for each value of other elements.
 func dependencyParts(name string, list []Dependency) (parts []outPart) {
 	for i := range list {
 		for k := range list[i].Values {

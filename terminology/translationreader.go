@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Translate answers [base]/ConceptMap/$translate and [base]/ConceptMap/{id}/$translate. See [Handler.Expand]
-// for what is written and returned.
+// Translate answers [base]/ConceptMap/$translate and [base]/ConceptMap/{id}/$translate. See [Handler.Expand] for what
+// is written and returned.
 func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) {
 		p, err := o.readTranslation(inputs)
@@ -25,7 +25,7 @@ func (h *Handler) Translate(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// translationReader reads the parameters of $translate, with the names of R4 and of R5.
+// translationReader reads the parameters of $translate, by their names in R4 and R5.
 type translationReader struct {
 	parameters
 	translation  Translation
@@ -33,7 +33,6 @@ type translationReader struct {
 	version      string // of a code
 }
 
-// readTranslation reads the parameters of $translate.
 func (o *operation) readTranslation(inputs []input) (*translationReader, error) {
 	t := new(translationReader)
 	if err := t.read(inputs); err != nil {
@@ -59,7 +58,7 @@ func (o *operation) readTranslation(inputs []input) (*translationReader, error) 
 	return t, nil
 }
 
-// take takes over one parameter, and reports whether it is what is to be translated.
+// take reads one parameter and reports whether it is what to translate.
 func (t *translationReader) take(in *input) (isConcept bool, err error) {
 	switch in.name {
 	case "code", "sourceCode", "targetCode":
@@ -82,7 +81,7 @@ func (t *translationReader) take(in *input) (isConcept bool, err error) {
 	return true, err
 }
 
-// takeOther takes over one parameter that says where a translation is looked for.
+// takeOther reads one parameter that says where to look for a translation.
 func (t *translationReader) takeOther(in *input) {
 	switch in.name {
 	case "system", "sourceSystem":
@@ -102,7 +101,6 @@ func (t *translationReader) takeOther(in *input) {
 	}
 }
 
-// takeMap takes over a concept map that the request holds.
 func (t *translationReader) takeMap(in *input) error {
 	switch {
 	case in.resource == nil:
@@ -114,7 +112,7 @@ func (t *translationReader) takeMap(in *input) error {
 	return nil
 }
 
-// orient decides which system is the code's, and which is on the other side. With R5's names, a reverse translation
+// orient decides which system is the code's and which is on the other side. With R5's names, a reverse translation
 // starts from the target's. R4's parameter reverse leaves open whether system remains the code's or is reversed too, so
 // both are tried.
 func (t *translationReader) orient() {

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// translator looks for what a concept is in other code systems.
+// translator looks up what a concept is in other code systems.
 type translator struct {
 	*Translation
 	library  *Library
@@ -21,7 +21,6 @@ type translator struct {
 	messages []string
 }
 
-// end completes the result.
 func (x *translator) end() *TranslationResult {
 	r := x.result
 	if !r.Found && len(x.Codings) > 0 {
@@ -37,8 +36,7 @@ func (x *translator) end() *TranslationResult {
 	return r
 }
 
-// inMap adds the translations that the last one of a chain of concept maps has, each of which hands on to the
-// next.
+// inMap adds the translations of the last concept map of a chain, in which each refers to the next.
 func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 	m := chain[len(chain)-1]
 	if err := x.spend(len(m.groups)); err != nil {
@@ -66,7 +64,7 @@ func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 	return nil
 }
 
-// inGroup adds the translations that a group has, and reports whether it has something to say of the code.
+// inGroup adds the translations of a group, and reports whether it has any for the code.
 func (x *translator) inGroup(c *Coding, chain []*conceptMap, g *mapGroup) (said bool, err error) {
 	for i := range g.elements {
 		e := &g.elements[i]
@@ -90,7 +88,7 @@ func (x *translator) inGroup(c *Coding, chain []*conceptMap, g *mapGroup) (said 
 	return said, nil
 }
 
-// spend pays for elements and targets that are looked at.
+// spend pays for looking at elements and targets.
 func (x *translator) spend(n int) error {
 	err := x.budget.spend(n)
 	if errors.Is(err, errSpent) {
@@ -99,7 +97,7 @@ func (x *translator) spend(n int) error {
 	return err
 }
 
-// unmapped adds what a group has for codes that no element is for (R4 ConceptMap.group.unmapped).
+// unmapped adds what a group has for codes without an element (R4 ConceptMap.group.unmapped).
 func (x *translator) unmapped(c *Coding, chain []*conceptMap, g *mapGroup) error {
 	u := &g.unmapped
 	switch u.mode {
@@ -117,7 +115,7 @@ func (x *translator) unmapped(c *Coding, chain []*conceptMap, g *mapGroup) error
 	return nil
 }
 
-// otherMap continues in the concept map that another refers to.
+// otherMap continues in another concept map.
 func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) error {
 	other, ok := x.library.conceptMap(reference)
 	switch {
@@ -138,10 +136,10 @@ func (x *translator) otherMap(c *Coding, chain []*conceptMap, reference string) 
 	return x.inMap(c, append(chain, other))
 }
 
-// maxHandedOn bounds how often concept maps may hand on to others, for one request.
+// maxHandedOn bounds how often concept maps may refer to others in one request.
 const maxHandedOn = 1000
 
-// add adds one match, within the limits. A match without a target says that there is no translation.
+// add adds a match, within the limits. One without a target says that there is no translation.
 func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target *mapTarget) error {
 	if limit := x.Limits.entries(); len(x.result.Matches) >= limit {
 		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
@@ -174,7 +172,6 @@ func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target
 	return nil
 }
 
-// dependenciesOf returns the other elements that a target depends on, or makes.
 func dependenciesOf(list []mapAttribute) (dependencies []Dependency) {
 	for _, a := range list {
 		dependencies = append(dependencies, Dependency{Element: a.property, Values: []Coding{{System: a.system, Code: a.value, Display: a.display}}})
@@ -182,7 +179,7 @@ func dependenciesOf(list []mapAttribute) (dependencies []Dependency) {
 	return dependencies
 }
 
-// equivalence returns R4's word for a relation that may be one of R5.
+// equivalence returns R4's code for a relationship, which may be one of R5.
 func equivalence(relation string) string {
 	switch relation {
 	case "related-to", "":

@@ -1,14 +1,13 @@
 package terminology
 
-// tree is the shape in which an expansion is shown when entries stand within each other. Entries are
-// numbered as in the expansion; lists end with none.
+// tree is the shape of a nested expansion. Entries are numbered as in the expansion; lists end with none.
 type tree struct {
 	root  uint32   // the first entry that stands in no other
 	child []uint32 // the first entry that stands within each
 	next  []uint32 // the entry that follows each, within the same one
 }
 
-// maxTreeDepth is how deep entries may stand within each other; readers of JSON have such limits as well.
+// maxTreeDepth bounds the nesting of entries; JSON readers have such limits as well.
 const maxTreeDepth = 200
 
 // shape returns the tree of an expansion, or nil if it must be a list: if no entry is above another, or one has several
@@ -43,8 +42,8 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 	return newTree(parents)
 }
 
-// above finds the place of the concept above one: of the one directly above it if direct is set, else of
-// the nearest that has a place. It fails where there are several ways up.
+// above finds the position of a concept's parent if direct, else of its nearest ancestor that has one. It fails if
+// there are several ways up.
 func (cs *codeSystem) above(concept uint32, places []uint32, direct bool) (place uint32, ok bool) {
 	for range maxTreeDepth {
 		parents := cs.Parents(concept)
@@ -63,8 +62,7 @@ func (cs *codeSystem) above(concept uint32, places []uint32, direct bool) (place
 	return none, false
 }
 
-// newTree makes a tree of the parent of each entry. It is nil where the tree would be too deep, or where
-// entries are above each other in a circle.
+// newTree makes a tree from the parent of each entry. It is nil if the tree is too deep or has a cycle.
 func newTree(parents []uint32) *tree {
 	n := len(parents)
 	t := &tree{root: none, child: make([]uint32, n), next: make([]uint32, n)}
@@ -84,7 +82,7 @@ func newTree(parents []uint32) *tree {
 	return t
 }
 
-// measure counts the entries that can be reached from the root, and how deep they stand.
+// measure returns how many entries can be reached from the root, and their greatest depth.
 func (t *tree) measure() (count, deepest int) {
 	type place struct{ entry, depth uint32 }
 	pending := []place{{entry: t.root}}

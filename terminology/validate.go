@@ -10,30 +10,30 @@ import (
 
 // Validation holds the parameters of $validate-code, for [Library.ValidateCode] and [Library.ValidateCodeInSystem].
 type Validation struct {
-	// ValueSetRef is the value set. In a code system, only its ID counts: it is that of the code system.
+	// ValueSetRef is the value set. For a code system, only its ID counts: it is the code system's.
 	ValueSetRef
 	Rules
 
-	// Language says in which language displays are to be.
+	// Language says which languages displays should be in.
 	Language Language
 
-	// Codings are the codes that are validated: one, or those of a CodeableConcept, of which one valid one is enough.
+	// Codings are the codes to validate: one, or those of a CodeableConcept, of which one must be valid.
 	Codings []Coding
 
-	// CodeableConcept is the CodeableConcept that Codings are of, in JSON, to be repeated in the answer; nil where they
-	// are of none.
+	// CodeableConcept is the JSON of the CodeableConcept that Codings are from, to be repeated in the answer; nil if
+	// none.
 	CodeableConcept jsontext.Value
 
-	// InferSystem says that the code system of the one coding is found by the value set, where the coding has none.
+	// InferSystem says to find the system of the one coding from the value set, if the coding has none.
 	InferSystem bool
 
 	// NotAbstract says that abstract codes are not allowed.
 	NotAbstract bool
 
-	// LenientDisplay says that a wrong display is a warning only.
+	// LenientDisplay says that a wrong display is only a warning.
 	LenientDisplay bool
 
-	// MembershipOnly says that nothing matters but whether the code is in the value set.
+	// MembershipOnly says to check only whether the code is in the value set.
 	MembershipOnly bool
 }
 
@@ -64,8 +64,8 @@ func (l *Library) ValidateCodeInSystem(ctx context.Context, q Validation) (*Vali
 	return l.validate(nil, &q, l.budget(ctx))
 }
 
-// BatchValidateCode answers ValueSet/$batch-validate-code: it validates one after the other, as they are asked for.
-// Together they may cost no more than one operation.
+// BatchValidateCode answers ValueSet/$batch-validate-code: it validates one after the other, on demand. Together they
+// may cost no more than one operation.
 func (l *Library) BatchValidateCode(ctx context.Context, list []Validation) iter.Seq2[*ValidationResult, error] {
 	b := l.budget(ctx)
 	return func(yield func(*ValidationResult, error) bool) {
@@ -77,7 +77,7 @@ func (l *Library) BatchValidateCode(ctx context.Context, list []Validation) iter
 	}
 }
 
-// validate validates codings against a value set of the library, or, where it is nil, against their code systems.
+// validate validates codings against a value set of the library, or against their code systems if it is nil.
 func (l *Library) validate(vs *valueSet, q *Validation, b *budget) (result *ValidationResult, err error) {
 	l.use(func() {
 		var v *validator
@@ -88,42 +88,42 @@ func (l *Library) validate(vs *valueSet, q *Validation, b *budget) (result *Vali
 	return result, err
 }
 
-// ValidationResult says whether a code is valid, and what else there is to say of it.
+// ValidationResult says whether a code is valid, and what else is known about it.
 type ValidationResult struct {
 	// Valid is the result.
 	Valid bool
 
-	// Found is what was found of the coding that the result is about; of several, the first valid one. Nil: nothing.
+	// Found is what was found for the coding that the result is about, the first valid one of several; nil if nothing.
 	Found *FoundCoding
 
-	// Message sums up the issues, for a person; empty where there are none.
+	// Message sums up the issues for people; empty if there are none.
 	Message string
 
-	// Issues are what is wrong with the codings, or should be known of them.
+	// Issues are what is wrong with the codings, or worth knowing about them.
 	Issues []Issue
 
-	// UnknownVersions are the canonicals of the versions of code systems that are not here and that the value set
-	// needs, and UnknownSystems the urls of code systems that are not here at all.
+	// UnknownVersions are the canonicals of code system versions that the value set needs and that are not here,
+	// UnknownSystems the urls of code systems that are not here at all.
 	UnknownVersions, UnknownSystems []string
 
-	// Missing are the definitions with which the result might be another one.
+	// Missing are the definitions that could change the result.
 	Missing []Missing
 
 	concept jsontext.Value // the CodeableConcept, if that is what was validated
 }
 
-// FoundCoding is what was found of a coding.
+// FoundCoding is what was found for a coding.
 type FoundCoding struct {
-	// Coding is the coding, with the version of the code system and the display that it has there.
+	// Coding is the coding, with the code system's version and display.
 	Coding
 
-	// NormalizedCode is the code as the code system has it, where that differs by case.
+	// NormalizedCode is the code as the code system has it, if that differs in case.
 	NormalizedCode string
 
-	// Inactive says that the code should not be used any more, and Status why, or that it is deprecated.
+	// Inactive says that the code should no longer be used.
 	Inactive bool
 
-	// Status is why a code should not be used any more, in the words of the code system; empty where it may be.
+	// Status is the code system's word for why a code should no longer be used; empty if it may be used.
 	Status string
 
 	invalid bool // it is not in the value set, so that of a CodeableConcept nothing but the version is told
@@ -154,7 +154,6 @@ func (r *ValidationResult) AppendJSON(dst []byte) []byte {
 	return out.end()
 }
 
-// found writes what was found of a coding.
 func (w *parametersWriter) found(f *FoundCoding) {
 	w.optional("code", "valueCode", f.Code)
 	w.optional("system", "valueUri", f.System)

@@ -2,8 +2,8 @@ package terminology
 
 import "net/http"
 
-// ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See
-// [Handler.Expand] for what is written and returned.
+// ValidateCode answers [base]/ValueSet/$validate-code and [base]/ValueSet/{id}/$validate-code. See [Handler.Expand] for
+// what is written and returned.
 func (h *Handler) ValidateCode(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) { return o.validate(l, inputs, true) })
 }
@@ -14,7 +14,6 @@ func (h *Handler) ValidateCodeInSystem(w http.ResponseWriter, r *http.Request) e
 	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) { return o.validate(l, inputs, false) })
 }
 
-// validate validates, and returns the Parameters of the answer, unless others may have a better one.
 func (o *operation) validate(l *Library, inputs []input, inValueSet bool) ([]byte, error) {
 	result, err := o.validation(l, inputs, inValueSet)
 	if err != nil {
@@ -23,7 +22,7 @@ func (o *operation) validate(l *Library, inputs []input, inValueSet bool) ([]byt
 	return o.orProvisional(result.AppendJSON(nil), result.Missing)
 }
 
-// validation validates. It fetches what is missing for a better result, too.
+// validation validates. It fetches what is missing for a better result.
 func (o *operation) validation(l *Library, inputs []input, inValueSet bool) (*ValidationResult, error) {
 	p, err := o.readValidation(inputs, inValueSet)
 	if err != nil {
@@ -38,7 +37,6 @@ func (o *operation) validation(l *Library, inputs []input, inValueSet bool) (*Va
 	})
 }
 
-// validateIn validates in a library.
 func (o *operation) validateIn(l *Library, p *validationReader, inValueSet bool) (*ValidationResult, error) {
 	l, err := o.libraryWith(l, &p.parameters)
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// validationReader reads the parameters of $validate-code, for value sets and for code systems.
+// validationReader reads the parameters of $validate-code, of value sets and code systems.
 type validationReader struct {
 	parameters
 	validation  Validation
@@ -17,7 +17,6 @@ type validationReader struct {
 	codeVersion string // version
 }
 
-// readValidation reads the parameters of $validate-code.
 func (o *operation) readValidation(inputs []input, inValueSet bool) (*validationReader, error) {
 	v := new(validationReader)
 	if err := v.read(inputs); err != nil {
@@ -39,8 +38,7 @@ func (o *operation) readValidation(inputs []input, inValueSet bool) (*validation
 	return v, nil
 }
 
-// choose takes what is to be validated: one, and only one, of the parameters code, coding and codeableConcept
-// (R4 ValueSet/$validate-code).
+// choose takes what to validate: exactly one of code, coding and codeableConcept (R4 ValueSet/$validate-code).
 func (v *validationReader) choose(inValueSet bool) error {
 	given := 0
 	for _, name := range []string{"code", "coding", "codeableConcept"} {
@@ -73,8 +71,8 @@ func (v *validationReader) choose(inValueSet bool) error {
 	return nil
 }
 
-// chooseInSystem is choose for a code system: the one of url, of codeSystem, of the instance, or else of system. A
-// coding must be of it; codings of a CodeableConcept that are not are left out (R4 CodeSystem/$validate-code).
+// chooseInSystem is choose for a code system: that of url, codeSystem, the instance, or else system. A coding must be
+// of it; codings of a CodeableConcept that are not are left out (R4 CodeSystem/$validate-code).
 func (v *validationReader) chooseInSystem() error {
 	system, version := splitCanonical(v.URL)
 	v.codeVersion = cmp.Or(v.codeVersion, version)
@@ -101,7 +99,7 @@ func (v *validationReader) chooseInSystem() error {
 	return nil
 }
 
-// take takes over one parameter.
+// take reads one parameter.
 func (v *validationReader) take(in *input) error {
 	switch in.name {
 	case "version":
@@ -122,7 +120,7 @@ func (v *validationReader) take(in *input) error {
 	return nil
 }
 
-// takeCode takes over one parameter that is, or is a part of, what is validated.
+// takeCode reads a parameter that is what to validate, or part of it.
 func (v *validationReader) takeCode(in *input) (err error) {
 	alone := func() *Coding {
 		if v.code == nil {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// summarize makes the result of what was found of the codings.
+// summarize makes the result.
 func (v *validator) summarize(results []codingResult) *ValidationResult {
 	r := &ValidationResult{UnknownVersions: v.absent.versions, UnknownSystems: v.absent.systems, concept: v.validation.CodeableConcept}
 	r.Valid = slices.ContainsFunc(results, func(d codingResult) bool { return d.member }) && !v.failed()
@@ -39,7 +39,7 @@ func (v *validator) lacking() []Missing {
 	return list
 }
 
-// shown returns the coding that the result is about: the first valid one, if there are several.
+// shown returns the coding that the result is about: the first valid one of several.
 func (v *validator) shown(results []codingResult) *codingResult {
 	for i := range results {
 		if results[i].member {
@@ -52,7 +52,6 @@ func (v *validator) shown(results []codingResult) *codingResult {
 	return &results[0]
 }
 
-// found returns what the result tells of a coding.
 func (d *codingResult) found() *FoundCoding {
 	f := &FoundCoding{Coding: *d.coding, NormalizedCode: string(d.normalized), Inactive: d.inactive, invalid: !d.member}
 	f.Version, f.Display = "", string(d.display)
@@ -65,7 +64,7 @@ func (d *codingResult) found() *FoundCoding {
 	return f
 }
 
-// standings notes which of the definitions that were used are deprecated, drafts and so on.
+// standings notes which of the definitions used are deprecated, draft and so on.
 func (v *validator) standings(list []codingResult) {
 	told := map[string]bool{}
 	tell := func(kind string, d *definition) {

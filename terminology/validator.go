@@ -10,13 +10,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// validator validates the codings of one request.
 type validator struct {
 	codingValidator
 	codings []Coding
 }
 
-// newValidator prepares what validates against a value set, or, where it is nil, against code systems.
+// newValidator prepares validation against a value set, or against code systems if it is nil.
 func newValidator(l *Library, vs *valueSet, q *Validation, b *budget) (*validator, error) {
 	named, language := q.Supplements, q.Language.preferred(&valueSet{})
 	if vs != nil {
@@ -39,7 +38,7 @@ func newValidator(l *Library, vs *valueSet, q *Validation, b *budget) (*validato
 	return v, l.checkSupplements(named)
 }
 
-// checkSupplements checks that the supplements which are named are here.
+// checkSupplements fails if named supplements are not here.
 func (t *systemTable) checkSupplements(named []string) error {
 	var missing []string
 	for _, reference := range named {
@@ -54,7 +53,6 @@ func (t *systemTable) checkSupplements(named []string) error {
 	return missingSupplements(missing)
 }
 
-// result validates the codings and sums up what was found.
 func (v *validator) result() (*ValidationResult, error) {
 	results, err := v.checkCodings()
 	if err != nil {
@@ -80,7 +78,6 @@ func (v *validator) result() (*ValidationResult, error) {
 	return v.summarize(results), nil
 }
 
-// checkCodings validates the codings one by one.
 func (v *validator) checkCodings() (list []codingResult, err error) {
 	if v.validation.InferSystem && v.valueSet != nil && len(v.codings) == 1 && v.codings[0].System == "" {
 		if err := v.infer(&v.codings[0]); err != nil {
@@ -103,17 +100,17 @@ func (v *validator) checkCodings() (list []codingResult, err error) {
 // isConcept reports whether the codings are of a CodeableConcept, of which one must be valid.
 func (v *codingValidator) isConcept() bool { return v.validation.CodeableConcept != nil }
 
-// noCodes reports whether there are codings, but none with a code.
+// noCodes reports whether there are codings but none has a code.
 func noCodes(codings []Coding) bool {
 	return len(codings) > 0 && !slices.ContainsFunc(codings, func(c Coding) bool { return c.Code != "" })
 }
 
-// onlyVersions reports whether the codings were not looked for because their versions are not here.
+// onlyVersions reports whether codings were not found only because their versions are not here.
 func (v *validator) onlyVersions() bool {
 	return len(v.absent.versions) > 0 && !slices.ContainsFunc(v.list, func(n note) bool { return n.TxCode == "this-code-not-in-vs" })
 }
 
-// infer finds the system of a code by the value set.
+// infer finds the system of a code from the value set.
 func (v *validator) infer(c *Coding) error {
 	x, err := (&expander{library: v.library, rules: &v.validation.Rules, budget: v.budget}).codes(v.valueSet)
 	if err != nil {
@@ -143,13 +140,13 @@ func (v *validator) infer(c *Coding) error {
 	return nil
 }
 
-// isCode reports whether a code means an entry: in any case, where the code system says that case does not matter.
+// isCode reports whether a code means an entry, ignoring case if its code system does.
 func (d *definitions) isCode(e entry, code []byte) bool {
 	return bytes.Equal(d.code(e), code) ||
 		e.concept != none && !d.codeSystems[e.codeSystem].caseSensitive && codesystem.EqualFold(d.code(e), code)
 }
 
-// missingValueSet turns the error for a missing imported value set into a note, and returns any other error.
+// missingValueSet turns the error for a missing imported value set into a note. It returns any other error.
 func (v *validator) missingValueSet(err error) error {
 	var e *Error
 	if !errors.As(err, &e) || len(e.Missing) == 0 || e.Missing[0].Kind != "ValueSet" {

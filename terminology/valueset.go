@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// valueSet is a ValueSet with its compose as it is needed for expansion.
+// valueSet is a ValueSet, with its compose in the form that expansion needs.
 type valueSet struct {
 	definition
 	compose
@@ -30,8 +30,8 @@ type compose struct {
 	include, exclude []conceptSet
 }
 
-// displayName returns what messages call the value set: its canonical, or, in the words of the other servers, that it has
-// none, as one may that a request holds.
+// displayName is the canonical for messages, or, in the words of other servers, that there is none: a value set in a
+// request may lack one.
 func (vs *valueSet) displayName() string {
 	return cmp.Or(vs.canonical(), "(unidentified)")
 }
@@ -50,7 +50,7 @@ type conceptSet struct {
 // filter is one of ValueSet.compose.include.filter.
 type filter struct{ property, op, value string }
 
-// standard returns the value of a parameter that the value set itself gives for its expansion, or "".
+// standard returns the value that the value set itself sets for a parameter of its expansion, or "".
 func (vs *valueSet) standard(name string) string {
 	for i := range vs.defaults {
 		if vs.defaults[i].name == name {
@@ -60,8 +60,8 @@ func (vs *valueSet) standard(name string) string {
 	return ""
 }
 
-// listed holds the concepts that value sets list one by one, of all value sets together; row 0 is not
-// used. A code is kept as text, since the code system it is from need not be here.
+// listed holds the concepts that value sets enumerate, of all value sets together; row 0 is unused. Codes are text,
+// since their code system need not be here.
 type listed struct {
 	first   uint32 // of an overlay: the number of its first row
 	texts   codesystem.Texts
@@ -74,14 +74,12 @@ type listed struct {
 // end returns the number of the next row.
 func (t *listed) end() uint32 { return t.first + uint32(len(t.code)) }
 
-// rowTable holds the rows of a library.
 type rowTable struct {
 	base   *rowTable // of an overlay: what it lies over
 	listed listed
 }
 
-// row finds the table that a row is in, which is that of the library below for the rows of that, and the
-// row's place there.
+// row returns the table that holds a row, this or a base's, and the row's position there.
 func (t *rowTable) row(row uint32) (*listed, uint32) {
 	for t.base != nil && row < t.listed.first {
 		t = t.base
@@ -89,17 +87,15 @@ func (t *rowTable) row(row uint32) (*listed, uint32) {
 	return &t.listed, row - t.listed.first
 }
 
-// designationsOf returns the designations that a value set gives for a row.
 func (t *listed) designationsOf(row uint32) []codesystem.DesignationRow {
 	return ownedBy(t.ConceptReader.Designations, row, func(d codesystem.DesignationRow) uint32 { return d.Owner })
 }
 
-// extensionsOf returns the extensions that a value set gives for a row.
 func (t *listed) extensionsOf(row uint32) []codesystem.ExtensionRow {
 	return ownedBy(t.ConceptReader.Extensions, row, func(x codesystem.ExtensionRow) uint32 { return x.Owner })
 }
 
-// ownedBy returns the part of a list in the order of owners that is of one owner.
+// ownedBy returns an owner's part of a list sorted by owner.
 func ownedBy[row any](list []row, owner uint32, of func(row) uint32) []row {
 	compare := func(r row, owner uint32) int { return int(of(r)) - int(owner) }
 	from, found := slices.BinarySearchFunc(list, owner, compare)

@@ -2,8 +2,7 @@ package terminology
 
 import "strings"
 
-// anyValueSet finds a value set by its canonical as it was on a date: one that is here, or one that is
-// implied by a code system.
+// anyValueSet finds a value set by its canonical as of a date: one of the library, or one implied by a code system.
 func (d *definitions) anyValueSet(reference, date string) (*valueSet, bool) {
 	vs, ok := d.valueSet(reference)
 	if !ok {
@@ -18,7 +17,7 @@ func (d *definitions) anyValueSet(reference, date string) (*valueSet, bool) {
 	return d.valueSetAt(vs.url, date)
 }
 
-// valueSetAt finds the latest version of a value set that is not younger than a date.
+// valueSetAt finds the latest version of a value set as of a date.
 func (t *valueSetTable) valueSetAt(url, date string) (*valueSet, bool) {
 	var latest *valueSet
 	for at := t; at != nil && latest == nil; at = at.base {
@@ -31,8 +30,8 @@ func (t *valueSetTable) valueSetAt(url, date string) (*valueSet, bool) {
 	return latest, latest != nil
 }
 
-// implicitValueSet makes a value set that a code system implies (R4 §4.9.6): by its element valueSet, or
-// by ?fhir_vs after its url, which may name a concept whose descendants are meant.
+// implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with
+// ?fhir_vs, which may name a concept to include the descendants of.
 func (d *definitions) implicitValueSet(reference string) (*valueSet, bool) {
 	url, version := splitCanonical(reference)
 	for at := &d.systemTable; at != nil; at = at.base {
@@ -59,7 +58,6 @@ func (d *definitions) implicitValueSet(reference string) (*valueSet, bool) {
 	return implied(reference, d.codeSystems[index], set), true
 }
 
-// implied makes an implicit value set.
 func implied(reference string, cs *codeSystem, set conceptSet) *valueSet {
 	url, _ := splitCanonical(reference)
 	vs := &valueSet{compose: compose{composed: true, include: []conceptSet{set}}, transient: true}

@@ -7,7 +7,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// valueSetBuilder reads a ValueSet.
 type valueSetBuilder struct {
 	library *Library
 	vs      valueSet
@@ -15,8 +14,7 @@ type valueSetBuilder struct {
 	depth   int           // within contained resources
 }
 
-// member reads one member of a ValueSet. What is not needed to expand it is kept as it is, for
-// includeDefinition.
+// member reads one member of a ValueSet. Most are also kept as they are, for includeDefinition.
 func (b *valueSetBuilder) member(r *fhirjson.Reader, name string) error {
 	if known, err := b.vs.definition.member(r, name); known {
 		return err
@@ -31,7 +29,7 @@ func (b *valueSetBuilder) member(r *fhirjson.Reader, name string) error {
 	return b.known(inner, name)
 }
 
-// known reads a member that is needed to expand the value set.
+// known reads a member that expansion needs.
 func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "compose":
@@ -48,7 +46,7 @@ func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
 	return nil
 }
 
-// extensions takes over what the extensions of a value set, or of its compose, say.
+// extensions reads the extensions of a value set or of its compose.
 func (b *valueSetBuilder) extensions(list []fhirjson.Extension) {
 	for _, x := range list {
 		switch x.URL {
@@ -62,10 +60,10 @@ func (b *valueSetBuilder) extensions(list []fhirjson.Extension) {
 	}
 }
 
-// toolsExtensionBase is the start of the urls of extensions that are not part of FHIR yet.
+// toolsExtensionBase is the start of the urls of extensions that are not yet part of FHIR.
 const toolsExtensionBase = "http://hl7.org/fhir/tools/StructureDefinition/"
 
-// contained reads one contained resource. Only value sets and code systems are of use here.
+// contained reads a contained resource. Only value sets and code systems are of use.
 func (b *valueSetBuilder) contained(r *fhirjson.Reader) error {
 	raw, err := r.Value('{')
 	if err != nil || b.depth > 0 {
@@ -90,7 +88,6 @@ func (b *valueSetBuilder) contained(r *fhirjson.Reader) error {
 	return nil
 }
 
-// containedValueSet reads a contained value set.
 func (b *valueSetBuilder) containedValueSet(r *fhirjson.Reader) error {
 	inner := valueSetBuilder{library: b.library, depth: b.depth + 1}
 	err := r.Object(func(name []byte) error { return inner.member(r, string(name)) })
@@ -98,7 +95,6 @@ func (b *valueSetBuilder) containedValueSet(r *fhirjson.Reader) error {
 	return err
 }
 
-// containedCodeSystem reads a contained code system.
 func (b *valueSetBuilder) containedCodeSystem(r *fhirjson.Reader) error {
 	var inner codeSystemBuilder
 	inner.reset()
@@ -110,8 +106,8 @@ func (b *valueSetBuilder) containedCodeSystem(r *fhirjson.Reader) error {
 	return err
 }
 
-// build returns the value set, with what it contains. A contained code system without a url has that of the
-// value set with its id as the fragment.
+// build returns the value set with what it contains. A contained code system without a url gets the value set's, with
+// its id as the fragment.
 func (b *valueSetBuilder) build() *valueSet {
 	vs := b.vs
 	for _, inner := range vs.contained {
@@ -126,7 +122,6 @@ func (b *valueSetBuilder) build() *valueSet {
 	return &vs
 }
 
-// compose reads ValueSet.compose.
 func (b *valueSetBuilder) compose(r *fhirjson.Reader) error {
 	b.vs.composed = true
 	return r.Object(func(name []byte) error {
@@ -154,7 +149,7 @@ func (b *valueSetBuilder) compose(r *fhirjson.Reader) error {
 	})
 }
 
-// conceptSet reads one of compose.include or exclude and appends it to list.
+// conceptSet reads one of compose.include or exclude into list.
 func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]conceptSet) error {
 	var set conceptSet
 	rows := &b.library.listed
@@ -189,7 +184,6 @@ func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]conceptSet) err
 	return err
 }
 
-// imported reads the canonical of a value set.
 func (b *valueSetBuilder) imported(r *fhirjson.Reader, set *conceptSet) error {
 	var url string
 	err := r.ReadString(&url)
@@ -197,7 +191,6 @@ func (b *valueSetBuilder) imported(r *fhirjson.Reader, set *conceptSet) error {
 	return err
 }
 
-// filter reads one of compose.include.filter.
 func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *conceptSet) error {
 	var f filter
 	err := r.Object(func(name []byte) error {
@@ -218,7 +211,6 @@ func (b *valueSetBuilder) filter(r *fhirjson.Reader, set *conceptSet) error {
 	return err
 }
 
-// concept reads one of compose.include.concept into a row.
 func (b *valueSetBuilder) concept(r *fhirjson.Reader) error {
 	var code, display codesystem.TextRef
 	rows := &b.library.listed

@@ -27,7 +27,6 @@ func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (*Libra
 	return l, vs, err
 }
 
-// findValueSet finds a value set that is in the library.
 func (d *definitions) findValueSet(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	switch {
 	case ref.ID != "":
@@ -40,7 +39,7 @@ func (d *definitions) findValueSet(ref *ValueSetRef, rules *Rules) (*valueSet, e
 	return nil, badRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
 }
 
-// byInstance finds a value set by its id. If there is a url beside the id, it must be that value set's.
+// byInstance finds a value set by its id. A url beside the id must match.
 func (d *definitions) byInstance(ref *ValueSetRef) (*valueSet, error) {
 	vs, ok := d.valueSetByID(ref.ID)
 	if !ok {
@@ -54,7 +53,7 @@ func (d *definitions) byInstance(ref *ValueSetRef) (*valueSet, error) {
 	return vs, nil
 }
 
-// byURL finds a value set by its url, in the version that is asked for.
+// byURL finds a value set by its url, in the version asked for.
 func (d *definitions) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	reference := ref.URL
 	if url, version := splitCanonical(ref.URL); ref.Version != "" {
@@ -79,7 +78,7 @@ func (d *definitions) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	return nil, e
 }
 
-// byContext finds the value set that an element of a profile is bound to.
+// byContext finds the value set bound to an element of a profile.
 func (d *definitions) byContext(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	reference, ok := d.boundTo(ref.Context)
 	if !ok {
@@ -90,10 +89,8 @@ func (d *definitions) byContext(ref *ValueSetRef, rules *Rules) (*valueSet, erro
 	return d.byURL(&ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }
 
-// errDate is wrapped in the error for an invalid date.
 var errDate = errors.New("not a date of FHIR")
 
-// checkDate checks the parameter date.
 func checkDate(date string) error {
 	if date == "" {
 		return nil
@@ -106,7 +103,7 @@ func checkDate(date string) error {
 	return &Error{Status: http.StatusBadRequest, Code: "invalid", Err: errDate, Text: "the parameter date must be a date, like 2026-01-31"}
 }
 
-// notAsOf is the error for a definition of which only versions after a date are here.
+// notAsOf is the error for a definition that is here only in versions after a date.
 func notAsOf(kind, reference, date string) error {
 	return &Error{
 		Status: http.StatusUnprocessableEntity, Code: "not-supported", Err: ErrUnsupported,

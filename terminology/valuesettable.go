@@ -1,6 +1,6 @@
 package terminology
 
-// valueSetTable holds value sets, by url and version, and what else names them.
+// valueSetTable holds value sets by url and version, and what else names them.
 type valueSetTable struct {
 	base     *valueSetTable // of an overlay: what it lies over
 	combined bool           // of an overlay: what it adds is no better than what it lies over
@@ -14,7 +14,7 @@ type valueSetTable struct {
 	replaced    int                  // by ones that were loaded later
 }
 
-// addValueSet adds a value set. One with the same url and version is replaced.
+// addValueSet adds a value set, or replaces the one with the same url and version.
 func (t *valueSetTable) addValueSet(vs *valueSet) {
 	if vs.id != "" {
 		t.byID[vs.id] = vs
@@ -40,7 +40,7 @@ func (t *valueSetTable) addValueSet(vs *valueSet) {
 	}
 }
 
-// valueSet finds a value set by its canonical: url or url|version, where the version may have wildcards.
+// valueSet finds a value set by its canonical, url or url|version; the version may have wildcards.
 func (t *valueSetTable) valueSet(reference string) (*valueSet, bool) {
 	url, version := splitCanonical(reference)
 	var vs *valueSet
@@ -58,7 +58,7 @@ func (t *valueSetTable) valueSet(reference string) (*valueSet, bool) {
 	return vs, vs != nil
 }
 
-// latestMatching finds the latest version of a value set that a version with wildcards matches.
+// latestMatching finds the latest version of a value set that matches a version with wildcards.
 func (t *valueSetTable) latestMatching(url, pattern string) *valueSet {
 	var latest *valueSet
 	for _, vs := range t.valueSets {
@@ -69,7 +69,7 @@ func (t *valueSetTable) latestMatching(url, pattern string) *valueSet {
 	return latest
 }
 
-// valueSetByID finds a value set by its id, of those with the same id the one that was loaded last.
+// valueSetByID finds a value set by its id. Of several, the one loaded last wins.
 func (t *valueSetTable) valueSetByID(id string) (*valueSet, bool) {
 	vs, ok := t.byID[id]
 	if !ok && t.base != nil {

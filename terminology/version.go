@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// canonical joins a url and a version, which may be empty, to url|version (R4 §2.24.0.6).
+// canonical joins a url and a version, if any, to url|version (R4 §2.24.0.6).
 func canonical(url, version string) string {
 	if version == "" {
 		return url
@@ -14,14 +14,15 @@ func canonical(url, version string) string {
 	return url + "|" + version
 }
 
-// splitCanonical takes url|version apart.
+// splitCanonical splits url|version.
 func splitCanonical(s string) (url, version string) {
 	url, version, _ = strings.Cut(s, "|")
 	return url, version
 }
 
-// compareVersions compares two versions by semantic versioning: part by part, as numbers if both are. A part that is not
-// a number comes before one that is, and a pre-release (1.0.0-ballot) before its release. Dates (20190101, 2019-01-01) compare right, too.
+// compareVersions compares versions part by part, as numbers if both parts are (semantic versioning). A part that is no
+// number comes before one that is, and a pre-release (1.0.0-ballot) before its release. Dates (20190101, 2019-01-01)
+// compare correctly too.
 func compareVersions(a, b string) int {
 	if isDate(a) && isDate(b) {
 		return cmp.Or(compareParts(a, b, "-"), cmp.Compare(a, b))
@@ -40,14 +41,14 @@ func compareVersions(a, b string) int {
 	return cmp.Or(compareParts(preA, preB, "."), cmp.Compare(a, b))
 }
 
-// isDate reports whether a version begins as a date does: 2019-01.
+// isDate reports whether a version begins like a date: 2019-01.
 func isDate(version string) bool {
 	year, rest, ok := strings.Cut(version, "-")
 	_, err := strconv.ParseUint(year, 10, 16)
 	return ok && len(year) == 4 && err == nil && rest != "" && rest[0] <= '9'
 }
 
-// compareParts orders two lists of parts; what is missing at the end counts as less.
+// compareParts compares two lists of parts; a shorter one that is otherwise equal is less.
 func compareParts(a, b, separator string) int {
 	partsA, partsB := strings.Split(a, separator), strings.Split(b, separator)
 	for i := range min(len(partsA), len(partsB)) {
@@ -58,7 +59,6 @@ func compareParts(a, b, separator string) int {
 	return cmp.Compare(len(partsA), len(partsB))
 }
 
-// comparePart orders two parts of a version.
 func comparePart(a, b string) int {
 	m, errA := strconv.ParseUint(a, 10, 64)
 	n, errB := strconv.ParseUint(b, 10, 64)
@@ -74,7 +74,7 @@ func comparePart(a, b string) int {
 	}
 }
 
-// isWildcard reports whether a version stands for several: a part of it is x, X or *.
+// isWildcard reports whether a part of a version is x, X or *.
 func isWildcard(version string) bool {
 	for part := range strings.SplitSeq(version, ".") {
 		if isAnyPart(part) {
@@ -86,9 +86,8 @@ func isWildcard(version string) bool {
 
 func isAnyPart(part string) bool { return part == "x" || part == "X" || part == "*" }
 
-// matchesVersion reports whether a version is the one that is asked for, or, where that has wildcards, one
-// of those it stands for. A wildcard at the end stands for all parts that follow: 1.x matches 1.2.0. It looks at
-// no more of either than what is the same in both, however long they are.
+// matchesVersion reports whether a version equals a pattern or matches its wildcards. A wildcard at the end matches all
+// parts that follow: 1.x matches 1.2.0. It looks only as far as the two are the same, however long they are.
 func matchesVersion(version, pattern string) bool {
 	if version == pattern {
 		return true
@@ -110,9 +109,8 @@ func matchesVersion(version, pattern string) bool {
 	}
 }
 
-// supersedes reports whether a definition that was loaded later is to be preferred to an earlier one, by
-// their versions. A date and a number cannot be compared: HL7's v3 code systems went from 2018-08-12 to
-// 2.0.0.
+// supersedes reports whether a definition loaded later is preferred to an earlier one, by their versions. Dates and
+// numbers cannot be compared: HL7's v3 code systems went from 2018-08-12 to 2.0.0.
 func supersedes(later, earlier string) bool {
 	if later == "" || earlier == "" || isDate(later) != isDate(earlier) {
 		return true

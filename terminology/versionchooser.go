@@ -5,8 +5,7 @@ import (
 	"slices"
 )
 
-// versionChoice is the version of a code system that an include means for a coding, and what is to be said
-// about it.
+// versionChoice is the code system version that an include means for a coding, and what to note about it.
 type versionChoice struct {
 	index   uint32 // none where it is not here
 	matches bool   // the coding has no version, or one that the include allows
@@ -18,8 +17,8 @@ type versionChoice struct {
 	unchecked string // the version that is not here, of a code that the include lists
 }
 
-// takeListed adapts a choice to an include that lists its codes, which needs no code system: if the version that is
-// meant is not here, that is no error, and no other version is used instead.
+// takeListed adapts a choice to an include that lists its codes. It needs no code system: if the version is not here,
+// that is no error, and no other version is used instead.
 func (c *versionChoice) takeListed() {
 	if !c.unsure {
 		return
@@ -35,16 +34,15 @@ const (
 	unknownVersionNoneID = "UNKNOWN_CODESYSTEM_VERSION_NONE"
 )
 
-// versionChooser chooses the version of a code system in which a coding is looked for.
+// versionChooser chooses the version of a code system in which to look for a coding.
 type versionChooser struct {
 	systems    *systemTable
 	rules      *Rules
 	inValueSet bool // and not in the code system alone
 }
 
-// choose finds the version of a code system in which a coding is to be looked for: the one that the
-// include and the parameters say, or the coding's own where these allow it. Where none of them says a version, it
-// is the latest as on a date, if there is one.
+// choose returns the version of a code system in which to look for a coding: that of the include and the parameters, or
+// the coding's own if these allow it. If none names a version, it is the latest, as of a date if given.
 func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice {
 	rules := &v.rules.Versions
 	wanted, changed := declared, false
@@ -83,12 +81,12 @@ func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice 
 	return choice
 }
 
-// codeSystem finds a code system in which a code can be looked for.
+// codeSystem finds a code system to look for codes in.
 func (v *versionChooser) codeSystem(url, version string) uint32 {
 	return v.ifPresent(v.systems.codeSystem(url, version))
 }
 
-// codeSystemAt is codeSystem for the latest version as on a date.
+// codeSystemAt finds the latest version of a code system as of a date, to look for codes in.
 func (v *versionChooser) codeSystemAt(url, date string) uint32 {
 	index, err := v.systems.codeSystemAt(url, date)
 	if err != nil {
@@ -97,8 +95,8 @@ func (v *versionChooser) codeSystemAt(url, date string) uint32 {
 	return v.ifPresent(index)
 }
 
-// ifPresent returns the index of a code system, but none for one of which nothing is here but that it exists (R4
-// CodeSystem.content not-present): it would have no code at all.
+// ifPresent turns the index of a code system without content (R4 CodeSystem.content not-present) into none, as it would
+// have no code at all.
 func (v *versionChooser) ifPresent(index uint32) uint32 {
 	if index == none {
 		return none
@@ -109,7 +107,7 @@ func (v *versionChooser) ifPresent(index uint32) uint32 {
 	return index
 }
 
-// usual returns the version of a code system that is meant if nothing else says.
+// usual returns the version of a code system that applies if nothing else says.
 func (v *versionChooser) usual(system string) string {
 	version, _ := versionFor(v.rules.Versions.Preferred, system)
 	if version == "" {
@@ -143,10 +141,8 @@ func (v *versionChooser) compare(c *Coding, choice *versionChoice, own uint32, d
 	}
 }
 
-// add adds a note.
 func (c *versionChoice) add(n note) { c.notes = append(c.notes, n) }
 
-// failed reports whether there is an error among the notes.
 func (c *versionChoice) failed() bool {
 	for i := range c.notes {
 		if c.notes[i].Severity == "error" {
@@ -156,12 +152,12 @@ func (c *versionChoice) failed() bool {
 	return false
 }
 
-// mismatch is the note for a version that the value set does not mean.
+// mismatch is the note for a version other than the value set's.
 func mismatch(severity, id, text string) note {
 	return note{Issue: Issue{Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: text}, part: "version", told: severity == "error"}
 }
 
-// unknownVersion is the note for a version of a code system that is not here.
+// unknownVersion is the note for a code system version that is not here.
 func unknownVersion(c *Coding, version string, versions []string) note {
 	id := unknownVersionID
 	if len(versions) == 0 {

@@ -14,8 +14,8 @@ import (
 )
 
 // Watch keeps a library up to date with its files. When files are changed, added or removed, it loads all of them anew
-// and then replaces the library; if they cannot be loaded, the library stays. It compares names, sizes and modification
-// times, which works on network mounts and container volumes, where file events do not. Make one with [NewWatch].
+// and replaces the library; if that fails, the library stays. It compares names, sizes and modification times, which
+// works on network mounts and container volumes, where file events do not. Use [NewWatch] to make one.
 type Watch struct {
 	options  Options
 	interval time.Duration
@@ -29,21 +29,21 @@ type Watch struct {
 	had   map[string]bool // the patterns that there were files for
 }
 
-// DefaultWatchInterval is within which time a [Watch] notices that its files have changed.
+// DefaultWatchInterval is the time within which a [Watch] notices changed files.
 const DefaultWatchInterval = 5 * time.Second
 
 // State is what a [Watch] last did, for a status page.
 type State struct {
-	// Files are those that the library in use was loaded from, in the order of loading; without the core.
+	// Files are the files that the library was loaded from, in loading order, without the core.
 	Files []string
 
-	// Counts is how much the library in use holds.
+	// Counts is how much the library holds.
 	Counts Counts
 
 	// Loaded is when it was loaded.
 	Loaded time.Time
 
-	// Took is how long that took.
+	// Took is how long loading took.
 	Took time.Duration
 
 	// Tried is when files were last loaded, with or without success.
@@ -53,12 +53,11 @@ type State struct {
 	Err error
 }
 
-// fingerprint tells files as they are from what they become.
+// fingerprint identifies a state of the files.
 type fingerprint [sha256.Size]byte
 
-// NewWatch loads a library as [Load] does, and fails as it does. Nothing is watched until Run is called.
-// The interval is within which time Run notices a change, once nobody is writing the files any more; 0 means
-// [DefaultWatchInterval].
+// NewWatch loads a library, and fails, as [Load] does. Nothing is watched until Run is called. Run notices a change
+// within the interval after the last write; 0 means [DefaultWatchInterval].
 func NewWatch(ctx context.Context, o Options, interval time.Duration) (*Watch, error) {
 	o.setDefaults()
 	if interval <= 0 {
@@ -73,22 +72,21 @@ func NewWatch(ctx context.Context, o Options, interval time.Duration) (*Watch, e
 	return w, nil
 }
 
-// Current returns the library in use. A request asks once, so that it sees one library from its beginning
-// to its end.
+// Current returns the library in use. Call it once per request, so that the request sees one library throughout.
 func (w *Watch) Current() *Library { return w.library.Load() }
 
-// State returns what was last done.
+// State returns what the watch last did.
 func (w *Watch) State() State {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.state
 }
 
-// Run watches the files until ctx is done, and returns its error. What changes is logged to Options.Logger:
-// at info level what was loaded, at error level what could not be.
+// Run watches the files until ctx is done, and returns its error. It logs changes to Options.Logger: at info level what
+// was loaded, at error level what could not be.
 //
-// It looks twice in an interval, and again after a quarter of it where something has changed, until two looks see the
-// same: nobody is writing then. So a change is noticed after three quarters at most.
+// It looks twice in an interval, and after a change again every quarter, until two looks see the same: then nobody is
+// writing. So it notices a change after three quarters at most.
 func (w *Watch) Run(ctx context.Context) error {
 	timer := time.NewTimer(w.interval / 2)
 	defer timer.Stop()
@@ -111,8 +109,8 @@ func (w *Watch) Run(ctx context.Context) error {
 	}
 }
 
-// Refresh looks at the files at once, and loads them if they have changed. It fails if they cannot be loaded, or
-// could not be before; the library in use then stays.
+// Refresh looks at the files at once, and loads them if they have changed. It fails if they cannot be loaded, or could
+// not be last time; the library in use then stays.
 func (w *Watch) Refresh(ctx context.Context) error {
 	w.loading.Lock()
 	defer w.loading.Unlock()
@@ -124,8 +122,7 @@ func (w *Watch) Refresh(ctx context.Context) error {
 	return w.load(ctx)
 }
 
-// reload loads files, if they were changed. Those that cannot be loaded are tried again when they are changed
-// again.
+// reload loads changed files. Those that cannot be loaded are tried again after their next change.
 func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	w.loading.Lock()
 	defer w.loading.Unlock()
@@ -147,7 +144,7 @@ func (w *Watch) reload(ctx context.Context, files fingerprint) {
 	w.files = files
 }
 
-// load loads the files, and puts them in use if that succeeds.
+// load loads the files and, if that succeeds, puts them in use.
 func (w *Watch) load(ctx context.Context) error {
 	start := w.options.Now()
 	files, had, err := w.found()
@@ -168,8 +165,8 @@ func (w *Watch) load(ctx context.Context) error {
 	return nil
 }
 
-// found returns the files, and the patterns that match any. A pattern that matched files before and does not now is an
-// error: its volume may be gone.
+// found returns the files, and which patterns match any. It is an error if a pattern no longer matches any: its volume
+// may be gone.
 func (w *Watch) found() (files []string, had map[string]bool, err error) {
 	w.mu.Lock()
 	before := w.had
@@ -196,7 +193,7 @@ func loadWhole(ctx context.Context, o Options) (l *Library, err error) {
 	return Load(ctx, o)
 }
 
-// look returns a fingerprint of the files. Files that cannot be looked at are left out; loading reports them.
+// look returns a fingerprint of the files. Unreadable files are left out; loading reports them.
 func (w *Watch) look() (sum fingerprint) {
 	hash := sha256.New()
 	files, _, err := w.found()

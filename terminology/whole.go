@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Whole is a complete expansion from another server, to be searched and paged here by [textindex.Rule]. Its entries are
-// returned as that server wrote them. Make one with a [WholeBuilder]. It may be used by any number of goroutines.
+// Whole is a complete expansion from another server, to be searched by [textindex.Rule] and paged here. Entries are
+// returned as that server wrote them. Use a [WholeBuilder] to make one. It is safe for concurrent use.
 type Whole struct {
 	head       []fhirjson.Member // of the ValueSet, but expansion
 	expansion  []fhirjson.Member // but contains, total, offset and parameter
@@ -35,10 +35,10 @@ type wholeEntry struct {
 // Len returns how many entries there are.
 func (w *Whole) Len() int { return len(w.entries) }
 
-// Size returns about how much memory is used, in bytes.
+// Size returns the approximate memory use in bytes.
 func (w *Whole) Size() int { return w.size }
 
-// Expand returns the ValueSet with the entries of a page, in JSON. More than limit entries are too costly.
+// Expand returns the ValueSet with a page of entries, in JSON. More than limit entries are too costly.
 func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
 	page, total := w.page(p)
 	if len(page) > limit {
@@ -64,7 +64,6 @@ func (w *Whole) Expand(p Page, limit int) ([]byte, error) {
 	return append(list.End(dst), '}', '}'), nil
 }
 
-// page returns the entries of a page, and how many match in all.
 func (w *Whole) page(p Page) (page []uint32, total int) {
 	filter := textindex.NewFilter(p.Filter)
 	if filter == nil {
@@ -82,10 +81,10 @@ func (w *Whole) page(p Page) (page []uint32, total int) {
 	return page, total
 }
 
-// maxInt32 is more than there are entries.
+// maxInt32 is more than there can be entries.
 const maxInt32 = 1<<31 - 1
 
-// definition returns the value set that errors name.
+// definition returns the value set to name in errors.
 func (w *Whole) definition() *valueSet {
 	vs := new(valueSet)
 	for _, m := range w.head {
@@ -96,7 +95,7 @@ func (w *Whole) definition() *valueSet {
 	return vs
 }
 
-// appendParameters appends expansion.parameter: the parameters of the page, and those from the other server.
+// appendParameters appends expansion.parameter: those of the page, and those from the other server.
 func (w *Whole) appendParameters(dst []byte, p Page) []byte {
 	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	if p.Filter != "" {
@@ -120,19 +119,16 @@ func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 	return appendUUID(dst, name)
 }
 
-// wholeCorpus is the entries of a Whole, to be searched.
+// wholeCorpus makes the entries of a Whole searchable.
 type wholeCorpus Whole
 
-// Len returns the number of entries.
+// Len implements [textindex.Corpus], as do the methods below.
 func (c *wholeCorpus) Len() int { return len(c.entries) }
 
-// Code returns the code of an entry.
 func (c *wholeCorpus) Code(doc uint32) []byte { return c.entries[doc].code }
 
-// Inactive reports whether an entry is inactive.
 func (c *wholeCorpus) Inactive(doc uint32) bool { return c.entries[doc].inactive }
 
-// Display returns what is shown of an entry.
 func (c *wholeCorpus) Display(doc uint32) []byte {
 	if e := &c.entries[doc]; len(e.display) > 0 {
 		return e.display
@@ -140,7 +136,6 @@ func (c *wholeCorpus) Display(doc uint32) []byte {
 	return c.entries[doc].code
 }
 
-// AppendOthers appends the display and the designations by which an entry is found.
 func (c *wholeCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 	return c.languages.AppendSearched(dst, c.entries[doc].texts)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// WholeBuilder makes a [Whole] of the pages of an expansion. It fails if pages contradict each other, as those of
+// WholeBuilder makes a [Whole] of the pages of an expansion. It fails if they contradict each other, as pages of
 // servers without a stable total or order do.
 type WholeBuilder struct {
-	// Languages is the list of languages that the displays were asked in, where the pages do not say it.
+	// Languages is the list of languages that displays were asked for in, used if the pages do not say.
 	Languages string
 
-	// Terse leaves designations out of the answers; they are searched nevertheless.
+	// Terse leaves designations out of the answers; they are still searched.
 	Terse bool
 
 	whole        Whole
@@ -28,26 +28,24 @@ type WholeBuilder struct {
 	language     string
 }
 
-// ErrContradiction is wrapped in the error for pages that do not fit together.
+// ErrContradiction is wrapped in the error for pages that contradict each other.
 var ErrContradiction = errors.New("the pages of the expansion contradict each other")
 
-// errNotWhole is the error for an expansion that is not all there is.
 var errNotWhole = errors.New("the expansion is not whole")
 
-// Offset returns from where on the next page is to be asked for.
+// Offset returns the offset of the next page to ask for.
 func (b *WholeBuilder) Offset() int { return len(b.whole.entries) }
 
-// Total returns how many entries there are to be; false where that is not known.
+// Total returns the number of entries to expect, if known.
 func (b *WholeBuilder) Total() (int, bool) { return b.total, b.pages > 0 && b.total >= 0 }
 
-// Size returns about how much memory is used, in bytes.
+// Size returns the approximate memory use in bytes.
 func (b *WholeBuilder) Size() int { return b.whole.size }
 
 // Designations reports whether any entry has designations.
 func (b *WholeBuilder) Designations() bool { return b.designations }
 
-// Add adds the next page: a ValueSet in JSON, that was asked for with count entries. It reports whether
-// there are more to be asked for.
+// Add adds the next page, a ValueSet in JSON that was asked for with count entries. It reports whether there are more.
 func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
 	x := wholePage{builder: b, total: -1, offset: -1}
 	r := fhirjson.ReaderOf(page)
@@ -63,7 +61,7 @@ func (b *WholeBuilder) Add(page []byte, count int) (more bool, err error) {
 	return b.check(&x, count)
 }
 
-// check checks that a page fits to those before, and takes over its entries.
+// check checks that a page fits those before, and takes its entries.
 func (b *WholeBuilder) check(x *wholePage, count int) (more bool, err error) {
 	if b.seen == nil {
 		b.seen = make(map[string]bool)
@@ -87,7 +85,7 @@ func (b *WholeBuilder) check(x *wholePage, count int) (more bool, err error) {
 	return b.more(len(x.entries), count)
 }
 
-// more reports whether there are more pages to be asked for, after one with n entries.
+// more reports whether there are more pages after one with n entries.
 func (b *WholeBuilder) more(n, count int) (bool, error) {
 	have := len(b.whole.entries)
 	switch {
@@ -102,7 +100,7 @@ func (b *WholeBuilder) more(n, count int) (bool, error) {
 	return !b.done, nil
 }
 
-// Whole returns the expansion, once there are no more pages to add.
+// Whole returns the expansion once there are no more pages to add.
 func (b *WholeBuilder) Whole() (*Whole, error) {
 	if !b.done {
 		return nil, errNotWhole

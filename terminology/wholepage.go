@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// maxNesting bounds how deep entries may stand within each other.
+// maxNesting bounds the nesting of entries.
 const maxNesting = 64
 
-// wholePage is a page while it is read.
+// wholePage is a page being read.
 type wholePage struct {
 	builder       *WholeBuilder
 	total, offset int
@@ -37,7 +37,6 @@ func (x *wholePage) keep(r *fhirjson.Reader, name string, list *[]fhirjson.Membe
 	return nil
 }
 
-// member reads one member of the expansion.
 func (x *wholePage) member(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "identifier":
@@ -56,7 +55,6 @@ func (x *wholePage) member(r *fhirjson.Reader, name string) error {
 	return x.keep(r, name, &x.builder.whole.expansion)
 }
 
-// number reads a number from 0 up.
 func (x *wholePage) number(r *fhirjson.Reader, n *int) error {
 	text, err := r.Value('0')
 	if err != nil {
@@ -70,7 +68,7 @@ func (x *wholePage) number(r *fhirjson.Reader, n *int) error {
 	return err
 }
 
-// extensions reads the extensions of the expansion. One says that the server left entries out.
+// extensions reads the extensions of the expansion. One says that entries were left out.
 func (x *wholePage) extensions(r *fhirjson.Reader) error {
 	raw, err := r.AnyValue()
 	if err != nil {
@@ -85,10 +83,9 @@ func (x *wholePage) extensions(r *fhirjson.Reader) error {
 	return nil
 }
 
-// paging are the parameters that differ between pages, or were not asked for by the client.
+// paging are the parameters that differ between pages.
 var paging = []string{"filter", "offset", "count"}
 
-// parameter reads one of expansion.parameter.
 func (x *wholePage) parameter(r *fhirjson.Reader) error {
 	raw, err := r.Value('{')
 	if err != nil {
@@ -113,7 +110,7 @@ func (x *wholePage) parameter(r *fhirjson.Reader) error {
 	return nil
 }
 
-// entry reads one of expansion.contains, and after it those that stand in it.
+// entry reads one of expansion.contains, then those nested in it.
 func (x *wholePage) entry(r *fhirjson.Reader) error {
 	raw, err := r.Value('{')
 	if err != nil {
@@ -143,10 +140,10 @@ func (x *wholePage) entry(r *fhirjson.Reader) error {
 	return nested.Array(func() error { return x.entry(nested) })
 }
 
-// entryKey is, with the code, what tells an entry from others.
+// entryKey identifies an entry together with its code.
 type entryKey struct{ system, version string }
 
-// members reads the members of an entry, and returns the entries that stand in it.
+// members reads the members of an entry, and returns the entries nested in it.
 func (x *wholePage) members(e *wholeEntry, key *entryKey, raw jsontext.Value) (within jsontext.Value, err error) {
 	r := fhirjson.NewReader(bytes.NewReader(raw))
 	err = r.Object(func(name []byte) error {
@@ -168,7 +165,6 @@ func (x *wholePage) members(e *wholeEntry, key *entryKey, raw jsontext.Value) (w
 	return within, err
 }
 
-// keep appends a member as it is.
 func (e *wholeEntry) keep(name string, value jsontext.Value) {
 	open := byte(',')
 	if len(e.raw) == 0 {

@@ -9,17 +9,17 @@ import (
 	"sync"
 )
 
-// buffers holds the byte slices that answers are made in.
+// buffers holds the buffers that answers are made in.
 var buffers = sync.Pool{New: func() any { b := make([]byte, 0, 8<<10); return &b }}
 
-// putBuffer gives a buffer back, unless it is so large that it had better not be kept.
+// putBuffer returns a buffer to the pool unless it is too large to keep.
 func putBuffer(buffer *[]byte) {
 	if cap(*buffer) <= 1<<20 {
 		buffers.Put(buffer)
 	}
 }
 
-// respond writes the expansion, or says that the one which the client has is still good.
+// respond writes the expansion, or 304 Not Modified.
 func (w *expansionWriter) respond(rw http.ResponseWriter, r *http.Request, f format) error {
 	header := rw.Header()
 	if header["Vary"] == nil {
@@ -48,23 +48,21 @@ func (w *expansionWriter) respond(rw http.ResponseWriter, r *http.Request, f for
 // streamed is from how many entries on an answer is written while it is made.
 const streamed = 4096
 
-// chunk is how much of an answer is made, in bytes, before it is written.
+// chunk is how many bytes of an answer are made before they are written.
 const chunk = 64 << 10
 
-// stream is where an answer goes while it is made.
 type stream struct {
 	out    io.Writer // nil: it is made whole
 	failed error     // of writing
 }
 
-// write writes a part of the answer, unless an earlier one could not be written.
+// write writes part of the answer, unless an earlier write failed.
 func (s *stream) write(part []byte) {
 	if s.failed == nil {
 		_, s.failed = s.out.Write(part)
 	}
 }
 
-// writeTo writes an answer while it is made.
 func (w *expansionWriter) writeTo(out io.Writer, buffer *[]byte) error {
 	w.stream.out = out
 	*buffer = w.append((*buffer)[:0])
@@ -75,7 +73,7 @@ func (w *expansionWriter) writeTo(out io.Writer, buffer *[]byte) error {
 	return nil
 }
 
-// flush writes what has been made of an answer, if it is streamed and there is enough of it.
+// flush writes what has been made of a streamed answer if it is enough.
 func (w *expansionWriter) flush(dst []byte) []byte {
 	if w.stream.out == nil || len(dst) < chunk {
 		return dst
@@ -85,8 +83,8 @@ func (w *expansionWriter) flush(dst []byte) []byte {
 	return dst[:0]
 }
 
-// tag returns the entity tag of an answer. The identifier tells what it was made of; beside that it depends
-// on the format and, by its timestamp, on when the library was loaded.
+// tag returns the entity tag of an answer. The identifier covers what it was made of; the tag adds the format and, by
+// its timestamp, when the library was loaded.
 func (w *expansionWriter) tag(f format) string {
 	tag := append(append(make([]byte, 0, 64), '"'), w.identifier[len("urn:uuid:"):]...)
 	tag = strconv.AppendInt(append(tag, '-'), w.library.loaded.Unix(), 36)

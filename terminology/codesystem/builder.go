@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// Builder reads the concepts of one code system from JSON. It is reused for the next one, so that its arrays grow once;
+// Builder reads the concepts of a code system from JSON. It is reused for the next one, so that its arrays grow once;
 // Build copies what it has read into arrays of the exact size.
 type Builder struct {
 	Table
@@ -20,22 +20,22 @@ type Builder struct {
 	rows   []propertyRow
 	nested uint32 // the concept within which the next one stands
 
-	// Size is how large the source is that is read, in bytes; 0 where the concepts will soon be gone again.
+	// Size is the size of the source in bytes; 0 if the concepts will soon be gone again.
 	Size int64
 
-	// Memory is where the texts are, if they are large, until build takes them.
+	// Memory holds the texts, if they are large, until Build takes them.
 	Memory offheap.Memory
 
 	// Modifiers reads the modifier extensions of a concept.
 	Modifiers func(r *fhirjson.Reader) error
 }
 
-// largeText is from how many bytes of text on a code system is kept off the heap, with room for all of it reserved at
-// once, as far as that can be estimated.
+// largeText is from how many bytes of text on a code system is kept off the heap. Room for all of it is reserved at
+// once, by estimate.
 const largeText = 4 << 20
 
-// reserve makes room for the rest of a large code system, as estimated from how much of the source has been read. Room
-// that is not needed is never touched, and so never resident.
+// reserve makes room for the rest of a large code system, estimated from how much of the source has been read. Unused
+// room is never touched, and so never resident.
 func (b *Builder) reserve(r *fhirjson.Reader) {
 	if len(b.texts) < largeText || cap(b.texts)-len(b.texts) > 1<<16 || b.Size == 0 {
 		return
@@ -49,8 +49,8 @@ func (b *Builder) reserve(r *fhirjson.Reader) {
 	b.rows, b.pairs = reserved(b.rows, factor), reserved(b.pairs, factor)
 }
 
-// settle moves a large code system off the heap, and gives back the memory needed to build it before the next one is
-// read. Collecting is cheap, as there are no pointers to follow.
+// settle moves a large code system off the heap, and frees the memory needed to build it before the next one is read.
+// Collecting is cheap, as there are no pointers to follow.
 func (b *Builder) settle(t *Table) {
 	m := new(offheap.Memory)
 	t.texts = slices.Clip(b.texts)
@@ -67,15 +67,15 @@ func (b *Builder) settle(t *Table) {
 	debug.FreeOSMemory()
 }
 
-// reserved returns a list with room for factor times as much as it holds.
+// reserved returns a list with room for factor times its length.
 func reserved[S ~[]T, T any](list S, factor float64) S {
 	return slices.Grow(list, room(len(list), factor))
 }
 
-// room is how much more than n there is to be room for.
+// room is how much more than n to reserve.
 func room(n int, factor float64) int { return max(1<<17, int(float64(n)*(factor-1))) }
 
-// Reset makes the builder ready for the next code system.
+// Reset prepares the builder for the next code system.
 func (b *Builder) Reset() {
 	b.Table = Table{concepts: concepts{
 		texts: b.texts[:0], code: b.code[:0], display: b.display[:0], meaning: b.meaning[:0], nestedIn: b.nestedIn[:0], flags: b.flags[:0],
@@ -84,7 +84,7 @@ func (b *Builder) Reset() {
 	b.pairs, b.rows, b.nested = b.pairs[:0], b.rows[:0], noParent
 }
 
-// Concept reads one of CodeSystem.concept with all that stand within it.
+// Concept reads one of CodeSystem.concept with all concepts nested in it.
 func (b *Builder) Concept(r *fhirjson.Reader) error {
 	b.reserve(r)
 	concept, parent := uint32(b.Len()), b.nested
@@ -104,7 +104,6 @@ func (b *Builder) Concept(r *fhirjson.Reader) error {
 	return err
 }
 
-// conceptMember reads one member of a concept.
 func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string) error {
 	switch name {
 	case "code":
@@ -128,8 +127,8 @@ func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string)
 	}
 }
 
-// text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that
-// grows with what is read.
+// text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that grows with
+// what is read.
 func (b *Builder) text(r *fhirjson.Reader, ref *TextRef) error {
 	s, err := r.Text()
 	if err != nil {
@@ -139,7 +138,7 @@ func (b *Builder) text(r *fhirjson.Reader, ref *TextRef) error {
 	return nil
 }
 
-// Build finishes the concepts of a code system whose displays are in the given language.
+// Build returns the concepts of a code system whose displays are in the given language.
 func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	b.indexCodes()
 	if uint64(len(b.texts)) > math.MaxUint32 {
@@ -166,7 +165,7 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	return &t, nil
 }
 
-// cloneUsed copies a list, or returns nil if all of it is the same as unused.
+// cloneUsed copies a list, or returns nil if every item equals unused.
 func cloneUsed[T ~uint32](list []T, unused T) []T {
 	if !slices.ContainsFunc(list, func(v T) bool { return v != unused }) {
 		return nil

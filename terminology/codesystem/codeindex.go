@@ -7,11 +7,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// codeIndex finds a concept by its code: an open hash table of concept ids plus one. The hash is of the
-// code in lower case, so that one table serves code systems of either case sensitivity.
+// codeIndex finds a concept by its code: an open hash table of concepts plus one. The hash is of the code in lower
+// case, so that one table serves code systems of either case sensitivity.
 type codeIndex []uint32
 
-// find returns the concept with a code; equal compares it with the code of a concept.
+// find returns the concept with a code; equal compares it with a concept's.
 func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, bool) {
 	if len(x) == 0 {
 		return 0, false
@@ -25,7 +25,7 @@ func (x codeIndex) find(code []byte, equal func(concept uint32) bool) (uint32, b
 	return 0, false
 }
 
-// insert adds a concept, whose code must not be in the table yet. There must be a free slot.
+// insert adds a concept whose code is not yet in the table. There must be a free slot.
 func (x codeIndex) insert(code []byte, concept uint32) {
 	mask := uint32(len(x) - 1)
 	slot := hashFold(code) & mask
@@ -35,7 +35,7 @@ func (x codeIndex) insert(code []byte, concept uint32) {
 	x[slot] = concept + 1
 }
 
-// newCodeIndex returns a table with room for n concepts, at most two thirds full.
+// newCodeIndex returns a table for n concepts, at most two thirds full.
 func newCodeIndex(n int) codeIndex {
 	size := 4
 	for size*2 < n*3 {
@@ -58,7 +58,7 @@ func hashFold(code []byte) uint32 {
 	return hash
 }
 
-// EqualFold compares two codes without regard to case, in the sense of hashFold.
+// EqualFold compares codes ignoring case, as hashFold does.
 func EqualFold(a, b []byte) bool {
 	if bytes.Equal(a, b) {
 		return true

@@ -10,32 +10,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// ConceptReader reads what code systems and value sets say of a concept alike: designations and
-// extensions. It puts text into an arena, and languages and uses into tables.
+// ConceptReader reads what concepts of code systems and value sets share: designations and extensions. It puts text
+// into an arena, and languages and uses into tables.
 type ConceptReader struct {
-	// Languages are those of designations; the first is none.
+	// Languages are those of designations; the first is empty.
 	Languages []string
 
-	// Uses are the uses of designations; the first is none.
+	// Uses are those of designations; the first is empty.
 	Uses []Use
 
-	// Designations are those that have been read, in the order of the source.
+	// Designations are the designations read, in the order of the source.
 	Designations []DesignationRow
 
-	// Extensions are those that have been read, in the order of the source.
+	// Extensions are the extensions read, in the order of the source.
 	Extensions []ExtensionRow
 
 	scratch []byte
 }
 
-// Reset makes the reader ready for the next resource. The tables are handed on to what was read, and so
-// begin anew.
+// Reset prepares the reader for the next resource. What was read owns the tables, so new ones begin.
 func (c *ConceptReader) Reset() {
 	c.Languages, c.Uses = make([]string, 1), make([]Use, 1)
 	c.Designations, c.Extensions = c.Designations[:0], c.Extensions[:0]
 }
 
-// Designation reads one of concept.designation. One without a value says nothing.
+// Designation reads one of concept.designation. One without a value is skipped.
 func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) error {
 	row := DesignationRow{Owner: owner}
 	err := r.Object(func(name []byte) error {
@@ -62,7 +61,7 @@ func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) 
 	return err
 }
 
-// language returns the index of a language. There are few, and mostly it is the last one.
+// language returns the index of a language. There are few, and it is mostly the last one.
 func (c *ConceptReader) language(tag []byte) uint16 {
 	for i, v := range slices.Backward(c.Languages) {
 		if v == string(tag) {
@@ -76,7 +75,6 @@ func (c *ConceptReader) language(tag []byte) uint16 {
 	return uint16(len(c.Languages) - 1)
 }
 
-// use reads a designation's use.
 func (c *ConceptReader) use(r *fhirjson.Reader, index *uint16) error {
 	var use Use
 	err := r.Strings(
@@ -97,7 +95,7 @@ func (c *ConceptReader) use(r *fhirjson.Reader, index *uint16) error {
 	return err
 }
 
-// designationExtensions reads the extensions of a designation. Those that are known are kept, as JSON.
+// designationExtensions keeps the known extensions of a designation as JSON.
 func (c *ConceptReader) designationExtensions(r *fhirjson.Reader, t *Texts, ref *TextRef) error {
 	c.scratch = append(c.scratch[:0], '[')
 	err := c.each(r, func(kind ExtensionKind, extension, _ []byte) error {
@@ -123,7 +121,7 @@ func (c *ConceptReader) Extension(r *fhirjson.Reader, t *Texts, owner uint32) er
 	})
 }
 
-// each calls known with each extension of an array that is known: whole, and its value[x] as a member.
+// each calls known with each known extension of an array: all of it, and its value[x] as a member.
 func (c *ConceptReader) each(r *fhirjson.Reader, known func(kind ExtensionKind, extension, value []byte) error) error {
 	return r.Array(func() error {
 		raw, err := r.Value('{')
@@ -142,8 +140,8 @@ func (c *ConceptReader) each(r *fhirjson.Reader, known func(kind ExtensionKind, 
 	})
 }
 
-// parseExtension returns what kind of extension it is, or 0, and its value[x] as a JSON member; of
-// codesystem-alternate, which has none, the extensions in it.
+// parseExtension returns the kind of an extension, or 0, and its value[x] as a JSON member; for codesystem-alternate,
+// which has none, the extensions in it.
 func parseExtension(extension jsontext.Value) (kind ExtensionKind, value []byte, err error) {
 	var parts []byte
 	inner := fhirjson.ReaderOf(extension)

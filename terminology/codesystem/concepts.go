@@ -5,7 +5,7 @@ import "bytes"
 // noParent stands for no concept in concepts.nestedIn.
 const noParent = ^uint32(0)
 
-// concepts are what each concept of a code system is called, and where it stands in the definition, by number.
+// concepts holds, by number, what each concept is called and where it stands in the definition.
 type concepts struct {
 	caseSensitive bool
 
@@ -40,10 +40,10 @@ func (c *concepts) Definition(concept uint32) []byte {
 	return c.texts.At(c.meaning[concept])
 }
 
-// Flags returns what is known of a concept at a glance.
+// Flags returns a concept's flags.
 func (c *concepts) Flags(concept uint32) Flags { return c.flags[concept] }
 
-// Locate finds a concept by its code: as it is written, or, where case does not matter, in any case.
+// Locate finds a concept by its code: exactly, or in any case if the code system ignores it.
 func (c *concepts) Locate(code []byte) (concept uint32, ok bool) {
 	concept, ok = c.exact(code)
 	if ok || c.caseSensitive {
@@ -52,7 +52,7 @@ func (c *concepts) Locate(code []byte) (concept uint32, ok bool) {
 	return c.index.find(code, func(other uint32) bool { return EqualFold(c.Code(other), code) })
 }
 
-// exact finds a concept by its code as it is written.
+// exact finds a concept by its exact code.
 func (c *concepts) exact(code []byte) (uint32, bool) {
 	return c.index.find(code, func(other uint32) bool { return bytes.Equal(c.Code(other), code) })
 }

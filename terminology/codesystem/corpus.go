@@ -1,18 +1,16 @@
 package codesystem
 
-// conceptCorpus is all concepts of a code system, in a language.
+// conceptCorpus makes the concepts of a code system searchable in a list of languages.
 type conceptCorpus struct {
 	table     *Table
 	languages Languages
 }
 
-// Len returns the number of concepts.
+// Len implements [textindex.Corpus], as do the methods below.
 func (c *conceptCorpus) Len() int { return c.table.Len() }
 
-// Code returns a concept's code.
 func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.Code(doc) }
 
-// Display returns what is shown of a concept.
 func (c *conceptCorpus) Display(doc uint32) []byte {
 	display := c.table.Display(doc)
 	if !c.languages.None() {
@@ -24,7 +22,6 @@ func (c *conceptCorpus) Display(doc uint32) []byte {
 	return display
 }
 
-// AppendOthers appends the designations, and the display if another text is shown.
 func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 	if !c.languages.None() {
 		return c.languages.AppendSearched(dst, c.table.AppendTexts(nil, doc))
@@ -35,7 +32,6 @@ func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 	return dst
 }
 
-// Inactive reports whether a concept is inactive.
 func (c *conceptCorpus) Inactive(doc uint32) bool {
 	return c.table.flags[doc]&FlagInactive != 0
 }

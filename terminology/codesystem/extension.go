@@ -12,7 +12,7 @@ type Extension struct {
 // ExtensionKind is an extension that answers use or repeat.
 type ExtensionKind uint8
 
-// The kinds of extensions, called after the names in their urls.
+// The kinds of extensions, named as in their urls.
 const (
 	ExtensionAlternate ExtensionKind = iota + 1
 	ExtensionOrder
@@ -27,8 +27,8 @@ const (
 	ExtensionReplacedBy
 )
 
-// extensionURLs are the extensions by their url below [fhirjson.ExtensionBase]. Order and label are known under
-// one url in a code system and under another in a value set, with the same meaning.
+// extensionURLs are the extensions by url below [fhirjson.ExtensionBase]. Order and label have one url in code systems
+// and another in value sets, with the same meaning.
 var extensionURLs = map[string]ExtensionKind{
 	"codesystem-alternate":                 ExtensionAlternate,
 	"codesystem-conceptOrder":              ExtensionOrder,

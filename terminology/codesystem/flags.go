@@ -1,9 +1,9 @@
 package codesystem
 
-// Flags is what is known of a concept at a glance.
+// Flags summarize a concept.
 type Flags uint8
 
-// What there is to know of a concept at a glance.
+// The flags.
 const (
 	FlagAbstract   Flags = 1 << iota // property notSelectable is true
 	FlagInactive                     // property inactive is true, or status is retired or inactive
@@ -13,5 +13,5 @@ const (
 	FlagExtended                     // has extensions
 )
 
-// ToldFlags are those that say something of the concept itself.
+// ToldFlags are those that say something about the concept itself.
 const ToldFlags = FlagAbstract | FlagInactive | flagDeprecated | FlagStatus

@@ -7,28 +7,27 @@ import (
 	"strings"
 )
 
-// languageRange is one of an ordered list of preferred languages.
 type languageRange struct {
 	tag    string // in lower case; * means any language
 	weight float64
 }
 
-// Languages is what displayLanguage or Accept-Language asks for (RFC 9110 §12.5.4): the ranges, the most
-// preferred first. Where the wildcard is not refused, any language is better than none.
+// Languages is what displayLanguage or Accept-Language asks for (RFC 9110 §12.5.4): ranges, the most preferred first.
+// Unless the wildcard is refused, any language is better than none.
 type Languages struct {
 	ranges []languageRange
 
-	// Only says that nothing but these will do: the wildcard has weight 0.
+	// Only says that no other languages will do: the wildcard has weight 0.
 	Only bool
 }
 
-// How many languages are looked at, and in how long a list: a header may be of a megabyte.
+// Bounds on the languages considered and on the list: a header may be a megabyte long.
 const (
 	maxLanguageRanges = 20
 	maxLanguageList   = 8 << 10
 )
 
-// ParseLanguages reads a list of languages with weights. What cannot be understood is passed over.
+// ParseLanguages reads a list of languages with weights. It ignores what it does not understand.
 func ParseLanguages(list string) Languages {
 	var l Languages
 	if len(list) > maxLanguageList {
@@ -61,7 +60,7 @@ func ParseLanguages(list string) Languages {
 // None reports whether no language is preferred.
 func (l *Languages) None() bool { return len(l.ranges) == 0 && !l.Only }
 
-// Degrees of likeness of a language to the one that is asked for.
+// How like a language is to the one asked for.
 const (
 	languageDiffers  = iota
 	languageBroader  // de for de-CH (RFC 4647 §3.4)
@@ -69,7 +68,7 @@ const (
 	languageSame
 )
 
-// likeness says how well a language fits a range that is not the wildcard.
+// likeness says how well a language fits a range other than the wildcard.
 func likeness(tag, wanted string) int {
 	tag = strings.ToLower(tag)
 	switch {
@@ -100,7 +99,7 @@ func (l *Languages) List() string {
 	return string(list)
 }
 
-// DisplayOf returns the display among the texts of a concept, as an answer shows it, or nil.
+// DisplayOf returns the display to show among the texts of a concept, or nil.
 func (l *Languages) DisplayOf(texts []Text) []byte {
 	if i := l.Preferred(texts); i >= 0 {
 		return texts[i].Value
@@ -108,8 +107,8 @@ func (l *Languages) DisplayOf(texts []Text) []byte {
 	return nil
 }
 
-// AppendSearched appends those texts of a concept by which it is found: its displays, and its designations
-// in one of the languages, in none, or, where no language is asked for, in any.
+// AppendSearched appends the texts by which a concept is found: its displays, and its designations in one of the
+// languages, in none, or, if no language is asked for, in any.
 func (l *Languages) AppendSearched(dst [][]byte, texts []Text) [][]byte {
 	for i := range texts {
 		t := &texts[i]
@@ -120,10 +119,10 @@ func (l *Languages) AppendSearched(dst [][]byte, texts []Text) [][]byte {
 	return dst
 }
 
-// Cover reports whether a language is acceptable: it is among those asked for, or none is.
+// Cover reports whether a language is acceptable: if it is among those asked for, or none is.
 func (l *Languages) Cover(tag string) bool { return len(l.ranges) == 0 || l.mean(tag) }
 
-// mean reports whether a language is like one of those that are asked for.
+// mean reports whether a language is like one of those asked for.
 func (l *Languages) mean(tag string) bool {
 	return l.None() || slices.ContainsFunc(l.ranges, func(r languageRange) bool {
 		return r.tag == "*" || likeness(tag, r.tag) > languageDiffers

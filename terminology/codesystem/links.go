@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// indexCodes builds the table of codes. A code may occur again, where a concept is nested under each of its parents: the
-// repetition is dropped, and what it says counts for the first occurrence.
+// indexCodes builds the table of codes. A concept that is nested under each of its parents occurs several times:
+// repetitions are dropped, and what they say counts for the first occurrence.
 func (b *Builder) indexCodes() {
 	b.index = newCodeIndex(b.Len())
 	first := []uint32(nil) // what each concept became, once one was dropped
@@ -37,7 +37,6 @@ func (b *Builder) indexCodes() {
 	}
 }
 
-// identity returns the numbers from 0 up to n.
 func identity(n int) []uint32 {
 	ids := make([]uint32, n)
 	for i := range ids {
@@ -46,7 +45,7 @@ func identity(n int) []uint32 {
 	return ids
 }
 
-// rename replaces the concepts in what was gathered about them.
+// rename replaces the concepts in what was read about them.
 func (b *Builder) rename(to []uint32) {
 	for i, p := range b.pairs {
 		b.pairs[i] = pair{from: to[p.from], to: to[p.to]}
@@ -69,8 +68,8 @@ func (b *Builder) rename(to []uint32) {
 	}
 }
 
-// relate builds the hierarchy from nesting and from the properties parent and child. A property that
-// names a concept which is not here says nothing.
+// relate builds the hierarchy from nesting and from the properties parent and child. It ignores values that are no
+// concept here.
 func (b *Builder) relate() {
 	for i, p := range b.properties {
 		isParent, isChild := p.Is("parent"), p.Is("child")
@@ -93,7 +92,6 @@ func (b *Builder) relate() {
 	b.parents = newRelation(b.Len(), inverse(b.pairs))
 }
 
-// flag works out what is known of each concept at a glance.
 func (b *Builder) flag() {
 	b.flags = slices.Grow(b.flags, b.Len())[:b.Len()]
 	clear(b.flags)
@@ -114,7 +112,7 @@ func (b *Builder) flag() {
 	}
 }
 
-// flagsOf returns what a property says of a concept that has it.
+// flagsOf returns the flags that a property sets.
 func (b *Builder) flagsOf(p Property, value string) (flags Flags) {
 	switch {
 	case p.Is("notSelectable") && value == "true":
@@ -131,7 +129,7 @@ func (b *Builder) flagsOf(p Property, value string) (flags Flags) {
 	return 0
 }
 
-// sortedValues brings the properties into the order of the concepts.
+// sortedValues returns the properties in the order of the concepts.
 func (b *Builder) sortedValues() propertyValues {
 	if len(b.rows) == 0 {
 		return propertyValues{}

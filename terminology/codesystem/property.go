@@ -2,7 +2,7 @@ package codesystem
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
-// Property is a property that a code system declares or that one of its concepts has.
+// Property is a property that a code system declares or a concept has.
 type Property struct {
 	// Code is the code of the property, and URI what it means; empty where the code system does not say.
 	Code, URI string
@@ -10,7 +10,6 @@ type Property struct {
 	description, kind string
 }
 
-// valueKind is which value[x] a property has.
 type valueKind uint8
 
 const (
@@ -28,18 +27,18 @@ var valueMembers = [...]string{
 	"valueCode", "valueCoding", "valueString", "valueInteger", "valueBoolean", "valueDateTime", "valueDecimal",
 }
 
-// Is reports whether a property is the one that FHIR defines under the given name: by its uri or by its
-// code, since many code systems declare no uri, or another.
+// Is reports whether a property is the one that FHIR defines under a name: by its uri or its code, since many code
+// systems declare no uri, or another.
 func (p Property) Is(name string) bool {
 	return p.URI == PropertyBase+name || p.Code == name
 }
 
-// PropertyBase is the start of the uris of the properties that FHIR itself defines (R4 §4.8.10).
+// PropertyBase is the start of the uris of the properties that FHIR defines (R4 §4.8.10).
 const PropertyBase = "http://hl7.org/fhir/concept-properties#"
 
-// Value is the value of a property of a concept.
+// Value is a property value of a concept.
 type Value struct {
-	// Property is the property that has the value.
+	// Property is the property.
 	Property *Property
 
 	// Text is the value as text; of a Coding, its code.
@@ -51,7 +50,7 @@ type Value struct {
 	kind valueKind
 }
 
-// Member returns which value[x] it is, as valueCode.
+// Member returns the name of value[x], such as valueCode.
 func (v *Value) Member() string { return valueMembers[v.kind] }
 
 // AppendJSON appends the value as JSON.
@@ -65,8 +64,7 @@ func (v *Value) AppendJSON(dst []byte) []byte {
 	return fhirjson.AppendString(dst, v.Text)
 }
 
-// propertyValues holds the properties of all concepts, as rows: those of concept i are the rows
-// from[i] up to from[i+1].
+// propertyValues holds the properties of all concepts, as rows: those of concept i are from[i] up to from[i+1].
 type propertyValues struct {
 	from     []uint32
 	property []uint16 // index in Table.properties
@@ -75,7 +73,6 @@ type propertyValues struct {
 	coding   []TextRef // of a Coding, all of it as JSON, else 0; nil where there are none
 }
 
-// rows returns the range of the rows of a concept.
 func (v *propertyValues) rows(concept uint32) (from, to uint32) {
 	if v.from == nil {
 		return 0, 0

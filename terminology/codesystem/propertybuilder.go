@@ -35,7 +35,6 @@ func (b *Builder) PropertyDefinition(r *fhirjson.Reader) error {
 	return b.addProperty(p)
 }
 
-// addProperty appends a property.
 func (b *Builder) addProperty(p Property) error {
 	if len(b.properties) == math.MaxUint16 {
 		return fmt.Errorf("more than %d properties", math.MaxUint16)
@@ -44,7 +43,6 @@ func (b *Builder) addProperty(p Property) error {
 	return nil
 }
 
-// value reads one of CodeSystem.concept.property.
 func (b *Builder) value(r *fhirjson.Reader, concept uint32) error {
 	row, coded := propertyRow{concept: concept}, false
 	err := r.Object(func(name []byte) error {
@@ -73,8 +71,8 @@ func (b *Builder) value(r *fhirjson.Reader, concept uint32) error {
 	return err
 }
 
-// valueText puts a property's value into the arena, unless the previous value is the same: siblings have the same
-// parent, and most concepts the same status.
+// valueText adds a property's value to the arena, unless it equals the previous one: siblings share a parent, and most
+// concepts their status.
 func (b *Builder) valueText(value []byte) TextRef {
 	if last := len(b.rows) - 1; last >= 0 && bytes.Equal(b.texts.At(b.rows[last].value), value) {
 		return b.rows[last].value
@@ -82,7 +80,7 @@ func (b *Builder) valueText(value []byte) TextRef {
 	return b.texts.Append(value)
 }
 
-// propertyCode reads the code of a concept's property and finds or adds the property.
+// propertyCode finds or adds the property with the code that is next.
 func (b *Builder) propertyCode(r *fhirjson.Reader, index *uint16) error {
 	code, err := r.Text()
 	if err != nil {

@@ -2,14 +2,13 @@ package codesystem
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 
-// relation holds for each concept a list of concepts: list i is to[from[i]:from[i+1]]. An empty
-// relation, without any pair, holds no memory at all.
+// relation holds a list of concepts for each concept: list i is to[from[i]:from[i+1]]. An empty relation takes no
+// memory.
 type relation struct {
 	from []uint32
 	to   []uint32
 }
 
-// related returns the concepts related to the given one.
 func (r relation) related(concept uint32) []uint32 {
 	if r.from == nil {
 		return nil
@@ -17,11 +16,9 @@ func (r relation) related(concept uint32) []uint32 {
 	return r.to[r.from[concept]:r.from[concept+1]]
 }
 
-// pair is one element of a relation while it is gathered.
 type pair struct{ from, to uint32 }
 
-// newRelation sorts pairs over n concepts by their first member, keeping their order otherwise, and
-// drops those that occur again.
+// newRelation sorts pairs over n concepts by their first member, stably, and drops repetitions.
 func newRelation(n int, pairs []pair) relation {
 	if len(pairs) == 0 {
 		return relation{}
@@ -44,7 +41,7 @@ func newRelation(n int, pairs []pair) relation {
 	return relation{from: from, to: to[:kept:kept]}
 }
 
-// inverse returns the pairs with their members exchanged.
+// inverse swaps the members of each pair.
 func inverse(pairs []pair) []pair {
 	turned := make([]pair, len(pairs))
 	for i, p := range pairs {
@@ -53,8 +50,8 @@ func inverse(pairs []pair) []pair {
 	return turned
 }
 
-// sortByOwner is a counting sort of rows that each belong to one of n owners: it returns the offsets by
-// owner and the rows' values in that order.
+// sortByOwner is a counting sort of rows by their owners, of which there are n: it returns the offsets by owner, and
+// the rows' values in that order.
 func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, values []uint32) {
 	from = make([]uint32, n+1)
 	for i := range rows {
@@ -75,7 +72,7 @@ func sortByOwner(n, rows int, row func(i int) (owner, value uint32)) (from, valu
 	return from, values
 }
 
-// closure returns the concepts that a relation reaches from one in one step or more. It does not recurse, so neither
+// closure returns the concepts that a relation reaches from start in one or more steps. It does not recurse, so neither
 // depth nor cycles do harm.
 func (r relation) closure(n int, start uint32, spend func(n int) error) (bitset.Set, error) {
 	if err := spend(n / 64); err != nil {

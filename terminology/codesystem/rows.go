@@ -2,8 +2,8 @@ package codesystem
 
 import "slices"
 
-// designations holds the designations of all concepts of a code system, as rows: those of concept i are
-// the rows from[i] up to from[i+1]. from is nil where there are none.
+// designations holds the designations of all concepts, as rows: those of concept i are from[i] up to from[i+1]. from is
+// nil if there are none.
 type designations struct {
 	from      []uint32
 	language  []uint16 // index in languages
@@ -15,7 +15,6 @@ type designations struct {
 	uses      []Use    // 0 is none
 }
 
-// rows returns the range of the rows of a concept.
 func (d *designations) rows(concept uint32) (from, to uint32) {
 	if d.from == nil {
 		return 0, 0
@@ -23,7 +22,6 @@ func (d *designations) rows(concept uint32) (from, to uint32) {
 	return d.from[concept], d.from[concept+1]
 }
 
-// extensionOf returns the extensions of a row as a JSON array, or nil.
 func (d *designations) extensionOf(row uint32) TextRef {
 	if d.extension == nil {
 		return 0
@@ -49,7 +47,7 @@ type DesignationRow struct {
 	Value, Extension TextRef
 }
 
-// newDesignations brings designations into the order of their owners, of which there are n.
+// newDesignations sorts designations by their owners, of which there are n.
 func newDesignations(n int, rows []DesignationRow) designations {
 	if len(rows) == 0 {
 		return designations{}
@@ -71,8 +69,8 @@ func newDesignations(n int, rows []DesignationRow) designations {
 	return d
 }
 
-// conceptExtensions holds the extensions of concepts that an answer shows, in the order of the concepts.
-// Few concepts have any, so a concept's rows are searched for.
+// conceptExtensions holds the extensions that answers show, in the order of the concepts. Few concepts have any, so a
+// concept's rows are searched for.
 type conceptExtensions struct {
 	owner []uint32
 	kind  []ExtensionKind
@@ -91,7 +89,6 @@ type ExtensionRow struct {
 	Value TextRef
 }
 
-// newConceptExtensions brings extensions into the order of their owners.
 func newConceptExtensions(rows []ExtensionRow) conceptExtensions {
 	slices.SortStableFunc(rows, func(a, b ExtensionRow) int { return int(a.Owner) - int(b.Owner) })
 	var x conceptExtensions
@@ -101,7 +98,6 @@ func newConceptExtensions(rows []ExtensionRow) conceptExtensions {
 	return x
 }
 
-// rows returns the range of the rows of a concept.
 func (x *conceptExtensions) rows(owner uint32) (from, to int) {
 	if len(x.owner) == 0 {
 		return 0, 0
@@ -115,7 +111,7 @@ func (x *conceptExtensions) rows(owner uint32) (from, to int) {
 	return from, to
 }
 
-// get returns the value of a concept's extension of the given kind, or 0.
+// get returns a concept's extension of a kind, or 0.
 func (x *conceptExtensions) get(owner uint32, kind ExtensionKind) TextRef {
 	from, to := x.rows(owner)
 	for row := from; row < to; row++ {

@@ -8,16 +8,16 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// searchIndexes are the indexes of one code system, by what a language means in it.
+// searchIndexes are the indexes of a code system by languageKey.
 type searchIndexes struct {
 	mu         sync.Mutex
 	byLanguage map[string]func() *textindex.Index
 }
 
-// maxIndexes is how many indexes of one code system are kept, beside the one for no language.
+// maxIndexes bounds the indexes of a code system, beside the one for no language.
 const maxIndexes = 8
 
-// SearchIndex returns the index for a list of languages, which is built when it is first needed.
+// SearchIndex returns the index for a list of languages, built on first use.
 func (t *Table) SearchIndex(list string) *textindex.Index {
 	wanted := ParseLanguages(list)
 	return t.indexes.get(t.languageKey(&wanted), func() *textindex.Index {
@@ -44,8 +44,8 @@ func (s *searchIndexes) get(key string, build func() *textindex.Index) func() *t
 	return x
 }
 
-// languageKey tells apart what languages mean in a code system: which of its own each is like, and which of
-// these the most. Where it has but de, then de, de-CH, de-AT, and fr before de mean the same.
+// languageKey identifies what a list of languages means in a code system: which of its own each is like, and which of
+// these the most. If it has only de, then de, de-CH, de-AT, and fr before de all mean the same.
 func (t *Table) languageKey(wanted *Languages) string {
 	if wanted.None() {
 		return ""
@@ -65,7 +65,7 @@ func (t *Table) languageKey(wanted *Languages) string {
 	return string(append(key, '-'))
 }
 
-// rangeKey is languageKey for one language. It is false where the code system has nothing like it.
+// rangeKey is languageKey for one language. It is false if the code system has nothing like it.
 func (t *Table) rangeKey(language string) (key []byte, ok bool) {
 	var found [languageSame + 1]bool
 	for _, tag := range append(slices.Clip(t.designations.languages), t.language) {

@@ -24,7 +24,7 @@ func (t *Table) Status(concept uint32) string {
 	return ""
 }
 
-// statusProperty returns what the properties that are a status say, if that is not active.
+// statusProperty returns the value of a status property other than active, or "".
 func (t *Table) statusProperty(concept uint32) string {
 	for i, p := range t.properties {
 		if !p.Is("status") {

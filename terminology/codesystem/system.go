@@ -5,20 +5,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// System is the concepts of a code system. It numbers them from 0 in the order of the definition, a parent before
-// its children; the numbers mean nothing outside of it. It may be used by any number of goroutines, and the bytes and
-// lists that it returns must not be changed.
+// System is the concepts of a code system. They are numbered from 0 in the order of the definition, parents before
+// children; the numbers mean nothing outside. A System is safe for concurrent use, and the bytes and lists it returns
+// must not be changed.
 //
-// spend, where a method takes it, pays for steps of some fifty nanoseconds; the method fails where it does.
+// spend, where a method takes it, pays for steps of some fifty nanoseconds; the method fails if it does.
 type System interface {
 	// Len returns the number of concepts.
 	Len() int
 
-	// Locate finds a concept by its code: as it is written, or, where the code system says that case does not
-	// matter, in any case.
+	// Locate finds a concept by its code: exactly, or in any case if the code system ignores it.
 	Locate(code []byte) (concept uint32, ok bool)
 
-	// Concept returns a concept's code, display and flags at once, for those who write many concepts.
+	// Concept returns a concept's code, display and flags at once.
 	Concept(concept uint32) (code, display []byte, flags Flags)
 
 	// Code returns a concept's code.
@@ -30,7 +29,7 @@ type System interface {
 	// Definition returns a concept's definition, or nil.
 	Definition(concept uint32) []byte
 
-	// Flags returns what is known of a concept at a glance.
+	// Flags returns a concept's flags.
 	Flags(concept uint32) Flags
 
 	// Status returns why a concept is not simply active, or "".
@@ -57,16 +56,16 @@ type System interface {
 	// Children returns the concepts directly below one.
 	Children(concept uint32) []uint32
 
-	// Above returns all concepts above one, which is among them only where the hierarchy has a cycle.
+	// Above returns all ancestors of a concept, itself among them only if the hierarchy has a cycle.
 	Above(concept uint32, spend func(steps int) error) (bitset.Set, error)
 
-	// Below returns all concepts below one, which is among them only where the hierarchy has a cycle.
+	// Below returns all descendants of a concept, itself among them only if the hierarchy has a cycle.
 	Below(concept uint32, spend func(steps int) error) (bitset.Set, error)
 
-	// AppendConcepts appends the member concept of the CodeSystem, or nothing where the concepts cannot be listed.
+	// AppendConcepts appends the member concept of the CodeSystem, or nothing if the concepts cannot be listed.
 	AppendConcepts(dst []byte) []byte
 
-	// SearchIndex returns the index that finds concepts by their texts in a list of languages, as
-	// [ParseLanguages] reads it, or in the code system's own where it is empty.
+	// SearchIndex returns the index that finds concepts by their texts in a list of languages, as [ParseLanguages] reads
+	// it, or in the code system's own if it is empty.
 	SearchIndex(languages string) *textindex.Index
 }

@@ -5,8 +5,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// Table is a code system's concepts in flat arrays, by their numbers. No array holds a pointer, so that they cost
-// the garbage collector nothing, and large ones lie beside the heap.
+// Table holds a code system's concepts in flat arrays, by number. The arrays hold no pointers, so that they cost the
+// garbage collector nothing and large ones can lie off the heap.
 type Table struct {
 	concepts
 	language     string // of the displays
@@ -31,7 +31,6 @@ func (t *Table) AppendTexts(dst []Text, concept uint32) []Text {
 	return dst
 }
 
-// designation returns the designation in a row.
 func (t *Table) designation(row uint32) Text {
 	d := &t.designations
 	return Text{
@@ -79,17 +78,16 @@ func (t *Table) Parents(concept uint32) []uint32 { return t.parents.related(conc
 // Children returns the concepts directly below one.
 func (t *Table) Children(concept uint32) []uint32 { return t.children.related(concept) }
 
-// Above returns all concepts above one.
+// Above returns all ancestors of a concept.
 func (t *Table) Above(concept uint32, spend func(steps int) error) (bitset.Set, error) {
 	return t.parents.closure(t.Len(), concept, spend)
 }
 
-// Below returns all concepts below one.
+// Below returns all descendants of a concept.
 func (t *Table) Below(concept uint32, spend func(steps int) error) (bitset.Set, error) {
 	return t.children.closure(t.Len(), concept, spend)
 }
 
-// settle moves the arrays into m.
 func (t *Table) settle(m *offheap.Memory) {
 	d, v := &t.designations, &t.values
 	offheap.Move(m, &t.code, &t.display, &t.meaning, &d.value, &d.extension, &v.value, &v.coding)

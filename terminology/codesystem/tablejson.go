@@ -2,7 +2,7 @@ package codesystem
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 
-// AppendConcepts appends the member concept: the concepts, within each other as they were in the definition.
+// AppendConcepts appends the member concept, nested as in the definition.
 func (t *Table) AppendConcepts(dst []byte) []byte {
 	if t.Len() == 0 {
 		return dst
@@ -33,7 +33,7 @@ func (t *Table) AppendConcepts(dst []byte) []byte {
 	return append(dst, ']')
 }
 
-// appendConcept appends a concept up to the brace that ends it.
+// appendConcept appends a concept without its closing brace.
 func (t *Table) appendConcept(dst []byte, concept uint32) []byte {
 	dst = fhirjson.AppendString(append(dst, `{"code":`...), t.Code(concept))
 	dst = fhirjson.AppendMember(dst, "display", t.Display(concept))

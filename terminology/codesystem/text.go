@@ -8,7 +8,7 @@ import (
 
 // Text is a display or designation of a concept, as an answer may show it.
 type Text struct {
-	// Language is its language; empty where that is not known.
+	// Language is its language; empty if unknown.
 	Language string
 
 	// Use says what it is for.
@@ -20,7 +20,7 @@ type Text struct {
 	// Extension is a JSON array of its extensions, or nil.
 	Extension []byte
 
-	// Display says that it is a display, not a designation.
+	// Display says that it is a display rather than a designation.
 	Display bool
 
 	// Own says that it is the value set's own.
@@ -30,12 +30,12 @@ type Text struct {
 	Source string
 }
 
-// PreferredForLanguage is the use that a display has when it is shown as a designation.
+// PreferredForLanguage is the use of a display that is shown as a designation.
 var PreferredForLanguage = Use{
 	System: "http://terminology.hl7.org/CodeSystem/hl7TermMaintInfra", Code: "preferredForLanguage", Display: "Preferred For Language",
 }
 
-// Preferred returns the index of the text that is to be the display, or -1.
+// Preferred returns the index of the text to use as the display, or -1.
 func (l *Languages) Preferred(texts []Text) int {
 	for _, r := range l.ranges {
 		if r.tag == "*" {
@@ -69,7 +69,7 @@ func FirstDisplay(texts []Text) int {
 	return -1
 }
 
-// IsDisplay reports whether a text may stand for the display in its language.
+// IsDisplay reports whether a text can be the display in its language.
 func (t *Text) IsDisplay() bool {
 	if t.Display || t.Use == (Use{}) {
 		return !bytes.Contains(t.Extension, []byte(`"withdrawn"`))
@@ -81,10 +81,10 @@ func (t *Text) IsDisplay() bool {
 	return false
 }
 
-// synonym is SNOMED CT's concept for a designation that is a synonym, among them the preferred ones.
+// synonym is SNOMED CT's concept for synonyms, including preferred ones.
 const synonym = "900000000000013009"
 
-// PreferredOrFirst is preferred, but takes the default display rather than none.
+// PreferredOrFirst is Preferred, but returns the default display rather than none.
 func (l *Languages) PreferredOrFirst(texts []Text) int {
 	if i := l.Preferred(texts); i >= 0 {
 		return i
@@ -107,7 +107,6 @@ func (t *Text) Append(dst []byte) []byte {
 	return dst
 }
 
-// append appends a use as JSON.
 func (u *Use) append(dst []byte) []byte {
 	start := len(dst)
 	dst = fhirjson.AppendMember(dst, "system", u.System)

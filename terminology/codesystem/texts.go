@@ -2,11 +2,11 @@ package codesystem
 
 import "encoding/binary"
 
-// TextRef is the place of a string in a [Texts]: its offset, or 0 for "no such string".
+// TextRef is the offset of a string in a [Texts], or 0 for none.
 type TextRef uint32
 
-// Texts is an arena of strings, each its length as a varint and then its bytes. Strings are referred to by offset, so
-// that the collector has no pointers to follow.
+// Texts is an arena of strings, each its length as a varint and then its bytes. Offsets refer to them, so that the
+// collector has no pointers to follow.
 type Texts []byte
 
 // Append copies s into the arena.
@@ -32,7 +32,7 @@ func (t Texts) At(ref TextRef) []byte {
 	return t.long(ref)
 }
 
-// long is at for a string whose length takes more than a byte.
+// long is At for a string whose length takes more than a byte.
 func (t Texts) long(ref TextRef) []byte {
 	length, width := binary.Uvarint(t[ref:])
 	start := int(ref) + width

@@ -1,6 +1,6 @@
 package fhirjson
 
-// Array writes a member that is an array, or nothing if it is empty: FHIR's JSON has no empty arrays.
+// Array writes an array member, or nothing if it is empty: FHIR's JSON has no empty arrays.
 type Array struct {
 	// Name is the name of the member.
 	Name string

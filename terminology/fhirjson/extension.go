@@ -2,12 +2,12 @@ package fhirjson
 
 import "bytes"
 
-// Extension is an extension whose value, if it has one, is primitive.
+// Extension is an extension with a primitive value, or none.
 type Extension struct {
 	// URL says what the extension means.
 	URL string
 
-	// Value is its value[x] as text, or empty if that is not primitive.
+	// Value is its value[x] as text; empty if that is not primitive.
 	Value string
 
 	// Parts are the extensions within it.
@@ -52,5 +52,5 @@ func (x *Extension) Part(name string) string {
 	return ""
 }
 
-// ExtensionBase is the start of the urls of the extensions that FHIR itself defines.
+// ExtensionBase is the start of the urls of the extensions that FHIR defines.
 const ExtensionBase = "http://hl7.org/fhir/StructureDefinition/"

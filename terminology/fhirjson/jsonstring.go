@@ -5,7 +5,7 @@ import (
 	"unicode/utf8"
 )
 
-// AppendMember appends a member with a string, after others, unless the string is empty.
+// AppendMember appends a comma and a string member, or nothing if the string is empty.
 func AppendMember[text string | []byte](dst []byte, name string, value text) []byte {
 	if len(value) == 0 {
 		return dst
@@ -14,7 +14,7 @@ func AppendMember[text string | []byte](dst []byte, name string, value text) []b
 	return AppendString(append(dst, '"', ':'), value)
 }
 
-// AppendString appends a JSON string. What is not valid UTF-8 becomes U+FFFD.
+// AppendString appends a JSON string. Invalid UTF-8 becomes U+FFFD.
 func AppendString[text string | []byte](dst []byte, s text) []byte {
 	dst = append(dst, '"')
 	start := 0

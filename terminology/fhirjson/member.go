@@ -6,7 +6,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Member is a member of a resource, as it was read.
+// Member is a member of a resource as it was read.
 type Member struct {
 	// Name is the name of the member.
 	Name string
@@ -36,7 +36,7 @@ func (m Member) Append(dst []byte) []byte {
 	return append(append(AppendString(dst, m.Name), ':'), m.Value...)
 }
 
-// ValueText returns the value of a member that is written as JSON, without its name.
+// ValueText returns the value of a member in JSON, without its name.
 func ValueText(member []byte) string {
 	_, value, _ := strings.Cut(string(member), ":")
 	return value

@@ -17,8 +17,8 @@ type Reader struct {
 	short   *Shortage
 }
 
-// NewReader returns a reader of src. Of members with one name the last one counts: refusing duplicates would take
-// memory for the names of each object.
+// NewReader returns a reader of src. Of members with the same name the last one counts: to refuse duplicates, the names
+// of every object would have to be kept.
 func NewReader(src io.Reader) *Reader {
 	return &Reader{dec: jsontext.NewDecoder(src, jsontext.AllowDuplicateNames(true))}
 }
@@ -57,8 +57,8 @@ func (r *Reader) peekError() error {
 	return err
 }
 
-// Object calls member with the name of each member of the next value, an object. member must read or skip the value,
-// and nothing else; the name is valid until then.
+// Object calls member with the name of each member of the next value, an object. member must read or skip the value and
+// nothing else; the name is valid until then.
 func (r *Reader) Object(member func(name []byte) error) error {
 	if err := r.delimiter('{'); err != nil {
 		return err
@@ -124,7 +124,7 @@ func (r *Reader) ReadString(s *string) error {
 	return err
 }
 
-// MaxName bounds the url or version of a definition, in bytes: answers repeat it beside each code.
+// MaxName bounds the url or version of a definition, in bytes: answers repeat it with each code.
 const MaxName = 8 << 10
 
 // ReadName reads a url or a version into s.
@@ -170,7 +170,7 @@ func (r *Reader) IsPrimitive() bool {
 // Skip passes over the next value.
 func (r *Reader) Skip() error { return r.dec.SkipValue() }
 
-// AnyValue returns the next value, whatever it is. It is valid until the next call.
+// AnyValue returns the next value of any kind. It is valid until the next call.
 func (r *Reader) AnyValue() (jsontext.Value, error) { return r.dec.ReadValue() }
 
 func (r *Reader) delimiter(want jsontext.Kind) error {
@@ -196,7 +196,7 @@ func (r *Reader) CopyValue(kind jsontext.Kind, into *jsontext.Value) error {
 	return err
 }
 
-// unexpected returns the error for a value of the wrong type, or the decoder's own if there is no value.
+// unexpected is the error for a value of the wrong kind, or the decoder's own if there is no value.
 func (r *Reader) unexpected(want string, got jsontext.Kind) error {
 	if got == 0 {
 		err := r.peekError()
@@ -208,7 +208,7 @@ func (r *Reader) unexpected(want string, got jsontext.Kind) error {
 	return fmt.Errorf("%s: want %s, found %s", r.Pointer(), want, kindName(got))
 }
 
-// Pointer returns the JSON pointer to where the reader is.
+// Pointer returns the JSON pointer to the reader's position.
 func (r *Reader) Pointer() string {
 	if p := r.within + string(r.dec.StackPointer()); p != "" {
 		return p

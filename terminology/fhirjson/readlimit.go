@@ -23,7 +23,7 @@ func (e *TooLargeError) Error() string {
 	return fmt.Sprintf("%s is larger than %s, the most that is read", e.What, SizeText(e.Most))
 }
 
-// SizeText writes a number of bytes for a person.
+// SizeText writes a number of bytes for people.
 func SizeText(n int64) string {
 	if n >= 1<<20 && n%(1<<20) == 0 {
 		return fmt.Sprintf("%d MiB", n>>20)
@@ -31,7 +31,7 @@ func SizeText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// valueSource is the source of a decoder. It fails when a value takes too much memory, or the context is done.
+// valueSource is the source of a decoder. It fails when a value takes too much memory, or its context is done.
 type valueSource struct {
 	ctx  context.Context
 	src  io.Reader
@@ -40,7 +40,7 @@ type valueSource struct {
 	most int64
 }
 
-// Read reads on.
+// Read implements [io.Reader].
 func (v *valueSource) Read(b []byte) (int, error) {
 	if err := v.ctx.Err(); err != nil {
 		return 0, err
@@ -61,8 +61,8 @@ func NewSourceReader(ctx context.Context, src io.Reader, most int64) *Reader {
 	return r
 }
 
-// Shortage sums up by how much values are shorter than the memory that they take. Without a bound, five million empty
-// objects would take a hundred times their length.
+// Shortage adds up how much shorter values are than the memory they take. Without a bound, five million empty objects
+// would take a hundred times their length.
 type Shortage struct{ bytes, most int64 }
 
 // NewShortage returns a sum that may grow to most bytes.
@@ -71,7 +71,7 @@ func NewShortage(most int64) *Shortage { return &Shortage{most: most} }
 // MaxShort is the default bound of a [Shortage].
 const MaxShort = 16 << 20
 
-// shortElement is the least memory that an element of an array takes, in bytes.
+// shortElement is the least memory that an array element takes, in bytes.
 const shortElement = 32
 
 // Add counts a value of length bytes that takes held bytes of memory.

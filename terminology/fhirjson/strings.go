@@ -9,7 +9,7 @@ type String struct {
 	Into *string
 }
 
-// Strings reads the given members of an object, and skips all others.
+// Strings reads the given string members of an object, and skips all others.
 func (r *Reader) Strings(members ...String) error {
 	return r.Object(func(name []byte) error {
 		for _, m := range members {

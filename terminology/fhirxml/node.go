@@ -21,7 +21,6 @@ type member struct {
 	value *node
 }
 
-// member returns the value of a member, or nil.
 func (n *node) member(name string) *node {
 	if n == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// object is a JSON object that is being written.
+// object is a JSON object being written.
 type object struct {
 	*reader
 	begun   bool
@@ -23,7 +23,7 @@ type object struct {
 	other   bool   // one of them is not null
 }
 
-// begin goes on with an element, and ends the one before it.
+// begin starts an element, and ends the previous one if it has another name.
 func (o *object) begin(e element) error {
 	if o.count > 0 && o.current.name == e.name {
 		if o.count++; !e.repeats {
@@ -125,10 +125,10 @@ func (o *object) primitive(start *xml.StartElement) error {
 	return nil
 }
 
-// maxBeside bounds the nesting of primitives in the extensions of others, each of which copies what is in it.
+// maxBeside bounds the nesting of primitives in extensions of primitives, each of which copies what is in it.
 const maxBeside = 50
 
-// primitiveType is what a primitive has beside its value.
+// primitiveType is what a primitive has besides its value.
 var primitiveType = elementType{
 	name: "Element", elements: []element{{name: "extension", kind: "Extension", repeats: true}}, places: map[string]int{"extension": 0},
 }

@@ -27,7 +27,7 @@ var (
 
 // AppendJSON appends a resource, given as an XML document, in JSON. It skips elements that R4 does not have. It fails
 // if the document is not well-formed, has a document type, repeats an element that may not repeat, or has a value that
-// its type cannot have; it does not validate the resource otherwise. The JSON is at most about twice as long as the
+// its type cannot have; it does not otherwise validate the resource. The JSON is at most about twice as long as the
 // document.
 func AppendJSON(dst, document []byte) ([]byte, error) {
 	document = bytes.TrimPrefix(document, []byte("\ufeff"))
@@ -80,7 +80,7 @@ func noEOF(err error) error {
 	return err
 }
 
-// next returns the start of the next element, or nil at the end of the one around it.
+// next returns the start of the next element, or nil at the end of the enclosing one.
 func (r *reader) next() (*xml.StartElement, error) {
 	for {
 		r.at = r.dec.InputOffset()
@@ -108,7 +108,7 @@ func (r *reader) resource(start *xml.StartElement) error {
 	if start.Name.Space != fhirNamespace {
 		return fmt.Errorf("the element %s is not in the namespace %s", start.Name.Local, fhirNamespace)
 	}
-	// XML allows names that no type has: such a one could not be written as it was read.
+	// A name that XML allows but no type has could not be written as it was read.
 	if start.Name.Local != name(start.Name.Local) {
 		return fmt.Errorf("%q is not the name of a resource type", start.Name.Local)
 	}
@@ -129,7 +129,7 @@ func (r *reader) token() (xml.Token, error) {
 	return r.dec.Token()
 }
 
-// skip passes over the rest of an element.
+// skip skips the rest of an element.
 func (r *reader) skip() error {
 	for depth := 1; depth > 0; {
 		token, err := r.token()
@@ -150,7 +150,6 @@ func (r *reader) skip() error {
 	return nil
 }
 
-// complex reads an element with others in it.
 func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 	r.dst = append(r.dst, '{')
 	var seen []string
@@ -170,7 +169,7 @@ func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 	return r.elements(t, seen)
 }
 
-// elements reads the elements within one as members of an object, of which some are there already, and ends the object.
+// elements reads nested elements as the members of an object, some of which have been written, and ends the object.
 func (r *reader) elements(t *elementType, seen []string) error {
 	if r.depth++; r.depth > maxDepth {
 		return errDepth
@@ -231,7 +230,6 @@ func (r *reader) inner() error {
 	return err
 }
 
-// xhtml copies a narrative as it is.
 func (r *reader) xhtml() error {
 	from := r.at
 	if err := r.skip(); err != nil {

@@ -2,11 +2,11 @@ package fhirxml
 
 import "io"
 
-// maxToken bounds a tag with its attributes, or a text. The longest string that is read, of 4 MiB, fits. Without a
-// bound, attributes would take twenty times their length.
+// maxToken bounds a tag with its attributes, or a text. The longest string allowed, of 4 MiB, fits. Without a bound,
+// attributes would take twenty times their length.
 const maxToken = 5 << 20
 
-// source is the document of a decoder. It fails in the middle of a token that is too long.
+// source is the document for a decoder. It fails in the middle of a token that is too long.
 type source struct {
 	document  []byte
 	at, begin int // how far it is read; where the token began

@@ -42,7 +42,7 @@ var types = sync.OnceValue(func() map[string]*elementType {
 	return all
 })
 
-// element finds an element of a type; nil has none.
+// element finds an element of a type; a nil type has none.
 func (t *elementType) element(name string) (e element, ok bool) {
 	if t == nil {
 		return e, false
@@ -54,7 +54,7 @@ func (t *elementType) element(name string) (e element, ok bool) {
 	return e, ok
 }
 
-// within returns the type of what is in an element, or nil if it is unknown.
+// within returns the type of an element's content, or nil if unknown.
 func (t *elementType) within(name string) *elementType {
 	e, _ := t.element(name)
 	return types()[e.kind]
@@ -63,7 +63,7 @@ func (t *elementType) within(name string) *elementType {
 // unknownStart are the first elements of an unknown type.
 var unknownStart = []string{"id", "meta", "implicitRules", "language", "text", "contained", "extension", "modifierExtension"}
 
-// sorted returns members in the order of XML.
+// sorted returns members in XML order.
 func (t *elementType) sorted(members []member) []member {
 	rank := func(m member) int {
 		name := strings.TrimPrefix(m.name, "_")

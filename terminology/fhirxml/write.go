@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Append appends a resource, given in JSON, as an XML document. It fails if the JSON is broken or no resource, and
+// Append appends a resource, given in JSON, as an XML document. It fails if the JSON is malformed or no resource, and
 // validates nothing else.
 func Append(dst, resource []byte) ([]byte, error) {
 	n, err := parse(resource)
@@ -29,7 +29,7 @@ func (w writer) resource(n *node, attributes string) {
 	w.WriteString("</" + kind + ">")
 }
 
-// members writes elements. The member with _ before its name has a primitive's id and extensions.
+// members writes elements. A member whose name begins with _ has a primitive's id and extensions.
 func (w writer) members(t *elementType, list []member, of *node) {
 	for _, m := range list {
 		base, isSibling := strings.CutPrefix(m.name, "_")
@@ -83,7 +83,7 @@ func (w writer) single(t *elementType, called string, n, sibling *node) {
 	}
 }
 
-// complex writes an element with others in it. Its id, and the url of an extension, are attributes.
+// complex writes an element with nested ones. Its id, and the url of an extension, are attributes.
 func (w writer) complex(t *elementType, called string, n *node) {
 	w.WriteString("<" + called)
 	var rest []member
@@ -128,7 +128,7 @@ func (w writer) attribute(called, value string) {
 	w.WriteByte('"')
 }
 
-// name makes a name that an element can have: FHIR's have letters and digits only.
+// name makes an element name: FHIR's have letters and digits only.
 func name(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9' {

@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// Memory is a list of regions outside of the garbage-collected heap. On the heap, large arrays would let the collector
+// Memory is a list of regions outside the garbage-collected heap. On the heap, large arrays would let the collector
 // wait for as much garbage again, and so take twice their size.
 //
 // The collector does not see who reads a region: an array in it must not be read once its owner is gone (see [Own]).
@@ -14,10 +14,10 @@ type Memory struct{ regions [][]byte }
 
 var mappedBytes atomic.Int64
 
-// InUse returns how many bytes there are outside of the heap.
+// InUse returns the number of bytes outside the heap.
 func InUse() int64 { return mappedBytes.Load() }
 
-// Smallest is the size in bytes from which an array gets a region, which is whole pages.
+// Smallest is the size in bytes from which on an array gets a region, which is whole pages.
 const Smallest = 64 << 10
 
 // scalar is an element without pointers.
@@ -30,7 +30,7 @@ func Own[T any](owner *T, m *Memory) {
 	runtime.AddCleanup(owner, (*Memory).Release, m)
 }
 
-// Release gives all regions back.
+// Release frees all regions.
 func (m *Memory) Release() {
 	for _, region := range m.regions {
 		mappedBytes.Add(-int64(len(region)))
@@ -39,11 +39,11 @@ func (m *Memory) Release() {
 	m.regions = nil
 }
 
-// Regions returns how many regions there are.
+// Regions returns the number of regions.
 func (m *Memory) Regions() int { return len(m.regions) }
 
-// Take returns a region of at least size bytes, all zero, or nil if the system has none. Pages that are never written
-// take no memory.
+// Take returns a zeroed region of at least size bytes, or nil if the system has none. Pages never written take no
+// memory.
 func (m *Memory) Take(size int) []byte {
 	region := mapped(size)
 	if region != nil {
@@ -53,7 +53,7 @@ func (m *Memory) Take(size int) []byte {
 	return region
 }
 
-// Move moves the arrays that are large enough into m.
+// Move moves arrays that are large enough into m.
 func Move[T scalar](m *Memory, lists ...*[]T) {
 	for _, list := range lists {
 		size := len(*list) * int(unsafe.Sizeof(*new(T)))
@@ -82,7 +82,7 @@ func (m *Memory) Grow(text []byte, more int) []byte {
 	return text
 }
 
-// Holds reports whether text lies in m, and no append has moved it to the heap.
+// Holds reports whether text lies in m, rather than where append moved it on the heap.
 func (m *Memory) Holds(text []byte) bool {
 	return len(m.regions) > 0 && unsafe.SliceData(m.regions[0]) == unsafe.SliceData(text)
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// builder builds an index. It goes through the documents in the order of their ranks and notes the words
-// of each by their number; a counting sort turns that into postings.
+// builder builds an index. It goes through the documents by rank and notes the numbers of their words; a counting sort
+// turns these into postings.
 type builder struct {
 	Index
 	folder folder
@@ -26,7 +26,7 @@ type builder struct {
 	joined []byte
 }
 
-// Large is from how many documents on an index is kept beside the heap.
+// Large is from how many documents on an index is kept off the heap.
 const Large = 5000
 
 // New builds the index of a corpus, which must not change afterwards.
@@ -64,7 +64,6 @@ func New(c Corpus) *Index {
 	return &x
 }
 
-// settle moves the arrays into memory.
 func (x *Index) settle(m *offheap.Memory) {
 	c := &x.common
 	offheap.Move(m, &x.order, &x.words.from, &x.from, &x.displays.ranks, &x.lowest, &x.codes.ranks)
@@ -74,7 +73,7 @@ func (x *Index) settle(m *offheap.Memory) {
 	offheap.Move(m, &x.words.text, &x.postings)
 }
 
-// sorted returns the ranks in the order of some text of their documents.
+// sorted returns the ranks in the order of a text of their documents.
 func (b *builder) sorted(appendText func(dst []byte, doc uint32) []byte) []uint32 {
 	var text []byte
 	from := make([]uint32, 1, len(b.order)+1)
@@ -88,15 +87,15 @@ func (b *builder) sorted(appendText func(dst []byte, doc uint32) []byte) []uint3
 	return sortByText(len(b.order), text, from)
 }
 
-// collect gives back the memory that a large index no longer needs while it is built.
+// collect frees memory that a large index no longer needs while it is built.
 func (b *builder) collect() {
 	if len(b.order) >= Large {
 		debug.FreeOSMemory()
 	}
 }
 
-// staticOrder returns the documents in the order that answers have within a tier: the shorter display
-// first, then the active concept, then the order of the corpus.
+// staticOrder returns the documents as they are ordered within a tier: shorter displays first, then active concepts,
+// then the order of the corpus.
 func staticOrder(c Corpus) []uint32 {
 	keys := make([]uint64, c.Len())
 	for doc := range keys {
@@ -110,7 +109,7 @@ func staticOrder(c Corpus) []uint32 {
 	return order
 }
 
-// staticKey is what documents are sorted by within a tier.
+// staticKey orders documents within a tier.
 func staticKey(c Corpus, doc uint32) uint32 {
 	key := uint32(min(utf8.RuneCount(c.Display(doc)), 1<<30)) << 1
 	if c.Inactive(doc) {
@@ -119,7 +118,7 @@ func staticKey(c Corpus, doc uint32) uint32 {
 	return key
 }
 
-// read takes up one document.
+// read reads one document.
 func (b *builder) read(rank, doc uint32) {
 	display, code := b.corpus.Display(doc), b.corpus.Code(doc)
 	line := b.folder.withInner(b.folder.words(display))
@@ -140,7 +139,6 @@ func (b *builder) read(rank, doc uint32) {
 	b.stream.append(0)
 }
 
-// add takes up the words of one text.
 func (b *builder) add(rank uint32, line []byte) {
 	for len(line) > 0 {
 		var word []byte
@@ -149,7 +147,6 @@ func (b *builder) add(rank uint32, line []byte) {
 	}
 }
 
-// word takes up one word.
 func (b *builder) word(rank uint32, word []byte) {
 	id := b.vocabulary.id(word)
 	if int(id) == len(b.lastSeen) {
@@ -162,7 +159,7 @@ func (b *builder) word(rank uint32, word []byte) {
 	b.stream.append(id + 1)
 }
 
-// characters takes up the letters and digits of a display.
+// characters adds the letters and digits of a display.
 func (b *builder) characters(rank uint32, line []byte) {
 	initial := false
 	for i := 0; i < len(line); {
@@ -180,7 +177,7 @@ func (b *builder) characters(rank uint32, line []byte) {
 	}
 }
 
-// signs takes up whatever in a text is neither letter nor digit.
+// signs adds whatever in a text is neither letter nor digit.
 func (b *builder) signs(rank uint32, text []byte) {
 	for i := 0; i < len(text); {
 		r, width := rune(text[i]), 1
@@ -194,8 +191,8 @@ func (b *builder) signs(rank uint32, text []byte) {
 	}
 }
 
-// post turns the stream into postings, by word in sorted order. It goes through it twice: to see how many
-// bytes each word needs, and to write them.
+// post turns the stream into postings, sorted by word. It goes through it twice: to measure each word's bytes, and to
+// write them.
 func (b *builder) post() {
 	sorted := b.vocabulary.sorted()
 	last, next := b.lastSeen, make([]uint32, len(sorted)) // by word: its last rank, and where the next goes
@@ -227,5 +224,4 @@ func (b *builder) post() {
 	b.stream.release()
 }
 
-// varintLength returns how many bytes a number takes as a varint.
 func varintLength(n uint32) uint32 { return uint32(bits.Len32(n|1)+6) / 7 }

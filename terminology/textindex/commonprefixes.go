@@ -7,10 +7,9 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// commonPrefixes holds what a filter that is a common beginning is answered with: how many documents match
-// and the first of them; and all of them where there are so many postings that uniting them would take too
-// long: nearly all beginnings of one letter, many of two or three, common words. What begins with one of a
-// range of words depends on nothing else of the filter.
+// commonPrefixes answers filters that are common beginnings: how many documents match, the first of them, and all of
+// them if there are too many postings to unite in time: nearly all beginnings of one letter, many of two or three, and
+// common words. Which documents match depends only on the range of words.
 type commonPrefixes struct {
 	from, to []uint32 // words; sorted by from, then the longer range first
 	count    []uint32 // how many documents
@@ -24,12 +23,11 @@ const (
 	// firsts is how many of the first documents are kept.
 	firsts = 64
 
-	// manyPostings is from how many bytes of postings on the first documents are kept. Others are found in a
-	// microsecond or two.
+	// manyPostings is from how many bytes of postings on the first documents are kept. Fewer take a microsecond or two.
 	manyPostings = 1024
 )
 
-// find returns where a range of words is.
+// find returns the position of a range of words.
 func (c *commonPrefixes) find(from, to int) (i int, ok bool) {
 	i = sort.Search(len(c.from), func(i int) bool {
 		return c.from[i] > uint32(from) || c.from[i] == uint32(from) && c.to[i] <= uint32(to)
@@ -37,7 +35,7 @@ func (c *commonPrefixes) find(from, to int) (i int, ok bool) {
 	return i, i < len(c.from) && c.from[i] == uint32(from) && c.to[i] == uint32(to)
 }
 
-// set returns the documents that have a word of a range, of n in all, if they are known.
+// set returns the documents, of n in all, that have a word of a range, if they are kept.
 func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	i, ok := c.find(from, to)
 	if !ok || c.dense[i] == 0 {
@@ -47,20 +45,18 @@ func (c *commonPrefixes) set(from, to, n int) (rankSet, bool) {
 	return rankSet{bits: c.sets[at*words : (at+1)*words], size: int(c.count[i])}, true
 }
 
-// firstOf returns the first documents, how many of them have a display that begins so, and how many there are
-// in all.
+// firstOf returns the first documents of a range, how many of them have a display that begins so, and how many there
+// are in all.
 func (c *commonPrefixes) firstOf(i int) (ranks []uint32, leading, total int) {
 	total = int(c.count[i])
 	return c.first[i*firsts : i*firsts+min(total, firsts)], int(c.leading[i]), total
 }
 
-// bytes returns how much memory the sets take, in bytes.
 func (c *commonPrefixes) bytes() int {
 	return 4*(len(c.from)+len(c.to)+len(c.count)+len(c.first)+len(c.leading)+len(c.dense)) + 8*len(c.sets)
 }
 
-// findCommon computes the sets of the beginnings that many words share. What a filter then costs is
-// bounded: a beginning has its set here, or few postings.
+// findCommon computes commonPrefixes. It bounds the cost of a filter: a beginning has its set here, or few postings.
 func findCommon(x *Index) commonPrefixes {
 	b := commonBuilder{index: x, most: uint32(max(4096, len(x.order)/8))}
 	ranges, dense := 0, 0
@@ -78,7 +74,6 @@ func findCommon(x *Index) commonPrefixes {
 // noRank fills up the first documents of a range that has fewer.
 const noRank = ^uint32(0)
 
-// commonBuilder computes commonPrefixes.
 type commonBuilder struct {
 	commonPrefixes
 	index *Index
@@ -88,9 +83,9 @@ type commonBuilder struct {
 	folder     folder
 }
 
-// group visits a range of words that have their first depth bytes in common, and those of the ranges within
-// it, in the order that commonPrefixes has. Only ranges with many postings are gone into, of which there are
-// few; the depth of the recursion is that of the longest common word at most.
+// group visits a range of words that share their first depth bytes, and the ranges within it, in the order of
+// commonPrefixes. It descends only into ranges with many postings, which are few; it recurses at most as deep as the
+// longest common word.
 func (b *commonBuilder) group(from, to, depth int, visit func(from, to, depth int)) {
 	x := b.index
 	if x.from[to]-x.from[from] <= manyPostings {
@@ -116,7 +111,7 @@ func (b *commonBuilder) isDense(from, to int) bool {
 	return b.index.from[to]-b.index.from[from] > b.most
 }
 
-// add adds a range of words that have their first depth bytes in common.
+// add adds a range of words that share their first depth bytes.
 func (b *commonBuilder) add(from, to, depth int) {
 	x := b.index
 	b.set.empty(len(x.order))
@@ -132,7 +127,7 @@ func (b *commonBuilder) add(from, to, depth int) {
 	b.dense = append(b.dense, uint32(len(b.sets)/len(b.set.bits)))
 }
 
-// addFirst adds the first of the set: those whose display begins with a line, and then the others.
+// addFirst adds the first documents of the set: those whose display begins with line, then the others.
 func (b *commonBuilder) addFirst(line []byte) {
 	x := b.index
 	b.leads.empty(len(x.order))
@@ -147,7 +142,7 @@ func (b *commonBuilder) addFirst(line []byte) {
 	}
 }
 
-// appendFirst appends the first ranks of a set that are not among others, up to a length.
+// appendFirst appends the first ranks of a set that are not in others, up to a length.
 func appendFirst(dst []uint32, length int, set *rankSet, others bitset.Set) []uint32 {
 	for i, word := range set.each {
 		if others != nil {

@@ -1,7 +1,6 @@
 package textindex
 
-// Corpus is the documents that are searched, which are known by their place in it. The bytes that its methods return
-// must not be changed.
+// Corpus is the documents to search, known by their positions. The bytes that its methods return must not be changed.
 type Corpus interface {
 	// Len returns the number of documents.
 	Len() int
@@ -15,6 +14,6 @@ type Corpus interface {
 	// AppendOthers appends the other texts by which a document is found.
 	AppendOthers(dst [][]byte, doc uint32) [][]byte
 
-	// Inactive reports whether a document comes after others that match as well.
+	// Inactive reports whether a document comes after others that match equally well.
 	Inactive(doc uint32) bool
 }

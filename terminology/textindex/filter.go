@@ -7,8 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// Rule says which documents a filter finds and in which order they come.
-// docs/search.md explains it.
+// Rule says which documents a filter finds and in which order. docs/search.md explains it.
 const Rule = "Words are runs of letters and digits; case and accents do not count (NFKD). " +
 	"In displays and designations, not in codes, an upper-case letter after a lower-case letter or a digit also begins a word, " +
 	"which ends where the next begins: ActivityDefinition has the words activitydefinition and definition. " +
@@ -24,8 +23,7 @@ const Rule = "Words are runs of letters and digits; case and accents do not coun
 	"may words have typos, their first letter excepted: " +
 	"one from four letters, two from eight, none in a word with a digit."
 
-// Filter is what a person typed, ready to be matched. Exactly one of symbols, letter and
-// terms is set.
+// Filter is what a person typed, prepared for matching. Exactly one of symbols, letter and terms is set.
 type Filter struct {
 	symbols []byte // the filter as it is, when it holds neither letter nor digit
 	letter  []byte // the one letter or digit that it consists of
@@ -42,14 +40,13 @@ type Filter struct {
 	}
 }
 
-// term is what stands between spaces in a filter: "e11.9" is one of two words.
+// term is a part of a filter between spaces: "e11.9" is one of two words.
 type term struct {
 	words  [][]byte // each with a space before it
 	joined []byte   // all of them after one space; nil where there is but one
 }
 
-// leniency is how a filter is looked for: strictly first, then, as long as nothing is found, in ways that
-// find more.
+// leniency is how to look for a filter: strictly first, then, while nothing is found, in ways that find more.
 type leniency int
 
 const (
@@ -58,7 +55,7 @@ const (
 	withTypos                   // or begins one, but for typos
 )
 
-// allows reports whether a filter can be looked for in a way. A letter is found anywhere as it is.
+// allows reports whether to look for a filter in a way. A letter is found anywhere as it is.
 func (t *Filter) allows(how leniency) bool {
 	switch how {
 	case withinWords:
@@ -69,8 +66,8 @@ func (t *Filter) allows(how leniency) bool {
 	return true
 }
 
-// NewFilter prepares a filter. It is nil, and matches everything, where there is nothing to look for.
-// A byte that is not UTF-8 is a sign that no text has, not a part of others.
+// NewFilter prepares a filter. It is nil, and matches everything, if there is nothing to look for. An invalid byte is a
+// sign that no text has, and joins no others.
 func NewFilter(filter string) *Filter {
 	filter = strings.TrimSpace(strings.ToValidUTF8(filter, "\ufffd"))
 	if filter == "" {
@@ -93,7 +90,7 @@ func NewFilter(filter string) *Filter {
 	return t
 }
 
-// cut cuts a filter into terms and words, whose text is appended to others.
+// cut cuts a filter into terms and words, whose text it appends to text.
 func (t *Filter) cut(text []byte, f *folder, filter string) []byte {
 	t.words, t.terms = t.room.words[:0], t.room.terms[:0]
 	for field := range strings.FieldsSeq(filter) {
@@ -125,7 +122,7 @@ func appendSpaced(words [][]byte, line []byte) [][]byte {
 	return words
 }
 
-// in reports whether a term is found among words, as folder.words returns them.
+// in reports whether words, as folder.words returns them, match a term.
 func (t *term) in(words []byte) bool {
 	if t.joined != nil && bytes.Contains(words, t.joined) {
 		return true
@@ -150,8 +147,8 @@ func (t *Filter) inOrder(line []byte) bool {
 	return true
 }
 
-// inOrderIn is inOrder for the words of a text, those inside others included. It need not be folded where it is
-// ASCII and no word begins inside another.
+// inOrderIn is inOrder for a text and the words inside its words. It folds only what is not ASCII or has a word inside
+// another.
 func (t *Filter) inOrderIn(text []byte, folder *folder) bool {
 	rest := t.words
 	for i := 0; i < len(text); {
@@ -169,9 +166,8 @@ func (t *Filter) inOrderIn(text []byte, folder *folder) bool {
 	return false
 }
 
-// beginsASCII reports how long the word is that a text begins with, which may be no word, and whether it
-// begins with another that is not empty. The length is negative where there is more than ASCII, or where a word
-// begins inside it.
+// beginsASCII returns the length of a text's first word, which may be 0, and whether the word begins with other, which
+// is not empty. The length is negative if there is more than ASCII, or if a word begins inside it.
 func beginsASCII(text, other []byte) (length int, begins bool) {
 	same, small := 0, false
 	for i, c := range text {
@@ -193,7 +189,6 @@ func beginsASCII(text, other []byte) (length int, begins bool) {
 	return len(text), same == len(other)
 }
 
-// theLetter returns the one letter or digit that the filter consists of.
 func (t *Filter) theLetter() rune {
 	r, _ := utf8.DecodeRune(t.letter)
 	return r

@@ -8,22 +8,22 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// folder turns text into words that can be compared: compatibility decomposition (NFKD), without marks,
-// in lower case, cut at everything that is neither letter nor digit. It keeps buffers between calls.
+// folder turns text into comparable words: compatibility decomposition (NFKD) without marks, in lower case, cut at
+// everything but letters and digits. It keeps buffers between calls.
 type folder struct {
 	decomposed, folded, all []byte
 
 	inner []int // where in folded a word begins inside another
 }
 
-// words returns the words of s, each after a space: " acute appendicitis". So a word that begins with p
-// is in it exactly if " "+p is. The result is valid until the next call.
+// words returns the words of s, each after a space: " acute appendicitis". So it contains " "+p exactly if a word
+// begins with p. The result is valid until the next call.
 func (f *folder) words(s []byte) []byte { return f.beginning(s, math.MaxInt) }
 
-// Fold returns the words of s as they are compared, each after a space.
+// Fold returns the words of s in comparable form, each after a space.
 func Fold(s string) string { return string(new(folder).words([]byte(s))) }
 
-// beginning returns the first bytes of what words returns, as many as there are up to length.
+// beginning returns the first bytes of what words returns, up to length.
 func (f *folder) beginning(s []byte, length int) []byte {
 	f.folded, f.inner = f.folded[:0], f.inner[:0]
 	if !f.ascii(s, length) {
@@ -33,10 +33,10 @@ func (f *folder) beginning(s []byte, length int) []byte {
 	return f.folded[:min(len(f.folded), length)]
 }
 
-// withInner returns a line, which is what words has just returned, with those words added that begin inside
-// another one: " activitydefinition definition". One begins with each upper-case letter after a lower-case
-// letter or a digit, and ends where the next does, so that a line never becomes more than three times as long.
-// The result is valid until the next call of any method.
+// withInner returns line, which is what words has just returned, with the words added that begin inside others: "
+// activitydefinition definition". One begins at each upper-case letter after a lower-case letter or a digit, and ends
+// where the next begins, so that a line at most triples in length. The result is valid until the next call of any
+// method.
 func (f *folder) withInner(line []byte) []byte {
 	if len(f.inner) == 0 {
 		return line
@@ -59,7 +59,6 @@ func (f *folder) withInner(line []byte) []byte {
 	return f.all
 }
 
-// decompose appends the words of s, whatever is in it.
 func (f *folder) decompose(s []byte) {
 	f.decomposed = norm.NFKD.Append(f.decomposed[:0], s...)
 	within, small := false, false // small: what comes before is a lower-case letter or a digit
@@ -81,8 +80,7 @@ func (f *folder) decompose(s []byte) {
 	}
 }
 
-// appendFolded appends a letter or digit in lower case. Some letters become what is written for them where they
-// are not to be had.
+// appendFolded appends a letter or digit in lower case, some letters as what people type who do not have them.
 func appendFolded(dst []byte, r rune) []byte {
 	r = FoldCase(r)
 	if r < utf8.RuneSelf {
@@ -96,18 +94,17 @@ func appendFolded(dst []byte, r rune) []byte {
 	return utf8.AppendRune(dst, r)
 }
 
-// plainLetters are the letters of Latin scripts that NFKD leaves as they are, though people type them as others, and a
-// sigma at the end of a word, which is a sigma (Unicode CaseFolding.txt).
+// plainLetters are Latin letters that NFKD leaves as they are though people type others, and final sigma, which is a
+// sigma (Unicode CaseFolding.txt).
 var plainLetters = map[rune]string{
 	'ß': "ss", 'æ': "ae", 'œ': "oe", 'ø': "o", 'ł': "l", 'đ': "d", 'ð': "d", 'þ': "th", 'ħ': "h", 'ŧ': "t", 'ı': "i", 'ŋ': "n",
 	lastPlainLetter: "σ",
 }
 
-// lastPlainLetter is the last of them in Unicode, so that most scripts need no look at the table.
+// lastPlainLetter is the last of them in Unicode, so that most scripts skip the table.
 const lastPlainLetter = 'ς'
 
-// ascii is folder.words for text of ASCII alone, which nearly all text is. It stops after so many bytes, and
-// fails where it comes upon something else before.
+// ascii is words for ASCII, which nearly all text is. It stops after length bytes, and fails on anything else before.
 func (f *folder) ascii(s []byte, length int) bool {
 	dst, within, small := f.folded, false, false
 	for _, c := range s {
@@ -134,7 +131,7 @@ func (f *folder) ascii(s []byte, length int) bool {
 	return true
 }
 
-// asciiWord holds for each ASCII letter and digit what it is folded to, and 0 for the rest.
+// asciiWord maps ASCII letters and digits to what they fold to, and the rest to 0.
 var asciiWord = func() (table [utf8.RuneSelf]byte) {
 	for r := range rune(utf8.RuneSelf) {
 		if isWordRune(r) {
@@ -155,7 +152,7 @@ func FoldCase(r rune) rune {
 	return unicode.ToLower(r)
 }
 
-// appendJoined appends words, as folder.words returns them, without the spaces between them.
+// appendJoined appends words, as folder.words returns them, without the spaces.
 func appendJoined(dst, words []byte) []byte {
 	for _, c := range words {
 		if c != ' ' {
@@ -165,7 +162,7 @@ func appendJoined(dst, words []byte) []byte {
 	return dst
 }
 
-// nextWord cuts the first word from what folder.words returned.
+// nextWord cuts the first word off what folder.words returned.
 func nextWord(words []byte) (word, rest []byte) {
 	end := 1
 	for end < len(words) && words[end] != ' ' {
@@ -174,7 +171,6 @@ func nextWord(words []byte) (word, rest []byte) {
 	return words[1:end], words[end:]
 }
 
-// isWordRune reports whether r is part of a word.
 func isWordRune(r rune) bool {
 	if r < utf8.RuneSelf {
 		return 'a' <= r && r <= 'z' || 'A' <= r && r <= 'Z' || '0' <= r && r <= '9'

@@ -9,10 +9,10 @@ import (
 )
 
 // Index finds the documents of a corpus that match a filter, without looking at each. It is flat arrays without
-// pointers, so that it can lie beside the heap.
+// pointers, so that it can lie off the heap.
 //
-// In it a document is known by its rank, its place in the order that answers have within a tier. So a set of ranks is
-// in the order of the answer already.
+// It knows a document by its rank, its position in the order within a tier. So a set of ranks is already in the order
+// of the answer.
 type Index struct {
 	corpus Corpus
 	order  []uint32 // the document of each rank
@@ -40,7 +40,7 @@ func (x *Index) addWords(dst *rankSet, from, to int) {
 	x.unite(dst, from, to)
 }
 
-// unite adds the documents that have one of a range of words, by going through their postings.
+// unite is addWords by going through the postings.
 func (x *Index) unite(dst *rankSet, from, to int) {
 	if from == to {
 		return
@@ -70,8 +70,8 @@ func (x *Index) unite(dst *rankSet, from, to int) {
 	}
 }
 
-// addContaining adds the documents that have a word in which part occurs. It goes through all words, so it is used only
-// if nothing else was found.
+// addContaining adds the documents with a word that contains part. It goes through all words, so it is used only if
+// nothing else was found.
 func (x *Index) addContaining(dst *rankSet, part []byte) {
 	for at := 0; ; {
 		found := bytes.Index(x.words.text[at:], part)
@@ -89,7 +89,7 @@ func (x *Index) addContaining(dst *rankSet, part []byte) {
 	}
 }
 
-// addMeant adds the documents that have a word which begins with word or what may be meant by it.
+// addMeant adds the documents with a word that begins with word, or with what may be meant by it.
 func (x *Index) addMeant(dst *rankSet, word []byte, most int) {
 	t := newTypist(word, most)
 	from, end := x.words.prefixed([]byte(string(t.word[:1])))
@@ -123,8 +123,7 @@ func (x *Index) coded(f *folder, code []byte) []uint32 {
 	return ranks[:sort.Search(len(ranks), func(i int) bool { return compare(ranks[i]) > 0 })]
 }
 
-// displayed returns the range of displays of the documents whose display begins with line; up to exact, it
-// is just that.
+// displayed returns the range of displays that begin with line; up to exact, they equal it.
 func (x *Index) displayed(f *folder, line []byte) (from, exact, to int) {
 	key := prefixKey(line)
 	from, to = x.displays.from(key), x.displays.beyond(lastKey(line))
@@ -141,7 +140,7 @@ func (x *Index) displayed(f *folder, line []byte) (from, exact, to int) {
 	return from, exact, to
 }
 
-// soonest is [sort.Search] for where the answer is mostly small: it takes steps that double.
+// soonest is [sort.Search] for answers that are mostly small: its steps double.
 func soonest(n int, is func(i int) bool) int {
 	step := 1
 	for step <= n && !is(step-1) {
@@ -151,18 +150,17 @@ func soonest(n int, is func(i int) bool) int {
 	return low + sort.Search(min(step, n)-low, func(i int) bool { return is(low + i) })
 }
 
-// addDisplayed adds the ranks in a range of displays.
 func (x *Index) addDisplayed(dst *rankSet, from, to int) {
 	for _, rank := range x.displays.ranks[from:to] {
 		dst.add(rank)
 	}
 }
 
-// block is how many ranks of displays have their lowest noted together.
+// block is how many ranks of displays share a lowest one.
 const block = 32
 
-// addLowest adds the n lowest ranks in a range of displays, and perhaps others. In a long range it looks
-// only at the n blocks that have the lowest ranks of all blocks, since the n lowest must be in these.
+// addLowest adds the n lowest ranks in a range of displays, and perhaps others. In a long range it looks only at the n
+// blocks with the lowest ranks, which must hold them.
 func (x *Index) addLowest(dst *rankSet, from, to, n int) {
 	first, last := (from+block-1)/block, to/block
 	if n > block || last-first <= n {
@@ -190,7 +188,6 @@ func (x *Index) addLowest(dst *rankSet, from, to, n int) {
 	x.addDisplayed(dst, last*block, to)
 }
 
-// lowestOf returns the lowest rank of each block of ranks.
 func lowestOf(ranks []uint32) (lowest []uint32) {
 	for ranks := range slices.Chunk(ranks, block) {
 		lowest = append(lowest, slices.Min(ranks))
@@ -198,7 +195,7 @@ func lowestOf(ranks []uint32) (lowest []uint32) {
 	return lowest
 }
 
-// RanksOf returns a set of documents as a set of their ranks, which [Part.Within] takes.
+// RanksOf returns a set of documents as the set of their ranks, for [Part.Within].
 func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	ranks := bitset.New(len(x.order))
 	for rank, doc := range x.order {
@@ -209,16 +206,15 @@ func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	return ranks
 }
 
-// Words returns how many words there are.
+// Words returns the number of words.
 func (x *Index) Words() int { return x.words.len() }
 
-// Bytes returns how much memory the index takes, in bytes.
+// Bytes returns the memory use in bytes.
 func (x *Index) Bytes() int {
 	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.displays.ranks) + len(x.lowest) + len(x.codes.ranks))
 	return words + 8*(len(x.displays.keys)+len(x.codes.keys)+(len(x.order)+x.words.len())/stride) + len(x.postings) + len(x.words.text) + x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
 }
 
-// bytes returns how much memory the sets take, in bytes.
 func (s *runeSets) bytes() int {
 	return 4*(len(s.runes)+len(s.start)+len(s.length)+len(s.lists)) + 8*len(s.bits)
 }

@@ -2,7 +2,7 @@ package textindex
 
 import "bytes"
 
-// tier is how well a document matches a filter: the lower, the better. [Rule] has them in words.
+// tier is how well a document matches a filter, lower being better. [Rule] describes the tiers.
 type tier uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	tierNone                  // no match
 )
 
-// judge says how well documents match a filter. It keeps buffers between calls.
+// judge determines tiers. It keeps buffers between calls.
 type judge struct {
 	corpus Corpus
 	filter *Filter
@@ -31,7 +31,6 @@ type judge struct {
 	others [][]byte
 }
 
-// tier returns how well a document matches.
 func (j *judge) tier(doc uint32) tier {
 	switch {
 	case j.filter.symbols != nil:
@@ -97,7 +96,7 @@ func (j *judge) byLetter(doc uint32) tier {
 	}
 }
 
-// read takes the words from all texts of a document.
+// read reads the words of all texts of a document.
 func (j *judge) read(doc uint32) {
 	j.readDisplay(doc)
 	j.all = append(j.all, j.folder.words(j.corpus.Code(doc))...)
@@ -112,7 +111,7 @@ func (j *judge) read(doc uint32) {
 	}
 }
 
-// readDisplay takes the words from the display alone.
+// readDisplay reads the words of the display alone.
 func (j *judge) readDisplay(doc uint32) {
 	line := j.folder.words(j.corpus.Display(doc))
 	j.line = append(j.line[:0], line...)
@@ -120,14 +119,14 @@ func (j *judge) readDisplay(doc uint32) {
 	j.shown = len(j.all)
 }
 
-// ordered reports whether all words are in one of the texts that were read, in their order.
+// ordered reports whether one of the texts read has all words in order.
 func (j *judge) ordered() bool {
 	f := j.filter
 	return len(f.words) == 1 || bytes.HasPrefix(j.joined, f.joined) || f.inOrder(j.all[:j.shown]) ||
 		f.inOrder(j.all[j.shown:j.coded]) || j.orderedInOthers()
 }
 
-// isOrdered is ordered for a document of which nothing has been read. It reads as little as it can.
+// isOrdered is ordered for a document that has not been read. It reads as little as it can.
 func (j *judge) isOrdered(doc uint32) bool {
 	if j.filter.inOrderIn(j.corpus.Display(doc), &j.folder) {
 		return true
@@ -144,7 +143,7 @@ func (j *judge) isOrdered(doc uint32) bool {
 	return j.orderedInOthers()
 }
 
-// orderedInOthers reports whether all words are in one of the other texts, in their order.
+// orderedInOthers reports whether one of the other texts has all words in order.
 func (j *judge) orderedInOthers() bool {
 	for _, other := range j.others {
 		if j.filter.inOrderIn(other, &j.folder) {

@@ -25,7 +25,7 @@ type query struct {
 
 var queries = sync.Pool{New: func() any { return new(query) }}
 
-// searchIndex returns the hits from the position from up to to, in order, and how many there are in all.
+// searchIndex returns the hits from position from up to to, and how many there are in all.
 func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to int) ([]Hit, int) {
 	q := queries.Get().(*query)
 	q.index, q.within, q.at, q.from, q.to = x, within, 0, from, to
@@ -41,7 +41,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	return hits, total
 }
 
-// search finds and ranks, and returns how many hits there are.
+// search finds and ranks hits, and returns how many there are.
 func (q *query) search(how leniency) (total int) {
 	f := q.judge.filter
 	if how == strictly && q.within == nil && len(f.words) == 1 {
@@ -65,7 +65,7 @@ func (q *query) search(how leniency) (total int) {
 	return total
 }
 
-// set returns a set without members.
+// set returns an empty set.
 func (q *query) set() (s rankSet) {
 	if last := len(q.spare) - 1; last >= 0 {
 		s, q.spare = q.spare[last], q.spare[:last]
@@ -74,14 +74,14 @@ func (q *query) set() (s rankSet) {
 	return s
 }
 
-// release gives back a set.
+// release returns a set to spare.
 func (q *query) release(s rankSet) {
 	if s.isOwn() {
 		q.spare = append(q.spare, s)
 	}
 }
 
-// both returns what is in two sets, which are not needed any longer.
+// both returns the intersection of two sets, which must not be used afterwards.
 func (q *query) both(a, b rankSet) rankSet {
 	switch {
 	case a.isOwn():
@@ -97,8 +97,8 @@ func (q *query) both(a, b rankSet) rankSet {
 	return both
 }
 
-// findAlone finds the documents that have a word which begins with the only one of the filter, or just the
-// first of them if that is enough, and returns how many there are.
+// findAlone finds the documents with a word that begins with the filter's only one, or just the first of them if that
+// is enough. It returns how many there are.
 func (q *query) findAlone(word []byte) (total int) {
 	x := q.index
 	from, to := x.words.prefixed(word)
@@ -131,7 +131,6 @@ func (q *query) find(how leniency) (found rankSet) {
 	return found
 }
 
-// findTerm returns all in which a term is found.
 func (q *query) findTerm(t *term, how leniency) (found rankSet) {
 	for i, word := range t.words {
 		if with := q.findWord(word[1:], how); i == 0 {
@@ -147,7 +146,6 @@ func (q *query) findTerm(t *term, how leniency) (found rankSet) {
 	return found
 }
 
-// findWord returns all in which a word is found.
 func (q *query) findWord(word []byte, how leniency) rankSet {
 	x, most := q.index, maxTypos(word)
 	switch {
@@ -174,7 +172,7 @@ func (q *query) withWords(from, to int) rankSet {
 	return found
 }
 
-// withRune returns the set of a letter or sign.
+// withRune returns the documents that have a letter or sign.
 func (q *query) withRune(sets *runeSets, r rune) rankSet {
 	dense, list := sets.find(r, len(q.index.order))
 	if dense.bits != nil {
@@ -187,7 +185,7 @@ func (q *query) withRune(sets *runeSets, r rune) rankSet {
 	return found
 }
 
-// findSymbols returns all that have each of the symbols somewhere.
+// findSymbols returns the documents that have each of the symbols.
 func (q *query) findSymbols(symbols string) (found rankSet) {
 	first := true
 	for _, r := range symbols {

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// rankSymbols ranks what may match a filter of symbols, by looking at each, and returns how many do.
+// rankSymbols ranks what may match a filter of symbols by looking at each, and returns how many match.
 func (q *query) rankSymbols() (total int) {
 	var tiers [tierNone][]Hit
 	for i, word := range q.match.each {
@@ -26,7 +26,7 @@ func (q *query) rankSymbols() (total int) {
 	return total
 }
 
-// rank brings what matches into order, as far as it is wanted.
+// rank orders what matches, as far as it is wanted.
 func (q *query) rank() {
 	if q.done() {
 		return
@@ -51,7 +51,7 @@ func (q *query) rank() {
 	}
 }
 
-// emitRanks emits those of a few ranks that match. They are in order.
+// emitRanks emits those of a few ranks that match, in their order.
 func (q *query) emitRanks(ranks []uint32, t tier) {
 	for _, rank := range ranks {
 		if q.done() {
@@ -63,7 +63,7 @@ func (q *query) emitRanks(ranks []uint32, t tier) {
 	}
 }
 
-// emitRank emits a rank, unless it has been before.
+// emitRank emits a rank once.
 func (q *query) emitRank(rank uint32, t tier) {
 	if !q.taken.has(rank) {
 		q.taken.add(rank)
@@ -71,8 +71,8 @@ func (q *query) emitRank(rank uint32, t tier) {
 	}
 }
 
-// emitBeginning emits those that match of a range of index.displays.ranks, which is that of the displays which begin
-// with the filter. If all of them match, only the first in order are looked at.
+// emitBeginning emits what matches of a range of index.displays.ranks whose displays begin with the filter. If all
+// match, it looks only at the first in order.
 func (q *query) emitBeginning(from, to int) {
 	if from == to || q.done() {
 		return
@@ -91,7 +91,6 @@ func (q *query) emitBeginning(from, to int) {
 	q.release(beginning)
 }
 
-// emitFirst emits the first that match.
 func (q *query) emitFirst() {
 	for i, rank := range q.first {
 		switch {
@@ -105,7 +104,7 @@ func (q *query) emitFirst() {
 	}
 }
 
-// emitInitials emits what has the letter of the filter at the beginning of a word, and then the rest.
+// emitInitials emits what has the filter's letter at the beginning of a word, then the rest.
 func (q *query) emitInitials() {
 	initials := q.withRune(&q.index.initials, q.judge.filter.theLetter())
 	if q.within != nil {
@@ -116,8 +115,7 @@ func (q *query) emitInitials() {
 	q.release(initials)
 }
 
-// emitOrdered emits what has the words of the filter in order, and then the rest. Each is looked at, but
-// only up to the last one that is wanted.
+// emitOrdered emits what has the filter's words in order, then the rest. It looks at each, up to the last one wanted.
 func (q *query) emitOrdered() {
 	for i, word := range q.match.each {
 		for word &^= q.taken.bits[i]; word != 0; word &= word - 1 {
@@ -133,8 +131,7 @@ func (q *query) emitOrdered() {
 	q.emit(&q.match, nil, tierAnywhere)
 }
 
-// emit takes what is in a set, and neither taken already nor among others. What comes before the window is
-// counted, not looked at.
+// emit emits the ranks of a set that are neither taken nor in others. It only counts those before the window.
 func (q *query) emit(set *rankSet, others bitset.Set, t tier) {
 	for i, word := range set.each {
 		if q.done() {
@@ -154,7 +151,6 @@ func (q *query) emit(set *rankSet, others bitset.Set, t tier) {
 	}
 }
 
-// take takes the next hit.
 func (q *query) take(h Hit) {
 	if q.at >= q.from && q.at < q.to {
 		q.hits = append(q.hits, h)

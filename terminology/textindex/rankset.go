@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// rankSet is a set of ranks. Most filters match few of many documents, so a set of one's own is emptied,
-// counted and gone through at the cost of what is in it, not of all that could be.
+// rankSet is a set of ranks. Most filters match few of many documents, so emptying, counting and iterating over a set
+// of one's own cost as much as it holds, not as it could hold.
 type rankSet struct {
 	bits bitset.Set
 	used bitset.Set // which words of bits are not zero; nil for a set of the index, which must not be changed
@@ -17,17 +17,15 @@ type rankSet struct {
 // isOwn reports whether a set may be changed.
 func (s *rankSet) isOwn() bool { return s.used != nil }
 
-// has reports whether a rank is in the set.
 func (s *rankSet) has(rank uint32) bool { return s.bits.Has(rank) }
 
-// add adds a rank.
 func (s *rankSet) add(rank uint32) {
 	s.bits.Add(rank)
 	s.used.Add(rank / 64)
 }
 
-// empty takes all ranks out and makes room for those below n. All memory of bits is zero where used does not
-// say otherwise, what is beyond their length included.
+// empty removes all ranks and makes room for those below n. All memory of bits is zero unless used says otherwise,
+// including what is beyond its length.
 func (s *rankSet) empty(n int) {
 	for i, word := range s.used {
 		if word != 0 {
@@ -42,7 +40,6 @@ func (s *rankSet) empty(n int) {
 	s.bits, s.used = s.bits[:words], s.used[:(words+63)/64]
 }
 
-// union adds all of another set.
 func (s *rankSet) union(other *rankSet) {
 	for i, word := range other.each {
 		s.bits[i] |= word
@@ -50,7 +47,7 @@ func (s *rankSet) union(other *rankSet) {
 	}
 }
 
-// unionOf adds what is in both of two sets.
+// unionOf adds the intersection of two sets.
 func (s *rankSet) unionOf(a, b bitset.Set) {
 	for i, word := range a {
 		if word &= b[i]; word != 0 {
@@ -60,7 +57,7 @@ func (s *rankSet) unionOf(a, b bitset.Set) {
 	}
 }
 
-// intersect leaves only what is in another set too.
+// intersect keeps only what is also in another set.
 func (s *rankSet) intersect(other bitset.Set) {
 	for i, used := range s.used {
 		for ; used != 0; used &= used - 1 {
@@ -72,7 +69,6 @@ func (s *rankSet) intersect(other bitset.Set) {
 	}
 }
 
-// count returns the number of ranks in the set.
 func (s *rankSet) count() int {
 	if !s.isOwn() {
 		return s.size
@@ -86,7 +82,7 @@ func (s *rankSet) count() int {
 	return n
 }
 
-// each yields the words that are not zero, in ascending order.
+// each yields the nonzero words, in ascending order.
 func (s *rankSet) each(yield func(i int, word uint64) bool) {
 	if !s.isOwn() {
 		for i, word := range s.bits {

@@ -6,9 +6,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// runeSets holds, for each letter or sign, the set of the documents it is in. A small set is a list, a
-// large one a bitset, so that all of them are never larger than the text they are made from, whatever
-// the script.
+// runeSets holds the documents that have each letter or sign. A small set is a list, a large one a bitset, so that
+// together they are never larger than the text, whatever the script.
 type runeSets struct {
 	runes   []rune   // ascending
 	isDense []bool   // whether the set is a bitset
@@ -38,14 +37,13 @@ type runeSetsBuilder struct {
 	other map[rune]*growingSet
 }
 
-// growingSet is a list that becomes a bitset once it is no smaller than one.
+// growingSet is a list that becomes a bitset once that is no larger.
 type growingSet struct {
 	list []uint32
 	bits bitset.Set
 	last uint32
 }
 
-// add adds a document to the set of a letter.
 func (b *runeSetsBuilder) add(r rune, rank uint32) {
 	s := b.set(r)
 	if s.last == rank+1 {
@@ -84,7 +82,7 @@ func (b *runeSetsBuilder) set(r rune) *growingSet {
 	return s
 }
 
-// build lays the sets out flat.
+// build flattens the sets.
 func (b *runeSetsBuilder) build() runeSets {
 	var s runeSets
 	for r, set := range b.ascii {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// searchScan looks for a filter in all documents, one by one. It is what an index is a short cut for.
+// searchScan looks for a filter in all documents, one by one. An index is a shortcut for it.
 func searchScan(c Corpus, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	j := judge{corpus: c, filter: f, spend: spend}
 	matches := j.lenient(how)
@@ -30,12 +30,12 @@ func searchScan(c Corpus, f *Filter, how leniency, from, to int, spend func(step
 	return hits[min(from, total):min(to, total)], total, nil
 }
 
-// pay pays for looking at the words of a document so many times.
+// pay pays for looking at the words of a document that many times.
 func (j *judge) pay(times int) {
 	j.err = j.spend(1 + len(j.all)*(1+times)/bytesPerStep)
 }
 
-// compareHits compares what decides the order, but for the place in the expansion.
+// compareHits compares all that decides the order, except the place in the expansion.
 func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 	if a.tier != b.tier {
 		return int(a.tier) - int(b.tier)
@@ -43,7 +43,7 @@ func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 	return int(staticKey(c, a.Doc)) - int(staticKey(d, b.Doc))
 }
 
-// typists returns what is needed to look for each word of the filter in which typos are forgiven.
+// typists returns a typist for each word of the filter that may have typos.
 func (t *Filter) typists() map[string]*typist {
 	typists := make(map[string]*typist)
 	for _, word := range t.words {
@@ -54,7 +54,7 @@ func (t *Filter) typists() map[string]*typist {
 	return typists
 }
 
-// lenient returns what tells whether a document matches, where that is not strictly.
+// lenient returns how to tell whether a document matches when not looking strictly.
 func (j *judge) lenient(how leniency) func(doc uint32) bool {
 	switch how {
 	case withinWords:
@@ -66,14 +66,14 @@ func (j *judge) lenient(how leniency) func(doc uint32) bool {
 	return nil
 }
 
-// contains reports whether each word of the filter is within a word of a document.
+// contains reports whether words of a document contain each word of the filter.
 func (j *judge) contains(doc uint32) bool {
 	j.read(doc)
 	j.pay(len(j.filter.words))
 	return !slices.ContainsFunc(j.filter.words, func(word []byte) bool { return !bytes.Contains(j.all, word[1:]) })
 }
 
-// meant reports whether a document matches when typos are forgiven.
+// meant reports whether a document matches if typos are forgiven.
 func (j *judge) meant(doc uint32, typists map[string]*typist) bool {
 	j.read(doc)
 	if j.pay(len(j.filter.line)); j.err != nil {

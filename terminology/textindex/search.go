@@ -7,25 +7,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// Part is some of the documents that are searched together. Index or Corpus must be set.
+// Part is some of the documents of a search. Index or Corpus must be set.
 type Part struct {
-	// Corpus is the documents, which are looked at one by one.
+	// Corpus is the documents, which are scanned.
 	Corpus Corpus
 
-	// Index finds documents instead, those of its own corpus. Default: none.
+	// Index finds documents of its own corpus instead. Default: none.
 	Index *Index
 
-	// Within are those documents of the index that are searched; see [Index.RanksOf]. Default: all.
+	// Within are the documents of the index to search; see [Index.RanksOf]. Default: all.
 	Within bitset.Set
 
-	// Place returns where a document stands among those of all parts, which decides between documents that match
-	// equally well; two of the same part may have the same place. Default: all have the place 0.
+	// Place returns a document's position among those of all parts, which decides between documents that match equally
+	// well; documents of one part may share one. Default: 0 for all.
 	Place func(doc uint32) uint32
 }
 
 // Hit is a document that matches, and how well.
 type Hit struct {
-	// Part is the part that the document is in.
+	// Part is the document's part.
 	Part uint32
 
 	// Doc is the document.
@@ -34,11 +34,11 @@ type Hit struct {
 	tier tier
 }
 
-// bytesPerStep is how many bytes of text are looked at in one step.
+// bytesPerStep is how many bytes of text one step looks at.
 const bytesPerStep = 32
 
-// Search returns the documents that match a filter, as [Rule] has it, from the position from up to to, and how many
-// match in all. It pays for its steps, of some fifty nanoseconds each, with spend, unless that is nil, and fails where spend does.
+// Search returns the documents from position from up to to that match a filter by [Rule], and how many match in all. It
+// pays for its steps, of some fifty nanoseconds each, with spend, unless that is nil, and fails if spend does.
 func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if spend == nil {
 		spend = func(int) error { return nil }
@@ -54,7 +54,7 @@ func Search(parts []Part, f *Filter, from, to int, spend func(steps int) error) 
 	return nil, 0, nil
 }
 
-// searchParts is searchText in one way.
+// searchParts is Search in one way.
 func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if len(parts) == 1 {
 		return parts[0].search(f, how, from, to, spend)
@@ -82,7 +82,6 @@ func searchParts(parts []Part, f *Filter, how leniency, from, to int, spend func
 	return all[min(from, len(all)):min(to, len(all))], total, nil
 }
 
-// search returns the hits of one part.
 func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps int) error) ([]Hit, int, error) {
 	if p.Index == nil {
 		return searchScan(p.Corpus, f, how, from, to, spend)
@@ -97,7 +96,6 @@ func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps in
 	return hits, total, nil
 }
 
-// corpus returns the documents of the part.
 func (p *Part) corpus() Corpus {
 	if p.Index != nil {
 		return p.Index.corpus
@@ -105,7 +103,6 @@ func (p *Part) corpus() Corpus {
 	return p.Corpus
 }
 
-// place returns where a document stands among those of all parts.
 func (p *Part) place(doc uint32) uint32 {
 	if p.Place == nil {
 		return 0

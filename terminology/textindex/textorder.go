@@ -6,24 +6,24 @@ import (
 	"sort"
 )
 
-// keyLength is how many bytes of a text are in its key.
+// keyLength is how many bytes of a text its key holds.
 const keyLength = 8
 
-// prefixKey returns the first bytes of words as a number that is in the same order as they are.
+// prefixKey returns the first bytes of words as a number that orders as they do.
 func prefixKey(words []byte) uint64 {
 	var b [keyLength]byte
 	copy(b[:], words)
 	return binary.BigEndian.Uint64(b[:])
 }
 
-// lastKey returns the last key of what begins with words, or with as much of them as a key has.
+// lastKey returns the last key of texts that begin with words, or with as much of them as a key holds.
 func lastKey(words []byte) uint64 {
 	return prefixKey(words) | math.MaxUint64>>(8*min(len(words), keyLength))
 }
 
 // textOrder is ranks in the order of a text of their documents, with the key of each, so that most texts need not be
-// folded again. Each of the first few steps of a search through many keys would wait for memory: every 64th stands in
-// a list of its own, which is small enough to be mostly in a cache.
+// folded again. The first few steps of a search through many keys would each wait for memory: every 64th is also in a
+// list of its own, small enough to stay in a cache.
 type textOrder struct {
 	ranks       []uint32
 	keys, every []uint64
@@ -32,7 +32,7 @@ type textOrder struct {
 // stride is how many keys there are to one of textOrder.every.
 const stride = 64
 
-// newTextOrder returns the order of ranks that have been sorted, with their keys.
+// newTextOrder returns the order of sorted ranks, with their keys.
 func newTextOrder(ranks []uint32, keys []uint64) textOrder {
 	o := textOrder{ranks: ranks, keys: keys}
 	for i := 0; i < len(keys); i += stride {
@@ -41,14 +41,14 @@ func newTextOrder(ranks []uint32, keys []uint64) textOrder {
 	return o
 }
 
-// from returns the place of the first key that is not below another.
+// from returns the position of the first key that is not below key.
 func (o *textOrder) from(key uint64) int {
 	block := sort.Search(len(o.every), func(i int) bool { return o.every[i] >= key })
 	low, high := around(block, len(o.keys))
 	return low + sort.Search(high-low, func(i int) bool { return o.keys[low+i] >= key })
 }
 
-// beyond returns the place of the first key above another.
+// beyond returns the position of the first key above key.
 func (o *textOrder) beyond(key uint64) int {
 	if key == math.MaxUint64 {
 		return len(o.keys)
@@ -56,8 +56,8 @@ func (o *textOrder) beyond(key uint64) int {
 	return o.from(key + 1)
 }
 
-// around returns the range in a list of n in which the place sought is, or which it is the end of, where the
-// first of every stride that is not before it is that of a block.
+// around returns the range in a list of n that holds, or ends with, the position sought, given the first sampled item
+// that is not before it.
 func around(block, n int) (low, high int) {
 	return max(0, (block-1)*stride+1), min(block*stride, n)
 }

@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// maxTypos returns how many typos are forgiven in a word: none in a short one, where anything would be
-// found, nor in one with a digit, where another digit is another meaning.
+// maxTypos returns how many typos to forgive in a word: none in a short one, which could then be anything, and none in
+// one with a digit, since another digit means something else.
 func maxTypos(word []byte) int {
 	letters := 0
 	for i := 0; i < len(word); {
@@ -28,10 +28,10 @@ func maxTypos(word []byte) int {
 	}
 }
 
-// typist finds the words that begin with one word or with what may be meant by it: a letter too many, too
-// few or wrong, or two exchanged, is one typo (the restricted Damerau-Levenshtein distance). The first
-// letter must be right. The rows of the table of distances are kept, so that words with a common
-// beginning, which come one after the other in a sorted list, share the work.
+// typist finds the words that begin with a word or with what may be meant by it: a letter too many, too few or wrong,
+// or two swapped, is one typo (the restricted Damerau-Levenshtein distance). The first letter must be right. The rows
+// of the distance table are kept, so that words with a common beginning, which follow each other in a sorted list,
+// share the work.
 type typist struct {
 	word []rune
 	most int
@@ -39,7 +39,7 @@ type typist struct {
 	rows [][]int // rows[k][j] is the distance of seen[:k] and word[:j]
 }
 
-// newTypist prepares for a word, in which at most most typos may be.
+// newTypist prepares for a word with at most most typos.
 func newTypist(word []byte, most int) *typist {
 	t := &typist{word: []rune(string(word)), most: most}
 	first := make([]int, len(t.word)+1)
@@ -50,8 +50,8 @@ func newTypist(word []byte, most int) *typist {
 	return t
 }
 
-// look compares the beginnings of a word, and returns how many bytes of it decide: it is, or it is not,
-// meant, and so is every other word that begins with these.
+// look compares the beginnings of a word. It returns after how many bytes it is decided whether the word is meant, and
+// with it every other that begins with these.
 func (t *typist) look(word []byte) (decided int, meant bool) {
 	k := 0
 	for at := 0; at < len(word); {
@@ -72,7 +72,7 @@ func (t *typist) look(word []byte) (decided int, meant bool) {
 	return len(word), false
 }
 
-// step fills row k for the letter r, and forgets what came after.
+// step fills row k for the letter r, and drops later rows.
 func (t *typist) step(k int, r rune) {
 	t.seen = append(t.seen[:k-1], r)
 	if len(t.rows) <= k {
@@ -92,6 +92,6 @@ func (t *typist) step(k int, r rune) {
 	}
 }
 
-// hopeless reports whether no word that goes on from row k can be meant. An exchange of letters builds on the
-// row before, but only where that has less than the most; then row k has no more than the most either.
+// hopeless reports whether no word that continues from row k can be meant. A swap builds on the row before, but only if
+// that has less than the most; then row k has no more than the most either.
 func (t *typist) hopeless(k int) bool { return slices.Min(t.rows[k]) > t.most }

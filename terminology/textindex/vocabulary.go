@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/offheap"
 )
 
-// vocabulary numbers words in the order in which they are first seen.
+// vocabulary numbers words in the order they are first seen.
 type vocabulary struct {
 	text []byte
 	from []uint32 // word i is text[from[i]:from[i+1]]
@@ -23,10 +23,9 @@ func newVocabulary() vocabulary {
 	return vocabulary{from: make([]uint32, 1), slot: make([]uint32, 1<<10), seed: maphash.MakeSeed()}
 }
 
-// at returns a word.
 func (v *vocabulary) at(id uint32) []byte { return v.text[v.from[id]:v.from[id+1]] }
 
-// id returns the number of a word, a new one if it was not seen before.
+// id returns the number of a word, which it adds if need be.
 func (v *vocabulary) id(word []byte) uint32 {
 	hash := uint32(maphash.Bytes(v.seed, word))
 	mask := uint32(len(v.slot) - 1)
@@ -47,7 +46,6 @@ func (v *vocabulary) id(word []byte) uint32 {
 	return id
 }
 
-// grow doubles the table.
 func (v *vocabulary) grow() {
 	v.slot = make([]uint32, 2*len(v.slot))
 	mask := uint32(len(v.slot) - 1)
@@ -65,8 +63,8 @@ func (v *vocabulary) sorted() []uint32 {
 	return sortByText(len(v.hash), v.text, v.from)
 }
 
-// sortByText sorts the numbers below n by their texts, text[from[i]:from[i+1]], and then by themselves.
-// The first bytes of each are kept beside it, since most comparisons need no more.
+// sortByText sorts the numbers below n by their texts, text[from[i]:from[i+1]], and then by themselves. It keeps the
+// first bytes of each beside it, since most comparisons need no more.
 func sortByText(n int, text []byte, from []uint32) []uint32 {
 	type keyed struct {
 		start uint64
@@ -92,14 +90,13 @@ func sortByText(n int, text []byte, from []uint32) []uint32 {
 	return ids
 }
 
-// wordStream is the words of one document after the other, as varints: their numbers plus one, and 0 at the
-// end of each document. It grows without being copied, in memory that is given back when it is no longer needed.
+// wordStream is the words of one document after the other, as varints: their numbers plus one, and 0 at the end of each
+// document. It grows without copying, in memory that is freed when no longer needed.
 type wordStream struct {
 	memory offheap.Memory
 	chunks [][]byte
 }
 
-// append adds a number.
 func (s *wordStream) append(n uint32) {
 	last := len(s.chunks) - 1
 	if last < 0 || cap(s.chunks[last])-len(s.chunks[last]) < binary.MaxVarintLen32 {
@@ -122,7 +119,6 @@ func (s *wordStream) chunk() []byte {
 	return make([]byte, 0, size)
 }
 
-// release gives the memory back.
 func (s *wordStream) release() {
 	s.chunks = nil
 	s.memory.Release()

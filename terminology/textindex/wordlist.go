@@ -12,28 +12,25 @@ type wordList struct {
 	every []uint64 // the key of every word that is a multiple of stride, as in textOrder
 }
 
-// sample fills every.
 func (w *wordList) sample() {
 	for i := 0; i < w.len(); i += stride {
 		w.every = append(w.every, prefixKey(w.at(i)))
 	}
 }
 
-// len returns the number of words.
 func (w *wordList) len() int { return len(w.from) - 1 }
 
-// at returns a word.
 func (w *wordList) at(i int) []byte { return w.text[w.from[i]:w.from[i+1]] }
 
-// prefixed returns the range of the words that begin with prefix.
+// prefixed returns the range of words that begin with prefix.
 func (w *wordList) prefixed(prefix []byte) (from, to int) {
 	from = w.first(prefixKey(prefix), func(word []byte) bool { return bytes.Compare(word, prefix) >= 0 })
 	to = w.first(lastKey(prefix), func(word []byte) bool { return bytes.Compare(word, prefix) > 0 && !bytes.HasPrefix(word, prefix) })
 	return from, to
 }
 
-// first returns the first word for which is holds, as it does for all that have a higher key than the given
-// one, and for none that has a lower.
+// first returns the first word for which is holds; it holds for all words with a higher key than key, and for none with
+// a lower one.
 func (w *wordList) first(key uint64, is func(word []byte) bool) int {
 	block := sort.Search(len(w.every), func(i int) bool {
 		return w.every[i] > key || w.every[i] == key && is(w.at(i*stride))
@@ -42,8 +39,7 @@ func (w *wordList) first(key uint64, is func(word []byte) bool) int {
 	return low + sort.Search(high-low, func(i int) bool { return is(w.at(low + i)) })
 }
 
-// after returns where the words from a given one on no longer begin with prefix. It takes steps that
-// double, as most ranges are short.
+// after returns the position from which on words no longer begin with prefix.
 func (w *wordList) after(from int, prefix []byte) int {
 	step := 1
 	for from+step < w.len() && bytes.HasPrefix(w.at(from+step), prefix) {
