@@ -15,7 +15,7 @@ type ResourceScope struct {
 	// Permission is the set of permitted interactions; never empty.
 	Permission Permission
 	// Query is the search that narrows the scope, as written after the question mark; empty if there is none. SMART 1
-	// has no queries.
+	// has no queries. [ResourceScope.Constraint] reads it.
 	Query string
 	// V1 says that the permission is written as a word of SMART 1: read, write or *.
 	V1 bool
@@ -26,6 +26,11 @@ type ResourceScope struct {
 //
 //	( patient | user | system ) "/" ( Type | "*" ) "." permission
 //	permission = c?r?u?d?s? [ "?" query ] | "read" | "write" | "*"
+//	query      = name "=" value *( "&" name "=" value )
+//
+// Names and values are percent-encoded where a URL's would be. Names have no modifiers or chains, and are those of
+// search parameters that a resource is judged by, not of those that include others or shape the result. Values are not
+// empty, nor is one of their alternatives.
 func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	if !isScopeToken(s) {
 		return ResourceScope{}, false
@@ -36,7 +41,10 @@ func ParseResourceScope(s string) (scope ResourceScope, ok bool) {
 	}
 	rest, query, hasQuery := strings.Cut(rest, "?")
 	typ, permission, ok := strings.Cut(rest, ".")
-	if !ok || !isType(typ) || (hasQuery && !isQuery(query)) {
+	if !ok || !isType(typ) {
+		return ResourceScope{}, false
+	}
+	if _, sound := parseConstraint(query); hasQuery && !sound {
 		return ResourceScope{}, false
 	}
 	scope = ResourceScope{Level: level, Type: typ, Query: query}
@@ -89,15 +97,4 @@ func isType(s string) bool {
 		}
 	}
 	return s != ""
-}
-
-// isQuery reports whether s is param=value, or several joined by &.
-func isQuery(s string) bool {
-	for pair := range strings.SplitSeq(s, "&") {
-		name, value, ok := strings.Cut(pair, "=")
-		if !ok || name == "" || value == "" {
-			return false
-		}
-	}
-	return true
 }

@@ -133,6 +133,7 @@ func FuzzParseResourceScope(f *testing.F) {
 	for _, seed := range []string{
 		"patient/*.rs", "user/Observation.cruds?a=b", "system/*.*", "user/Patient.read", "openid",
 		"patient/Observation.sr", "patient/Observation.rs?", "a/b.c",
+		"user/Patient.r?name:not=a", "user/Patient.r?a=%5C,&a=b", "user/*.r?_id=a%00",
 	} {
 		f.Add(seed)
 	}
@@ -149,6 +150,14 @@ func FuzzParseResourceScope(f *testing.F) {
 		}
 		if !covered(scope, []ResourceScope{scope}) {
 			t.Errorf("%q does not cover itself", in)
+		}
+		if (len(scope.Constraint()) > 0) != (scope.Query != "") {
+			t.Errorf("%q is narrowed by %q", in, scope.Constraint())
+		}
+		for _, p := range scope.Constraint() {
+			if p.Value == "" || !isConstraintName(p.Name) {
+				t.Errorf("%q is narrowed by %q", in, p)
+			}
 		}
 		if scopes, err := ParseScopes(in); err != nil || len(scopes) != 1 || strings.Contains(in, " ") {
 			t.Errorf("%q is no scope: %q, %v", in, scopes, err)

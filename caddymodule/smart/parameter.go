@@ -1,0 +1,99 @@
+package smart
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"unicode/utf8"
+)
+
+// ErrParameters says that a query is one that two servers could read differently.
+var ErrParameters = errors.New("ambiguous parameters")
+
+// Parameter is one condition of a search, such as category=laboratory.
+type Parameter struct {
+	// Name is the parameter, with the modifier or chain that follows it in R4's search.html.
+	Name string
+	// Value is what it is compared with, with prefixes, commas and backslashes as they were written.
+	Value string
+}
+
+// ParseParameters reads a query, or a form of the same syntax, in its order. Names repeat, which in a search means that
+// all of them must hold. A parameter without an equals sign has an empty value, a plus is a space, and empty pairs are
+// passed over. What servers read in more than one way is refused with [ErrParameters]:
+//
+//   - names of anything but letters, digits and "_.:-";
+//   - semicolons, which some take for separators, and number signs, which some take for the end;
+//   - spaces, control characters and anything but ASCII, unless percent-encoded;
+//   - escapes that are malformed, or that make invalid UTF-8 or a NUL.
+//
+// Errors do not repeat the query, which may hold data of patients.
+func ParseParameters(query string) ([]Parameter, error) {
+	var list []Parameter
+	for pair := range strings.SplitSeq(query, "&") {
+		if pair == "" {
+			continue
+		}
+		parameter, err := parseParameter(pair)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, parameter)
+	}
+	return list, nil
+}
+
+func parseParameter(pair string) (Parameter, error) {
+	name, value, _ := strings.Cut(pair, "=")
+	name, err := decode(name)
+	if err != nil {
+		return Parameter{}, err
+	}
+	if !isParameterName(name) {
+		return Parameter{}, fmt.Errorf("%w: a name", ErrParameters)
+	}
+	value, err = decode(value)
+	return Parameter{Name: name, Value: value}, err
+}
+
+// decode undoes the percent-encoding of a name or value.
+func decode(s string) (string, error) {
+	for i := range len(s) {
+		if c := s[i]; c <= ' ' || c > '~' || c == ';' || c == '#' {
+			return "", fmt.Errorf("%w: a character", ErrParameters)
+		}
+	}
+	decoded, err := url.QueryUnescape(s)
+	if err != nil || !utf8.ValidString(decoded) || strings.ContainsRune(decoded, 0) {
+		return "", fmt.Errorf("%w: an escape", ErrParameters)
+	}
+	return decoded, nil
+}
+
+func isParameterName(s string) bool {
+	for i := range len(s) {
+		if !isAlphanumeric(s[i]) && !strings.ContainsRune("_.:-", rune(s[i])) {
+			return false
+		}
+	}
+	return s != ""
+}
+
+func isAlphanumeric(c byte) bool {
+	return 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z' || '0' <= c && c <= '9'
+}
+
+// EncodeParameters writes a query that [ParseParameters] reads as the same list.
+func EncodeParameters(list []Parameter) string {
+	var b strings.Builder
+	for i, p := range list {
+		if i > 0 {
+			b.WriteByte('&')
+		}
+		b.WriteString(url.QueryEscape(p.Name))
+		b.WriteByte('=')
+		b.WriteString(url.QueryEscape(p.Value))
+	}
+	return b.String()
+}
