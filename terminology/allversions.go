@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// allVersions is the version of an include that means every version of its code system (R4
-// ValueSet.compose.include.version).
+// allVersions stands for every version of a code system (R4 ValueSet.compose.include.version).
 const allVersions = "*"
 
-// inAllVersions replaces each include or exclude of all versions by one for each version that is here.
+// inAllVersions replaces each include or exclude of all versions by one per loaded version.
 func (c *composer) inAllVersions(sets []conceptSet) ([]conceptSet, error) {
 	if !slices.ContainsFunc(sets, func(set conceptSet) bool { return set.version == allVersions }) {
 		return sets, nil
@@ -21,7 +20,7 @@ func (c *composer) inAllVersions(sets []conceptSet) ([]conceptSet, error) {
 			continue
 		}
 		versions := c.versionsHere(set.system)
-		if err := c.spend(8 * len(versions)); err != nil { // for what is held of each
+		if err := c.spend(8 * len(versions)); err != nil {
 			return nil, err
 		}
 		for _, version := range versions {
@@ -32,8 +31,8 @@ func (c *composer) inAllVersions(sets []conceptSet) ([]conceptSet, error) {
 	return list, nil
 }
 
-// versionsHere returns the versions of a code system that are here with their concepts, and no later than the date that
-// counts. If there are none, it returns the empty version.
+// versionsHere returns the loaded versions of a code system that have concepts and are no later than the date in force,
+// or else the empty version.
 func (c *composer) versionsHere(url string) []string {
 	var versions []string
 	if id, ok := c.library.systemID(url); ok {

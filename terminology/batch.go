@@ -8,26 +8,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// maxValidations bounds how many codings one request may have validated.
+// maxValidations bounds the validations in one request.
 const maxValidations = 1000
 
-// maxReread bounds what is read of the resources that a request brings along for all of its validations, in
-// bytes: each of these reads them anew.
+// maxReread bounds the bytes of common resources times the number of validations: each validation reads them again.
 const maxReread = 256 << 20
 
-// validationSteps is what one validation takes beside its parameters: an answer is made, with its issues.
+// validationSteps is the cost of one validation without its parameters.
 const validationSteps = 100
 
-// BatchValidateCode answers [base]/ValueSet/$batch-validate-code: each parameter validation is the
-// Parameters of one $validate-code, and the other parameters are common to all. What fails is answered by an
-// OperationOutcome in its place. See [Handler.Expand] for what is written and returned.
+// BatchValidateCode answers [base]/ValueSet/$batch-validate-code: each parameter validation holds the Parameters of one
+// $validate-code; the other parameters are common to all. A failure is answered by an OperationOutcome in its place. See
+// [Handler.Expand] for what is written and returned.
 func (h *Handler) BatchValidateCode(w http.ResponseWriter, r *http.Request) error {
-	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) { return o.validations(l, inputs) })
+	return h.serve(w, r, (*operation).validations)
 }
 
 func (o *operation) validations(l *Library, inputs []input) ([]byte, error) {
 	var common, single []input
-	size, again := 0, 0 // of the resources for all; of their other parameters, in steps
+	size, again := 0, 0 // of the common resources, in bytes; of the other common parameters, in steps
 	for _, in := range inputs {
 		if in.name == "validation" {
 			single = append(single, in)
@@ -61,7 +60,6 @@ func (o *operation) validations(l *Library, inputs []input) ([]byte, error) {
 	return out.end(), nil
 }
 
-// validateOne answers one validation.
 func (o *operation) validateOne(l *Library, common []input, in *input) ([]byte, error) {
 	var inputs []input
 	err := badRequest("required", "the parameter validation must be a Parameters resource")
@@ -74,30 +72,27 @@ func (o *operation) validateOne(l *Library, common []input, in *input) ([]byte, 
 			return nil, err
 		}
 		for _, c := range common {
-			if _, given := find(inputs, c.name); !given || c.name == "tx-resource" {
+			if c.name == "tx-resource" || find(inputs, c.name) == nil {
 				merged = append(merged, c)
 			}
 		}
-		_, hasValueSet := find(merged, "url")
-		_, hasResource := find(merged, "valueSet")
 		var result *ValidationResult
-		if result, err = o.validation(l, merged, hasValueSet || hasResource); err == nil {
+		if result, err = o.validation(l, merged, find(merged, "url") != nil || find(merged, "valueSet") != nil); err == nil {
 			return result.AppendJSON(nil), nil
 		}
 	}
-	var failed *Error
-	if errors.As(err, &failed) && !isOwn(err) {
+	if failed, ok := errors.AsType[*Error](err); ok && !isOwn(err) {
 		return failed.OperationOutcome(), nil
 	}
 	return nil, err
 }
 
-// find returns the first parameter with a name.
-func find(inputs []input, name string) (*input, bool) {
+// find returns the first parameter with a name, or nil.
+func find(inputs []input, name string) *input {
 	for i := range inputs {
 		if inputs[i].name == name {
-			return &inputs[i], true
+			return &inputs[i]
 		}
 	}
-	return nil, false
+	return nil
 }

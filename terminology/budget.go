@@ -9,33 +9,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// budget is what one request may cost, in steps of some fifty nanoseconds. Everything done for the request spends from
-// the same budget, however many codings, includes or validations it has. A nil budget has no limit. It is the context of
-// the request as well: spending looks at it now and then, so that no paid loop goes on for a client that is gone.
+// budget bounds the cost of one request, in steps of some fifty nanoseconds. All codings, includes and validations of the
+// request spend from it. A nil budget has no limit. It is also the context of the request, which spend checks now and
+// then: work stops when the client has gone.
 type budget struct {
 	context.Context
 	limit int
-	turn  func(ctx context.Context) (leave func(), err error) // waits until there is room for costly work; nil: there is
+	turn  func(ctx context.Context) (leave func(), err error) // waits for room for costly work; nil: there always is
 	leave func()                                              // gives the turn back; nil: none is held
 
 	spent int
-	next  int // when so much is spent, the context is looked at again
+	next  int // the value of spent at which the context is checked again
 }
 
-// stretch is how many steps are taken between two looks at the context, and how many a request may take without
-// a turn: a few milliseconds.
+// stretch is the number of steps between two checks of the context, and before a request needs a turn: a few
+// milliseconds.
 const stretch = 50_000
 
-// errSpent is wrapped in the error for a budget that is spent.
 var errSpent = errors.New("too costly")
 
-// ErrBusy is wrapped in the error, with status 503, for a costly request for which there is no room now.
+// ErrBusy is wrapped in the error, with status 503, for a costly request that there is no room for.
 var ErrBusy = errors.New("too many costly requests")
 
-// budgetKey is the key under which a context holds its budget.
 type budgetKey struct{}
 
-// Value returns the budget itself for its key, so that it is found in contexts that are made of it.
+// Value returns the budget itself for its key, so that contexts derived from it have it.
 func (b *budget) Value(key any) any {
 	if key == (budgetKey{}) {
 		return b
@@ -43,7 +41,7 @@ func (b *budget) Value(key any) any {
 	return b.Context.Value(key)
 }
 
-// budget returns the budget of a context, or a new one.
+// budget returns the context's budget, or a new one.
 func (l *Library) budget(ctx context.Context) *budget {
 	if b, ok := ctx.Value(budgetKey{}).(*budget); ok {
 		return b
@@ -51,8 +49,8 @@ func (l *Library) budget(ctx context.Context) *budget {
 	return &budget{Context: ctx, limit: l.bounds.gathered}
 }
 
-// spend pays for n steps before they are taken. It fails if the budget is spent, if there is no room for costly work, or
-// with the context's error.
+// spend pays for n steps in advance. It fails if the budget is spent, if there is no room for costly work, or with the
+// context's error.
 func (b *budget) spend(n int) error {
 	if b == nil {
 		return nil
@@ -76,7 +74,7 @@ func (b *budget) spend(n int) error {
 	return nil
 }
 
-// enter waits for a turn, unless the request holds one.
+// enter waits for a turn unless the request holds one.
 func (b *budget) enter() (err error) {
 	if b == nil || b.turn == nil || b.leave != nil {
 		return nil
@@ -88,7 +86,7 @@ func (b *budget) enter() (err error) {
 		Text: "there is no room for a costly request now; try again in a few seconds"}
 }
 
-// rest gives the turn back while the request waits: for a definition to be fetched, or for a client to read the answer.
+// rest gives the turn back while the request waits for a definition, or for the client to read the answer.
 func (b *budget) rest() {
 	if b == nil || b.leave == nil {
 		return
@@ -97,10 +95,10 @@ func (b *budget) rest() {
 	b.leave, b.next = nil, 0
 }
 
-// read pays for the reading of a number of bytes of a resource.
+// read pays for reading n bytes of a resource.
 func (b *budget) read(n int) error { return b.spend(n / readBytes) }
 
-// compare pays for texts that are compared with a display.
+// compare pays for comparing texts with a display.
 func (b *budget) compare(texts []codesystem.Text) error {
 	cost := 0
 	for i := range texts {
@@ -109,13 +107,13 @@ func (b *budget) compare(texts []codesystem.Text) error {
 	return b.spend(cost)
 }
 
-// readBytes is how many bytes of a resource are read in one step.
+// readBytes is the number of bytes of a resource read in one step.
 const readBytes = 16
 
-// isCostly reports whether the request has taken so many steps that it holds a turn, or will need one.
+// isCostly reports whether the request holds a turn or will need one.
 func (b *budget) isCostly() bool { return b != nil && b.spent > stretch }
 
-// isOwn reports whether an error concerns one request alone, and not others that wait for the same result.
+// isOwn reports whether an error concerns this request alone, and not others that wait for the same result.
 func isOwn(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrBusy)
 }

@@ -7,31 +7,31 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// candidate is an include that may have a coding.
+// candidate is an include that may contain a coding.
 type candidate struct {
 	versionChoice
 	member *found
 }
 
-// candidateFinder looks for the includes of a value set that may have a coding.
+// candidateFinder finds the includes of a value set that may contain a coding.
 type candidateFinder struct {
 	library    *Library
-	valueSet   *valueSet // nil: the code system is the one place
+	valueSet   *valueSet // nil: validation is against the code system alone
 	rules      *Rules
 	budget     *budget
 	versions   versionChooser
 	memberOnly bool
-	imported   []*valueSet // that were looked into
+	imported   []*valueSet // those searched
 }
 
-// candidates looks for a coding in the value set. Without a value set, the code system is the one place.
+// candidates returns the includes that may contain a coding, or the code system if there is no value set.
 func (v *candidateFinder) candidates(c *Coding) ([]candidate, error) {
 	if v.valueSet == nil {
-		choice := v.versions.choose(c, "", v.rules.Date)
-		if choice.index == none {
-			return []candidate{{versionChoice: choice}}, nil
+		list := []candidate{{versionChoice: v.versions.choose(c, "", v.rules.Date)}}
+		if list[0].index == none {
+			return list, nil
 		}
-		return []candidate{{versionChoice: choice}}, v.library.codeSystems[choice.index].usable("code system")
+		return list, v.library.codeSystems[list[0].index].usable("code system")
 	}
 	in := &includeSearch{finder: v, coding: c}
 	in.membership = membership{
@@ -49,7 +49,7 @@ func (v *candidateFinder) candidates(c *Coding) ([]candidate, error) {
 	return in.list, in.place(members)
 }
 
-// includeSearch gathers the includes that may have a coding, while a value set is looked through.
+// includeSearch gathers the candidates while membership searches a value set.
 type includeSearch struct {
 	membership
 	finder *candidateFinder
@@ -57,7 +57,7 @@ type includeSearch struct {
 	list   []candidate
 }
 
-// choose finds the version of the code system that an include means, and reports whether to look there for the coding.
+// choose returns the version of the code system that an include means, and whether the coding may be in it.
 func (in *includeSearch) choose(set *conceptSet) (uint32, bool) {
 	c, within := in.coding, in.path[len(in.path)-1]
 	if index := in.library.containedCodeSystem(within, set.system, set.version); index != none {
@@ -80,22 +80,20 @@ func (in *includeSearch) choose(set *conceptSet) (uint32, bool) {
 	return choice.index, true
 }
 
-// place tells the includes where the value set has the coding.
+// place assigns the places where the value set contains the coding to their candidates.
 func (in *includeSearch) place(members []found) error {
 	if err := in.budget.spend(len(members) * len(in.list) / plainBytes); err != nil {
 		return err
 	}
 	for i := range members {
-		at := slices.IndexFunc(in.list, func(o candidate) bool { return o.index == members[i].index && o.member == nil })
-		if at >= 0 {
+		if at := slices.IndexFunc(in.list, func(o candidate) bool { return o.index == members[i].index && o.member == nil }); at >= 0 {
 			in.list[at].member = &members[i]
 		}
 	}
 	return nil
 }
 
-// best chooses among the includes that may have a coding, by rank. Without any, it chooses the version
-// of the code system that the coding names.
+// best returns the candidate of the highest rank, or without any the version of the code system that the coding names.
 func (v *candidateFinder) best(c *Coding, list []candidate) (versionChoice, *found, error) {
 	best, most := -1, -1
 	for i := range list {
@@ -119,7 +117,7 @@ func (v *candidateFinder) best(c *Coding, list []candidate) (versionChoice, *fou
 	return list[best].versionChoice, list[best].member, nil
 }
 
-// rank says how good a candidate is.
+// rank is higher the better a candidate fits a coding: by version, membership and display, in this order.
 func (v *candidateFinder) rank(c *Coding, o *candidate) (n int, err error) {
 	if o.matches && !o.failed() {
 		n += 8

@@ -17,35 +17,34 @@ var expandParameters = []string{
 	"url", "useSupplement", "valueSet", "valueSetVersion", "versionsMatch",
 }
 
-// Capabilities says what a library can answer.
+// Capabilities is the content of a TerminologyCapabilities.
 type Capabilities struct {
 	// Date is when the library was loaded.
 	Date time.Time
 
-	// CodeSystems are the code systems of which there are concepts.
+	// CodeSystems are the code systems that have concepts here.
 	CodeSystems []CodeSystemCapability
 
 	// Parameters are the parameters of $expand that are implemented.
 	Parameters []string
 }
 
-// CodeSystemCapability says in which versions a code system is here.
+// CodeSystemCapability is TerminologyCapabilities.codeSystem.
 type CodeSystemCapability struct {
-	// URI is its url.
+	// URI is the url of the code system.
 	URI string
 
-	// Versions are its versions; an empty one is one without a version.
+	// Versions are the loaded versions; one that has no version is "".
 	Versions []string
 
 	// Default is the version that a reference without a version means.
 	Default string
 
-	// Subsumption says whether $subsumes can be asked.
+	// Subsumption says whether $subsumes is supported.
 	Subsumption bool
 }
 
-// Capabilities returns what TerminologyCapabilities says: which code systems are here, in which versions, and what
-// $expand can do.
+// Capabilities returns the loaded code systems with their versions, and what $expand supports.
 func (l *Library) Capabilities() *Capabilities {
 	c := &Capabilities{Date: l.loaded, Parameters: slices.Clone(expandParameters)}
 	for i := range l.systems {
@@ -56,7 +55,6 @@ func (l *Library) Capabilities() *Capabilities {
 	return c
 }
 
-// capability returns in which versions a code system is here with its concepts.
 func (t *systemTable) capability(s *system) CodeSystemCapability {
 	c := CodeSystemCapability{URI: s.url, Subsumption: true}
 	for _, index := range s.versions {
@@ -90,7 +88,6 @@ func (c *Capabilities) AppendJSON(dst []byte) []byte {
 	return append(dst, `},"codeSearch":"all","validateCode":{"translations":true},"translation":{"needsMap":true}}`...)
 }
 
-// append appends one of TerminologyCapabilities.codeSystem.
 func (c *CodeSystemCapability) append(dst []byte) []byte {
 	dst = fhirjson.AppendString(append(dst, `{"uri":`...), c.URI)
 	versions := fhirjson.Array{Name: "version"}
@@ -99,8 +96,7 @@ func (c *CodeSystemCapability) append(dst []byte) []byte {
 		if version != "" {
 			dst = append(fhirjson.AppendString(append(dst, `"code":`...), version), ',')
 		}
-		dst = strconv.AppendBool(append(dst, `"isDefault":`...), version == c.Default)
-		dst = append(dst, '}')
+		dst = append(strconv.AppendBool(append(dst, `"isDefault":`...), version == c.Default), '}')
 	}
 	dst = strconv.AppendBool(append(versions.End(dst), `,"subsumption":`...), c.Subsumption)
 	return append(dst, '}')

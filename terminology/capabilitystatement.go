@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// TerminologyCapabilities answers [base]/metadata?mode=terminology: which code systems are here, in which
-// versions, and what $expand can do. See [Handler.Expand] for what is written and returned.
+// TerminologyCapabilities answers [base]/metadata?mode=terminology. See [Handler.Expand] for what is written and
+// returned.
 func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request) error {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		return &Error{Status: http.StatusMethodNotAllowed, Code: "not-supported", Text: "metadata is answered to GET and HEAD only"}
@@ -25,9 +25,8 @@ func (h *Handler) TerminologyCapabilities(w http.ResponseWriter, r *http.Request
 	return f.write(w, r, h.current().Capabilities().AppendJSON(nil))
 }
 
-// CapabilityStatement answers [base]/metadata where no other server does: what is answered here, that is to
-// say the operations of this package, and read and search of code systems and value sets. See
-// [Handler.Expand] for what is written and returned.
+// CapabilityStatement answers [base]/metadata where no other server does, with the operations of this package and with
+// read and search of code systems and value sets. See [Handler.Expand] for what is written and returned.
 func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) error {
 	inputs, _, f, err := searchInputs(r)
 	if err != nil {
@@ -41,8 +40,7 @@ func (h *Handler) CapabilityStatement(w http.ResponseWriter, r *http.Request) er
 	return f.write(w, r, h.capabilityStatement(address(r)))
 }
 
-// Versions answers [base]/$versions: the version of FHIR that is spoken here. See [Handler.Expand] for what
-// is written and returned.
+// Versions answers [base]/$versions with the version of FHIR, 4.0. See [Handler.Expand] for what is written and returned.
 func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(*operation, *Library, []input) ([]byte, error) {
 		out := newParametersWriter(nil)
@@ -52,26 +50,25 @@ func (h *Handler) Versions(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// restResource is one of CapabilityStatement.rest.resource.
+// restResource is CapabilityStatement.rest.resource.
 type restResource struct {
-	kind       string
-	searched   bool // can be read and searched
-	operations []string
+	kind        string
+	interaction string
+	operations  []string
 }
 
-// restResources are the types of resources that are answered for.
 var restResources = []restResource{
-	{kind: "CodeSystem", searched: true, operations: []string{"lookup", "subsumes", "validate-code"}},
+	{kind: "CodeSystem", interaction: readAndSearch, operations: []string{"lookup", "subsumes", "validate-code"}},
 	{kind: "ConceptMap", operations: []string{"translate"}},
-	{kind: "ValueSet", searched: true, operations: []string{"expand", "validate-code"}},
+	{kind: "ValueSet", interaction: readAndSearch, operations: []string{"expand", "validate-code"}},
 }
 
-// searchTypes are the parameters of a search with their types.
-var searchTypes = [][2]string{
-	{"_id", "token"}, {"name", "string"}, {"status", "token"}, {"title", "string"}, {"url", "uri"}, {"version", "token"},
-}
+// readAndSearch is rest.resource.interaction and searchParam of a type that can be read and searched.
+const readAndSearch = `,"interaction":[{"code":"read"},{"code":"search-type"}],"searchParam":[` +
+	`{"name":"_id","type":"token"},{"name":"name","type":"string"},{"name":"status","type":"token"},` +
+	`{"name":"title","type":"string"},{"name":"url","type":"uri"},{"name":"version","type":"token"}]`
 
-// capabilityStatement returns the CapabilityStatement of a server whose metadata has the given address.
+// capabilityStatement returns the CapabilityStatement of the server whose metadata has the given address.
 func (h *Handler) capabilityStatement(address string) []byte {
 	dst := []byte(`{"resourceType":"CapabilityStatement","extension":[`)
 	dst = append(appendFeature(dst, "tx-tests/FeatureDefinition/test-version", `"valueCode":"`+testVersion+`"`), ',')
@@ -101,37 +98,26 @@ func (h *Handler) appendSecurity(dst []byte) []byte {
 	if len(h.Statement.Security) == 0 {
 		return dst
 	}
-	dst = append(dst, `,"security":{"service":[`...)
-	for i, code := range h.Statement.Security {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = append(dst, `{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":`...)
+	begin := `,"security":{"service":[`
+	for _, code := range h.Statement.Security {
+		dst = append(dst, begin+`{"coding":[{"system":"http://terminology.hl7.org/CodeSystem/restful-security-service","code":`...)
 		dst = append(fhirjson.AppendString(dst, code), `}]}`...)
+		begin = ","
 	}
 	return append(dst, `]}`...)
 }
 
-// testVersion is the version of the HL7 terminology ecosystem's tests that this package is tested with.
+// testVersion is the version of the HL7 terminology ecosystem's tests that this package passes.
 const testVersion = "1.9.3"
 
-// appendFeature appends the extension by which the HL7 terminology ecosystem has servers say what they can do.
+// appendFeature appends an extension for a feature of the HL7 terminology ecosystem.
 func appendFeature(dst []byte, definition, value string) []byte {
 	return append(dst, `{"url":"http://hl7.org/fhir/uv/application-feature/StructureDefinition/feature","extension":[{"url":"definition","valueCanonical":"http://hl7.org/fhir/uv/`+
 		definition+`"},{"url":"value",`+value+`}]}`...)
 }
 
-// append appends a type of resources.
 func (x *restResource) append(dst []byte) []byte {
-	dst = append(append(append(dst, `{"type":"`...), x.kind...), '"')
-	if x.searched {
-		dst = append(dst, `,"interaction":[{"code":"read"},{"code":"search-type"}]`...)
-		parameters := fhirjson.Array{Name: "searchParam"}
-		for _, p := range searchTypes {
-			dst = append(parameters.Next(dst), `{"name":"`+p[0]+`","type":"`+p[1]+`"}`...)
-		}
-		dst = parameters.End(dst)
-	}
+	dst = append(dst, `{"type":"`+x.kind+`"`+x.interaction...)
 	operations := fhirjson.Array{Name: "operation"}
 	for _, name := range x.operations {
 		dst = append(operations.Next(dst), `{"name":"`+name+`","definition":"http://hl7.org/fhir/OperationDefinition/`+x.kind+`-`+name+`"}`...)

@@ -2,35 +2,33 @@ package terminology
 
 import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 
-// codeSet is a set of codes by system and code, whatever version of the code system they are from, unless
-// byVersion is set. Concepts are bits; only codes whose concept is not here are kept as text.
+// codeSet is a set of codes. Versions of a code system do not count unless byVersion is set. Concepts are bits, and only
+// codes without a loaded concept are text.
 type codeSet struct {
 	library   *definitions
 	byVersion bool
 	concepts  map[uint32]bitset.Set // by code system
 	loose     map[looseCode]struct{}
-	elsewhere int // how many other versions of code systems were looked into
+	elsewhere int // how many other versions of code systems were searched
 }
 
-// looseCode is a code of which no concept is here.
+// looseCode is a code without a loaded concept.
 type looseCode struct {
 	system uint32
 	code   string
 }
 
-// newCodeSet returns an empty set. It is so small that it can be inlined, and the set stays off the heap.
+// newCodeSet is small enough to be inlined, which keeps the set off the heap.
 func newCodeSet(d *definitions) *codeSet {
 	return &codeSet{library: d, concepts: make(map[uint32]bitset.Set)}
 }
 
-// addAll adds the codes of entries.
 func (s *codeSet) addAll(entries []entry) {
 	for _, e := range entries {
 		s.add(e)
 	}
 }
 
-// add adds an entry's code.
 func (s *codeSet) add(e entry) {
 	if e.concept == none {
 		if s.loose == nil {
@@ -47,7 +45,6 @@ func (s *codeSet) add(e entry) {
 	concepts.Add(e.concept)
 }
 
-// has reports whether an entry's code is in the set.
 func (s *codeSet) has(e entry) bool {
 	if e.concept != none {
 		if concepts, ok := s.concepts[e.codeSystem]; ok && concepts.Has(e.concept) {

@@ -5,8 +5,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// codeSystem is a CodeSystem: what its definition says of it as a whole, and its concepts. Nothing in it is changed once
-// it is in a library.
+// codeSystem is a CodeSystem. It does not change once it is in a library.
 type codeSystem struct {
 	codesystem.System
 	definition
@@ -14,24 +13,23 @@ type codeSystem struct {
 	caseSensitive  bool
 	compositional  bool
 	versionNeeded  bool
-	languagePack   bool              // a supplement that adds a language, and so is made use of without being named
-	notSubsuming   bool              // hierarchyMeaning is grouped-by or part-of: a concept is not what the one above it is
+	languagePack   bool              // a supplement that adds a language, and is used without being named
+	notSubsuming   bool              // hierarchyMeaning is grouped-by or part-of
 	supplements    string            // canonical of the code system that a supplement adds to
-	entireValueSet string            // CodeSystem.valueSet: canonical of the value set of all its codes
+	entireValueSet string            // CodeSystem.valueSet
 	system         uint32            // index of url in systemTable.systems
-	rest           []fhirjson.Member // all other members but the concepts, as they are
+	rest           []fhirjson.Member // all other members but concept, unchanged
 }
 
-// definition is what code systems and value sets have alike.
+// definition holds the members that code systems and value sets have in common.
 type definition struct {
 	id, url, version, name, title, status string
 	language, date, publisher             string
-	standardsStatus                       string // by the extension of that name
+	standardsStatus                       string // from the extension
 	experimental                          *bool
-	modifier                              string // what changes the meaning of it, or of a part of it, in a way not known here
+	modifier                              string // implicit rules or a modifier extension in it, which are not understood
 }
 
-// canonical returns url|version, or the url alone where there is no version.
 func (d *definition) canonical() string { return canonical(d.url, d.version) }
 
 // isNamed reports whether a canonical means this definition.
@@ -51,7 +49,7 @@ const (
 	contentSupplement contentMode = "supplement"
 )
 
-// hasConcepts reports whether the code system's own concepts are here, all of them or some.
+// hasConcepts reports whether all or some of the code system's own concepts are here.
 func (m contentMode) hasConcepts() bool {
 	return m == contentComplete || m == contentFragment || m == contentExample
 }

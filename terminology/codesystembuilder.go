@@ -11,14 +11,12 @@ type codeSystemBuilder struct {
 	concepts codesystem.Builder
 }
 
-// reset makes the builder ready for the next code system.
 func (b *codeSystemBuilder) reset() {
 	b.codeSystem = codeSystem{caseSensitive: true}
 	b.concepts.Modifiers = b.modifiers
 	b.concepts.Reset()
 }
 
-// build finishes the code system.
 func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	table, err := b.concepts.Build(b.language, b.caseSensitive)
 	if err != nil {
@@ -29,7 +27,6 @@ func (b *codeSystemBuilder) build() (*codeSystem, error) {
 	return &cs, nil
 }
 
-// member reads one member of a CodeSystem.
 func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
 	if known, err := b.definition.member(r, name); known {
 		return err
@@ -47,7 +44,7 @@ func (b *codeSystemBuilder) member(r *fhirjson.Reader, name string) error {
 	return b.known(inner, name)
 }
 
-// known reads a member that says how the code system is to be understood.
+// known reads a member that has a meaning here.
 func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
 	switch name {
 	case "caseSensitive":
@@ -67,7 +64,7 @@ func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
 	case "content":
 		return r.ReadString((*string)(&b.content))
 	case "extension":
-		return b.extensionMember(r)
+		return b.extensions(r)
 	case "modifierExtension", "implicitRules":
 		return b.modifiers(r)
 	case "property":
@@ -76,8 +73,7 @@ func (b *codeSystemBuilder) known(r *fhirjson.Reader, name string) error {
 	return nil
 }
 
-// extensionMember reads the extensions of a CodeSystem.
-func (b *codeSystemBuilder) extensionMember(r *fhirjson.Reader) error {
+func (b *codeSystemBuilder) extensions(r *fhirjson.Reader) error {
 	list, err := r.Extensions(0)
 	for _, x := range list {
 		switch x.URL {

@@ -5,18 +5,16 @@ import (
 	"strings"
 )
 
-// inCodeSystem looks for a code in its code system.
-func (v *codingValidator) inCodeSystem(c *Coding, d *codingResult) {
+// inCodeSystem looks for a code in its code system, which has the given index.
+func (v *codingValidator) inCodeSystem(c *Coding, d *codingResult, index uint32) {
 	cs := d.codeSystem
 	concept, ok := cs.Locate([]byte(c.Code))
 	switch {
 	case ok:
 		if d.entry.concept == none {
-			d.entry.codeSystem, d.entry.concept = v.library.indexOf(cs), concept
+			d.entry.codeSystem, d.entry.concept = index, concept
 		}
-		if v.valueSet == nil {
-			d.member = true
-		}
+		d.member = d.member || v.valueSet == nil
 		v.checkVersion(c, cs)
 		return
 	case cs.content == contentFragment || cs.content != contentComplete && d.entry.listed != 0:
@@ -40,8 +38,7 @@ func (v *codingValidator) inCodeSystem(c *Coding, d *codingResult) {
 	d.member = false
 }
 
-// checkVersion notes that a coding has no version, of a code system whose codes mean something only with one
-// (R4 CodeSystem.versionNeeded).
+// checkVersion notes a missing version where the code system demands one (R4 CodeSystem.versionNeeded).
 func (v *codingValidator) checkVersion(c *Coding, cs *codeSystem) {
 	if cs.versionNeeded && c.Version == "" && !v.validation.MembershipOnly {
 		v.note("error", "required", "invalid-data", "", c, "version", true, fmt.Sprintf(
@@ -49,8 +46,8 @@ func (v *codingValidator) checkVersion(c *Coding, cs *codeSystem) {
 	}
 }
 
-// uncheckedSystem notes that the value set lists a code of a code system, or of a version of one, that is not here. The
-// code is valid, as it is in the expansion, but another server may know better.
+// uncheckedSystem notes that the value set lists a code of a code system or version that is not here. The code is valid,
+// as in the expansion, but another server may know better.
 func (v *codingValidator) uncheckedSystem(c *Coding, version string) {
 	if v.validation.MembershipOnly {
 		return
@@ -61,8 +58,7 @@ func (v *codingValidator) uncheckedSystem(c *Coding, version string) {
 		"A definition for CodeSystem %s could not be found, so the code, which the value set lists, cannot be checked", reference))
 }
 
-// unknownSystem notes that a code system is not here, and whether the value set needs it. A name that cannot be a code
-// system's is not reported as missing.
+// unknownSystem notes that a code system is not here, and whether the value set needs it.
 func (v *codingValidator) unknownSystem(c *Coding, needed bool) {
 	if _, ok := v.library.anyValueSet(c.System, ""); ok {
 		v.note("error", "invalid", "invalid-data", "Terminology_TX_System_ValueSet2", c, "system", true,
@@ -89,7 +85,7 @@ func (v *codingValidator) unknownSystem(c *Coding, needed bool) {
 		fmt.Sprintf("A definition for CodeSystem %s could not be found, so the code cannot be validated", c.System))
 }
 
-// isAbsolute reports whether a uri begins with a scheme (RFC 3986 §4.3), as Coding.system must (R4 §2.24.0.1, uri).
+// isAbsolute reports whether a uri has a scheme (RFC 3986 §4.3), as Coding.system must (R4 §2.24.0.1, uri).
 func isAbsolute(uri string) bool {
 	scheme, _, ok := strings.Cut(uri, ":")
 	return ok && scheme != "" && !strings.ContainsAny(scheme, "/?#")

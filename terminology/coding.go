@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -10,29 +11,24 @@ import (
 
 // Coding is a code of a code system.
 type Coding struct {
-	// System is the url of the code system, and Version its version; empty where that is not known.
+	// System is the url of the code system, and Version its version; empty: not known.
 	System, Version string
 
 	// Code is the code, and Display what is shown of it.
 	Code, Display string
 
-	at string // FHIRPath of the Coding in a request; empty where its parts are parameters of their own
+	at string // FHIRPath of the Coding in a request; empty if its parts are parameters of their own
 }
 
-// place returns the FHIRPath of a part of the coding.
+// place returns the FHIRPath of a part of the coding; empty: of the whole.
 func (c *Coding) place(part string) string {
-	switch {
-	case c.at == "" && part == "":
-		return "code"
-	case c.at == "":
-		return part
-	case part == "":
-		return c.at
+	if c.at != "" && part != "" {
+		return c.at + "." + part
 	}
-	return c.at + "." + part
+	return cmp.Or(c.at, part, "code")
 }
 
-// String writes the coding as messages do: system|version#code ('display').
+// String returns the coding as messages have it: system|version#code ('display').
 func (c *Coding) String() string {
 	s := canonical(c.System, c.Version) + "#" + c.Code
 	if c.Display != "" {
@@ -41,7 +37,6 @@ func (c *Coding) String() string {
 	return s
 }
 
-// append appends the Coding as JSON.
 func (c *Coding) append(dst []byte) []byte {
 	start := len(dst)
 	dst = fhirjson.AppendMember(dst, "system", c.System)
@@ -52,11 +47,9 @@ func (c *Coding) append(dst []byte) []byte {
 	return dst
 }
 
-// parseCoding reads a Coding.
 func parseCoding(value jsontext.Value, at string) (Coding, error) {
 	c := Coding{at: at}
-	r := fhirjson.ReaderOf(value)
-	err := r.Strings(
+	err := fhirjson.ReaderOf(value).Strings(
 		fhirjson.String{Name: "system", Into: &c.System}, fhirjson.String{Name: "version", Into: &c.Version},
 		fhirjson.String{Name: "code", Into: &c.Code}, fhirjson.String{Name: "display", Into: &c.Display},
 	)
@@ -66,10 +59,10 @@ func parseCoding(value jsontext.Value, at string) (Coding, error) {
 	return c, nil
 }
 
-// maxCodings bounds how many codings a CodeableConcept may have.
+// maxCodings bounds the codings of a CodeableConcept; more are ignored.
 const maxCodings = 1000
 
-// parseConcept reads the codings of a CodeableConcept.
+// parseConcept returns the codings of a CodeableConcept.
 func parseConcept(value jsontext.Value) ([]Coding, error) {
 	var list []Coding
 	r := fhirjson.ReaderOf(value)

@@ -1,17 +1,15 @@
 package terminology
 
-import (
-	"fmt"
-)
+import "fmt"
 
-// codingValidator validates codings, one after the other.
+// codingValidator validates codings one by one.
 type codingValidator struct {
 	*notes
 	validation  *Validation
 	library     *Library
 	valueSet    *valueSet // nil: against the code system alone
 	budget      *budget
-	supplements []string // canonicals of those that are named
+	supplements []string // canonicals
 	candidates  candidateFinder
 	displays    displayChecker
 	absent      absent
@@ -20,17 +18,17 @@ type codingValidator struct {
 // codingResult is what validation finds out about one coding.
 type codingResult struct {
 	coding     *Coding
-	member     bool // in the value set, or, without one, in the code system
+	member     bool // in the value set, or without one in the code system
 	codeSystem *codeSystem
 	entry      entry
 	display    []byte
-	normalized []byte // the code as the code system has it, where that differs by case
+	normalized []byte // the code as the code system has it, if that differs by case
 	status     string
 	inactive   bool
 	deprecated bool
 }
 
-// validate validates a coding. An error means that the value set itself is at fault.
+// validate validates a coding. An error means that the value set is at fault.
 func (v *codingValidator) validate(c *Coding) (codingResult, error) {
 	d := codingResult{coding: c, entry: entry{codeSystem: none, concept: none}}
 	if err := v.budget.spend(codingSteps + v.validation.Versions.cost() + v.library.countVersions(c.System)); err != nil {
@@ -69,11 +67,10 @@ func (v *codingValidator) validate(c *Coding) (codingResult, error) {
 	return d, nil
 }
 
-// codingSteps is what it takes to validate a coding, beside what is looked through for it.
+// codingSteps is the cost of validating a coding without searching for it.
 const codingSteps = 20
 
-// incomplete notes that a coding has no system, no code, or neither. It is not valid, but may be no error where it comes
-// from.
+// incomplete notes that a coding has no system, no code, or neither: a warning, since it may be no error at its source.
 func (v *codingValidator) incomplete(c *Coding) {
 	lacks, text := "system", "Coding has no system. A code with no system has no defined meaning, and it cannot be validated. A system should be provided"
 	switch {
@@ -88,7 +85,6 @@ func (v *codingValidator) incomplete(c *Coding) {
 	}
 }
 
-// lacksPrefix begins the message ids of incomplete.
 const lacksPrefix = "Coding_has_no_"
 
 // judge notes what is wrong with a coding.
@@ -105,14 +101,13 @@ func (v *codingValidator) judge(c *Coding, d *codingResult, choice versionChoice
 		d.codeSystem = nil
 		return nil
 	default:
-		v.inCodeSystem(c, d)
+		v.inCodeSystem(c, d, choice.index)
 	}
 	if member != nil && member.excluded {
 		d.member = false
 		v.note("error", "business-rule", "code-rule", "STATUS_CODE_WARNING_CODE", c, "code", true, fmt.Sprintf("The concept '%s' is valid but is not active", c.Code))
 	}
-	// Where the code system that the value set means, or its version, is not here, it cannot be told whether the
-	// code is in it.
+	// Without the code system or version that the value set means, there is no saying whether it has the code.
 	if unsure := choice.unknown != "" && choice.index != none && d.entry.concept != none; !d.member && !unsure && !choice.open && v.valueSet != nil {
 		v.notInValueSet(c)
 	}
@@ -122,7 +117,6 @@ func (v *codingValidator) judge(c *Coding, d *codingResult, choice versionChoice
 	return nil
 }
 
-// notInValueSet notes that a coding is not in the value set.
 func (v *codingValidator) notInValueSet(c *Coding) {
 	if v.valueSet == nil {
 		return

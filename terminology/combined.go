@@ -9,9 +9,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// combine returns a library with the given resources beside those of l: as if they had been loaded after
-// them, so that of several versions the latest counts, wherever it is from. Unlike one for a request it
-// remembers expansions. l is not changed.
+// combine returns a library with the given resources as if they had been loaded after those of l: of several versions the
+// latest counts, wherever it is from. Unlike the overlay of a request it caches expansions. l does not change.
 func (l *Library) combine(resources []jsontext.Value) (*Library, error) {
 	o := l.overlay()
 	o.combined, o.systemTable.combined, o.valueSetTable.combined = true, true, true
@@ -31,13 +30,10 @@ func (l *Library) combine(resources []jsontext.Value) (*Library, error) {
 	return o, nil
 }
 
-// displace takes out a value set that is to be replaced. Its own content is that of the library below as
-// well, and stays as it is.
+// displace removes a value set that is about to be replaced. It must not be overwritten, as the library below has it too.
 func (t *valueSetTable) displace(key string) {
-	old, ok := t.byCanonical[key]
-	if !ok {
-		return
+	if old, ok := t.byCanonical[key]; ok {
+		delete(t.byCanonical, key)
+		t.valueSets = slices.DeleteFunc(t.valueSets, func(vs *valueSet) bool { return vs == old })
 	}
-	delete(t.byCanonical, key)
-	t.valueSets = slices.DeleteFunc(t.valueSets, func(vs *valueSet) bool { return vs == old })
 }

@@ -3,13 +3,11 @@ package terminology
 import (
 	"bytes"
 	"fmt"
-	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// describe checks the display of a concept that was found, and its status in the code system and the value set. Of a
-// code that only the value set lists, nothing else is known.
+// describe checks the display of a concept that was found, and its status in the code system and the value set.
 func (v *codingValidator) describe(c *Coding, d *codingResult) error {
 	known := d.codeSystem != nil && d.entry.concept != none
 	texts, err := v.texts(d, known)
@@ -38,7 +36,7 @@ func (v *codingValidator) describe(c *Coding, d *codingResult) error {
 	return nil
 }
 
-// texts returns the displays and designations of a concept, those of the supplements that are named among them.
+// texts returns the displays and designations of a concept, with those of the named supplements.
 func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text, error) {
 	var supplements []supplement
 	if known {
@@ -58,7 +56,7 @@ func (v *codingValidator) texts(d *codingResult, known bool) ([]codesystem.Text,
 	return texts, v.budget.compare(texts)
 }
 
-// checkCase notes that a code is written in another case than the code system has it in.
+// checkCase notes that a code differs by case from the one of the code system.
 func (v *codingValidator) checkCase(c *Coding, d *codingResult) {
 	code := v.library.code(d.entry)
 	if bytes.Equal(code, []byte(c.Code)) {
@@ -70,7 +68,7 @@ func (v *codingValidator) checkCase(c *Coding, d *codingResult) {
 		c.Code, code, d.codeSystem.canonical()))
 }
 
-// checkAbstract notes that a concept is abstract, where the request does not allow that.
+// checkAbstract notes that a concept is abstract if the request does not allow that.
 func (v *codingValidator) checkAbstract(c *Coding, d *codingResult) {
 	if !v.validation.NotAbstract || !d.member || v.library.flags(d.entry)&codesystem.FlagAbstract == 0 {
 		return
@@ -101,7 +99,7 @@ func (v *codingValidator) standing(c *Coding, d *codingResult) {
 	}
 }
 
-// inactiveStatus says why a concept is inactive. Most statuses do not say so by themselves; LOINC's DISCOURAGED does.
+// inactiveStatus completes a status that does not itself mean inactive, as LOINC's DISCOURAGED does.
 func inactiveStatus(status string) string {
 	switch status {
 	case "", "inactive":
@@ -112,7 +110,7 @@ func inactiveStatus(status string) string {
 	return status + " and inactive"
 }
 
-// deprecatedIn reports whether a value set that lists a concept says that it should not be there any more.
+// deprecatedIn reports whether the value set that lists a concept marks it as deprecated.
 func (d *definitions) deprecatedIn(e entry) bool {
 	if e.listed == 0 {
 		return false
@@ -126,14 +124,4 @@ func (d *definitions) deprecatedIn(e entry) bool {
 		}
 	}
 	return false
-}
-
-// indexOf returns the index of a code system.
-func (t *systemTable) indexOf(cs *codeSystem) uint32 {
-	for _, index := range t.systems[cs.system].versions {
-		if t.codeSystems[index] == cs {
-			return index
-		}
-	}
-	return uint32(slices.Index(t.codeSystems, cs)) // it is contained in a value set
 }

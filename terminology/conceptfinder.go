@@ -5,31 +5,30 @@ import (
 	"net/http"
 )
 
-// concept finds the concept that a coding means.
-func (t *systemTable) concept(c *Coding) (*codeSystem, uint32, error) {
+// concept returns the code system of a coding, by its index, and the concept in it.
+func (t *systemTable) concept(c *Coding) (index, concept uint32, err error) {
 	if c.System == "" || c.Code == "" {
-		return nil, none, badRequest("required", "there must be the parameters code and system, or a coding with both")
+		return none, none, badRequest("required", "there must be the parameters code and system, or a coding with both")
 	}
-	index := t.codeSystem(c.System, c.Version)
-	if index == none || !t.codeSystems[index].content.hasConcepts() {
+	if index = t.codeSystem(c.System, c.Version); index == none || !t.codeSystems[index].content.hasConcepts() {
 		e := issue(http.StatusNotFound, "not-found", "not-found", "UNKNOWN_CODESYSTEM",
 			fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the code cannot be looked up", canonical(c.System, c.Version)))
 		e.Err, e.Missing = ErrUnknown, missing("CodeSystem", c.System, c.Version)
-		return nil, none, e
+		return none, none, e
 	}
 	cs := t.codeSystems[index]
 	if err := cs.usable("code system"); err != nil {
-		return nil, none, err
+		return none, none, err
 	}
 	concept, ok := cs.Locate([]byte(c.Code))
 	if !ok {
-		return nil, none, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
+		return none, none, issue(http.StatusNotFound, "not-found", "invalid-code", "Unknown_Code_in_Version",
 			fmt.Sprintf("Unknown code '%s' in the CodeSystem '%s' version '%s'", c.Code, cs.url, cs.version))
 	}
-	return cs, concept, nil
+	return index, concept, nil
 }
 
-// asOf gives a coding without a version the one that was the latest on a date, if there is a date.
+// asOf gives a coding without a version the version that was the latest on a date, if there is a date.
 func (t *systemTable) asOf(c *Coding, date string) error {
 	if err := checkDate(date); err != nil || date == "" || c.Version != "" {
 		return err
@@ -41,7 +40,7 @@ func (t *systemTable) asOf(c *Coding, date string) error {
 	return err
 }
 
-// instance finds the code system of an operation on an instance, and takes the codings for codes of it.
+// instance completes the codings of an operation on an instance by the system and version of the code system.
 func (t *systemTable) instance(id string, codings ...*Coding) error {
 	cs, ok := t.codeSystemByID(id)
 	if !ok {

@@ -5,8 +5,8 @@ import (
 	"net/http"
 )
 
-// Lookup answers [base]/CodeSystem/$lookup, and the same of [base]/CodeSystem/{id}. See [Handler.Expand] for
-// what is written and returned.
+// Lookup answers [base]/CodeSystem/$lookup and [base]/CodeSystem/{id}/$lookup. See [Handler.Expand] for what is written
+// and returned.
 func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) {
 		p, l, err := o.concepts(l, inputs)
@@ -21,8 +21,8 @@ func (h *Handler) Lookup(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// Subsumes answers [base]/CodeSystem/$subsumes and [base]/CodeSystem/{id}/$subsumes. See [Handler.Expand] for
-// what is written and returned.
+// Subsumes answers [base]/CodeSystem/$subsumes and [base]/CodeSystem/{id}/$subsumes. See [Handler.Expand] for what is
+// written and returned.
 func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
 	return h.serve(w, r, func(o *operation, l *Library, inputs []input) ([]byte, error) {
 		p, l, err := o.concepts(l, inputs)
@@ -39,7 +39,7 @@ func (h *Handler) Subsumes(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
-// concepts reads the parameters of $lookup and $subsumes, and what they bring along.
+// concepts reads the parameters of $lookup and $subsumes, and adds the resources sent with them to the library.
 func (o *operation) concepts(base *Library, inputs []input) (*concepts, *Library, error) {
 	p, err := parseConcepts(inputs)
 	if err != nil {
@@ -56,11 +56,10 @@ func (o *operation) concepts(base *Library, inputs []input) (*concepts, *Library
 // concepts are the parameters of $lookup and $subsumes.
 type concepts struct {
 	parameters
-	a, b Coding // of $lookup only a
+	a, b Coding // $lookup has only a
 }
 
-// parseConcepts reads the parameters of $lookup and $subsumes. Each concept is given by code, with system and
-// version beside it, or by a Coding.
+// parseConcepts reads each concept from a Coding, or from a code with the parameters system and version.
 func parseConcepts(inputs []input) (*concepts, error) {
 	c := new(concepts)
 	if err := c.read(inputs); err != nil {
@@ -79,19 +78,22 @@ func parseConcepts(inputs []input) (*concepts, error) {
 			c.b.Code = in.value
 		}
 	}
-	if err := c.complete(&c.a, &system, "code", "coding"); err != nil {
-		return nil, err
+	for _, suffix := range []string{"", "A", "B"} {
+		of := &c.a
+		if suffix == "B" {
+			of = &c.b
+		}
+		if err := c.complete(of, &system, "code"+suffix, "coding"+suffix); err != nil {
+			return nil, err
+		}
 	}
-	if err := c.complete(&c.a, &system, "codeA", "codingA"); err != nil {
-		return nil, err
-	}
-	return c, c.complete(&c.b, &system, "codeB", "codingB")
+	return c, nil
 }
 
 // complete takes a concept from the parameter that is a Coding, or else gives its code the system.
 func (c *concepts) complete(of, system *Coding, code, whole string) error {
-	in, ok := find(c.given, whole)
-	if !ok {
+	in := find(c.given, whole)
+	if in == nil {
 		of.System, of.Version = cmp.Or(of.System, system.System), cmp.Or(of.Version, system.Version)
 		return nil
 	}

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// conceptSet evaluates one include or exclude: the codes that are in its system, as restricted by
-// concept or filter, and in every value set that it names.
+// conceptSet evaluates one include or exclude: the codes of its system, as restricted by concept or filter, that are in
+// all its value sets.
 func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 	if err := c.validate(set); err != nil {
 		return nil, err
@@ -61,7 +61,7 @@ func (c *composer) validate(set *conceptSet) error {
 	return nil
 }
 
-// imported expands a value set that is named in an include.
+// imported expands a value set that an include names.
 func (c *composer) imported(reference string) (*codeList, error) {
 	vs, err := c.importedValueSet(reference)
 	if err != nil {
@@ -75,8 +75,8 @@ func (c *composer) imported(reference string) (*codeList, error) {
 	return x, c.spend((1 + len(x.valueSets)) * len(c.used.valueSets) / plainBytes)
 }
 
-// importedValueSet finds a value set that is named in an include: one that is contained, or one of the
-// library, in the version that a parameter says where the reference has none.
+// importedValueSet finds a value set that an include names, contained or in the library. A parameter may choose the
+// version if the reference has none.
 func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 	importing := c.path[len(c.path)-1]
 	among := c.rules.Versions.cost() + importing.sumOfContainers(func(vs *valueSet) int { return len(vs.contained) })
@@ -112,37 +112,19 @@ func (c *composer) importedValueSet(reference string) (*valueSet, error) {
 	return nil, e
 }
 
-// use notes that the value set being expanded uses an imported one, and what that uses.
+// use adds an imported value set, and what it uses, to what the value set being expanded uses.
 func (c *composer) use(x *codeList, vs *valueSet) {
-	for _, other := range append([]*valueSet{vs}, x.valueSets...) {
-		if !slices.Contains(c.used.valueSets, other) && other.container == nil {
-			c.used.valueSets = append(c.used.valueSets, other)
-		}
+	if vs.container == nil {
+		addTo(&c.used.valueSets, vs)
 	}
-	for _, index := range x.codeSystems {
-		c.useCodeSystem(index)
-	}
-	for _, unchecked := range x.unchecked {
-		c.used.leaveUnchecked(unchecked)
-	}
-	for _, a := range x.applied {
-		c.used.apply(a.name, a.value)
-	}
-	for _, s := range vs.supplements {
-		if !slices.Contains(c.used.wanted, s) {
-			c.used.wanted = append(c.used.wanted, s)
-		}
-	}
+	addTo(&c.used.valueSets, x.valueSets...)
+	addTo(&c.used.codeSystems, x.codeSystems...)
+	addTo(&c.used.unchecked, x.unchecked...)
+	addTo(&c.used.applied, x.applied...)
+	addTo(&c.used.wanted, vs.supplements...)
 }
 
-// useCodeSystem notes that the value set being expanded makes use of a code system.
-func (c *composer) useCodeSystem(index uint32) {
-	if !slices.Contains(c.used.codeSystems, index) {
-		c.used.codeSystems = append(c.used.codeSystems, index)
-	}
-}
-
-// fromSystem evaluates the part of an include that is about its code system.
+// fromSystem evaluates an include without its value sets.
 func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 	index, version, err := c.codeSystem(set.system, set.version)
 	if err != nil {
@@ -151,63 +133,49 @@ func (c *composer) fromSystem(set *conceptSet) ([]entry, error) {
 	if c.isExcludedSystem(set.system, version, index) {
 		return nil, nil
 	}
-	here := index != none && c.library.codeSystems[index].content.hasConcepts()
-	if here {
-		if err := c.library.codeSystems[index].usable("code system"); err != nil {
+	var cs *codeSystem // nil: its concepts are not here
+	if index != none && c.library.codeSystems[index].content.hasConcepts() {
+		cs = c.library.codeSystems[index]
+		if err := cs.usable("code system"); err != nil {
 			return nil, err
 		}
-		c.useCodeSystem(index)
+		addTo(&c.used.codeSystems, index)
 	}
 	if err := c.spend(len(c.used.codeSystems) / plainBytes); err != nil {
 		return nil, err
 	}
 	switch {
-	case set.enumerated && here:
-		return c.listedIn(set, index), nil
 	case set.enumerated:
-		c.used.leaveUnchecked(canonical(set.system, version))
-		return c.listedOnly(set), nil
-	case !here:
+		if cs == nil {
+			addTo(&c.used.unchecked, canonical(set.system, version))
+		}
+		return c.listed(set, cs, index), nil
+	case cs == nil:
 		return nil, c.library.missingCodeSystem(set.system, version)
-	case len(set.filters) == 0:
-		return c.wholeSystem(index), nil
-	default:
+	case len(set.filters) > 0:
 		return c.filtered(set, index)
 	}
-}
-
-// wholeSystem returns all concepts of a code system.
-func (c *composer) wholeSystem(index uint32) []entry {
-	entries := make([]entry, c.library.codeSystems[index].Len())
+	entries := make([]entry, cs.Len())
 	for concept := range entries {
 		entries[concept] = entry{codeSystem: index, concept: uint32(concept)}
 	}
-	return entries
+	return entries, nil
 }
 
-// listedIn returns the concepts that an include lists, as the code system has them. Codes that a complete code system
-// does not have are left out.
-func (c *composer) listedIn(set *conceptSet, index uint32) []entry {
-	cs := c.library.codeSystems[index]
+// listed returns the concepts that an include lists, without those that a complete code system does not have.
+func (c *composer) listed(set *conceptSet, cs *codeSystem, index uint32) []entry {
 	entries := make([]entry, 0, set.last-set.first)
 	for row := set.first; row < set.last; row++ {
-		table, at := c.library.row(row)
-		concept, ok := cs.Locate(table.texts.At(table.code[at]))
-		switch {
-		case ok:
-			entries = append(entries, entry{codeSystem: index, concept: concept, listed: row})
-		case cs.content != contentComplete:
-			entries = append(entries, entry{codeSystem: none, concept: none, listed: row})
+		e := entry{codeSystem: none, concept: none, listed: row}
+		if cs != nil {
+			table, at := c.library.row(row)
+			if concept, ok := cs.Locate(table.texts.At(table.code[at])); ok {
+				e.codeSystem, e.concept = index, concept
+			} else if cs.content == contentComplete {
+				continue
+			}
 		}
-	}
-	return entries
-}
-
-// listedOnly returns the concepts that an include lists from a code system that is not here.
-func (c *composer) listedOnly(set *conceptSet) []entry {
-	entries := make([]entry, 0, set.last-set.first)
-	for row := set.first; row < set.last; row++ {
-		entries = append(entries, entry{codeSystem: none, concept: none, listed: row})
+		entries = append(entries, e)
 	}
 	return entries
 }

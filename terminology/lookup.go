@@ -93,11 +93,11 @@ func (l *Library) lookup(q *Lookup) (*Concept, error) {
 	if err := l.asOf(&q.Coding, q.Date); err != nil {
 		return nil, err
 	}
-	cs, concept, err := l.concept(&q.Coding)
+	index, concept, err := l.concept(&q.Coding)
 	if err != nil {
 		return nil, err
 	}
-	index := l.indexOf(cs)
+	cs := l.codeSystems[index]
 	supplements, err := l.requiredSupplements(&used{codeSystems: []uint32{index}}, q.Supplements)
 	if err != nil {
 		return nil, err

@@ -167,7 +167,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 		if err := cs.usable("code system"); err != nil {
 			return f, false, err
 		}
-		m.useCodeSystem(index)
+		addTo(&m.used.codeSystems, index)
 		if concept, ok := cs.Locate(m.code); ok {
 			f.entry = entry{codeSystem: index, concept: concept}
 		}

@@ -49,9 +49,11 @@ type absent struct {
 	valueSets []Missing // that are imported
 }
 
-// addTo adds a name to a list unless it is there.
-func addTo(list *[]string, name string) {
-	if !slices.Contains(*list, name) {
-		*list = append(*list, name)
+// addTo adds values to a list, each once.
+func addTo[T comparable](list *[]T, values ...T) {
+	for _, value := range values {
+		if !slices.Contains(*list, value) {
+			*list = append(*list, value)
+		}
 	}
 }

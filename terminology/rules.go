@@ -48,8 +48,7 @@ type Rules struct {
 
 // sent reports whether the request had a parameter.
 func (r *Rules) sent(name string) bool {
-	_, ok := find(r.given, name)
-	return ok
+	return find(r.given, name) != nil
 }
 
 // key identifies rules in the cache.

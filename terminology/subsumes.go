@@ -25,7 +25,7 @@ func (l *Library) subsumes(a, b *Coding, budget *budget) (string, error) {
 	if cs != other {
 		return "", badRequest("invalid", "the two codes must be of the same version of one code system")
 	}
-	return cs.subsumption(first, second, budget.spend)
+	return l.codeSystems[cs].subsumption(first, second, budget.spend)
 }
 
 // subsumption returns how two concepts relate (http://hl7.org/fhir/concept-subsumption-outcome), given the code

@@ -52,10 +52,8 @@ type filter struct{ property, op, value string }
 
 // standard returns the value that the value set itself sets for a parameter of its expansion, or "".
 func (vs *valueSet) standard(name string) string {
-	for i := range vs.defaults {
-		if vs.defaults[i].name == name {
-			return vs.defaults[i].value
-		}
+	if in := find(vs.defaults, name); in != nil {
+		return in.value
 	}
 	return ""
 }
