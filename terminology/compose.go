@@ -11,17 +11,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// composer expands one value set and, on the way, those that it imports.
+// composer expands one value set and those that it imports.
 type composer struct {
 	library *Library
 	rules   *Rules
 	budget  *budget
 	path    []*valueSet // being expanded: each imports the next
 	done    map[*valueSet]*codeList
-	used    *codeList // of the value set at the end of path
+	used    *codeList // of the last value set in path
 }
 
-// valueSet expands a value set: its includes united, without its excludes (R4 §4.9.5).
+// valueSet expands a value set: the union of its includes without its excludes (R4 §4.9.5).
 func (c *composer) valueSet(vs *valueSet) (*codeList, error) {
 	if x, ok := c.done[vs]; ok {
 		return x, nil
@@ -41,7 +41,7 @@ func (c *composer) valueSet(vs *valueSet) (*codeList, error) {
 	return x, nil
 }
 
-// enter goes on to a value set unless it is on the path already, or the path is too long.
+// enter adds a value set to the path, unless it is there already or the path is too long.
 func (c *composer) enter(vs *valueSet) error {
 	if i := slices.Index(c.path, vs); i >= 0 {
 		return circular(slices.Concat(c.path[i:], []*valueSet{vs}))
@@ -61,18 +61,15 @@ func (c *composer) enter(vs *valueSet) error {
 	return c.spend(len(vs.include) + len(vs.exclude))
 }
 
-// circular is the error for value sets that import each other.
 func circular(path []*valueSet) error {
 	names := make([]string, len(path))
 	for i, vs := range path {
 		names[i] = vs.canonical()
 	}
-	e := issue(http.StatusUnprocessableEntity, "processing", "vs-invalid", "VALUESET_CIRCULAR_REFERENCE",
+	return issue(http.StatusUnprocessableEntity, "processing", "vs-invalid", "VALUESET_CIRCULAR_REFERENCE",
 		"value sets import each other: "+strings.Join(names, " -> "))
-	return e
 }
 
-// compose evaluates ValueSet.compose.
 func (c *composer) compose(vs *valueSet) ([]entry, error) {
 	include, exclude, err := c.sets(vs)
 	if err != nil {
@@ -105,7 +102,7 @@ func (c *composer) compose(vs *valueSet) ([]entry, error) {
 	return entries, nil
 }
 
-// sets returns the includes and excludes of a value set, in the order in which they count.
+// sets returns the includes and excludes of a value set, those of newer versions first.
 func (c *composer) sets(vs *valueSet) (include, exclude []conceptSet, err error) {
 	if include, err = c.inAllVersions(vs.include); err != nil {
 		return nil, nil, err
@@ -120,9 +117,8 @@ func (c *composer) sets(vs *valueSet) (include, exclude []conceptSet, err error)
 	return include, exclude, nil
 }
 
-// chooseIdentity decides whether the same code in two versions of a code system is two codes: in a value set that names
-// several versions it is, unless a parameter says that versions match or the value set is the difference of two
-// versions.
+// chooseIdentity decides whether the same code in two versions of a code system is two codes: it is if the value set
+// names several versions, unless versionsMatch is true or the value set is the difference of two versions.
 func (c *composer) chooseIdentity(include, exclude []conceptSet) {
 	versions := make(map[string]string)
 	for _, set := range slices.Concat(include, exclude) {
@@ -149,8 +145,7 @@ func isDifference(include, exclude []conceptSet) bool {
 		})
 }
 
-// newestFirst orders includes of the same code system by version: of a code in several versions, the newest
-// comes first, or is the one that counts.
+// newestFirst sorts the includes of a code system by version, so that of a code in several versions the newest counts.
 func newestFirst(sets []conceptSet) []conceptSet {
 	return slices.SortedStableFunc(slices.Values(sets), func(a, b conceptSet) int {
 		if a.system != b.system || a.version == "" || b.version == "" {
@@ -160,22 +155,21 @@ func newestFirst(sets []conceptSet) []conceptSet {
 	})
 }
 
-// canBeTree reports whether the expansion of a value set may be shown as a tree: the codes are from the
-// hierarchies of code systems, and not from a list, from another value set, or a combination of filters.
+// canBeTree reports whether an expansion may be a tree: its codes come from the hierarchies of code systems, not from
+// lists, other value sets or combined filters.
 func canBeTree(vs *valueSet) bool {
 	flat := func(set conceptSet) bool { return set.enumerated || len(set.valueSets) > 0 || len(set.filters) > 1 }
 	return !slices.ContainsFunc(vs.include, flat) && !slices.ContainsFunc(vs.exclude, flat)
 }
 
-// set returns an empty set, which takes codes of different versions for the same or not as the value set at the end of
-// the path demands.
+// set returns an empty set for the codes of the last value set in path.
 func (c *composer) set() *codeSet {
 	s := newCodeSet(&c.library.definitions)
 	s.byVersion = c.used.byVersion
 	return s
 }
 
-// union evaluates a list of includes or excludes: each code once, in the order of the list.
+// union evaluates includes or excludes: each code once, in their order.
 func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 	var entries []entry
 	seen := c.set()
@@ -188,7 +182,7 @@ func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 			return nil, err
 		}
 		if len(sets) == 1 && !sets[i].enumerated {
-			return part, nil // nothing can be in it twice
+			return part, nil // no code is in it twice
 		}
 		for _, e := range part {
 			if seen.has(e) {
@@ -206,8 +200,8 @@ func (c *composer) union(sets []conceptSet, name string) ([]entry, error) {
 	return entries, nil
 }
 
-// spend pays for codes that are gathered or looked at. A request may bring a value set that repeats the same costly
-// include a hundred thousand times.
+// spend pays for codes that are gathered or looked at: a value set of a request may repeat a costly include a hundred
+// thousand times.
 func (c *composer) spend(n int) error {
 	err := c.budget.spend(n)
 	if err == nil || !errors.Is(err, errSpent) {

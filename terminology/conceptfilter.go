@@ -8,8 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 )
 
-// filtered evaluates compose.include.filter: the concepts for which every filter holds, in the order of
-// the code system.
+// filtered evaluates compose.include.filter: the concepts that meet all filters, in the order of the code system.
 func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	cs, evaluator := c.library.codeSystems[index], c.filters()
 	var selected bitset.Set
@@ -33,18 +32,17 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	return entries, nil
 }
 
-// filterEvaluator finds the concepts for which a filter holds, or looks whether it holds for one.
+// filterEvaluator finds the concepts that meet a filter, or tests one.
 type filterEvaluator struct {
-	regexStates int // how large a regex may be
+	regexStates int // the limit
 	spend       func(n int) error
 }
 
-// filters returns what evaluates the filters of a value set.
 func (c *composer) filters() *filterEvaluator {
 	return &filterEvaluator{regexStates: c.library.bounds.regexStates, spend: c.spend}
 }
 
-// filter returns the concepts for which a filter holds.
+// filter returns the concepts that meet a filter.
 func (e *filterEvaluator) filter(cs *codeSystem, f filter) (bitset.Set, error) {
 	if f.isHierarchical() {
 		other, err := cs.related(f)
@@ -70,8 +68,7 @@ func (e *filterEvaluator) filter(cs *codeSystem, f filter) (bitset.Set, error) {
 	return matching, nil
 }
 
-// isHierarchical reports whether a filter follows the hierarchy, and does not look at each
-// concept.
+// isHierarchical reports whether a filter follows the hierarchy instead of testing each concept.
 func (f filter) isHierarchical() bool {
 	switch f.op {
 	case "is-a", "descendent-of", "descendent-leaf", "is-not-a", "child-of", "generalizes":
@@ -80,7 +77,7 @@ func (f filter) isHierarchical() bool {
 	return false
 }
 
-// inFilter adds to an error in which filter the fault is.
+// inFilter completes the empty Expression of an error by the index of the filter.
 func inFilter(err error, i int) error {
 	var e *Error
 	if errors.As(err, &e) && len(e.Expression) == 1 && e.Expression[0] == "" {
@@ -89,7 +86,6 @@ func inFilter(err error, i int) error {
 	return err
 }
 
-// noValue is the error for a filter without a value.
 func (cs *codeSystem) noValue(f filter) error {
 	e := issue(http.StatusUnprocessableEntity, "invalid", "vs-invalid", "UNABLE_TO_HANDLE_SYSTEM_FILTER_WITH_NO_VALUE",
 		fmt.Sprintf("The system %s filter with property = %s, op = %s has no value", cs.url, f.property, f.op))
@@ -97,7 +93,7 @@ func (cs *codeSystem) noValue(f filter) error {
 	return e
 }
 
-// related returns the concept that a hierarchical filter compares others with.
+// related returns the concept that a hierarchical filter names.
 func (cs *codeSystem) related(f filter) (uint32, error) {
 	if f.value == "" {
 		return none, cs.noValue(f)
@@ -112,7 +108,7 @@ func (cs *codeSystem) related(f filter) (uint32, error) {
 	return concept, nil
 }
 
-// byHierarchy returns the concepts that stand to one in the hierarchy as an operator says.
+// byHierarchy returns the concepts that are related to one in the hierarchy as an operator says.
 func (e *filterEvaluator) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset.Set, err error) {
 	switch op {
 	case "child-of":
@@ -130,7 +126,7 @@ func (e *filterEvaluator) byHierarchy(cs *codeSystem, op string, concept uint32)
 		return nil, err
 	}
 	if op == "descendent-of" || op == "descendent-leaf" {
-		matching.Remove(concept) // it is there if the hierarchy has a cycle
+		matching.Remove(concept) // in case the hierarchy has a cycle
 		if op == "descendent-leaf" {
 			matching.Each(func(below uint32) {
 				if len(cs.Children(below)) > 0 {
@@ -141,19 +137,14 @@ func (e *filterEvaluator) byHierarchy(cs *codeSystem, op string, concept uint32)
 		return matching, nil
 	}
 	matching.Add(concept)
-	if op == "is-not-a" {
-		return cs.complement(matching), e.spend(cs.Len())
+	if op != "is-not-a" {
+		return matching, nil
 	}
-	return matching, nil
-}
-
-// complement returns all concepts that are not in a set.
-func (cs *codeSystem) complement(of bitset.Set) bitset.Set {
 	rest := bitset.New(cs.Len())
 	for concept := range uint32(cs.Len()) {
-		if !of.Has(concept) {
+		if !matching.Has(concept) {
 			rest.Add(concept)
 		}
 	}
-	return rest
+	return rest, e.spend(cs.Len())
 }

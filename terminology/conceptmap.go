@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// conceptMap is a ConceptMap, as $translate needs it.
+// conceptMap holds of a ConceptMap what $translate needs.
 type conceptMap struct {
 	definition
 	sourceScope, targetScope string // canonicals of value sets
@@ -24,29 +24,29 @@ type mapGroup struct {
 	unmapped              unmapped
 }
 
-// unmapped is ConceptMap.group.unmapped; without a mode, there is none.
+// unmapped is ConceptMap.group.unmapped, absent if it has no mode.
 type unmapped struct {
-	mode                       string // provided, fixed, other-map; R5 has use-source-code for provided
+	mode                       string // provided (in R5 use-source-code), fixed or other-map
 	code, display, equivalence string // of fixed
 	otherMap                   string // canonical
 }
 
-// mapElement is what a group says of one source code.
+// mapElement is ConceptMap.group.element.
 type mapElement struct {
 	code, display, comment string
 	targets                []mapTarget
 }
 
-// mapTarget is one of ConceptMap.group.element.target. It has no code where there is none to map to.
+// mapTarget is ConceptMap.group.element.target. One without a code says that the element maps to nothing.
 type mapTarget struct {
 	code, display, equivalence, comment string
 	dependsOn, products                 []mapAttribute
 }
 
-// mapAttribute is one of ConceptMap.group.element.target.dependsOn or product: another element, with a value.
+// mapAttribute is ConceptMap.group.element.target.dependsOn or product.
 type mapAttribute struct{ property, system, value, display string }
 
-// member reads one member of a ConceptMap. The names of R5 are understood beside those of R4.
+// member reads one member of a ConceptMap, by its name in R4 or R5.
 func (m *conceptMap) member(r *fhirjson.Reader, name string) error {
 	if known, err := m.definition.member(r, name); known {
 		return err
@@ -58,9 +58,8 @@ func (m *conceptMap) member(r *fhirjson.Reader, name string) error {
 		return r.ReadString(&m.targetScope)
 	case "group":
 		return r.ArrayOf(shortPart, func() error { return m.group(r) })
-	default:
-		return r.Skip()
 	}
+	return r.Skip()
 }
 
 // group reads one of ConceptMap.group. Its systems may be url|version.
@@ -80,9 +79,8 @@ func (m *conceptMap) group(r *fhirjson.Reader) error {
 			return r.ArrayOf(shortPart, func() error { return g.element(r) })
 		case "unmapped":
 			return g.unmapped.read(r)
-		default:
-			return r.Skip()
 		}
+		return r.Skip()
 	})
 	if url, version := splitCanonical(g.source); version != "" {
 		g.source, g.sourceVersion = url, version
@@ -94,7 +92,6 @@ func (m *conceptMap) group(r *fhirjson.Reader) error {
 	return err
 }
 
-// read reads ConceptMap.group.unmapped.
 func (u *unmapped) read(r *fhirjson.Reader) error {
 	return r.Strings(
 		fhirjson.String{Name: "mode", Into: &u.mode}, fhirjson.String{Name: "code", Into: &u.code},
@@ -103,8 +100,7 @@ func (u *unmapped) read(r *fhirjson.Reader) error {
 	)
 }
 
-// element reads one of ConceptMap.group.element. That there is nothing to map to is said as R4 says it: by a target
-// without a code.
+// element reads one of ConceptMap.group.element. R5's noMap becomes R4's target without a code.
 func (g *mapGroup) element(r *fhirjson.Reader) error {
 	var e mapElement
 	err := r.Object(func(name []byte) error {
@@ -124,15 +120,13 @@ func (g *mapGroup) element(r *fhirjson.Reader) error {
 			return err
 		case "target":
 			return r.ArrayOf(shortPart, func() error { return e.target(r) })
-		default:
-			return r.Skip()
 		}
+		return r.Skip()
 	})
 	g.elements = append(g.elements, e)
 	return err
 }
 
-// target reads one of ConceptMap.group.element.target.
 func (e *mapElement) target(r *fhirjson.Reader) error {
 	var t mapTarget
 	err := r.Object(func(name []byte) error {
@@ -149,15 +143,13 @@ func (e *mapElement) target(r *fhirjson.Reader) error {
 			return r.Array(func() error { return appendMapAttribute(&t.dependsOn, r) })
 		case "product":
 			return r.Array(func() error { return appendMapAttribute(&t.products, r) })
-		default:
-			return r.Skip()
 		}
+		return r.Skip()
 	})
 	e.targets = append(e.targets, t)
 	return err
 }
 
-// appendMapAttribute reads one of dependsOn or product, and adds it to a list.
 func appendMapAttribute(list *[]mapAttribute, r *fhirjson.Reader) error {
 	var a mapAttribute
 	err := r.Strings(
@@ -175,8 +167,7 @@ type mapTable struct {
 	mapIndexes  map[string]int // url|version, of those that were loaded
 }
 
-// addConceptMap adds a concept map; one with the same url and version is replaced, unless the two are sent
-// along with a request, where both are meant.
+// addConceptMap adds a concept map. It replaces one with the same url and version, unless both are sent with a request.
 func (t *mapTable) addConceptMap(m *conceptMap) {
 	if t.base == nil && m.url != "" {
 		key := m.url + "|" + m.version
@@ -184,15 +175,12 @@ func (t *mapTable) addConceptMap(m *conceptMap) {
 			t.conceptMaps[i] = m
 			return
 		}
-		if t.mapIndexes == nil {
-			t.mapIndexes = make(map[string]int)
-		}
 		t.mapIndexes[key] = len(t.conceptMaps)
 	}
 	t.conceptMaps = append(t.conceptMaps, m)
 }
 
-// inlineConceptMap reads a concept map that a request holds. It needs no url.
+// inlineConceptMap reads the parameter conceptMap, which needs no url.
 func inlineConceptMap(resource jsontext.Value) (*conceptMap, error) {
 	kind, err := fhirjson.ResourceType(resource)
 	if err == nil && kind != "ConceptMap" {
@@ -208,7 +196,7 @@ func inlineConceptMap(resource jsontext.Value) (*conceptMap, error) {
 	return l.conceptMaps[0], nil
 }
 
-// conceptMap finds a concept map by its canonical, of several the one that was loaded last.
+// conceptMap finds a concept map by its canonical; the one loaded last counts.
 func (t *mapTable) conceptMap(reference string) (*conceptMap, bool) {
 	for at := t; at != nil; at = at.base {
 		for _, m := range slices.Backward(at.conceptMaps) {

@@ -11,26 +11,25 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// condition tells whether a filter that is about a property holds for a concept.
+// condition tests concepts by a filter on a property.
 type condition struct {
 	values valueVisitor
 	match  func(value []byte) bool
-	states int  // of the regex, or 0: looking at a value costs as much for each byte
-	not    bool // the filter holds where no value matches
+	states int  // of a regex: the cost of each byte of a value
+	not    bool // the filter holds if no value matches
 	spend  func(n int) error
 
-	visit   func(value []byte) bool // look; made once
+	visit   func(value []byte) bool // look, made once
 	matches bool
 	err     error
 }
 
-// How many bytes are looked at in one step: by a regex, for each of its states, or otherwise.
+// Bytes looked at in one step: by one state of a regex, and otherwise.
 const (
 	regexBytes = 2
 	plainBytes = 32
 )
 
-// holds reports whether the filter holds for a concept.
 func (t *condition) holds(concept uint32) (bool, error) {
 	if err := t.spend(1); err != nil {
 		return false, err
@@ -40,7 +39,7 @@ func (t *condition) holds(concept uint32) (bool, error) {
 	return t.matches != t.not, t.err
 }
 
-// look looks at one value, and reports whether to go on to the next.
+// look tests one value, and reports whether to go on to the next.
 func (t *condition) look(value []byte) bool {
 	cost := 1 + len(value)/plainBytes
 	if t.states > 0 {
@@ -53,7 +52,7 @@ func (t *condition) look(value []byte) bool {
 	return !t.matches
 }
 
-// test returns the test for a filter that is not hierarchical.
+// test returns the condition of a filter that is not hierarchical.
 func (e *filterEvaluator) test(cs *codeSystem, f filter) (*condition, error) {
 	if f.value == "" {
 		return nil, cs.noValue(f)
@@ -87,7 +86,7 @@ func (e *filterEvaluator) test(cs *codeSystem, f filter) (*condition, error) {
 	return t, err
 }
 
-// memberOf tests whether a value is in a list with commas between its members.
+// memberOf tests whether a value is in a list separated by commas.
 func memberOf(list string) func(value []byte) bool {
 	members := make(map[string]bool)
 	for member := range strings.SplitSeq(list, ",") {
@@ -96,30 +95,29 @@ func memberOf(list string) func(value []byte) bool {
 	return func(value []byte) bool { return members[string(value)] }
 }
 
-// regex returns what tells whether the whole of a value matches a regex (R4 §4.9.5.3), and how many states that
-// has, unless it is too large.
+// regex returns what tests whether a regex matches a whole value (R4 §4.9.5.3), and the number of its states. It fails if
+// the regex is too large.
 func (e *filterEvaluator) regex(cs *codeSystem, f filter) (match func(value []byte) bool, states int, err error) {
-	most := e.regexStates
-	if len(f.value) > maxRegexLength(most) {
-		return nil, 0, issue(http.StatusUnprocessableEntity, "too-costly", "", "", fmt.Sprintf(
-			"the regex in a filter on %s of code system %s is longer than %d bytes", f.property, cs.canonical(), maxRegexLength(most)))
+	// Only a regex with long lists of characters has so many bytes for each state, and reading it takes time too.
+	if longest := 8 * max(e.regexStates, 1000); len(f.value) > longest {
+		return nil, 0, unprocessable("too-costly",
+			"the regex in a filter on %s of code system %s is longer than %d bytes", f.property, cs.canonical(), longest)
 	}
-	// A class as \pL has hundreds of ranges, which take as long to read as the rest of the regex.
 	classes := strings.Count(f.value, `\p`) + strings.Count(f.value, `\P`)
 	if err := e.spend(len(f.value) + classes*classSteps); err != nil {
 		return nil, 0, err
 	}
-	if states = regexStates(f.value); states > most {
-		return nil, 0, issue(http.StatusUnprocessableEntity, "too-costly", "", "", fmt.Sprintf(
+	states, err = regexStates(f.value)
+	if states > e.regexStates {
+		return nil, 0, unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
-			f.property, cs.canonical(), states, most))
+			f.property, cs.canonical(), states, e.regexStates)
 	}
 	if err := e.spend(4 * states); err != nil {
 		return nil, 0, err
 	}
-	_, err = syntax.Parse(f.value, syntax.Perl) // alone first: it could close the brackets that it is put into
 	var expression *regexp.Regexp
-	if err == nil {
+	if err == nil { // it does not close the brackets that it is put into
 		expression, err = regexp.Compile(`\A(?:` + f.value + `)\z`)
 	}
 	if err != nil {
@@ -131,25 +129,20 @@ func (e *filterEvaluator) regex(cs *codeSystem, f filter) (match func(value []by
 	return expression.Match, max(1, states), nil
 }
 
-// classSteps is what it takes to read a Unicode class of a regex, as often as that is read until it is compiled.
+// classSteps is the cost of a Unicode class such as \pL, which has hundreds of ranges to compile.
 const classSteps = 2000
 
-// maxRegexLength is how long a regex may be that may have so many states. Only one with long lists of characters
-// is longer than that, and reading it takes time too.
-func maxRegexLength(states int) int { return 8 * max(states, 1000) }
-
-// regexStates estimates how many states the automaton for a regex has; 0 if it is invalid. Making the automaton to find
-// out might take a hundred megabytes.
-func regexStates(pattern string) int {
+// regexStates estimates how many states the automaton of a regex has, without making it: that might take a hundred
+// megabytes.
+func regexStates(pattern string) (int, error) {
 	parsed, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil {
-		return 0
+		return 0, err
 	}
-	return statesOf(parsed)
+	return statesOf(parsed), nil
 }
 
-// statesOf returns how many states a part of a regex makes. The parser has bounded the repetitions within each
-// other, so that the product fits.
+// statesOf estimates the states of a part of a regex. The parser bounds nested repetitions, so the product fits.
 func statesOf(part *syntax.Regexp) int {
 	n := 0
 	for _, sub := range part.Sub {
@@ -166,11 +159,11 @@ func statesOf(part *syntax.Regexp) int {
 	return n + 1
 }
 
-// valueVisitor calls visit with a concept's values of some property until visit returns false.
+// valueVisitor calls visit with a concept's values of some property until it returns false.
 type valueVisitor func(concept uint32, visit func(value []byte) bool)
 
-// valuesOf returns how to get the values of a filter's property: one that every concept has, one of the
-// hierarchy, or one that the code system defines.
+// valuesOf returns the visitor for a filter's property: one that every concept has, one of the hierarchy, or one of the
+// code system.
 func (cs *codeSystem) valuesOf(f filter) (valueVisitor, error) {
 	switch f.property {
 	case "concept", "code":
@@ -193,7 +186,6 @@ func (cs *codeSystem) valuesOf(f filter) (valueVisitor, error) {
 	return func(concept uint32, visit func([]byte) bool) { cs.Values(concept, property, visit) }, nil
 }
 
-// relatedCodes visits the codes of the concepts that are related to one.
 func (cs *codeSystem) relatedCodes(of func(concept uint32) []uint32) valueVisitor {
 	return func(concept uint32, visit func([]byte) bool) {
 		for _, other := range of(concept) {
@@ -204,7 +196,6 @@ func (cs *codeSystem) relatedCodes(of func(concept uint32) []uint32) valueVisito
 	}
 }
 
-// unknownProperty is the error for a filter on a property that cannot be judged.
 func (cs *codeSystem) unknownProperty(f filter) error {
 	return incomplete("not-supported", "code system %s has no property %q that a filter with op %q could use", cs.canonical(), f.property, f.op)
 }

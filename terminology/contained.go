@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// containedValueSet finds a value set that this one, or the one that it stands in, contains, by #id or by its
-// canonical.
+// containedValueSet finds a value set that this one or its container contains, by #id or by canonical.
 func (vs *valueSet) containedValueSet(reference string) (*valueSet, bool) {
 	for ; vs != nil; vs = vs.container {
 		for _, inner := range vs.contained {
@@ -18,7 +17,7 @@ func (vs *valueSet) containedValueSet(reference string) (*valueSet, bool) {
 	return nil, false
 }
 
-// sumOfContainers adds up a number of a value set and of those that it stands in.
+// sumOfContainers adds up a number over a value set and its containers.
 func (vs *valueSet) sumOfContainers(number func(*valueSet) int) (sum int) {
 	for ; vs != nil; vs = vs.container {
 		sum += number(vs)
@@ -26,8 +25,8 @@ func (vs *valueSet) sumOfContainers(number func(*valueSet) int) (sum int) {
 	return sum
 }
 
-// containedCodeSystem finds a code system contained in a value set or in its containers, by #id or by url and version.
-// It returns none if there is none.
+// containedCodeSystem finds a code system contained in a value set or its containers, by #id or by url and version; none if
+// there is none.
 func (t *systemTable) containedCodeSystem(vs *valueSet, url, version string) uint32 {
 	for ; vs != nil; vs = vs.container {
 		for _, index := range vs.codeSystems {
@@ -39,8 +38,7 @@ func (t *systemTable) containedCodeSystem(vs *valueSet, url, version string) uin
 	return none
 }
 
-// fragment finds a contained value set by the canonical of the resource that it is contained in, followed by
-// its #id.
+// fragment finds a contained value set by the canonical of its container followed by #id.
 func (t *valueSetTable) fragment(reference string) (*valueSet, bool) {
 	outer, id, ok := strings.Cut(reference, "#")
 	if !ok {
@@ -51,22 +49,17 @@ func (t *valueSetTable) fragment(reference string) (*valueSet, bool) {
 			return vs, true
 		}
 	}
-	vs, ok := t.valueSet(outer)
-	if !ok {
-		return nil, false
-	}
+	vs, _ := t.valueSet(outer)
 	return vs.containedValueSet("#" + id)
 }
 
-// addContained adds a code system that a value set contains, and that none but this can name. It returns its
-// index.
+// addContained adds a code system that only the value set which contains it can name, and returns its index.
 func (t *systemTable) addContained(cs *codeSystem) uint32 {
 	cs.system = t.internSystem(cs.url)
 	t.codeSystems = append(t.codeSystems, cs)
 	return uint32(len(t.codeSystems) - 1)
 }
 
-// isContained reports whether a code system is contained in a value set.
 func (t *systemTable) isContained(index uint32) bool {
 	return !slices.Contains(t.systems[t.codeSystems[index].system].versions, index)
 }

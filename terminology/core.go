@@ -11,17 +11,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4, and the bindings of its elements, one resource
-// on a line, compressed. See
-// core/SOURCE.md for where they are from and how they are made.
+// coreDefinitions are the CodeSystem and ValueSet resources of FHIR R4 and the bindings of its elements, as compressed
+// NDJSON. core/SOURCE.md says where they are from and how they are made.
 //
 //go:generate go run ./core/generate -out core/r4.ndjson.zst core/package
 //go:embed core/r4.ndjson.zst
 var coreDefinitions []byte
 
-// core loads the built-in definitions, the same way as any file.
 func (l *resourceLoader) core(ctx context.Context) error {
-	// One goroutine and a small window: this runs while the server starts, beside everything else.
+	// One goroutine and a small window: everything else starts at the same time.
 	src, err := zstd.NewReader(bytes.NewReader(coreDefinitions), zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true))
 	if err != nil {
 		return fmt.Errorf("zstd: %w", err)

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// indexLarge builds the indexes of all large code systems, so that no request waits for them. Smaller ones are built in
-// milliseconds when they are first needed.
+// indexLarge builds the indexes of large code systems, so that no request waits for them. Others take milliseconds when
+// they are first needed.
 func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 	built := false
 	for _, cs := range l.codeSystems {
@@ -23,15 +23,15 @@ func (l *Library) indexLarge(ctx context.Context, log *slog.Logger) {
 		}
 	}
 	if built {
-		debug.FreeOSMemory() // loading took more than what it loaded does
+		debug.FreeOSMemory() // loading took more than its result
 	}
 }
 
-// entryCorpus is entries of an expansion, in a language.
+// entryCorpus is a [textindex.Corpus] of entries of an expansion.
 type entryCorpus struct {
 	library     *Library
 	entries     []entry
-	rows        []uint32 // the place in entries of each document
+	rows        []uint32 // the index in entries of each document
 	languages   codesystem.Languages
 	supplements []supplement
 }
@@ -39,13 +39,12 @@ type entryCorpus struct {
 // Len returns the number of entries.
 func (c *entryCorpus) Len() int { return len(c.rows) }
 
-// entry returns the entry that a document is.
 func (c *entryCorpus) entry(doc uint32) entry { return c.entries[c.rows[doc]] }
 
 // Code returns an entry's code.
 func (c *entryCorpus) Code(doc uint32) []byte { return c.library.code(c.entry(doc)) }
 
-// Display returns what is shown of an entry.
+// Display returns an entry's display in the languages, or else its code.
 func (c *entryCorpus) Display(doc uint32) []byte {
 	display := c.library.display(c.entry(doc))
 	if !c.languages.None() {
@@ -57,7 +56,7 @@ func (c *entryCorpus) Display(doc uint32) []byte {
 	return display
 }
 
-// AppendOthers appends what else the value set, the code system and supplements say of an entry.
+// AppendOthers appends the other texts of an entry that are searched.
 func (c *entryCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 	return c.languages.AppendSearched(dst, c.library.shownTexts(nil, c.entry(doc), "", c.supplements))
 }

@@ -2,13 +2,12 @@ package terminology
 
 import (
 	"cmp"
-
-	"github.com/go-json-experiment/json/jsontext"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// takeDependency takes over one dependency, with the names of R4 or of R5.
+// takeDependency reads one parameter dependency, with the names of R4 or R5.
 func (t *translationReader) takeDependency(in *input) error {
 	var d Dependency
 	for i := range in.parts {
@@ -31,14 +30,12 @@ func (t *translationReader) takeDependency(in *input) error {
 	return nil
 }
 
-// dependencies are the elements that a request says a translation may depend on, with their values (R4
-// ConceptMap/$translate, parameter dependency).
+// dependencies are the elements that a translation may depend on (R4 ConceptMap/$translate, parameter dependency).
 type dependencies struct {
-	elements map[string]bool       // those that are told of
-	values   map[mapAttribute]bool // what they are, each with and without its system
+	elements map[string]bool
+	values   map[mapAttribute]bool // each with and without its system
 }
 
-// newDependencies prepares dependencies for being compared.
 func newDependencies(list []Dependency) dependencies {
 	d := dependencies{elements: make(map[string]bool), values: make(map[mapAttribute]bool)}
 	for i := range list {
@@ -51,8 +48,8 @@ func newDependencies(list []Dependency) dependencies {
 	return d
 }
 
-// dependencyValues reads the value of a dependency: a CodeableConcept, a Coding, or a primitive.
-func (in *input) dependencyValues() (list []Coding, err error) {
+// dependencyValues reads the value of a dependency: a CodeableConcept with its text, a Coding, or a primitive.
+func (in *input) dependencyValues() ([]Coding, error) {
 	if in.complex == nil {
 		return []Coding{{Code: in.value}}, nil
 	}
@@ -64,27 +61,15 @@ func (in *input) dependencyValues() (list []Coding, err error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := conceptText(in.complex)
-	for _, c := range append(codings, single, Coding{Code: text}) {
-		if c.Code != "" {
-			list = append(list, c)
-		}
+	var text string
+	if err := fhirjson.ReaderOf(in.complex).Strings(fhirjson.String{Name: "text", Into: &text}); err != nil {
+		return nil, badRequest("structure", "CodeableConcept cannot be read: %v", err)
 	}
-	return list, err
+	return slices.DeleteFunc(append(codings, single, Coding{Code: text}), func(c Coding) bool { return c.Code == "" }), nil
 }
 
-// conceptText returns CodeableConcept.text.
-func conceptText(concept jsontext.Value) (text string, err error) {
-	r := fhirjson.ReaderOf(concept)
-	err = r.Strings(fhirjson.String{Name: "text", Into: &text})
-	if err != nil {
-		return "", badRequest("structure", "CodeableConcept cannot be read: %v", err)
-	}
-	return text, nil
-}
-
-// contradict reports whether a target depends on a value that differs from the one in the request (R4
-// ConceptMap.group.element.target.dependsOn). An element that the request does not name contradicts nothing.
+// contradict reports whether a target depends on a value (R4 ConceptMap.group.element.target.dependsOn) that differs from
+// the one in the request. An element that the request does not name contradicts nothing.
 func (d *dependencies) contradict(target *mapTarget) bool {
 	for i := range target.dependsOn {
 		on := &target.dependsOn[i]

@@ -2,22 +2,22 @@ package terminology
 
 import (
 	"bytes"
+	"cmp"
 	"iter"
+	"slices"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
 // shownTexts appends the displays and designations of an entry: the value set's own display, those of the code system
-// and its supplements, then the value set's own designations.
+// and its supplements, and the value set's own designations.
 func (d *definitions) shownTexts(dst []codesystem.Text, e entry, language string, supplements []supplement) []codesystem.Text {
 	if e.concept == none {
 		return d.ownDesignations(d.ownDisplayText(dst, e, language), e)
 	}
 	cs := d.codeSystems[e.codeSystem]
-	if language == "" {
-		language = cs.language
-	}
-	dst = cs.AppendTexts(d.ownDisplayText(dst, e, language), e.concept)
+	dst = cs.AppendTexts(d.ownDisplayText(dst, e, cmp.Or(language, cs.language)), e.concept)
 	for by, concept := range d.supplemented(e, supplements) {
 		from := len(dst)
 		dst = by.AppendTexts(dst, concept)
@@ -28,7 +28,7 @@ func (d *definitions) shownTexts(dst []codesystem.Text, e entry, language string
 	return d.ownDesignations(dst, e)
 }
 
-// supplemented returns the supplements that have the concept of an entry, with its number in each.
+// supplemented yields the supplements that have the concept of an entry, and their index of it.
 func (d *definitions) supplemented(e entry, supplements []supplement) iter.Seq2[*codeSystem, uint32] {
 	return func(yield func(*codeSystem, uint32) bool) {
 		for _, s := range supplements {
@@ -43,7 +43,7 @@ func (d *definitions) supplemented(e entry, supplements []supplement) iter.Seq2[
 	}
 }
 
-// ownDisplayText appends the display that a value set gives for a concept that it lists, if it does.
+// ownDisplayText appends the value set's own display of an entry, if there is one.
 func (d *definitions) ownDisplayText(dst []codesystem.Text, e entry, language string) []codesystem.Text {
 	if display := d.ownDisplay(e); len(display) > 0 {
 		dst = append(dst, codesystem.Text{Language: language, Use: codesystem.PreferredForLanguage, Value: display, Display: true, Own: true})
@@ -51,7 +51,7 @@ func (d *definitions) ownDisplayText(dst []codesystem.Text, e entry, language st
 	return dst
 }
 
-// ownDesignations appends the designations that a value set gives for a concept that it lists.
+// ownDesignations appends the value set's own designations of an entry.
 func (d *definitions) ownDesignations(dst []codesystem.Text, e entry) []codesystem.Text {
 	if e.listed == 0 {
 		return dst
@@ -66,41 +66,24 @@ func (d *definitions) ownDesignations(dst []codesystem.Text, e entry) []codesyst
 	return dst
 }
 
-// wantsDesignation reports whether a designation was asked for: by use, or by language as
-// urn:ietf:bcp:47|de.
+// wantsDesignation reports whether a designation was asked for, by use or by language as urn:ietf:bcp:47|de.
 func (q *Query) wantsDesignation(t *codesystem.Text) bool {
-	if len(q.Designations) == 0 {
-		return true
-	}
-	for _, token := range q.Designations {
+	return len(q.Designations) == 0 || slices.ContainsFunc(q.Designations, func(token string) bool {
 		system, code := splitCanonical(token)
-		if system == "urn:ietf:bcp:47" && code == t.Language || t.Use.Code != "" && system == t.Use.System && code == t.Use.Code {
-			return true
-		}
-	}
-	return false
+		return system == "urn:ietf:bcp:47" && code == t.Language || t.Use.Code != "" && system == t.Use.System && code == t.Use.Code
+	})
 }
 
 // appendDesignations appends contains.designation: all texts but the one that is the display.
 func (q *Query) appendDesignations(dst []byte, texts []codesystem.Text, display int) []byte {
-	first := true
+	list := fhirjson.Array{Name: "designation"}
 	for i := range texts {
 		t := &texts[i]
 		same := display >= 0 && bytes.Equal(t.Value, texts[display].Value) && t.Extension == nil
 		redundant := same && (t.Display || t.Language == "" && t.Use == (codesystem.Use{}))
-		if i == display || redundant || !q.wantsDesignation(t) {
-			continue
+		if i != display && !redundant && q.wantsDesignation(t) {
+			dst = t.Append(list.Next(dst))
 		}
-		if first {
-			dst = append(dst, `,"designation":[`...)
-			first = false
-		} else {
-			dst = append(dst, ',')
-		}
-		dst = t.Append(dst)
 	}
-	if !first {
-		dst = append(dst, ']')
-	}
-	return dst
+	return list.End(dst)
 }

@@ -2,6 +2,7 @@ package terminology
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,12 +14,11 @@ import (
 type displayChecker struct {
 	*notes
 	languages codesystem.Languages
-	language  string // as it was asked for
-	lenient   bool   // a wrong display is a warning
+	language  string // as requested
+	lenient   bool   // a wrong display is only a warning
 }
 
-// check checks the display of a coding against those that a concept has, in the languages that were
-// asked for. Case does not count.
+// check compares the display of a coding with those of the concept in the requested languages, regardless of case.
 func (d *displayChecker) check(c *Coding, texts []codesystem.Text) {
 	if c.Display == "" || len(texts) == 0 {
 		return
@@ -53,12 +53,11 @@ func (d *displayChecker) check(c *Coding, texts []codesystem.Text) {
 	}
 }
 
-// speaks reports whether displays in a language are valid: if the language was asked for, or is not known.
+// speaks reports whether displays in a language are valid: it was requested, or is not known.
 func (d *displayChecker) speaks(language string) bool {
 	return language == "" || d.languages.Cover(language)
 }
 
-// severity returns how bad a wrong display is.
 func (d *displayChecker) severity() string {
 	if d.lenient {
 		return "warning"
@@ -66,7 +65,7 @@ func (d *displayChecker) severity() string {
 	return "error"
 }
 
-// wrong notes that a display is not valid.
+// wrong notes that a display is not one of the valid ones.
 func (d *displayChecker) wrong(c *Coding, valid []*codesystem.Text) {
 	var choices []string
 	told := make(map[string]bool)
@@ -85,16 +84,12 @@ func (d *displayChecker) wrong(c *Coding, valid []*codesystem.Text) {
 		is += fmt.Sprintf("one of %d choices: ", n)
 		choices = []string{strings.Join(choices[:n-1], ", ") + " or " + choices[n-1]}
 	}
-	language := d.language
-	if language == "" {
-		language = "--"
-	}
 	id, wrong := "Display_Name_for__should_be_one_of__instead_of", "Display Name"
 	if slices.ContainsFunc(valid, func(t *codesystem.Text) bool { return equalButForSpaces(t.Value, c.Display) }) {
 		id, wrong = "Display_Name_WS_for__should_be_one_of__instead_of", "whitespace in Display Name"
 	}
 	d.note(d.severity(), "invalid", "invalid-display", id, c, "display", true,
-		fmt.Sprintf("Wrong %s '%s' for %s#%s. %s%s (for the language(s) '%s')", wrong, c.Display, c.System, c.Code, is, strings.Join(choices, ""), language))
+		fmt.Sprintf("Wrong %s '%s' for %s#%s. %s%s (for the language(s) '%s')", wrong, c.Display, c.System, c.Code, is, strings.Join(choices, ""), cmp.Or(d.language, "--")))
 }
 
 // checkStanding notes that a display is deprecated or withdrawn.
@@ -113,10 +108,9 @@ func (d *displayChecker) checkStanding(c *Coding, t *codesystem.Text, valid []*c
 		c.Display, c.Code, strings.Join(correct, ", ")))
 }
 
-// equalDisplay compares displays without regard to case.
 func equalDisplay(have []byte, given string) bool { return strings.EqualFold(string(have), given) }
 
-// equalButForSpaces compares displays without regard to case, and to where and how wide spaces are between words.
+// equalButForSpaces compares displays regardless of case and of the spaces around words.
 func equalButForSpaces(have []byte, given string) bool {
 	return strings.EqualFold(strings.Join(strings.Fields(string(have)), " "), strings.Join(strings.Fields(given), " "))
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// appendProperties appends the properties of an entry: its status, if that is not active, what extensions
-// say that R5 has as properties, and those that were asked for.
+// appendProperties appends the properties of an entry: a status other than active, extensions that R5 has as properties,
+// and the requested ones.
 func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e entry, flags codesystem.Flags, system, own extensionValues) []byte {
 	if flags&codesystem.FlagStatus != 0 {
 		if status := w.library.codeSystems[e.codeSystem].Status(e.concept); status != "" {
@@ -38,16 +38,13 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e e
 	dst = w.appendRelated(dst, list, "parent", cs, cs.Parents(e.concept))
 	dst = w.appendRelated(dst, list, "child", cs, cs.Children(e.concept))
 	dst = w.appendAsked(dst, list, cs, e.concept)
-	for _, s := range w.list.supplements {
-		by := w.library.codeSystems[s.by]
-		if concept, ok := by.Locate(cs.Code(e.concept)); ok && s.of == e.codeSystem {
-			dst = w.appendAsked(dst, list, by, concept)
-		}
+	for by, concept := range w.library.supplemented(e, w.list.supplements) {
+		dst = w.appendAsked(dst, list, by, concept)
 	}
 	return dst
 }
 
-// extensionProperties are the extensions of concepts that R5 has as properties.
+// extensionProperties are the extensions that R5 has as properties.
 var extensionProperties = []struct {
 	kind     codesystem.ExtensionKind
 	property codesystem.Property
@@ -58,8 +55,8 @@ var extensionProperties = []struct {
 	{codesystem.ExtensionWeight, codesystem.Property{Code: "weight", URI: codesystem.PropertyBase + "itemWeight"}, "valueDecimal"},
 }
 
-// appendRelated appends the codes of the concepts above or below an entry, if they were asked for by name: they are
-// properties that FHIR defines for every code system (R4 §4.8.10), however it says what its hierarchy is.
+// appendRelated appends the codes of parents or children if requested by name: FHIR defines these properties for every
+// code system (R4 §4.8.10), whatever expresses its hierarchy.
 func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name string, cs *codeSystem, related []uint32) []byte {
 	if !slices.Contains(w.query.Properties, name) {
 		return dst
@@ -71,7 +68,7 @@ func (w *extensionWriter) appendRelated(dst []byte, list *fhirjson.Array, name s
 	return dst
 }
 
-// appendAsked appends the properties of a concept that were asked for by name, or by * for all.
+// appendAsked appends the properties of a concept that were requested, by name or by * for all.
 func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *codeSystem, concept uint32) []byte {
 	all := slices.Contains(w.query.Properties, "*")
 	w.values = cs.AppendValues(w.values[:0], concept)
@@ -89,7 +86,7 @@ func (w *extensionWriter) appendAsked(dst []byte, list *fhirjson.Array, cs *code
 	return dst
 }
 
-// beginProperty appends a property of an entry up to its value, and notes that there is one of the kind.
+// beginProperty appends a property of an entry up to its value, and declares the property for the whole expansion.
 func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p codesystem.Property, member string) []byte {
 	if !slices.ContainsFunc(w.declared, func(d codesystem.Property) bool { return d.Code == p.Code }) {
 		w.declared = append(w.declared, p)
@@ -99,5 +96,5 @@ func (w *extensionWriter) beginProperty(dst []byte, list *fhirjson.Array, p code
 	return append(append(dst, member...), '"', ':')
 }
 
-// propertyEnd is what stands after the value of a property.
+// propertyEnd follows the value of a property.
 const propertyEnd = "}]}"

@@ -20,11 +20,11 @@ func (w *expansionWriter) appendContains(dst []byte) []byte {
 	return list.End(dst)
 }
 
-// maxPrefetched is up to how many entries of a page are read beforehand.
+// maxPrefetched is the largest page that is fetched.
 const maxPrefetched = 256
 
-// fetch reads the first bytes of what an entry shows, for all of a page at once. They are anywhere in memory, and
-// would be waited for one after the other otherwise.
+// fetch reads the first bytes of all entries of a page: they lie anywhere in memory, and the processor would otherwise
+// wait for one after the other.
 func (w *expansionWriter) fetch() {
 	var sum byte
 	for _, e := range w.page {
@@ -33,10 +33,10 @@ func (w *expansionWriter) fetch() {
 			sum += byte(len(code)+len(display)) + byte(flags)
 		}
 	}
-	w.prefetched = sum // so that reading is not left out
+	w.prefetched = sum // or the compiler would drop the reads
 }
 
-// appendTree appends an entry and those that follow it, each with the entries within it.
+// appendTree appends an entry and its following siblings, each with its children.
 func (w *expansionWriter) appendTree(dst []byte, first uint32) []byte {
 	list := fhirjson.Array{Name: "contains"}
 	for i := first; i != none; i = w.shape.next[i] {
@@ -46,7 +46,7 @@ func (w *expansionWriter) appendTree(dst []byte, first uint32) []byte {
 	return list.End(dst)
 }
 
-// appendEntry appends one of expansion.contains, up to the brace that ends it.
+// appendEntry appends one of expansion.contains without its closing brace.
 func (w *expansionWriter) appendEntry(dst []byte, e entry) []byte {
 	l := w.library
 	code, display, flags := l.coded(e)
@@ -64,15 +64,14 @@ func (w *expansionWriter) appendEntry(dst []byte, e entry) []byte {
 	if w.isVersioned(e) {
 		dst = fhirjson.AppendMember(dst, "version", l.codeSystems[e.codeSystem].version)
 	}
-	dst = append(dst, `,"code":`...)
-	dst = fhirjson.AppendString(dst, code)
+	dst = fhirjson.AppendString(append(dst, `,"code":`...), code)
 	if !w.detailed {
 		return fhirjson.AppendMember(dst, "display", display)
 	}
 	return w.appendTexts(dst, e)
 }
 
-// appendSystem appends the code system of an entry, which mostly is that of the one before.
+// appendSystem appends the code system of an entry, which is copied if the previous entry has the same.
 func (w *expansionWriter) appendSystem(dst []byte, system uint32) []byte {
 	if last := w.lastSystem; last.to > 0 && last.system == system {
 		return append(dst, dst[last.from:last.to]...)
@@ -83,7 +82,7 @@ func (w *expansionWriter) appendSystem(dst []byte, system uint32) []byte {
 	return dst
 }
 
-// appendTexts appends display and designations where these have to be chosen.
+// appendTexts appends display and designations.
 func (w *expansionWriter) appendTexts(dst []byte, e entry) []byte {
 	if w.hasOneText(e) {
 		return fhirjson.AppendMember(dst, "display", w.library.display(e))

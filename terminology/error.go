@@ -9,24 +9,22 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// What an [Error] may wrap, so that a caller can tell whether another server might know better.
+// Errors that an [Error] wraps if another server might know better.
 var (
-	// ErrUnknown is wrapped when the value set, or its version, is not in the library.
+	// ErrUnknown means that the value set, or its version, is not in the library.
 	ErrUnknown = errors.New("value set not known")
 
-	// ErrIncomplete is wrapped when the value set is in the library but something that its expansion
-	// needs is not: a code system, or a version of it, a value set it imports, or the knowledge to
-	// evaluate a filter.
+	// ErrIncomplete means that something the value set needs is missing: a code system or version, an imported value
+	// set, or support for a filter.
 	ErrIncomplete = errors.New("content missing")
 
-	// ErrUnsupported is wrapped when the request asks for something that cannot be had here, as a definition
-	// as it was on a date before that of the one that is here.
+	// ErrUnsupported means that the request cannot be answered here, such as one for a date before that of the
+	// definition.
 	ErrUnsupported = errors.New("not supported")
 )
 
-// Error is a failed operation. It is returned, never written: the caller renders it, as an
-// OperationOutcome, and must escape what is in it, which may repeat parts of the request.
-// [Error.OperationOutcome] does so.
+// Error is a failed operation. The caller writes it, as [Error.OperationOutcome] or otherwise; it may repeat parts of the
+// request, which need escaping.
 type Error struct {
 	// Status is the HTTP status code.
 	Status int
@@ -34,29 +32,25 @@ type Error struct {
 	// Code is the issue type, from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// Text says what is wrong, for a person.
+	// Text describes the error to a person.
 	Text string
 
-	// TxCode says what is wrong for a program, by a code of
-	// http://hl7.org/fhir/tools/CodeSystem/tx-issue-type; empty where none of them fits.
+	// TxCode is a code of [TxIssueType]; empty if none fits.
 	TxCode string
 
-	// MessageID tells this kind of message from others, by the names that the servers of the HL7
-	// terminology ecosystem share; empty where there is none.
+	// MessageID is the name of the message in the HL7 terminology ecosystem; empty if it has none.
 	MessageID string
 
-	// Expression says where the fault is, in FHIRPath; nil where that cannot be said.
+	// Expression is the FHIRPath of the fault; nil if unknown.
 	Expression []string
 
-	// Err is the cause; nil if there is no more to say.
+	// Err is the cause, or nil.
 	Err error
 
-	// Missing are definitions that are not here, or not with their content, and without which the operation
-	// has no answer; nil where that is not the reason. There may be more than are named.
+	// Missing are definitions that the operation needs and that are not here, or lack their content. There may be more.
 	Missing []Missing
 
-	// Provisional is the answer that can be given without what is missing, for when nobody else has a better one;
-	// see [Handler.Others]. Nil: there is none.
+	// Provisional is the answer without what is missing, or nil; see [Handler.Others].
 	Provisional *Provisional
 }
 
@@ -65,20 +59,20 @@ type Provisional struct {
 	// ContentType is the media type of Body.
 	ContentType string
 
-	// Body is the resource, in the format that was asked for.
+	// Body is the resource in the requested format.
 	Body []byte
 }
 
 // Missing is a definition that is needed and not here.
 type Missing struct {
-	// Kind is the type of the resource: CodeSystem, ValueSet or ConceptMap.
+	// Kind is the resource type: CodeSystem, ValueSet or ConceptMap.
 	Kind string
 
-	// Canonical is its url, or url|version where only that version will do; empty where only its id is known, or
-	// where any other concept map may do.
+	// Canonical is its url, or url|version if only that version will do; empty if only its id is known, or if any other
+	// concept map may do.
 	Canonical string
 
-	// ID is its id; empty where it is known by its canonical.
+	// ID is its id; empty if Canonical is known.
 	ID string
 }
 
@@ -107,18 +101,15 @@ type Issue struct {
 	// Text is details.text.
 	Text string
 
-	// Expression says where the fault is, in FHIRPath; nil where that cannot be said.
+	// Expression is the FHIRPath of the fault; nil if unknown.
 	Expression []string
 }
 
-// Names that an [Issue] is written with.
-const (
-	// TxIssueType is the code system of the codes in OperationOutcome.issue.details.
-	TxIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
+// TxIssueType is the code system of OperationOutcome.issue.details.
+const TxIssueType = "http://hl7.org/fhir/tools/CodeSystem/tx-issue-type"
 
-	// MessageIDExtension is the url of the extension that tells kinds of messages apart.
-	MessageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
-)
+// MessageIDExtension is the url of the extension for [Issue.MessageID].
+const MessageIDExtension = fhirjson.ExtensionBase + "operationoutcome-message-id"
 
 // Error returns the text.
 func (e *Error) Error() string { return e.Text }
@@ -132,14 +123,12 @@ func (e *Error) IssueType() string { return e.Code }
 // Diagnostics returns the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Text }
 
-// Issues returns what the OperationOutcome for the error holds; there is always one.
+// Issues returns OperationOutcome.issue: always one.
 func (e *Error) Issues() []Issue {
-	return []Issue{{
-		Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Expression: e.Expression,
-	}}
+	return []Issue{{Severity: "error", Code: e.Code, TxCode: e.TxCode, MessageID: e.MessageID, Text: e.Text, Expression: e.Expression}}
 }
 
-// OperationOutcome returns the error as a resource, in JSON.
+// OperationOutcome returns the error as a resource in JSON.
 func (e *Error) OperationOutcome() []byte { return appendOutcome(nil, e.Issues()) }
 
 // issue returns an error with codes for programs.
@@ -147,7 +136,7 @@ func issue(status int, code, txCode, messageID, text string) *Error {
 	return &Error{Status: status, Code: code, TxCode: txCode, MessageID: messageID, Text: text}
 }
 
-// located adds to a fault in a filter where the filter is.
+// located completes the Expression of a fault in a filter by the include or exclude that the filter is in.
 func located(err error, list string, i int) error {
 	var e *Error
 	if errors.As(err, &e) && len(e.Expression) == 1 && strings.HasPrefix(e.Expression[0], "filter[") {
@@ -156,17 +145,17 @@ func located(err error, list string, i int) error {
 	return err
 }
 
-// badRequest is the error for a parameter that is wrong in itself.
+// badRequest is the error for an invalid parameter.
 func badRequest(code, format string, args ...any) error {
 	return &Error{Status: http.StatusBadRequest, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// unprocessable is the error for a value set that cannot be expanded because its definition is wrong.
+// unprocessable is the error for an invalid definition, or for too costly a request.
 func unprocessable(code, format string, args ...any) error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...)}
 }
 
-// incomplete is the error for a value set that cannot be expanded with what is in the library.
+// incomplete is the error for what the library cannot answer.
 func incomplete(code, format string, args ...any) *Error {
 	return &Error{Status: http.StatusUnprocessableEntity, Code: code, Text: fmt.Sprintf(format, args...), Err: ErrIncomplete}
 }

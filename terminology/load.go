@@ -143,7 +143,7 @@ func emptyLibrary() *Library {
 	l := &Library{expansions: newCodeListCache(0)}
 	l.systemIDs, l.supplements, l.entire = make(map[string]uint32), make(map[string][]uint32), make(map[string]uint32)
 	l.byCanonical, l.latest, l.byID = make(map[string]*valueSet), make(map[string]*valueSet), make(map[string]*valueSet)
-	l.bindings, l.fragments = make(map[string]string), make(map[string]*valueSet)
+	l.bindings, l.fragments, l.mapIndexes = make(map[string]string), make(map[string]*valueSet), make(map[string]int)
 	l.listed = listed{code: make([]codesystem.TextRef, 1), display: make([]codesystem.TextRef, 1), system: make([]uint32, 1)}
 	l.listed.Reset()
 	return l
