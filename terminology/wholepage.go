@@ -25,16 +25,11 @@ type wholePage struct {
 
 // keep keeps a member of the first page as it is.
 func (x *wholePage) keep(r *fhirjson.Reader, name string, list *[]fhirjson.Member) error {
-	raw, err := r.AnyValue()
-	if err != nil || x.builder.pages > 0 {
-		return err
+	if x.builder.pages > 0 {
+		return r.Skip()
 	}
-	value := raw.Clone()
-	if err := value.Compact(); err != nil {
-		return err
-	}
-	*list = append(*list, fhirjson.Member{Name: name, Value: value})
-	return nil
+	_, err := r.Keep(name, list)
+	return err
 }
 
 func (x *wholePage) member(r *fhirjson.Reader, name string) error {
@@ -87,12 +82,8 @@ func (x *wholePage) extensions(r *fhirjson.Reader) error {
 var paging = []string{"filter", "offset", "count"}
 
 func (x *wholePage) parameter(r *fhirjson.Reader) error {
-	raw, err := r.Value('{')
+	value, err := r.CompactValue('{')
 	if err != nil {
-		return err
-	}
-	value := raw.Clone()
-	if err := value.Compact(); err != nil {
 		return err
 	}
 	var in input

@@ -124,12 +124,8 @@ func (c *ConceptReader) Extension(r *fhirjson.Reader, t *Texts, owner uint32) er
 // each calls known with each known extension of an array: all of it, and its value[x] as a member.
 func (c *ConceptReader) each(r *fhirjson.Reader, known func(kind ExtensionKind, extension, value []byte) error) error {
 	return r.Array(func() error {
-		raw, err := r.Value('{')
+		whole, err := r.CompactValue('{')
 		if err != nil {
-			return err
-		}
-		whole := raw.Clone()
-		if err := whole.Compact(); err != nil {
 			return err
 		}
 		kind, value, err := parseExtension(whole)

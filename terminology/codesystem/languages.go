@@ -38,11 +38,10 @@ func ParseLanguages(list string) Languages {
 		r := languageRange{tag: strings.ToLower(strings.TrimSpace(tag)), weight: 1}
 		for parameter := range strings.SplitSeq(parameters, ";") {
 			if name, value, ok := strings.Cut(parameter, "="); ok && strings.EqualFold(strings.TrimSpace(name), "q") {
-				weight, err := strconv.ParseFloat(strings.TrimSpace(value), 64)
-				if err != nil {
-					weight = 1
+				var err error
+				if r.weight, err = strconv.ParseFloat(strings.TrimSpace(value), 64); err != nil {
+					r.weight = 1
 				}
-				r.weight = weight
 			}
 		}
 		switch {
@@ -86,17 +85,14 @@ func likeness(tag, wanted string) int {
 
 // List returns the languages as [ParseLanguages] reads them, the most preferred first; "" for none.
 func (l *Languages) List() string {
-	var list []byte
+	var list []string
 	for _, r := range l.ranges {
-		if len(list) > 0 {
-			list = append(list, ',')
-		}
-		list = append(list, r.tag...)
+		list = append(list, r.tag)
 	}
 	if l.Only {
-		list = append(list, ",*;q=0"...)
+		list = append(list, "*;q=0")
 	}
-	return string(list)
+	return strings.Join(list, ",")
 }
 
 // DisplayOf returns the display to show among the texts of a concept, or nil.

@@ -14,11 +14,10 @@ func (b *Builder) indexCodes() {
 	kept := uint32(0)
 	for concept := range uint32(b.Len()) {
 		code := b.Code(concept)
-		same, found := b.exact(code)
-		if found && first == nil {
-			first = identity(b.Len())
-		}
-		if found {
+		if same, found := b.exact(code); found {
+			if first == nil {
+				first = identity(b.Len())
+			}
 			first[concept] = same
 			continue
 		}
@@ -136,7 +135,7 @@ func (b *Builder) sortedValues() propertyValues {
 	}
 	from, order := sortByOwner(b.Len(), len(b.rows), func(i int) (uint32, uint32) { return b.rows[i].concept, uint32(i) })
 	n := len(order)
-	values := propertyValues{from: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]TextRef, n)}
+	values := propertyValues{offsets: from, property: make([]uint16, n), kind: make([]valueKind, n), value: make([]TextRef, n)}
 	for i, row := range order {
 		r := b.rows[row]
 		values.property[i], values.kind[i], values.value[i] = r.property, r.kind, r.value

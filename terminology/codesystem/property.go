@@ -66,16 +66,9 @@ func (v *Value) AppendJSON(dst []byte) []byte {
 
 // propertyValues holds the properties of all concepts, as rows: those of concept i are from[i] up to from[i+1].
 type propertyValues struct {
-	from     []uint32
+	offsets
 	property []uint16 // index in Table.properties
 	kind     []valueKind
 	value    []TextRef // as text; of a Coding, its code
 	coding   []TextRef // of a Coding, all of it as JSON, else 0; nil where there are none
-}
-
-func (v *propertyValues) rows(concept uint32) (from, to uint32) {
-	if v.from == nil {
-		return 0, 0
-	}
-	return v.from[concept], v.from[concept+1]
 }

@@ -98,12 +98,8 @@ func (b *Builder) propertyCode(r *fhirjson.Reader, index *uint16) error {
 
 // coding reads a valueCoding: its code for filters, and all of it for answers.
 func (b *Builder) coding(r *fhirjson.Reader, row *propertyRow) error {
-	raw, err := r.Value('{')
+	whole, err := r.CompactValue('{')
 	if err != nil {
-		return err
-	}
-	whole := raw.Clone()
-	if err := whole.Compact(); err != nil {
 		return err
 	}
 	row.coding = b.texts.Append(whole)

@@ -5,15 +5,13 @@ import "github.com/caddy-fhir/caddy-fhir/terminology/bitset"
 // relation holds a list of concepts for each concept: list i is to[from[i]:from[i+1]]. An empty relation takes no
 // memory.
 type relation struct {
-	from []uint32
-	to   []uint32
+	offsets
+	to []uint32
 }
 
 func (r relation) related(concept uint32) []uint32 {
-	if r.from == nil {
-		return nil
-	}
-	return r.to[r.from[concept]:r.from[concept+1]]
+	from, to := r.rows(concept)
+	return r.to[from:to]
 }
 
 type pair struct{ from, to uint32 }
@@ -38,7 +36,7 @@ func newRelation(n int, pairs []pair) relation {
 		}
 	}
 	from[n] = kept
-	return relation{from: from, to: to[:kept:kept]}
+	return relation{offsets: from, to: to[:kept:kept]}
 }
 
 // inverse swaps the members of each pair.

@@ -5,7 +5,7 @@ import "slices"
 // designations holds the designations of all concepts, as rows: those of concept i are from[i] up to from[i+1]. from is
 // nil if there are none.
 type designations struct {
-	from      []uint32
+	offsets
 	language  []uint16 // index in languages
 	use       []uint16 // index in uses
 	value     []TextRef
@@ -15,18 +15,14 @@ type designations struct {
 	uses      []Use    // 0 is none
 }
 
-func (d *designations) rows(concept uint32) (from, to uint32) {
-	if d.from == nil {
+// offsets are the numbers of the first row of each concept, and of the end; nil if there are no rows.
+type offsets []uint32
+
+func (o offsets) rows(concept uint32) (from, to uint32) {
+	if o == nil {
 		return 0, 0
 	}
-	return d.from[concept], d.from[concept+1]
-}
-
-func (d *designations) extensionOf(row uint32) TextRef {
-	if d.extension == nil {
-		return 0
-	}
-	return d.extension[row]
+	return o[concept], o[concept+1]
 }
 
 // Use is Designation.use, a Coding.
@@ -54,7 +50,7 @@ func newDesignations(n int, rows []DesignationRow) designations {
 	}
 	from, order := sortByOwner(n, len(rows), func(i int) (uint32, uint32) { return rows[i].Owner, uint32(i) })
 	d := designations{
-		from: from, language: make([]uint16, len(rows)),
+		offsets: from, language: make([]uint16, len(rows)),
 		use: make([]uint16, len(rows)), value: make([]TextRef, len(rows)),
 	}
 	for i, row := range order {
@@ -99,13 +95,7 @@ func newConceptExtensions(rows []ExtensionRow) conceptExtensions {
 }
 
 func (x *conceptExtensions) rows(owner uint32) (from, to int) {
-	if len(x.owner) == 0 {
-		return 0, 0
-	}
-	from, found := slices.BinarySearch(x.owner, owner)
-	if !found {
-		return 0, 0
-	}
+	from, _ = slices.BinarySearch(x.owner, owner)
 	for to = from; to < len(x.owner) && x.owner[to] == owner; to++ {
 	}
 	return from, to

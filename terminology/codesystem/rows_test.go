@@ -28,9 +28,8 @@ func TestConceptRows(t *testing.T) {
 	for concept := range uint32(3) {
 		from, to := cs.designations.rows(concept)
 		for row := from; row < to; row++ {
-			use := cs.designations.uses[cs.designations.use[row]]
-			got += string(cs.Code(concept)) + ":" + cs.designations.languages[cs.designations.language[row]] + ":" + use.Code +
-				":" + string(cs.texts.At(cs.designations.value[row])) + string(cs.texts.At(cs.designations.extensionOf(row))) + " "
+			d := cs.designation(row)
+			got += string(cs.Code(concept)) + ":" + d.Language + ":" + d.Use.Code + ":" + string(d.Value) + string(d.Extension) + " "
 		}
 	}
 	want := `a:de::eins a:nl:u:een[{"url":"http://hl7.org/fhir/StructureDefinition/coding-sctdescid","valueId":"1"}] b:de::zwei `

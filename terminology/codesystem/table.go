@@ -33,10 +33,11 @@ func (t *Table) AppendTexts(dst []Text, concept uint32) []Text {
 
 func (t *Table) designation(row uint32) Text {
 	d := &t.designations
-	return Text{
-		Language: d.languages[d.language[row]], Use: d.uses[d.use[row]],
-		Value: t.texts.At(d.value[row]), Extension: t.texts.At(d.extensionOf(row)),
+	text := Text{Language: d.languages[d.language[row]], Use: d.uses[d.use[row]], Value: t.texts.At(d.value[row])}
+	if d.extension != nil {
+		text.Extension = t.texts.At(d.extension[row])
 	}
+	return text
 }
 
 // AppendExtensions appends the extensions of a concept.
@@ -91,8 +92,8 @@ func (t *Table) Below(concept uint32, spend func(steps int) error) (bitset.Set, 
 func (t *Table) settle(m *offheap.Memory) {
 	d, v := &t.designations, &t.values
 	offheap.Move(m, &t.code, &t.display, &t.meaning, &d.value, &d.extension, &v.value, &v.coding)
-	offheap.Move(m, (*[]uint32)(&t.index), &t.nestedIn, &d.from, &v.from)
-	offheap.Move(m, &t.parents.from, &t.parents.to, &t.children.from, &t.children.to)
+	offheap.Move(m, (*[]uint32)(&t.index), &t.nestedIn, (*[]uint32)(&d.offsets), (*[]uint32)(&v.offsets))
+	offheap.Move(m, (*[]uint32)(&t.parents.offsets), &t.parents.to, (*[]uint32)(&t.children.offsets), &t.children.to)
 	offheap.Move(m, &d.language, &d.use, &v.property)
 	offheap.Move(m, &t.flags)
 	offheap.Move(m, &v.kind)

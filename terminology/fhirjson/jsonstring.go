@@ -53,10 +53,6 @@ func appendEscape(dst []byte, c byte) []byte {
 	case c == '\t':
 		return append(dst, `\t`...)
 	default:
-		return hexEscape(dst, c)
+		return hex.AppendEncode(append(dst, `\u00`...), []byte{c})
 	}
-}
-
-func hexEscape(dst []byte, c byte) []byte {
-	return hex.AppendEncode(append(dst, `\u00`...), []byte{c})
 }

@@ -17,12 +17,8 @@ type Member struct {
 
 // Keep copies the value of the named member, which is next, into list, and returns a reader of it.
 func (r *Reader) Keep(name string, list *[]Member) (*Reader, error) {
-	raw, err := r.AnyValue()
+	value, err := r.CompactValue(0)
 	if err != nil {
-		return nil, err
-	}
-	value := raw.Clone()
-	if err := value.Compact(); err != nil {
 		return nil, err
 	}
 	*list = append(*list, Member{Name: name, Value: value})

@@ -189,6 +189,19 @@ func (r *Reader) Value(want jsontext.Kind) (jsontext.Value, error) {
 	return r.dec.ReadValue()
 }
 
+// CompactValue returns a copy of the next value without whitespace. It must be of the given kind, where 0 is any.
+func (r *Reader) CompactValue(want jsontext.Kind) (jsontext.Value, error) {
+	if want == 0 {
+		want = r.dec.PeekKind()
+	}
+	raw, err := r.Value(want)
+	if err != nil {
+		return nil, err
+	}
+	value := raw.Clone()
+	return value, value.Compact()
+}
+
 // CopyValue copies the next value, which must be of the given kind.
 func (r *Reader) CopyValue(kind jsontext.Kind, into *jsontext.Value) error {
 	value, err := r.Value(kind)

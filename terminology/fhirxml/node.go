@@ -59,40 +59,28 @@ func read(decoder *jsontext.Decoder, depth int) (*node, error) {
 		return nil, err
 	}
 	n := &node{kind: token.Kind()}
-	switch n.kind {
-	case '{':
-		return n, readMembers(decoder, n, depth)
-	case '[':
-		return n, readItems(decoder, n, depth)
+	if n.kind != '{' && n.kind != '[' {
+		n.text = token.String()
+		return n, nil
 	}
-	n.text = token.String()
-	return n, nil
-}
-
-func readMembers(decoder *jsontext.Decoder, n *node, depth int) error {
-	for decoder.PeekKind() != '}' {
-		name, err := decoder.ReadToken()
-		if err != nil {
-			return err
+	for kind := decoder.PeekKind(); kind != '}' && kind != ']'; kind = decoder.PeekKind() {
+		var m member
+		if n.kind == '{' {
+			name, err := decoder.ReadToken()
+			if err != nil {
+				return nil, err
+			}
+			m.name = name.String()
 		}
-		m := member{name: name.String()}
 		if m.value, err = read(decoder, depth+1); err != nil {
-			return err
+			return nil, err
 		}
-		n.members = append(n.members, m)
-	}
-	_, err := decoder.ReadToken()
-	return err
-}
-
-func readItems(decoder *jsontext.Decoder, n *node, depth int) error {
-	for decoder.PeekKind() != ']' {
-		item, err := read(decoder, depth+1)
-		if err != nil {
-			return err
+		if n.kind == '{' {
+			n.members = append(n.members, m)
+		} else {
+			n.items = append(n.items, m.value)
 		}
-		n.items = append(n.items, item)
 	}
-	_, err := decoder.ReadToken()
-	return err
+	_, err = decoder.ReadToken()
+	return n, err
 }

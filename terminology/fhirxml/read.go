@@ -31,10 +31,9 @@ var (
 // document.
 func AppendJSON(dst, document []byte) ([]byte, error) {
 	document = bytes.TrimPrefix(document, []byte("\ufeff"))
-	src := &source{document: document}
+	src := &source{Reader: bytes.NewReader(document)}
 	r := &reader{dec: xml.NewDecoder(src), src: src, document: document, dst: dst}
-	err := r.documentElement()
-	if err != nil {
+	if err := r.documentElement(); err != nil {
 		line, _ := r.dec.InputPos()
 		return dst, fmt.Errorf("fhirxml: line %d: %w", line, err)
 	}
@@ -125,7 +124,7 @@ func (r *reader) resource(start *xml.StartElement) error {
 }
 
 func (r *reader) token() (xml.Token, error) {
-	r.src.begin = r.src.at
+	r.src.left = r.src.Len()
 	return r.dec.Token()
 }
 
@@ -187,10 +186,11 @@ func (r *reader) elements(t *elementType, seen []string) error {
 			return nil
 		}
 		e, known := t.element(start.Name.Local)
-		if known && start.Name.Space != namespaceOf(e) {
-			known = false
+		namespace := fhirNamespace
+		if e.kind == "xhtml" {
+			namespace = xhtmlNamespace
 		}
-		if !known {
+		if !known || start.Name.Space != namespace {
 			err = r.skip()
 		} else if err = o.begin(e); err == nil {
 			err = o.read(start)
@@ -199,13 +199,6 @@ func (r *reader) elements(t *elementType, seen []string) error {
 			return err
 		}
 	}
-}
-
-func namespaceOf(e element) string {
-	if e.kind == "xhtml" {
-		return xhtmlNamespace
-	}
-	return fhirNamespace
 }
 
 // inner reads the resource in an element.

@@ -63,8 +63,8 @@ func (t *elementType) within(name string) *elementType {
 // unknownStart are the first elements of an unknown type.
 var unknownStart = []string{"id", "meta", "implicitRules", "language", "text", "contained", "extension", "modifierExtension"}
 
-// sorted returns members in XML order.
-func (t *elementType) sorted(members []member) []member {
+// sort brings members into XML order.
+func (t *elementType) sort(members []member) {
 	rank := func(m member) int {
 		name := strings.TrimPrefix(m.name, "_")
 		if t == nil {
@@ -78,8 +78,5 @@ func (t *elementType) sorted(members []member) []member {
 		}
 		return len(t.elements)
 	}
-	if slices.IsSortedFunc(members, func(a, b member) int { return rank(a) - rank(b) }) {
-		return members
-	}
-	return slices.SortedStableFunc(slices.Values(members), func(a, b member) int { return rank(a) - rank(b) })
+	slices.SortStableFunc(members, func(a, b member) int { return rank(a) - rank(b) })
 }

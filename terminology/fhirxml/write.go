@@ -25,12 +25,13 @@ func (w writer) resource(n *node, attributes string) {
 	kind := name(n.member("resourceType").text)
 	t := types()[kind]
 	w.WriteString("<" + kind + attributes + ">")
-	w.members(t, t.sorted(n.members), n)
+	w.members(t, n.members, n)
 	w.WriteString("</" + kind + ">")
 }
 
 // members writes elements. A member whose name begins with _ has a primitive's id and extensions.
 func (w writer) members(t *elementType, list []member, of *node) {
+	t.sort(list)
 	for _, m := range list {
 		base, isSibling := strings.CutPrefix(m.name, "_")
 		switch {
@@ -99,7 +100,7 @@ func (w writer) complex(t *elementType, called string, n *node) {
 		return
 	}
 	w.WriteString(">")
-	w.members(t, t.sorted(rest), n)
+	w.members(t, rest, n)
 	w.WriteString("</" + called + ">")
 }
 

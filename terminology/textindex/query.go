@@ -81,9 +81,11 @@ func (q *query) release(s rankSet) {
 	}
 }
 
-// both returns the intersection of two sets, which must not be used afterwards.
+// both returns the intersection of two sets, which must not be used afterwards. The zero a stands for all ranks.
 func (q *query) both(a, b rankSet) rankSet {
 	switch {
+	case a.bits == nil:
+		return b
 	case a.isOwn():
 		a.intersect(b.bits)
 		q.release(b)
@@ -122,22 +124,14 @@ func (q *query) find(how leniency) (found rankSet) {
 		return q.withRune(&q.index.letters, f.theLetter())
 	}
 	for i := range f.terms {
-		if term := q.findTerm(&f.terms[i], how); i == 0 {
-			found = term
-		} else {
-			found = q.both(found, term)
-		}
+		found = q.both(found, q.findTerm(&f.terms[i], how))
 	}
 	return found
 }
 
 func (q *query) findTerm(t *term, how leniency) (found rankSet) {
-	for i, word := range t.words {
-		if with := q.findWord(word[1:], how); i == 0 {
-			found = with
-		} else {
-			found = q.both(found, with)
-		}
+	for _, word := range t.words {
+		found = q.both(found, q.findWord(word[1:], how))
 	}
 	if t.joined != nil { // a term of several words, so that found is not a set of the index
 		from, to := q.index.words.prefixed(t.joined[1:])
@@ -187,15 +181,9 @@ func (q *query) withRune(sets *runeSets, r rune) rankSet {
 
 // findSymbols returns the documents that have each of the symbols.
 func (q *query) findSymbols(symbols string) (found rankSet) {
-	first := true
 	for _, r := range symbols {
-		if r == ' ' {
-			continue
-		}
-		if with := q.withRune(&q.index.symbols, r); first {
-			found, first = with, false
-		} else {
-			found = q.both(found, with)
+		if r != ' ' {
+			found = q.both(found, q.withRune(&q.index.symbols, r))
 		}
 	}
 	return found

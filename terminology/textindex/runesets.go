@@ -96,16 +96,12 @@ func (b *runeSetsBuilder) build() runeSets {
 	slices.Sort(s.runes)
 	for _, r := range s.runes {
 		set := b.set(r)
-		s.isDense = append(s.isDense, set.bits != nil)
+		start, length := len(s.lists), len(set.list)
 		if set.bits != nil {
-			s.start = append(s.start, uint32(len(s.bits)))
-			s.length = append(s.length, uint32(set.bits.Count()))
-			s.bits = append(s.bits, set.bits...)
-		} else {
-			s.start = append(s.start, uint32(len(s.lists)))
-			s.length = append(s.length, uint32(len(set.list)))
-			s.lists = append(s.lists, set.list...)
+			start, length = len(s.bits), set.bits.Count()
 		}
+		s.isDense, s.start, s.length = append(s.isDense, set.bits != nil), append(s.start, uint32(start)), append(s.length, uint32(length))
+		s.bits, s.lists = append(s.bits, set.bits...), append(s.lists, set.list...)
 	}
 	return s
 }

@@ -43,24 +43,18 @@ func compareHits(c Corpus, a Hit, d Corpus, b Hit) int {
 	return int(staticKey(c, a.Doc)) - int(staticKey(d, b.Doc))
 }
 
-// typists returns a typist for each word of the filter that may have typos.
-func (t *Filter) typists() map[string]*typist {
-	typists := make(map[string]*typist)
-	for _, word := range t.words {
-		if most := maxTypos(word[1:]); most > 0 {
-			typists[string(word)] = newTypist(word[1:], most)
-		}
-	}
-	return typists
-}
-
 // lenient returns how to tell whether a document matches when not looking strictly.
 func (j *judge) lenient(how leniency) func(doc uint32) bool {
 	switch how {
 	case withinWords:
 		return j.contains
 	case withTypos:
-		typists := j.filter.typists()
+		typists := make(map[string]*typist)
+		for _, word := range j.filter.words {
+			if most := maxTypos(word[1:]); most > 0 {
+				typists[string(word)] = newTypist(word[1:], most)
+			}
+		}
 		return func(doc uint32) bool { return j.meant(doc, typists) }
 	}
 	return nil

@@ -43,9 +43,7 @@ func newTextOrder(ranks []uint32, keys []uint64) textOrder {
 
 // from returns the position of the first key that is not below key.
 func (o *textOrder) from(key uint64) int {
-	block := sort.Search(len(o.every), func(i int) bool { return o.every[i] >= key })
-	low, high := around(block, len(o.keys))
-	return low + sort.Search(high-low, func(i int) bool { return o.keys[low+i] >= key })
+	return sampledSearch(o.every, len(o.keys), key, func(i int) bool { return o.keys[i] >= key })
 }
 
 // beyond returns the position of the first key above key.
@@ -56,8 +54,10 @@ func (o *textOrder) beyond(key uint64) int {
 	return o.from(key + 1)
 }
 
-// around returns the range in a list of n that holds, or ends with, the position sought, given the first sampled item
-// that is not before it.
-func around(block, n int) (low, high int) {
-	return max(0, (block-1)*stride+1), min(block*stride, n)
+// sampledSearch is [sort.Search] in a list of n sorted by keys, of which every holds each strideth. It must be that is
+// holds for all items with a higher key than key, and for none with a lower one.
+func sampledSearch(every []uint64, n int, key uint64, is func(i int) bool) int {
+	block := sort.Search(len(every), func(i int) bool { return every[i] > key || every[i] == key && is(i*stride) })
+	low, high := max(0, (block-1)*stride+1), min(block*stride, n)
+	return low + sort.Search(high-low, func(i int) bool { return is(low + i) })
 }

@@ -72,9 +72,7 @@ func sortByText(n int, text []byte, from []uint32) []uint32 {
 	}
 	all := make([]keyed, n)
 	for i := range all {
-		var start [8]byte
-		copy(start[:], text[from[i]:from[i+1]])
-		all[i] = keyed{start: binary.BigEndian.Uint64(start[:]), id: uint32(i)}
+		all[i] = keyed{start: prefixKey(text[from[i]:from[i+1]]), id: uint32(i)}
 	}
 	slices.SortFunc(all, func(a, b keyed) int {
 		if a.start != b.start {
