@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/client"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
 )
 
 // knownScopes are the scopes with a defined meaning, apart from those for resources (OpenID Connect Core §5.4, SMART
@@ -16,30 +17,6 @@ import (
 var knownScopes = append([]string{
 	"address", "fhirUser", "launch", "launch/encounter", "launch/patient", "offline_access", "online_access",
 }, client.ReservedScopes...)
-
-// resourceTypes are the resource types of FHIR R4.
-var resourceTypes = strings.Fields(`
-Account ActivityDefinition AdverseEvent AllergyIntolerance Appointment AppointmentResponse AuditEvent Basic Binary
-BiologicallyDerivedProduct BodyStructure Bundle CapabilityStatement CarePlan CareTeam CatalogEntry ChargeItem
-ChargeItemDefinition Claim ClaimResponse ClinicalImpression CodeSystem Communication CommunicationRequest
-CompartmentDefinition Composition ConceptMap Condition Consent Contract Coverage CoverageEligibilityRequest
-CoverageEligibilityResponse DetectedIssue Device DeviceDefinition DeviceMetric DeviceRequest DeviceUseStatement
-DiagnosticReport DocumentManifest DocumentReference EffectEvidenceSynthesis Encounter Endpoint EnrollmentRequest
-EnrollmentResponse EpisodeOfCare EventDefinition Evidence EvidenceVariable ExampleScenario ExplanationOfBenefit
-FamilyMemberHistory Flag Goal GraphDefinition Group GuidanceResponse HealthcareService ImagingStudy Immunization
-ImmunizationEvaluation ImmunizationRecommendation ImplementationGuide InsurancePlan Invoice Library Linkage List Location
-Measure MeasureReport Media Medication MedicationAdministration MedicationDispense MedicationKnowledge MedicationRequest
-MedicationStatement MedicinalProduct MedicinalProductAuthorization MedicinalProductContraindication
-MedicinalProductIndication MedicinalProductIngredient MedicinalProductInteraction MedicinalProductManufactured
-MedicinalProductPackaged MedicinalProductPharmaceutical MedicinalProductUndesirableEffect MessageDefinition MessageHeader
-MolecularSequence NamingSystem NutritionOrder Observation ObservationDefinition OperationDefinition OperationOutcome
-Organization OrganizationAffiliation Parameters Patient PaymentNotice PaymentReconciliation Person PlanDefinition
-Practitioner PractitionerRole Procedure Provenance Questionnaire QuestionnaireResponse RelatedPerson RequestGroup
-ResearchDefinition ResearchElementDefinition ResearchStudy ResearchSubject RiskAssessment RiskEvidenceSynthesis Schedule
-SearchParameter ServiceRequest Slot Specimen SpecimenDefinition StructureDefinition StructureMap Subscription Substance
-SubstanceNucleicAcid SubstancePolymer SubstanceProtein SubstanceReferenceInformation SubstanceSourceMaterial
-SubstanceSpecification SupplyDelivery SupplyRequest Task TerminologyCapabilities TestReport TestScript ValueSet
-VerificationResult VisionPrescription`)
 
 // scopes reads scopes. The error of an invalid one suggests what was probably meant.
 func scopes(to *[]string, check func(string) error) setter {
@@ -69,8 +46,8 @@ func meantScope(scope string) string {
 		level = nearest(level, levels)
 	}
 	typ, permission, _ := strings.Cut(rest, ".")
-	if typ != smart.AnyType && !slices.Contains(resourceTypes, typ) {
-		if meant := nearest(typ, resourceTypes); meant != "" {
+	if typ != smart.AnyType && !interaction.IsType(typ) {
+		if meant := nearest(typ, interaction.Types()); meant != "" {
 			typ = meant
 		}
 	}

@@ -1,0 +1,283 @@
+package interaction
+
+import (
+	"errors"
+	"net/http"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// request splits "METHOD path?query" and parses it.
+func request(in string, header http.Header) (Interaction, error) {
+	method, target, _ := strings.Cut(in, " ")
+	path, query, _ := strings.Cut(target, "?")
+	return Parse(method, path, query, header)
+}
+
+// TestSummary is the table of R4 http.html#summary, in its order.
+func TestSummary(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		in, permission string
+		want           Interaction
+	}{
+		{"GET Patient/1", "r", Interaction{Kind: Read, Type: "Patient", ID: "1"}},
+		{"HEAD Patient/1", "r", Interaction{Kind: Read, Type: "Patient", ID: "1"}},
+		{"GET Patient/1/_history/2", "r", Interaction{Kind: VRead, Type: "Patient", ID: "1", VersionID: "2"}},
+		{"HEAD Patient/1/_history/2", "r", Interaction{Kind: VRead, Type: "Patient", ID: "1", VersionID: "2"}},
+		{"PUT Patient/1", "u", Interaction{Kind: Update, Type: "Patient", ID: "1"}},
+		{"PUT Patient?a=b", "us", Interaction{Kind: ConditionalUpdate, Type: "Patient", Parameters: ab}},
+		{"PATCH Patient/1", "u", Interaction{Kind: Patch, Type: "Patient", ID: "1"}},
+		{"PATCH Patient?a=b", "us", Interaction{Kind: ConditionalPatch, Type: "Patient", Parameters: ab}},
+		{"DELETE Patient/1", "d", Interaction{Kind: Delete, Type: "Patient", ID: "1"}},
+		{"DELETE Patient?a=b", "ds", Interaction{Kind: ConditionalDelete, Type: "Patient", Parameters: ab}},
+		{"POST Patient", "c", Interaction{Kind: Create, Type: "Patient"}},
+		{"GET Patient", "s", Interaction{Kind: TypeSearch, Type: "Patient"}},
+		{"GET Patient?a=b", "s", Interaction{Kind: TypeSearch, Type: "Patient", Parameters: ab}},
+		{"HEAD Patient?a=b", "s", Interaction{Kind: TypeSearch, Type: "Patient", Parameters: ab}},
+		{"POST Patient/_search?a=b", "s", Interaction{Kind: TypeSearch, Type: "Patient", Parameters: ab}},
+		{"GET ?a=b", "s", Interaction{Kind: SystemSearch, Parameters: ab}},
+		{"GET ", "s", Interaction{Kind: SystemSearch}},
+		{"POST _search?a=b", "s", Interaction{Kind: SystemSearch, Parameters: ab}},
+		{"GET Patient/1/Observation?a=b", "s", Interaction{Kind: CompartmentSearch, Type: "Observation", Compartment: Reference{"Patient", "1"}, Parameters: ab}},
+		{"GET Patient/1/*?a=b", "s", Interaction{Kind: CompartmentSearch, Type: "*", Compartment: Reference{"Patient", "1"}, Parameters: ab}},
+		{"POST Patient/1/Observation/_search", "s", Interaction{Kind: CompartmentSearch, Type: "Observation", Compartment: Reference{"Patient", "1"}}},
+		{"POST Patient/1/_search", "s", Interaction{Kind: CompartmentSearch, Type: "*", Compartment: Reference{"Patient", "1"}}},
+		{"GET Patient/1/Patient", "s", Interaction{Kind: CompartmentSearch, Type: "Patient", Compartment: Reference{"Patient", "1"}}},
+		{"GET Device/d.1/Observation", "s", Interaction{Kind: CompartmentSearch, Type: "Observation", Compartment: Reference{"Device", "d.1"}}},
+		{"GET metadata", "", Interaction{Kind: Capabilities}},
+		{"HEAD metadata", "", Interaction{Kind: Capabilities}},
+		{"POST ", "", Interaction{Kind: Bundle}},
+		{"GET Patient/1/_history", "r", Interaction{Kind: InstanceHistory, Type: "Patient", ID: "1"}},
+		{"GET Patient/_history?a=b", "s", Interaction{Kind: TypeHistory, Type: "Patient", Parameters: ab}},
+		{"GET _history", "s", Interaction{Kind: SystemHistory}},
+		{"GET $export", "", Interaction{Kind: Operation, Operation: "$export"}},
+		{"POST $graphql", "", Interaction{Kind: Operation, Operation: "$graphql"}},
+		{"GET ValueSet/$expand?a=b", "", Interaction{Kind: Operation, Type: "ValueSet", Operation: "$expand", Parameters: ab}},
+		{"POST ValueSet/$expand", "", Interaction{Kind: Operation, Type: "ValueSet", Operation: "$expand"}},
+		{"GET Patient/1/$everything", "", Interaction{Kind: Operation, Type: "Patient", ID: "1", Operation: "$everything"}},
+		{"POST Patient/1/$everything", "", Interaction{Kind: Operation, Type: "Patient", ID: "1", Operation: "$everything"}},
+		{"HEAD Patient/1/$everything", "", Interaction{Kind: Operation, Type: "Patient", ID: "1", Operation: "$everything"}},
+		{"POST $hapi.fhir.replace-references", "", Interaction{Kind: Operation, Operation: "$hapi.fhir.replace-references"}},
+	} {
+		t.Run(test.in, func(t *testing.T) {
+			got, err := request(test.in, nil)
+			if err != nil || !reflect.DeepEqual(got, test.want) {
+				t.Errorf("got %+v, %v, want %+v", got, err, test.want)
+			}
+			if p := got.Permission().String(); p != test.permission {
+				t.Errorf("takes %q, want %q", p, test.permission)
+			}
+		})
+	}
+}
+
+var ab = []smart.Parameter{{Name: "a", Value: "b"}}
+
+func TestRefusedPaths(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, in string
+		want     error
+	}{
+		{"slash only", "GET /", ErrPath},
+		{"leading slash", "GET /Patient", ErrPath},
+		{"trailing slash, type", "GET Patient/", ErrID},
+		{"trailing slash, instance", "GET Patient/1/", ErrPath},
+		{"trailing slash, history", "GET Patient/1/_history/", ErrID},
+		{"trailing slash, version", "GET Patient/1/_history/2/", ErrPath},
+		{"trailing slash, compartment", "GET Patient/1/Observation/", ErrPath},
+		{"trailing slash, operation", "GET $export/", ErrPath},
+		{"trailing slash, metadata", "GET metadata/", ErrPath},
+		{"empty segment", "GET Patient//1", ErrID},
+		{"dot as id", "GET Patient/.", ErrID},
+		{"dots as id", "GET Patient/..", ErrID},
+		{"dots as version", "GET Patient/1/_history/..", ErrID},
+		{"dots as type", "GET ../Patient", ErrPath},
+		{"dots after id", "GET Patient/1/../2", ErrPath},
+		{"unknown type", "GET Patients", ErrType},
+		{"abstract type", "GET DomainResource/1", ErrType},
+		{"type of R5", "GET ActorDefinition/1", ErrType},
+		{"lower-case type", "GET patient/1", ErrPath},
+		{"upper-case type", "GET PATIENT/1", ErrType},
+		{"type with a space", "GET Patient /1", ErrType},
+		{"type with letters like ours", "GET Pаtient/1", ErrType},
+		{"any type", "GET */1", ErrPath},
+		{"metadata in capitals", "GET Metadata", ErrType},
+		{"metadata, more", "GET metadata/1", ErrPath},
+		{"history in capitals", "GET Patient/1/_History", ErrPath},
+		{"unknown word", "GET foo", ErrPath},
+		{"unknown underscore", "GET _getpages", ErrPath},
+		{"well-known", "GET .well-known/smart-configuration", ErrPath},
+		{"id with underscore", "GET Patient/a_b", ErrID},
+		{"id with a slash, encoded twice", "GET Patient/a%2Fb", ErrID},
+		{"id with NUL", "GET Patient/a\x00", ErrID},
+		{"id with a line break", "GET Patient/a\n", ErrID},
+		{"id in invalid UTF-8", "GET Patient/\xff", ErrID},
+		{"id with umlaut", "GET Patient/ä", ErrID},
+		{"id with full-width digit", "GET Patient/１", ErrID},
+		{"id with semicolon", "GET Patient/1;a=b", ErrID},
+		{"id with a bar", "GET Patient/1|2", ErrID},
+		{"id with backslash", `GET Patient/1\2`, ErrID},
+		{"id with plus", "GET Patient/1+1", ErrID},
+		{"id too long", "GET Patient/" + strings.Repeat("a", 65), ErrID},
+		{"version with underscore", "GET Patient/1/_history/_", ErrID},
+		{"history twice", "GET Patient/1/_history/_history", ErrID},
+		{"operation on a version", "POST Patient/1/_history/2/$meta-add", ErrPath},
+		{"operation on a history", "GET Patient/1/_history/$diff", ErrID},
+		{"operation on an operation", "GET Patient/$a/$b", ErrID},
+		{"operation without name", "GET Patient/$", ErrID},
+		{"system operation without name", "GET $", ErrPath},
+		{"operation with a slash", "GET $export/1", ErrPath},
+		{"operation with a dollar sign", "GET Patient/1/$a$b", ErrPath},
+		{"operation with NUL", "GET $export\x00", ErrPath},
+		{"compartment of no such type", "GET Observation/1/Patient", ErrPath},
+		{"compartment for an unknown type", "GET Patient/1/Foo", ErrType},
+		{"compartment for a word", "GET Patient/1/foo", ErrPath},
+		{"compartment, deeper", "GET Patient/1/Observation/2", ErrPath},
+		{"compartment, any, searched", "POST Patient/1/*/_search", ErrPath},
+		{"compartment, twice searched", "POST Patient/1/_search/_search", ErrPath},
+		{"compartment's history", "GET Patient/1/Observation/_history", ErrPath},
+		{"compartment's operation", "GET Patient/1/Observation/$lastn", ErrPath},
+		{"metadata of a type", "GET Patient/1/metadata", ErrPath},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			refused(t, test.in, nil, test.want)
+			if got := Status(test.want); got != http.StatusNotFound {
+				t.Errorf("status %d", got)
+			}
+		})
+	}
+}
+
+func refused(t *testing.T, in string, header http.Header, want error) {
+	t.Helper()
+	got, err := request(in, header)
+	if !errors.Is(err, want) || !reflect.DeepEqual(got, Interaction{}) {
+		t.Errorf("got %+v, %v, want %v", got, err, want)
+	}
+}
+
+// TestRefusedMethods checks every method with a path of every form against the table in doc.go.
+func TestRefusedMethods(t *testing.T) {
+	t.Parallel()
+	for path, allowed := range map[string]string{
+		"":                              "GET HEAD POST",
+		"metadata":                      "GET HEAD",
+		"_history":                      "GET HEAD",
+		"_search":                       "POST",
+		"$export":                       "GET HEAD POST",
+		"Patient":                       "GET HEAD POST PUT PATCH DELETE",
+		"Patient/_history":              "GET HEAD",
+		"Patient/_search":               "POST",
+		"Patient/$match":                "GET HEAD POST",
+		"Patient/1":                     "GET HEAD PUT PATCH DELETE",
+		"Patient/1/_history":            "GET HEAD",
+		"Patient/1/_history/2":          "GET HEAD",
+		"Patient/1/$everything":         "GET HEAD POST",
+		"Patient/1/*":                   "GET HEAD",
+		"Patient/1/_search":             "POST",
+		"Patient/1/Observation":         "GET HEAD",
+		"Patient/1/Observation/_search": "POST",
+	} {
+		for _, method := range []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT", "get", "Post", "QUERY", "", "GET "} {
+			query := ""
+			if path == "Patient" && method != "POST" {
+				query = "a=b"
+			}
+			_, err := Parse(method, path, query, nil)
+			if want := containsWord(allowed, method); want != (err == nil) || !want && !errors.Is(err, ErrMethod) {
+				t.Errorf("%s %q: %v", method, path, err)
+			}
+		}
+	}
+	if got := Status(ErrMethod); got != http.StatusMethodNotAllowed {
+		t.Errorf("status %d", got)
+	}
+}
+
+func containsWord(words, word string) bool {
+	for w := range strings.FieldsSeq(words) {
+		if w == word {
+			return true
+		}
+	}
+	return false
+}
+
+func TestMethodOverride(t *testing.T) {
+	t.Parallel()
+	header := http.Header{"X-Http-Method-Override": {"DELETE"}, "X-Http-Method": {"DELETE"}, "X-Method-Override": {"DELETE"}}
+	got, err := request("GET Patient/1?_method=DELETE", header)
+	if err != nil || got.Kind != Read || got.Parameters[0].Name != "_method" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+func TestRefusedQueries(t *testing.T) {
+	t.Parallel()
+	for _, query := range []string{"a=%", "a=%zz", "a;b=c", "a=b;c=d", "a=%00", "a=%ff", "a=\xff", "a=ä", "=a", "a[]=b", "a=b#c"} {
+		refused(t, "GET Patient?"+query, nil, ErrQuery)
+		refused(t, "POST Patient/1/_search?"+query, nil, ErrQuery)
+	}
+	if got := Status(ErrQuery); got != http.StatusBadRequest {
+		t.Errorf("status %d", got)
+	}
+}
+
+func TestWithForm(t *testing.T) {
+	t.Parallel()
+	for _, in := range []string{"POST Patient/_search?a=b", "POST _search?a=b", "POST Patient/1/_search?a=b", "POST Patient/1/Observation/_search?a=b"} {
+		search, err := request(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := search.WithForm("c=d%26&a=e")
+		want := append(ab[:1:1], smart.Parameter{Name: "c", Value: "d&"}, smart.Parameter{Name: "a", Value: "e"})
+		if err != nil || !reflect.DeepEqual(got.Parameters, want) || got.Kind != search.Kind {
+			t.Errorf("%s: got %+v, %v", in, got, err)
+		}
+		if _, err := search.WithForm("a=%00"); !errors.Is(err, ErrQuery) {
+			t.Errorf("%s: ambiguous form: %v", in, err)
+		}
+	}
+	for _, in := range []string{"POST Patient", "POST $export", "POST ", "GET Patient/1", "GET _history"} {
+		other, err := request(in, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.WithForm("a=b"); !errors.Is(err, ErrForm) {
+			t.Errorf("%s: %v", in, err)
+		}
+	}
+}
+
+func TestAsync(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name   string
+		prefer []string
+		want   bool
+	}{
+		{"none", nil, false},
+		{"alone", []string{"respond-async"}, true},
+		{"in another case", []string{"Respond-ASYNC"}, true},
+		{"in a list", []string{"return=minimal , respond-async"}, true},
+		{"after a semicolon", []string{"return=minimal; respond-async"}, true},
+		{"in a second line", []string{"return=minimal", "respond-async"}, true},
+		{"with an empty value", []string{`respond-async=""`}, true},
+		{"with a parameter", []string{"respond-async; wait=10"}, true},
+		{"another", []string{"return=respond-async"}, false},
+		{"as a part", []string{"no-respond-async"}, false},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, err := request("GET Patient", http.Header{"Prefer": test.prefer})
+			if err != nil || got.Async != test.want {
+				t.Errorf("got %+v, %v", got, err)
+			}
+		})
+	}
+}
