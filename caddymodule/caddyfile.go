@@ -113,8 +113,8 @@ func words(to *[]string, check func(string) error) setter {
 	}
 }
 
-// arguments reads one or more arguments. Caddy substitutes variables before it parses, so an unset one leaves no
-// argument and no trace; the error points to it.
+// arguments reads one or more arguments. Caddy substitutes variables before it parses: an unset one leaves no argument,
+// so the error mentions the possibility.
 func arguments(d *caddyfile.Dispenser) ([]string, error) {
 	name := d.Val()
 	args := d.RemainingArgs()
@@ -136,6 +136,14 @@ func checkEach(d *caddyfile.Dispenser, check func(string) error, args []string) 
 	return nil
 }
 
+// withLine adds the line to an error, or returns nil.
+func withLine(d *caddyfile.Dispenser, err error) error {
+	if err == nil {
+		return nil
+	}
+	return d.WrapErr(err)
+}
+
 // checked reads one argument that the check itself stores.
 func checked(check func(string) error) setter { return word(new(string), check) }
 
@@ -146,6 +154,20 @@ func oneOrTwo(d *caddyfile.Dispenser) (first, second string, err error) {
 		return "", "", d.ArgErr()
 	}
 	return args[0], strings.Join(args[1:], ""), nil
+}
+
+// upToTwo reads one or two arguments that the checks themselves store.
+func upToTwo(checkFirst, checkSecond func(string) error) setter {
+	return func(d *caddyfile.Dispenser) error {
+		first, second, err := oneOrTwo(d)
+		if err != nil {
+			return err
+		}
+		if err = checkFirst(first); err == nil && second != "" {
+			err = checkSecond(second)
+		}
+		return withLine(d, err)
+	}
 }
 
 // two reads two arguments.
@@ -229,16 +251,16 @@ func nextIs(d *caddyfile.Dispenser, w string) bool {
 }
 
 // duration reads a positive duration.
-func duration(to *caddy.Duration) setter {
-	return checked(func(w string) error { return parseDuration(to, w) })
-}
+func duration(to *caddy.Duration) setter { return checked(parseDuration(to)) }
 
-func parseDuration(to *caddy.Duration, w string) error {
-	parsed, err := caddy.ParseDuration(w)
-	if *to = caddy.Duration(parsed); err != nil || parsed <= 0 {
-		return fmt.Errorf("invalid duration %q: use a value such as 90s, 5m or 1d", w)
+func parseDuration(to *caddy.Duration) func(string) error {
+	return func(w string) error {
+		parsed, err := caddy.ParseDuration(w)
+		if *to = caddy.Duration(parsed); err != nil || parsed <= 0 {
+			return fmt.Errorf("invalid duration %q: use a value such as 90s, 5m or 1d", w)
+		}
+		return nil
 	}
-	return nil
 }
 
 // lifetime reads a duration within the bounds of a lifetime in [authorize.Config].
@@ -247,10 +269,7 @@ func lifetime(name string, to *caddy.Duration) setter {
 		if err := duration(to)(d); err != nil {
 			return err
 		}
-		if err := authorize.CheckLifetime(name, time.Duration(*to)); err != nil {
-			return d.WrapErr(err)
-		}
-		return nil
+		return withLine(d, authorize.CheckLifetime(name, time.Duration(*to)))
 	}
 }
 
@@ -267,15 +286,15 @@ func lifetimeOrOff(name string, to *caddy.Duration) setter {
 }
 
 // number reads a positive integer.
-func number(to *int) setter {
-	return checked(func(w string) error { return parseNumber(to, w) })
-}
+func number(to *int) setter { return checked(parseNumber(to)) }
 
-func parseNumber(to *int, w string) (err error) {
-	if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
-		return fmt.Errorf("%q is not a positive integer", w)
+func parseNumber(to *int) func(string) error {
+	return func(w string) (err error) {
+		if *to, err = strconv.Atoi(w); err != nil || *to <= 0 {
+			return fmt.Errorf("%q is not a positive integer", w)
+		}
+		return nil
 	}
-	return nil
 }
 
 // size reads a number of bytes.

@@ -16,11 +16,11 @@ func init() { httpcaddyfile.RegisterGlobalOption("fhir", parseApp) }
 
 // parseApp turns the fhir global option into the app's configuration.
 func parseApp(d *caddyfile.Dispenser, existing any) (any, error) {
-	app := new(App)
 	if existing != nil {
 		d.Next() // so that the error names the line
 		return nil, d.Err("duplicate fhir global option")
 	}
+	app := new(App)
 	if err := app.UnmarshalCaddyfile(d); err != nil {
 		return nil, err
 	}
@@ -91,10 +91,8 @@ func (a *App) checkParsed(d *caddyfile.Dispenser) error {
 			}
 		}
 	}
-	if _, err := authorize.New(a.unresolved()); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
+	_, err := authorize.New(a.unresolved())
+	return withLine(d, err)
 }
 
 // unresolved is the authorization server's configuration without what only Provision can know.

@@ -193,12 +193,9 @@ func (a *App) parseClient(d *caddyfile.Dispenser) error {
 	if err := fields.parse(d); err != nil {
 		return err
 	}
-	core := c.withSecret(c.Secret)
-	if err := core.Complete(); err != nil {
-		return d.WrapErr(err)
-	}
 	a.Clients = append(a.Clients, c)
-	return nil
+	core := c.withSecret(c.Secret)
+	return withLine(d, core.Complete())
 }
 
 // parseProviders reads the names of providers. They may be defined further down, so the line is kept for errors.

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -85,8 +86,6 @@ type ExpandCaching struct {
 	WatchInterval caddy.Duration `json:"watch_interval,omitempty"`
 }
 
-const defaultNextTimeout = 30 * time.Second
-
 func (c *ExpandCaching) cacheOptions() cache.Options {
 	failureTTL := time.Duration(c.FailureTTL)
 	if c.FailureTTLOff {
@@ -113,10 +112,7 @@ func (c *ExpandCaching) longest() time.Duration {
 }
 
 func (c *ExpandCaching) timeout() time.Duration {
-	if c.Timeout == 0 {
-		return defaultNextTimeout
-	}
-	return time.Duration(c.Timeout)
+	return cmp.Or(time.Duration(c.Timeout), 30*time.Second)
 }
 
 var variations = map[string]cache.VaryBy{"": cache.VaryByUser, "user": cache.VaryByUser, "client": cache.VaryByClient, "none": cache.VaryByNone}
@@ -126,7 +122,7 @@ func (c *ExpandCaching) subdirectives() subdirectives {
 	return subdirectives{
 		"ttl":            orOff(&c.CacheOff, duration(&c.TTL)),
 		"max_size":       size(&c.MaxSize),
-		"stale":          c.parseStale,
+		"stale":          upToTwo(parseDuration(&c.Stale), parseDuration(&c.StaleWhileRevalidate)),
 		"max_age":        duration(&c.MaxAge),
 		"negative_ttl":   duration(&c.NegativeTTL),
 		"failure_ttl":    orOff(&c.FailureTTLOff, duration(&c.FailureTTL)),
@@ -136,7 +132,7 @@ func (c *ExpandCaching) subdirectives() subdirectives {
 		"timeout":        duration(&c.Timeout),
 		"upstream":       c.parseUpstream,
 		"route":          c.parseRoute,
-		"pull_through":   orOff(&c.PullThroughOff, c.parsePullThrough),
+		"pull_through":   orOff(&c.PullThroughOff, upToTwo(parseNumber(&c.PullThrough), parseNumber(&c.PullThroughMax))),
 		"watch_interval": duration(&c.WatchInterval),
 	}
 }
@@ -165,34 +161,4 @@ func (c *ExpandCaching) parseRoute(d *caddyfile.Dispenser) error {
 	err := r.parse(d)
 	c.Routes = append(c.Routes, r)
 	return err
-}
-
-func (c *ExpandCaching) parseStale(d *caddyfile.Dispenser) error {
-	stale, whileAsking, err := oneOrTwo(d)
-	if err != nil {
-		return err
-	}
-	err = parseDuration(&c.Stale, stale)
-	if err == nil && whileAsking != "" {
-		err = parseDuration(&c.StaleWhileRevalidate, whileAsking)
-	}
-	if err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
-}
-
-func (c *ExpandCaching) parsePullThrough(d *caddyfile.Dispenser) error {
-	filters, entries, err := oneOrTwo(d)
-	if err != nil {
-		return err
-	}
-	err = parseNumber(&c.PullThrough, filters)
-	if err == nil && entries != "" {
-		err = parseNumber(&c.PullThroughMax, entries)
-	}
-	if err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
 }

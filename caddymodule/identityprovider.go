@@ -1,8 +1,10 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -79,10 +81,7 @@ type AllowRule struct {
 	Value string `json:"value,omitempty"`
 }
 
-const (
-	kindGoogle   = "google"
-	googleIssuer = "https://accounts.google.com"
-)
+const kindGoogle = "google"
 
 var checkKind = oneOf("oidc", kindGoogle)
 
@@ -113,11 +112,9 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 	for _, rule := range p.Allow {
 		c.Allow = append(c.Allow, people.AllowRule(rule))
 	}
-	if c.Google && c.Issuer == "" {
-		c.Issuer = googleIssuer
-	}
-	if c.Google && c.Name == "" {
-		c.Name = "Google"
+	if c.Google {
+		c.Issuer = cmp.Or(c.Issuer, "https://accounts.google.com")
+		c.Name = cmp.Or(c.Name, "Google")
 	}
 	return c
 }
@@ -141,14 +138,12 @@ func (p *IdentityProvider) withCredentials(id, secret string) people.IdentityPro
 //		keep_upstream_token
 //	}
 func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
-	p, err := parseProviderName(d)
-	if err != nil {
+	p := new(IdentityProvider)
+	if err := upToTwo(p.setKey, p.setKind)(d); err != nil {
 		return err
 	}
-	for _, other := range a.IdentityProviders {
-		if other.Key == p.Key {
-			return d.Errf("duplicate idp %s", p.Key)
-		}
+	if slices.ContainsFunc(a.IdentityProviders, func(other IdentityProvider) bool { return other.Key == p.Key }) {
+		return d.Errf("duplicate idp %s", p.Key)
 	}
 	fields := subdirectives{
 		"name":                word(&p.Name, nil),
@@ -165,7 +160,7 @@ func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
 		"keep_upstream_token": bareword(&p.KeepUpstreamToken),
 	}
 	maps.Copy(fields, p.TLS.subdirectives())
-	err = fields.parse(d, "claim", "fhir_user", "allow")
+	err := fields.parse(d, "claim", "fhir_user", "allow")
 	switch {
 	case err != nil:
 		return err
@@ -178,19 +173,14 @@ func (a *App) parseIdentityProvider(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-func parseProviderName(d *caddyfile.Dispenser) (*IdentityProvider, error) {
-	key, kind, err := oneOrTwo(d)
-	if err != nil {
-		return nil, err
-	}
-	err = people.CheckProviderKey(key)
-	if err == nil && kind != "" {
-		err = checkKind(kind)
-	}
-	if err != nil {
-		return nil, d.WrapErr(err)
-	}
-	return &IdentityProvider{Key: key, Kind: kind}, nil
+func (p *IdentityProvider) setKey(w string) error {
+	p.Key = w
+	return people.CheckProviderKey(w)
+}
+
+func (p *IdentityProvider) setKind(w string) error {
+	p.Kind = w
+	return checkKind(w)
 }
 
 func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
@@ -198,9 +188,6 @@ func (p *IdentityProvider) parseAllow(d *caddyfile.Dispenser) error {
 	if err := two(&rule.Claim, &rule.Value)(d); err != nil {
 		return err
 	}
-	if err := people.AllowRule(rule).Check(); err != nil {
-		return d.WrapErr(err)
-	}
 	p.Allow = append(p.Allow, rule)
-	return nil
+	return withLine(d, people.AllowRule(rule).Check())
 }

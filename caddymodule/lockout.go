@@ -61,8 +61,5 @@ func (l *Lockout) parseMaxWait(d *caddyfile.Dispenser) error {
 	if err := duration(&l.MaxWait)(d); err != nil {
 		return err
 	}
-	if err := l.settings().Check(); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
+	return withLine(d, l.settings().Check())
 }

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"time"
@@ -76,10 +77,7 @@ func (u *Upstream) server() (_ *remote.Server, secrets string, err error) {
 }
 
 func (u *Upstream) timeout() time.Duration {
-	if u.Timeout == 0 {
-		return remote.DefaultTimeout
-	}
-	return time.Duration(u.Timeout)
+	return cmp.Or(time.Duration(u.Timeout), remote.DefaultTimeout)
 }
 
 // parse reads what follows an upstream's URL. Syntax:
@@ -105,12 +103,9 @@ func (u *Upstream) parse(d *caddyfile.Dispenser) error {
 		"allow_http": bareword(&u.AllowHTTP),
 	}
 	maps.Copy(fields, u.TLS.subdirectives())
-	err := fields.parse(d)
-	if err != nil {
+	if err := fields.parse(d); err != nil {
 		return err
 	}
-	if _, err := remote.NewServer(remote.Options{Base: u.URL, AllowHTTP: u.AllowHTTP, Bearer: u.Bearer, Username: u.Username}); err != nil {
-		return d.WrapErr(err)
-	}
-	return nil
+	_, err := remote.NewServer(remote.Options{Base: u.URL, AllowHTTP: u.AllowHTTP, Bearer: u.Bearer, Username: u.Username})
+	return withLine(d, err)
 }

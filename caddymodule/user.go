@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"fmt"
 	"log/slog"
 
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -96,7 +97,7 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 		"password_hash": word(&u.PasswordHash, literal(checkPasswordHash)),
 		"totp_secret":   word(&u.TOTPSecret, literal(totp.CheckSecret)),
 		"name":          word(&u.DisplayName, nil),
-		"email":         u.parseEmail,
+		"email":         upToTwo(u.setEmail, u.setEmailVerified),
 		"phone":         word(&u.Phone, nil),
 		"fhir_user":     word(&u.FHIRUser, people.CheckFHIRUser),
 		"claim":         pair(&u.Claims, people.CheckClaim),
@@ -109,17 +110,14 @@ func (a *App) parseUser(d *caddyfile.Dispenser) error {
 	return err
 }
 
-func (u *User) parseEmail(d *caddyfile.Dispenser) error {
-	email, verified, err := oneOrTwo(d)
-	if err != nil {
-		return err
-	}
-	u.Email, u.EmailVerified = email, verified != ""
-	if err := people.CheckEmail(email); err != nil {
-		return d.WrapErr(err)
-	}
-	if u.EmailVerified && verified != "verified" {
-		return d.Errf("unexpected %q: only the word verified may follow the address", verified)
+func (u *User) setEmail(address string) error {
+	u.Email = address
+	return people.CheckEmail(address)
+}
+
+func (u *User) setEmailVerified(w string) error {
+	if u.EmailVerified = w == "verified"; !u.EmailVerified {
+		return fmt.Errorf("unexpected %q: only the word verified may follow the address", w)
 	}
 	return nil
 }
