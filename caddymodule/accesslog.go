@@ -69,7 +69,6 @@ var addressHeaders = []string{"Referer", "X-Forwarded-Uri", "X-Original-Uri", "X
 // parameterFilter hides parameters of a URI.
 type parameterFilter struct{}
 
-// Filter implements logging.LogFieldFilter.
 func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
 	addresses, many := in.Interface.(caddyhttp.LoggableStringArray)
 	if !many {

@@ -32,7 +32,6 @@ func (*adminAPI) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.fhir", New: func() caddy.Module { return &adminAPI{running: caddy.ActiveContext} }}
 }
 
-// Routes implements caddy.AdminRouter.
 func (a *adminAPI) Routes() []caddy.AdminRoute {
 	return []caddy.AdminRoute{
 		{Pattern: "/fhir/", Handler: caddy.AdminHandlerFunc(notFound)},
@@ -47,7 +46,6 @@ func (a *adminAPI) Routes() []caddy.AdminRoute {
 // adminMethods are the handlers of a path by method. Their results are sent as JSON.
 type adminMethods map[string]func(*http.Request) (any, error)
 
-// ServeHTTP implements caddy.AdminHandler.
 func (m adminMethods) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	if isCrossSite(r) {
 		return caddy.APIError{HTTPStatus: http.StatusForbidden, Err: errors.New("requests of other sites' pages are refused")}

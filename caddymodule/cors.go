@@ -121,7 +121,6 @@ func newCORSWriter(w http.ResponseWriter) *corsWriter {
 	}
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *corsWriter) WriteHeader(status int) {
 	if status < http.StatusOK && status != http.StatusSwitchingProtocols {
 		w.ResponseWriter.WriteHeader(status) // more follow
@@ -140,13 +139,11 @@ func (w *corsWriter) WriteHeader(status int) {
 	w.ResponseWriter.WriteHeader(status)
 }
 
-// Write implements http.ResponseWriter.
 func (w *corsWriter) Write(body []byte) (int, error) {
 	w.begin()
 	return w.ResponseWriter.Write(body)
 }
 
-// ReadFrom implements io.ReaderFrom.
 func (w *corsWriter) ReadFrom(body io.Reader) (int64, error) {
 	w.begin()
 	return w.ResponseWriterWrapper.ReadFrom(body)

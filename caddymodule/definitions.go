@@ -70,7 +70,6 @@ func (p *pooledLibrary) status() definitionsStatus {
 	return s
 }
 
-// Destruct implements caddy.Destructor.
 func (p *pooledLibrary) Destruct() error {
 	p.stop()
 	return nil

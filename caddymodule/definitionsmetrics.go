@@ -15,14 +15,12 @@ var definitionsFailed = prometheus.NewDesc("caddy_fhir_definitions_load_failed",
 
 var definitionsLoaded = prometheus.NewDesc("caddy_fhir_definitions_loaded_timestamp_seconds", "When definitions were last loaded.", nil, nil)
 
-// Describe implements prometheus.Collector.
 func (definitionsCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- definitionsHeld
 	to <- definitionsFailed
 	to <- definitionsLoaded
 }
 
-// Collect implements prometheus.Collector.
 func (definitionsCollector) Collect(to chan<- prometheus.Metric) {
 	var concepts, codeSystems, valueSets, failed int
 	var loaded time.Time

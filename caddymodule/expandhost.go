@@ -24,7 +24,6 @@ var identityPlaceholders = []string{
 	"http.auth.user.id", "http.auth.user.client_id", "http.auth.user.scope", "http.auth.user.patient", "http.auth.user.fhir_user", "http.auth.user.issuer",
 }
 
-// Client implements front.Guard.
 func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
 	if replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		if p.Client, ok = replacer.GetString("http.auth.user.client_id"); ok && p.Client == "" {
@@ -91,12 +90,10 @@ func newDetached(ctx context.Context) *detached {
 	return d
 }
 
-// Detach implements front.Server.
 func (expandHost) Detach(ctx context.Context) context.Context {
 	return context.WithValue(ctx, detachedKey{}, newDetached(ctx))
 }
 
-// Prepare implements front.Server.
 func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request {
 	ctx := r.Context()
 	d, ok := ctx.Value(detachedKey{}).(*detached)
@@ -121,19 +118,16 @@ type background struct {
 	host   string
 }
 
-// Background implements front.Server.
 func (expandHost) Background(r *http.Request, next front.NextHandler) front.NextHandler {
 	server, _ := r.Context().Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	return &background{next, server, r.Host}
 }
 
-// ServeHTTP implements front.NextHandler.
 func (b *background) ServeHTTP(w http.ResponseWriter, r *http.Request) error {
 	r.Host, r.RemoteAddr = b.host, "127.0.0.1:0"
 	return b.next.ServeHTTP(w, caddyhttp.PrepareRequest(r, caddy.NewReplacer(), w, b.server))
 }
 
-// Status implements front.Server.
 func (expandHost) Status(err error) int {
 	failed, _ := errors.AsType[caddyhttp.HandlerError](err)
 	return failed.StatusCode
@@ -151,13 +145,10 @@ func handlerError(err error) error {
 	return caddyhttp.Error(cmp.Or(failed.Status, http.StatusInternalServerError), failed.Err)
 }
 
-// Count implements front.Metrics.
 func (m *metricSet) Count(o front.Outcome) { m.expanded[o].Inc() }
 
-// NextTook implements front.Metrics.
 func (m *metricSet) NextTook(d time.Duration) { m.next.Observe(d.Seconds()) }
 
-// UpstreamTook implements front.Metrics.
 func (m *metricSet) UpstreamTook(d time.Duration) { m.upstream.Observe(d.Seconds()) }
 
 var (

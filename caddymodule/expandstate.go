@@ -71,7 +71,6 @@ func (h *Expand) stateOptions() (o front.StateOptions) {
 	return o
 }
 
-// Destruct implements caddy.Destructor.
 func (s *pooledState) Destruct() error {
 	retire(s.Statistics())
 	return s.Close()

@@ -64,7 +64,6 @@ var (
 	cacheBytes     = prometheus.NewDesc("caddy_fhir_expansion_cache_bytes", "Memory that the cache of expansions takes.", nil, nil)
 )
 
-// Describe implements prometheus.Collector.
 func (cacheCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- cacheRequests
 	to <- cacheEvictions
@@ -73,7 +72,6 @@ func (cacheCollector) Describe(to chan<- *prometheus.Desc) {
 	to <- pulledBytes
 }
 
-// Collect implements prometheus.Collector.
 func (cacheCollector) Collect(to chan<- prometheus.Metric) {
 	all := retired()
 	if eachExpansionCache(func(c expansionCache) { all = all.Plus(c.Statistics()) }) == 0 {

@@ -65,7 +65,6 @@ func (l *failureLog) request(r *http.Request, err error) {
 // loggedError is an error that has been logged, so that the requests it fails need not be.
 type loggedError struct{ cause error }
 
-// Error implements error.
 func (e *loggedError) Error() string { return e.cause.Error() }
 
 // Unwrap returns the cause.
@@ -135,7 +134,6 @@ func limitFailures(logger *slog.Logger) *slog.Logger {
 	return slog.New(failureHandler{logger.Handler(), newFailureLog(logger)})
 }
 
-// Handle implements slog.Handler.
 func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
 	if record.Level >= slog.LevelError && !h.bound.admit(record.Message) {
 		return nil
@@ -143,12 +141,10 @@ func (h failureHandler) Handle(ctx context.Context, record slog.Record) error {
 	return h.Handler.Handle(ctx, record)
 }
 
-// WithAttrs implements slog.Handler.
 func (h failureHandler) WithAttrs(attributes []slog.Attr) slog.Handler {
 	return failureHandler{h.Handler.WithAttrs(attributes), h.bound}
 }
 
-// WithGroup implements slog.Handler.
 func (h failureHandler) WithGroup(name string) slog.Handler {
 	return failureHandler{h.Handler.WithGroup(name), h.bound}
 }

@@ -42,7 +42,6 @@ type FileStore struct {
 
 type pooledFile struct{ *boltstore.Store }
 
-// Destruct implements caddy.Destructor.
 func (f pooledFile) Destruct() error { return f.Close() }
 
 // CaddyModule returns the Caddy module information.

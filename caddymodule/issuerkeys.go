@@ -22,7 +22,6 @@ type guardKeys struct {
 	unknown error // the set's own error for an unknown kid
 }
 
-// Key implements guard.KeySet.
 func (k guardKeys) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	key, err := k.set.Key(ctx, kid)
 	if errors.Is(err, k.unknown) {
@@ -46,7 +45,6 @@ func newTrustedKeys(c upstream.KeySetConfig) (trustedKeys, error) {
 	return trustedKeys{guardKeys{set, upstream.ErrUnknownKey}, discovery}, err
 }
 
-// Destruct implements caddy.Destructor.
 func (trustedKeys) Destruct() error { return nil }
 
 // keysOf takes the keys of an issuer from the pool. Cleanup gives them back.

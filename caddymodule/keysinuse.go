@@ -15,7 +15,6 @@ var keysInUse = caddy.NewUsagePool()
 
 type pooledKeys struct{ *keyring.KeysInUse }
 
-// Destruct implements caddy.Destructor.
 func (pooledKeys) Destruct() error { return nil }
 
 // loadKeys makes the keyring, which takes over the keys of the previous configuration. Nothing is read yet.

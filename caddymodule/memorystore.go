@@ -32,7 +32,6 @@ type MemoryStore struct {
 
 type pooledStore struct{ *store.Memory }
 
-// Destruct implements caddy.Destructor.
 func (pooledStore) Destruct() error { return nil }
 
 // CaddyModule returns the Caddy module information.

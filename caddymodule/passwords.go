@@ -18,7 +18,6 @@ var errUnknownHash = errors.New("is neither bcrypt nor argon2id; make one with: 
 // passwords compares with Caddy's own hash modules, chosen by the hash's prefix.
 type passwords struct{}
 
-// Compare implements authorize.PasswordComparer.
 func (passwords) Compare(hash, password []byte) (bool, error) {
 	if strings.HasPrefix(string(hash), "$argon2id$") {
 		return caddyauth.Argon2idHash{}.Compare(hash, password)

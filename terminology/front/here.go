@@ -72,10 +72,8 @@ func newHeldResponse(limit int64) *heldResponse {
 
 var errTooLarge = errors.New("the answer is too large to be held")
 
-// Header implements http.ResponseWriter.
 func (w *heldResponse) Header() http.Header { return w.header }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *heldResponse) WriteHeader(status int) {
 	if w.status == 0 {
 		w.status = status

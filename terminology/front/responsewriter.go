@@ -16,7 +16,6 @@ type responseWriter struct {
 	refused func(status int) bool // reports whether to drop a response; may be nil
 }
 
-// WriteHeader implements http.ResponseWriter.
 func (w *responseWriter) WriteHeader(status int) {
 	if w.final {
 		return
@@ -31,7 +30,6 @@ func (w *responseWriter) WriteHeader(status int) {
 	}
 }
 
-// Write implements http.ResponseWriter.
 func (w *responseWriter) Write(b []byte) (int, error) {
 	w.WriteHeader(http.StatusOK)
 	if w.dropped {
@@ -60,7 +58,6 @@ func (w *responseWriter) FlushError() error {
 	return http.NewResponseController(w.ResponseWriter).Flush()
 }
 
-// Push implements http.Pusher.
 func (w *responseWriter) Push(target string, options *http.PushOptions) error {
 	if pusher, ok := w.ResponseWriter.(http.Pusher); ok {
 		return pusher.Push(target, options)

@@ -107,7 +107,6 @@ const (
 	hereStraight
 )
 
-// Error implements error.
 func (d *detour) Error() string {
 	if d.to == nextStored {
 		return "the next handler is to be asked: " + d.missing.err.Error()

@@ -134,7 +134,6 @@ func newWrittenBody(r *http.Request, batch bool) *writtenBody {
 	return b
 }
 
-// Read implements io.Reader.
 func (b *writtenBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	b.mu.Lock()
