@@ -17,10 +17,9 @@ import (
 func init() { caddy.RegisterModule(new(LogEncoder)) }
 
 // LogEncoder is a log format that keeps codes, tokens, `state` and sign-in data out of access logs. It shows such
-// parameters as `REDACTED`: in the URI of requests, their `Referer` and the headers in which proxies repeat the URI,
-// and in the `Location` of answers. Caddy itself hides the headers `Authorization`, `Cookie` and `Set-Cookie`.
-//
-// A FHIR search by `code` is hidden too, because the parameter has the same name.
+// parameters as `REDACTED`: in the URI of a request, its `Referer`, the headers in which proxies repeat the URI, and the
+// `Location` of a response. Caddy itself hides the headers `Authorization`, `Cookie` and `Set-Cookie`. A FHIR search by
+// `code` is hidden too, because the parameter has the same name.
 type LogEncoder struct {
 	// The format of the entries. Default: `json`, or `console` on a terminal.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
@@ -49,24 +48,31 @@ func (l *LogEncoder) Provision(ctx caddy.Context) error {
 //		wrap <encoder> { … }
 //	}
 func (l *LogEncoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	return parseDirective(d, subdirectives{"wrap": func(d *caddyfile.Dispenser) error {
+	return parseDirective(d, subdirectives{"wrap": guest(&l.WrappedRaw, "caddy.logging.encoders", "format", nil)})
+}
+
+// guest reads the name of a module in a namespace, and leaves the rest of the block to the module.
+func guest(to *json.RawMessage, namespace, inlineKey string, check func(name string) error) setter {
+	return func(d *caddyfile.Dispenser) error {
 		if !d.NextArg() {
 			return d.ArgErr()
 		}
 		name := d.Val()
-		encoder, err := caddyfile.UnmarshalModule(d, "caddy.logging.encoders."+name)
+		if err := checkEach(d, check, []string{name}); err != nil {
+			return err
+		}
+		module, err := caddyfile.UnmarshalModule(d, namespace+"."+name)
 		if err != nil {
 			return err
 		}
-		l.WrappedRaw = caddyconfig.JSONModuleObject(encoder, "format", name, nil)
+		*to = caddyconfig.JSONModuleObject(module, inlineKey, name, nil)
 		return nil
-	}})
+	}
 }
 
-// addressHeaders are the request headers that hold a URI: of the referring page, or as a proxy received it.
+// addressHeaders are the request headers that hold a URI.
 var addressHeaders = []string{"Referer", "X-Forwarded-Uri", "X-Original-Uri", "X-Original-Url", "X-Rewrite-Url"}
 
-// parameterFilter hides parameters of a URI.
 type parameterFilter struct{}
 
 func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
@@ -83,15 +89,14 @@ func (parameterFilter) Filter(in zapcore.Field) zapcore.Field {
 	return in
 }
 
-// hiddenParameters are the parameters of OAuth 2.0, OpenID Connect, SMART App Launch and our own forms that are
-// credentials or identify somebody.
+// hiddenParameters are those of OAuth 2.0, OpenID Connect, SMART App Launch and our own forms that are credentials or
+// identify somebody.
 var hiddenParameters = []string{
 	"access_token", "assertion", "client_assertion", "client_secret", "code", "code_verifier", "device_code", "factor", "id_token", "id_token_hint",
 	"launch", "login_hint", "logout_token", "nonce", "password", "refresh_token", "request", "request_uri", "state", "token", "user_code", "username",
 }
 
-// hideParameters hides them in the query and the fragment of a URI, whatever their encoding, and leaves the rest as it
-// is.
+// hideParameters redacts hiddenParameters in the query and the fragment of a URI, even if their names are encoded.
 func hideParameters(address string) string {
 	start := strings.IndexAny(address, "?#")
 	if start < 0 {

@@ -20,13 +20,9 @@ import (
 // libraries keeps loaded definitions over reloads, so that they are neither read again nor held twice.
 var libraries = caddy.NewUsagePool()
 
-type definitions struct {
-	*pooledLibrary
-	key string
-}
-
 // pooledLibrary is a library that follows its files, with its epoch.
 type pooledLibrary struct {
+	key     string // in the pool
 	watch   *terminology.Watch
 	options terminology.Options
 	stop    context.CancelFunc
@@ -75,12 +71,13 @@ func (p *pooledLibrary) Destruct() error {
 	return nil
 }
 
-// loadDefinitions loads definitions, or takes them over from the previous configuration. Files are checked with each
-// configuration and after every interval, and loaded again when they have changed.
-func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Duration) (*definitions, error) {
+// loadDefinitions loads definitions, or takes them over from the previous configuration. Files are checked for changes
+// with each configuration and after every interval.
+func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Duration) (*pooledLibrary, error) {
 	key := definitionsKey(&o, interval)
 	pooled, held, err := libraries.LoadOrNew(key, func() (caddy.Destructor, error) {
-		p := &pooledLibrary{options: o, epoch: fingerprint(&o)} // before they are read, so that it is not that of a later change
+		// The fingerprint is taken before the files are read, so that it cannot be that of a later change.
+		p := &pooledLibrary{key: key, options: o, epoch: fingerprint(&o)}
 		o.Logger, o.Terminal = ctx.Slogger(), terminology.Terminal(os.Stderr)
 		background, stop := context.WithCancel(context.Background())
 		watch, err := terminology.NewWatch(ctx, o, interval)
@@ -92,24 +89,24 @@ func loadDefinitions(ctx caddy.Context, o terminology.Options, interval time.Dur
 		state := watch.State()
 		ctx.Slogger().Info("definitions loaded", "content", state.Counts.String(), "took", state.Took)
 		if len(o.Definitions) > 0 {
-			go func() { _ = watch.Run(background) }() // it ends with the pool's last use of it, and for no other reason
+			go func() { _ = watch.Run(background) }() // its only error is that of the context, which Destruct ends
 		}
 		return p, nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	d := &definitions{pooledLibrary: pooled.(*pooledLibrary), key: key}
+	p := pooled.(*pooledLibrary)
 	if !held {
-		return d, nil
+		return p, nil
 	}
-	if err := d.watch.Refresh(ctx); err != nil {
-		return nil, errors.Join(asDefinitions(err), d.release())
+	if err := p.watch.Refresh(ctx); err != nil {
+		return nil, errors.Join(asDefinitions(err), p.release())
 	}
-	return d, nil
+	return p, nil
 }
 
-// asDefinitions makes an error begin with its subject, once.
+// asDefinitions makes an error begin with "definitions", once.
 func asDefinitions(err error) error {
 	if strings.HasPrefix(err.Error(), "definitions ") {
 		return err
@@ -117,13 +114,13 @@ func asDefinitions(err error) error {
 	return fmt.Errorf("definitions %w", err)
 }
 
-func (d *definitions) release() error {
-	_, err := libraries.Delete(d.key)
+func (p *pooledLibrary) release() error {
+	_, err := libraries.Delete(p.key)
 	return err
 }
 
-// epochOf identifies the contents of a library in use. It changes with each library that replaces another, and is the
-// same after a restart if no file has changed.
+// epochOf identifies the contents of a library in use. It changes with each library that replaces another, but not by a
+// restart unless a file has changed.
 func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -135,14 +132,14 @@ func (p *pooledLibrary) epochOf(l *terminology.Library) string {
 	return p.epoch
 }
 
-// definitionsKey identifies files and limits, not the contents of the files, which the watch follows.
+// definitionsKey identifies files and limits, but not the contents of the files, which the watch follows.
 func definitionsKey(o *terminology.Options, interval time.Duration) string {
 	return fmt.Sprintf("core %t limits %d %d %d %d every %s %q",
 		o.Core, o.MaxImportDepth, o.MaxGathered, o.MaxRegexStates, o.MaxCachedEntries, interval, o.Definitions)
 }
 
-// fingerprint identifies the files by name, size and modification time, and the version of the software that reads
-// them. Unreadable files are left for loading to report.
+// fingerprint identifies the files by name, size and modification time, and the software that reads them. Unreadable
+// files are reported when they are loaded.
 func fingerprint(o *terminology.Options) string {
 	version, made := software()
 	var text strings.Builder

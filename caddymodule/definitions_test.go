@@ -54,10 +54,10 @@ func TestDefinitionsArePooled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if first.pooledLibrary != second.pooledLibrary {
+	if first != second {
 		t.Error("the same definitions were loaded twice")
 	}
-	for _, d := range []*definitions{first, second} {
+	for _, d := range []*pooledLibrary{first, second} {
 		if err := d.release(); err != nil {
 			t.Error(err)
 		}

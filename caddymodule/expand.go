@@ -89,7 +89,7 @@ type Expand struct {
 	cors     *crossOrigin
 	handler  *terminology.Handler
 	front    *front.Front
-	loaded   *definitions
+	loaded   *pooledLibrary
 	state    *pooledState
 	failures *failureLog
 }

@@ -33,14 +33,14 @@ func (h expandHost) Client(ctx context.Context) (p cache.Principal) {
 	return p
 }
 
-// Principal implements front.Guard. It returns what fhir_bearer knows of the token's holder.
+// Principal returns what fhir_bearer knows of the token's holder.
 func (expandHost) Principal(ctx context.Context) (p cache.Principal) {
 	replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if !ok {
 		return p
 	}
 	if p.Client, ok = replacer.GetString("http.auth.user.client_id"); !ok {
-		return p // there is no guard, which sets all of them
+		return p // there is no guard, which would set all of them
 	}
 	p.User, _ = replacer.GetString("http.auth.user.id")
 	p.Issuer, _ = replacer.GetString("http.auth.user.issuer")
@@ -59,8 +59,8 @@ func (h expandHost) name(ctx context.Context) string {
 	return fmt.Sprintf("%q %q %q", p.Issuer, p.User, p.Client)
 }
 
-// detached is a copy of what later handlers need of a request. Caddy's handlers keep changing the original, which may
-// also have ended by then.
+// detached is a copy of what later handlers need of a request, whose own context Caddy's handlers keep changing, and which
+// may have ended by then.
 type detached struct {
 	address  string
 	clientID string
@@ -71,7 +71,11 @@ type detached struct {
 // detachedKey is the key of the *detached in a context.
 type detachedKey struct{}
 
-func newDetached(ctx context.Context) *detached {
+// detachedFrom returns the copy in a context, or makes one.
+func detachedFrom(ctx context.Context) *detached {
+	if d, ok := ctx.Value(detachedKey{}).(*detached); ok {
+		return d
+	}
 	d := &detached{address: clientIP(ctx)}
 	if vars, ok := ctx.Value(caddyhttp.VarsCtxKey).(map[string]any); ok {
 		d.vars = maps.Clone(vars)
@@ -91,15 +95,12 @@ func newDetached(ctx context.Context) *detached {
 }
 
 func (expandHost) Detach(ctx context.Context) context.Context {
-	return context.WithValue(ctx, detachedKey{}, newDetached(ctx))
+	return context.WithValue(ctx, detachedKey{}, detachedFrom(ctx))
 }
 
 func (expandHost) Prepare(w http.ResponseWriter, r *http.Request) *http.Request {
 	ctx := r.Context()
-	d, ok := ctx.Value(detachedKey{}).(*detached)
-	if !ok {
-		d = newDetached(ctx)
-	}
+	d := detachedFrom(ctx)
 	original := ctx.Value(caddyhttp.OriginalRequestCtxKey)
 	server, _ := ctx.Value(caddyhttp.ServerCtxKey).(*caddyhttp.Server)
 	replacer := caddy.NewReplacer()

@@ -16,21 +16,14 @@ import (
 )
 
 const (
-	// failureWindowTime is the time in which failures of one kind are counted together.
-	failureWindowTime = time.Minute
-
-	// maxFailures is how many failures of a kind are logged one by one in that time.
-	maxFailures = 10
-
-	// maxFailureKinds bounds how many kinds are told apart.
-	maxFailureKinds = 1000
+	failureWindowTime = time.Minute // how long failures of one kind are counted together
+	maxFailures       = 10          // how many of a kind are logged one by one in that time
+	maxFailureKinds   = 1000        // how many kinds are told apart
 )
 
 // failureLog logs failures that are not the client's fault. Caddy logs them only if no error route answers; behind
-// `handle_errors`, an outage would leave no trace. The first failures of each kind are logged one by one; the number
-// of the others is logged at the end of the minute.
-//
-// It is safe for concurrent use.
+// `handle_errors`, an outage would leave no trace. The first failures of each kind are logged one by one, the others are
+// counted and reported at the end of the minute. It is safe for concurrent use.
 type failureLog struct {
 	logger *slog.Logger
 
@@ -38,7 +31,7 @@ type failureLog struct {
 	windows map[string]*failureWindow // by kind
 }
 
-// failureWindow counts the failures of a kind for failureWindowTime from the first.
+// failureWindow counts the failures of a kind from the first one on, for failureWindowTime.
 type failureWindow struct{ written, leftOut int }
 
 func newFailureLog(logger *slog.Logger) *failureLog {
@@ -62,16 +55,13 @@ func (l *failureLog) request(r *http.Request, err error) {
 		"status", status, "method", r.Method, "path", originalPath(r), "error", cmp.Or(failed.Err, err))
 }
 
-// loggedError is an error that has been logged, so that the requests it fails need not be.
-type loggedError struct{ cause error }
+// loggedError is an error that has been logged, so that the requests that fail by it are not.
+type loggedError struct{ error }
 
-func (e *loggedError) Error() string { return e.cause.Error() }
+func (e *loggedError) Unwrap() error { return e.error }
 
-// Unwrap returns the cause.
-func (e *loggedError) Unwrap() error { return e.cause }
-
-// server logs that a server did not answer, and returns the error marked as logged. The client may get an older answer
-// instead.
+// server logs that a server did not answer, since the client may get an older answer instead of an error. It returns the
+// error marked as logged.
 func (l *failureLog) server(name string, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
@@ -118,15 +108,15 @@ func (l *failureLog) end(kind string) {
 	}
 }
 
-// failureHandler limits the records at error level with a failureLog: the cores log failures themselves, and during an
-// outage anybody can cause them.
+// failureHandler limits records at error level: packages below log failures themselves, and in an outage anybody can
+// cause them.
 type failureHandler struct {
 	slog.Handler
 	bound *failureLog
 }
 
-// limitFailures returns a logger that limits failures, with the message as their kind. It is nil for a nil logger:
-// nothing is logged while a Caddyfile is read.
+// limitFailures returns a logger that limits failures, with the message as their kind; nil for a nil logger, as there is
+// while a Caddyfile is read.
 func limitFailures(logger *slog.Logger) *slog.Logger {
 	if logger == nil {
 		return nil

@@ -2,10 +2,11 @@ package caddymodule
 
 import (
 	"encoding/json"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
@@ -16,8 +17,7 @@ func init() { caddy.RegisterModule(new(MemoryStore)) }
 // memoryStores keeps the store over reloads, because codes and revocations must outlive the configuration.
 var memoryStores = caddy.NewUsagePool()
 
-// memoryStoreKey is the same for all configurations: what is stored is checked against the current configuration when
-// it is used.
+// memoryStoreKey is the same for all configurations: entries are checked against the current one when they are used.
 const memoryStoreKey = "fhir.stores.memory"
 
 // MemoryStore keeps codes and revocations in the memory of this process. They survive a reload of the configuration,
@@ -72,32 +72,17 @@ func (m *MemoryStore) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return parseDirective(d, subdirectives{"max_entries": number(&m.MaxEntries)})
 }
 
-// parseStore reads the name of a module in fhir.stores. The module reads the rest of the block.
-func parseStore(to *json.RawMessage) setter {
-	return func(d *caddyfile.Dispenser) error {
-		if !d.NextArg() {
-			return d.ArgErr()
-		}
-		name := d.Val()
-		if _, err := caddy.GetModule(storeNamespace + "." + name); err != nil {
-			return d.Errf("module not registered: %s.%s%s", storeNamespace, name, didYouMean(name, storeNames()))
-		}
-		module, err := caddyfile.UnmarshalModule(d, storeNamespace+"."+name)
-		if err != nil {
-			return err
-		}
-		*to = caddyconfig.JSONModuleObject(module, "store", name, nil)
-		return nil
-	}
-}
+func parseStore(to *json.RawMessage) setter { return guest(to, "fhir.stores", "store", checkStore) }
 
-const storeNamespace = "fhir.stores"
-
-func storeNames() (names []string) {
-	for _, module := range caddy.GetModules(storeNamespace) {
-		names = append(names, module.ID.Name())
+func checkStore(name string) error {
+	var known []string
+	for _, module := range caddy.GetModules("fhir.stores") {
+		known = append(known, module.ID.Name())
 	}
-	return names
+	if !slices.Contains(known, name) {
+		return fmt.Errorf("module not registered: fhir.stores.%s%s", name, didYouMean(name, known))
+	}
+	return nil
 }
 
 var (

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -11,31 +12,31 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// resolveSecret replaces placeholders. An unknown or empty one is an error: a secret that was not mounted must not
-// become the empty one, and make its client public. Line ends at its end, as files have them, are cut off.
+// resolveSecret replaces placeholders, and cuts off the line end of a file. An unknown or empty placeholder is an error:
+// a secret that was not mounted must not leave its client public.
 func resolveSecret(option, secret string) (string, error) {
-	err := checkPlaceholders(secret)
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", option, err)
-	}
-	resolved, err := caddy.NewReplacer().ReplaceOrErr(secret, true, true)
-	resolved = strings.TrimRight(resolved, "\r\n")
-	if err == nil && secret != "" && resolved == "" {
-		err = errors.New("is empty")
-	}
-	if why := whyEmpty(secret); err != nil && why != nil {
-		err = why
-	}
+	resolved, err := replacePlaceholders(secret)
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", option, err)
 	}
 	return resolved, nil
 }
 
+func replacePlaceholders(secret string) (string, error) {
+	if err := checkPlaceholders(secret); err != nil {
+		return "", err
+	}
+	resolved, err := caddy.NewReplacer().ReplaceOrErr(secret, true, true)
+	resolved = strings.TrimRight(resolved, "\r\n")
+	if err == nil && (secret == "" || resolved != "") {
+		return resolved, nil
+	}
+	return "", cmp.Or(whyEmpty(secret), err, errors.New("is empty"))
+}
+
 var placeholder = regexp.MustCompile(`\{(env|file)\.([^{}]+)\}`)
 
-// whyEmpty explains why the first empty placeholder is empty, which Caddy does not; nil if there is none of a known
-// kind.
+// whyEmpty says why the first empty placeholder is empty, which Caddy does not; nil if it cannot tell.
 func whyEmpty(text string) error {
 	for _, match := range placeholder.FindAllStringSubmatch(text, -1) {
 		check := checkSet
@@ -50,9 +51,10 @@ func whyEmpty(text string) error {
 }
 
 func checkSet(name string) error {
-	if value, set := os.LookupEnv(name); !set {
+	switch value, set := os.LookupEnv(name); {
+	case !set:
 		return errors.New("the environment variable is not set")
-	} else if value == "" {
+	case value == "":
 		return errors.New("the environment variable is empty")
 	}
 	return nil

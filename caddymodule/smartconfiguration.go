@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API with another
-// issuer's authorization server. A nil one serves nothing.
+// smartConfiguration serves the SMART configuration (SMART App Launch 2.2, Conformance) of a FHIR API whose authorization
+// server is another issuer's. A nil one serves nothing.
 type smartConfiguration struct {
 	path      string
 	discovery *upstream.Discovery
@@ -35,12 +35,11 @@ func (s *smartConfiguration) serve(w http.ResponseWriter, r *http.Request) error
 		w.Header().Set("Allow", "GET, HEAD")
 		return caddyhttp.Error(http.StatusMethodNotAllowed, fmt.Errorf("%s of the SMART configuration", r.Method))
 	}
-	w.Header().Set("Access-Control-Allow-Origin", "*") // for every origin, so that caches need not Vary
-	text, err := s.discovery.Text(r.Context())
-	if err != nil {
-		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))
+	w.Header().Set("Access-Control-Allow-Origin", "*") // not the origin itself, so that caches need no Vary
+	body, err := s.discovery.Text(r.Context())
+	if err == nil {
+		body, err = smartConfigurationOf(body)
 	}
-	body, err := smartConfigurationOf(text)
 	if err != nil {
 		return caddyhttp.Error(http.StatusServiceUnavailable, fmt.Errorf("discovery of the trusted issuer: %w", err))
 	}
@@ -56,25 +55,25 @@ func smartConfigurationOf(discovery []byte) ([]byte, error) {
 	if err := json.Unmarshal(discovery, &c); err != nil {
 		return nil, err
 	}
-	// SMART has those of the token endpoint alone, and no plain challenges.
+	// SMART lists only what the token endpoint takes, and no plain challenges.
 	c.GrantTypes = without(c.GrantTypes, "implicit")
 	c.ChallengeMethods = without(c.ChallengeMethods, "plain")
 	if len(c.GrantTypes) == 0 {
 		c.GrantTypes = []string{"authorization_code"} // OpenID Connect Discovery §3: the default
 	}
 	if len(c.ClientAuthentication) == 0 {
-		c.ClientAuthentication = []string{"client_secret_basic"} // the same
+		c.ClientAuthentication = []string{"client_secret_basic"} // likewise
 	}
 	c.Capabilities = capabilities(&c)
 	return json.Marshal(c)
 }
 
-// without is the list without a word; never nil.
+// without returns the list without a word, never nil.
 func without(list []string, word string) []string {
 	return slices.DeleteFunc(append([]string{}, list...), func(w string) bool { return w == word })
 }
 
-// capabilities are those that a discovery document implies, and those that some issuers list in it as SMART does.
+// capabilities are those that a discovery document lists, as some do, and those that it implies.
 func capabilities(c *authorize.SMARTConfiguration) []string {
 	shown := append([]string{}, c.Capabilities...)
 	for _, of := range []struct {

@@ -5,18 +5,16 @@ import (
 	"runtime"
 	"time"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
-// costly queues the costly requests of all fhir_expand handlers. As many run at a time as there are processors.
+// costly queues the costly requests of all fhir_expand handlers, of which one for each processor runs at a time.
 var costly = fairqueue.New(runtime.GOMAXPROCS(0))
 
 const maxTurnWait = 10 * time.Second
 
 // takeTurn waits up to maxTurnWait until a costly request may run. A network gets at most half of the turns, and so
-// does a client, whatever networks its requests come from.
+// does a client.
 func takeTurn(ctx context.Context) (leave func(), err error) { return takeTurnIn(ctx, costly) }
 
 // takeTurnIn is takeTurn for any queue.
@@ -28,14 +26,7 @@ func takeTurnIn(ctx context.Context, queue *fairqueue.Queue) (leave func(), err 
 
 // turnHolders are the network and the client that a turn counts for.
 func turnHolders(ctx context.Context) []string {
-	d, ok := ctx.Value(detachedKey{}).(*detached)
-	if !ok {
-		d = &detached{address: clientIP(ctx)}
-		if replacer, ok := ctx.Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
-			id, _ := replacer.Get("http.auth.user.client_id")
-			d.clientID, _ = id.(string)
-		}
-	}
+	d := detachedFrom(ctx)
 	holders := []string{"network " + fairqueue.Network(d.address)}
 	if d.clientID != "" {
 		holders = append(holders, "client "+d.clientID)
