@@ -1,7 +1,6 @@
 package front
 
 import (
-	"bytes"
 	"errors"
 	"maps"
 	"net/http"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/caddy-fhir/caddy-fhir/terminology"
 	"github.com/caddy-fhir/caddy-fhir/terminology/cache"
+	"github.com/caddy-fhir/caddy-fhir/terminology/remote"
 )
 
 // serveHere answers here, straight to the client.
@@ -36,72 +36,34 @@ var missed = []string{"caddy-fhir; fwd=miss"}
 
 // makeHere makes an answer to be stored.
 func (q *request) makeHere(r *http.Request) result {
-	w := newHeldResponse(maxHeldHere)
-	err := q.local(w, r)
+	recorder := remote.NewRecorder(maxHeldHere)
+	err := q.local(recorder, r)
 	q.rewind(r)
 	switch {
-	case err == nil:
-		return result{answer: w.madeHere()}
-	case errors.Is(err, errTooLarge):
+	case recorder.Cut():
 		return result{err: &detour{to: hereStraight}}
+	case err != nil:
+		return resultOf(err)
 	}
-	return resultOf(err)
+	a := recorded(recorder)
+	if a.Status == http.StatusOK { // its tag is kept, since a client may have had it before it was stored
+		a.EntityTag, a.Tags = strings.Trim(a.Header.Get("Etag"), `"`), definitionsOf(a.Body)
+	}
+	return result{answer: a}
 }
 
-// maxHeldHere bounds the stored answers made here, in bytes. A larger one is made anew for each client, as fast as it
-// could be copied.
+func recorded(by *remote.Recorder) *cache.Answer {
+	return &cache.Answer{Status: by.Status(), Header: by.Header(), Body: by.Body()}
+}
+
+// maxHeldHere bounds the stored answers made here, in bytes. A larger one is made for each client, which is as fast as
+// copying it.
 const maxHeldHere = 2 << 20
 
 // isFetchFailure reports whether a definition could not be fetched: then a stale response is best.
 func isFetchFailure(err error) bool {
 	failed, ok := errors.AsType[*terminology.Error](err)
 	return ok && failed.Status > http.StatusInternalServerError && !errors.Is(err, terminology.ErrBusy)
-}
-
-// heldResponse is a ResponseWriter that holds a response.
-type heldResponse struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-	limit  int64
-}
-
-func newHeldResponse(limit int64) *heldResponse {
-	return &heldResponse{header: make(http.Header), limit: limit}
-}
-
-var errTooLarge = errors.New("the answer is too large to be held")
-
-func (w *heldResponse) Header() http.Header { return w.header }
-
-func (w *heldResponse) WriteHeader(status int) {
-	if w.status == 0 {
-		w.status = status
-	}
-}
-
-// Write implements http.ResponseWriter. It holds what is within the limit.
-func (w *heldResponse) Write(b []byte) (int, error) {
-	w.WriteHeader(http.StatusOK)
-	if room := w.limit - int64(w.body.Len()); int64(len(b)) > room {
-		w.body.Write(b[:room])
-		return 0, errTooLarge
-	}
-	return w.body.Write(b)
-}
-
-func (w *heldResponse) answer() *cache.Answer {
-	return &cache.Answer{Status: w.status, Header: w.header, Body: w.body.Bytes()}
-}
-
-// madeHere returns the response as an answer made here, with its entity tag: a client may have had it before it was
-// stored.
-func (w *heldResponse) madeHere() *cache.Answer {
-	a := w.answer()
-	if a.Status == http.StatusOK {
-		a.EntityTag, a.Tags = strings.Trim(w.header.Get("Etag"), `"`), definitionsOf(a.Body)
-	}
-	return a
 }
 
 // madeOf is the part of an expansion that says what it was made of.

@@ -25,23 +25,23 @@ func (q *request) askNext(r *http.Request, m *missing) result {
 	ctx, cancel := context.WithTimeout(r.Context(), f.options.NextTimeout)
 	defer cancel()
 	r = r.WithContext(ctx)
-	w := newHeldResponse(remote.DefaultMaxRecorded)
-	recorder := remote.NewRecorder(w, w.limit)
-	err := record(recorder, q.next, q.forNext(r, recorder))
+	recorder := remote.NewRecorder(remote.DefaultMaxAnswer)
+	request := q.forNext(r, recorder)
+	err := recorder.Record(func(w http.ResponseWriter) error { return q.next.ServeHTTP(w, request) })
 	wait := f.state.backoff.Note(recorder.Status(), recorder.Header(), false)
 	switch {
-	case recorder.Passed() && remote.Begins(q.path, w.header, w.body.Bytes()):
+	case recorder.Cut() && remote.Begins(q.path, recorder.Header(), recorder.Body()):
 		return result{err: &detour{nextStraight, m}}
-	case recorder.Passed():
+	case recorder.Cut():
 		_, err = recorder.Answer(q.path) // that it is too large
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		if !errors.Is(err, context.DeadlineExceeded) {
 			err = errors.Join(ctx.Err(), err)
 		}
-	case err == nil && !recorder.Answered():
+	case err == nil && recorder.Status() == 0:
 		return result{missing: m}
 	case err == nil:
-		return q.readNext(r, w, recorder, m)
+		return q.readNext(r, recorder, m)
 	}
 	err = f.host.Failed(nextHandler, err)
 	return result{err: &cache.Unavailable{RetryAfter: wait, Err: m.afterNext(err)}}
@@ -56,20 +56,7 @@ func (q *request) forNext(r *http.Request, recorder *remote.Recorder) *http.Requ
 	return request
 }
 
-// record has the next handler answer. One that aborts because its answer is too large has not failed.
-func record(recorder *remote.Recorder, next NextHandler, request *http.Request) (err error) {
-	defer func() {
-		cause := recover()
-		if aborted, _ := cause.(error); errors.Is(aborted, http.ErrAbortHandler) && recorder.Passed() {
-			err = errTooLarge
-		} else if cause != nil {
-			panic(cause)
-		}
-	}()
-	return recorder.Record(func(w http.ResponseWriter) error { return next.ServeHTTP(w, request) })
-}
-
-func (q *request) readNext(r *http.Request, w *heldResponse, recorder *remote.Recorder, m *missing) result {
+func (q *request) readNext(r *http.Request, recorder *remote.Recorder, m *missing) result {
 	if recorder.Status() == http.StatusNotModified && r.Header.Get("If-None-Match") != "" {
 		return result{answer: &cache.Answer{Status: http.StatusNotModified, Header: recorder.Header()}}
 	}
@@ -81,8 +68,8 @@ func (q *request) readNext(r *http.Request, w *heldResponse, recorder *remote.Re
 		return result{answer: withCookies(notStored(answer), recorder)}
 	case err == nil:
 		return result{answer: withCookies(answerOf(answer), recorder)}
-	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && recorder.Relay() == nil && isTold(w):
-		return result{answer: w.answer()}
+	case m.unknown && recorder.Status() >= http.StatusMultipleChoices && isTold(recorder):
+		return result{answer: recorded(recorder)}
 	}
 	if !errors.Is(err, remote.ErrRefused) { // which concerns this client alone
 		err = q.front.host.Failed(nextHandler, err)
@@ -90,10 +77,10 @@ func (q *request) readNext(r *http.Request, w *heldResponse, recorder *remote.Re
 	return result{err: unavailable(m.afterNext(err), err)}
 }
 
-// isTold reports whether the client gets a response that is no answer all the same: a redirect, a refusal, or a failure
-// with an OperationOutcome.
-func isTold(w *heldResponse) bool {
-	return w.status < http.StatusInternalServerError || bytes.Contains(w.body.Bytes(), []byte(`"OperationOutcome"`))
+// isTold reports whether a response that is no answer is passed to the client: a redirect, a refusal, or a failure with an
+// OperationOutcome.
+func isTold(recorder *remote.Recorder) bool {
+	return recorder.Status() < http.StatusInternalServerError || bytes.Contains(recorder.Body(), []byte(`"OperationOutcome"`))
 }
 
 // withCookies adds the server's cookies for this client: such an answer is not stored.

@@ -133,7 +133,7 @@ func TestRefusedIsNoneOfTheCache(t *testing.T) {
 // An answer of the next handler that is too large to be kept is given as it comes.
 func TestLargeAnswer(t *testing.T) {
 	t.Parallel()
-	const size = remote.DefaultMaxRecorded + 1000
+	const size = remote.DefaultMaxAnswer + 1000
 	g := newSite(t, settings{}, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/fhir+json")
 		_, _ = io.WriteString(w, expansionOf(foreign, strings.Repeat("x", size)))

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
 )
 
@@ -107,48 +108,15 @@ func outline(contentType string, body []byte) (content, error) {
 	return content{}, fmt.Errorf("media type %q", kind)
 }
 
-var errNoObject = errors.New("not a JSON object")
-
 // outlineJSON reads a resource in JSON. It accepts duplicate names, since finding them takes memory.
-func outlineJSON(body []byte) (found content, err error) {
-	d := jsontext.NewDecoder(bytes.NewReader(body), jsontext.AllowDuplicateNames(true))
-	if open, err := d.ReadToken(); err != nil {
-		return found, err
-	} else if open.Kind() != '{' {
-		return found, errNoObject
+func outlineJSON(body []byte) (content, error) {
+	var head struct {
+		ResourceType string    `json:"resourceType"`
+		URL          string    `json:"url"`
+		Expansion    *struct{} `json:"expansion"`
 	}
-	for d.PeekKind() == '"' {
-		name, err := d.ReadToken()
-		if err != nil {
-			return found, err
-		}
-		member := name.String()
-		switch kind := d.PeekKind(); {
-		case member == "expansion":
-			found.expanded = kind == '{'
-		case (member == "resourceType" || member == "url") && kind == '"':
-			value, err := d.ReadToken()
-			if err != nil {
-				return found, err
-			}
-			if member == "url" {
-				found.url = value.String()
-			} else {
-				found.resource = value.String()
-			}
-			continue
-		}
-		if err := d.SkipValue(); err != nil {
-			return found, err
-		}
-	}
-	if _, err := d.ReadToken(); err != nil { // the brace
-		return found, err
-	}
-	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
-		return found, errors.New("there is more after the resource")
-	}
-	return found, nil
+	err := json.Unmarshal(body, &head, jsontext.AllowDuplicateNames(true))
+	return content{head.ResourceType, head.URL, head.Expansion != nil}, err
 }
 
 // fhirNamespace is the XML namespace of resources (R4 §2.6.1).

@@ -25,12 +25,12 @@ func Example() {
 		subject := remote.SubjectOf(r.URL.RawQuery, r.Header.Get("Content-Type"), body).Lacking(err)
 		server := routes.Server(subject)
 		if server == nil {
-			recorder := remote.NewRecorder(w, remote.DefaultMaxRecorded)
+			recorder := remote.NewRecorder(remote.DefaultMaxAnswer)
 			err := recorder.Record(func(w http.ResponseWriter) error { return next(w, remote.Recordable(r)) })
-			if err != nil || recorder.Passed() {
+			if err != nil {
 				return nil, err
 			}
-			return recorder.Answer(operation) // on an error, recorder.Relay gives the client what was said
+			return recorder.Answer(operation)
 		}
 		q := remote.Request{
 			Method: r.Method, Path: operation, Query: r.URL.RawQuery, Body: body,

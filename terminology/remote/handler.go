@@ -17,12 +17,9 @@ type Client interface {
 	Ask(ctx context.Context, q Request) (*Answer, error)
 }
 
-// Handler is a FHIR server behind a handler, such as reverse_proxy. A request to it has the values of the context, and
-// nothing else, of the request that caused it.
+// Handler is a FHIR server behind a handler, such as reverse_proxy. Of the request that caused it, a request to it has
+// only the context.
 type Handler struct {
-	// Name stands for the server in texts for clients. Default: the FHIR server.
-	Name string
-
 	// Base is the path of its FHIR base, as /fhir/R4. Default: none.
 	Base string
 
@@ -39,29 +36,21 @@ type Handler struct {
 	Backoff *Backoff
 }
 
-// discard is the ResponseWriter of no client.
-type discard http.Header
-
-func (n discard) Header() http.Header         { return http.Header(n) }
-func (n discard) WriteHeader(int)             {}
-func (n discard) Write(b []byte) (int, error) { return 0, errNotHeld }
-
 // Ask sends a request.
 func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
-	name := cmp.Or(h.Name, nextName)
 	ctx, cancel := context.WithTimeout(ctx, cmp.Or(h.Timeout, DefaultTimeout))
 	defer cancel()
 	request, err := h.request(ctx, q)
 	if err != nil {
-		return nil, fail(name, err)
+		return nil, fail(nextName, err)
 	}
-	if err := h.Backoff.Err(name); err != nil {
+	if err := h.Backoff.Err(""); err != nil {
 		return nil, err
 	}
-	r := NewRecorder(make(discard), cmp.Or(h.MaxAnswer, DefaultMaxAnswer))
+	r := NewRecorder(cmp.Or(h.MaxAnswer, DefaultMaxAnswer))
 	err = r.Record(func(w http.ResponseWriter) error { return h.Serve(w, request) })
 	h.Backoff.Note(r.Status(), r.Header(), true)
-	if err == nil || r.Passed() {
+	if err == nil || r.Cut() {
 		var answer *Answer
 		if answer, err = r.check(q.Path); err == nil {
 			return answer, nil
@@ -70,7 +59,7 @@ func (h *Handler) Ask(ctx context.Context, q Request) (*Answer, error) {
 	if ctx.Err() != nil {
 		err = networkError(ErrUnreachable, ctx.Err()) // whatever the handler made of it
 	}
-	return nil, fail(name, err)
+	return nil, fail(nextName, err)
 }
 
 func (h *Handler) request(ctx context.Context, q Request) (*http.Request, error) {

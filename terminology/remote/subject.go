@@ -4,7 +4,6 @@ import (
 	"errors"
 	"mime"
 	"net/url"
-	"slices"
 	"strings"
 
 	"github.com/go-json-experiment/json"
@@ -22,17 +21,11 @@ type Subject struct {
 	Systems []string
 }
 
-// With puts further code systems first: those that are missing are the reason to ask.
-func (s Subject) With(systems ...string) Subject {
-	s.Systems = slices.Concat(systems, s.Systems)
-	return s
-}
-
-// Lacking puts first what an error of package terminology says is missing here: who has that can answer.
+// Lacking puts first what an error of package terminology says is missing here: whoever has it can answer.
 func (s Subject) Lacking(err error) Subject {
 	if failed, ok := errors.AsType[*terminology.Error](err); ok {
 		for _, m := range failed.Missing {
-			s = s.With(m.Canonical)
+			s.Systems = append([]string{m.Canonical}, s.Systems...)
 		}
 	}
 	return s
