@@ -74,7 +74,7 @@ type Call struct {
 var passed = []string{"Authorization", "Cookie", "Traceparent", "Tracestate", "X-Request-Id"}
 
 // request returns the request for the producer: of r, only what the key holds.
-func (c *Call) request(r *http.Request, representation Representation, old *entry) *http.Request {
+func (c *Call) request(r *http.Request, representation representation, old *entry) *http.Request {
 	header := make(http.Header, len(passed)+len(c.Scheme.Headers)+4)
 	for _, names := range [...][]string{passed, c.Scheme.Headers} {
 		for _, name := range names {

@@ -144,7 +144,7 @@ func BenchmarkKey(b *testing.B) {
 	r := get(expandURL+"&filter=asth&count=20", "Accept: application/fhir+json", "Accept-Language: en-US,en;q=0.9")
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := plain.Key(r, Principal{}, nil); err != nil {
+		if _, err := plain.target(r, Principal{}, nil); err != nil {
 			b.Fatal(err)
 		}
 	}

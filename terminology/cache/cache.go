@@ -71,7 +71,7 @@ type Cache struct {
 	options *Options
 	store   *store
 
-	hits, stale, misses, collapsed, bypassed, notModified, validated, failures atomic.Uint64
+	hits, stale, misses atomic.Uint64
 }
 
 // New returns an empty cache.
@@ -156,7 +156,6 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 	}
 	status := cacheName + "; fwd=" + why + res.status()
 	if collapsed {
-		c.collapsed.Add(1)
 		status += "; collapsed"
 	}
 	if res.entry == nil {
@@ -168,7 +167,6 @@ func (c *Cache) forward(w http.ResponseWriter, r *http.Request, call *Call, t *t
 // bypass answers past the cache. The producer still gets the normalised request, if the request can be understood, and
 // a GET for a HEAD, whose header describes the same body.
 func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why string) error {
-	c.bypassed.Add(1)
 	asked := r
 	if t, err := call.Scheme.target(r, call.Principal, call.Body); err == nil && isCacheable(r.Method) {
 		asked = call.request(r, t.representation, nil)
@@ -185,25 +183,12 @@ func (c *Cache) bypass(w http.ResponseWriter, r *http.Request, call *Call, why s
 
 // Stats counts requests and answers since the cache was made, and what it holds.
 type Stats struct {
-	// Hits, Stale, Misses and Bypassed are requests answered by a fresh answer, by a stale one, by the producer, and
-	// past the cache. A stale answer after a failure counts in Misses too.
-	Hits, Stale, Misses, Bypassed uint64
+	// Hits, Stale and Misses are requests answered by a fresh answer, by a stale one, and by the producer. A stale answer
+	// after a failure counts in Misses too.
+	Hits, Stale, Misses uint64
 
-	// Collapsed are the misses that waited for another one's answer.
-	Collapsed uint64
-
-	// NotModified are answers that the client had already.
-	NotModified uint64
-
-	// Revalidated are stale answers that their producer validated.
-	Revalidated uint64
-
-	// Failures are the producer's failures that a stale answer hid.
-	Failures uint64
-
-	// Evictions are answers removed to make room; Rejected those for which none was made; Invalidated those removed by
-	// an invalidation.
-	Evictions, Rejected, Invalidated uint64
+	// Evictions are answers removed to make room.
+	Evictions uint64
 
 	// Entries and Bytes are what is held.
 	Entries, Bytes int64
@@ -211,14 +196,10 @@ type Stats struct {
 
 // Stats returns the numbers.
 func (c *Cache) Stats() Stats {
-	s := Stats{
-		Hits: c.hits.Load(), Stale: c.stale.Load(), Misses: c.misses.Load(), Bypassed: c.bypassed.Load(),
-		Collapsed: c.collapsed.Load(), NotModified: c.notModified.Load(),
-		Revalidated: c.validated.Load(), Failures: c.failures.Load(),
-	}
 	c.store.mu.Lock()
 	defer c.store.mu.Unlock()
-	s.Evictions, s.Rejected, s.Invalidated = c.store.evicted, c.store.rejected, c.store.removed
-	s.Entries, s.Bytes = int64(len(c.store.entries)), c.store.bytes()
-	return s
+	return Stats{
+		Hits: c.hits.Load(), Stale: c.stale.Load(), Misses: c.misses.Load(), Evictions: c.store.evicted,
+		Entries: int64(len(c.store.entries)), Bytes: c.store.bytes(),
+	}
 }

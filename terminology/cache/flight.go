@@ -109,7 +109,6 @@ func (c *Cache) refresh(r *http.Request, call *Call, t *target, old *entry, now 
 
 // failed notes that a stale entry could not be replaced, so that its origin is left alone for a while.
 func (c *Cache) failed(old *entry, now time.Time) {
-	c.failures.Add(1)
 	old.retry.Store(now.Add(c.options.NegativeTTL).UnixNano())
 }
 
@@ -131,7 +130,6 @@ func (c *Cache) ask(ctx context.Context, f *fetch) (*result, error) {
 	case answer.Status == http.StatusNotModified && f.old == nil:
 		return nil, errUnasked
 	case answer.Status == http.StatusNotModified:
-		c.validated.Add(1)
 		res.validated = true
 		res.entry, keep = c.options.revalidated(f.old, f.target, answer, now)
 	case !answer.isWhole():

@@ -41,8 +41,8 @@ func TestHerd(t *testing.T) {
 			all.Wait()
 			return collapsed
 		}
-		if collapsed := herd(); collapsed != 999 || c.Stats().Collapsed != 999 {
-			t.Errorf("%d were collapsed, want 999; %+v", collapsed, c.Stats())
+		if collapsed := herd(); collapsed != 999 {
+			t.Errorf("%d were collapsed, want 999", collapsed)
 		}
 		asked(t, o, 1)
 		time.Sleep(2 * time.Minute)

@@ -35,8 +35,8 @@ func FuzzHeaders(f *testing.F) {
 		if q, err := plain.target(r, Principal{}, nil); err == nil {
 			header := make(http.Header)
 			q.representation.apply(header)
-			if format, _ := accepted(header["Accept"]); format != q.representation.Format {
-				t.Fatalf("Accept: %s asks for %d, not %d", header["Accept"], format, q.representation.Format)
+			if format, _ := accepted(header["Accept"]); format != q.representation.format {
+				t.Fatalf("Accept: %s asks for %d, not %d", header["Accept"], format, q.representation.format)
 			}
 		}
 	})

@@ -114,7 +114,6 @@ func (s *store) invalidate(find func(*store) []*entry) (removed int) {
 			removed++
 		}
 	}
-	s.removed += uint64(removed)
 	return removed
 }
 

@@ -3,7 +3,6 @@ package cache
 import (
 	"crypto/sha256"
 	"encoding/binary"
-	"fmt"
 	"net/http"
 	"strings"
 )
@@ -70,18 +69,12 @@ type Key struct {
 // target is what a request selects: the key of an answer, and how it is represented.
 type target struct {
 	key            Key
-	representation Representation
+	representation representation
 }
 
-// Key returns the key of a request. Neither the order of parameters with different names counts, nor their escaping,
-// nor where the representation is asked for. body is the body of a POST, in a form that is the same for requests that
-// mean the same. Key fails on a query string or a _format that cannot be understood; the answer to such a request must
-// not be stored.
-func (s *Scheme) Key(r *http.Request, principal Principal, body []byte) (Key, error) {
-	t, err := s.target(r, principal, body)
-	return t.key, err
-}
-
+// target returns the target of a request. Neither the order of parameters with different names counts, nor their
+// escaping, nor where the representation is asked for. body is the body of a POST. target fails on a query string or a
+// _format that cannot be understood; the answer to such a request must not be stored.
 func (s *Scheme) target(r *http.Request, principal Principal, body []byte) (t target, err error) {
 	list, err := parseParameters(r.URL.RawQuery)
 	if err != nil {
@@ -192,6 +185,3 @@ func appendParts(dst []byte, parts []string) []byte {
 	}
 	return dst
 }
-
-// String returns the beginning of the key, for logs.
-func (k Key) String() string { return fmt.Sprintf("%x", k.sum[:8]) }

@@ -12,11 +12,11 @@ import (
 // keyOf returns the key of a request that nobody in particular makes.
 func keyOf(t *testing.T, s *Scheme, r *http.Request, p Principal, body string) Key {
 	t.Helper()
-	key, err := s.Key(r, p, []byte(body))
+	target, err := s.target(r, p, []byte(body))
 	if err != nil {
 		t.Fatalf("%s: %v", r.URL, err)
 	}
-	return key
+	return target.key
 }
 
 // ask is all that a key is made of.
@@ -221,21 +221,21 @@ func TestKeyProperties(t *testing.T) {
 }
 
 func TestAccepted(t *testing.T) {
-	for accept, want := range map[string]Format{
-		"":                     JSON,
-		"*/*":                  JSON,
-		"application/fhir+xml": XML,
-		"text/xml":             XML,
-		"APPLICATION/XML":      XML,
-		"application/fhir+xml, application/fhir+json":          XML,
-		"application/fhir+json, application/fhir+xml":          JSON,
-		"application/fhir+json;q=0.5, application/fhir+xml":    XML,
-		"application/fhir+xml;q=0, */*;q=0.1":                  JSON,
-		"application/fhir+xml;q=0":                             JSON,
-		"image/png":                                            JSON,
-		"image/png, application/xml;q=0.001":                   XML,
-		";;;, application/fhir+xml":                            XML,
-		"text/html,application/xhtml+xml,application/xml;q=.9": JSON,
+	for accept, want := range map[string]format{
+		"":                     jsonFormat,
+		"*/*":                  jsonFormat,
+		"application/fhir+xml": xmlFormat,
+		"text/xml":             xmlFormat,
+		"APPLICATION/XML":      xmlFormat,
+		"application/fhir+xml, application/fhir+json":          xmlFormat,
+		"application/fhir+json, application/fhir+xml":          jsonFormat,
+		"application/fhir+json;q=0.5, application/fhir+xml":    xmlFormat,
+		"application/fhir+xml;q=0, */*;q=0.1":                  jsonFormat,
+		"application/fhir+xml;q=0":                             jsonFormat,
+		"image/png":                                            jsonFormat,
+		"image/png, application/xml;q=0.001":                   xmlFormat,
+		";;;, application/fhir+xml":                            xmlFormat,
+		"text/html,application/xhtml+xml,application/xml;q=.9": jsonFormat,
 	} {
 		if got, _ := accepted([]string{accept}); got != want {
 			t.Errorf("Accept: %s = %d, want %d", accept, got, want)

@@ -11,29 +11,21 @@ import (
 	"strings"
 )
 
-// Format is one of the two formats of FHIR that answers are given in (R4 §2.21.0.6).
-type Format uint8
+// format is a format of FHIR resources (R4 §2.21.0.6).
+type format uint8
 
-// The formats.
 const (
-	JSON Format = iota
-	XML
+	jsonFormat format = iota
+	xmlFormat
 )
 
-// Representation is how an answer is to look, from the parameters _format and _pretty and the headers Accept and
+// representation is how an answer is to look, from the parameters _format and _pretty and the headers Accept and
 // Accept-Language.
-type Representation struct {
-	// Format is JSON unless XML is asked for.
-	Format Format
-
-	// Pretty is whether the answer is for human eyes.
-	Pretty bool
-
-	// FHIRVersion is the parameter fhirVersion of the media type (R4 §2.21.0.6), empty if there is none.
-	FHIRVersion string
-
-	// Language is Accept-Language, normalised; empty where displayLanguage is given.
-	Language string
+type representation struct {
+	format      format
+	pretty      bool
+	fhirVersion string // of the media type (R4 §2.21.0.6); may be empty
+	language    string // Accept-Language, normalised; empty where displayLanguage is given
 }
 
 // Errors for representations that are left to the operation to refuse.
@@ -44,60 +36,59 @@ var (
 
 // negotiate takes the parameters of the representation out of the list, and returns it. _format goes before Accept (R4
 // §3.1.0.1.11).
-func negotiate(list parameters, header http.Header) (parameters, Representation, error) {
-	var r Representation
+func negotiate(list parameters, header http.Header) (parameters, representation, error) {
+	var r representation
 	list, formats := list.take("_format")
 	list, pretty := list.take("_pretty")
 	if len(formats) > 1 || len(pretty) > 1 {
 		return list, r, errRepeated
 	}
-	r.Pretty = len(pretty) > 0 && pretty[0] == "true"
+	r.pretty = len(pretty) > 0 && pretty[0] == "true"
 	if !list.has("displayLanguage") {
-		r.Language = normalLanguages(header["Accept-Language"])
+		r.language = normalLanguages(header["Accept-Language"])
 	}
 	if len(formats) == 0 {
-		r.Format, r.FHIRVersion = accepted(header["Accept"])
+		r.format, r.fhirVersion = accepted(header["Accept"])
 		return list, r, nil
 	}
 	kind, version, _ := strings.Cut(formats[0], ";")
 	kind = strings.ReplaceAll(strings.TrimSpace(kind), " ", "+") // a plus sign that was not escaped
-	format, known := formatOf(strings.ToLower(kind))
-	if !known {
+	var known bool
+	if r.format, known = formatOf(strings.ToLower(kind)); !known {
 		return list, r, errFormat
 	}
 	if _, parameters, err := mime.ParseMediaType("x/x;" + version); err == nil {
-		r.FHIRVersion = parameters["fhirversion"]
+		r.fhirVersion = parameters["fhirversion"]
 	}
-	r.Format = format
 	return list, r, nil
 }
 
 // formatOf returns the format of a media type, or of a short name for _format.
-func formatOf(kind string) (f Format, known bool) {
+func formatOf(kind string) (f format, known bool) {
 	switch kind {
 	case "json", "text/json", "application/json", "application/fhir+json", "application/json+fhir":
-		return JSON, true
+		return jsonFormat, true
 	case "xml", "text/xml", "application/xml", "application/fhir+xml", "application/xml+fhir":
-		return XML, true
+		return xmlFormat, true
 	}
-	return JSON, false
+	return jsonFormat, false
 }
 
 // accepted returns the format that Accept prefers (RFC 9110 §12.5.1), the first of equal ones. Wildcards and a
 // browser's text/html mean JSON, as does what is unknown.
-func accepted(values []string) (best Format, version string) {
+func accepted(values []string) (best format, version string) {
 	weight := -1
 	for item := range listItems(values) {
 		kind, parameters, err := mime.ParseMediaType(item)
 		if err != nil {
 			continue
 		}
-		format, known := formatOf(kind)
+		asked, known := formatOf(kind)
 		if !known && kind != "*/*" && kind != "application/*" && kind != "text/html" {
 			continue
 		}
 		if q := quality(parameters["q"]); q > max(weight, 0) {
-			best, weight, version = format, q, parameters["fhirversion"]
+			best, weight, version = asked, q, parameters["fhirversion"]
 		}
 	}
 	return best, version
@@ -141,12 +132,8 @@ func normalLanguages(values []string) string {
 	var ranges []languageRange
 	for item := range listItems(values) {
 		tag, parameters, _ := strings.Cut(item, ";")
-		tag, q := strings.ToLower(strings.Trim(tag, " \t")), fullQuality
-		if name, value, ok := strings.Cut(parameters, "="); ok && strings.EqualFold(strings.Trim(name, " \t"), "q") {
-			q = quality(value)
-		}
-		if tag != "" && len(ranges) < maxLanguageRanges {
-			ranges = append(ranges, languageRange{tag, q})
+		if tag = strings.ToLower(strings.Trim(tag, " \t")); tag != "" && len(ranges) < maxLanguageRanges {
+			ranges = append(ranges, languageRange{tag, weightOf(parameters)})
 		}
 	}
 	slices.SortStableFunc(ranges, func(a, b languageRange) int { return cmp.Compare(b.q, a.q) })
@@ -166,32 +153,32 @@ func normalLanguages(values []string) string {
 	return b.String()
 }
 
-func (r Representation) append(dst []byte) []byte {
-	dst = append(dst, byte(r.Format), 0)
-	if r.Pretty {
+func (r representation) append(dst []byte) []byte {
+	dst = append(dst, byte(r.format), 0)
+	if r.pretty {
 		dst[len(dst)-1] = 1
 	}
-	return appendPart(appendPart(dst, r.FHIRVersion), r.Language)
+	return appendPart(appendPart(dst, r.fhirVersion), r.language)
 }
 
 // apply makes a request ask for this representation alone, so that the answer is the key's, however the producer reads
 // a request.
-func (r Representation) apply(header http.Header) {
+func (r representation) apply(header http.Header) {
 	accept := "application/fhir+json"
-	if r.Format == XML {
+	if r.format == xmlFormat {
 		accept = "application/fhir+xml"
 	}
-	if r.FHIRVersion != "" {
-		accept = mime.FormatMediaType(accept, map[string]string{"fhirVersion": r.FHIRVersion})
+	if r.fhirVersion != "" {
+		accept = mime.FormatMediaType(accept, map[string]string{"fhirVersion": r.fhirVersion})
 	}
 	header.Set("Accept", accept)
-	if r.Language != "" {
-		header.Set("Accept-Language", r.Language)
+	if r.language != "" {
+		header.Set("Accept-Language", r.language)
 	}
 }
 
-func (r Representation) fits(contentType string) bool {
+func (r representation) fits(contentType string) bool {
 	kind, _, err := mime.ParseMediaType(contentType)
 	format, known := formatOf(kind)
-	return err == nil && known && format == r.Format
+	return err == nil && known && format == r.format
 }

@@ -27,7 +27,7 @@ type store struct {
 	max                int64 // bytes, of which windowMax for the window and mainMax for the rest
 	windowMax, mainMax int64
 	generation         *generation
-	counters
+	evicted, rejected  uint64
 }
 
 // generation is the time between two invalidations. An answer asked for in one generation is neither stored nor used in
@@ -42,8 +42,6 @@ func newGeneration() *generation {
 	e.failures.byKey.MaxEntries = maxFailures
 	return e
 }
-
-type counters struct{ evicted, rejected, removed uint64 }
 
 // place is where an entry stands in the store.
 type place struct {
@@ -172,7 +170,6 @@ func (s *store) discard(e *entry) {
 	defer s.mu.Unlock()
 	if s.entries[e.key.sum] == e {
 		s.remove(e)
-		s.removed++
 	}
 }
 

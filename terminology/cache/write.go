@@ -75,7 +75,6 @@ func (c *Cache) write(w http.ResponseWriter, r *http.Request, call *Call, e *ent
 	accepts := acceptedCodings(r.Header["Accept-Encoding"])
 	if r.Method != http.MethodPost {
 		if f := e.matched(r.Header, &accepts); f != nil {
-			c.notModified.Add(1)
 			return e.writeNotModified(w, f)
 		}
 	}
@@ -127,11 +126,15 @@ func (e *entry) writeForm(w http.ResponseWriter, r *http.Request, f *form) error
 		header["Content-Encoding"] = encodingNames[f.coding]
 	}
 	header["Content-Length"] = f.length
-	w.WriteHeader(e.status)
-	if r.Method == http.MethodHead {
+	return writeBody(w, r, e.status, f.body)
+}
+
+func writeBody(w http.ResponseWriter, r *http.Request, status int, body []byte) error {
+	w.WriteHeader(status)
+	if r.Method == http.MethodHead || len(body) == 0 {
 		return nil
 	}
-	if _, err := w.Write(f.body); err != nil {
+	if _, err := w.Write(body); err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}
 	return nil
@@ -161,12 +164,5 @@ func relay(w http.ResponseWriter, r *http.Request, call *Call, a *Answer, status
 	if a.Status != http.StatusNotModified && a.Status != http.StatusNoContent {
 		header["Content-Length"] = []string{strconv.Itoa(len(a.Body))}
 	}
-	w.WriteHeader(a.Status)
-	if r.Method == http.MethodHead || len(a.Body) == 0 {
-		return nil
-	}
-	if _, err := w.Write(a.Body); err != nil {
-		return fmt.Errorf("writing the answer: %w", err)
-	}
-	return nil
+	return writeBody(w, r, a.Status, a.Body)
 }
