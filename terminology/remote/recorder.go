@@ -76,7 +76,9 @@ func (r *Recorder) Write(b []byte) (int, error) {
 	return r.body.Write(b)
 }
 
-func (r *Recorder) tooLarge() error { return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.limit) }
+func (r *Recorder) tooLarge() error {
+	return fmt.Errorf("%w: more than %d bytes", ErrTooLarge, r.limit)
+}
 
 // FlushError is called by [http.ResponseController]. There is nothing to flush.
 func (r *Recorder) FlushError() error { return nil }
