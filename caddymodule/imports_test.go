@@ -29,10 +29,11 @@ var cores = map[string][]string{
 	"caddymodule/fairqueue":    nil,
 	"caddymodule/httporigin":   nil,
 	"caddymodule/strictjson":   nil,
+	"caddymodule/rawjson":      nil,
 }
 
 // ground is what all cores may import.
-var ground = []string{"caddymodule/smart", "caddymodule/boundedcache", "caddymodule/fairqueue", "caddymodule/httporigin", "caddymodule/strictjson"}
+var ground = []string{"caddymodule/smart", "caddymodule/boundedcache", "caddymodule/fairqueue", "caddymodule/httporigin", "caddymodule/strictjson", "caddymodule/rawjson"}
 
 // A goPackage is what go list says of a package.
 type goPackage struct {

@@ -1,0 +1,16 @@
+// Package rawjson reads JSON where it lies. A [Cursor] goes over a text once, and gives its values or their text without
+// making anything of what is not asked for. What it skips it checks too.
+//
+// It is strict, so that a text says the same to every reader: RFC 8259 to the letter, valid UTF-8, no halves of surrogate
+// pairs, no number with a leading zero, nothing nested deeper than [MaxDepth], and no name twice in an object.
+//
+//	cursor.go       the Cursor: objects and arrays, strings, raw text
+//	kind.go         kinds of values
+//	skip.go         values that are only checked; white space
+//	quoted.go       where a string ends, eight bytes at a time
+//	escape.go       escapes, and what a string says
+//	number.go       where a number ends
+//	names.go        the names that an object has had so far
+//	edit.go         objects with a member set or removed, and all else as it was: With, Without
+//	error.go        errors, with the offset in the text
+package rawjson

@@ -1,0 +1,139 @@
+package rawjson
+
+import (
+	"math/bits"
+)
+
+// skip checks the value at i, and returns where it ends.
+func (c *Cursor) skip(i int) (int, error) {
+	i = c.next(i)
+	first := c.peek(i)
+	switch first {
+	case '"':
+		end, _, err := c.stringEnd(i + 1)
+		return end, err
+	case '{', '[':
+		return c.skipNested(i, first)
+	case 't':
+		return c.word(i, "true")
+	case 'f':
+		return c.word(i, "false")
+	case 'n':
+		return c.word(i, "null")
+	default:
+		if kinds[first] != Number {
+			return i, c.syntaxError(i, "expected a value")
+		}
+		return c.numberEnd(i)
+	}
+}
+
+func (c *Cursor) skipNested(i int, first byte) (end int, err error) {
+	if c.depth == MaxDepth {
+		return i, &Error{Offset: i, Err: ErrDepth}
+	}
+	c.depth++
+	if first == '{' {
+		end, err = c.skipObject(i + 1)
+	} else {
+		end, err = c.skipArray(i + 1)
+	}
+	c.depth--
+	return end, err
+}
+
+func (c *Cursor) skipObject(i int) (int, error) {
+	seen := nameSet{from: len(c.names)}
+	i, more := c.open(i, '}')
+	for more {
+		value, err := c.skipName(&seen, i)
+		if err != nil {
+			return i, err
+		}
+		if i, err = c.skip(value); err != nil {
+			return i, err
+		}
+		if i, more, err = c.separate(i, '}'); err != nil {
+			return i, err
+		}
+	}
+	c.forget(&seen)
+	return i, nil
+}
+
+func (c *Cursor) skipArray(i int) (int, error) {
+	i, more := c.open(i, ']')
+	for more {
+		var err error
+		if i, err = c.skip(i); err != nil {
+			return i, err
+		}
+		if i, more, err = c.separate(i, ']'); err != nil {
+			return i, err
+		}
+	}
+	return i, nil
+}
+
+// open goes on behind an opening bracket: behind the closing one, if that is next, or to what is first in between.
+func (c *Cursor) open(i int, closing byte) (at int, more bool) {
+	i = c.next(i)
+	if c.peek(i) == closing {
+		return i + 1, false
+	}
+	return i, true
+}
+
+// separate goes on behind a value: behind the closing bracket, or to what follows the comma.
+func (c *Cursor) separate(i int, closing byte) (at int, more bool, err error) {
+	i = c.next(i)
+	switch c.peek(i) {
+	case ',':
+		return c.next(i + 1), true, nil
+	case closing:
+		return i + 1, false, nil
+	default:
+		return i, false, c.syntaxError(i, "expected a comma or "+string(closing))
+	}
+}
+
+// word checks that a literal is at i.
+func (c *Cursor) word(i int, literal string) (int, error) {
+	end := i + len(literal)
+	if end > len(c.text) || string(c.text[i:end]) != literal {
+		return i, c.syntaxError(i, "expected a value")
+	}
+	return end, nil
+}
+
+// peek returns the byte at i, or 0 behind the end of the text, where JSON never has one.
+func (c *Cursor) peek(i int) byte {
+	if i < len(c.text) {
+		return c.text[i]
+	}
+	return 0
+}
+
+// next goes over white space.
+func (c *Cursor) next(i int) int {
+	if i < len(c.text) && c.text[i] > ' ' {
+		return i
+	}
+	return c.behindSpace(i)
+}
+
+// behindSpace is next where there is white space. Indentation is long, so it goes over eight spaces at a time.
+func (c *Cursor) behindSpace(i int) int {
+	for ; ; i++ {
+		for w := c.eight(i); ; w = c.eight(i) {
+			if w != spaces {
+				i += bits.TrailingZeros64(w^spaces) / 8
+				break
+			}
+			i += 8
+		}
+		if b := c.peek(i); b != '\n' && b != '\r' && b != '\t' {
+			return i
+		}
+	}
+}
