@@ -28,9 +28,7 @@ func (i *identities) keep(state string, identity *upstream.Identity) {
 		i.items.DeleteExpired()
 	}
 	if i.items.ItemCount() < maxIdentities {
-		kept := *identity
-		kept.Tokens = upstream.Tokens{} // not needed any more
-		i.items.SetDefault(state, &kept)
+		i.items.SetDefault(state, identity)
 	}
 }
 

@@ -14,8 +14,8 @@ type Callback struct {
 	ErrorDescription string // the error_description parameter, for the log
 }
 
-// check verifies iss before anything else: the response of another provider, relayed
-// by it, must not even end the sign-in (RFC 9207 §2.4, mix-up).
+// check verifies iss first: a response that another provider relays must not even end the
+// sign-in (RFC 9207 §2.4, mix-up).
 func (c *Callback) check(m *metadata) error {
 	switch {
 	case c.Issuer == "" && m.AnnouncesIssuer:
@@ -30,9 +30,9 @@ func (c *Callback) check(m *metadata) error {
 	return nil
 }
 
-// Exchange returns the identity that a response leads to: it redeems the code, verifies
-// the ID token and adds userinfo. Its error is an [Error] if the fault has a kind; any
-// other is for the log, and server_error to the client.
+// Exchange redeems the code, verifies the ID token and adds userinfo. Its error is an
+// [Error] if the failure has a kind; any other is for the log, and server_error to the
+// client.
 func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationRequest) (*Identity, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -52,7 +52,7 @@ func (p *Provider) Exchange(ctx context.Context, c Callback, r AuthenticationReq
 	if err != nil {
 		return nil, err
 	}
-	if err := p.complete(ctx, m, identity); err != nil {
+	if err := p.complete(ctx, m, identity, tokens.AccessToken); err != nil {
 		return nil, err
 	}
 	return identity, nil

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"os"
+	"slices"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -31,10 +32,9 @@ const (
 	userinfoEndpoint  endpoint = "userinfo endpoint"
 )
 
-// client makes the requests to one provider.
 type client struct {
 	transport http.RoundTripper
-	timeout   time.Duration
+	timeout   time.Duration // of each request
 }
 
 func newClient(transport http.RoundTripper, timeout time.Duration) client {
@@ -47,9 +47,8 @@ func newClient(transport http.RoundTripper, timeout time.Duration) client {
 	return client{transport, timeout}
 }
 
-// defaultTransport keeps a connection only from the token to the userinfo request.
-// Later, the provider may be closing it (Node does after 5 s) while we send a code,
-// which must not be sent twice.
+// defaultTransport drops idle connections early: a provider might be closing one (Node
+// does after 5 s) while we send a code, which must not be sent twice.
 func defaultTransport() *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.IdleConnTimeout = 4 * time.Second
@@ -64,7 +63,7 @@ func Transport(config *tls.Config) http.RoundTripper {
 	return t
 }
 
-// get fetches a document. Any status but 200 is an error.
+// get treats any status but 200 as an error.
 func (c client) get(ctx context.Context, e endpoint, url string, header http.Header) ([]byte, http.Header, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
@@ -84,8 +83,8 @@ func (c client) get(ctx context.Context, e endpoint, url string, header http.Hea
 	return body, response.Header, err
 }
 
-// exchange is an http.RoundTripper that reads the whole response, so that the timeout
-// covers the body, and all errors are classified in one place.
+// exchange is an http.RoundTripper that reads whole responses, so that the timeout covers
+// the body too.
 type exchange struct {
 	client
 	endpoint endpoint
@@ -106,10 +105,10 @@ func (x exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, fmt.Errorf("%s: %w: %d", x.endpoint, ErrRedirect, response.StatusCode)
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, maxBody+1))
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, x.failure(err, true)
-	case len(body) > maxBody:
+	}
+	if len(body) > maxBody {
 		return nil, fmt.Errorf("%s: %w: more than %d bytes", x.endpoint, ErrTooLarge, maxBody)
 	}
 	response.Body = io.NopCloser(bytes.NewReader(body))
@@ -119,11 +118,10 @@ func (x exchange) RoundTrip(r *http.Request) (*http.Response, error) {
 // failure returns the [Error] for a connection error, if there is a kind for it.
 func (x exchange) failure(err error, began bool) error {
 	err = fmt.Errorf("%s: %w", x.endpoint, err)
-	switch {
-	case !isTimeout(err):
-		if isReset(err) {
-			return &Error{Kind: Reset, Err: err}
-		}
+	switch timeout := isTimeout(err); {
+	case !timeout && isReset(err):
+		return &Error{Kind: Reset, Err: err}
+	case !timeout:
 		return err
 	case x.endpoint == keysEndpoint:
 		return &Error{Kind: KeysTimeout, Err: err}
@@ -133,33 +131,27 @@ func (x exchange) failure(err error, began bool) error {
 	return &Error{Kind: ReadTimeout, Err: err}
 }
 
-// isTimeout reports whether a time ran out: ours, the kernel's or the resolver's.
+// isTimeout covers our timeout, the kernel's and the resolver's.
 func isTimeout(err error) bool {
 	var timeout interface{ Timeout() bool }
 	return errors.Is(err, os.ErrDeadlineExceeded) || errors.As(err, &timeout) && timeout.Timeout()
 }
 
-// isReset reports whether the other side ended the connection, or over HTTP/2 just
-// this exchange, before the response was complete.
+// isReset reports whether the other side ended the connection (or, over HTTP/2, this
+// exchange) before the response was complete.
 func isReset(err error) bool {
-	for _, cause := range []error{
-		syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF,
-	} {
-		if errors.Is(err, cause) {
-			return true
-		}
-	}
-	var stream streamError
-	return errors.As(err, &stream)
+	is := func(cause error) bool { return errors.Is(err, cause) }
+	causes := []error{syscall.ECONNRESET, syscall.ECONNABORTED, syscall.EPIPE, io.EOF, io.ErrUnexpectedEOF}
+	return slices.ContainsFunc(causes, is) || errors.As(err, new(streamError))
 }
 
-// streamError matches the unexported error type of net/http: its As method fills any
-// struct with the same fields.
+// streamError stands for net/http's unexported type, whose As method fills any struct with
+// the same fields.
 type streamError struct {
 	StreamID uint32
 	Code     uint32
 	Cause    error
 }
 
-// Error implements error, without which errors.As would not look.
+// Error implements error, which errors.As requires.
 func (e streamError) Error() string { return fmt.Sprintf("HTTP/2 stream error %d", e.Code) }

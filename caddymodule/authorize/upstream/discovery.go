@@ -8,22 +8,21 @@ import (
 	"github.com/go-jose/go-jose/v4/json"
 )
 
-// Discovery is the discovery document of an issuer, for passing on. It is fetched on
-// first use and renewed hourly; an old one is used for a day while that fails. It is
-// safe for concurrent use.
+// Discovery is an issuer's discovery document, to be passed on. It is fetched on first use
+// and refreshed hourly; while that fails, the old one is used for another day. It is safe
+// for concurrent use.
 type Discovery struct {
 	text *document[[]byte]
 }
 
-// NewDiscovery returns the Discovery of c.Issuer, without I/O. URI and MinInterval are
-// not used.
+// NewDiscovery returns the Discovery of c.Issuer, without I/O. It ignores c.URI.
 func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
 	}
 	client := newClient(c.Transport, c.Timeout)
 	return &Discovery{&document[[]byte]{
-		pause: DefaultMinInterval, failed: warner(c.Logger, c.Issuer),
+		pause: minInterval, failed: warner(c.Logger, c.Issuer),
 		fetch: func(ctx context.Context) ([]byte, time.Duration, error) {
 			body, err := discoveryText(ctx, client, c.Issuer)
 			if err == nil {
@@ -34,11 +33,11 @@ func NewDiscovery(c KeySetConfig) (*Discovery, error) {
 	}}, nil
 }
 
-// Text returns the document, with issuer and endpoints checked. Its error is an [Error]
-// if the fault has a kind.
+// Text returns the document once issuer and endpoints are checked. Its error is an [Error]
+// if the failure has a kind.
 func (d *Discovery) Text(ctx context.Context) ([]byte, error) { return d.text.get(ctx) }
 
-// checkDiscovery also checks endpoints that we do not use, but pass on.
+// checkDiscovery also checks the endpoints that are only passed on.
 func checkDiscovery(body []byte, issuer string) error {
 	m, err := parseMetadata(body, issuer)
 	if err != nil {

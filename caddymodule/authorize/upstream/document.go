@@ -10,47 +10,42 @@ import (
 )
 
 const (
-	// Bounds of the back-off while a document cannot be had: 1 s, 2 s, 4 s, … 1 min.
+	// Bounds of the back-off while fetching fails: 1 s, 2 s, 4 s, … 1 min.
 	firstRetry = time.Second
 	lastRetry  = time.Minute
 
 	// grace is how long a stale document is used while the next one is fetched.
 	grace = time.Minute
 
-	// maxStale is how long a stale document is used while no newer one can be had: an
-	// outage of the provider must not be ours, but a withdrawn key must end.
+	// maxStale is how long a stale document is used while fetching fails: the provider's
+	// outage must not become ours, but a withdrawn key must stop working.
 	maxStale = 24 * time.Hour
 )
 
-// document is a document of the provider, fetched on first use and kept. One request is
-// in flight at a time. It outlives its caller, because the next one needs it too.
+// document is fetched on first use and cached. At most one request is in flight, and it
+// continues if its caller gives up, because the next one needs the result too.
 type document[T any] struct {
-	// fetch returns the document and how long it stays fresh.
-	fetch func(context.Context) (T, time.Duration, error)
-
-	// pause is the least time between two requests while there is a version.
-	pause time.Duration
-
-	// failed gets errors that no caller sees, because there is an older version.
-	failed func(error)
+	fetch  func(context.Context) (T, time.Duration, error) // also returns how long it stays fresh
+	pause  time.Duration                                   // between two requests while there is a version
+	failed func(error)                                     // gets errors hidden from callers by an older version
 
 	flight   singleflight.Group
 	latest   atomic.Pointer[version[T]]
 	renewing atomic.Bool // by renewInBackground
 }
 
-// version is one state of a document. It is immutable.
+// version is immutable.
 type version[T any] struct {
 	value    T
-	usable   time.Time // until then; zero: there is no value
+	usable   time.Time // until then; zero if there is no value
 	fresh    time.Time // until then
-	retry    time.Time // not fetched again before
+	retry    time.Time // not fetched again before then
 	failures int       // in a row
-	err      error     // of the last try
+	err      error     // of the last attempt
 }
 
-// get returns the document, a stale one if no fresh one is to be had. Nobody waits for
-// the renewal of a document in use; only the first to meet an outage waits for it.
+// get returns the document, or a stale one if fetching fails. It waits only if there is
+// none yet, or if it is the first to find the document stale beyond grace.
 func (d *document[T]) get(ctx context.Context) (T, error) {
 	v := d.version()
 	switch now := time.Now(); {
@@ -67,9 +62,9 @@ func (d *document[T]) get(ctx context.Context) (T, error) {
 	return v.value, err
 }
 
-// refetch fetches the document again because something is missing in it, unless that was
-// done within the pause. It returns the error of the last attempt even if there is an
-// older version.
+// refetch fetches the document again, unless that was done within the pause, because
+// something is missing from it. Unlike get, it returns the error of the last attempt even
+// if there is an older version.
 func (d *document[T]) refetch(ctx context.Context) (T, error) {
 	v, err := d.renewed(ctx)
 	if err == nil {
@@ -85,7 +80,7 @@ func (d *document[T]) version() *version[T] {
 	return new(version[T])
 }
 
-// renewed waits for renew. Its error is the context's only.
+// renewed waits for renew. Its only error is that of the context.
 func (d *document[T]) renewed(ctx context.Context) (*version[T], error) {
 	select {
 	case result := <-d.renew(ctx):
@@ -95,7 +90,7 @@ func (d *document[T]) renewed(ctx context.Context) (*version[T], error) {
 	}
 }
 
-// renew makes a new version, or returns the latest if it is too early for that.
+// renew fetches a new version, or returns the latest if it is too early for another.
 func (d *document[T]) renew(ctx context.Context) <-chan singleflight.Result {
 	ctx = context.WithoutCancel(ctx)
 	return d.flight.DoChan("", func() (any, error) {
@@ -119,7 +114,6 @@ func (d *document[T]) renewInBackground(ctx context.Context, v *version[T]) {
 	}()
 }
 
-// next fetches the version after old.
 func (d *document[T]) next(ctx context.Context, old *version[T]) *version[T] {
 	value, fresh, err := d.fetch(ctx)
 	now := time.Now()

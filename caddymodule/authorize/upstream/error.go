@@ -31,15 +31,14 @@ func (k Kind) String() string {
 	return names[k]
 }
 
-// Error is a fault of the provider of which the client is told. Its Error method is for
-// the log only; [Error.Description] may be shown.
+// Error is a failure of the provider that the client learns of. Its Error method is for
+// the log; [Error.Description] may be shown.
 type Error struct {
 	Kind   Kind // what went wrong
 	Status int  // of the token endpoint's response, with [Refused] only
 
-	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or in the form of
-	// Google's APIs), at most 100 characters that the RFC allows, or empty. With
-	// [Refused] and [Declined] only.
+	// Code is the provider's error code (RFC 6749 §4.1.2.1, §5.2, or a Google API's) if it
+	// has at most 100 characters, all allowed by the RFC. [Refused] and [Declined] only.
 	Code string
 
 	Err error // the cause
@@ -56,9 +55,9 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Description returns the error_description of an invalid_request for this fault, and
-// false if the fault is a server_error. The texts are fixed except for the provider's
-// display name, the status and, from Google, its error code.
+// Description returns the error_description for the client's invalid_request, or false if
+// the failure is a server_error. The texts are fixed except for the provider's name, the
+// status and, for Google, its error code.
 func (e *Error) Description(name string, google bool) (string, bool) {
 	switch e.Kind {
 	case TokenTimeout:
@@ -79,37 +78,28 @@ func (e *Error) Description(name string, google bool) (string, bool) {
 	return "", false
 }
 
-// descriptionText replaces characters that RFC 6749 §4.1.2.1 keeps out of
-// error_description.
+// descriptionText replaces what RFC 6749 §4.1.2.1 forbids in error_description.
 func descriptionText(s string) string {
 	return strings.Map(func(r rune) rune {
-		if !descriptionRune(r) {
-			return '?'
+		if r >= ' ' && r <= '~' && r != '"' && r != '\\' {
+			return r
 		}
-		return r
+		return '?'
 	}, s)
 }
 
-// errorCode returns a provider's error code, or "" if RFC 6749 §5.2 does not allow it:
-// it goes into a redirect and the log.
+// errorCode returns a provider's error code, or "" if it is unfit for a redirect and the
+// log (RFC 6749 §5.2).
 func errorCode(code string) string {
-	unfit := func(r rune) bool { return !descriptionRune(r) }
-	if len(code) > 100 || strings.ContainsFunc(code, unfit) {
+	if len(code) > 100 || descriptionText(code) != code {
 		return ""
 	}
 	return code
 }
 
-// descriptionRune reports whether RFC 6749 §4.1.2.1 allows a character.
-func descriptionRune(r rune) bool {
-	return r >= ' ' && r <= '~' && r != '"' && r != '\\'
-}
-
-// The causes of failures that are no [Error], for logs and tests.
+// The causes of other failures, for logs and tests.
 var (
-	// ErrRedirect: following it would let the provider choose our next request.
-	ErrRedirect = errors.New("answered with a redirect")
-
+	ErrRedirect    = errors.New("answered with a redirect")      // which would choose our next request
 	ErrTooLarge    = errors.New("answer too large")              // more than 1 MiB
 	ErrStatus      = errors.New("answered with an error status") // of discovery, keys or userinfo
 	ErrMetadata    = errors.New("unusable provider metadata")    // or of another issuer

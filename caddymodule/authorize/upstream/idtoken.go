@@ -19,11 +19,10 @@ import (
 // Leeway is how far the provider's clock may be off (OpenID Connect Core §2).
 const Leeway = time.Minute
 
-// maxSubject is the most length of a sub in bytes (OpenID Connect Core §2).
+// maxSubject bounds a sub, in bytes (OpenID Connect Core §2).
 const maxSubject = 255
 
-// idTokenClaims are those that go-oidc leaves to its caller. They are decoded again,
-// strictly: case-sensitive and without repeated names.
+// idTokenClaims are what checkClaims needs, decoded strictly.
 type idTokenClaims struct {
 	Issuer          string   `json:"iss"`
 	Subject         string   `json:"sub"`
@@ -34,37 +33,35 @@ type idTokenClaims struct {
 	AuthTime        *float64 `json:"auth_time"`
 }
 
-// verify is the ID token validation of OpenID Connect Core §3.1.3.7.
+// verify validates the ID token (OpenID Connect Core §3.1.3.7).
 func (p *Provider) verify(ctx context.Context, m *metadata, tokens *oauth2.Token, r AuthenticationRequest) (*Identity, error) {
 	raw, _ := tokens.Extra("id_token").(string)
 	if raw == "" {
 		return nil, fmt.Errorf("%w: the token response has none", ErrIDToken)
 	}
-	token, err := p.verifyToken(ctx, m, raw, ErrIDToken)
+	claims := new(idTokenClaims)
+	token, err := p.verifyToken(ctx, m, raw, ErrIDToken, claims)
 	if err != nil {
 		return nil, err
 	}
+	id := &Identity{Issuer: p.config.Issuer, Subject: claims.Subject, IDToken: raw, AuthTime: unixTime(claims.AuthTime)}
 	var payload json.RawMessage
-	if err := token.Claims(&payload); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
+	if err = p.checkClaims(token, claims, tokens.AccessToken, r); err == nil {
+		err = token.Claims(&payload)
 	}
-	claims, err := p.checkClaims(token, payload, tokens.AccessToken, r)
+	if err == nil {
+		id.Claims, err = decodeObject(payload)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
 	}
-	all, err := decodeObject(payload)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrIDToken, err)
-	}
-	return &Identity{
-		Issuer: p.config.Issuer, Subject: claims.Subject, Claims: all, IDToken: raw, AuthTime: unixTime(claims.AuthTime),
-		Tokens: Tokens{AccessToken: tokens.AccessToken, RefreshToken: tokens.RefreshToken, Expiry: tokens.Expiry},
-	}, nil
+	return id, nil
 }
 
-// verifyToken checks alg, signature, iss, aud, exp and nbf. Its error wraps defect if
-// the token is at fault.
-func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error) (*oidc.IDToken, error) {
+// verifyToken checks alg, signature, iss, aud, exp and nbf, and decodes the claims again:
+// case-sensitive and without repeated names, which go-oidc does not insist on. Its error
+// wraps defect if the token is at fault.
+func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, defect error, claims any) (*oidc.IDToken, error) {
 	keys := &watchedKeySet{KeySet: p.keys}
 	verifier := oidc.NewVerifier(p.config.Issuer, keys, &oidc.Config{
 		ClientID: p.config.ClientID, SupportedSigningAlgs: m.Algorithms,
@@ -72,44 +69,42 @@ func (p *Provider) verifyToken(ctx context.Context, m *metadata, raw string, def
 	})
 	token, err := verifier.Verify(ctx, raw)
 	switch {
-	case err == nil:
-		return token, nil
 	case keys.err != nil && !isTokenDefect(keys.err):
-		return nil, keys.err // the keys could not be had
+		return nil, keys.err // the keys could not be fetched
 	case keys.err != nil:
 		err = keys.err
+	case err == nil:
+		var payload json.RawMessage
+		if err = token.Claims(&payload); err == nil {
+			err = strictjson.Unmarshal(payload, claims)
+		}
 	}
-	return nil, fmt.Errorf("%w: %w", defect, err)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", defect, err)
+	}
+	return token, nil
 }
 
 // checkClaims checks what go-oidc leaves to its caller.
-func (p *Provider) checkClaims(token *oidc.IDToken, payload []byte, accessToken string, r AuthenticationRequest) (*idTokenClaims, error) {
-	c := new(idTokenClaims)
-	if err := strictjson.Unmarshal(payload, c); err != nil {
-		return nil, err
-	}
+func (p *Provider) checkClaims(token *oidc.IDToken, c *idTokenClaims, accessToken string, r AuthenticationRequest) error {
 	switch {
 	case c.Issuer != token.Issuer || c.Subject != token.Subject:
-		return nil, errors.New("iss or sub is there in two spellings")
+		return errors.New("iss or sub is there in two spellings")
 	case c.Subject == "" || len(c.Subject) > maxSubject:
-		return nil, fmt.Errorf("sub has %d bytes", len(c.Subject))
+		return fmt.Errorf("sub has %d bytes", len(c.Subject))
 	case c.Nonce != r.Nonce:
-		return nil, errors.New("nonce is not that of the request")
+		return errors.New("nonce is not that of the request")
 	}
 	if err := p.checkParties(token.Audience, c.AuthorizedParty); err != nil {
-		return nil, err
+		return err
 	}
-	if err := c.checkTimes(time.Now(), r); err != nil {
-		return nil, err
+	if err := c.checkTimes(time.Now(), r); err != nil || c.AccessTokenHash == nil {
+		return err
 	}
-	if c.AccessTokenHash == nil {
-		return c, nil
-	}
-	return c, token.VerifyAccessToken(accessToken)
+	return token.VerifyAccessToken(accessToken)
 }
 
-// checkParties refuses a token issued to another client of the provider whose aud names
-// us too.
+// checkParties refuses a token issued to another client, even if its aud names us too.
 func (p *Provider) checkParties(audience []string, authorized *string) error {
 	others := slices.ContainsFunc(audience, func(id string) bool { return id != p.config.ClientID })
 	switch {
@@ -121,8 +116,7 @@ func (p *Provider) checkParties(audience []string, authorized *string) error {
 	return nil
 }
 
-// checkTimes checks iat, and auth_time if the request had a max_age, which a provider may
-// have ignored.
+// checkTimes checks iat, and auth_time in case the provider ignored max_age.
 func (c *idTokenClaims) checkTimes(now time.Time, r AuthenticationRequest) error {
 	if c.IssuedAt == nil || unixTime(c.IssuedAt).After(now.Add(Leeway)) {
 		return fmt.Errorf("iat is missing or to come: %v", unixTime(c.IssuedAt))
@@ -144,8 +138,7 @@ func unixTime(seconds *float64) time.Time {
 	return time.Unix(int64(*seconds), 0)
 }
 
-// decodeObject decodes a JSON object with its numbers as written, and refuses repeated
-// names.
+// decodeObject keeps numbers as written, and refuses repeated names.
 func decodeObject(data []byte) (object map[string]any, err error) {
 	var names map[string]josejson.RawMessage
 	if err := josejson.Unmarshal(data, &names); err != nil {

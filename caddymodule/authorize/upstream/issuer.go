@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/httporigin"
 )
 
-// CheckIssuer refuses an issuer that is not https, or http on loopback, with a host and
-// perhaps a path (OpenID Connect Discovery §3).
+// CheckIssuer requires https, or http on loopback, with a host and at most a path (OpenID
+// Connect Discovery §3).
 func CheckIssuer(issuer string) error {
 	u, err := parseAbsolute(issuer)
 	if err != nil {
@@ -24,7 +24,7 @@ func CheckIssuer(issuer string) error {
 	return nil
 }
 
-// checkEndpoint refuses an endpoint in plain http, unless the issuer is http too.
+// checkEndpoint requires https unless the issuer is http on loopback too.
 func checkEndpoint(name, endpoint, issuer string) error {
 	u, err := parseAbsolute(endpoint)
 	if err != nil {
@@ -36,8 +36,7 @@ func checkEndpoint(name, endpoint, issuer string) error {
 	return nil
 }
 
-// parseAbsolute parses an address with a host. It refuses fragments, and credentials,
-// which could hide the host.
+// parseAbsolute refuses fragments, and credentials, which could disguise the host.
 func parseAbsolute(address string) (*url.URL, error) {
 	u, err := url.Parse(address)
 	if err != nil {

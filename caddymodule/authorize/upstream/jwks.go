@@ -14,16 +14,13 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/strictjson"
 )
 
-// minRSA is the least size of an RSA key in bits (RFC 7518 §3.3). go-jose bounds the
-// cost of verification by 4096.
+// minRSA is the minimum size in bits (RFC 7518 §3.3). go-jose sets the maximum, 4096.
 const minRSA = 2048
 
-// jwks are the usable keys of a JWK Set (RFC 7517 §5): public, of a known kind, and for
-// signatures.
+// jwks are the usable keys of a JWK Set: public, of a known kind, for signatures.
 type jwks []jose.JSONWebKey
 
-// publicJWK leaves out what should not be there, or is not checked: private parts and
-// certificates.
+// publicJWK leaves out private parts, and certificates, which are not checked.
 type publicJWK struct {
 	KeyType   string   `json:"kty"`
 	Use       string   `json:"use,omitempty"`
@@ -37,7 +34,7 @@ type publicJWK struct {
 	E         string   `json:"e,omitempty"`
 }
 
-// parseJWKS reads a key set without the keys that are not usable (RFC 7517 §5).
+// parseJWKS skips unusable keys (RFC 7517 §5).
 func parseJWKS(body []byte) (jwks, error) {
 	var document struct {
 		Keys *[]json.RawMessage `json:"keys"`
@@ -74,7 +71,7 @@ func parseKey(raw []byte) (key jose.JSONWebKey, ok bool) {
 	return key, len(fit) > 0 && (key.Algorithm == "" || slices.Contains(fit, jose.SignatureAlgorithm(key.Algorithm)))
 }
 
-// keyAlgorithms returns the algorithms that a key can be for.
+// keyAlgorithms returns the algorithms that a key can be used with.
 func keyAlgorithms(key any) []jose.SignatureAlgorithm {
 	switch key := key.(type) {
 	case *rsa.PublicKey:
@@ -99,25 +96,24 @@ func (s jwks) candidates(kid string) jwks {
 	if kid == "" || len(s) == 1 && s[0].KeyID == "" {
 		return s
 	}
-	var named jwks
-	for _, key := range s {
-		if key.KeyID == kid {
-			named = append(named, key)
-		}
-	}
-	return named
+	return s.filter(func(key jose.JSONWebKey) bool { return key.KeyID == kid })
 }
 
 // fit returns the keys for an algorithm: those that name it, or that name none and are of
 // its kind.
 func (s jwks) fit(alg string) jwks {
-	var fit jwks
+	return s.filter(func(key jose.JSONWebKey) bool {
+		return key.Algorithm == alg || key.Algorithm == "" && slices.Contains(keyAlgorithms(key.Key), jose.SignatureAlgorithm(alg))
+	})
+}
+
+func (s jwks) filter(keep func(jose.JSONWebKey) bool) (kept jwks) {
 	for _, key := range s {
-		if key.Algorithm == alg || key.Algorithm == "" && slices.Contains(keyAlgorithms(key.Key), jose.SignatureAlgorithm(alg)) {
-			fit = append(fit, key)
+		if keep(key) {
+			kept = append(kept, key)
 		}
 	}
-	return fit
+	return kept
 }
 
 // String lists the keys, for the log.

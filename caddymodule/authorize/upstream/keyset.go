@@ -15,13 +15,14 @@ import (
 )
 
 const (
-	// DefaultMinInterval is the default of [KeySetConfig.MinInterval].
-	DefaultMinInterval = time.Minute
+	// minInterval is the minimum time between two requests for a document.
+	minInterval = time.Minute
 
-	// The lifetime of a key set that has no max-age, and the bounds of one that has.
-	keysLifetime    = time.Hour
+	keysLifetime    = time.Hour // without a max-age
 	minKeysLifetime = time.Minute
 	maxKeysLifetime = 24 * time.Hour
+
+	inlineLifetime = 100 * 365 * 24 * time.Hour // longer than any process
 )
 
 // KeySetConfig is the configuration of a [KeySet].
@@ -36,53 +37,37 @@ type KeySetConfig struct {
 	// Timeout is that of each request. Default: [DefaultTimeout].
 	Timeout time.Duration
 
-	// MinInterval is the least time between two requests while there are keys. Default:
-	// [DefaultMinInterval].
-	MinInterval time.Duration
-
 	// Transport makes the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Logger gets failures that no caller sees, because older keys stay in use (Warn).
-	// Default: none.
+	// Logger gets failures that older keys hide from callers (Warn). Default: none.
 	Logger *slog.Logger
 }
 
 // KeySet holds the public keys of an issuer, fetched on first use. It is safe for
 // concurrent use.
 //
-// An unknown kid, which anybody can put into a token, causes at most one request in
-// [KeySetConfig.MinInterval]; a wrong signature causes none. Keys stay fresh for the
-// response's max-age, between a minute and a day. While they cannot be fetched, the old
-// ones are used for another day.
+// Unknown kids, which anybody can put into a token, cause at most one request a minute; a
+// wrong signature causes none. Keys stay fresh for the response's max-age, between a minute
+// and a day. While fetching fails, the old ones are used for another day.
 type KeySet struct {
 	keys *document[jwks]
 }
 
 // NewKeySet returns the KeySet of a configuration, without I/O.
 func NewKeySet(c KeySetConfig) (*KeySet, error) {
-	client := newClient(c.Transport, c.Timeout)
+	client, failed := newClient(c.Transport, c.Timeout), warner(c.Logger, c.Issuer)
 	if c.URI == "" {
 		if err := CheckIssuer(c.Issuer); err != nil {
 			return nil, err
 		}
-		discovered := newMetadata(c.Issuer, client, warner(c.Logger, c.Issuer))
-		return newKeySet(c, client, func(ctx context.Context) (string, error) {
-			m, err := discovered.get(ctx)
-			if err != nil {
-				return "", err
-			}
-			return m.JWKSURI, nil
-		}), nil
+		return newKeySet(client, minInterval, failed, newMetadata(c.Issuer, client, failed).get), nil
 	}
 	if err := checkEndpoint("jwks_uri", c.URI, c.URI); err != nil {
 		return nil, err
 	}
-	return newKeySet(c, client, func(context.Context) (string, error) { return c.URI, nil }), nil
+	return newKeySet(client, minInterval, failed, func(context.Context) (*metadata, error) { return &metadata{JWKSURI: c.URI}, nil }), nil
 }
-
-// inlineLifetime is longer than any process.
-const inlineLifetime = 100 * 365 * 24 * time.Hour
 
 // NewInlineKeySet returns the KeySet of a JWK Set with at least one usable key.
 func NewInlineKeySet(body []byte) (*KeySet, error) {
@@ -99,20 +84,16 @@ func NewInlineKeySet(body []byte) (*KeySet, error) {
 	}}, nil
 }
 
-// newKeySet looks up the address each time, because discovery may change it.
-func newKeySet(c KeySetConfig, client client, address func(context.Context) (string, error)) *KeySet {
-	interval := c.MinInterval
-	if interval <= 0 {
-		interval = DefaultMinInterval
-	}
+// newKeySet reads the jwks_uri before each request, because discovery may change it.
+func newKeySet(client client, interval time.Duration, failed func(error), discovered func(context.Context) (*metadata, error)) *KeySet {
 	return &KeySet{&document[jwks]{
-		pause: interval, failed: warner(c.Logger, c.Issuer),
+		pause: interval, failed: failed,
 		fetch: func(ctx context.Context) (jwks, time.Duration, error) {
-			uri, err := address(ctx)
+			m, err := discovered(ctx)
 			if err != nil {
 				return nil, 0, err
 			}
-			body, header, err := client.get(ctx, keysEndpoint, uri, nil)
+			body, header, err := client.get(ctx, keysEndpoint, m.JWKSURI, nil)
 			if err != nil {
 				return nil, 0, err
 			}
@@ -122,7 +103,7 @@ func newKeySet(c KeySetConfig, client client, address func(context.Context) (str
 	}}
 }
 
-// keysFreshness returns how long a key set is fresh (RFC 9111 §5.2.2.1), within bounds.
+// keysFreshness is the max-age (RFC 9111 §5.2.2.1), within bounds.
 func keysFreshness(header http.Header) time.Duration {
 	lifetime := keysLifetime
 	for directive := range strings.SplitSeq(header.Get("Cache-Control"), ",") {
@@ -151,9 +132,8 @@ func warner(logger *slog.Logger, issuer string) func(error) {
 }
 
 // Key returns the public key with this kid; an empty kid means the only key. Its alg is
-// empty if the provider names none. Its error wraps [ErrUnknownKey] if there is no such
-// key; any other means that the keys cannot be had now, and is an [Error] if the fault
-// has a kind.
+// empty if the provider names none. The error wraps [ErrUnknownKey] if there is no such
+// key. Any other means that the keys are unavailable, and is an [Error] if it has a kind.
 func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	keys, err := k.candidates(ctx, kid)
 	if err != nil {
@@ -165,9 +145,9 @@ func (k *KeySet) Key(ctx context.Context, kid string) (jose.JSONWebKey, error) {
 	return keys[0], nil
 }
 
-// VerifySignature implements oidc.KeySet: it returns the payload of a JWS in compact
-// form. Its error wraps [ErrSignature] or [ErrUnknownKey] for a defect of the token; any
-// other is that of [KeySet.Key].
+// VerifySignature implements oidc.KeySet: it returns the payload of a compact JWS. The
+// error wraps [ErrSignature] or [ErrUnknownKey] if the token is at fault; any other is as
+// for [KeySet.Key].
 func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, error) {
 	jws, err := jose.ParseSignedCompact(token, algorithms)
 	if err != nil {
@@ -189,8 +169,8 @@ func (k *KeySet) VerifySignature(ctx context.Context, token string) ([]byte, err
 	return payload, nil
 }
 
-// candidates returns the keys that a kid may mean, at least one. If there is none, it
-// fetches the keys again.
+// candidates returns at least one key that a kid may mean. If there is none, it fetches
+// the keys again.
 func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	set, err := k.keys.get(ctx)
 	if err != nil {
@@ -209,8 +189,7 @@ func (k *KeySet) candidates(ctx context.Context, kid string) (jwks, error) {
 	return keys, nil
 }
 
-// watchedKeySet notes the error of a key set, of which go-oidc's verifier keeps only the
-// text.
+// watchedKeySet keeps the error of a key set, of which go-oidc returns only the text.
 type watchedKeySet struct {
 	*KeySet
 	err error
@@ -222,7 +201,7 @@ func (w *watchedKeySet) VerifySignature(ctx context.Context, token string) (payl
 	return payload, w.err
 }
 
-// isTokenDefect reports whether an error of a key set is the token's fault.
+// isTokenDefect reports whether an error of a key set blames the token.
 func isTokenDefect(err error) bool {
 	return errors.Is(err, ErrSignature) || errors.Is(err, ErrUnknownKey)
 }

@@ -14,9 +14,8 @@ import (
 // metadataLifetime is how long a discovery document is fresh.
 const metadataLifetime = time.Hour
 
-// algorithms are the signature algorithms that are accepted. With none and HS256…,
-// anybody could sign: with the public key, or with a client secret that every replica
-// knows (RFC 8725 §2.1, §3.1).
+// algorithms are the accepted signature algorithms: neither none nor HS256…, with which
+// the public key or the client secret would do for signing (RFC 8725 §2.1, §3.1).
 var algorithms = []jose.SignatureAlgorithm{
 	jose.RS256, jose.RS384, jose.RS512, jose.PS256, jose.PS384, jose.PS512,
 	jose.ES256, jose.ES384, jose.ES512, jose.EdDSA,
@@ -42,10 +41,9 @@ type metadata struct {
 // pkce reports whether the provider supports S256 (RFC 7636 §4.2).
 func (m *metadata) pkce() bool { return slices.Contains(m.ChallengeMethods, "S256") }
 
-// newMetadata returns the discovery document of an issuer.
 func newMetadata(issuer string, c client, failed func(error)) *document[*metadata] {
 	return &document[*metadata]{
-		pause: DefaultMinInterval, failed: failed,
+		pause: minInterval, failed: failed,
 		fetch: func(ctx context.Context) (*metadata, time.Duration, error) {
 			body, err := discoveryText(ctx, c, issuer)
 			if err != nil {
@@ -63,8 +61,8 @@ func discoveryText(ctx context.Context, c client, issuer string) ([]byte, error)
 	return body, err
 }
 
-// parseMetadata reads a discovery document and checks what every use of it needs. The
-// issuer must be exactly the one asked (OpenID Connect Discovery §4.3).
+// parseMetadata checks what every use of a discovery document needs. The issuer must be
+// exactly the one asked (OpenID Connect Discovery §4.3).
 func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	m := new(metadata)
 	if err := json.Unmarshal(body, m); err != nil {
@@ -89,23 +87,21 @@ func parseMetadata(body []byte, issuer string) (*metadata, error) {
 	return m, m.setAlgorithms()
 }
 
-// named is an endpoint with its name. Its address is empty if it is missing.
 type named struct{ name, address string }
 
+// checkEndpoints skips endpoints without an address, which the provider does not have.
 func checkEndpoints(issuer string, endpoints ...named) error {
 	for _, e := range endpoints {
-		if e.address == "" {
-			continue
-		}
-		if err := checkEndpoint(e.name, e.address, issuer); err != nil {
-			return err
+		if e.address != "" {
+			if err := checkEndpoint(e.name, e.address, issuer); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
 }
 
-// setAlgorithms keeps the accepted algorithms. The default is RS256 (OpenID Connect Core
-// §15.1).
+// setAlgorithms keeps the accepted ones. Default: RS256 (OpenID Connect Core §15.1).
 func (m *metadata) setAlgorithms() error {
 	if len(m.Algorithms) == 0 {
 		m.Algorithms = []string{string(jose.RS256)}

@@ -19,9 +19,8 @@ type Config struct {
 	ClientSecret string   // ours at the provider. Empty for a public client.
 	Scopes       []string // openid is added. Default: openid, profile, email.
 
-	// RedirectURI is where the provider sends the browser back to. Each provider has
-	// one of its own, so that a response of one cannot pass for that of another
-	// (RFC 9700 §4.4). Required.
+	// RedirectURI is where the provider sends the browser back to. It is unique to this
+	// provider, so that no other's response can pass for its own (RFC 9700 §4.4). Required.
 	RedirectURI string
 
 	// Timeout covers each request from connecting to the last byte of the response.
@@ -31,18 +30,18 @@ type Config struct {
 	// Transport makes the requests. Default: a clone of http.DefaultTransport.
 	Transport http.RoundTripper
 
-	// Logger gets failures that no caller sees, because an older document or older
-	// keys stay in use (Warn). Default: none.
+	// Logger gets failures that an older document or older keys hide from callers (Warn).
+	// Default: none.
 	Logger *slog.Logger
 }
 
-// newKeyInterval is the least time between two requests for a provider's keys. It is
-// short because the tokens come from the provider itself: nobody else can name unknown
-// keys, and a new key must not fail sign-ins.
+// newKeyInterval is the minimum time between two requests for a provider's keys. It is
+// short, so that a new key fails no sign-in: the tokens come straight from the provider,
+// and nobody else can make them name unknown keys.
 const newKeyInterval = time.Second
 
 // Provider is an identity provider at which we are a client. It is safe for concurrent
-// use and holds nothing of single sign-ins.
+// use and keeps no state of single sign-ins.
 type Provider struct {
 	config   Config
 	client   client
@@ -51,8 +50,8 @@ type Provider struct {
 }
 
 // New returns the Provider of a configuration, without I/O. Discovery happens on first
-// use, and hourly after that; while it fails, the old document stays in use, or without
-// one it is retried after 1 s, 2 s, 4 s, … 1 min.
+// use, and then hourly. While it fails, the old document stays in use; if there is none,
+// it is retried after 1 s, 2 s, 4 s, … 1 min.
 func New(c Config) (*Provider, error) {
 	if err := CheckIssuer(c.Issuer); err != nil {
 		return nil, err
@@ -70,18 +69,10 @@ func New(c Config) (*Provider, error) {
 	if !slices.Contains(c.Scopes, "openid") {
 		c.Scopes = append([]string{"openid"}, c.Scopes...)
 	}
-	p := &Provider{config: c, client: newClient(c.Transport, c.Timeout)}
-	p.metadata = newMetadata(c.Issuer, p.client, warner(c.Logger, c.Issuer))
-	p.keys = newKeySet(KeySetConfig{Issuer: c.Issuer, MinInterval: newKeyInterval, Logger: c.Logger}, p.client, p.jwksURI)
+	p, failed := &Provider{config: c, client: newClient(c.Transport, c.Timeout)}, warner(c.Logger, c.Issuer)
+	p.metadata = newMetadata(c.Issuer, p.client, failed)
+	p.keys = newKeySet(p.client, newKeyInterval, failed, p.discovered)
 	return p, nil
-}
-
-func (p *Provider) jwksURI(ctx context.Context) (string, error) {
-	m, err := p.discovered(ctx)
-	if err != nil {
-		return "", err
-	}
-	return m.JWKSURI, nil
 }
 
 // discovered returns the discovery document, if it allows sign-ins.
@@ -93,7 +84,7 @@ func (p *Provider) discovered(ctx context.Context) (*metadata, error) {
 	return m, m.checkSignIn()
 }
 
-// oauth makes a new configuration for each use, because it has a cache in it.
+// oauth makes a new configuration for each use, because one has a cache in it.
 func (p *Provider) oauth(m *metadata) (*oauth2.Config, error) {
 	style, err := authStyle(m.AuthenticationMethods, p.config.ClientSecret)
 	return &oauth2.Config{

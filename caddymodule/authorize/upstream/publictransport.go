@@ -11,12 +11,11 @@ import (
 	"time"
 )
 
-// errNotPublic refuses a connection into the network that this process is in.
 var errNotPublic = errors.New("the address is not a public one")
 
 // PublicTransport connects to public addresses only, for URLs that others chose (RFC 7591
-// §5; server-side request forgery, RFC 9700 §4.10). It checks each address when it is
-// dialled, after name resolution. It uses no proxy, because the proxy would dial.
+// §5; server-side request forgery, RFC 9700 §4.10). It checks each address after name
+// resolution, and bypasses proxies, which would resolve names themselves.
 func PublicTransport() http.RoundTripper {
 	t := defaultTransport()
 	t.Proxy = nil
@@ -35,12 +34,11 @@ func publicOnly(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// globalIPv6 is the part of IPv6 that the internet routes. Outside are loopback,
-// link-local and unique local addresses, and those that embed an IPv4 address.
+// globalIPv6 leaves out loopback, link-local and unique local addresses, and most that
+// embed an IPv4 address.
 var globalIPv6 = netip.MustParsePrefix("2000::/3")
 
-// specialPurpose are the parts of the rest that are not public, by IANA's registries
-// (RFC 6890).
+// specialPurpose lists what else is not public (RFC 6890).
 var specialPurpose = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24",
 	"192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24",

@@ -13,8 +13,8 @@ import (
 )
 
 // AuthenticationRequest is the request for one sign-in (OpenID Connect Core §3.1.2.1).
-// The caller makes State, Nonce and Verifier at random, binds them to the browser, and
-// has them again when the browser comes back.
+// State, Nonce and Verifier are random; the caller binds them to the browser, and has them
+// again when it comes back.
 type AuthenticationRequest struct {
 	State    string // identifies the response. Required.
 	Nonce    string // binds the ID token to this sign-in. Required.
@@ -23,11 +23,9 @@ type AuthenticationRequest struct {
 	LoginHint, Prompt    string // login_hint and prompt
 	UILocales, ACRValues string // ui_locales and acr_values
 
-	// MaxAge is max_age in seconds, and compared with auth_time. Empty: no limit.
-	MaxAge string
+	MaxAge string // max_age in seconds, compared with auth_time. Empty: no limit.
 }
 
-// check refuses a request without its protections.
 func (r *AuthenticationRequest) check() error {
 	switch {
 	case r.State == "" || r.Nonce == "":
@@ -51,8 +49,8 @@ func (r *AuthenticationRequest) maxAge() (age time.Duration, asked bool, err err
 	return time.Duration(seconds) * time.Second, true, nil
 }
 
-// AuthenticationURL returns where to send the browser, after discovery if it is due.
-// Its error is an [Error] if the fault has a kind.
+// AuthenticationURL returns where to send the browser. It discovers the provider first if
+// that is due. Its error is an [Error] if the failure has a kind.
 func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationRequest) (string, error) {
 	if err := r.check(); err != nil {
 		return "", err
@@ -81,8 +79,8 @@ func (p *Provider) AuthenticationURL(ctx context.Context, r AuthenticationReques
 }
 
 // EndSessionURL returns where to send the browser to sign out at the provider
-// (RP-Initiated Logout §2), and false if the provider has no such endpoint. The hint
-// is an [Identity.IDToken]. Empty values are omitted.
+// (RP-Initiated Logout §2), or false if the provider has no such endpoint. The hint is an
+// [Identity.IDToken]. Empty values are omitted.
 func (p *Provider) EndSessionURL(ctx context.Context, idTokenHint, postLogoutRedirectURI, state string) (string, bool, error) {
 	m, err := p.metadata.get(ctx)
 	if err != nil || m.EndSessionEndpoint == "" {

@@ -15,8 +15,8 @@ import (
 )
 
 // authStyle returns how to send the secret, by token_endpoint_auth_methods_supported.
-// x/oauth2 would otherwise find out by trying, and send the code twice, which revokes
-// what it gave (RFC 6749 §4.1.2).
+// Otherwise x/oauth2 would try both ways, and a code sent twice revokes its own tokens
+// (RFC 6749 §4.1.2).
 func authStyle(methods []string, secret string) (oauth2.AuthStyle, error) {
 	switch {
 	case secret == "":
@@ -42,17 +42,14 @@ func (p *Provider) exchangeCode(ctx context.Context, m *metadata, code, verifier
 	watched := &watchedTransport{next: exchange{p.client, tokenEndpoint}}
 	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: watched})
 	tokens, err := config.Exchange(ctx, code, options...)
-	switch {
-	case err == nil:
-		return tokens, nil
-	case watched.status == 0: // no answer
-		return nil, err
+	if err != nil && watched.status != 0 { // there was an answer
+		err = tokenError(watched.status, err, code, verifier, config.ClientSecret)
 	}
-	return nil, tokenError(watched.status, err, code, verifier, config.ClientSecret)
+	return tokens, err
 }
 
-// tokenError is the error of a response without tokens. It leaves out the body of a
-// successful response, which may hold parts of a token, and the secrets we sent.
+// tokenError is the error of a response without tokens. It quotes neither the secrets we
+// sent, nor the body of a successful response, which may hold parts of a token.
 func tokenError(status int, err error, secrets ...string) *Error {
 	e := &Error{Kind: Refused, Status: status, Err: fmt.Errorf("%s: %d, but no token response", tokenEndpoint, status)}
 	var answer *oauth2.RetrieveError
@@ -69,9 +66,9 @@ func tokenError(status int, err error, secrets ...string) *Error {
 	return e
 }
 
-// apiErrorCode returns the error code in the form of Google's APIs, which its token
-// endpoint uses for its own faults (google.rpc.Status):
-// {"error": {"code": 503, "status": "UNAVAILABLE"}}, or a reason in its errors.
+// apiErrorCode reads the form in which Google's token endpoint reports its own failures
+// (google.rpc.Status): {"error": {"code": 503, "status": "UNAVAILABLE"}}, or a reason in
+// its errors.
 func apiErrorCode(body []byte) string {
 	var answer struct {
 		Error struct {
@@ -99,8 +96,7 @@ func hide(text string, secrets []string) string {
 	return text
 }
 
-// watchedTransport notes the status of the response, which x/oauth2 does not always
-// tell.
+// watchedTransport keeps the status of the response, which x/oauth2 does not always return.
 type watchedTransport struct {
 	next   http.RoundTripper
 	status int

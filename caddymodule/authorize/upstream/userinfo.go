@@ -12,16 +12,16 @@ import (
 
 // complete adds userinfo's claims (OpenID Connect Core §5.3) to those of the ID token,
 // which take precedence because they are signed.
-func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity) error {
+func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity, accessToken string) error {
 	if m.UserInfoEndpoint == "" {
 		return nil
 	}
-	claims, err := p.userinfo(ctx, m, identity.Tokens.AccessToken)
+	claims, err := p.userinfo(ctx, m, accessToken)
 	if err != nil {
 		return err
 	}
-	// §5.3.2: an access token of somebody else, slipped into the token response, must
-	// not give the person that one's name and groups.
+	// Somebody else's access token in the response must not give the person that one's
+	// name and groups (§5.3.2).
 	if sub, _ := claims["sub"].(string); sub != identity.Subject {
 		return fmt.Errorf("%w: sub is not that of the ID token", ErrUserInfo)
 	}
@@ -33,8 +33,8 @@ func (p *Provider) complete(ctx context.Context, m *metadata, identity *Identity
 	return nil
 }
 
-// verifiesAnother reports whether a claim is userinfo's email_verified or
-// phone_number_verified, while the ID token has another address or number.
+// verifiesAnother reports whether a claim is email_verified or phone_number_verified of
+// userinfo, and the ID token has another address or number.
 func verifiesAnother(name string, userinfo, idToken map[string]any) bool {
 	about, verifies := strings.CutSuffix(name, "_verified")
 	taken, ok := idToken[about]
@@ -51,6 +51,10 @@ func (p *Provider) userinfo(ctx context.Context, m *metadata, accessToken string
 	if kind, _, _ := mime.ParseMediaType(header.Get("Content-Type")); kind == "application/jwt" {
 		return p.signedUserinfo(ctx, string(body))
 	}
+	return decodeUserinfo(body)
+}
+
+func decodeUserinfo(body []byte) (map[string]any, error) {
 	claims, err := decodeObject(body)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)
@@ -67,9 +71,9 @@ func (p *Provider) signedUserinfo(ctx context.Context, token string) (map[string
 	case err != nil:
 		return nil, err
 	}
-	claims, err := decodeObject(payload)
+	claims, err := decodeUserinfo(payload)
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUserInfo, err)
+		return nil, err
 	}
 	if iss, ok := claims["iss"]; ok && iss != any(p.config.Issuer) {
 		return nil, fmt.Errorf("%w: iss is %.200q", ErrUserInfo, iss)
