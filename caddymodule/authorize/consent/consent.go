@@ -3,7 +3,6 @@ package consent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"time"
 
@@ -16,13 +15,13 @@ const (
 	// lifetime is how long a person is not asked again.
 	lifetime = 365 * 24 * time.Hour
 
-	// maxItems is how many items are remembered; if there are more, only the latest
-	// approval is. A client may ask for another search scope each time.
+	// maxItems bounds the items of a client that asks for another search scope each time.
+	// Beyond it, only the latest answer is remembered.
 	maxItems = 100
 )
 
-// Consent is what a person allows a client, as the durable store keeps it. Its items are
-// scopes, and claims asked for by name as claim:<name>.
+// Consent is what a person allows a client, as stored. Its items are scopes, and claims
+// requested by name as claim:<name>.
 type Consent struct {
 	User     string    `json:"user"`      // the sub
 	ClientID string    `json:"client_id"` // of the client
@@ -41,24 +40,15 @@ func consentKey(user, clientID string) string { return store.Key("consent", user
 
 // Load returns what a person allows a client, or nil if they were not asked.
 func (cs *Consents) Load(ctx context.Context, user, clientID string) (*Consent, error) {
-	value, err := cs.Durable.Get(ctx, consentKey(user, clientID))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	c := new(Consent)
-	return c, json.Unmarshal(value, c)
+	return store.GetJSON[Consent](ctx, cs.Durable, consentKey(user, clientID))
 }
 
-// Covers reports whether a person still allows all of a scope: they may have been asked
-// again since it was granted.
+// Covers reports whether a person allows all of a scope.
 func (c *Consent) Covers(scope []string) bool {
 	return !slices.ContainsFunc(scope, func(scope string) bool { return !slices.Contains(c.Granted, scope) })
 }
 
-// Remember stores which of the items a person granted, with their earlier answers to others.
+// Remember stores which of the items a person granted, beside earlier answers to others.
 func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, granted []string) error {
 	c, err := cs.Load(ctx, user, clientID)
 	if err != nil {
@@ -81,9 +71,9 @@ func (cs *Consents) Remember(ctx context.Context, user, clientID string, items, 
 	return cs.Durable.Put(ctx, consentKey(user, clientID), value, lifetime)
 }
 
-// Withdraw reports whether a person now refuses an item that they granted before, and if
-// so ends the client's access tokens. Its codes and refresh tokens end if they go beyond
-// what is still allowed (see [Consent.Covers]).
+// Withdraw reports whether a person now refuses an item that they granted before, and if so
+// ends the client's access tokens. Its codes and refresh tokens end unless the consent still
+// [Consent.Covers] them.
 func (cs *Consents) Withdraw(ctx context.Context, client *client.Client, user string, items, granted []string) (bool, error) {
 	if !client.RequiresConsent() {
 		return false, nil

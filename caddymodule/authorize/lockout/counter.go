@@ -25,10 +25,10 @@ type counter struct {
 	owner  string // whose success cancels their failures; "" for nobody's
 }
 
-// counterBuckets is how many counters there are of a kind. Names and addresses share them
-// by hash, whether or not the user exists: a flood of names takes no more room than this,
-// and counting does not tell which names exist. Two that share one may have to wait
-// early. The hash is keyed, so that nobody can choose an address to make a hospital's wait.
+// counterBuckets is how many counters of a kind there are. Names and addresses share them by
+// hash, whether or not the user exists: no flood of names takes more room, and counting does
+// not tell which names exist. Those that share one may have to wait earlier. The hash is
+// keyed, so that nobody can choose an address that shares a hospital's.
 const counterBuckets = 1 << 14
 
 func (l *Limiter) newCounter(ctx context.Context, kind, name, owner string, limit int) (counter, error) {
@@ -54,10 +54,10 @@ const (
 	secret   = "secret" // a client's, or the token of a registration
 )
 
-// Counters returns what an attempt counts under: the person's own browser, or else the
-// account and the address, which all browsers share. A success cancels only the failures
-// of owner (default: name): other accounts under the same counter, or with a name spelled
-// differently, may be an attacker's own.
+// Counters returns what an attempt counts under: a browser in which the person signed in
+// before, or else the account and the address. A success cancels the failures of owner
+// (default: name) only: other accounts under the same counter, or other spellings of the
+// name, may be an attacker's own.
 func (l *Limiter) Counters(r *http.Request, kind, name, owner string) ([]counter, error) {
 	ctx := r.Context()
 	name = CanonicalName(name)
@@ -71,11 +71,10 @@ func (l *Limiter) Counters(r *http.Request, kind, name, owner string) ([]counter
 	return []counter{account, address}, errors.Join(err1, err2)
 }
 
-// maxName is how many bytes of a typed name tell it from others.
-const maxName = 256
+const maxName = 256 // bytes of a typed name that count
 
-// CanonicalName is the same for all spellings that a person could take for one name, so
-// that other spellings gain no further attempts. Sign-in itself compares names exactly.
+// CanonicalName is the same for all spellings that look like one name, so that another
+// spelling gains no further attempts. Sign-in itself compares names exactly.
 func CanonicalName(name string) string {
 	name = name[:min(len(name), maxName)]
 	return cases.Fold().String(strings.TrimSpace(norm.NFKC.String(name)))

@@ -1,4 +1,4 @@
-// Package lockout slows down guessing of passwords, of second-factor codes and of client
+// Package lockout slows down the guessing of passwords, second-factor codes and client
 // secrets.
 //
 //	policy.go     how many failures are free, and how long the wait can get

@@ -25,8 +25,8 @@ type Limiter struct {
 	Logger  *slog.Logger     // gets what could not be counted
 	stripes [64]stripe
 
-	// uncounted counts the failures that the store did not take, for everybody
-	// together: a full or broken store makes guessing slow, not free.
+	// uncounted counts failures that could not be stored, for everybody together: a full
+	// or broken store makes guessing slow, not free.
 	mu        sync.Mutex
 	uncounted tally
 }
@@ -44,12 +44,11 @@ type pendingAttempts struct {
 	ended   chan struct{} // closed when one does
 }
 
-// maxWaiting is how many attempts wait for one counter. Each of them reads the store
-// whenever another attempt ends.
+// maxWaiting is how many attempts wait for one counter. Each reads the store whenever
+// another ends.
 const maxWaiting = 100
 
-// outcome is the result of an attempt.
-type outcome int
+type outcome int // of an attempt
 
 const (
 	undecided outcome = iota // not made, or failed for another reason than a wrong secret
@@ -57,8 +56,8 @@ const (
 	failed
 )
 
-// Attempt calls check, unless one of the counters must wait: then it returns a
-// [WaitError]. An error that is wrong counts as a failure; any other counts as nothing.
+// Attempt calls check, or returns a [WaitError] if one of the counters must wait. The error
+// wrong counts as a failure; any other is not counted.
 func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, check func() error) (err error) {
 	if l.Off {
 		return check()
@@ -79,9 +78,9 @@ func (l *Limiter) Attempt(ctx context.Context, counters []counter, wrong error, 
 	return err
 }
 
-// begin waits until an attempt may run. As many run at once as can all fail without
-// causing a wait, and at least one: parallel attempts do not get past the limit, and
-// right ones are never held against anybody.
+// begin waits until an attempt may run. As many run at once as can all fail without causing
+// a wait, but at least one: so parallel attempts do not exceed the limit, and right ones
+// never count against anybody.
 func (l *Limiter) begin(ctx context.Context, c counter) error {
 	ctx, cancel := context.WithTimeout(ctx, QueueTimeout)
 	defer cancel()
@@ -128,8 +127,7 @@ func (l *Limiter) admit(ctx context.Context, c counter) (ended <-chan struct{}, 
 	return nil, nil
 }
 
-// end counts an attempt. It does so even if the client has disconnected, which would
-// otherwise be a way not to be counted.
+// end counts an attempt, even if the client has disconnected to escape that.
 func (l *Limiter) end(ctx context.Context, c counter, o outcome) {
 	s := &l.stripes[c.stripe()]
 	s.mu.Lock()
@@ -171,18 +169,15 @@ func (l *Limiter) count(ctx context.Context, c counter, o outcome) error {
 	return l.Store.Put(ctx, c.key, value, t.wait()+countRetention)
 }
 
-func (l *Limiter) read(ctx context.Context, c counter) (t tally, err error) {
-	value, err := l.Store.Get(ctx, c.key)
-	if errors.Is(err, store.ErrNotFound) {
-		return t, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(value, &t)
-	}
+func (l *Limiter) read(ctx context.Context, c counter) (tally, error) {
+	t, err := store.GetJSON[tally](ctx, l.Store, c.key)
 	if err != nil {
-		return t, fmt.Errorf("reading a count of failures: %w", err)
+		return tally{}, fmt.Errorf("reading a count of failures: %w", err)
 	}
-	return t, nil
+	if t == nil {
+		return tally{}, nil
+	}
+	return *t, nil
 }
 
 func (l *Limiter) uncountedWait() time.Duration {

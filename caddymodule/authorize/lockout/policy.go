@@ -1,6 +1,7 @@
 package lockout
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -8,28 +9,26 @@ import (
 )
 
 // Policy says how failed attempts delay further ones. Nobody is locked out for good: each
-// failure beyond the free ones doubles the wait, from one second up to MaxWait. The
-// defaults allow some hundred guesses a day for an account, from however many computers.
+// failure beyond the free ones doubles the wait, from one second up to MaxWait. The defaults
+// allow about a hundred guesses a day for an account, from any number of computers.
 //
-// A browser in which a person signed in before has its own count for their account
-// (see [browser.Device]), so that others' failures do not keep the owner out. Replicas
-// that share a store may miss attempts that run at the same moment.
+// A browser in which a person signed in before has its own count for their account (see
+// [browser.Device]), so that others' failures do not keep the owner out. Replicas that share
+// a store may miss simultaneous attempts.
 type Policy struct {
-	// Off turns counting off, for where something in front of this server does it.
+	// Off turns counting off, if something in front of this server does it.
 	Off bool
 
-	// Failures is after how many failures in a row an account must wait, and after how
-	// many wrong secrets a client in one network. Default: [DefaultFailures].
+	// Failures is after how many failures in a row an account must wait, and after how many
+	// wrong secrets a client in one network. Default: [DefaultFailures].
 	Failures int
 
-	// AddressFailures is after how many failures, for any accounts, an IP address
-	// (IPv6: its /64) must wait; wrong client secrets are counted apart. A right
-	// password does not reset the count, because an attacker may have an account.
-	// Default: [DefaultAddressFailures].
+	// AddressFailures is after how many failures, for any accounts, an IP address (IPv6: its
+	// /64) must wait; wrong client secrets are counted apart. A right password does not
+	// reset the count: the attacker may have an account. Default: [DefaultAddressFailures].
 	AddressFailures int
 
-	// MaxWait is how long the wait can get. Default: [DefaultMaxWait];
-	// at most [LongestWait].
+	// MaxWait is the longest wait. Default: [DefaultMaxWait]; at most [LongestWait].
 	MaxWait time.Duration
 }
 
@@ -49,15 +48,9 @@ func (l Policy) Check() error { return l.Complete() }
 
 // Complete sets the defaults, and reports what is wrong with the policy.
 func (l *Policy) Complete() error {
-	if l.Failures == 0 {
-		l.Failures = DefaultFailures
-	}
-	if l.AddressFailures == 0 {
-		l.AddressFailures = DefaultAddressFailures
-	}
-	if l.MaxWait == 0 {
-		l.MaxWait = DefaultMaxWait
-	}
+	l.Failures = cmp.Or(l.Failures, DefaultFailures)
+	l.AddressFailures = cmp.Or(l.AddressFailures, DefaultAddressFailures)
+	l.MaxWait = cmp.Or(l.MaxWait, DefaultMaxWait)
 	if l.Failures < 0 || l.AddressFailures < 0 {
 		return errors.New("lockout: failures must be above 0")
 	}

@@ -13,17 +13,17 @@ import (
 )
 
 const (
-	// QueueTimeout is how long a password waits at each of two places: for other
-	// attempts at the same account to end, and to be compared. After that, an answer
-	// is better than a browser that seems to hang.
+	// QueueTimeout is how long a password waits in each of two queues: behind other attempts
+	// at the same account, and to be compared. After that, any answer is better than a
+	// browser that seems to hang.
 	QueueTimeout = 10 * time.Second
 
 	// BusyWait is when to try again after a [BusyError].
 	BusyWait = 5 * time.Second
 )
 
-// QueueError turns an error of waiting in a queue into a [BusyError], unless the browser
-// has disconnected.
+// QueueError turns an error of a queue into a [BusyError], unless the browser has
+// disconnected.
 func QueueError(err error) error {
 	if errors.Is(err, fairqueue.ErrFull) || errors.Is(err, context.DeadlineExceeded) {
 		return busy(err)
@@ -61,8 +61,8 @@ func RetryAfter(err error) time.Duration {
 	return 0
 }
 
-// SetRetryAfter tells the browser how long to wait (RFC 9110 §10.2.3), and returns
-// it in words for the person.
+// SetRetryAfter tells the browser how long to wait (RFC 9110 §10.2.3), and returns it in
+// words for the person.
 func SetRetryAfter(w http.ResponseWriter, wait time.Duration) string {
 	w.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
 	return inWords(wait)

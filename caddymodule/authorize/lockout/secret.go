@@ -10,11 +10,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/fairqueue"
 )
 
-// AttemptSecret counts an attempt that ended with err, and returns err or the refusal of
-// those who failed too often. Attempts are counted by network, for this client or
-// registration and for all, so that failures elsewhere stop nobody. A success with a
-// secret that nobody can guess is never refused, so that failures in the same network do
-// not stop it either. A success cancels its own client's failures, not the network's.
+// AttemptSecret counts an attempt that ended with err, and returns err, or a refusal after
+// too many failures. They are counted by network, for this client or registration and for
+// all, so that failures elsewhere stop nobody. Nor do those of the same network stop a
+// secret that cannot be guessed. A success cancels its own client's failures, not the
+// network's.
 func (l *Limiter) AttemptSecret(r *http.Request, whose string, err error, guessable bool) error {
 	if err == nil && !guessable {
 		return nil

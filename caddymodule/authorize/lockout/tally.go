@@ -7,11 +7,9 @@ import (
 
 // tally is how many attempts of a counter failed, and until when it must wait.
 type tally struct {
-	Failures int       `json:"failures"`
-	Until    time.Time `json:"until"`
-
-	// Owners are those whose failures these are, the latest [maxOwners].
-	Owners []ownerTally `json:"owners,omitempty"`
+	Failures int          `json:"failures"`
+	Until    time.Time    `json:"until"`
+	Owners   []ownerTally `json:"owners,omitempty"` // the latest
 }
 
 // ownerTally is one owner's share of a tally.
@@ -20,8 +18,8 @@ type ownerTally struct {
 	Failures int    `json:"failures"`
 }
 
-// maxOwners bounds a tally in a flood of names. The failures of a forgotten owner cannot
-// be forgiven.
+// maxOwners bounds a tally in a flood of names. Failures of a dropped owner are never
+// forgiven.
 const maxOwners = 8
 
 func (t tally) wait() time.Duration { return max(0, time.Until(t.Until)) }

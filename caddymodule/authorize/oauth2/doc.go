@@ -1,5 +1,5 @@
-// Package oauth2 has what all endpoints of OAuth 2.0 share. It knows no clients, people
-// or tokens.
+// Package oauth2 is what all OAuth 2.0 endpoints share. It knows no clients, people or
+// tokens.
 //
 //	error.go        errors, and what of them the client is told (RFC 6749 §4.1.2.1, §5.2)
 //	parameters.go   parameters of a query or form (RFC 6749 §3.1, §3.2)

@@ -1,6 +1,7 @@
 package oauth2
 
 import (
+	"cmp"
 	"errors"
 	"net/http"
 )
@@ -11,21 +12,14 @@ type Error struct {
 	// Core §3.1.2.6.
 	Code string
 
-	// Description says what the client's developer should change. Endpoints send it
-	// and error pages show it. A redirect carries it only if Shown is set.
+	// Description tells the client's developer what to change. Endpoints send it and error
+	// pages show it. A redirect carries it only if Shown is set.
 	Description string
 
-	// Status is the HTTP status of a direct response. Default: 400.
-	Status int
-
-	// Err is the cause, for the log only.
-	Err error
-
-	// Personal marks errors that the person can fix, not the client's developer.
-	Personal bool
-
-	// Shown sends the description to the redirect URI too.
-	Shown bool
+	Status   int   // the HTTP status of a direct response. Default: 400.
+	Err      error // the cause, for the log only
+	Personal bool  // the person can fix it, not the client's developer
+	Shown    bool  // the description goes to the redirect URI too
 }
 
 // Error returns the text for logs, with the cause.
@@ -44,12 +38,7 @@ func (e *Error) Error() string {
 func (e *Error) Unwrap() error { return e.Err }
 
 // HTTPStatus returns the status of a direct response (RFC 6749 §5.2).
-func (e *Error) HTTPStatus() int {
-	if e.Status == 0 {
-		return http.StatusBadRequest
-	}
-	return e.Status
-}
+func (e *Error) HTTPStatus() int { return cmp.Or(e.Status, http.StatusBadRequest) }
 
 // InvalidRequest is an error in the form of a request (RFC 6749 §4.1.2.1, §5.2).
 func InvalidRequest(description string) *Error {
@@ -71,8 +60,8 @@ func InvalidClient(description string) *Error {
 	return &Error{Code: "invalid_client", Description: description, Status: http.StatusUnauthorized}
 }
 
-// AsError returns the [Error] in err, or else server_error without details for the
-// client (RFC 6749 §4.1.2.1).
+// AsError returns the [Error] in err, or else a server_error that tells the client nothing
+// (RFC 6749 §4.1.2.1).
 func AsError(err error) *Error {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e
@@ -80,8 +69,8 @@ func AsError(err error) *Error {
 	return &Error{Code: "server_error", Status: http.StatusServiceUnavailable, Err: err}
 }
 
-// InvalidScope does not repeat the scope: an error_description may not hold all of
-// its characters (RFC 6749 §5.2).
+// InvalidScope does not quote the scope, which may hold characters that are not allowed in
+// an error_description (RFC 6749 §5.2).
 func InvalidScope(err error) *Error {
 	return &Error{Code: "invalid_scope", Description: "the scope is malformed, or more than the client may ask for", Err: err}
 }

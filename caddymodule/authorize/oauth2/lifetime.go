@@ -14,7 +14,7 @@ func CheckLifetime(name string, lifetime, most time.Duration) error {
 	return nil
 }
 
-// formatDuration formats a duration as in a configuration: 30d, 24h, 10m.
+// formatDuration writes a duration as a configuration does: 30d, 24h, 10m.
 func formatDuration(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d > day && d%day == 0 {

@@ -12,15 +12,14 @@ import (
 )
 
 const (
-	// MaxParameter is the limit of one parameter in bytes.
+	// MaxParameter bounds a parameter, in bytes.
 	MaxParameter = 8 << 10
 
-	// maxQuery is the limit of a query in bytes. An authorization request must fit into
-	// the address of the sign-in page, sealed: Caddy accepts 16 KiB of header.
+	// maxQuery bounds a query, in bytes: an authorization request, sealed, must fit into
+	// the address of the sign-in page, and Caddy accepts 16 KiB of headers.
 	maxQuery = 10 << 10
 
-	// maxBody is the limit of a request body in bytes.
-	maxBody = 64 << 10
+	maxBody = 64 << 10 // bytes
 )
 
 // errLargeBody has the status of RFC 9126 §2.3.
@@ -29,15 +28,15 @@ var errLargeBody = &Error{Code: "invalid_request", Description: "the body is lar
 // errEscape replaces the error of net/url, which quotes the input.
 var errEscape = errors.New("a % must be followed by two hexadecimal digits")
 
-// Parameters are those of one request. RFC 6749 §3.1 and §3.2 forbid repeated ones,
-// and treat one without a value as omitted.
+// Parameters are those of one request. They may not be repeated, and one without a value
+// counts as omitted (RFC 6749 §3.1, §3.2).
 type Parameters url.Values
 
 // Get returns a parameter, or "" if it was omitted.
 func (p Parameters) Get(name string) string { return url.Values(p).Get(name) }
 
-// Check refuses repeated parameters, which others may read differently, and long
-// ones. Parameters that this server sealed may be longer.
+// Check refuses repeated parameters, which others may read differently, and long ones,
+// unless this server sealed them.
 func (p Parameters) Check(sealed ...string) error {
 	for name, values := range p {
 		if len(values) > 1 {
@@ -50,14 +49,13 @@ func (p Parameters) Check(sealed ...string) error {
 	return nil
 }
 
-// parseForm splits at & only (URL Standard §5.1): a state may hold a semicolon,
-// which net/url refuses.
+// parseForm accepts semicolons, which a state may hold and net/url refuses.
 func parseForm(text string) (url.Values, error) {
 	return url.ParseQuery(strings.ReplaceAll(text, ";", "%3B"))
 }
 
-// QueryParameters reads and checks a query. With an error it returns what it could
-// read, so that the error can be sent to the redirect URI.
+// QueryParameters reads and checks a query. Beside an error it returns what it could read,
+// so that the error can be sent to the redirect URI.
 func QueryParameters(query string) (Parameters, error) {
 	p, err := ReadQuery(query)
 	switch {
@@ -87,8 +85,7 @@ func FormParameters(w http.ResponseWriter, r *http.Request) (Parameters, error) 
 	return p, p.Check()
 }
 
-// ReadForm reads a form from the body only: RFC 6749 §2.3.1 forbids secrets in the
-// query.
+// ReadForm reads the body alone: secrets must not be in the query (RFC 6749 §2.3.1).
 func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	if !IsForm(r) {
 		return nil, InvalidRequest("the body must be application/x-www-form-urlencoded")
@@ -104,7 +101,7 @@ func ReadForm(w http.ResponseWriter, r *http.Request) (Parameters, error) {
 	return Parameters(values), nil
 }
 
-// ReadBody reads a body up to the limit. The server bounds the time.
+// ReadBody reads up to 64 KiB. The server bounds the time.
 func ReadBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	switch {

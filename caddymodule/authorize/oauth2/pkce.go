@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"strings"
+	"regexp"
 )
 
 // ValidChallenge reports whether a text has the form of an S256 code_challenge
@@ -14,16 +14,15 @@ func ValidChallenge(challenge string) bool {
 	return err == nil && len(b) == sha256.Size
 }
 
-// CheckVerifier compares a code_verifier with the code_challenge (RFC 7636 §4.6). A
-// verifier without a challenge means that an attacker removed the challenge
-// (RFC 9700 §4.8.2).
+// CheckVerifier compares a code_verifier with the code_challenge (RFC 7636 §4.6). If there
+// is a verifier but no challenge, an attacker has removed it (RFC 9700 §4.8.2).
 func CheckVerifier(challenge, verifier string) error {
 	switch {
 	case challenge == "" && verifier == "":
 		return nil
 	case challenge == "":
 		return InvalidGrant("the authorization request had no code_challenge")
-	case !validVerifier(verifier):
+	case !verifierForm.MatchString(verifier):
 		return InvalidGrant("code_verifier must be 43 to 128 unreserved characters")
 	}
 	sum := sha256.Sum256([]byte(verifier))
@@ -34,9 +33,5 @@ func CheckVerifier(challenge, verifier string) error {
 	return nil
 }
 
-// validVerifier checks the form of RFC 7636 §4.1.
-func validVerifier(verifier string) bool {
-	return len(verifier) >= 43 && len(verifier) <= 128 && !strings.ContainsFunc(verifier, func(r rune) bool {
-		return !(r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-._~", r))
-	})
-}
+// verifierForm is that of RFC 7636 §4.1.
+var verifierForm = regexp.MustCompile(`^[A-Za-z0-9._~-]{43,128}$`)

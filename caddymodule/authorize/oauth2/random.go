@@ -5,8 +5,8 @@ import (
 	"encoding/base64"
 )
 
-// RandomToken returns 256 random bits (RFC 6749 §10.10 asks for 128) in base64url,
-// which even clients that do not percent-encode transport unharmed.
+// RandomToken returns 256 random bits (RFC 6749 §10.10 asks for 128) in base64url, which
+// survives clients that do not percent-encode.
 func RandomToken() string { return base64.RawURLEncoding.EncodeToString(RandomBytes(32)) }
 
 // RandomBytes returns n random bytes.

@@ -11,20 +11,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// A cutoff is a time in the store: what was issued to or by a person, client or
-// session until then is void. One entry voids any number of tokens, and no list of
-// them is needed.
+// A cutoff is a stored time: what was issued until then in the name of a person, client or
+// session is void. One entry voids any number of tokens.
 
 const (
 	cutoffPrefix = "cutoff:"
 
-	// RareCutoff marks that there is a cutoff by an operator, or one that replaces many
-	// entries of one person. These are rare: without the mark, each check of an access
-	// token would look for five more entries.
+	// RareCutoff says that there are cutoffs by an operator, or in place of many entries of
+	// one person. It saves most checks of an access token from looking for five of these.
 	RareCutoff = cutoffPrefix + "rare"
 
-	// cutoffLifetime is longer than that of any access token or code. Refresh tokens
-	// are deleted instead.
+	// cutoffLifetime is longer than that of any access token or code. Refresh tokens are
+	// deleted instead.
 	cutoffLifetime = keyring.Retention + time.Minute
 )
 
@@ -40,22 +38,22 @@ func SessionCutoff(sid string) string { return cutoffPrefix + "session:" + sid }
 // PairCutoff is the key of the cutoff of a user's grants to one client.
 func PairCutoff(user, clientID string) string { return cutoffPrefix + "pair:" + pair(user, clientID) }
 
-// revocationsCutoff replaces older revocations of a user's grants to a client, and
-// endedSessionsCutoff older ended sessions of a user; see [recentList].
+// revocationsCutoff stands for older revocations of a user's grants to a client; see
+// [recentList].
 func revocationsCutoff(user, clientID string) string {
 	return cutoffPrefix + "revocations:" + pair(user, clientID)
 }
 
+// endedSessionsCutoff stands for older ended sessions of a user.
 func endedSessionsCutoff(user string) string { return cutoffPrefix + "ended-sessions:" + user }
 
-// ConsentCutoff is the key of the cutoff of a user's consent to a client. It
-// affects access tokens only: codes and refresh tokens are compared with the
-// consent itself.
+// ConsentCutoff is the key of the cutoff of a user's consent to a client. It affects access
+// tokens only: codes and refresh tokens are compared with the consent itself.
 func ConsentCutoff(user, clientID string) string {
 	return cutoffPrefix + "consent:" + pair(user, clientID)
 }
 
-// pair joins two names; the length keeps different pairs apart.
+// pair joins two names unambiguously.
 func pair(user, clientID string) string { return strconv.Itoa(len(user)) + ":" + user + clientID }
 
 // CutOff voids what was issued until now.
@@ -63,8 +61,7 @@ func (r *Revocations) CutOff(ctx context.Context, keys ...string) error {
 	return r.CutOffAt(ctx, time.Now(), keys...)
 }
 
-// CutOffAt voids what was issued until a time. If the durable store fails, nothing
-// is voided.
+// CutOffAt voids what was issued until a time. If the durable store fails, nothing is void.
 func (r *Revocations) CutOffAt(ctx context.Context, at time.Time, keys ...string) (err error) {
 	for _, key := range keys {
 		if r.durable != r.store && err == nil {
@@ -107,7 +104,7 @@ func putCutoff(ctx context.Context, in store.Store, key string, at time.Time) er
 	return ctx.Err()
 }
 
-// Binding is what a code or token is bound to; it decides which cutoffs apply.
+// Binding is what a code or token is bound to, which decides what cutoffs apply.
 type Binding struct {
 	User, ClientID string // the sub and the client_id
 	Session        string // the sid; empty if it outlives the session
@@ -115,8 +112,7 @@ type Binding struct {
 	ShortLived     bool   // a code or access token; refresh tokens that end are deleted
 }
 
-// LatestCutoff returns the latest cutoff that applies to a binding, or the zero
-// time.
+// LatestCutoff returns the latest cutoff that applies to a binding, or the zero time.
 func (r *Revocations) LatestCutoff(ctx context.Context, g Binding) (latest time.Time, err error) {
 	if err := r.loadRevocations(ctx); err != nil {
 		return time.Time{}, err
@@ -190,14 +186,14 @@ func (r *Revocations) loadCutoffs(ctx context.Context) error {
 	return err
 }
 
-// IsCutOff reports whether something issued at a time is void. Without a time, it
-// was issued by a version that had no cutoffs, and any cutoff applies.
-func IsCutOff(given, cutoff time.Time) bool {
-	return !cutoff.IsZero() && !given.After(cutoff)
+// IsCutOff reports whether what was issued at a time is void. The zero time, of a version
+// before cutoffs, is before any.
+func IsCutOff(issued, cutoff time.Time) bool {
+	return !cutoff.IsZero() && !issued.After(cutoff)
 }
 
-// DateAfter returns the time of something issued now: the present, or just after a
-// cutoff that a coarse or reset clock has not passed yet.
+// DateAfter returns the time of something issued now: the present or, if a coarse or reset
+// clock has not passed the cutoff yet, just after that.
 func DateAfter(cutoff time.Time) time.Time {
 	now := time.Now()
 	if IsCutOff(now, cutoff) {

@@ -16,25 +16,21 @@ const (
 	maxEndedSessions = 1000 // of one person
 )
 
-// recentList limits the entries of one kind and person: each stays in the stores
-// for as long as an access token may live, and somebody who is signed in could make
-// new ones all day. One cutoff replaces the oldest. It voids older codes and access
-// tokens of the person, whatever grant or session they are of.
+// recentList limits the entries of one kind and person, who could make new ones all day:
+// each stays for as long as an access token may live. A cutoff replaces the oldest entries.
+// It voids all older codes and access tokens of the person.
 type recentList struct {
 	store.RecentList
-	cutoff string                                     // replaces the oldest
-	forget func(ctx context.Context, id string) error // removes the entry of one
+	cutoff          string // replaces the oldest
+	prefix, durable string // of an entry's keys in the two stores
 }
 
-// LimitRevocations counts the revocation of a user's token or grant to a client,
-// and folds the oldest into a cutoff if there are too many.
+// LimitRevocations counts the revocation of a user's token or grant to a client. If there
+// are too many, a cutoff replaces the oldest.
 func (r *Revocations) LimitRevocations(ctx context.Context, user, clientID, id string) {
 	r.limit(ctx, id, recentList{
 		RecentList: store.RecentList{Store: r.durable, Key: store.Key("revocations", pair(user, clientID)), Max: maxRevocations, TTL: cutoffLifetime},
-		cutoff:     revocationsCutoff(user, clientID),
-		forget: func(ctx context.Context, id string) error {
-			return errors.Join(r.store.Delete(ctx, TokenKey(id)), r.durable.Delete(ctx, revokedPrefix+id))
-		},
+		cutoff:     revocationsCutoff(user, clientID), prefix: TokenKey(""), durable: revokedPrefix,
 	})
 }
 
@@ -42,14 +38,11 @@ func (r *Revocations) LimitRevocations(ctx context.Context, user, clientID, id s
 func (r *Revocations) LimitEndedSessions(ctx context.Context, user, sid string) {
 	r.limit(ctx, sid, recentList{
 		RecentList: store.RecentList{Store: r.durable, Key: store.Key("ended-sessions", user), Max: maxEndedSessions, TTL: cutoffLifetime},
-		cutoff:     endedSessionsCutoff(user),
-		forget: func(ctx context.Context, sid string) error {
-			return errors.Join(r.store.Delete(ctx, SessionCutoff(sid)), r.durable.Delete(ctx, SessionCutoff(sid)))
-		},
+		cutoff:     endedSessionsCutoff(user), prefix: SessionCutoff(""), durable: SessionCutoff(""),
 	})
 }
 
-// limit only logs an error: the entry itself is stored already.
+// limit only logs errors, because the entry itself is stored already.
 func (r *Revocations) limit(ctx context.Context, id string, list recentList) {
 	dropped, err := list.Add(ctx, listItem(time.Now(), id))
 	for _, item := range dropped {
@@ -70,7 +63,8 @@ func (r *Revocations) fold(ctx context.Context, item string, list recentList) er
 	if err != nil {
 		return err
 	}
-	return list.forget(ctx, strings.TrimRight(id, " "))
+	id = strings.TrimRight(id, " ")
+	return errors.Join(r.store.Delete(ctx, list.prefix+id), r.durable.Delete(ctx, list.durable+id))
 }
 
 // listItem is the time and id of an entry, padded to the longest id, a jti.

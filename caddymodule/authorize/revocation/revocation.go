@@ -23,8 +23,7 @@ var (
 // TokenKey is the key of a jti or a family id; neither is a secret.
 func TokenKey(id string) string { return "token:" + id }
 
-// Revocations void tokens and grants. They are in the store that each check of an
-// access token reads, and copied from the durable store after a restart.
+// Revocations void tokens and grants.
 type Revocations struct {
 	store, durable store.Store
 	logger         *slog.Logger
@@ -40,8 +39,8 @@ func New(inFlight, durable store.Store, logger *slog.Logger) *Revocations {
 	return r
 }
 
-// Revoke voids an access token, or a whole grant, by its id, for its remaining
-// lifetime and a little longer, because clocks differ.
+// Revoke voids an access token or a whole grant, by its id, for the time it has left and a
+// little longer, because clocks differ.
 func (r *Revocations) Revoke(ctx context.Context, id string, left time.Duration) error {
 	left += time.Minute
 	err := r.store.Put(ctx, TokenKey(id), tokenRevoked, left)
@@ -75,8 +74,8 @@ func (r *Revocations) isRevoked(ctx context.Context, id string) (bool, error) {
 	return bytes.Equal(state, tokenRevoked), err
 }
 
-// loadRevocations copies the entries of the durable store, once. Until it has
-// succeeded, no token counts as valid.
+// loadRevocations copies the entries of the durable store, once. Until that has succeeded,
+// no token is valid.
 func (r *Revocations) loadRevocations(ctx context.Context) error {
 	if r.loaded.Load() {
 		return nil

@@ -12,10 +12,9 @@ import (
 // IDSize is the size of a random id in bytes.
 const IDSize = 16
 
-// NewTokenID makes the jti of an access token. It begins with the family's id, so
-// that one entry revokes all tokens of a grant, even those being made right now.
-// The rest begins with the time in nanoseconds: the seconds of iat would not tell
-// whether a token is from before or after a cutoff.
+// NewTokenID makes the jti of an access token. It begins with the family's id, so that one
+// entry revokes all tokens of a grant, even those being made. The time in nanoseconds
+// follows: the seconds of iat could not be compared with a cutoff.
 func NewTokenID(family string, at time.Time) string { return family + "." + NewDatedID(at) }
 
 // NewDatedID returns a random id that begins with a time.

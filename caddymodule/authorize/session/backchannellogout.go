@@ -38,8 +38,8 @@ func (b *BackchannelLogout) Handler(p *people.Provider) http.HandlerFunc {
 	}
 }
 
-// useLogoutToken ends the sessions that a logout token names, once (§2.6, §2.7). After a
-// failure the same token can be sent again.
+// useLogoutToken ends the sessions that a logout token names (§2.6, §2.7). The token can be
+// used once, but again after a failure.
 func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Request, p *people.Provider) error {
 	form, err := oauth2.FormParameters(w, r)
 	if err != nil {
@@ -60,9 +60,8 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 		return oauth2.InvalidRequest("logout_token was used already")
 	}
 	if err == nil || errors.Is(err, store.ErrFull) {
-		// If there is no room to remember the token, it can be used until it expires:
-		// better than a session that does not end. Only the provider can cause the cost
-		// of looking at all sessions.
+		// If the store is full, the token can be used again: better than a session that
+		// does not end. Only the provider can make us look at all sessions.
 		_, err = b.Sessions.endEach(ctx, func(stored *Session) bool { return stored.beganWith(p, token) })
 	}
 	if err != nil {
@@ -75,13 +74,8 @@ func (b *BackchannelLogout) useLogoutToken(w http.ResponseWriter, r *http.Reques
 // beganWith reports whether a logout token names the session's sign-in, by sid, sub or
 // both. A session without a sid is ended by any token for its person.
 func (s *Session) beganWith(p *people.Provider, token *upstream.LogoutToken) bool {
-	sameSubject := token.Subject == s.UpstreamSubject
-	sameSession := token.Session == s.UpstreamSession
-	switch {
-	case s.Provider != p.Key || token.Subject != "" && !sameSubject:
+	if s.Provider != p.Key || token.Subject != "" && token.Subject != s.UpstreamSubject {
 		return false
-	case token.Session == "":
-		return true
 	}
-	return sameSession || s.UpstreamSession == "" && token.Subject != ""
+	return token.Session == "" || token.Session == s.UpstreamSession || s.UpstreamSession == "" && token.Subject != ""
 }

@@ -23,18 +23,11 @@ import (
 )
 
 const (
-	// noticeTimeout bounds each request to a client's back-channel endpoint.
-	noticeTimeout = 5 * time.Second
-
-	// noticeTries is how often a notice is sent to a client that fails; noticePause is
-	// the pause before the second time, and four times as long before the third.
-	noticeTries = 3
-	noticePause = time.Second
-
-	// noticesAtOnce is how many requests run at a time, maxNotices how many notices may
-	// wait. Others are not sent.
-	noticesAtOnce = 8
-	maxNotices    = 1000
+	noticeTimeout = 5 * time.Second // of each request
+	noticeTries   = 3               // requests for each notice
+	noticePause   = time.Second     // before the second; four times as long before the third
+	noticesAtOnce = 8               // requests
+	maxNotices    = 1000            // not yet delivered; others are not sent
 
 	// logoutTokenLifetime is the longest that Back-Channel Logout §4 recommends.
 	logoutTokenLifetime = 2 * time.Minute
@@ -42,8 +35,8 @@ const (
 	logoutEvent = "http://schemas.openid.net/event/backchannel-logout"
 )
 
-// logoutTokenClaims are those of Back-Channel Logout §2.4: no nonce, so that no logout
-// token passes for an ID token.
+// logoutTokenClaims are those of Back-Channel Logout §2.4. There is no nonce, lest a logout
+// token pass for an ID token.
 type logoutTokenClaims struct {
 	Issuer   string              `json:"iss"`
 	Subject  string              `json:"sub"`
@@ -64,14 +57,14 @@ type Notifier struct {
 	logger  *slog.Logger
 	client  *http.Client
 	queue   *fairqueue.Queue // by endpoint, so that a slow one does not hold up others
-	waiting atomic.Int64     // notices that are not yet delivered
+	waiting atomic.Int64     // notices not yet delivered
 }
 
-// NewNotifier returns a Notifier of an issuer. Keys sign its logout tokens, and durable
+// NewNotifier returns the Notifier of an issuer. Keys sign its logout tokens, and durable
 // holds the participants.
 func NewNotifier(issuer string, keys keyring.Signing, durable store.Store, trail *audit.Recorder, logger *slog.Logger) *Notifier {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.DisableKeepAlives = true // seldom used, and nobody closes them
+	transport.DisableKeepAlives = true // rarely used, and nobody would close them
 	return &Notifier{
 		issuer: issuer, keys: keys, durable: durable, trail: trail, logger: logger,
 		client: &http.Client{
@@ -83,12 +76,12 @@ func NewNotifier(issuer string, keys keyring.Signing, durable store.Store, trail
 	}
 }
 
-// notify removes participants of a session that has ended, and notifies those that got an
-// ID token and have a back-channel endpoint. It does not wait for them.
+// notify removes participants from a session that has ended. It notifies those that got an
+// ID token and have a back-channel endpoint, and does not wait for them.
 func (n *Notifier) notify(ctx context.Context, stored *Session, participants []participant) {
 	for _, p := range participants {
 		if err := n.durable.Delete(ctx, participantKey(stored.SID, p.client.ID)); err != nil {
-			// It means nothing without the session, and expires.
+			// It expires, and without the session it means nothing.
 			n.logger.WarnContext(ctx, "a client's part in a session that is over not removed", "client_id", p.client.ID, "error", err)
 		}
 		if p.idToken && p.client.BackchannelLogoutURI != "" {
@@ -114,7 +107,6 @@ func (n *Notifier) send(ctx context.Context, client *client.Client, stored *Sess
 	}()
 }
 
-// record logs and records whether a client was notified.
 func (n *Notifier) record(ctx context.Context, client *client.Client, stored *Session, err error) {
 	reason := "the client was told"
 	if err != nil {
@@ -124,7 +116,6 @@ func (n *Notifier) record(ctx context.Context, client *client.Client, stored *Se
 	n.trail.Record(ctx, audit.Event{Kind: audit.SignOut, ClientID: client.ID, User: stored.User, Reason: reason, Err: err})
 }
 
-// logoutToken is signed like an ID token, but has another type in its header.
 func (n *Notifier) logoutToken(ctx context.Context, client *client.Client, stored *Session) (string, error) {
 	now := time.Now()
 	return keyring.Sign(ctx, n.keys, keyring.IDTokenAlgorithm, keyring.LogoutTokenType, logoutTokenClaims{
@@ -134,10 +125,9 @@ func (n *Notifier) logoutToken(ctx context.Context, client *client.Client, store
 	})
 }
 
-// errRefused is a client's refusal, after which trying again is of no use.
 var errRefused = errors.New("the client refused the logout token")
 
-// deliver posts a logout token, repeatedly if that may help.
+// deliver posts a logout token, again if that fails, unless the client refused it.
 func (n *Notifier) deliver(ctx context.Context, client *client.Client, token string) (err error) {
 	for try := range noticeTries {
 		if try > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// What a participant got, in the store.
+// What a participant got, as stored.
 var (
 	gotIDToken = []byte("ID token")
 	gotToken   = []byte("access token")
@@ -23,8 +23,8 @@ type Participants struct {
 	Lifetime time.Duration    // of a session
 }
 
-// Add remembers that a client is given something in a session. Each client has an entry of
-// its own, so that none is lost when several are added at once. It is written only if it
+// Add remembers that a client got something in a session. Each client has an entry of its
+// own, so that none is lost when several are added at once. It is written only if it
 // changes: a write to the durable store costs more than the rest of issuing a code.
 func (p *Participants) Add(ctx context.Context, sid, clientID string, idToken bool) error {
 	key := participantKey(sid, clientID)
@@ -43,7 +43,6 @@ func (p *Participants) Add(ctx context.Context, sid, clientID string, idToken bo
 	return err
 }
 
-// list returns the participants of a session.
 func (p *Participants) list(ctx context.Context, sid string) ([]participant, error) {
 	var list []participant
 	for _, client := range p.Clients.Configured {
@@ -68,8 +67,7 @@ func (p *Participants) find(ctx context.Context, sid string, client *client.Clie
 	return []participant{{client, bytes.Equal(got, gotIDToken)}}, nil
 }
 
-// renew makes the participants last as long as their session, which signing in again
-// prolongs.
+// renew makes the participants last as long as a session that a new sign-in prolonged.
 func (p *Participants) renew(ctx context.Context, sid string) error {
 	list, err := p.list(ctx, sid)
 	for _, participant := range list {

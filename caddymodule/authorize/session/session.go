@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -32,19 +33,11 @@ type SignedIn struct {
 }
 
 // Way is how the person signed in: a key of a client's list of identity providers.
-func (s *SignedIn) Way() string {
-	if s.Provider == "" {
-		return people.Local
-	}
-	return s.Provider
-}
+func (s *SignedIn) Way() string { return cmp.Or(s.Provider, people.Local) }
 
-// Session is a session in the durable [store.Store]. It is only written when somebody
-// signs in.
+// Session is a session as stored. It is only written when somebody signs in.
 type Session struct {
-	// Secret is the SHA-256 of the secret in the cookie.
-	Secret [sha256.Size]byte `json:"secret"`
-
+	Secret     [sha256.Size]byte `json:"secret"`               // the SHA-256 of the secret in the cookie
 	User       string            `json:"user"`                 // the sub
 	Credential [sha256.Size]byte `json:"credential"`           // of the user at the time
 	Began      time.Time         `json:"began"`                // when the session began
@@ -65,7 +58,7 @@ type Session struct {
 	SID string `json:"-"` // part of the store's key
 }
 
-// Key is the store's key of a session. The sid is public; the secret in the cookie signs in.
+// Key is the store's key of a session. The sid is public, unlike the secret in the cookie.
 func Key(sid string) string { return "session:" + sid }
 
 // Sessions starts, finds and ends sessions.
@@ -82,8 +75,8 @@ type Sessions struct {
 	Logger       *slog.Logger            // gets failures to limit sessions
 }
 
-// Current returns who is signed in at this browser, or nil. A client may still not accept
-// how they signed in.
+// Current returns who is signed in at this browser, or nil. A client may not accept the way
+// they signed in.
 func (s *Sessions) Current(r *http.Request) (*SignedIn, error) {
 	stored, err := s.Stored(r)
 	if stored == nil || err != nil {
@@ -101,8 +94,8 @@ func (s *Session) signedIn(user *people.User) *SignedIn {
 	return &SignedIn{User: user, At: s.At, Provider: s.Provider, SID: s.SID, Subject: s.UpstreamSubject, AMR: s.AMR}
 }
 
-// User returns whose session it is; nil if they must sign in again, because they were
-// removed or disabled, or their password or the link to the provider's account changed.
+// User returns the person of a session; nil if they must sign in again: they were removed or
+// disabled, or their password or the link to the provider's account changed.
 func (s *Sessions) User(ctx context.Context, stored *Session) (*people.User, error) {
 	user, err := s.Accounts.Find(ctx, stored.User)
 	if user == nil || err != nil || user.Credential() != stored.Credential {
@@ -134,22 +127,18 @@ func (s *Sessions) Stored(r *http.Request) (*Session, error) {
 
 // Find returns the session with a sid, or nil.
 func (s *Sessions) Find(ctx context.Context, sid string) (*Session, error) {
-	value, err := s.Durable.Get(ctx, Key(sid))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, nil
-	}
-	stored := &Session{SID: sid}
-	if err == nil {
-		err = json.Unmarshal(value, stored)
-	}
+	stored, err := store.GetJSON[Session](ctx, s.Durable, Key(sid))
 	if err != nil {
 		return nil, fmt.Errorf("reading a session: %w", err)
+	}
+	if stored != nil {
+		stored.SID = sid
 	}
 	return stored, nil
 }
 
-// Start signs a user in at this browser. The secret is always new, against session
-// fixation. A user who signs in again keeps their session, with its participants; another
+// Start signs a user in at this browser. The secret is always new, to prevent session
+// fixation. A user who signs in again keeps the session with its participants; another
 // user's session ends.
 func (s *Sessions) Start(w http.ResponseWriter, r *http.Request, user *people.User, session Session) (*SignedIn, error) {
 	earlier, err := s.Stored(r)
@@ -190,7 +179,7 @@ func (s *Sessions) renew(ctx context.Context, session *Session) (*http.Cookie, e
 	return s.put(ctx, session)
 }
 
-// add stores a new session, and ends the one that it replaces.
+// add stores a new session, and ends the one it replaces.
 func (s *Sessions) add(ctx context.Context, session, earlier *Session) (*http.Cookie, error) {
 	cookie, err := s.put(ctx, session)
 	if err != nil {
@@ -206,8 +195,7 @@ func (s *Sessions) add(ctx context.Context, session, earlier *Session) (*http.Co
 	return cookie, nil
 }
 
-// maxUserAgent is how many bytes of a User-Agent header are kept.
-const maxUserAgent = 200
+const maxUserAgent = 200 // bytes
 
 // put stores a session with a new secret, and returns its cookie.
 func (s *Sessions) put(ctx context.Context, session *Session) (*http.Cookie, error) {

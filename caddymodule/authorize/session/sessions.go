@@ -22,12 +22,12 @@ type Info struct {
 	Provider   string    // key of the identity provider; "" for a password here
 	Clients    []string  // ids of the clients that got a code or tokens in it
 	Address    string    // IP address of the last sign-in
-	UserAgent  string    // browser of the last sign-in, by its own name: at most 200 bytes, for display alone
+	UserAgent  string    // User-Agent of the last sign-in, at most 200 bytes, for display alone
 }
 
-// List returns the sessions of a user, or all if user is empty, without those that ended
-// with their user's configuration (see [Sessions.User]). It takes time in proportion to
-// the size of the store.
+// List returns the sessions of a user, or all if user is empty, except those whose person
+// must sign in again (see [Sessions.User]). It takes time in proportion to the size of the
+// store.
 func (s *Sessions) List(ctx context.Context, user string) ([]Info, error) {
 	var list []Info
 	for stored, err := range s.all(ctx) {
@@ -48,7 +48,7 @@ func (s *Sessions) List(ctx context.Context, user string) ([]Info, error) {
 	return list, nil
 }
 
-// info describes a session; nil if it signs nobody in any more.
+// info describes a session; nil if its person must sign in again.
 func (s *Sessions) info(ctx context.Context, stored *Session) (*Info, error) {
 	user, err := s.User(ctx, stored)
 	if user == nil || err != nil {
@@ -84,7 +84,7 @@ func (s *Sessions) endEach(ctx context.Context, match func(*Session) bool) (int,
 	return s.each(ctx, match, func(stored *Session) error { return s.End(ctx, stored) })
 }
 
-// each applies do to as many matching sessions as it can, and returns to how many.
+// each calls do for all matching sessions, and returns how many succeeded.
 func (s *Sessions) each(ctx context.Context, match func(*Session) bool, do func(*Session) error) (done int, err error) {
 	var errs []error
 	for stored, err := range s.all(ctx) {
@@ -114,8 +114,8 @@ func (s *Sessions) all(ctx context.Context) iter.Seq2[*Session, error] {
 	}
 }
 
-// End ends a session, and all that depends on it. It reads whom to notify first: once the
-// session is gone, nobody could try again.
+// End ends a session and all that depends on it. It first reads whom to notify: once the
+// session is gone, a failure could not be made good.
 func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	participants, err := s.Participants.list(ctx, stored.SID)
 	if err != nil {
@@ -129,11 +129,11 @@ func (s *Sessions) End(ctx context.Context, stored *Session) error {
 	return nil
 }
 
-// revoke voids what a session gave, and deletes it. If the store is full, the deleted
-// session makes room for the cutoff, so that nobody must stay signed in.
+// revoke voids what was issued in a session, and deletes it. If the store is full, deleting
+// the session makes room for the cutoff, so that people can always sign out.
 //
-// The cutoff lies in the future, to include what is given before the session is deleted.
-// No other session has its sid.
+// The cutoff lies in the future, to cover what is issued until the session is deleted. No
+// other session has its sid.
 func (s *Sessions) revoke(ctx context.Context, stored *Session) error {
 	cutOff := func() error {
 		return s.Revocations.CutOffAt(ctx, time.Now().Add(endingTime), revocation.SessionCutoff(stored.SID))
@@ -152,7 +152,7 @@ func (s *Sessions) revoke(ctx context.Context, stored *Session) error {
 	return err
 }
 
-// delete also deletes the room reserved for the cutoff; if that fails, it expires.
+// delete also frees the room reserved for the cutoff; if that fails, it expires.
 func (s *Sessions) delete(ctx context.Context, sid string) error {
 	err := s.Durable.Delete(ctx, Key(sid))
 	if err == nil && s.Durable != s.Store {
@@ -161,8 +161,8 @@ func (s *Sessions) delete(ctx context.Context, sid string) error {
 	return err
 }
 
-// reserveCutoff reserves room for a session's cutoff in the store, if the session itself
-// is in another.
+// reserveCutoff reserves room for a session's cutoff, if the session itself is in another
+// store.
 func (s *Sessions) reserveCutoff(ctx context.Context, sid string) error {
 	if s.Durable == s.Store {
 		return nil
@@ -170,14 +170,15 @@ func (s *Sessions) reserveCutoff(ctx context.Context, sid string) error {
 	return s.Store.Put(ctx, Key(sid), nil, s.Lifetime)
 }
 
-// maxSessions is how many sessions a person can have, so that nobody fills the store. A
-// ward may share an account.
-const maxSessions = 1000
+const (
+	// maxSessions is how many sessions a person can have. A ward may share an account.
+	maxSessions = 1000
 
-// endingTime is longer than it takes to end a session.
-const endingTime = time.Minute
+	// endingTime is longer than it takes to end a session.
+	endingTime = time.Minute
+)
 
-// limit ends a person's oldest sessions, beyond maxSessions. They are signed in by then,
+// limit ends a person's oldest sessions beyond maxSessions. The person is signed in by then,
 // so a failure is only logged.
 func (s *Sessions) limit(ctx context.Context, session *Session) {
 	list := store.RecentList{Store: s.Durable, Key: store.Key("sessions", session.User), Max: maxSessions, TTL: s.Lifetime}
@@ -192,8 +193,8 @@ func (s *Sessions) limit(ctx context.Context, session *Session) {
 	}
 }
 
-// CheckActive returns login_required for a session that has ended. It must be called once
-// a grant has its time: a session that ends later voids the grant.
+// CheckActive returns login_required for a session that has ended. Call it after setting a
+// grant's time: a session that ends later than that voids the grant.
 func (s *Sessions) CheckActive(ctx context.Context, sid string) error {
 	session, err := s.Find(ctx, sid)
 	if err == nil && session == nil {

@@ -4,7 +4,7 @@
 //	store.go          the contract of a [Store]
 //	memory.go         [Memory], of one process
 //	recentlist.go     [RecentList], a bounded list of the latest items
-//	delete.go         [DeleteFunc] deletes all entries that match
+//	json.go           entries in JSON: [GetJSON], [DeleteFunc]
 //	store/boltstore   a store in a file, which survives a restart
 //	store/storetest   the tests that every implementation passes
 package store

@@ -37,8 +37,7 @@ func (m *Memory) SetMaxEntries(n int) {
 	}
 }
 
-// Size returns the number of entries, including expired ones that were not swept
-// yet, and the limit.
+// Size returns the number of entries, with expired ones not yet swept, and the limit.
 func (m *Memory) Size() (entries, bound int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +121,7 @@ func (m *Memory) List(_ context.Context, prefix string) ([]string, error) {
 	return keys, nil
 }
 
-// room requires the lock. It sweeps before it refuses.
+// room reports whether there is room, after a sweep if need be. It requires the lock.
 func (m *Memory) room() bool {
 	if m.items.ItemCount() < m.max {
 		return true

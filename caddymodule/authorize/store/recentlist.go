@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// A RecentList is a list of items of equal length, oldest first.
+// A RecentList is a bounded list of items of equal length, oldest first.
 type RecentList struct {
 	Store Store         // holds the list
 	Key   string        // of the list in Store
@@ -18,7 +18,7 @@ type RecentList struct {
 	Ended func(item string) (bool, error)
 }
 
-// Add appends an item, and returns those it removed because there are too many.
+// Add appends an item, and returns those it dropped to make room.
 func (l RecentList) Add(ctx context.Context, item string) (dropped []string, err error) {
 	for {
 		stored, err := l.Store.Get(ctx, l.Key)
@@ -42,7 +42,7 @@ func (l RecentList) Add(ctx context.Context, item string) (dropped []string, err
 	}
 }
 
-// fit removes ended items from a list that is too long, and then the oldest.
+// fit shortens a list that is too long: first by the ended items, then by the oldest.
 func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, err error) {
 	if len(list) <= l.Max*size {
 		return list, nil, nil
@@ -60,7 +60,7 @@ func (l RecentList) fit(list []byte, size int) (items []byte, dropped []string, 
 		}
 	}
 	over := max(0, len(items)-l.Max*size)
-	for old := range slices.Chunk(items[:over], size) {
+	for old := range slices.Chunk(items[:over], size) { // the oldest
 		dropped = append(dropped, string(old))
 	}
 	return items[over:], dropped, nil

@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// Store keeps what must be used once or be revocable: codes, sessions, refresh
-// tokens, revocations. Keys hold no secret; see [Key].
-// A Store is safe for concurrent use and bounded. It refuses with [ErrFull] rather
-// than forget an unexpired entry: a forgotten revocation would make a token valid
-// again. Package storetest tests implementations.
+// Store keeps what must be used once or be revocable: codes, sessions, refresh tokens,
+// revocations. Keys hold no secret; see [Key].
+// A Store is safe for concurrent use and bounded. When full it returns [ErrFull], and
+// never drops an unexpired entry: without its revocation, a token would be valid again.
+// Package storetest tests implementations.
 type Store interface {
 	// Put stores value under key for ttl, and replaces what was there.
 	Put(ctx context.Context, key string, value []byte, ttl time.Duration) error
@@ -38,18 +38,12 @@ type Store interface {
 	List(ctx context.Context, prefix string) ([]string, error)
 }
 
+// The errors of a [Store].
 var (
-	// ErrNotFound says that a key holds nothing, or has expired.
-	ErrNotFound = errors.New("not in the store")
-
-	// ErrExists says that a key already holds something.
-	ErrExists = errors.New("already in the store")
-
-	// ErrChanged says that a key no longer holds what it did.
-	ErrChanged = errors.New("changed in the store meanwhile")
-
-	// ErrFull says that the store has reached its limit.
-	ErrFull = errors.New("the store is full")
+	ErrNotFound = errors.New("not in the store")               // or expired
+	ErrExists   = errors.New("already in the store")           // of Add
+	ErrChanged  = errors.New("changed in the store meanwhile") // of Swap
+	ErrFull     = errors.New("the store is full")              // of Put and Add
 )
 
 // Key returns the key of an entry, which does not reveal the secret.

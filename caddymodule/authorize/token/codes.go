@@ -40,9 +40,8 @@ func (cs *Codes) Issue(ctx context.Context, g *Grant) (string, error) {
 	return code, cs.enforceLimit(ctx, g, key)
 }
 
-// redeemable returns the grant of an unused code. It checks the whole request
-// before the code counts as used, so that nobody without the client's credentials
-// and verifier can use it up.
+// redeemable returns the grant of an unused code. It checks the whole request first, so
+// that nobody without the client's credentials and verifier can use the code up.
 func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2.Parameters) (*Grant, error) {
 	g, err := cs.find(ctx, p.Get("code"))
 	if err != nil {
@@ -60,10 +59,9 @@ func (cs *Codes) redeemable(ctx context.Context, client *client.Client, p oauth2
 	return nil, cs.revokeReplayed(ctx, g)
 }
 
-// redeem marks a code as used. Of concurrent requests exactly one succeeds; a
-// request that fails has been given no tokens.
-// The mark is an entry rather than the absence of the code, so that every other
-// request sees it. A revocation replaces that entry, so it never lacks room.
+// redeem marks a code as used. Of concurrent requests exactly one succeeds, and only that
+// one returns tokens. The mark is an entry, rather than the absence of the code, so that
+// later requests recognize a replay. A revocation replaces it, and so never lacks room.
 func (cs *Codes) redeem(ctx context.Context, g *Grant) error {
 	err := cs.store.Add(ctx, revocation.TokenKey(g.Family), revocation.CodeRedeemed, cs.lifetime)
 	switch {
@@ -75,8 +73,8 @@ func (cs *Codes) redeem(ctx context.Context, g *Grant) error {
 	return err
 }
 
-// revokeReplayed revokes the tokens of a code that is used again: the first or the
-// second use was a thief's (RFC 6749 §4.1.2).
+// revokeReplayed revokes the tokens of a code that is used twice, once by a thief
+// (RFC 6749 §4.1.2).
 func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
 	err := cs.families.revoke(ctx, g)
 	cs.trail.Record(ctx, audit.Event{Kind: audit.Revocation, ClientID: g.ClientID, User: g.User, Reason: "a code was used twice", Err: err})
@@ -86,9 +84,10 @@ func (cs *Codes) revokeReplayed(ctx context.Context, g *Grant) error {
 	return errInvalidCode
 }
 
-// check refuses a code whose grant has ended before it was exchanged.
+// check refuses a code whose grant has ended. Codes always end with the session.
 func (cs *Codes) check(ctx context.Context, g *Grant, client *client.Client) error {
-	cutoff, err := cs.revocations.LatestCutoff(ctx, g.codeBinding())
+	binding := revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.Session, ShortLived: true}
+	cutoff, err := cs.revocations.LatestCutoff(ctx, binding)
 	switch {
 	case err != nil:
 		return err
@@ -102,15 +101,11 @@ func (cs *Codes) find(ctx context.Context, code string) (*Grant, error) {
 	if code == "" {
 		return nil, oauth2.InvalidRequest("code is missing")
 	}
-	value, err := cs.store.Get(ctx, store.Key("code", code))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, errInvalidCode
+	g, err := store.GetJSON[Grant](ctx, cs.store, store.Key("code", code))
+	if g == nil && err == nil {
+		err = errInvalidCode
 	}
-	if err != nil {
-		return nil, err
-	}
-	g := new(Grant)
-	return g, json.Unmarshal(value, g)
+	return g, err
 }
 
 var errInvalidCode = oauth2.InvalidGrant("the code is unknown, expired or used already")

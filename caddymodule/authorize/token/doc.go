@@ -4,7 +4,7 @@
 //	tokens.go              puts the package together
 //	grant.go               what a person granted to a client, and whether it still stands
 //	codes.go               authorization codes: issue, redeem, and what a second use revokes;
-//	                       recentcodes.go limits them for each person
+//	                       recentcodes.go limits how many a person has
 //	endpoint.go            the token endpoint: codes and client credentials
 //	refresh.go             the token endpoint: refresh tokens
 //	families.go            grants that can be refreshed, and what the reuse of a refresh token ends;
@@ -17,6 +17,6 @@
 //	revocationendpoint.go  the revocation endpoint
 //	revoker.go             revokes all grants of a user or client, for an operator
 //
-// All tokens of one grant are a family: the jti of its access tokens begins with the
-// family's id, so that one entry revokes them all (package revocation).
+// All tokens of a grant are a family: the jti of an access token begins with the family's
+// id, so that one entry revokes them all (package revocation).
 package token

@@ -21,7 +21,6 @@ type tokenResponse struct {
 	Refresh     string `json:"refresh_token,omitempty"`
 }
 
-// tokenEndpoint is the token endpoint (RFC 6749 §3.2).
 type tokenEndpoint struct {
 	*endpoint.Responder
 	fhirBase      string
@@ -47,18 +46,15 @@ func (e *tokenEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.WriteJSON(w, http.StatusOK, response)
 }
 
-// grantHandler exchanges the grant of one grant_type for tokens.
-type grantHandler func(context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error)
-
 func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenResponse, error) {
-	client, err := e.authenticator.Authenticate(r, p)
-	if err != nil {
-		return nil, err
-	}
-	grants := map[string]grantHandler{
+	grants := map[string]func(context.Context, *client.Client, oauth2.Parameters) (*tokenResponse, error){
 		"authorization_code": e.exchangeCode,
 		"client_credentials": e.exchangeCredentials,
 		"refresh_token":      e.exchangeRefreshToken,
+	}
+	client, err := e.authenticator.Authenticate(r, p)
+	if err != nil {
+		return nil, err
 	}
 	grantType := p.Get("grant_type")
 	handle := grants[grantType]
@@ -76,8 +72,8 @@ func (e *tokenEndpoint) exchange(r *http.Request, p oauth2.Parameters) (*tokenRe
 	return handle(r.Context(), client, p)
 }
 
-// exchangeCode is the authorization code grant (RFC 6749 §4.1.3). It marks the code
-// as used last, so that the client can try again after any earlier failure.
+// exchangeCode is the authorization code grant (RFC 6749 §4.1.3). It marks the code as used
+// last, so that the client can try again if anything fails before.
 func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	g, err := e.codes.redeemable(ctx, client, p)
 	if err != nil {
@@ -99,8 +95,8 @@ func (e *tokenEndpoint) exchangeCode(ctx context.Context, client *client.Client,
 	return t.response(g.ScopeText()), nil
 }
 
-// exchangeCredentials is the client credentials grant (RFC 6749 §4.4). It gives
-// system scopes only, because no user is involved.
+// exchangeCredentials is the client credentials grant (RFC 6749 §4.4). Without a user, it
+// grants system scopes only.
 func (e *tokenEndpoint) exchangeCredentials(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	scope, err := client.GrantSystemScope(p.Get("scope"))
 	if err != nil {

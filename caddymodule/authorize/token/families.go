@@ -32,9 +32,9 @@ type families struct {
 	logger      *slog.Logger
 }
 
-// start makes the first refresh token of a grant, or returns "" if the grant has
-// none. It runs before the code is redeemed, and replaces what a failed attempt
-// left. If another request redeems the code first, redeem deletes the family.
+// start makes the first refresh token of a grant, or returns "" if it has none. It runs
+// before the code is redeemed, and replaces what a failed attempt left. If another request
+// redeems the code first, redeem deletes the family.
 func (fs *families) start(ctx context.Context, g *Grant) (string, error) {
 	if !g.wantsRefresh() {
 		return "", nil
@@ -55,8 +55,8 @@ func (fs *families) start(ctx context.Context, g *Grant) (string, error) {
 	if err := fs.durable.Put(ctx, familyKey(g.Family), value, time.Until(f.expires(fs.RefreshIdle))); err != nil {
 		return "", fmt.Errorf("storing a refresh token: %w", err)
 	}
-	// A revocation sets the cutoff and then looks for families; this stores the family
-	// and then looks for the cutoff. So one of the two ends it.
+	// A revocation sets the cutoff before it looks for families; this stores the family
+	// before it looks for the cutoff. One of the two sees the other.
 	void, err := fs.grants.revoked(ctx, g)
 	if err == nil && void {
 		err = errInvalidCode
@@ -77,15 +77,15 @@ func (fs *families) find(ctx context.Context, token string) (*refreshFamily, []b
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, errInvalidRefreshToken
 	}
-	if err != nil {
-		return nil, nil, err
+	f := new(refreshFamily)
+	if err == nil {
+		err = json.Unmarshal(stored, f)
 	}
-	f, err := parseFamily(stored)
 	return f, stored, err
 }
 
-// redeemable returns the grant that a refresh token stands for, with the requested
-// scope. It checks the client first: no other client's request changes anything.
+// redeemable returns the grant of a refresh token, with the requested scope. It checks the
+// client first, so that another client's request changes nothing.
 func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *client.Client, token, asked string) (*Grant, error) {
 	if f.Grant.ClientID != client.ID {
 		return nil, oauth2.InvalidGrant("the refresh token was given to another client")
@@ -106,9 +106,9 @@ func (fs *families) redeemable(ctx context.Context, f *refreshFamily, client *cl
 	return &g, err
 }
 
-// state returns what a token is to its family. If the previous process made the
-// current token, its response may have been lost with it, so the grace period
-// counts from the start of this one.
+// state returns what a token is to its family. If an earlier process issued the current
+// token, the response may have been lost with it, so the grace period counts from the start
+// of this one.
 func (fs *families) state(f *refreshFamily, token string) tokenState {
 	rotated := f.IssuedAt
 	if start := fs.Started(); rotated.Before(start) {
@@ -117,7 +117,6 @@ func (fs *families) state(f *refreshFamily, token string) tokenState {
 	return f.state(token, time.Since(rotated) < fs.RefreshGrace)
 }
 
-// revokeReplayed revokes a grant of which an old refresh token was used again.
 func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error {
 	g := f.Grant
 	err := fs.revoke(ctx, g)
@@ -128,7 +127,7 @@ func (fs *families) revokeReplayed(ctx context.Context, f *refreshFamily) error 
 	return errInvalidRefreshToken
 }
 
-// revoke revokes a grant: its refresh tokens and all its access tokens.
+// revoke revokes a grant with its refresh tokens and access tokens.
 func (fs *families) revoke(ctx context.Context, g *Grant) error {
 	err := errors.Join(fs.revocations.Revoke(ctx, g.Family, keyring.Retention), fs.durable.Delete(ctx, familyKey(g.Family)))
 	if err == nil {
@@ -137,8 +136,8 @@ func (fs *families) revoke(ctx context.Context, g *Grant) error {
 	return err
 }
 
-// check refuses a grant that was revoked or has expired, or that its person,
-// session or client no longer allows.
+// check refuses a grant that was revoked or has expired, or that its person, session or
+// client no longer allows.
 func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.Client) error {
 	g := f.Grant
 	void, err := fs.grants.revoked(ctx, g)
@@ -158,8 +157,8 @@ func (fs *families) check(ctx context.Context, f *refreshFamily, client *client.
 	return err
 }
 
-// rotate returns the next refresh token: a new one, or within the grace period the
-// same one again.
+// rotate returns the next refresh token: a new one, or within the grace period the same one
+// again.
 func (fs *families) rotate(ctx context.Context, f *refreshFamily, stored []byte, token string) (string, error) {
 	if !f.isCurrent(token) {
 		return f.successor(token), nil
@@ -172,8 +171,8 @@ func (fs *families) rotate(ctx context.Context, f *refreshFamily, stored []byte,
 	return next, fs.durable.Swap(ctx, familyKey(f.Grant.Family), stored, value, time.Until(f.expires(fs.RefreshIdle)))
 }
 
-// clientOf returns the client of a refresh token that comes without a client_id.
-// Some public clients omit it, and have no credentials to send.
+// clientOf returns the client of a refresh token sent without a client_id, as some public
+// clients do, which have no credentials to send either.
 func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.Client, error) {
 	f, _, err := fs.find(ctx, p.Get("refresh_token"))
 	if err != nil {
@@ -186,13 +185,13 @@ func (fs *families) clientOf(ctx context.Context, p oauth2.Parameters) (*client.
 	return client, err
 }
 
-// maxFamilies is how many grants of one person to one client can be refreshed.
-// Expired ones do not count, so that frequent short sessions do not displace a
-// long-lived grant on a telephone.
+// maxFamilies is how many grants of one person to one client can be refreshed. Expired ones
+// do not count, so that frequent short sessions do not displace a long-lived grant on a
+// phone.
 const maxFamilies = 200
 
-// enforceLimit drops the oldest families of a person and client if there are too
-// many. The client already has its token, so a failure is only logged.
+// enforceLimit drops the oldest families of a person and client if there are too many. The
+// client already has its token, so a failure is only logged.
 func (fs *families) enforceLimit(ctx context.Context, g *Grant) {
 	list := store.RecentList{
 		Store: fs.durable, Key: store.Key("families", g.User+"\x00"+g.ClientID), Max: maxFamilies, TTL: fs.Refresh,

@@ -5,42 +5,35 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
-	"encoding/json"
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 )
 
-// A refresh token is 48 bytes in base64url: the id of its family, a secret, and a
-// tag by which the family recognizes all tokens it ever had without storing them.
-// Only the SHA-256 of the current token is stored.
+// A refresh token is 48 bytes in base64url: the id of its family, a secret, and a tag by
+// which the family recognizes every token that it ever had. Only the SHA-256 of the current
+// token is stored.
 const refreshTokenSize = 3 * revocation.IDSize
 
-// refreshFamily is a chain of refresh tokens as stored in a [store.Store]. Each
-// token is used once and replaced by the next (RFC 9700 §4.14.2).
+// refreshFamily is a chain of refresh tokens as stored in a [store.Store]. Each token is
+// used once and replaced by the next (RFC 9700 §4.14.2).
 type refreshFamily struct {
-	// Grant is the whole grant: a narrower scope in one refresh request does not
-	// change it (RFC 6749 §6).
-	Grant *Grant `json:"grant"`
+	Grant   *Grant `json:"grant"`   // narrowed by no single request (RFC 6749 §6)
+	Current []byte `json:"current"` // the SHA-256 of the current token
 
-	// Current is the SHA-256 of the current token.
-	Current []byte `json:"current"`
-
-	// Key makes the tags. Tokens forged with it by a reader of the store can end the
-	// family, but get nothing.
+	// Key makes the tags. With it a reader of the store can forge tokens that end the
+	// family, but none that yield anything.
 	Key []byte `json:"key"`
 
-	// Salt derives the current token from the one before, so that a client that
-	// missed a response can be given the same token again. The store alone does not
-	// reveal it.
+	// Salt derives the current token from the one before, for clients that missed a
+	// response. The store alone does not reveal the token.
 	Salt []byte `json:"salt"`
 
 	IssuedAt time.Time `json:"issued_at"` // of the current token
 	Expiry   time.Time `json:"expiry"`    // of the whole family
 }
 
-// tokenState is what a refresh token is to its family.
 type tokenState int
 
 const (
@@ -50,8 +43,8 @@ const (
 	currentToken
 )
 
-// state returns what a token is to the family. Within the grace period, the
-// client may not have received the current token yet, and may use the one before.
+// state returns what a token is to the family. Within the grace period the client may not
+// have received the current token, and may use the one before.
 func (f *refreshFamily) state(token string, inGrace bool) tokenState {
 	raw := refreshTokenBytes(token)
 	switch {
@@ -72,7 +65,6 @@ func (f *refreshFamily) isCurrent(token string) bool {
 	return subtle.ConstantTimeCompare(sum[:], f.Current) == 1
 }
 
-// first makes the family's first token.
 func (f *refreshFamily) first(now time.Time) string {
 	token := f.token(oauth2.RandomBytes(revocation.IDSize))
 	f.setCurrent(token, now)
@@ -111,8 +103,7 @@ func mac(key, message []byte) []byte {
 	return h.Sum(nil)[:revocation.IDSize]
 }
 
-// familyID returns the id of the family that a refresh token names, or "" if the
-// text does not have the form of one.
+// familyID returns the family's id, or "" if the text does not look like a refresh token.
 func familyID(token string) string {
 	raw := refreshTokenBytes(token)
 	if raw == nil {
@@ -121,9 +112,9 @@ func familyID(token string) string {
 	return base64.RawURLEncoding.EncodeToString(raw[:revocation.IDSize])
 }
 
-// refreshTokenBytes decodes a text that has the form of a refresh token, or
-// returns nil. It also checks the length of the text, because encoding/base64
-// skips line breaks, and a token must have one form only.
+// refreshTokenBytes decodes a refresh token, or returns nil if the text does not look like
+// one. It also checks the text's length: encoding/base64 skips line breaks, and a token must
+// have one form only.
 func refreshTokenBytes(token string) []byte {
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(raw) != refreshTokenSize || len(token) != base64.RawURLEncoding.EncodedLen(refreshTokenSize) {
@@ -140,9 +131,4 @@ func (f *refreshFamily) expires(idle time.Duration) time.Time {
 		return idleEnd
 	}
 	return f.Expiry
-}
-
-func parseFamily(value []byte) (*refreshFamily, error) {
-	f := new(refreshFamily)
-	return f, json.Unmarshal(value, f)
 }

@@ -15,11 +15,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/session"
 )
 
-// Grant is what a person granted to a client: the content of a code, and what
-// tokens are made from.
+// Grant is what a person granted to a client. Codes hold it, and tokens are made from it.
 type Grant struct {
-	// Family identifies the grant and all its tokens. It is fixed before the code is
-	// sent, so that reuse of the code can revoke a token that is being made.
+	// Family identifies the grant and all its tokens. It is set before the code is sent, so
+	// that reuse of the code revokes even a token that is being made.
 	Family string `json:"family"`
 
 	ClientID       string    `json:"client_id"`                // that it was given to
@@ -50,8 +49,8 @@ type Grants struct {
 	sessions    *session.Sessions
 }
 
-// Confirm sets the time of a grant that is about to be issued. It fails if the
-// person's session has ended meanwhile.
+// Confirm sets the time of a grant that is about to be issued. It fails if the person's
+// session has ended in the meantime.
 func (gs *Grants) Confirm(ctx context.Context, g *Grant) error {
 	cutoff, err := gs.revocations.LatestCutoff(ctx, revocation.Binding{User: g.User, ClientID: g.ClientID})
 	if g.GrantedAt = revocation.DateAfter(cutoff); err == nil {
@@ -66,9 +65,9 @@ func (g *Grant) ScopeText() string { return strings.Join(g.Scope, " ") }
 // Has reports whether a scope was granted.
 func (g *Grant) Has(scope string) bool { return slices.Contains(g.Scope, scope) }
 
-// user returns the person of a grant. The grant has ended if they were removed or
-// disabled, have another password, or signed in by an account that is no longer
-// linked to them.
+// user returns the person of a grant, or an error if the grant has ended with them: they
+// were removed or disabled, have another password, or signed in by an account that is no
+// longer linked to them.
 func (gs *Grants) user(ctx context.Context, g *Grant) (*people.User, error) {
 	user, err := gs.accounts.Find(ctx, g.User)
 	if err != nil {
@@ -108,11 +107,6 @@ func (g *Grant) binding() revocation.Binding {
 	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.boundSession()}
 }
 
-// codeBinding is that of the grant's code, which always ends with the session.
-func (g *Grant) codeBinding() revocation.Binding {
-	return revocation.Binding{User: g.User, ClientID: g.ClientID, Session: g.Session, ShortLived: true}
-}
-
 // revoked reports whether a grant was revoked, by itself or by a cutoff.
 func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
 	revoked, err := gs.revocations.Revoked(ctx, g.Family)
@@ -123,7 +117,7 @@ func (gs *Grants) revoked(ctx context.Context, g *Grant) (bool, error) {
 	return revocation.IsCutOff(g.GrantedAt, cutoff), err
 }
 
-// checkAllowed refuses a grant that would no longer be given.
+// checkAllowed refuses a grant that could no longer be made.
 func (gs *Grants) checkAllowed(ctx context.Context, g *Grant, client *client.Client) error {
 	if again, err := client.GrantScope(g.ScopeText()); err != nil || !slices.Equal(again, g.Scope) {
 		return oauth2.InvalidGrant("the client may no longer have what it was granted")

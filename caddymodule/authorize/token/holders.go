@@ -8,27 +8,17 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 )
 
-// AccessToken holds the claims of a verified access token that decide whether its
-// grant still stands.
+// AccessToken holds the claims of a verified access token that decide whether its grant
+// still stands.
 type AccessToken struct {
-	ID       string // the jti
-	Subject  string // the sub
-	ClientID string // the client_id
-	Scope    string // the scope
-
-	// Session is the sid of the session that the token ends with, if any.
-	Session string
-
-	// CredentialHash is the credential_hash; empty if the person is no local user.
-	CredentialHash string
-
-	// Provider is the idp: the key of the identity provider of the sign-in. Empty
-	// if the password was checked here.
-	Provider string
-
-	// ProviderAccount is the idp_account: the provider's account that is linked to
-	// a local user, if any.
-	ProviderAccount string
+	ID              string // the jti
+	Subject         string // the sub
+	ClientID        string // the client_id
+	Scope           string // the scope
+	Session         string // the sid: the session that the token ends with, if any
+	CredentialHash  string // the credential_hash; empty unless the person is a local user
+	Provider        string // the idp: the key of the identity provider; empty for a password here
+	ProviderAccount string // the idp_account: the provider's account that is linked to a local user, if any
 }
 
 func (c *accessTokenClaims) token() AccessToken {
@@ -51,10 +41,11 @@ type Holders struct {
 	revocations *revocation.Revocations
 }
 
-// Find returns whom an access token stands for, or nil if what it depends on has
-// ended: the person, their password, their session or way to sign in, the client,
-// the client's scope, or all grants up to a cutoff. It does not check revocation of
-// the token itself; see [revocation.Revocations.Revoked].
+// Find returns whom an access token stands for; nil if what it depends on has ended: the
+// person was removed or disabled or has another password or second factor, the client was
+// removed or may no longer have the scope, the session or the link to the provider's account
+// ended, or all grants were revoked. It does not check whether the token itself was revoked;
+// see [revocation.Revocations.Revoked].
 func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 	client, err := h.clients.Find(ctx, t.ClientID)
 	if client == nil || err != nil || !client.AllowsScope(t.Scope) {
@@ -79,8 +70,7 @@ func (h *Holders) Find(ctx context.Context, t AccessToken) (*Holder, error) {
 	return &Holder{FHIRUser: h.accounts.FHIRUser(user)}, nil
 }
 
-// maySignIn reports whether the person of a token could still sign in to the client
-// the same way.
+// maySignIn reports whether the person could still sign in to the client the same way.
 func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.Client, user *people.User) (bool, error) {
 	if t.Provider == "" && len(client.IdentityProviders) == 0 { // the common case
 		return true, nil
@@ -95,7 +85,6 @@ func (h *Holders) maySignIn(ctx context.Context, t AccessToken, client *client.C
 	return !unlinked, err
 }
 
-// isCutOff reports whether an access token is voided by a cutoff.
 func (h *Holders) isCutOff(ctx context.Context, t AccessToken, client *client.Client) (bool, error) {
 	cutoff, err := h.revocations.LatestCutoff(ctx, revocation.Binding{
 		User: t.Subject, ClientID: t.ClientID, Session: t.Session, ByConsent: client.RequiresConsent(), ShortLived: true,

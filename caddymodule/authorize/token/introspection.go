@@ -13,16 +13,15 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// introspection is the response of RFC 7662 §2.2, with the claims of SMART App
-// Launch 2.2, Token Introspection. Of a token that is invalid or not the client's
-// business, it says only that it is not active.
+// introspection is the response of RFC 7662 §2.2, with the claims of SMART App Launch 2.2,
+// Token Introspection. If a token is invalid, or not the client's, it is only inactive.
 type introspection struct {
 	Active    bool   `json:"active"`
 	TokenType string `json:"token_type,omitempty"`
 	*accessTokenClaims
 }
 
-// refreshIntrospection has no token_type: a refresh token is not used as one.
+// refreshIntrospection has no token_type, because refresh tokens have none.
 type refreshIntrospection struct {
 	Active   bool             `json:"active"`
 	Issuer   string           `json:"iss"`
@@ -33,7 +32,6 @@ type refreshIntrospection struct {
 	Scope    string           `json:"scope"`
 }
 
-// introspectionEndpoint is the introspection endpoint (RFC 7662).
 type introspectionEndpoint struct {
 	*endpoint.Responder
 	authenticator *client.Authenticator
@@ -57,19 +55,14 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 		return nil, err
 	}
 	client, err := e.requester(r, p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case p.Get("token") == "":
-		return nil, oauth2.InvalidRequest("token is missing")
 	}
-	t, err := e.revocation.find(r.Context(), p.Get("token"))
+	t, err := e.revocation.find(r.Context(), p)
 	switch {
-	case errors.Is(err, errInvalidToken):
-		return new(introspection), nil
 	case err != nil:
 		return nil, err
-	case t.clientID != client.ID && !client.IntrospectAll:
+	case t == nil, t.clientID != client.ID && !client.IntrospectAll:
 		return new(introspection), nil
 	case t.family != nil:
 		return e.introspectRefreshToken(r.Context(), t)
@@ -77,9 +70,9 @@ func (e *introspectionEndpoint) introspect(w http.ResponseWriter, r *http.Reques
 	return &introspection{Active: true, TokenType: "Bearer", accessTokenClaims: t.access}, nil
 }
 
-// requester returns the client that asks. It must authenticate, with its
-// credentials or with an access token of its own (SMART App Launch 2.2, Token
-// Introspection), so that nobody can probe for tokens (RFC 7662 §4).
+// requester returns the client that asks. It must authenticate with its credentials, or
+// with an access token of its own (SMART App Launch 2.2, Token Introspection), so that
+// nobody can probe for tokens (RFC 7662 §4).
 func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) (*client.Client, error) {
 	if scheme, _, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
 		claims, err := e.userinfo.bearerClaims(r)
@@ -99,7 +92,7 @@ func (e *introspectionEndpoint) requester(r *http.Request, p oauth2.Parameters) 
 	return client, err
 }
 
-// introspectRefreshToken reports whether the refresh token could be used now.
+// introspectRefreshToken returns a refresh token as active if it could be used now.
 func (e *introspectionEndpoint) introspectRefreshToken(ctx context.Context, t *issuedToken) (any, error) {
 	g := t.family.Grant
 	client, err := e.authenticator.Clients.Find(ctx, g.ClientID)

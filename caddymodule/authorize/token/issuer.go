@@ -42,8 +42,8 @@ type accessTokenClaims struct {
 	ProviderAccount string `json:"idp_account,omitempty"`     // that is linked to a local user
 }
 
-// IDTokenClaims are those of OpenID Connect Core §2. Name and contact details are
-// left to userinfo (§5.4), unless the request or the client wants them here.
+// IDTokenClaims are those of OpenID Connect Core §2. Name and contact details are left to
+// userinfo (§5.4), unless the request or the client's configuration wants them here.
 type IDTokenClaims struct {
 	Issuer          string           `json:"iss"`                // this server
 	Subject         string           `json:"sub"`                // the person
@@ -75,9 +75,9 @@ type Issuer struct {
 	revocations         *revocation.Revocations
 }
 
-// Issue makes an access token of the given lifetime for a person's grant, and with
-// the scope openid an ID token. It fails with invalid_grant if the grant was
-// revoked, or its person can no longer have it.
+// Issue makes an access token of the given lifetime for a person's grant, and an ID token
+// if the scope includes openid. The error is invalid_grant if the grant was revoked, or the
+// person can no longer have it.
 func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*Issued, error) {
 	audit.NoteGrant(ctx, g.ClientID, g.User, g.Scope)
 	user, err := i.grants.user(ctx, g)
@@ -107,8 +107,8 @@ func (i *Issuer) Issue(ctx context.Context, g *Grant, lifetime time.Duration) (*
 	return t, err
 }
 
-// IssueIDToken makes an ID token. It holds the hash of the access token issued
-// with it, unless access is empty.
+// IssueIDToken makes an ID token. It holds the hash of the access token issued with it,
+// unless access is empty.
 func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, access string, now time.Time) (string, error) {
 	claims := IDTokenClaims{
 		Issuer: i.issuer, Subject: user.ID, Audience: g.ClientID,
@@ -134,7 +134,7 @@ func (i *Issuer) IssueIDToken(ctx context.Context, g *Grant, user *people.User, 
 	return keyring.Sign(ctx, i.keys, client.SigningAlgorithm(), keyring.IDTokenType, all)
 }
 
-// withClaims returns the JSON form of claims with more added.
+// withClaims adds more to the JSON form of claims.
 func withClaims(claims any, more map[string]any) (any, error) {
 	if len(more) == 0 {
 		return claims, nil
@@ -155,8 +155,8 @@ func withClaims(claims any, more map[string]any) (any, error) {
 	return all, nil
 }
 
-// issueToClient makes the access token of a client that acts for itself
-// (RFC 6749 §4.4). Its sub is the client_id (RFC 9068 §2.2).
+// issueToClient makes the access token of a client that acts for itself (RFC 6749 §4.4).
+// Its sub is the client_id (RFC 9068 §2.2).
 func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope []string) (*Issued, error) {
 	audit.NoteGrant(ctx, client.ID, "", scope)
 	now, lifetime := time.Now(), min(i.AccessTokenLifetime, clientTokenLifetime)
@@ -175,8 +175,8 @@ func (i *Issuer) issueToClient(ctx context.Context, client *client.Client, scope
 // clientTokenLifetime is the most that SMART Backend Services recommends.
 const clientTokenLifetime = 5 * time.Minute
 
-// grantedFHIRUser returns fhirUser if its scope was granted: clients can read
-// access tokens too.
+// grantedFHIRUser returns fhirUser if the scope was granted: clients can read access tokens
+// too.
 func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
 	if !g.Has("fhirUser") {
 		return ""
@@ -184,8 +184,7 @@ func (i *Issuer) grantedFHIRUser(g *Grant, user *people.User) string {
 	return i.accounts.FHIRUser(user)
 }
 
-// accessTokenHash returns the at_hash for an ID token signed with a SHA-256
-// algorithm (OpenID Connect Core §3.1.3.6).
+// accessTokenHash is the at_hash for algorithms with SHA-256 (OpenID Connect Core §3.1.3.6).
 func accessTokenHash(access string) string {
 	if access == "" {
 		return ""

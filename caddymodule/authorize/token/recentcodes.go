@@ -15,14 +15,14 @@ import (
 // maxCodes is how many codes one person can have, redeemed ones included.
 const maxCodes = 200
 
-// recentCodes are each person's latest codes. They are kept in memory, not in a
-// [store.RecentList]: rewriting a list in the store with each code doubled the cost
-// of ES256 code flows. A reload or another gateway starts counting afresh.
+// recentCodes are each person's latest codes. They are in memory, because rewriting a
+// [store.RecentList] with each code doubled the cost of ES256 code flows. A reload starts
+// counting anew, and gateways count apart.
 type recentCodes struct {
 	lifetime time.Duration // of a code
 	mu       sync.Mutex
 	people   map[string][]recentCode // oldest first
-	most     int                     // people, before a sweep
+	most     int                     // people before a sweep
 }
 
 type recentCode struct {
@@ -51,7 +51,6 @@ func (c *recentCodes) add(person string, code recentCode) (old recentCode, ok bo
 	return old, ok
 }
 
-// unexpired drops expired codes.
 func (c *recentCodes) unexpired(codes []recentCode) []recentCode {
 	lasts := func(code recentCode) bool { return time.Since(code.at) < c.lifetime }
 	i := slices.IndexFunc(codes, lasts)
@@ -61,8 +60,8 @@ func (c *recentCodes) unexpired(codes []recentCode) []recentCode {
 	return slices.Delete(codes, 0, i)
 }
 
-// sweep drops people whose codes have all expired, if there are many. The store,
-// which holds the codes, bounds the rest.
+// sweep drops people without unexpired codes, if there are many people. The store's limit
+// bounds the rest.
 func (c *recentCodes) sweep() {
 	if len(c.people) < c.most {
 		return

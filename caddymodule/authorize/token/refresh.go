@@ -10,12 +10,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
 )
 
-// exchangeRefreshToken is the refresh token grant (RFC 6749 §6). Each use replaces
-// the token. A second use of an old token means that it was stolen, and revokes the
-// grant (RFC 9700 §4.14.2).
-// A client that repeats a request shortly after, because it missed the response,
-// is given the same token again. This gains a thief nothing: thief and client now
-// hold one token, and the second use of it is detected.
+// exchangeRefreshToken is the refresh token grant (RFC 6749 §6). Each use replaces the
+// token. A second use means that it was stolen, and revokes the grant (RFC 9700 §4.14.2).
+// Shortly after the first, though, the client may have missed the response, and is given
+// the same token again. This gains a thief nothing: thief and client then hold one token,
+// and its second use is detected.
 func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client.Client, p oauth2.Parameters) (*tokenResponse, error) {
 	token := p.Get("refresh_token")
 	if token == "" {
@@ -30,9 +29,9 @@ func (e *tokenEndpoint) exchangeRefreshToken(ctx context.Context, client *client
 	return nil, ctx.Err()
 }
 
-// rotateRefreshToken stores the next token last, so that the client can try again
-// after any earlier failure. If another request uses the token at the same time,
-// the error is [store.ErrChanged], and the token must be checked again.
+// rotateRefreshToken stores the next token last, so that the client can try again if
+// anything fails before. If a concurrent request uses the token, the error is
+// [store.ErrChanged], and the token must be checked again.
 func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.Client, token, asked string) (*tokenResponse, error) {
 	f, stored, err := e.families.find(ctx, token)
 	if err != nil {
@@ -52,8 +51,8 @@ func (e *tokenEndpoint) rotateRefreshToken(ctx context.Context, client *client.C
 	return t.response(g.ScopeText()), nil
 }
 
-// narrowScope returns the requested part of a granted scope: all of it if asked is
-// empty (RFC 6749 §6).
+// narrowScope returns the requested part of a granted scope, or all of it if asked is empty
+// (RFC 6749 §6).
 func narrowScope(granted []string, asked string) ([]string, error) {
 	if asked == "" {
 		return granted, nil

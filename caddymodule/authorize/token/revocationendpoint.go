@@ -13,9 +13,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/revocation"
 )
 
-var errForeignToken = &oauth2.Error{Code: "unauthorized_client", Description: "the token was given to another client"}
-
-// revocationEndpoint is the revocation endpoint (RFC 7009).
 type revocationEndpoint struct {
 	*endpoint.Responder
 	authenticator *client.Authenticator
@@ -24,7 +21,7 @@ type revocationEndpoint struct {
 	verifier      *Verifier
 }
 
-// serve answers an invalid token with success, as RFC 7009 §2.2 requires.
+// serve reports success for an invalid token (RFC 7009 §2.2).
 func (e *revocationEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	if err := e.revokeToken(w, r); err != nil {
 		e.Trail.RecordRefusal(r, audit.Event{Kind: audit.Revocation, Err: err})
@@ -41,20 +38,15 @@ func (e *revocationEndpoint) revokeToken(w http.ResponseWriter, r *http.Request)
 		return err
 	}
 	client, err := e.authenticator.Authenticate(r, p)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case p.Get("token") == "":
-		return oauth2.InvalidRequest("token is missing")
 	}
-	t, err := e.find(r.Context(), p.Get("token"))
+	t, err := e.find(r.Context(), p)
 	switch {
-	case errors.Is(err, errInvalidToken):
-		return nil
-	case err != nil:
+	case t == nil || err != nil:
 		return err
 	case t.clientID != client.ID:
-		return errForeignToken
+		return &oauth2.Error{Code: "unauthorized_client", Description: "the token was given to another client"}
 	}
 	if err := e.revoke(r.Context(), t); err != nil {
 		return err
@@ -83,27 +75,34 @@ type issuedToken struct {
 	clientID, user string
 }
 
-// find returns a token, or errInvalidToken. It tells access and refresh tokens
-// apart by their form, so token_type_hint is not needed (RFC 7009 §2.1). An old
-// refresh token still identifies its family.
-func (e *revocationEndpoint) find(ctx context.Context, raw string) (*issuedToken, error) {
+// find returns the token that a request names, or nil if it is invalid. Access and refresh
+// tokens differ in form, so token_type_hint is not needed (RFC 7009 §2.1). An old refresh
+// token still identifies its family.
+func (e *revocationEndpoint) find(ctx context.Context, p oauth2.Parameters) (*issuedToken, error) {
+	raw := p.Get("token")
+	if raw == "" {
+		return nil, oauth2.InvalidRequest("token is missing")
+	}
 	if familyID(raw) == "" {
 		claims, err := e.verifier.verify(ctx, raw)
-		if err != nil {
+		switch {
+		case errors.Is(err, errInvalidToken):
+			return nil, nil
+		case err != nil:
 			return nil, err
 		}
 		return &issuedToken{access: claims, clientID: claims.ClientID, user: claims.Subject}, nil
 	}
 	f, _, err := e.families.find(ctx, raw)
-	if errors.Is(err, errInvalidRefreshToken) {
-		return nil, errInvalidToken
-	}
-	if err != nil {
+	if err != nil && !errors.Is(err, errInvalidRefreshToken) {
 		return nil, err
 	}
-	state := e.families.state(f, raw)
+	state := unknownToken
+	if err == nil {
+		state = e.families.state(f, raw)
+	}
 	if state == unknownToken {
-		return nil, errInvalidToken
+		return nil, nil
 	}
 	return &issuedToken{family: f, current: state == currentToken, clientID: f.Grant.ClientID, user: f.Grant.User}, nil
 }

@@ -2,7 +2,6 @@ package token
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/audit"
@@ -14,16 +13,14 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// RevokedGrants counts what [Revoker.RevokeGrants] has revoked, beside codes and
-// access tokens.
+// RevokedGrants counts what [Revoker.RevokeGrants] revoked beside codes and access tokens.
 type RevokedGrants struct {
 	Sessions      int `json:"sessions"`       // of the person
 	RefreshTokens int `json:"refresh_tokens"` // grants that could be refreshed
 	Consents      int `json:"consents"`       // that were remembered; people are asked again
 }
 
-// ErrUnknownHolder says that there is no such user or client, and that they had
-// been granted nothing.
+// ErrUnknownHolder says that user or client do not exist, and that nothing was revoked.
 var ErrUnknownHolder = errors.New("no such user or client, and nothing was given to them")
 
 // Revoker revokes grants for operators.
@@ -36,13 +33,12 @@ type Revoker struct {
 	trail       *audit.Recorder
 }
 
-// RevokeGrants revokes all grants of a user, to a client, or of the user to the
-// client if both are named: codes, access tokens, refresh tokens and consents. If
-// no client is named, it ends the user's sessions too. Otherwise people stay signed
-// in, and the client is told that their sessions are over for it (OpenID Connect
-// Back-Channel Logout 1.0). Later grants are not affected. After an error, what was
-// revoked stays revoked, and the call can be repeated. Its error is
-// [ErrUnknownHolder] if user and client are unknown and nothing was revoked.
+// RevokeGrants revokes codes, access tokens, refresh tokens and consents: all of a user, all
+// of a client, or those of the user to the client if both are named. Without a client, the
+// user's sessions end too; with one, people stay signed in, and the client is notified of a
+// logout (OpenID Connect Back-Channel Logout 1.0). Later grants are not affected. After an
+// error, what was revoked stays revoked, and the call can be repeated. If nothing was
+// revoked and the user or client does not exist, the error is [ErrUnknownHolder].
 func (r *Revoker) RevokeGrants(ctx context.Context, user, clientID string) (RevokedGrants, error) {
 	var revoked RevokedGrants
 	if user == "" && clientID == "" {
@@ -64,10 +60,15 @@ func (r *Revoker) revokeGrants(ctx context.Context, user, clientID string, revok
 		revoked.Sessions, errs[0] = r.sessions.EndByUser(ctx, user)
 	}
 	errs[1] = r.revocations.CutOff(ctx, revocation.RareCutoff, cutoffOf(user, clientID))
+	named := func(u, c string) bool { return (user == "" || u == user) && (clientID == "" || c == clientID) }
 	if errs[1] == nil { // without the cutoff, a refresh token in use would survive
-		revoked.RefreshTokens, errs[1] = r.deleteFamilies(ctx, user, clientID)
+		revoked.RefreshTokens, errs[1] = store.DeleteFunc(ctx, r.durable, familyKey(""), func(f *refreshFamily) bool {
+			return named(f.Grant.User, f.Grant.ClientID)
+		})
 	}
-	revoked.Consents, errs[2] = r.deleteConsents(ctx, user, clientID)
+	revoked.Consents, errs[2] = store.DeleteFunc(ctx, r.durable, "consent:", func(c *consent.Consent) bool {
+		return named(c.User, c.ClientID)
+	})
 	if clientID != "" {
 		errs[3] = r.sessions.RemoveClient(ctx, user, clientID)
 	}
@@ -98,25 +99,4 @@ func (r *Revoker) checkKnown(ctx context.Context, user, clientID string) error {
 		return ErrUnknownHolder
 	}
 	return nil
-}
-
-// deleteFamilies deletes refresh tokens. An empty name matches all.
-func (r *Revoker) deleteFamilies(ctx context.Context, user, clientID string) (int, error) {
-	return store.DeleteFunc(ctx, r.durable, familyKey(""), func(value []byte) (bool, error) {
-		f, err := parseFamily(value)
-		return err == nil && matches(f.Grant.User, f.Grant.ClientID, user, clientID), err
-	})
-}
-
-// deleteConsents deletes remembered consents. An empty name matches all.
-func (r *Revoker) deleteConsents(ctx context.Context, user, clientID string) (int, error) {
-	return store.DeleteFunc(ctx, r.durable, "consent:", func(value []byte) (bool, error) {
-		c := new(consent.Consent)
-		err := json.Unmarshal(value, c)
-		return err == nil && matches(c.User, c.ClientID, user, clientID), err
-	})
-}
-
-func matches(hasUser, hasClient, user, clientID string) bool {
-	return (user == "" || hasUser == user) && (clientID == "" || hasClient == clientID)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// Config is what [Tokens] are made of.
+// Config is what [New] needs.
 type Config struct {
 	*endpoint.Responder
 
@@ -38,16 +38,13 @@ type Lifetimes struct {
 	Refresh     time.Duration // of a grant that is refreshed
 	RefreshIdle time.Duration // of an unused refresh token
 
-	// RefreshGrace is how long after its use a refresh token gives the same
-	// successor again.
+	// RefreshGrace is how long after its use a refresh token yields the same successor
+	// again. For tokens of an earlier process it counts from when this one Started to serve.
 	RefreshGrace time.Duration
-
-	// Started returns when this process began to serve. For tokens of an earlier
-	// process, RefreshGrace counts from then.
-	Started func() time.Time
+	Started      func() time.Time // see RefreshGrace
 }
 
-// Tokens make tokens, check them and revoke them.
+// Tokens issue, check and revoke tokens.
 type Tokens struct {
 	Grants   *Grants   // checks grants
 	Holders  *Holders  // finds whom access tokens stand for

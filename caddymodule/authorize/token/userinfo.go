@@ -30,9 +30,9 @@ func (e *userinfoEndpoint) serve(w http.ResponseWriter, r *http.Request) {
 	e.WriteJSON(w, http.StatusOK, claims)
 }
 
-// authenticate returns the person of the request's access token, and the names of
-// the claims that it allows. The token may be in the header or in a form (OpenID
-// Connect Core §5.3.1).
+// authenticate returns the person of the request's access token, and the names of the
+// claims that it allows. The token is in the header or in a form (OpenID Connect Core
+// §5.3.1).
 func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) (*people.User, []string, error) {
 	raw, err := formToken(w, r)
 	if err == nil && raw == "" {
@@ -48,8 +48,8 @@ func (e *userinfoEndpoint) authenticate(w http.ResponseWriter, r *http.Request) 
 	return e.user(r.Context(), claims)
 }
 
-// formToken returns the access token of a form (RFC 6750 §2.2), or "". It refuses a
-// second one in the header, so that the one checked is the one used.
+// formToken returns the access token of a form (RFC 6750 §2.2), or "". It refuses a second
+// one in the header, which others might use in its place.
 func formToken(w http.ResponseWriter, r *http.Request) (string, error) {
 	if r.Method != http.MethodPost || !oauth2.IsForm(r) {
 		return "", nil
@@ -76,7 +76,7 @@ func headerToken(r *http.Request) (string, error) {
 	scheme, raw, _ := strings.Cut(strings.Join(headers, ", "), " ")
 	switch {
 	case !strings.EqualFold(scheme, "Bearer"):
-		return "", &oauth2.Error{Status: http.StatusUnauthorized} // RFC 6750 §3.1: no code where no token came
+		return "", &oauth2.Error{Status: http.StatusUnauthorized} // no code without a token (RFC 6750 §3.1)
 	case len(headers) > 1 || len(raw) > oauth2.MaxParameter:
 		return "", oauth2.InvalidRequest("send one access token, as Authorization: Bearer")
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/boundedcache"
 )
 
-// errInvalidToken rejects whatever is not a valid token of this server.
 var errInvalidToken = errors.New("not a valid token of ours")
 
 // ErrInvalidHint says that an id_token_hint is not an ID token of this server.
@@ -38,8 +37,8 @@ type Verifier struct {
 	holders          *Holders
 }
 
-// verify validates an access token (RFC 9068 §4). Its error is errInvalidToken if
-// the token is expired, revoked, or not one of this server.
+// verify validates an access token (RFC 9068 §4). Its error is errInvalidToken if the token
+// is expired, revoked, or not one of this server.
 func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims, error) {
 	v, err := vr.verified(ctx, raw)
 	if err != nil {
@@ -59,10 +58,10 @@ func (vr *Verifier) verify(ctx context.Context, raw string) (*accessTokenClaims,
 	return v.claims, err
 }
 
-// verified checks the signature of an access token. A cached result counts while
-// its key is still in the keyring; expiry and revocation are not cached.
+// verified checks the signature of an access token. A cached result counts as long as its
+// key is in the keyring; expiry and revocation are not cached.
 func (vr *Verifier) verified(ctx context.Context, raw string) (verifiedToken, error) {
-	digest := sha256.Sum256([]byte(raw)) // of the whole: a part of it would stand for others too
+	digest := sha256.Sum256([]byte(raw)) // of the whole: a part could be another token's too
 	if known, ok := vr.signatures.Get(digest); ok {
 		has, err := vr.keys.Has(ctx, known.kid)
 		if err != nil || has {
@@ -88,8 +87,8 @@ func (vr *Verifier) checkSignature(ctx context.Context, raw string) (verifiedTok
 	return verifiedToken{claims, kid}, nil
 }
 
-// open checks the signature of a JWT of one type, and reads its claims. Its error
-// is errInvalidToken, or [keyring.ErrUnknownKey] if its key may have been retired.
+// open checks the signature of a JWT of one type, and reads its claims. Its error is
+// errInvalidToken, or [keyring.ErrUnknownKey] if the key may have been retired.
 func (vr *Verifier) open(ctx context.Context, raw, typ string, algorithms []jose.SignatureAlgorithm, claims any) (kid string, err error) {
 	token, err := jwt.ParseSigned(raw, algorithms)
 	if err != nil || token.Headers[0].ExtraHeaders[jose.HeaderType] != typ {
@@ -110,9 +109,8 @@ func (vr *Verifier) current(c *accessTokenClaims) bool {
 	return c.Issuer == vr.issuer && c.Audience == vr.fhirBase && c.Expiry != nil && time.Now().Before(c.Expiry.Time())
 }
 
-// Hint reads an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). Its
-// error is [ErrInvalidHint], or [keyring.ErrUnknownKey] if its key may have been
-// retired.
+// Hint reads an id_token_hint, expired or not (OpenID Connect Core §3.1.2.1). Its error is
+// [ErrInvalidHint], or [keyring.ErrUnknownKey] if the key may have been retired.
 func (vr *Verifier) Hint(ctx context.Context, raw string) (*IDTokenClaims, error) {
 	claims := new(IDTokenClaims)
 	_, err := vr.open(ctx, raw, keyring.IDTokenType, keyring.IDTokenAlgorithms, claims) // not a logout token

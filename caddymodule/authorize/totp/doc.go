@@ -1,3 +1,3 @@
-// Package totp makes and checks the codes of authenticator apps (RFC 6238). Its
-// caller sees to it that each code is used once.
+// Package totp makes and checks the codes of authenticator apps (RFC 6238). Callers must
+// accept each code only once.
 package totp

@@ -3,7 +3,7 @@ package totp
 import (
 	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha1" //nolint:gosec // RFC 6238's default, and the only one that all apps support
+	"crypto/sha1" // the only hash of RFC 6238 that all apps support
 	"crypto/subtle"
 	"encoding/base32"
 	"encoding/binary"
@@ -16,22 +16,16 @@ import (
 
 // The parameters of RFC 6238 that all authenticator apps support.
 const (
-	// Step is the lifetime of a code.
-	Step   = 30 * time.Second
-	digits = 6
-	modulo = 1_000_000
-
-	// Skew is how many steps a telephone's clock may be off, either way (RFC 6238 §5.2).
-	Skew = 1
-
-	// minSecret is the least length of a key in bytes (RFC 4226 §4, R6).
-	minSecret = 16
+	Step      = 30 * time.Second // the lifetime of a code
+	Skew      = 1                // steps that a phone's clock may be off, either way (RFC 6238 §5.2)
+	digits    = 6
+	modulo    = 1_000_000
+	minSecret = 16 // bytes (RFC 4226 §4, R6)
 )
 
 var encoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 
-// CheckSecret refuses a text that is not a key of at least 16 bytes in base32. Its
-// error does not quote the text.
+// CheckSecret requires a key of at least 16 bytes in base32. Its error does not quote it.
 func CheckSecret(secret string) error {
 	key, err := DecodeSecret(secret)
 	if err != nil {
@@ -50,8 +44,8 @@ func NewSecret() string {
 	return encoding.EncodeToString(key)
 }
 
-// URI returns the otpauth URI by which an authenticator app learns a key, usually
-// from a QR code, with the names that the app shows.
+// URI returns the otpauth URI with a key, usually shown as a QR code, and the names that
+// the authenticator app is to show.
 func URI(issuerName, user, secret string) string {
 	label := issuerName + ":" + user
 	u := url.URL{Scheme: "otpauth", Host: "totp", Path: "/" + label}
@@ -60,8 +54,8 @@ func URI(issuerName, user, secret string) string {
 	return u.String()
 }
 
-// DecodeSecret decodes a key as people write it: in either case, grouped, with or
-// without padding.
+// DecodeSecret decodes a key as people write it: in either case, in groups, with or without
+// padding.
 func DecodeSecret(secret string) ([]byte, error) {
 	secret = strings.ToUpper(strings.NewReplacer(" ", "", "-", "", "=", "").Replace(secret))
 	return encoding.DecodeString(secret)

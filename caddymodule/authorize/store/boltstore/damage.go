@@ -13,11 +13,10 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// errLost says that nothing in a file can be read.
 var errLost = errors.New("it is damaged, and nothing in it can be read")
 
-// inspect reads a whole file, calls visit for each entry, and returns the damage. It fails
-// if nothing can be read.
+// inspect reads a whole file, calls visit for each entry, and returns the damage, or an
+// error if nothing can be read.
 func inspect(file io.ReaderAt, size int64, visit func(key, held []byte)) (*walker, error) {
 	i, err := readImage(file, size)
 	if err != nil {
@@ -49,12 +48,11 @@ func inspect(file io.ReaderAt, size int64, visit func(key, held []byte)) (*walke
 	return w, nil
 }
 
-// contents compares the buckets: each entry must also be in the order of expiries, and
-// counted.
+// contents compares the buckets: each entry must have its expiry, and be counted.
 type contents struct {
 	hasEntries              bool
 	entries, expiries, held int64
-	sum                     uint64 // of the hashes of entries, minus those of expiries
+	sum                     uint64 // hashes of the entries minus those of the expiries
 	seed                    maphash.Seed
 }
 
@@ -97,9 +95,9 @@ func (c *contents) check() error {
 	return nil
 }
 
-// mend checks the file before bbolt opens it, and replaces a damaged one by a copy of what
-// can be read. The damaged file is kept under another name. A missing or empty file is
-// not damaged, but an empty one may have been emptied.
+// mend checks the file before bbolt opens it. It replaces a damaged one by a copy of what
+// can be read, and keeps it under another name. An empty file is not damaged, but may have
+// been truncated.
 func (s *Store) mend(timeout time.Duration) error {
 	info, err := os.Stat(s.path)
 	switch {
@@ -137,8 +135,7 @@ func (s *Store) mend(timeout time.Duration) error {
 	return s.replace(file, info.Size(), w.damage)
 }
 
-// replace renames the damaged file before the copy takes its place, so that there is a
-// file whenever this is interrupted.
+// replace can be interrupted at any point: there is always a file.
 func (s *Store) replace(file *os.File, size int64, damage []error) error {
 	copied, kept := s.path+".copy", fmt.Sprintf("%s.damaged-%s", s.path, time.Now().UTC().Format("20060102T150405Z"))
 	n, err := copyEntries(copied, file, size)
@@ -175,8 +172,7 @@ func keep(path, name string) error {
 	return errors.Join(err, to.Close())
 }
 
-// copyBatch is how many entries are copied in a transaction.
-const copyBatch = 10_000
+const copyBatch = 10_000 // entries in a transaction
 
 // copyEntries copies the readable entries of a file to a new one.
 func copyEntries(path string, from io.ReaderAt, size int64) (n int, err error) {
@@ -209,13 +205,12 @@ func copyEntries(path string, from io.ReaderAt, size int64) (n int, err error) {
 	return n, err
 }
 
-// restore puts entries with their expiries into a new file, and counts them. Of two with
-// the same key, it keeps the first.
+// restore puts entries into a new file. Of two with the same key, it keeps the first.
 func restore(tx *bbolt.Tx, entries [][2][]byte, n *int) error {
 	if err := makeBuckets(tx); err != nil {
 		return err
 	}
-	t := transaction{entries: tx.Bucket(entriesBucket), expiries: tx.Bucket(expiriesBucket), count: tx.Bucket(countBucket)}
+	t := newTransaction(tx)
 	for _, e := range entries {
 		key, held := e[0], e[1]
 		if t.entries.Get(key) != nil {

@@ -9,9 +9,9 @@ import (
 	"io"
 )
 
-// The format of bbolt in the byte order of the machine (go.etcd.io/bbolt/internal/common,
-// page.go and meta.go, version 2). It is read here without a mapping, and every length is
-// checked: bbolt panics at a bad page, or dies of SIGBUS at a missing one.
+// The format of bbolt, version 2, in the machine's byte order (page.go and meta.go in
+// go.etcd.io/bbolt/internal/common). It is read here without a mapping, and every length is
+// checked: bbolt panics at a bad page, and dies of SIGBUS at a missing one.
 const (
 	boltMagic   = 0xED0CDAED
 	boltVersion = 2
@@ -45,10 +45,10 @@ type image struct {
 
 var errNoStore = errors.New("it is no bbolt database")
 
-// readImage finds the later of the two meta pages that are intact.
+// readImage finds the later of the two meta pages, if they are intact.
 func readImage(file io.ReaderAt, size int64) (*image, error) {
 	var found *image
-	// The second meta page is where the first one ends, and the first may not be whole.
+	// The second begins where the first ends, but the first may be damaged.
 	for at := int64(0); at+pageHeaderSize+metaSize <= size && at <= maxPageSize; at = max(2*at, minPageSize) {
 		page := make([]byte, pageHeaderSize+metaSize)
 		if _, err := file.ReadAt(page, at); err != nil {
@@ -80,7 +80,7 @@ func u16(b []byte, at int) uint16 { return binary.NativeEndian.Uint16(b[at:]) }
 func u32(b []byte, at int) uint32 { return binary.NativeEndian.Uint32(b[at:]) }
 func u64(b []byte, at int) uint64 { return binary.NativeEndian.Uint64(b[at:]) }
 
-// page reads a page with its overflow. No page is part of two.
+// page reads a page with its overflow. It refuses a page that was read before.
 func (i *image) page(id uint64) ([]byte, error) {
 	if id >= i.end {
 		return nil, fmt.Errorf("page %d of %d", id, i.end)
@@ -147,11 +147,10 @@ func elements(page []byte) ([]element, error) {
 // walker walks a tree and notes its damage.
 type walker struct {
 	*image
-	damage []error
-	lost   int // pages, and with each all below it
+	damage []error // the first few
+	lost   int     // pages, and with each all below it
 }
 
-// maxDamage is how much damage is described.
 const maxDamage = 5
 
 func (w *walker) note(err error) {
@@ -160,8 +159,8 @@ func (w *walker) note(err error) {
 	}
 }
 
-// span is the range of a page's keys: it begins with from and is below to; nil is no
-// bound. bbolt finds a page by its first key. If it is not there, bbolt adds another page
+// span is the range of a page's keys: from is the first, and all are below to; nil is no
+// bound. bbolt finds a page by its first key. If that is not there, bbolt adds another page
 // beside it, and fails later.
 type span struct{ from, to []byte }
 
@@ -174,8 +173,8 @@ func (s span) check(list []element) error {
 	return nil
 }
 
-// tree calls visit for each readable element of a tree's leaves. It terminates, because no
-// page is read twice.
+// tree calls visit for each readable element of a tree's leaves. It ends, because no page
+// is read twice.
 func (w *walker) tree(id uint64, place span, visit func(element)) {
 	page, err := w.page(id)
 	var list []element
@@ -226,8 +225,8 @@ func (w *walker) bucket(e element, visit func(element)) {
 	}
 }
 
-// free checks the list of free pages, which bbolt will overwrite: each page must be in it
-// or in use.
+// free checks the list of free pages, which bbolt will overwrite: each page must be either
+// in it or in use.
 func (w *walker) free() {
 	if w.freelist == noFreelist {
 		return

@@ -11,15 +11,14 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// errDamaged says that the file was damaged while in use.
-var errDamaged = errors.New("it was damaged while it was in use")
-
-// errReplaced says that writes would be lost when the process ends.
-var errReplaced = errors.New("it was moved, removed or replaced while in use")
+var (
+	errDamaged  = errors.New("it was damaged while it was in use")
+	errReplaced = errors.New("it was moved, removed or replaced while in use") // so writes would be lost
+)
 
 // openFile is a file that bbolt has mapped into memory. If somebody truncates or
 // overwrites it, bbolt panics, or the process gets SIGBUS. Here that is an error, and the
-// file is not used again: bbolt never releases the locks that it holds then.
+// file is not used again, because bbolt does not release the locks that it held.
 type openFile struct {
 	path   string
 	db     *bbolt.DB
@@ -53,8 +52,8 @@ func openBolt(path string, timeout time.Duration) (*openFile, error) {
 	return f, nil
 }
 
-// close does not close a broken file in order, which might wait for ever: its mapping stays
-// until the process ends.
+// close leaves a broken file mapped until the process ends: closing it in order might wait
+// for ever.
 func (f *openFile) close() error {
 	if f.broken.Load() == nil {
 		return f.db.Close()
@@ -94,15 +93,16 @@ func (f *openFile) hasSuccessor() bool {
 	return errors.Is(err, errReplaced) && !errors.Is(err, os.ErrNotExist)
 }
 
-// guarded turns all effects of a damaged file into errors.
+// guarded turns the effects of a damaged file into errors.
 func (f *openFile) guarded(do func() error) (err error) {
 	if broken := f.broken.Load(); broken != nil {
 		return *broken
 	}
 	if f.db != nil {
-		if err := f.checkSize(); err != nil {
-			return err
-		}
+		err = f.checkSize()
+	}
+	if err != nil {
+		return err
 	}
 	if r := guard(func() { err = do() }); r != nil {
 		return f.breaks(r)
@@ -118,15 +118,14 @@ func guard(do func()) (panicked any) {
 	return nil
 }
 
-// breaks marks the file as unusable.
 func (f *openFile) breaks(why any) error {
 	err := fmt.Errorf("%w: %v", errDamaged, why)
 	f.broken.Store(&err)
 	return err
 }
 
-// checkSize detects a truncated file before bbolt reads past its end. bbolt itself never
-// shrinks it.
+// checkSize detects a truncated file before bbolt reads past its end. bbolt never shrinks
+// it.
 func (f *openFile) checkSize() error {
 	before := f.size.Load() // first, because it may grow meanwhile
 	info, err := f.file.Stat()

@@ -18,18 +18,19 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/store"
 )
 
-// DefaultMaxEntries is the default limit of a [Store]. An entry takes some 700 bytes.
-const DefaultMaxEntries = 1_000_000
+const (
+	// DefaultMaxEntries is the default limit of a [Store]. An entry takes some 700 bytes.
+	DefaultMaxEntries = 1_000_000
 
-// DefaultLockTimeout is how long a [Store] waits by default for another process to
-// release the file, as the previous one does when it has finished its requests.
-const DefaultLockTimeout = 30 * time.Second
+	// DefaultLockTimeout is how long a [Store] waits by default for another process to
+	// release the file, as the previous one does when its requests are finished.
+	DefaultLockTimeout = 30 * time.Second
+)
 
 // ErrClosed says that the store was closed.
 var ErrClosed = errors.New("the durable store is closed")
 
-// Store is a [store.Store] in one file. It opens the file on first use, and one process
-// holds it at a time.
+// Store is a [store.Store] in one file, opened on first use. Only one process can hold it.
 type Store struct {
 	path        string
 	max         atomic.Int64
@@ -63,8 +64,7 @@ func (s *Store) SetMaxEntries(n int) {
 	s.max.Store(int64(n))
 }
 
-// SetLockTimeout changes how long to wait for another process (0:
-// [DefaultLockTimeout]).
+// SetLockTimeout changes how long to wait for another process (0: [DefaultLockTimeout]).
 func (s *Store) SetLockTimeout(d time.Duration) {
 	if d <= 0 {
 		d = DefaultLockTimeout
@@ -75,9 +75,9 @@ func (s *Store) SetLockTimeout(d time.Duration) {
 // SetLogger changes where losses from a damaged file are reported.
 func (s *Store) SetLogger(logger *slog.Logger) { s.logger.Store(logger) }
 
-// Open opens the file, and creates it and its folder for this user only. It replaces a
-// damaged file by a copy of what can be read, even if the damage showed while the file
-// was in use. Its error names the file and says what to do.
+// Open opens the file. If missing, it and its folder are created, for this user only. A
+// damaged file is replaced by a copy of what can be read, even if it was damaged while in
+// use. The error names the file and says what to do.
 func (s *Store) Open() error {
 	s.dropBroken()
 	f, err := s.open()
@@ -87,8 +87,8 @@ func (s *Store) Open() error {
 	return err
 }
 
-// dropBroken releases a file that is unusable or was replaced by another. One that was
-// only moved away may come back.
+// dropBroken releases a file that is unusable or was replaced. One that was moved away may
+// come back.
 func (s *Store) dropBroken() {
 	f := s.held.Load()
 	if f == nil || f.broken.Load() == nil && !f.hasSuccessor() || !s.held.CompareAndSwap(f, nil) {
@@ -130,17 +130,16 @@ func (s *Store) open() (*openFile, error) {
 	return f, nil
 }
 
-// Close releases the file for good; later uses fail with [ErrClosed]. A request that
-// outlives its server must not take the file from the next process.
+// Close releases the file for good: later uses fail with [ErrClosed], so that no request
+// that outlives its server takes the file from the next process.
 func (s *Store) Close() error {
 	s.opening.Lock()
 	defer s.opening.Unlock()
 	s.closed = true
-	f := s.held.Swap(nil)
-	if f == nil {
-		return nil
+	if f := s.held.Swap(nil); f != nil {
+		return f.close()
 	}
-	return f.close()
+	return nil
 }
 
 // Put implements [store.Store].
@@ -221,13 +220,13 @@ func (s *Store) read(apply func(transaction) error) error {
 
 // explain says which file is damaged and what to do.
 func (s *Store) explain(err error) error {
-	if errors.Is(err, errReplaced) {
+	switch {
+	case errors.Is(err, errReplaced):
 		return fmt.Errorf("the durable store %s takes no more writes, which would be lost at a restart: put the file back, or another in its place and load the configuration again: %w", s.path, err)
+	case errors.Is(err, errDamaged):
+		return fmt.Errorf("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", s.path, err)
 	}
-	if !errors.Is(err, errDamaged) {
-		return err
-	}
-	return fmt.Errorf("the durable store %s cannot be used until the configuration is loaded again, or the process restarts (what can be read of it is then copied): %w", s.path, err)
+	return err
 }
 
 var _ store.Store = (*Store)(nil)

@@ -18,11 +18,10 @@ var (
 	countKey       = []byte("entries")
 )
 
-// sweepLimit is how many expired entries a write removes at most. It adds one at most,
-// so that they get fewer.
+// sweepLimit is how many expired entries a write removes at most. It adds at most one.
 const sweepLimit = 16
 
-// expirySize is the size of the time at the start of an entry, in bytes.
+// expirySize is the length in bytes of the time at the start of an entry.
 const expirySize = 8
 
 func makeBuckets(tx *bbolt.Tx) error {
@@ -34,18 +33,20 @@ func makeBuckets(tx *bbolt.Tx) error {
 	return nil
 }
 
-// transaction reads or changes the entries as of one moment.
 type transaction struct {
 	entries, expiries, count *bbolt.Bucket
 	now                      time.Time
 	max                      int64
 }
 
+func newTransaction(tx *bbolt.Tx) transaction {
+	return transaction{entries: tx.Bucket(entriesBucket), expiries: tx.Bucket(expiriesBucket), count: tx.Bucket(countBucket)}
+}
+
 func (s *Store) transaction(tx *bbolt.Tx) transaction {
-	return transaction{
-		entries: tx.Bucket(entriesBucket), expiries: tx.Bucket(expiriesBucket), count: tx.Bucket(countBucket),
-		now: time.Now(), max: s.max.Load(),
-	}
+	t := newTransaction(tx)
+	t.now, t.max = time.Now(), s.max.Load()
+	return t
 }
 
 // get returns the unexpired value of a key, in bbolt's memory.
@@ -82,7 +83,7 @@ func (t transaction) put(key string, value []byte, ttl time.Duration) error {
 	return t.entries.Put([]byte(key), append(expiry, value...))
 }
 
-// makeRoom counts one more entry.
+// makeRoom counts a new entry, after removing expired ones.
 func (t transaction) makeRoom() error {
 	full := t.held() >= t.max
 	if err := t.sweep(full); err != nil {
@@ -95,7 +96,7 @@ func (t transaction) makeRoom() error {
 }
 
 // expiry rounds up to full seconds, so that renewing an entry to the same end does not
-// rewrite the order of expiries.
+// rewrite its expiry.
 func (t transaction) expiry(ttl time.Duration) []byte {
 	end := t.now.Add(ttl + time.Second - 1).Truncate(time.Second)
 	return binary.BigEndian.AppendUint64(make([]byte, 0, expirySize), uint64(end.UnixNano()))
@@ -145,7 +146,7 @@ func (t transaction) lives(b []byte) bool {
 	return t.now.UnixNano() < int64(binary.BigEndian.Uint64(b))
 }
 
-// held returns the number of entries, including expired ones.
+// held returns the number of entries, with expired ones.
 func (t transaction) held() int64 {
 	if n := t.count.Get(countKey); n != nil {
 		return int64(binary.BigEndian.Uint64(n))

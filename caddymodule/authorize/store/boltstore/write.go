@@ -6,16 +6,15 @@ import (
 	"go.etcd.io/bbolt"
 )
 
-// write is one that waits for its turn.
 type write struct {
 	apply func(transaction) error
 	done  bool
 	err   error
 }
 
-// write applies a change and returns when it is on disk. Whoever gets the turn writes for
-// all who wait by then, because each transaction costs an fsync. bbolt's Batch would make
-// a single write wait for others that never come.
+// write applies a change and returns when it is on disk. Each transaction costs an fsync,
+// so whoever gets the lock writes for all who are waiting. bbolt's Batch would make a
+// single write wait for others that never come.
 func (s *Store) write(apply func(transaction) error) error {
 	f, err := s.open()
 	if err != nil {
@@ -34,7 +33,7 @@ func (s *Store) write(apply func(transaction) error) error {
 	return s.explain(w.err)
 }
 
-// writeQueue writes all that is waiting in one transaction. It requires commit.
+// writeQueue writes all that is waiting in one transaction. It requires s.commit.
 func (s *Store) writeQueue(f *openFile) {
 	s.queued.Lock()
 	writes := s.queue
