@@ -1,5 +1,5 @@
-// Package audit holds the events of the audit trail, and limits how many an
-// unauthenticated sender can cause.
+// Package audit records the audit trail, and limits how many events an unauthenticated
+// sender can cause.
 //
 //	request.go   what becomes known of a request while it is served
 //	recorder.go  completes events with it, and records them

@@ -22,39 +22,34 @@ const (
 	Registration  = "registration" // a client registered, changed or deleted itself
 )
 
-// Event is one entry of the audit trail: who did what, by which client, from
-// where, and with what outcome. It never holds a token, code, password or secret.
+// Event is one entry of the audit trail: who did what, by which client, from where, and with
+// what outcome. It never holds a token, code, password or secret.
 type Event struct {
-	Kind string // one of the constants above
-
-	// User is the sub of the person, or empty. For a refused sign-in, it is the
-	// account that was named, if it exists.
-	User string
-
+	Kind     string // one of the constants above
+	User     string // the sub, or empty. For a refused sign-in, the account that was named, if it exists.
 	ClientID string // the client that asked, or empty
 	Scope    string // what was granted, separated by spaces
 	Grant    string // the grant_type or response_type
 	Provider string // the key of the identity provider of a sign-in or its sign-out
 	Address  string // where the request came from
 
-	// Reason is how a session ended, or why something was done that nobody asked
-	// for, such as a revocation after a replay. The reason of a refusal is Err.
+	// Reason is how a session ended, or why something was done that nobody asked for, such
+	// as a revocation after a replay. The reason of a refusal is Err.
 	Reason string
 
 	Err error // why the request was refused or failed; nil if it succeeded
 
-	// Anonymous marks a refusal or failure of a sender that had proved nothing:
-	// neither who they are nor, as a client, a secret or key. Anybody can cause
-	// any number of these.
+	// Anonymous marks a refusal or failure of a sender that had proved nothing: neither who
+	// they are nor, as a client, a secret or key. Anybody can cause any number of these.
 	Anonymous bool
 
-	// LeftOut is how many anonymous events of the same kind and address this one
-	// stands for in a [Log]; 0 for an event of its own.
+	// LeftOut is how many anonymous events of the same kind and address this one stands for
+	// in a [Log]; 0 for an event of its own.
 	LeftOut int
 }
 
-// Outcome returns "success", the error code of a refusal (RFC 6749 §5.2),
-// "server_error", or "left_out" for an event that only counts others.
+// Outcome returns "success", the error code of a refusal (RFC 6749 §5.2), "server_error", or
+// "left_out" for an event that only counts others.
 func (e Event) Outcome() string {
 	var refusal *oauth2.Error
 	switch {
@@ -68,8 +63,7 @@ func (e Event) Outcome() string {
 	return "server_error"
 }
 
-// Level is Info for success, Warn for refusals and lockouts, and Error for
-// server errors.
+// Level is Info for success, Warn for refusals and lockouts, and Error for server errors.
 func (e Event) Level() slog.Level {
 	switch {
 	case e.Outcome() == "server_error":
@@ -80,8 +74,7 @@ func (e Event) Level() slog.Level {
 	return slog.LevelInfo
 }
 
-// Log writes the event as one record, with its kind as the message. Empty
-// fields are omitted.
+// Log writes the event as one record, with its kind as the message and without empty fields.
 func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	if !logger.Enabled(ctx, e.Level()) {
 		return
@@ -105,12 +98,9 @@ func (e Event) Log(ctx context.Context, logger *slog.Logger) {
 	logger.LogAttrs(ctx, e.Level(), e.Kind, attributes...)
 }
 
-// maxLogged limits one field of a logged event, in bytes: anybody can send
-// long values.
-const maxLogged = 256
+const maxLogged = 256 // bytes of a field, because anybody can send long values
 
-// loggable truncates a text, and replaces what could end the line or control a
-// terminal.
+// loggable truncates a text, and replaces what could end the line or control a terminal.
 func loggable(text string) string {
 	if len(text) > maxLogged {
 		text = text[:maxLogged]

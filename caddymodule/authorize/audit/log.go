@@ -10,25 +10,23 @@ import (
 )
 
 const (
-	// logInterval is the time over which anonymous events are counted.
 	logInterval = time.Minute
 
-	// Anonymous events of a kind that are logged in an interval, from one address
-	// and from all. Kinds are counted apart, so that refusals at the token endpoint,
-	// which cost a sender next to nothing, cannot hide lockouts.
+	// Anonymous events of a kind that are logged in an interval, from one address and from
+	// all. Kinds are counted apart, so that refusals at the token endpoint, which cost a
+	// sender next to nothing, cannot hide lockouts.
 	maxAnonymous    = 60
 	maxAllAnonymous = 300
 
-	// maxEventWindows is how many kinds and addresses are counted apart; the rest
-	// are counted by kind alone.
+	// maxEventWindows is how many kinds and addresses are counted apart; the rest are
+	// counted by kind alone.
 	maxEventWindows = 1000
 )
 
-// Log writes events to a log that no sender can flood. Successes, and events of
-// known people and clients, are always written. Of anonymous events
-// ([Event.Anonymous]), a limited number is written each minute, and the rest is
-// counted by kind and address: at most some 3,500 records a minute, 300 of each
-// kind and a count for each of a thousand addresses.
+// Log writes events to a log that no sender can flood. Successes, and events of known people
+// and clients, are always written. Of anonymous events ([Event.Anonymous]), a limited number
+// is written each minute, and the rest is counted by kind and address: at most some 3,500
+// records a minute, 300 of each kind and a count for each of a thousand addresses.
 //
 // It is safe for concurrent use.
 type Log struct {
@@ -38,8 +36,8 @@ type Log struct {
 	windows map[eventSource]*eventWindow
 }
 
-// eventSource is what anonymous events are counted by: the kind, and the network
-// of the address unless it is not counted apart; or, with all, the kind alone.
+// eventSource is what anonymous events are counted by: the kind, and the network if it is
+// counted apart; or, with all, the kind alone.
 type eventSource struct {
 	network, kind string
 	all           bool
@@ -71,7 +69,6 @@ func (l *Log) Flush() {
 	}
 }
 
-// admit reports whether one more event of a source is written.
 func (l *Log) admit(source eventSource) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +109,6 @@ func (l *Log) end(source eventSource, w *eventWindow) {
 	}
 }
 
-// writeCount writes how many events of a closed window were left out.
 func (l *Log) writeCount(source eventSource, w *eventWindow) {
 	if w.leftOut == 0 {
 		return

@@ -10,11 +10,8 @@ import (
 
 // Recorder completes events with what is known of their request, and records them.
 type Recorder struct {
-	// Audit gets every event, in the goroutine of its request.
-	Audit func(context.Context, Event)
-
-	// ClientAddress is the IP address that a request is counted and recorded under.
-	ClientAddress func(*http.Request) string
+	Audit         func(context.Context, Event) // gets every event, in the goroutine of its request
+	ClientAddress func(*http.Request) string   // the IP address that a request is counted and recorded under
 }
 
 // Begin attaches a [Request] to the context of a request.
@@ -22,8 +19,7 @@ func (rec *Recorder) Begin(r *http.Request) *http.Request {
 	return r.WithContext(context.WithValue(r.Context(), requestKey{}, &Request{address: rec.ClientAddress(r)}))
 }
 
-// Record records an event. User, client and granted scope default to those of
-// the request.
+// Record records an event. User, client and scope default to those of the request.
 func (rec *Recorder) Record(ctx context.Context, e Event) {
 	r := FromContext(ctx)
 	e.Address = r.address

@@ -5,15 +5,14 @@ import (
 	"strings"
 )
 
-// Request is what becomes known about a request while it is served. Its events
-// are completed with it. Only the request's own goroutine writes to it.
+// Request is what becomes known about a request while it is served, and completes its
+// events. Only the request's own goroutine writes to it.
 type Request struct {
 	User, ClientID, scope string // whom the request is about, and what it was granted
 	Provider              string // the key of the identity provider, for refusals
 	Refused               bool   // a refusal is recorded already
 
-	// Release makes what the request used up usable again, if it fails with a
-	// server error. Nil if there is nothing to release.
+	// Release makes what the request used up usable again, after a server error. May be nil.
 	Release func(context.Context)
 
 	address          string
@@ -31,8 +30,8 @@ func FromContext(ctx context.Context) *Request {
 	return new(Request)
 }
 
-// Detach returns a context for work that outlives its request: it is not
-// canceled with the request, and has its own copy of the [Request].
+// Detach returns a context for work that outlives its request: it is not canceled with the
+// request, and has its own copy of the [Request].
 func Detach(ctx context.Context) context.Context {
 	ctx = context.WithoutCancel(ctx)
 	if r, ok := ctx.Value(requestKey{}).(*Request); ok {
@@ -57,8 +56,7 @@ func NoteGrant(ctx context.Context, clientID, user string, scope []string) {
 // NoteSessionEndReason notes why the request ends sessions.
 func NoteSessionEndReason(ctx context.Context, why string) { FromContext(ctx).sessionEndReason = why }
 
-// SessionEndReason returns why a session ends. Without a request, an
-// administrator ends it.
+// SessionEndReason returns why a session ends. Without a request, an administrator ends it.
 func SessionEndReason(ctx context.Context) string {
 	if ctx.Value(requestKey{}) == nil {
 		return "ended by an administrator"

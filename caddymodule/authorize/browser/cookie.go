@@ -2,12 +2,12 @@ package browser
 
 import "net/http"
 
-// CookiePrefix begins the names of all cookies that are set here. They are for this
-// server alone, not for one behind it. With __Host-, browsers refuse such cookies from
-// other hosts and over plain HTTP (RFC 6265bis §4.1.3.2).
+// CookiePrefix begins the names of all our cookies, which are for this server alone, not for
+// one behind it. Because of __Host-, browsers refuse them from other hosts and over plain
+// HTTP (RFC 6265bis §4.1.3.2).
 const CookiePrefix = "__Host-fhir-"
 
-// The cookies, by name or by how their names begin.
+// The names of cookies, and prefixes of names.
 const (
 	SessionCookie = CookiePrefix + "session"
 	IDPrefix      = CookiePrefix + "browser-"

@@ -13,24 +13,24 @@ import (
 )
 
 const (
-	// deviceLifetime is how long a browser is known after a sign-in: no longer than
-	// the key that seals the cookie lives.
+	// deviceLifetime is how long a browser is known after a sign-in: no longer than the key
+	// that seals the cookie lives.
 	deviceLifetime = 90 * 24 * time.Hour
 
-	// maxDeviceUsers is how many people can be known in a browser, such as that of a
-	// ward's computer. The one who has not signed in for longest is dropped.
+	// maxDeviceUsers is how many people are known in a browser, such as that of a ward's
+	// computer. Whoever has not signed in for longest is dropped.
 	maxDeviceUsers = 32
 )
 
-// Device is a browser in which people signed in before, kept in a sealed cookie. It
-// signs nobody in: its failures are only counted apart from those of strangers, so that
-// these cannot lock out the owner of an account (OWASP, device cookies).
+// Device is a browser in which people signed in before, kept in a sealed cookie. It signs
+// nobody in. Its failures are counted apart from strangers', which therefore cannot lock out
+// the owner of an account (OWASP, device cookies).
 type Device struct {
 	ID    string   `json:"id"`    // names the browser
 	Users []string `json:"users"` // deviceUser of each, the latest first
 }
 
-// deviceUser names a person in the cookie without telling who they are.
+// deviceUser names a person in the cookie without revealing who they are.
 func deviceUser(canonical string) string {
 	sum := sha256.Sum256([]byte(canonical))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
@@ -44,7 +44,7 @@ type Devices struct {
 	Keys keyring.Sealing // seal the cookies
 }
 
-// Find returns the device of a request; the zero one if it is not known, or no longer.
+// Find returns the device of a request, or the zero Device if it is unknown.
 func (ds *Devices) Find(r *http.Request) (d Device) {
 	cookie, err := r.Cookie(deviceCookie)
 	if err != nil {
@@ -57,7 +57,7 @@ func (ds *Devices) Find(r *http.Request) (d Device) {
 	return d
 }
 
-// Remember returns the cookie that makes the browser known for a person who just signed in.
+// Remember returns the cookie by which the browser is known for a person who just signed in.
 func (ds *Devices) Remember(r *http.Request, canonical string) (*http.Cookie, error) {
 	d := ds.Find(r)
 	if d.ID == "" {

@@ -1,4 +1,4 @@
-// Package browser keeps things in browsers, in cookies and sealed texts that no other
+// Package browser keeps state in browsers: in cookies, and in sealed texts that no other
 // browser can read or return.
 //
 //	cookie.go    cookies that scripts and other sites' forms cannot use

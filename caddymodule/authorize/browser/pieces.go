@@ -10,18 +10,17 @@ import (
 )
 
 const (
-	// pieceSize keeps a cookie below the 4096 bytes that browsers take.
-	pieceSize = 3960
+	pieceSize = 3960 // keeps a cookie below the 4096 bytes that browsers accept
 
-	// maxPieces bounds what pending sign-ins keep in a browser: it returns with each
-	// request, and Caddy accepts 16 KiB of headers.
+	// maxPieces bounds what pending sign-ins keep in a browser, which sends it with each
+	// request. Caddy accepts 16 KiB of headers.
 	maxPieces = 3
 )
 
 var errTooLong = oauth2.InvalidRequest("the request is too long to sign in to by an identity provider")
 
-// SetPieces stores a value in as many cookies as it needs, and removes those of
-// abandoned sign-ins if there is too little room.
+// SetPieces stores a value in as many cookies as it needs. If there is too little room, it
+// removes those of abandoned sign-ins.
 func SetPieces(w http.ResponseWriter, r *http.Request, name, value string, lifetime time.Duration) error {
 	if len(value) > maxPieces*pieceSize {
 		return errTooLong
@@ -37,8 +36,8 @@ func SetPieces(w http.ResponseWriter, r *http.Request, name, value string, lifet
 	return nil
 }
 
-// removeAbandoned removes the cookies of all earlier sign-ins if they exceed the room.
-// Cookies do not tell which of them is the oldest.
+// removeAbandoned removes the cookies of all earlier sign-ins if they exceed the room: it
+// cannot tell which is the oldest.
 func removeAbandoned(w http.ResponseWriter, r *http.Request, room int) {
 	var earlier []string
 	for _, c := range r.Cookies() {
@@ -54,7 +53,6 @@ func removeAbandoned(w http.ResponseWriter, r *http.Request, room int) {
 	}
 }
 
-// pieces returns the cookies that hold the parts of a value.
 func pieces(r *http.Request, name string) (found []*http.Cookie) {
 	for i := range maxPieces {
 		c, err := r.Cookie(name + "-" + strconv.Itoa(i))

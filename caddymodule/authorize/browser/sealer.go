@@ -11,12 +11,10 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// maxBrowserIDs bounds how many ids of one browser are tried.
-const maxBrowserIDs = 16
+const maxBrowserIDs = 16 // that are tried
 
-// browserIDs returns the ids that this browser was given. It has several if tabs were
-// opened at once before it had any: each answer set one, under a name of its own, so
-// that none replaced another.
+// browserIDs returns the ids that this browser was given. It has several if tabs were opened
+// at once before it had any: each answer set one, under a name of its own.
 func browserIDs(r *http.Request) (ids []string) {
 	for _, c := range r.Cookies() {
 		if strings.HasPrefix(c.Name, IDPrefix) && c.Value != "" && len(ids) < maxBrowserIDs {
@@ -49,8 +47,8 @@ func (s *Sealer) Seal(w http.ResponseWriter, r *http.Request, purpose, text stri
 	return s.Keys.Seal(r.Context(), text, purpose+" "+ID(w, r))
 }
 
-// Unseal opens what [Sealer.Seal] sealed for this browser and purpose, at most maxAge
-// ago. The error for anything else is [keyring.ErrUnsealed].
+// Unseal opens what [Sealer.Seal] sealed for this browser and purpose at most maxAge ago.
+// The error for anything else is [keyring.ErrUnsealed].
 func (s *Sealer) Unseal(r *http.Request, purpose, sealed string, maxAge time.Duration) (text string, err error) {
 	err = keyring.ErrUnsealed
 	for _, id := range browserIDs(r) {

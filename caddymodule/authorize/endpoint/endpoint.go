@@ -9,7 +9,7 @@ var Names = []string{
 	"jwks.json", "openid-configuration", "oauth-authorization-server", "smart-configuration",
 }
 
-// Name names the endpoint of a path for metrics: the word after /oauth2/, or a document's
+// Name is the name of a path's endpoint in metrics: the word after /oauth2/, or a document's
 // name.
 func Name(path string) string {
 	if below, ok := strings.CutPrefix(path, "/oauth2/"); ok {

@@ -38,8 +38,7 @@ func (rs *Responder) WriteJSON(w http.ResponseWriter, status int, body any) {
 	}
 }
 
-// WriteError sends an error of an endpoint for clients (RFC 6749 §5.2) or for access
-// tokens (RFC 6750 §3).
+// WriteError sends an error to a client (RFC 6749 §5.2, RFC 6750 §3).
 func (rs *Responder) WriteError(w http.ResponseWriter, r *http.Request, err error) {
 	e := oauth2.AsError(err)
 	rs.logRefusal(r, e)
@@ -65,18 +64,14 @@ func (rs *Responder) logRefusal(r *http.Request, e *oauth2.Error) {
 	}
 }
 
-// challenge returns the WWW-Authenticate header of a refusal. A client that did not try
-// HTTP Basic gets none (RFC 6749 §5.2, despite RFC 9110 §15.5.2): browsers would ask the
-// person for a password, and common OAuth libraries would report the challenge in place
-// of the error.
+// challenge returns the WWW-Authenticate header of a refusal. A client that did not try HTTP
+// Basic gets none (RFC 6749 §5.2, despite RFC 9110 §15.5.2): browsers would ask for a
+// password, and common OAuth libraries would report the challenge in place of the error.
 func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	switch {
-	case e.Code == "invalid_client":
-		if r.Header.Get("Authorization") == "" {
-			return ""
-		}
+	case e.Code == "invalid_client" && r.Header.Get("Authorization") != "":
 		return fmt.Sprintf("Basic realm=%q", rs.Issuer)
-	case r.URL.Path != Userinfo && e.Code != "invalid_token":
+	case e.Code == "invalid_client", r.URL.Path != Userinfo && e.Code != "invalid_token":
 		return ""
 	}
 	parts := []string{fmt.Sprintf("Bearer realm=%q", rs.Issuer)}
@@ -89,8 +84,8 @@ func (rs *Responder) challenge(r *http.Request, e *oauth2.Error) string {
 	return strings.Join(parts, ", ")
 }
 
-// httpsRequired describes why a request does not count as https. Anybody can write the
-// headers of a proxy, but an operator will want to know why theirs was not trusted.
+// httpsRequired says why a request does not count as https. Anybody can send a proxy's
+// headers, but an operator will want to know why theirs was not trusted.
 func httpsRequired(r *http.Request) string {
 	const refusal = "this endpoint is for https alone"
 	if r.Header.Get("X-Forwarded-Proto") == "" && r.Header.Get("Forwarded") == "" {

@@ -1,5 +1,5 @@
-// Package keyring makes, keeps and replaces the keys that sign tokens, and those that
-// seal what browsers keep for us.
+// Package keyring makes, keeps and replaces the keys that sign tokens and seal what browsers
+// keep for us.
 //
 //	keyring.go   the keys of an issuer, shared by its gateways; when they are replaced (RFC 7517)
 //	keys.go      one set of keys: which signs, which is only published

@@ -22,21 +22,20 @@ const (
 	// lifetime is the age at which a key is replaced.
 	lifetime = 90 * 24 * time.Hour
 
-	// Retention is how long a replaced key stays published: longer than any token that
-	// it signed may live.
+	// Retention is how long a replaced key stays published: longer than any token that it
+	// signed may live.
 	Retention = 24 * time.Hour
 
-	// refresh is the most age of our copy of the keys, so that gateways that share a
-	// storage learn of new keys well within publishLead.
+	// refresh is how old our copy of the keys may get, so that gateways that share a storage
+	// learn of new keys well within publishLead.
 	refresh = 5 * time.Minute
 
-	// timeout limits the work on the storage, which continues without its request.
+	// timeout limits work on the storage, which continues without its request.
 	timeout = 30 * time.Second
 )
 
-// Keyring holds the keys of one issuer. It reads them from storage on first use,
-// replaces them every 90 days, and shares them with all gateways that use the same
-// storage.
+// Keyring holds the keys of one issuer. It reads them from storage on first use, replaces
+// them every 90 days, and shares them with all gateways on the same storage.
 type Keyring struct {
 	storage Storage
 	name    string
@@ -55,8 +54,7 @@ func New(storage Storage, name string, logger *slog.Logger) *Keyring {
 	return &Keyring{storage: storage, name: name, logger: logger, KeysInUse: new(KeysInUse)}
 }
 
-// TakeOver continues with the keys of another keyring. Call it before any other
-// method.
+// TakeOver continues with the keys of another keyring. Call it before any other method.
 func (k *Keyring) TakeOver(keys *KeysInUse) { k.KeysInUse = keys }
 
 // Key implements [Keys].
@@ -125,8 +123,8 @@ func (k *Keyring) Refresh(ctx context.Context) error {
 	return err
 }
 
-// refresh requires mu. If the storage fails, the keys in memory stay in use: new
-// ones would end all tokens.
+// refresh requires mu. If the storage fails, the keys in memory stay in use: new ones would
+// end all tokens.
 func (k *Keyring) refresh(ctx context.Context) (*keySet, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
@@ -184,8 +182,8 @@ func (k *Keyring) load(ctx context.Context) (*keySet, error) {
 	return set, nil
 }
 
-// lacks reports whether a key in use is missing but not retired: the stored keys
-// were replaced by others.
+// lacks reports whether a key in use is missing but not retired: somebody replaced the
+// stored keys.
 func (s *keySet) lacks(inUse *keySet) bool {
 	return inUse != nil && slices.ContainsFunc(inUse.keys, func(key storedKey) bool {
 		_, there := s.byID(key.JWK.KeyID)
@@ -201,8 +199,8 @@ func (k *Keyring) location() string {
 	return k.name + " in storage"
 }
 
-// renew adds the keys that are due, under the storage's lock, unless another
-// gateway has just done so.
+// renew adds the keys that are due, under the storage's lock, unless another gateway has
+// just done so.
 func (k *Keyring) renew(ctx context.Context) (set *keySet, err error) {
 	if err := k.storage.Lock(ctx, k.name); err != nil {
 		return nil, fmt.Errorf("locking %s: %w", k.location(), err)
@@ -235,8 +233,7 @@ func (s *keySet) due() bool {
 	})
 }
 
-// retired reports whether a key was replaced so long ago that nothing it signed can
-// still be valid.
+// retired reports whether a key was replaced so long ago that nothing it signed is valid.
 func (s *keySet) retired(k storedKey, now time.Time) bool {
 	return slices.ContainsFunc(s.keys, func(next storedKey) bool {
 		return next.JWK.Algorithm == k.JWK.Algorithm && next.Created.After(k.Created) &&
@@ -244,7 +241,7 @@ func (s *keySet) retired(k storedKey, now time.Time) bool {
 	})
 }
 
-// renewed returns the keys without retired ones, and with those that are due.
+// renewed returns the keys without the retired, and with new ones where due.
 func (s *keySet) renewed(now time.Time) ([]storedKey, error) {
 	keys := slices.DeleteFunc(slices.Clone(s.keys), func(k storedKey) bool { return s.retired(k, now) })
 	for _, alg := range keyAlgorithms {
@@ -268,8 +265,7 @@ type Info struct {
 	Seconds   int64     `json:"age_seconds"` // since Created
 }
 
-// Info returns the keys in memory. Before the first use there are none, because it
-// does not read the storage.
+// Info returns the keys in memory: none before the first use. It does not read the storage.
 func (k *Keyring) Info() []Info {
 	set := k.set.Load()
 	if set == nil {

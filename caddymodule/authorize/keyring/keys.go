@@ -7,7 +7,6 @@ import (
 	"crypto/rand"
 	"crypto/rsa"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -16,8 +15,8 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/caddymodule/authorize/oauth2"
 )
 
-// Access tokens accompany each FHIR request, so their signature is short and cheap
-// to make. Every OpenID Connect client can verify RS256 (OpenID Connect Core §15.1).
+// The signature of access tokens, which go with each FHIR request, is short and quickly
+// made. Every OpenID Connect client can verify RS256 (OpenID Connect Core §15.1).
 const (
 	AccessTokenAlgorithm = jose.ES256
 	IDTokenAlgorithm     = jose.RS256
@@ -27,7 +26,6 @@ const (
 // IDTokenAlgorithms are those that clients may choose from.
 var IDTokenAlgorithms = []jose.SignatureAlgorithm{jose.RS256, jose.ES256}
 
-// storedKey is a key as stored.
 type storedKey struct {
 	Created time.Time       `json:"created"`
 	JWK     jose.JSONWebKey `json:"jwk"`
@@ -41,23 +39,22 @@ type keySet struct {
 	jwks    []byte
 }
 
-// signerID is a key and the typ of what it signs.
 type signerID struct{ kid, typ string }
 
-// The typ of our tokens keeps one from passing for another (RFC 9068 §2.1,
-// Back-Channel Logout §2.4).
+// The typ of our tokens keeps one from passing for another (RFC 9068 §2.1, Back-Channel
+// Logout §2.4).
 const (
 	AccessTokenType = "at+jwt"
 	IDTokenType     = "JWT"
 	LogoutTokenType = "logout+jwt"
 )
 
-// publishLead is how long a new key is published before it signs, so that those who
-// cache the JWKS for a shorter time never meet an unknown key.
+// publishLead is how long a new key is published before it signs, so that those who cache
+// the JWKS for a shorter time never see an unknown key.
 const publishLead = time.Hour
 
-// active returns the newest key of an algorithm that has been published for
-// publishLead or, after the first start, the newest.
+// active returns the newest key of an algorithm that has been published for publishLead;
+// if none has, as after the first start, the newest.
 func (s *keySet) active(alg jose.SignatureAlgorithm, now time.Time) (storedKey, bool) {
 	var newest, ready storedKey
 	for _, k := range s.keys {
@@ -109,7 +106,8 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 		}
 		precompute(k.JWK.Key)
 		for _, typ := range []string{AccessTokenType, IDTokenType, LogoutTokenType} {
-			signer, err := newSigner(k.JWK, typ)
+			key := jose.SigningKey{Algorithm: jose.SignatureAlgorithm(k.JWK.Algorithm), Key: k.JWK}
+			signer, err := jose.NewSigner(key, new(jose.SignerOptions).WithType(jose.ContentType(typ)))
 			if err != nil {
 				return nil, fmt.Errorf("signing key %q: %w", k.JWK.KeyID, err)
 			}
@@ -122,8 +120,8 @@ func parseKeySet(document []byte, now time.Time) (*keySet, error) {
 	return s, err
 }
 
-// precompute saves a sixth of the time of each signature: go-jose does not
-// precompute RSA keys that it decodes.
+// precompute saves a sixth of the time of each signature: go-jose decodes RSA keys without
+// precomputed values.
 func precompute(key any) {
 	if key, ok := key.(*rsa.PrivateKey); ok {
 		key.Precomputed = rsa.PrecomputedValues{}
@@ -131,12 +129,7 @@ func precompute(key any) {
 	}
 }
 
-func newSigner(key jose.JSONWebKey, typ string) (jose.Signer, error) {
-	options := (&jose.SignerOptions{}).WithType(jose.ContentType(typ))
-	return jose.NewSigner(jose.SigningKey{Algorithm: jose.SignatureAlgorithm(key.Algorithm), Key: key}, options)
-}
-
-// generateKey makes a key for an algorithm, with a random id.
+// generateKey makes a key for one of keyAlgorithms, with a random id.
 func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) {
 	var key any
 	var err error
@@ -145,10 +138,8 @@ func generateKey(alg jose.SignatureAlgorithm, now time.Time) (storedKey, error) 
 		key, err = ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	case IDTokenAlgorithm:
 		key, err = rsa.GenerateKey(rand.Reader, 2048)
-	case sealAlgorithm:
-		key = oauth2.RandomBytes(32)
 	default:
-		err = errors.New("no such algorithm")
+		key = oauth2.RandomBytes(32)
 	}
 	if err != nil {
 		return storedKey{}, fmt.Errorf("making a key for %s: %w", alg, err)

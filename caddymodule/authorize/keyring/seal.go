@@ -14,8 +14,8 @@ import (
 	"time"
 )
 
-// ErrUnsealed says that a text was not sealed by this keyring, with this binding,
-// or recently enough.
+// ErrUnsealed says that a text was not sealed by this keyring, with this binding, or
+// recently enough.
 var ErrUnsealed = errors.New("not sealed by us, for this browser, or not lately")
 
 // Seal implements [Sealing] with AES-256-GCM. The form is <key id>.<base64url>.
@@ -33,8 +33,7 @@ func (k *Keyring) Seal(ctx context.Context, text, binding string) (string, error
 	return key.JWK.KeyID + "." + base64.RawURLEncoding.EncodeToString(box), nil
 }
 
-// sealSkew is how far in the future the time of a seal may be, because clocks
-// differ. With more, it would be valid for longer than maxAge.
+// sealSkew is how far ahead the clock of the gateway that sealed a text may be.
 const sealSkew = time.Minute
 
 // Unseal implements [Sealing].
@@ -67,8 +66,7 @@ func (k *Keyring) Unseal(ctx context.Context, sealed, binding string, maxAge tim
 	return string(dated[8:]), nil
 }
 
-// macSize is how much of an HMAC-SHA256 is used, in bytes.
-const macSize = 16
+const macSize = 16 // bytes of an HMAC-SHA256
 
 // MAC implements [Sealing]. It changes when the key is replaced.
 func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
@@ -85,7 +83,6 @@ func (k *Keyring) MAC(ctx context.Context, text string) ([]byte, error) {
 	return h.Sum(nil)[:macSize], nil
 }
 
-// sealKey returns the active secret key.
 func (k *Keyring) sealKey(ctx context.Context) (storedKey, error) {
 	set, err := k.current(ctx)
 	if err != nil {

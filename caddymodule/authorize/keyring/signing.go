@@ -43,8 +43,7 @@ type Sealing interface {
 	MAC(ctx context.Context, text string) ([]byte, error)
 }
 
-// Sign makes a JWT of a typ. It marshals the claims itself, because go-jose's
-// builder marshals them twice.
+// Sign makes a JWT of a typ, without go-jose's builder, which marshals the claims twice.
 func Sign(ctx context.Context, keys Signing, alg jose.SignatureAlgorithm, typ string, claims any) (string, error) {
 	signer, err := keys.Signer(ctx, alg, typ)
 	if err != nil {
