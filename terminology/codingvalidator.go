@@ -31,7 +31,7 @@ type codingResult struct {
 // validate validates a coding. An error means that the value set is at fault.
 func (v *codingValidator) validate(c *Coding) (codingResult, error) {
 	d := codingResult{coding: c, entry: entry{codeSystem: none, concept: none}}
-	if err := v.budget.spend(codingSteps + v.validation.Versions.cost() + v.library.countVersions(c.System)); err != nil {
+	if err := v.budget.spend(codingSteps + v.validation.Versions.cost() + len(v.library.versions(c.System))); err != nil {
 		return d, err
 	}
 	if c.System == "" || c.Code == "" {

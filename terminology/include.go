@@ -43,7 +43,7 @@ func (c *composer) conceptSet(set *conceptSet) ([]entry, error) {
 // validate checks what R4 demands of an include (invariants vsd-1 to vsd-3).
 func (c *composer) validate(set *conceptSet) error {
 	vs := c.path[len(c.path)-1]
-	among := c.rules.Versions.cost() + c.library.countVersions(set.system) + vs.sumOfContainers(func(vs *valueSet) int { return len(vs.codeSystems) })
+	among := c.rules.Versions.cost() + len(c.library.versions(set.system)) + vs.sumOfContainers(func(vs *valueSet) int { return len(vs.codeSystems) })
 	if err := c.spend(1 + among); err != nil {
 		return err
 	}

@@ -130,9 +130,7 @@ func (m *membership) in(set *conceptSet) (f found, ok bool, err error) {
 		if err != nil {
 			return f, false, err
 		}
-		if !slices.Contains(m.imported, vs) {
-			m.imported = append(m.imported, vs)
-		}
+		addTo(&m.imported, vs)
 		if err := m.spend(len(m.imported) / plainBytes); err != nil {
 			return f, false, err
 		}
@@ -153,7 +151,7 @@ func (m *membership) in(set *conceptSet) (f found, ok bool, err error) {
 func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 	index, use := m.choose(set)
 	if use {
-		if err := m.spend(8*(1+m.library.countVersions(set.system)) + m.chosen/plainBytes); err != nil {
+		if err := m.spend(8*(1+len(m.library.versions(set.system))) + m.chosen/plainBytes); err != nil {
 			return f, false, err
 		}
 	}

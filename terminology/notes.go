@@ -37,9 +37,9 @@ func (n *notes) add(one note) {
 	n.size += len(one.Text)
 }
 
-func (n *notes) failed() bool {
-	return slices.ContainsFunc(n.list, func(one note) bool { return one.Severity == "error" })
-}
+func (n *notes) failed() bool { return slices.ContainsFunc(n.list, note.isError) }
+
+func (n note) isError() bool { return n.Severity == "error" }
 
 // absent lists what the codings need and the library lacks.
 type absent struct {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -26,13 +25,6 @@ type parameters struct {
 	get       bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
 }
 
-// repeated are the parameters of $expand that may occur more than once. Any other that does is an error, since nothing
-// says which one counts.
-var repeated = []string{
-	"designation", "property", "useSupplement", "tx-resource", "exclude-system", "system-version",
-	"check-system-version", "force-system-version", "default-valueset-version", "_elements",
-}
-
 // read reads the parameters. Unknown ones are ignored, as R4 says for operations.
 func (p *parameters) read(inputs []input) error {
 	p.given = inputs
@@ -48,12 +40,17 @@ func (p *parameters) read(inputs []input) error {
 		if err != nil {
 			return err
 		}
-		if known && i > 0 && !slices.Contains(repeated, in.name) &&
-			slices.ContainsFunc(inputs[:i], func(other input) bool { return other.name == in.name }) {
+		if known && find(inputs[:i], in.name) != nil && !p.isRepeatable(in.name) {
 			return badRequest("invalid", "the parameter %s may be given only once", in.name)
 		}
 	}
 	return nil
+}
+
+// isRepeatable reports whether a parameter may occur more than once. Any other that does is an error, since nothing says
+// which one counts.
+func (p *parameters) isRepeatable(name string) bool {
+	return p.list(name) != nil || name == "tx-resource" || name == "_elements"
 }
 
 // isText reports whether a value can be a FHIR string: UTF-8 without control characters except tab, line feed and
@@ -78,8 +75,10 @@ func (p *parameters) set(in *input) (known bool, err error) {
 		p.Version = in.value
 	case "context":
 		p.Context = in.value
-	case "contextDirection":
-		return true, checkDirection(in.value)
+	case "contextDirection": // has no effect: a binding's codes are both those to choose from and those to expect
+		if in.value != "incoming" && in.value != "outgoing" {
+			return true, badRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
+		}
 	case "filter":
 		if strings.TrimSpace(in.value) != "" { // as no filter; and FHIR has no empty strings to echo it in
 			p.Filter = in.value
@@ -114,15 +113,6 @@ func (p *parameters) setOther(in *input) (known bool, err error) {
 		return true, c.set(in)
 	}
 	return p.subset.set(in)
-}
-
-// checkDirection checks contextDirection, which has no effect: a binding's codes are both those to choose from and
-// those to expect.
-func checkDirection(value string) error {
-	if value != "incoming" && value != "outgoing" {
-		return badRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
-	}
-	return nil
 }
 
 // number reads a non-negative integer.

@@ -34,9 +34,7 @@ func (h *Handler) Read(w http.ResponseWriter, r *http.Request) error {
 			return f.write(w, r, body)
 		}
 	}
-	e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no "+kind+" with the id "+id)
-	e.Err = ErrUnknown
-	return e
+	return unknown("", "there is no "+kind+" with the id "+id)
 }
 
 // published returns all versions of the definitions of a type, in loading order.
@@ -74,12 +72,9 @@ func (p *published) append(dst []byte, part *subset) []byte {
 
 // append appends the elements that code systems and value sets share.
 func (d *definition) append(dst []byte, part *subset) []byte {
-	for _, m := range []struct{ name, value string }{
-		{"id", d.id}, {"language", d.language}, {"url", d.url}, {"version", d.version}, {"name", d.name}, {"title", d.title},
-		{"status", d.status}, {"date", d.date}, {"publisher", d.publisher},
-	} {
-		if part.has(m.name) {
-			dst = fhirjson.AppendMember(dst, m.name, m.value)
+	for _, m := range d.texts() {
+		if part.has(m.Name) {
+			dst = fhirjson.AppendMember(dst, m.Name, *m.Into)
 		}
 	}
 	if d.experimental != nil && part.has("experimental") {

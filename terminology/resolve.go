@@ -15,24 +15,15 @@ func (c *composer) codeSystem(url, version string) (index uint32, wanted string,
 	if index := c.library.containedCodeSystem(c.path[len(c.path)-1], url, version); index != none {
 		return index, version, nil
 	}
-	rules := &c.rules.Versions
-	required, check := versionFor(rules.Required, url)
-	if forced, rule := versionFor(rules.Forced, url); forced != "" {
-		version = forced
-		c.used.apply("force-system-version", rule)
-	} else if version == "" {
-		if preferred, rule := versionFor(rules.Preferred, url); preferred != "" {
-			version = preferred
-			c.used.apply("system-version", rule)
-		} else if required != "" {
-			version = required
-			c.used.apply("check-system-version", check)
-		}
+	version, rule := c.rules.Versions.apply(url, version)
+	if rule.name != "" {
+		c.used.apply(rule.name, rule.value)
 	}
 	index = c.library.codeSystem(url, version)
 	if date := cmp.Or(c.path[len(c.path)-1].lockedDate, c.rules.Date); version == "" && date != "" {
 		index, err = c.library.codeSystemAt(url, date)
 	}
+	required, _ := versionFor(c.rules.Versions.Required, url)
 	if err == nil && index != none && required != "" && !matchesVersion(c.library.codeSystems[index].version, required) {
 		err = wrongVersion(c.library.codeSystems[index], required)
 	}
@@ -59,9 +50,8 @@ func (c *composer) isExcludedSystem(url, version string, index uint32) bool {
 func (t *systemTable) missingCodeSystem(url, version string) error {
 	if index := t.codeSystem(url, version); index != none {
 		cs := t.codeSystems[index]
-		e := issue(http.StatusUnprocessableEntity, "business-rule", "invalid", "",
-			fmt.Sprintf("the content of code system %s is not here (it is %q)", cs.canonical(), cs.content))
-		e.Err, e.Missing = ErrIncomplete, missing("CodeSystem", url, version)
+		e := incomplete("business-rule", "the content of code system %s is not here (it is %q)", cs.canonical(), cs.content)
+		e.TxCode, e.Missing = "invalid", missing("CodeSystem", url, version)
 		return e
 	}
 	text, id := fmt.Sprintf("A definition for CodeSystem '%s' could not be found, so the value set cannot be expanded", url), "UNKNOWN_CODESYSTEM_EXP"
@@ -89,16 +79,11 @@ func validVersions(versions []string) string {
 
 // codeSystemAt returns the latest version of a code system as of a date.
 func (t *systemTable) codeSystemAt(url, date string) (uint32, error) {
-	id, ok := t.systemID(url)
-	if !ok {
+	versions := t.versions(url)
+	if len(versions) == 0 {
 		return none, nil
 	}
-	var old []uint32
-	for _, index := range t.systems[id].versions {
-		if isBy(t.codeSystems[index].date, date) {
-			old = append(old, index)
-		}
-	}
+	old := slices.DeleteFunc(slices.Clone(versions), func(index uint32) bool { return !isBy(t.codeSystems[index].date, date) })
 	if len(old) == 0 {
 		return none, notAsOf("code system", url, date)
 	}
@@ -125,8 +110,8 @@ func (t *systemTable) requiredSupplements(x *used, named []string) ([]supplement
 	var missing []string
 	for _, reference := range named {
 		used := func(s supplement) bool { return t.codeSystems[s.by].isNamed(reference) }
-		if !slices.ContainsFunc(list, used) && !slices.Contains(missing, reference) {
-			missing = append(missing, reference)
+		if !slices.ContainsFunc(list, used) {
+			addTo(&missing, reference)
 		}
 	}
 	if len(missing) == 0 {

@@ -133,7 +133,7 @@ func (l *resourceLoader) finish(kind string) error {
 		if err != nil {
 			return fmt.Errorf("CodeSystem %s: %w", l.codes.url, err)
 		}
-		if most := l.library.maxVersions(); l.library.countVersions(cs.url) >= most {
+		if most := l.library.maxVersions(); len(l.library.versions(cs.url)) >= most {
 			return fmt.Errorf("CodeSystem %s: more than %d versions", cs.url, most)
 		}
 		l.library.addCodeSystem(cs)
@@ -151,30 +151,29 @@ func (l *resourceLoader) finish(kind string) error {
 
 // member reads a member that code systems and value sets share, and reports whether it was one.
 func (d *definition) member(r *fhirjson.Reader, name string) (bool, error) {
-	switch name {
-	case "id":
-		return true, r.ReadString(&d.id)
-	case "url":
-		return true, r.ReadName(&d.url)
-	case "version":
-		return true, r.ReadName(&d.version)
-	case "name":
-		return true, r.ReadString(&d.name)
-	case "title":
-		return true, r.ReadString(&d.title)
-	case "status":
-		return true, r.ReadString(&d.status)
-	case "language":
-		return true, r.ReadString(&d.language)
-	case "date":
-		return true, r.ReadString(&d.date)
-	case "publisher":
-		return true, r.ReadString(&d.publisher)
-	case "experimental":
+	if name == "experimental" {
 		d.experimental = new(bool)
 		return true, r.ReadBool(d.experimental)
 	}
+	for _, m := range d.texts() {
+		switch {
+		case m.Name != name:
+		case name == "url" || name == "version":
+			return true, r.ReadName(m.Into)
+		default:
+			return true, r.ReadString(m.Into)
+		}
+	}
 	return false, nil
+}
+
+// texts are the members that code systems and value sets share and that are strings.
+func (d *definition) texts() [9]fhirjson.String {
+	return [...]fhirjson.String{
+		{Name: "id", Into: &d.id}, {Name: "language", Into: &d.language}, {Name: "url", Into: &d.url},
+		{Name: "version", Into: &d.version}, {Name: "name", Into: &d.name}, {Name: "title", Into: &d.title},
+		{Name: "status", Into: &d.status}, {Name: "date", Into: &d.date}, {Name: "publisher", Into: &d.publisher},
+	}
 }
 
 // definitionOf reads the members that code systems and value sets share.

@@ -72,7 +72,8 @@ func (c *resourceCache) look(key [sha256.Size]byte, sent []jsontext.Value) (item
 	if !found {
 		item = &remembered{known: make(map[[sha256.Size]byte]bool)}
 	}
-	return item, item.library, item.fresh(sent)
+	fresh = slices.DeleteFunc(slices.Clone(sent), func(resource jsontext.Value) bool { return item.known[sha256.Sum256(resource)] })
+	return item, item.library, fresh
 }
 
 // add adds resources to an item, with the library that holds them. It reports false if another request added some
@@ -102,13 +103,4 @@ func sizeOf(resources []jsontext.Value) (size int) {
 		size += len(resource)
 	}
 	return size
-}
-
-func (m *remembered) fresh(sent []jsontext.Value) (fresh []jsontext.Value) {
-	for _, resource := range sent {
-		if !m.known[sha256.Sum256(resource)] {
-			fresh = append(fresh, resource)
-		}
-	}
-	return fresh
 }

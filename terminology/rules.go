@@ -1,6 +1,9 @@
 package terminology
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // Choice is a boolean parameter, which may be absent.
 type Choice uint8
@@ -87,23 +90,19 @@ type VersionRules struct {
 	Match Choice
 }
 
+// versionParameters are the parameters of lists.
+var versionParameters = []string{
+	"system-version", "check-system-version", "force-system-version", "default-valueset-version", "exclude-system",
+}
+
 func (v *VersionRules) lists() [5]*[]string {
 	return [...]*[]string{&v.Preferred, &v.Required, &v.Forced, &v.ValueSets, &v.Excluded}
 }
 
 // list returns the list of a parameter, or nil.
 func (v *VersionRules) list(name string) *[]string {
-	switch name {
-	case "system-version":
-		return &v.Preferred
-	case "check-system-version":
-		return &v.Required
-	case "force-system-version":
-		return &v.Forced
-	case "default-valueset-version":
-		return &v.ValueSets
-	case "exclude-system":
-		return &v.Excluded
+	if i := slices.Index(versionParameters, name); i >= 0 {
+		return v.lists()[i]
 	}
 	return nil
 }
@@ -123,9 +122,6 @@ func (v *VersionRules) none() bool {
 
 // cost is how many steps a lookup among the rules takes.
 func (v *VersionRules) cost() (steps int) {
-	if v.none() {
-		return 0
-	}
 	for _, list := range v.lists() {
 		for _, rule := range *list {
 			steps += 1 + len(rule)/plainBytes
@@ -146,6 +142,29 @@ func (v *VersionRules) key() string {
 	}
 	key.WriteByte('0' + byte(v.Match))
 	return key.String()
+}
+
+// apply returns the version of a code system where an include declares one, or "" for none, and the rule that says so, if
+// any.
+func (v *VersionRules) apply(url, declared string) (version string, rule applied) {
+	if version, rule := versionFor(v.Forced, url); version != "" {
+		return version, applied{"force-system-version", rule}
+	}
+	if declared != "" {
+		return declared, applied{}
+	}
+	return v.usual(url)
+}
+
+// usual is apply for an include that declares no version, without those that are forced.
+func (v *VersionRules) usual(url string) (version string, rule applied) {
+	if version, rule := versionFor(v.Preferred, url); version != "" {
+		return version, applied{"system-version", rule}
+	}
+	if version, rule := versionFor(v.Required, url); version != "" {
+		return version, applied{"check-system-version", rule}
+	}
+	return "", applied{}
 }
 
 // versionFor returns the version that a list has for a url, and that item of the list.

@@ -32,10 +32,6 @@ type division struct {
 	entries  []func(doc uint32) entry // by part: the entry that a document stands for
 }
 
-func (d *division) add(p textindex.Part, entryOf func(doc uint32) entry) {
-	d.searched, d.entries = append(d.searched, p), append(d.entries, entryOf)
-}
-
 // search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
 // all. Displays are in the given languages, or the code systems' own if list is empty.
 func (l *Library) search(x *codeList, f *textindex.Filter, list string, from, to int, b *budget) ([]entry, int, error) {
@@ -161,7 +157,8 @@ func (d *divider) addRun(from, to int) {
 		}
 		p.Within = p.Index.RanksOf(members)
 	}
-	d.add(p, func(doc uint32) entry { return entry{codeSystem: system, concept: doc} })
+	d.searched = append(d.searched, p)
+	d.entries = append(d.entries, func(doc uint32) entry { return entry{codeSystem: system, concept: doc} })
 }
 
 // addRest adds a part for entries in no run, whose documents are positions in rows.
@@ -173,5 +170,5 @@ func (d *divider) addRest(rows []uint32) {
 	if len(rows) > scanned && (d.library.base == nil || d.library.combined) { // what a request brings along is asked for once
 		p.Index = textindex.New(c)
 	}
-	d.add(p, c.entry)
+	d.searched, d.entries = append(d.searched, p), append(d.entries, c.entry)
 }

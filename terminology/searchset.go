@@ -36,7 +36,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 		if err := o.budget.spend(1 + s.cost); err != nil {
 			return err
 		}
-		if s.finds(&p) {
+		if !slices.ContainsFunc(s.tests, func(test func(p *published) bool) bool { return !test(&p) }) {
 			found = append(found, p)
 		}
 	}
@@ -170,10 +170,6 @@ func withoutSystem(token string) string {
 		return code
 	}
 	return token
-}
-
-func (s *search) finds(p *published) bool {
-	return !slices.ContainsFunc(s.tests, func(test func(p *published) bool) bool { return !test(p) })
 }
 
 func (s *search) bundle(found []published, part *subset, address string) ([]byte, error) {

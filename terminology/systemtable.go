@@ -67,10 +67,9 @@ func (t *systemTable) addCodeSystem(cs *codeSystem) {
 
 // link records a supplement, and the value set of all codes.
 func (t *systemTable) link(cs *codeSystem, index uint32) {
-	if url, _ := splitCanonical(cs.supplements); cs.content == contentSupplement && url != "" {
-		if !slices.Contains(t.supplements[url], index) {
-			t.supplements[url] = append(t.supplements[url], index)
-		}
+	url, _ := splitCanonical(cs.supplements)
+	if cs.content == contentSupplement && url != "" && !slices.Contains(t.supplements[url], index) {
+		t.supplements[url] = append(t.supplements[url], index)
 	}
 	if cs.entireValueSet != "" {
 		t.entire[cs.entireValueSet] = index
@@ -86,11 +85,8 @@ func (t *systemTable) currentVersion(versions []uint32) uint32 {
 	current := versions[0]
 	for _, id := range versions[1:] {
 		old, candidate := t.codeSystems[current], t.codeSystems[id]
-		if old.content.hasConcepts() != candidate.content.hasConcepts() {
-			if candidate.content.hasConcepts() {
-				current = id
-			}
-		} else if supersedes(candidate.version, old.version) {
+		had, has := old.content.hasConcepts(), candidate.content.hasConcepts()
+		if has && !had || has == had && supersedes(candidate.version, old.version) {
 			current = id
 		}
 	}
@@ -119,13 +115,12 @@ func (t *systemTable) codeSystem(url, version string) uint32 {
 	return found
 }
 
-// countVersions returns how many versions of a code system are here.
-func (t *systemTable) countVersions(url string) int {
-	id, ok := t.systemID(url)
-	if !ok {
-		return 0
+// versions returns the indexes of all versions of a code system, in loading order.
+func (t *systemTable) versions(url string) []uint32 {
+	if id, ok := t.systemID(url); ok {
+		return t.systems[id].versions
 	}
-	return len(t.systems[id].versions)
+	return nil
 }
 
 // codeSystemByID finds a code system by its id. Of several, the one loaded last wins.
@@ -140,12 +135,8 @@ func (t *systemTable) codeSystemByID(id string) (*codeSystem, bool) {
 
 // versionsOf returns the versions of a code system that are here with concepts, in order.
 func (t *systemTable) versionsOf(url string) []string {
-	id, ok := t.systemID(url)
-	if !ok {
-		return nil
-	}
 	var versions []string
-	for _, index := range t.systems[id].versions {
+	for _, index := range t.versions(url) {
 		if cs := t.codeSystems[index]; cs.version != "" && cs.content.hasConcepts() {
 			versions = append(versions, cs.version)
 		}
@@ -162,8 +153,8 @@ func (t *systemTable) supplementsTo(cs *codeSystem, named []string) []uint32 {
 			s := t.codeSystems[index]
 			_, version := splitCanonical(s.supplements)
 			applies := version == "" || matchesVersion(cs.version, version)
-			if applies && (s.languagePack || slices.ContainsFunc(named, s.definition.isNamed)) && !slices.Contains(list, index) {
-				list = append(list, index)
+			if applies && (s.languagePack || slices.ContainsFunc(named, s.definition.isNamed)) {
+				addTo(&list, index)
 			}
 		}
 	}

@@ -2,8 +2,6 @@ package terminology
 
 import (
 	"context"
-	"fmt"
-	"net/http"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -108,9 +106,7 @@ func (l *Library) Translate(ctx context.Context, q Translation) (*TranslationRes
 		if q.ID != "" {
 			name = "with the id " + q.ID
 		}
-		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("concept map %s is not known", name))
-		e.Err = ErrUnknown
-		return nil, e
+		return nil, unknown("", "concept map "+name+" is not known")
 	}
 	x := &translator{Translation: &q, library: l, budget: l.budget(ctx), told: newDependencies(q.Dependencies), result: new(TranslationResult)}
 	x.written = *newParametersWriter(nil)

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -102,11 +103,8 @@ func (x *translator) unmapped(c *Coding, chain []*conceptMap, g *mapGroup) error
 	u := &g.unmapped
 	switch u.mode {
 	case "provided", "use-source-code":
-		equivalence := u.equivalence
-		if equivalence == "" {
-			equivalence = "equivalent"
-		}
-		return x.add(chain, g, &mapElement{code: c.Code}, &mapTarget{code: c.Code, equivalence: equivalence})
+		target := &mapTarget{code: c.Code, equivalence: cmp.Or(u.equivalence, "equivalent")}
+		return x.add(chain, g, &mapElement{code: c.Code}, target)
 	case "fixed":
 		return x.add(chain, g, &mapElement{code: c.Code}, &mapTarget{code: u.code, display: u.display, equivalence: u.equivalence})
 	case "other-map":
@@ -145,7 +143,7 @@ func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target
 		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
 	}
 	m := Match{
-		Equivalence: equivalence(target.equivalence), Products: dependenciesOf(target.products), DependsOn: dependenciesOf(target.dependsOn),
+		Equivalence: cmp.Or(equivalences[target.equivalence], target.equivalence), Products: dependenciesOf(target.products), DependsOn: dependenciesOf(target.dependsOn),
 		SourceComment: e.comment, TargetComment: target.comment,
 	}
 	from, to := &Coding{System: g.source, Code: e.code, Display: e.display}, &Coding{System: g.target, Code: target.code, Display: target.display}
@@ -153,7 +151,7 @@ func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target
 	case target.code == "":
 		m.Equivalence = "unmatched"
 	case x.Reverse && !x.inTermsOfR5: // R4's concept is the outcome, and a match says what that is to what was asked about
-		m.Equivalence, m.Concept = turned(m.Equivalence), from
+		m.Equivalence, m.Concept = cmp.Or(turned[m.Equivalence], m.Equivalence), from
 	case x.Reverse: // R5's is what was asked about, and the ecosystem has the outcome beside it
 		m.Concept, m.Source = to, from
 	default:
@@ -179,32 +177,11 @@ func dependenciesOf(list []mapAttribute) (dependencies []Dependency) {
 	return dependencies
 }
 
-// equivalence returns R4's code for a relationship, which may be one of R5.
-func equivalence(relation string) string {
-	switch relation {
-	case "related-to", "":
-		return "relatedto"
-	case "source-is-narrower-than-target":
-		return "wider"
-	case "source-is-broader-than-target":
-		return "narrower"
-	case "not-related-to":
-		return "disjoint"
-	}
-	return relation
+// equivalences are R4's codes for relationships of R5, and for none.
+var equivalences = map[string]string{
+	"": "relatedto", "related-to": "relatedto", "not-related-to": "disjoint",
+	"source-is-narrower-than-target": "wider", "source-is-broader-than-target": "narrower",
 }
 
-// turned returns an equivalence in the other direction.
-func turned(equivalence string) string {
-	switch equivalence {
-	case "wider":
-		return "narrower"
-	case "narrower":
-		return "wider"
-	case "subsumes":
-		return "specializes"
-	case "specializes":
-		return "subsumes"
-	}
-	return equivalence
-}
+// turned are the equivalences that are others in the opposite direction.
+var turned = map[string]string{"wider": "narrower", "narrower": "wider", "subsumes": "specializes", "specializes": "subsumes"}

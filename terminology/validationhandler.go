@@ -29,22 +29,18 @@ func (o *operation) validation(l *Library, inputs []input, inValueSet bool) (*Va
 		return nil, err
 	}
 	return fetching(o, l, func(l *Library) (*ValidationResult, []Missing, error) {
-		result, err := o.validateIn(l, p, inValueSet)
+		l, err := o.libraryWith(l, &p.parameters)
+		if err != nil {
+			return nil, missingIn(err), err
+		}
+		validate := l.ValidateCodeInSystem
+		if inValueSet {
+			validate = l.ValidateCode
+		}
+		result, err := validate(&o.budget, p.validation)
 		if err != nil {
 			return nil, missingIn(err), err
 		}
 		return result, result.Missing, nil
 	})
-}
-
-func (o *operation) validateIn(l *Library, p *validationReader, inValueSet bool) (*ValidationResult, error) {
-	l, err := o.libraryWith(l, &p.parameters)
-	switch {
-	case err != nil:
-		return nil, err
-	case inValueSet:
-		return l.ValidateCode(&o.budget, p.validation)
-	default:
-		return l.ValidateCodeInSystem(&o.budget, p.validation)
-	}
 }

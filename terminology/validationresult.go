@@ -17,8 +17,8 @@ func (v *validator) summarize(results []codingResult) *ValidationResult {
 	for _, n := range v.list {
 		r.Issues = append(r.Issues, n.Issue)
 		worth := n.Severity == "error" || r.Valid || strings.HasPrefix(n.MessageID, lacksPrefix)
-		if n.told && worth && !slices.Contains(messages, n.Text) {
-			messages = append(messages, n.Text)
+		if n.told && worth {
+			addTo(&messages, n.Text)
 		}
 	}
 	r.Message = strings.Join(messages, "; ")
@@ -32,9 +32,7 @@ func (v *validator) summarize(results []codingResult) *ValidationResult {
 func (v *validator) lacking() []Missing {
 	list := append(v.absent.valueSets, v.library.missingSystems(v.codings)...)
 	for _, reference := range slices.Concat(v.absent.versions, v.absent.unchecked) {
-		if m := (Missing{Kind: "CodeSystem", Canonical: reference}); !slices.Contains(list, m) {
-			list = append(list, m)
-		}
+		addTo(&list, Missing{Kind: "CodeSystem", Canonical: reference})
 	}
 	return list
 }
@@ -71,9 +69,7 @@ func (v *validator) standings(list []codingResult) {
 		name := d.standing(v.valueSet)
 		if text := fmt.Sprintf("Reference to %s %s %s", name, kind, d.canonical()); name != "" && !told[text] {
 			told[text] = true
-			v.add(note{Issue: Issue{
-				Severity: "information", Code: "business-rule", TxCode: "status-check", MessageID: "MSG_" + strings.ToUpper(name), Text: text,
-			}})
+			v.note("information", "business-rule", "status-check", "MSG_"+strings.ToUpper(name), nil, "", false, text)
 		}
 	}
 	for i := range list {

@@ -63,17 +63,13 @@ func (v *validator) result() (*ValidationResult, error) {
 	}
 	member := func(d codingResult) bool { return d.member }
 	if v.isConcept() && v.valueSet != nil && !slices.ContainsFunc(results, member) && !v.onlyVersions() && !noCodes(v.codings) {
-		v.add(note{told: true, Issue: Issue{
-			Severity: "error", Code: "code-invalid", TxCode: "not-in-vs", MessageID: "TX_GENERAL_CC_ERROR_MESSAGE",
-			Text: fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.displayName()),
-		}})
+		v.note("error", "code-invalid", "not-in-vs", "TX_GENERAL_CC_ERROR_MESSAGE", nil, "", true,
+			fmt.Sprintf("No valid coding was found for the value set '%s'", v.valueSet.displayName()))
 	}
 	if v.valueSet != nil {
 		v.standings(results)
 	} else if len(results) == 0 {
-		v.add(note{told: true, Issue: Issue{
-			Severity: "error", Code: "code-invalid", TxCode: "invalid-code", Text: "There is no coding of the code system",
-		}})
+		v.note("error", "code-invalid", "invalid-code", "", nil, "", true, "There is no coding of the code system")
 	}
 	return v.summarize(results), nil
 }
@@ -121,8 +117,8 @@ func (v *validator) infer(c *Coding) error {
 	}
 	var systems []string
 	for _, e := range x.entries {
-		if url := v.library.systems[v.library.systemOf(e)].url; v.library.isCode(e, []byte(c.Code)) && !slices.Contains(systems, url) {
-			systems = append(systems, url)
+		if v.library.isCode(e, []byte(c.Code)) {
+			addTo(&systems, v.library.systems[v.library.systemOf(e)].url)
 		}
 	}
 	if len(systems) == 1 {
@@ -153,9 +149,7 @@ func (v *validator) missingValueSet(err error) error {
 		return err
 	}
 	v.absent.valueSets = append(v.absent.valueSets, e.Missing...)
-	v.add(note{told: true, Issue: Issue{
-		Severity: "error", Code: "not-found", TxCode: "not-found", MessageID: "Unable_to_resolve_value_Set_",
-		Text: fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical),
-	}})
+	v.note("error", "not-found", "not-found", "Unable_to_resolve_value_Set_", nil, "", true,
+		fmt.Sprintf("A definition for the value Set '%s' could not be found", e.Missing[0].Canonical))
 	return nil
 }

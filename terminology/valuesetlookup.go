@@ -19,15 +19,12 @@ func (d *definitions) anyValueSet(reference, date string) (*valueSet, bool) {
 
 // valueSetAt finds the latest version of a value set as of a date.
 func (t *valueSetTable) valueSetAt(url, date string) (*valueSet, bool) {
-	var latest *valueSet
-	for at := t; at != nil && latest == nil; at = at.base {
-		for _, vs := range at.valueSets {
-			if vs.url == url && isBy(vs.date, date) && (latest == nil || supersedes(vs.version, latest.version)) {
-				latest = vs
-			}
+	for at := t; at != nil; at = at.base {
+		if vs := at.latestOf(url, func(vs *valueSet) bool { return isBy(vs.date, date) }); vs != nil {
+			return vs, true
 		}
 	}
-	return latest, latest != nil
+	return nil, false
 }
 
 // implicitValueSet makes a value set implied by a code system (R4 §4.9.6): its element valueSet, or its url with

@@ -37,9 +37,7 @@ func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
 	case "contained":
 		return r.Array(func() error { return b.contained(r) })
 	case "extension":
-		list, err := r.Extensions(0)
-		b.extensions(list)
-		return err
+		return b.extensions(r)
 	case "modifierExtension", "implicitRules":
 		return b.vs.modifiers(r)
 	}
@@ -47,7 +45,8 @@ func (b *valueSetBuilder) known(r *fhirjson.Reader, name string) error {
 }
 
 // extensions reads the extensions of a value set or of its compose.
-func (b *valueSetBuilder) extensions(list []fhirjson.Extension) {
+func (b *valueSetBuilder) extensions(r *fhirjson.Reader) error {
+	list, err := r.Extensions(0)
 	for _, x := range list {
 		switch x.URL {
 		case fhirjson.ExtensionBase + "structuredefinition-standards-status":
@@ -58,6 +57,7 @@ func (b *valueSetBuilder) extensions(list []fhirjson.Extension) {
 			b.vs.defaults = append(b.vs.defaults, input{name: x.Part("name"), value: x.Part("value")})
 		}
 	}
+	return err
 }
 
 // toolsExtensionBase is the start of the urls of extensions that are not yet part of FHIR.
@@ -138,9 +138,7 @@ func (b *valueSetBuilder) compose(r *fhirjson.Reader) error {
 		case "exclude":
 			return r.ArrayOf(shortPart, func() error { return b.conceptSet(r, &b.vs.exclude) })
 		case "extension":
-			list, err := r.Extensions(0)
-			b.extensions(list)
-			return err
+			return b.extensions(r)
 		case "modifierExtension":
 			return b.vs.modifiers(r)
 		default:
@@ -166,7 +164,10 @@ func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]conceptSet) err
 		case "filter":
 			return r.Array(func() error { return b.filter(r, &set) })
 		case "valueSet":
-			return r.Array(func() error { return b.imported(r, &set) })
+			return r.Array(func() error {
+				set.valueSets = append(set.valueSets, "")
+				return r.ReadString(&set.valueSets[len(set.valueSets)-1])
+			})
 		case "modifierExtension":
 			return b.vs.modifiers(r)
 		default:
@@ -181,13 +182,6 @@ func (b *valueSetBuilder) conceptSet(r *fhirjson.Reader, list *[]conceptSet) err
 		}
 	}
 	*list = append(*list, set)
-	return err
-}
-
-func (b *valueSetBuilder) imported(r *fhirjson.Reader, set *conceptSet) error {
-	var url string
-	err := r.ReadString(&url)
-	set.valueSets = append(set.valueSets, url)
 	return err
 }
 

@@ -43,9 +43,7 @@ func (d *definitions) findValueSet(ref *ValueSetRef, rules *Rules) (*valueSet, e
 func (d *definitions) byInstance(ref *ValueSetRef) (*valueSet, error) {
 	vs, ok := d.valueSetByID(ref.ID)
 	if !ok {
-		e := issue(http.StatusNotFound, "not-found", "not-found", "", "there is no value set with the id "+ref.ID)
-		e.Err, e.Missing = ErrUnknown, []Missing{{Kind: "ValueSet", ID: ref.ID}}
-		return nil, e
+		return nil, unknown("", "there is no value set with the id "+ref.ID, Missing{Kind: "ValueSet", ID: ref.ID})
 	}
 	if ref.URL != "" && !vs.isNamed(ref.URL) {
 		return nil, badRequest("invalid", "the value set with the id %s is %s, not %s", ref.ID, vs.canonical(), ref.URL)
@@ -69,22 +67,25 @@ func (d *definitions) byURL(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	if vs, ok := d.anyValueSet(reference, rules.Date); ok {
 		return vs, nil
 	}
-	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
 	if _, ok := d.valueSet(reference); ok {
 		return nil, notAsOf("value set", reference, rules.Date)
 	}
-	e := issue(http.StatusNotFound, "not-found", "not-found", "Unable_to_resolve_value_Set_", text)
-	e.Err, e.Missing = ErrUnknown, missing("ValueSet", reference, "")
-	return nil, e
+	text := fmt.Sprintf("A definition for the value Set '%s' could not be found", reference)
+	return nil, unknown("Unable_to_resolve_value_Set_", text, missing("ValueSet", reference, "")...)
+}
+
+// unknown is the error for a definition that is not here.
+func unknown(messageID, text string, missing ...Missing) *Error {
+	e := issue(http.StatusNotFound, "not-found", "not-found", messageID, text)
+	e.Err, e.Missing = ErrUnknown, missing
+	return e
 }
 
 // byContext finds the value set bound to an element of a profile.
 func (d *definitions) byContext(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	reference, ok := d.boundTo(ref.Context)
 	if !ok {
-		e := issue(http.StatusNotFound, "not-found", "not-found", "", fmt.Sprintf("no value set is known for the context %s", ref.Context))
-		e.Err = ErrUnknown
-		return nil, e
+		return nil, unknown("", "no value set is known for the context "+ref.Context)
 	}
 	return d.byURL(&ValueSetRef{URL: reference, Version: ref.Version}, rules)
 }

@@ -48,7 +48,7 @@ func (t *valueSetTable) valueSet(reference string) (*valueSet, bool) {
 	case version == "":
 		vs = t.latest[url]
 	case isWildcard(version):
-		vs = t.latestMatching(url, version)
+		vs = t.latestOf(url, func(vs *valueSet) bool { return matchesVersion(vs.version, version) })
 	default:
 		vs = t.byCanonical[url+"|"+version]
 	}
@@ -58,11 +58,10 @@ func (t *valueSetTable) valueSet(reference string) (*valueSet, bool) {
 	return vs, vs != nil
 }
 
-// latestMatching finds the latest version of a value set that matches a version with wildcards.
-func (t *valueSetTable) latestMatching(url, pattern string) *valueSet {
-	var latest *valueSet
+// latestOf returns the latest version of a value set for which is holds, or nil.
+func (t *valueSetTable) latestOf(url string, is func(vs *valueSet) bool) (latest *valueSet) {
 	for _, vs := range t.valueSets {
-		if vs.url == url && matchesVersion(vs.version, pattern) && (latest == nil || supersedes(vs.version, latest.version)) {
+		if vs.url == url && is(vs) && (latest == nil || supersedes(vs.version, latest.version)) {
 			latest = vs
 		}
 	}

@@ -44,18 +44,7 @@ type versionChooser struct {
 // choose returns the version of a code system in which to look for a coding: that of the include and the parameters, or
 // the coding's own if these allow it. If none names a version, it is the latest, as of a date if given.
 func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice {
-	rules := &v.rules.Versions
-	wanted, changed := declared, false
-	required, _ := versionFor(rules.Required, c.System)
-	if forced, _ := versionFor(rules.Forced, c.System); forced != "" {
-		wanted, changed = forced, true
-	} else if declared == "" {
-		if preferred, _ := versionFor(rules.Preferred, c.System); preferred != "" {
-			wanted, changed = preferred, true
-		} else if required != "" {
-			wanted, changed = required, true
-		}
-	}
+	wanted, rule := v.rules.Versions.apply(c.System, declared)
 	choice := versionChoice{index: v.codeSystem(c.System, wanted), matches: true}
 	if wanted == "" && date != "" {
 		choice.index = v.codeSystemAt(c.System, date)
@@ -63,17 +52,19 @@ func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice 
 	own := none
 	if c.Version != "" {
 		own = v.codeSystem(c.System, c.Version)
-		v.compare(c, &choice, own, declared, wanted, changed)
+		v.compare(c, &choice, own, declared, wanted, rule.name != "")
 	}
 	if choice.index == none && wanted != "" {
 		choice.add(unknownVersion(c, wanted, v.systems.versionsOf(c.System)))
 		choice.unknown = canonical(c.System, wanted)
 		choice.index = own
 		if own == none {
-			choice.index = v.codeSystem(c.System, v.usual(c.System))
+			usual, _ := v.rules.Versions.usual(c.System)
+			choice.index = v.codeSystem(c.System, usual)
 		}
 		choice.matches, choice.unsure = false, true
 	}
+	required, _ := versionFor(v.rules.Versions.Required, c.System)
 	if choice.index != none && required != "" && !matchesVersion(v.systems.codeSystems[choice.index].version, required) {
 		e := wrongVersion(v.systems.codeSystems[choice.index], required)
 		choice.add(note{Issue: e.Issues()[0], part: "version", told: true})
@@ -107,15 +98,6 @@ func (v *versionChooser) ifPresent(index uint32) uint32 {
 	return index
 }
 
-// usual returns the version of a code system that applies if nothing else says.
-func (v *versionChooser) usual(system string) string {
-	version, _ := versionFor(v.rules.Versions.Preferred, system)
-	if version == "" {
-		version, _ = versionFor(v.rules.Versions.Required, system)
-	}
-	return version
-}
-
 // compare compares the version of a coding with the one that an include means.
 func (v *versionChooser) compare(c *Coding, choice *versionChoice, own uint32, declared, wanted string, changed bool) {
 	switch {
@@ -143,14 +125,7 @@ func (v *versionChooser) compare(c *Coding, choice *versionChoice, own uint32, d
 
 func (c *versionChoice) add(n note) { c.notes = append(c.notes, n) }
 
-func (c *versionChoice) failed() bool {
-	for i := range c.notes {
-		if c.notes[i].Severity == "error" {
-			return true
-		}
-	}
-	return false
-}
+func (c *versionChoice) failed() bool { return slices.ContainsFunc(c.notes, note.isError) }
 
 // mismatch is the note for a version other than the value set's.
 func mismatch(severity, id, text string) note {

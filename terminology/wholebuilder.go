@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -106,11 +107,7 @@ func (b *WholeBuilder) Whole() (*Whole, error) {
 		return nil, errNotWhole
 	}
 	w := &b.whole
-	language := b.language
-	if language == "" {
-		language = b.Languages
-	}
-	w.languages = codesystem.ParseLanguages(language)
+	w.languages = codesystem.ParseLanguages(cmp.Or(b.language, b.Languages))
 	hash := sha256.New()
 	for i := range w.entries {
 		hash.Write(w.entries[i].raw)
