@@ -4,6 +4,7 @@
 //	main_test.go ── builds ../caddy, starts both servers
 //	     │
 //	     ├─ node/server.mjs        the backend: Medplum's FHIR router, in memory
+//	     ├─ hapi                   HAPI's JPA server, where a test asks for it (hapi_test.go)
 //	     └─ caddy run              Caddyfile.example as it is, at https://localhost:8443
 //	           ▲
 //	           ├─ golang.org/x/oauth2, coreos/go-oidc      relyingparty_test.go
@@ -24,7 +25,13 @@
 // bench measures the binary, house the code. Each is a command.
 //
 // It runs on Linux, with Go and Node. `npm ci` in node comes first. Tests that
-// need Chromium or wrk are skipped where these are not installed. CADDY_BIN
-// names a binary to test instead of building one. What a run leaves behind,
-// logs and screenshots, is in out/.
+// need Chromium, wrk, or Java and Maven are skipped where these are not
+// installed; under CI=true, Java and Maven must be. CADDY_BIN names a binary to
+// test instead of building one. What a run leaves behind, logs and screenshots,
+// is in out/.
+//
+// HAPI's server starts when the first test asks for it and is shared by all, so
+// each test has resources with ids of its own there. hapi/README.md says which
+// version it is and how to run it by hand. Maven fetches it, the first time from
+// the network.
 package e2e

@@ -43,6 +43,7 @@ func run(m *testing.M) (code int, err error) {
 		return 1, err
 	}
 	defer example.process.stop()
+	defer stopHAPI()
 	return m.Run(), nil
 }
 

@@ -60,7 +60,12 @@ func (p *process) stop() {
 
 // ready waits until try succeeds, as long as the server runs.
 func (p *process) ready(try func() error) error {
-	deadline := time.After(30 * time.Second)
+	return p.readyWithin(30*time.Second, try)
+}
+
+// readyWithin is ready for a server that starts slowly.
+func (p *process) readyWithin(bound time.Duration, try func() error) error {
+	deadline := time.After(bound)
 	ticker := time.NewTicker(5 * time.Millisecond)
 	defer ticker.Stop()
 	for {
@@ -72,7 +77,7 @@ func (p *process) ready(try func() error) error {
 		case <-p.done:
 			return fmt.Errorf("%s ended at once:\n%s", p.cmd.Path, p.tail())
 		case <-deadline:
-			return errors.Join(fmt.Errorf("%s is not ready after 30 s:\n%s", p.cmd.Path, p.tail()), err)
+			return errors.Join(fmt.Errorf("%s is not ready after %v:\n%s", p.cmd.Path, bound, p.tail()), err)
 		case <-ticker.C:
 		}
 	}

@@ -1,0 +1,132 @@
+package e2e
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+)
+
+// hapiFolder holds the Java program, built with Maven.
+const hapiFolder = "hapi"
+
+// hapi is HAPI's JPA server, with a database in memory.
+type hapi struct {
+	base    string
+	process *process
+}
+
+// sharedHAPI is one server for all tests, started when the first asks for it.
+var sharedHAPI struct {
+	once   sync.Once
+	server *hapi
+	err    error
+}
+
+// hapiServer is the shared server. Each test has resources with ids of its own
+// there.
+func hapiServer(t *testing.T) *hapi {
+	t.Helper()
+	needHAPI(t)
+	sharedHAPI.once.Do(func() {
+		if sharedHAPI.err = buildHAPI(); sharedHAPI.err == nil {
+			sharedHAPI.server, sharedHAPI.err = startHAPI("hapi")
+		}
+	})
+	if sharedHAPI.err != nil {
+		t.Fatal(sharedHAPI.err)
+	}
+	return sharedHAPI.server
+}
+
+// needHAPI skips the test where Java or Maven is missing. In CI both are there.
+func needHAPI(t *testing.T) {
+	t.Helper()
+	for _, command := range []string{"java", "mvn"} {
+		_, err := exec.LookPath(command)
+		if err != nil && os.Getenv("CI") == "true" {
+			t.Fatal(err)
+		}
+		if err != nil {
+			t.Skip(err)
+		}
+	}
+}
+
+// buildHAPI compiles the program and notes where Maven keeps its dependencies.
+func buildHAPI() error {
+	build := exec.Command("mvn", "-q", "-B", "compile", "dependency:build-classpath", "-Dmdep.outputFile=target/classpath")
+	build.Dir = hapiFolder
+	if output, err := build.CombinedOutput(); err != nil {
+		return fmt.Errorf("building HAPI: %w\n%s", err, output)
+	}
+	return nil
+}
+
+// startHAPI starts the server that was built and waits until it answers.
+func startHAPI(name string) (*hapi, error) {
+	dependencies, err := os.ReadFile(filepath.Join(hapiFolder, "target", "classpath"))
+	if err != nil {
+		return nil, err
+	}
+	address, err := freeAddress()
+	if err != nil {
+		return nil, err
+	}
+	_, port, _ := net.SplitHostPort(address)
+	p, err := startProcess(name, []string{"PORT=" + port}, "java",
+		"-Xmx1g", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1",
+		"-cp", filepath.Join(hapiFolder, "target", "classes")+":"+strings.TrimSpace(string(dependencies)), "hapi.Server")
+	if err != nil {
+		return nil, err
+	}
+	h := &hapi{"http://127.0.0.1:" + port + "/fhir", p}
+	if err := p.readyWithin(90*time.Second, h.isReady); err != nil {
+		p.stop()
+		return nil, err
+	}
+	return h, nil
+}
+
+func (h *hapi) isReady() error {
+	answer, err := http.Get(h.base + "/metadata")
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		return errors.New(answer.Status)
+	}
+	_, err = io.Copy(io.Discard, answer.Body)
+	return err
+}
+
+// stopHAPI stops the shared server if there is one.
+func stopHAPI() {
+	sharedHAPI.once.Do(func() {})
+	if sharedHAPI.server != nil {
+		sharedHAPI.server.process.stop()
+	}
+}
+
+// send sends a request to the server itself, with name and value pairs of
+// headers.
+func (h *hapi) send(t *testing.T, method, path, body string, headers ...string) answer {
+	t.Helper()
+	r := newRequest(t, method, h.base+"/"+path, body)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/fhir+json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	return send(t, http.DefaultClient, r)
+}
