@@ -34,7 +34,7 @@ var compartments = setOf("Device Encounter Patient Practitioner RelatedPerson")
 
 func setOf(words string) map[string]bool {
 	set := make(map[string]bool)
-	for _, word := range strings.Fields(words) {
+	for word := range strings.FieldsSeq(words) {
 		set[word] = true
 	}
 	return set
