@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"iter"
@@ -8,12 +9,12 @@ import (
 	"time"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 	"github.com/caddy-fhir/caddy-fhir/terminology/textindex"
 )
 
-// Expand answers ValueSet/$expand: it expands the value set that is meant and returns the page that is asked for.
-// A failure is an [*Error], or the error of the context. It wraps [ErrUnknown], [ErrIncomplete] or [ErrUnsupported]
-// where another server may be able to answer.
+// Expand answers ValueSet/$expand. It fails with the error of the context or an [*Error], which wraps [ErrUnknown],
+// [ErrIncomplete] or [ErrUnsupported] if another server may be able to answer.
 func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
 	x, b := &Expansion{query: q}, l.budget(ctx)
 	err := x.query.check()
@@ -29,20 +30,18 @@ func (l *Library) Expand(ctx context.Context, q Query) (*Expansion, error) {
 	return x, nil
 }
 
-// Expansion is what a value set expands to: the page of it that was asked for. It may be used by any number of
-// goroutines.
+// Expansion is the requested page of a value set's expansion. It is safe for concurrent use.
 type Expansion struct {
 	library   *Library
 	valueSet  *valueSet
 	list      *codeList
-	query     Query // with what the value set says for its own expansion
+	query     Query // with the value set's own parameters
 	languages codesystem.Languages
 	page      []entry
 	total     int
-	detailed  bool // more than code and display may be wanted of every entry
+	detailed  bool // an entry may need more than code and display
 }
 
-// expand expands the value set and chooses the page.
 func (x *Expansion) expand(b *budget) (err error) {
 	q := &x.query
 	if err := q.adopt(x.valueSet.defaults); err != nil {
@@ -69,11 +68,10 @@ func (x *Expansion) expand(b *budget) (err error) {
 	return nil
 }
 
-// askedPerStep is how many of the designations and properties that a query asks for are looked through in one
-// step, for each code of the answer.
+// askedPerStep is the number of requested designations and properties compared in one step, for each code.
 const askedPerStep = 4
 
-// choosePage finds the entries that were asked for, and how many match in all.
+// choosePage finds the requested entries, and how many match in all.
 func (x *Expansion) choosePage(b *budget) (err error) {
 	if filter := textindex.NewFilter(x.query.Filter); filter != nil {
 		from, to := x.query.window(maxInt32)
@@ -85,7 +83,7 @@ func (x *Expansion) choosePage(b *budget) (err error) {
 	return nil
 }
 
-// tooCostly is the error for an answer that would be too large.
+// tooCostly is the error for too large an answer.
 func tooCostly(vs *valueSet, limit int) error {
 	return issue(http.StatusUnprocessableEntity, "too-costly", "", "VALUESET_TOO_COSTLY",
 		fmt.Sprintf("The value set '%s' expansion has too many codes to return (more than %d); ask for a part, with offset and count", vs.canonical(), limit))
@@ -93,36 +91,32 @@ func tooCostly(vs *valueSet, limit int) error {
 
 // Code is one of ValueSet.expansion.contains.
 type Code struct {
-	// System is the url of the code system.
-	System string
+	// System is the url of the code system, and Version its version if the value set has codes of several.
+	System, Version string
 
-	// Version is the version of the code system, where the value set has codes of several.
-	Version string
-
-	// Code is the code itself, and Display what is shown of it, in the language that was asked for; empty where there
-	// is none.
+	// Code is the code, and Display its display in the requested language, if there is one.
 	Code, Display string
 
-	// Abstract says that the code is not to be chosen by a user, and Inactive that it should not be used any more.
+	// Abstract says that a user must not choose the code, and Inactive that it should no longer be used.
 	Abstract, Inactive bool
 }
 
-// Total returns how many codes there are, on all pages.
+// Total returns the number of codes on all pages.
 func (x *Expansion) Total() int { return x.total }
 
-// Len returns how many codes there are on the page.
+// Len returns the number of codes on the page.
 func (x *Expansion) Len() int { return len(x.page) }
 
 // Timestamp returns when the library was loaded.
 func (x *Expansion) Timestamp() time.Time { return x.library.loaded }
 
-// Identifier returns what identifies the expansion. The same query to the same definitions has the same one.
+// Identifier returns expansion.identifier, which is the same for the same query to the same definitions.
 func (x *Expansion) Identifier() (identifier string) {
 	x.library.use(func() { identifier = string(newExpansionWriter(x, false).identifier) })
 	return identifier
 }
 
-// Codes returns the codes of the page, in order. Codes that stand within others follow these.
+// Codes returns the codes of the page in order, children after their parents.
 func (x *Expansion) Codes() iter.Seq[Code] {
 	return func(yield func(Code) bool) {
 		x.library.use(func() {
@@ -135,7 +129,6 @@ func (x *Expansion) Codes() iter.Seq[Code] {
 	}
 }
 
-// code returns what there is to tell of an entry.
 func (x *Expansion) code(e entry) Code {
 	l := x.library
 	flags := l.flags(e)
@@ -154,11 +147,10 @@ func (x *Expansion) code(e entry) Code {
 	return c
 }
 
-// isVersioned reports whether the version of an entry's code system is told.
+// isVersioned reports whether an entry is shown with its version.
 func (x *Expansion) isVersioned(e entry) bool { return x.list.versioned && e.concept != none }
 
-// hasOneText reports whether there is only one display to show: no language was asked for, or the concept has no
-// designations.
+// hasOneText reports whether there is only one display to choose from.
 func (x *Expansion) hasOneText(e entry) bool {
 	return !x.detailed || e.listed == 0 && e.concept != none && !x.languages.Only && len(x.list.supplements) == 0 &&
 		x.library.flags(e)&codesystem.FlagDesignated == 0
@@ -171,18 +163,26 @@ func (x *Expansion) texts(dst []codesystem.Text, e entry) []codesystem.Text {
 
 // Parameter is one of ValueSet.expansion.parameter.
 type Parameter struct {
-	// Name is its name, and Value its value, of whatever type, as text.
+	// Name is the name, and Value the value of whatever type, as text.
 	Name, Value string
 }
 
-// Parameters returns what was asked for, the definitions that were used, and warnings about them.
+// Parameters returns expansion.parameter: what was asked for, the definitions used, and warnings about them.
 func (x *Expansion) Parameters() []Parameter {
-	list := parameterList{told: []Parameter{}}
-	x.library.use(func() { newExpansionWriter(x, false).listParameters(&list) })
-	return list.told
+	var written []byte
+	x.library.use(func() { written = newExpansionWriter(x, false).echo })
+	_, array, _ := bytes.Cut(written, []byte{':'})
+	r, list := fhirjson.ReaderOf(array), []Parameter{}
+	_ = r.Array(func() error { // no error: this was written above
+		var in input
+		err := r.Object(func(name []byte) error { return in.member(r, name, 0) })
+		list = append(list, Parameter{Name: in.name, Value: in.value})
+		return err
+	})
+	return list
 }
 
-// AppendJSON appends the ValueSet with the expansion, as $expand answers to a POST.
+// AppendJSON appends the ValueSet with the expansion, as $expand answers a POST.
 func (x *Expansion) AppendJSON(dst []byte) []byte {
 	x.library.use(func() { dst = newExpansionWriter(x, false).append(dst) })
 	return dst

@@ -7,24 +7,21 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/codesystem"
 )
 
-// expander expands value sets of a library by the rules of one operation.
+// expander expands value sets by the rules of one operation.
 type expander struct {
 	library *Library
 	rules   *Rules
 	budget  *budget
 }
 
-// codes returns a value set's expansion, from the cache or newly made. Requests for the same one wait for one
-// computation, except those that are costly already: they may hold the turn that the computation needs.
+// codes returns a value set's expansion, cached or new. Requests for the same expansion wait for one computation, except
+// costly ones, which may hold the turn that the computation needs.
 func (e *expander) codes(vs *valueSet) (*codeList, error) {
 	l := e.library
 	if l.base != nil && !l.combined || vs.key == "" || vs.transient {
 		return e.expand(vs)
 	}
-	key := vs.key
-	if more := e.rules.key(); more != "" {
-		key += more
-	}
+	key := vs.key + e.rules.key()
 	if x, ok := l.expansions.get(key); ok {
 		return x, nil
 	}
@@ -34,7 +31,7 @@ func (e *expander) codes(vs *valueSet) (*codeList, error) {
 	return e.expandOnce(key, vs)
 }
 
-// expandOnce makes an expansion for all requests that ask for it now.
+// expandOnce makes an expansion for all requests that are waiting for it.
 func (e *expander) expandOnce(key string, vs *valueSet) (*codeList, error) {
 	for {
 		own := false
@@ -51,7 +48,7 @@ func (e *expander) expandOnce(key string, vs *valueSet) (*codeList, error) {
 	}
 }
 
-// expandAs makes a value set's expansion, and remembers it by a key.
+// expandAs makes an expansion and caches it.
 func (e *expander) expandAs(key string, vs *valueSet) (*codeList, error) {
 	x, err := e.expand(vs)
 	if err != nil {
@@ -61,39 +58,33 @@ func (e *expander) expandAs(key string, vs *valueSet) (*codeList, error) {
 	return x, nil
 }
 
-// expand makes a value set's expansion.
 func (e *expander) expand(vs *valueSet) (*codeList, error) {
 	c := &composer{library: e.library, rules: e.rules, budget: e.budget, done: make(map[*valueSet]*codeList)}
 	x, err := c.valueSet(vs)
 	if err != nil {
 		return nil, err
 	}
-	if unwanted := e.rules.unwanted(); unwanted != 0 {
+	var unwanted codesystem.Flags
+	if e.rules.ActiveOnly == Yes {
+		unwanted |= codesystem.FlagInactive
+	}
+	if e.rules.ExcludeNotForUI == Yes {
+		unwanted |= codesystem.FlagAbstract
+	}
+	if unwanted != 0 {
 		x.entries = slices.DeleteFunc(x.entries, func(entry entry) bool { return e.library.flags(entry)&unwanted != 0 })
 	}
 	named := slices.Concat(vs.supplements, e.rules.Supplements)
 	if err := e.budget.spend(len(x.codeSystems) * (1 + len(named) + len(x.wanted))); err != nil {
 		return nil, err
 	}
-	x.supplements, err = e.library.requiredSupplements(&x.used, named)
-	if err != nil {
+	if x.supplements, err = e.library.requiredSupplements(&x.used, named); err != nil {
 		return nil, err
 	}
 	return x, e.seal(x)
 }
 
-// unwanted returns the flags of the codes that are left out.
-func (r *Rules) unwanted() (flags codesystem.Flags) {
-	if r.ActiveOnly == Yes {
-		flags |= codesystem.FlagInactive
-	}
-	if r.ExcludeNotForUI == Yes {
-		flags |= codesystem.FlagAbstract
-	}
-	return flags
-}
-
-// seal works out what the answer says of the expansion as a whole.
+// seal computes what depends on all entries: the tree and the digest.
 func (e *expander) seal(x *codeList) (err error) {
 	x.entries = slices.Clip(x.entries)
 	if x.tree {
@@ -107,22 +98,18 @@ func (e *expander) seal(x *codeList) (err error) {
 	return err
 }
 
-// digest is a hash over all that the entries say, so that two expansions have the same one exactly if
-// they have the same content.
+// digest hashes the content of an expansion: two expansions have the same digest only if they have the same content.
 func (e *expander) digest(x *codeList) (sum [sha256.Size]byte, err error) {
 	l, hash := e.library, sha256.New()
 	var line []byte
 	field := func(s []byte) { line = append(append(line, s...), 0xff) } // 0xff is in no UTF-8 text
 	for _, index := range x.codeSystems {
-		line = line[:0]
 		field([]byte(l.codeSystems[index].canonical()))
-		hash.Write(line)
 	}
 	for _, s := range x.supplements {
-		line = line[:0]
 		field([]byte(l.codeSystems[s.by].canonical()))
-		hash.Write(line)
 	}
+	hash.Write(line)
 	for _, code := range x.entries {
 		line = line[:0]
 		field([]byte(l.systems[l.systemOf(code)].url))

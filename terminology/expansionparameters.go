@@ -1,21 +1,14 @@
 package terminology
 
 import (
-	"slices"
 	"strconv"
 
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// appendParameters appends the member expansion.parameter, after a comma.
+// appendParameters appends expansion.parameter: what was asked for, the definitions used, and warnings about them.
 func (w *expansionWriter) appendParameters(dst []byte) []byte {
-	list := parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
-	w.listParameters(&list)
-	return list.list.End(list.dst)
-}
-
-// listParameters lists what was asked for, the definitions that were used, and warnings about them.
-func (w *expansionWriter) listParameters(list *parameterList) {
+	list := &parameterList{dst: dst, list: fhirjson.Array{Name: "parameter"}}
 	q, x := &w.query, w.list
 	if q.Filter != "" {
 		list.text("filter", "valueString", q.Filter)
@@ -47,9 +40,9 @@ func (w *expansionWriter) listParameters(list *parameterList) {
 		list.text(rule.name, "valueUri", rule.value)
 	}
 	w.listUsed(list)
+	return list.list.End(list.dst)
 }
 
-// listUsed lists the definitions that were used.
 func (w *expansionWriter) listUsed(list *parameterList) {
 	for _, index := range w.list.codeSystems {
 		cs := w.library.codeSystems[index]
@@ -67,73 +60,52 @@ func (w *expansionWriter) listUsed(list *parameterList) {
 		list.warning(&vs.definition, w.valueSet)
 	}
 	list.warning(&w.valueSet.definition, w.valueSet)
-	var told []uint32
+	var supplements []uint32
 	for _, s := range w.list.supplements {
-		if !slices.Contains(told, s.by) {
-			told = append(told, s.by)
-			list.text("used-supplement", "valueUri", w.library.codeSystems[s.by].canonical())
-		}
+		addTo(&supplements, s.by)
+	}
+	for _, index := range supplements {
+		list.text("used-supplement", "valueUri", w.library.codeSystems[index].canonical())
 	}
 }
 
-// parameterList writes expansion.parameter, or tells what is in it.
+// parameterList writes expansion.parameter.
 type parameterList struct {
 	dst  []byte
 	list fhirjson.Array
-	told []Parameter // nil: it is written
 }
 
-// text adds a parameter that is some kind of string.
 func (l *parameterList) text(name, kind, value string) {
-	if l.told != nil {
-		l.told = append(l.told, Parameter{Name: name, Value: value})
-		return
-	}
-	l.begin(name, kind)
-	l.dst = append(fhirjson.AppendString(l.dst, value), '}')
+	l.dst = append(fhirjson.AppendString(l.begin(name, kind), value), '}')
 }
 
-// number adds a parameter that is a number, if it was given.
 func (l *parameterList) number(name string, n *int) {
 	if n != nil {
-		var room [20]byte
-		l.literal(name, "valueInteger", strconv.AppendInt(room[:0], int64(*n), 10))
+		l.dst = append(strconv.AppendInt(l.begin(name, "valueInteger"), int64(*n), 10), '}')
 	}
 }
 
-// choice adds a parameter that is a boolean, if it was given.
 func (l *parameterList) choice(name string, c Choice) {
 	if c != Unset {
-		var room [5]byte
-		l.literal(name, "valueBoolean", strconv.AppendBool(room[:0], c == Yes))
+		l.dst = append(strconv.AppendBool(l.begin(name, "valueBoolean"), c == Yes), '}')
 	}
-}
-
-// literal adds a parameter whose value is written without quotes.
-func (l *parameterList) literal(name, kind string, value []byte) {
-	if l.told != nil {
-		l.told = append(l.told, Parameter{Name: name, Value: string(value)})
-		return
-	}
-	l.begin(name, kind)
-	l.dst = append(append(l.dst, value...), '}')
 }
 
 // begin appends a parameter up to its value.
-func (l *parameterList) begin(name, kind string) {
-	l.dst = append(append(l.list.Next(l.dst), `{"name":"`...), name...)
-	l.dst = append(append(append(l.dst, `","`...), kind...), '"', ':')
+func (l *parameterList) begin(name, kind string) []byte {
+	dst := append(append(l.list.Next(l.dst), `{"name":"`...), name...)
+	return append(append(append(dst, `","`...), kind...), '"', ':')
 }
 
-// warning adds a parameter about the standing of a definition, if there is something to say.
+// warning adds a parameter for the standing of a definition, if it has one.
 func (l *parameterList) warning(d *definition, vs *valueSet) {
 	if name := d.standing(vs); name != "" {
 		l.text("warning-"+name, "valueUri", d.canonical())
 	}
 }
 
-// standing returns what a user of a definition should know of it, or "". Withdrawn and deprecated definitions are always
-// reported, others only if the value set that uses them is not in the same state.
+// standing returns what users of a definition should know: always that it is deprecated or withdrawn; that it is retired,
+// experimental or a draft only if the value set that uses it is not. Else it is empty.
 func (d *definition) standing(vs *valueSet) string {
 	experimental := func(d *definition) bool { return d.experimental != nil && *d.experimental }
 	switch {

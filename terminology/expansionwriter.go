@@ -12,12 +12,12 @@ import (
 // expansionWriter writes the ValueSet that $expand returns.
 type expansionWriter struct {
 	*Expansion
-	get   bool  // a list, unless a tree is asked for, and always an offset
-	shape *tree // of the page, unless it is a list
+	get   bool  // for a GET: a list unless a tree is asked for, and always an offset
+	shape *tree // of the page; nil: a list
 
 	echo       []byte // expansion.parameter
 	identifier []byte
-	room       struct { // for echo, as large as it mostly is, and for identifier
+	room       struct { // for a usual echo and for identifier
 		echo       [256]byte
 		identifier [len("urn:uuid:") + 36]byte
 	}
@@ -25,14 +25,14 @@ type expansionWriter struct {
 
 	extensions extensionWriter
 	shown      []codesystem.Text
-	lastSystem struct { // the one written last, and where that is
+	lastSystem struct { // the last one written, and its place
 		system   uint32
 		from, to int
 	}
 	prefetched byte
 }
 
-// newExpansionWriter prepares the writing of an expansion as the answer to a GET or to a POST.
+// newExpansionWriter prepares the answer to a GET or a POST.
 func newExpansionWriter(x *Expansion, get bool) *expansionWriter {
 	w := &expansionWriter{Expansion: x, get: get, extensions: extensionWriter{Expansion: x}}
 	w.shape = w.chooseShape()
@@ -41,10 +41,8 @@ func newExpansionWriter(x *Expansion, get bool) *expansionWriter {
 	return w
 }
 
-// chooseShape returns the tree that the answer is shown as, or nil for a list. A GET gets a tree only if it says
-// excludeNested=false, since most such clients read the top level alone; no other parameter may change that, or a client
-// that adds one would lose codes. A page is a list, and so is the result of a text filter, unless the value set itself
-// has a filter: then its concepts keep their places.
+// chooseShape returns the tree of the answer, or nil for a list. A page is a list, and so is the result of a text filter,
+// unless the value set itself has a filter: then its concepts keep their places.
 func (w *expansionWriter) chooseShape() *tree {
 	q, x := &w.query, w.list
 	if !x.tree || !w.wantsTree() || len(w.page) < w.total || q.Offset != nil && *q.Offset > 0 {
@@ -59,8 +57,8 @@ func (w *expansionWriter) chooseShape() *tree {
 	return w.library.shape(w.page, true)
 }
 
-// wantsTree reports whether the answer may be a tree. For a GET, the request must say so itself; the value set's own
-// parameters do not count.
+// wantsTree reports whether the answer may be a tree. A GET must itself say excludeNested=false, since most such clients
+// read the top level alone and would lose codes.
 func (w *expansionWriter) wantsTree() bool {
 	if w.get {
 		return w.query.ExcludeNested == No && w.query.sent("excludeNested")
@@ -68,8 +66,7 @@ func (w *expansionWriter) wantsTree() bool {
 	return w.query.ExcludeNested != Yes
 }
 
-// append appends the ValueSet as JSON. It is written by hand, so that an answer costs no more than the
-// copying of its text.
+// append appends the ValueSet as JSON, by hand, so that an answer costs no more than copying its text.
 func (w *expansionWriter) append(dst []byte) []byte {
 	dst = append(dst, `{"resourceType":"ValueSet"`...)
 	dst = w.query.subset.appendMeta(dst)
@@ -80,28 +77,22 @@ func (w *expansionWriter) append(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// appendExpansion appends the member expansion, or of it only how large it is.
+// appendExpansion appends the member expansion, or only its total.
 func (w *expansionWriter) appendExpansion(dst []byte) []byte {
-	dst = append(dst, `,"expansion":{"identifier":"`...)
-	dst = append(dst, w.identifier...)
-	dst = append(dst, `","timestamp":"`...)
-	dst = w.library.loaded.AppendFormat(dst, time.RFC3339)
-	dst = append(dst, `","total":`...)
-	dst = strconv.AppendInt(dst, int64(w.total), 10)
+	dst = append(append(dst, `,"expansion":{"identifier":"`...), w.identifier...)
+	dst = w.library.loaded.AppendFormat(append(dst, `","timestamp":"`...), time.RFC3339)
+	dst = strconv.AppendInt(append(dst, `","total":`...), int64(w.total), 10)
 	if !w.query.subset.hasCodes() {
 		return append(dst, '}')
 	}
 	if w.query.paged() || w.get { // R4 has the offset where there is paging
-		dst = append(dst, `,"offset":`...)
-		dst = appendNumber(dst, w.query.Offset)
+		dst = appendNumber(append(dst, `,"offset":`...), w.query.Offset)
 	}
-	dst = append(dst, w.echo...)
-	dst = w.appendContains(dst)
-	dst = w.appendExpansionExtensions(dst)
-	return append(dst, '}')
+	dst = w.appendContains(append(dst, w.echo...))
+	return append(w.appendExpansionExtensions(dst), '}')
 }
 
-// append appends what the answer says of the value set itself: what identifies it, or all of it.
+// append appends the members that identify the value set, or all of them.
 func (vs *valueSet) append(dst []byte, part *subset, whole bool) []byte {
 	member := func(name, value string) {
 		if part.has(name) {
@@ -118,8 +109,7 @@ func (vs *valueSet) append(dst []byte, part *subset, whole bool) []byte {
 	member("title", vs.title)
 	member("status", cmp.Or(vs.status, "unknown")) // R4 requires one
 	if vs.experimental != nil && part.has("experimental") {
-		dst = append(dst, `,"experimental":`...)
-		dst = strconv.AppendBool(dst, *vs.experimental)
+		dst = strconv.AppendBool(append(dst, `,"experimental":`...), *vs.experimental)
 	}
 	if !whole {
 		return dst
@@ -127,16 +117,14 @@ func (vs *valueSet) append(dst []byte, part *subset, whole bool) []byte {
 	member("date", vs.date)
 	member("publisher", vs.publisher)
 	for _, m := range vs.rest {
-		if !part.has(m.Name) {
-			continue
+		if part.has(m.Name) {
+			dst = m.Append(append(dst, ','))
 		}
-		dst = fhirjson.AppendString(append(dst, ','), m.Name)
-		dst = append(append(dst, ':'), m.Value...)
 	}
 	return dst
 }
 
-// appendNumber appends a number, or 0 if it was not given.
+// appendNumber appends a number, or 0 for nil.
 func appendNumber(dst []byte, n *int) []byte {
 	if n == nil {
 		return append(dst, '0')
@@ -144,14 +132,14 @@ func appendNumber(dst []byte, n *int) []byte {
 	return strconv.AppendInt(dst, int64(*n), 10)
 }
 
-// Extensions by which R5's expansion.property and contains.property are said in R4.
+// Extensions for R5's expansion.property and contains.property.
 const (
 	propertyDeclaration = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.property"
 	propertyValue       = "http://hl7.org/fhir/5.0/StructureDefinition/extension-ValueSet.expansion.contains.property"
 )
 
-// appendExpansionExtensions appends expansion.extension: that there may be more codes than those of the
-// answer, and which properties the entries have. It comes last since only then these are known.
+// appendExpansionExtensions appends expansion.extension: incomplete code systems, and the properties of the entries, which
+// are known only when those have been written.
 func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 	list := fhirjson.Array{Name: "extension"}
 	for _, index := range w.list.codeSystems {
@@ -162,7 +150,7 @@ func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 		if list.IsEmpty() {
 			dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed","valueBoolean":true}`...)
 		}
-		// The wording is that of the other servers, so that clients may look for it.
+		// Other servers have the same wording, which clients may look for.
 		dst = append(list.Next(dst), `{"url":"`+fhirjson.ExtensionBase+`valueset-unclosed-reason","valueString":`...)
 		dst = fhirjson.AppendString(dst, "This extension is based on "+article(string(cs.content))+" of the code system "+cs.url)
 		dst = append(dst, '}')
@@ -179,7 +167,7 @@ func (w *expansionWriter) appendExpansionExtensions(dst []byte) []byte {
 	return list.End(dst)
 }
 
-// article puts the indefinite article before a noun.
+// article adds the indefinite article to a content mode.
 func article(noun string) string {
 	if noun == string(contentExample) {
 		return "an " + noun

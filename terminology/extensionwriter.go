@@ -7,19 +7,18 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// extensionWriter writes the extensions of the entries of an expansion, and those that stand for properties.
+// extensionWriter writes the extensions of entries, those for R5's properties among them.
 type extensionWriter struct {
 	*Expansion
-	declared []codesystem.Property // those that entries of the page have
+	declared []codesystem.Property // of entries on the page
 	extended []codesystem.Extension
 	values   []codesystem.Value
 }
 
-// extensionValues are the values of the extensions of a concept, by kind, as JSON members.
+// extensionValues are the extensions of a concept by kind, as JSON members.
 type extensionValues [codesystem.ExtensionReplacedBy + 1][]byte
 
-// append appends the extensions of an entry with a comma after them: those that are shown as
-// they are, and its properties.
+// append appends the extensions of an entry, followed by a comma.
 func (w *extensionWriter) append(dst []byte, e entry, flags codesystem.Flags) []byte {
 	start := len(dst)
 	list := fhirjson.Array{Name: "extension"}
@@ -41,7 +40,7 @@ func (w *extensionWriter) append(dst []byte, e entry, flags codesystem.Flags) []
 	return slices.Delete(dst, start, start+1) // the comma before
 }
 
-// appendAlternates appends the other codes that a code system, or a supplement to it, has for a concept.
+// appendAlternates appends the alternate codes of the code system and its supplements.
 func (w *extensionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e entry) []byte {
 	if e.concept == none {
 		return dst
@@ -61,7 +60,7 @@ func (w *extensionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e e
 	return dst
 }
 
-// Extensions that are shown as they are, where a code system or a value set has them.
+// Extensions that are copied from a code system or value set.
 var (
 	shownFromSystem   = []codesystem.ExtensionKind{codesystem.ExtensionStyle, codesystem.ExtensionXHTML, codesystem.ExtensionDescriptionID}
 	shownFromValueSet = []codesystem.ExtensionKind{
@@ -69,7 +68,7 @@ var (
 	}
 )
 
-// appendShown appends an extension, if it has a value.
+// appendShown appends an extension, unless its value is nil.
 func appendShown(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKind, value []byte) []byte {
 	if value == nil {
 		return dst
@@ -79,15 +78,15 @@ func appendShown(dst []byte, list *fhirjson.Array, kind codesystem.ExtensionKind
 	return append(dst, '}')
 }
 
-// shownNames are the names of the extensions that are shown as they are.
+// shownNames ends the urls of the copied extensions.
 var shownNames = map[codesystem.ExtensionKind]string{
 	codesystem.ExtensionStyle: "rendering-style", codesystem.ExtensionXHTML: "rendering-xhtml", codesystem.ExtensionDeprecated: "valueset-deprecated",
 	codesystem.ExtensionStandardsStatus: "structuredefinition-standards-status", codesystem.ExtensionConceptDefinition: "valueset-concept-definition",
 	codesystem.ExtensionDescriptionID: "coding-sctdescid", codesystem.ExtensionAlternate: "codesystem-alternate",
 }
 
-// extensionsOf returns the extensions of an entry: those that the code system and the supplements to it
-// have, and those of the value set that lists it.
+// extensionsOf returns the extensions of the code system with its supplements, and those of the value set that lists the
+// entry.
 func (w *extensionWriter) extensionsOf(e entry) (system, own extensionValues) {
 	if e.concept != none {
 		w.collect(&system, w.library.codeSystems[e.codeSystem], e.concept)
@@ -104,7 +103,6 @@ func (w *extensionWriter) extensionsOf(e entry) (system, own extensionValues) {
 	return system, own
 }
 
-// collect takes over the extensions of a concept.
 func (w *extensionWriter) collect(v *extensionValues, cs *codeSystem, concept uint32) {
 	w.extended = cs.AppendExtensions(w.extended[:0], concept)
 	for _, x := range w.extended {

@@ -17,43 +17,39 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// Source is where definitions are fetched from that are not loaded.
+// Source has definitions that are not loaded.
 type Source interface {
-	// Definitions returns the resources, in JSON, that have the canonical, in any order; none, without an
-	// error, where there is none. An error may have the methods HTTPStatus, IssueType and Diagnostics: the
-	// client is told what they return, and else that the definition cannot be had now.
+	// Definitions returns the resources in JSON that have the canonical, in any order, or none. The client is told what
+	// the methods HTTPStatus, IssueType and Diagnostics of an error return; without them, that the definition is not
+	// available now.
 	Definitions(ctx context.Context, m Missing) ([]jsontext.Value, error)
 }
 
-// Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the
-// library: of several versions of one the latest counts, wherever it is from. Its fields are set before it is
-// first used. It may be used by any number of goroutines.
+// Fetched fetches definitions from a [Source] when they are first needed, and holds them beside those of the library: of
+// several versions the latest counts, wherever it is from. It is safe for concurrent use, once its fields are set.
 type Fetched struct {
-	// Source is asked. Required.
+	// Source is required.
 	Source Source
 
-	// MaxBytes is how much is held, in bytes of JSON; in memory that is about as much again. When there is no
-	// room, what was fetched first is let go. A larger definition is too costly. Default: 64 MiB.
+	// MaxBytes bounds what is held, in bytes of JSON; it takes about as much memory again. When full, the first fetched is
+	// dropped. A larger definition is too costly. Default: 64 MiB.
 	MaxBytes int64
 
-	// TTL is for how long a definition is good. After that it is fetched anew when it is next needed,
-	// while the old one is used until the new one is there. Default: 1 hour.
+	// TTL is how long a definition is fresh. Then the next use starts to fetch it again, and goes on with the old one.
+	// Default: 1 hour.
 	TTL time.Duration
 
-	// MissingTTL is for how long it is remembered that a definition is not there, or could not be fetched
-	// anew. Default: 1 minute.
+	// MissingTTL is the time before another attempt if a definition does not exist or cannot be fetched again. Default:
+	// 1 minute.
 	MissingTTL time.Duration
 
-	// MaxStale is for how long after TTL a definition is used that cannot be fetched anew, as long as Source
-	// fails. Default: 24 hours.
+	// MaxStale is how long after TTL a definition is used while Source fails. Default: 24 hours.
 	MaxStale time.Duration
 
-	// Changed is told the canonical of a definition that was fetched anew and is another one now, or is no more: what
-	// was made of it is outdated. Default: nobody is told.
+	// Changed is called with the canonical of a definition that has changed or gone since it was fetched. Default: none.
 	Changed func(url string)
 
-	// Logger is told, at info level, what was fetched, and at warn level what could not be fetched anew.
-	// Default: none.
+	// Logger logs at info level what is fetched, and at warn level what cannot be fetched again. Default: none.
 	Logger *slog.Logger
 
 	mu sync.Mutex
@@ -63,23 +59,23 @@ type Fetched struct {
 	flights  singleflight.Group
 }
 
-// fetchedLayers are the libraries with what was fetched: each lies over the one before.
+// fetchedLayers is a stack of libraries, each with more of what was fetched.
 type fetchedLayers struct {
-	base    *Library // that current is made of
+	base    *Library
 	current *Library
 	stacked int // overlays between base and current
 }
 
-// maxFetches bounds how many definitions are fetched for one request.
+// maxFetches bounds the definitions fetched for one request.
 const maxFetches = 100
 
-// maxHeld bounds how many definitions are held, those that are not there among them.
+// maxHeld bounds the definitions held, with those that do not exist.
 const maxHeld = 10_000
 
-// maxStacked is from how many overlays on all are made into one.
+// maxStacked bounds the overlays before they are made into one.
 const maxStacked = 16
 
-// current returns the library that a request is answered from.
+// current returns the library to answer a request from.
 func (h *Handler) current() *Library {
 	l := h.Library
 	if h.Current != nil {
@@ -91,8 +87,7 @@ func (h *Handler) current() *Library {
 	return l
 }
 
-// fetching tries an operation, and again after fetching what it lacked, as long as there is more to fetch. The request
-// gives up its turn meanwhile.
+// fetching tries an operation, and again after fetching what it lacked, as long as there is more to fetch.
 func fetching[T any](o *operation, l *Library, try func(*Library) (T, []Missing, error)) (result T, err error) {
 	result, missed, err := try(l)
 	for round := 0; o.handler.Fetched != nil && len(missed) > 0 && round < maxFetches; round++ {
@@ -110,18 +105,15 @@ func fetching[T any](o *operation, l *Library, try func(*Library) (T, []Missing,
 	return result, err
 }
 
-// missingIn returns the definitions that an error says are missing and that have not been fetched yet.
+// missingIn returns the definitions whose lack is the error.
 func missingIn(err error) []Missing {
-	if err == nil {
-		return nil
-	}
 	if failed, ok := errors.AsType[*Error](err); ok && failed.Provisional == nil {
 		return failed.Missing
 	}
 	return nil
 }
 
-// complete fetches what is missing, and returns the current library.
+// complete fetches what is missing, and returns the library with it.
 func (f *Fetched) complete(ctx context.Context, list []Missing) (*Library, error) {
 	for _, m := range list {
 		if m = m.source(); f.holds(m) || strings.HasPrefix(m.Canonical, "#") || m.Canonical+m.ID == "" {
@@ -136,7 +128,7 @@ func (f *Fetched) complete(ctx context.Context, list []Missing) (*Library, error
 	return f.current, nil
 }
 
-// source returns the definition to fetch for one that is missing: for an implicit value set, its code system.
+// source returns the definition to fetch: of an implicit value set, the code system.
 func (m Missing) source() Missing {
 	if system, query, ok := strings.Cut(m.Canonical, "?fhir_vs"); ok && m.Kind == "ValueSet" {
 		_, version := splitCanonical(query)
@@ -145,7 +137,7 @@ func (m Missing) source() Missing {
 	return m
 }
 
-// missingSystems returns the code systems of codings that are not here with their concepts.
+// missingSystems returns the code systems of codings whose concepts are not here.
 func (t *systemTable) missingSystems(codings []Coding) (list []Missing) {
 	for i := range codings {
 		c := &codings[i]
@@ -157,7 +149,7 @@ func (t *systemTable) missingSystems(codings []Coding) (list []Missing) {
 	return list
 }
 
-// await fetches a definition once for all requests that need it now. It goes on if the first of them is cancelled.
+// await fetches a definition once for all requests that need it now, even if the first of them is cancelled.
 func (f *Fetched) await(ctx context.Context, m Missing) error {
 	result := f.flights.DoChan(fmt.Sprintf("%q", m), func() (any, error) {
 		return nil, f.fetch(context.WithoutCancel(ctx), m)
@@ -170,7 +162,6 @@ func (f *Fetched) await(ctx context.Context, m Missing) error {
 	}
 }
 
-// unfetched returns the error for a definition that could not be fetched.
 func unfetched(m Missing, err error) error {
 	if own, ok := errors.AsType[*Error](err); ok {
 		return own
@@ -186,7 +177,7 @@ func unfetched(m Missing, err error) error {
 	return &Error{Status: http.StatusBadGateway, Code: "transient", Text: m.String() + " cannot be fetched now; try again later", Err: err}
 }
 
-// holds reports whether Source has been asked for a definition.
+// holds reports whether the answer of Source is still good.
 func (f *Fetched) holds(m Missing) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -194,15 +185,14 @@ func (f *Fetched) holds(m Missing) bool {
 	return ok && time.Now().Before(item.expires)
 }
 
-// fetch asks Source for a definition, and keeps what it says.
+// fetch keeps what Source returns, unless something was forgotten meanwhile: then it may be from before a write, and Source
+// is asked again.
 func (f *Fetched) fetch(ctx context.Context, m Missing) error {
 	if f.holds(m) {
 		return nil
 	}
 	for range maxFetches {
-		f.mu.Lock()
-		forgets := f.forgets
-		f.mu.Unlock()
+		forgets := f.forgets.Load()
 		resource, err := f.ask(ctx, m)
 		if err != nil {
 			return err
@@ -211,23 +201,19 @@ func (f *Fetched) fetch(ctx context.Context, m Missing) error {
 			return err
 		}
 	}
-	return errUnsteady
+	return errors.New("definitions change all the time")
 }
 
-// errUnsteady is the error for a definition that was forgotten whenever it was being fetched.
-var errUnsteady = errors.New("definitions change all the time")
-
-// keepUnless keeps what Source returned, unless something was forgotten meanwhile: it may be from before a write.
-func (f *Fetched) keepUnless(forgets int, m Missing, resource jsontext.Value) (kept bool, err error) {
+func (f *Fetched) keepUnless(forgets int64, m Missing, resource jsontext.Value) (kept bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.forgets != forgets {
+	if f.forgets.Load() != forgets {
 		return false, nil
 	}
 	return true, f.keep(m, resource)
 }
 
-// ask asks Source for a definition, and chooses the latest version.
+// ask asks Source for the latest version of a definition.
 func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
 	start := time.Now()
 	found, err := f.Source.Definitions(ctx, m)
@@ -242,17 +228,7 @@ func (f *Fetched) ask(ctx context.Context, m Missing) (jsontext.Value, error) {
 		return nil, &Error{Status: http.StatusUnprocessableEntity, Code: "too-costly",
 			Text: fmt.Sprintf("%v is larger than the %s that may be fetched", m, fhirjson.SizeText(limit))}
 	}
-	f.logger().InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
+	cmp.Or(f.Logger, noLog).InfoContext(ctx, "definition fetched", slog.String("definition", m.String()),
 		slog.Int("bytes", len(resource)), slog.Duration("took", time.Since(start)))
 	return resource, nil
 }
-
-func (f *Fetched) logger() *slog.Logger {
-	if f.Logger == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return f.Logger
-}
-
-// defaultMaxFetched is how much is held of what was fetched.
-const defaultMaxFetched = 64 << 20

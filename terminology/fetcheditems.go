@@ -1,21 +1,23 @@
 package terminology
 
 import (
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// fetchedItems are the definitions that were fetched, and those that were found not to be there.
+// fetchedItems are the definitions that were fetched, and those found not to exist.
 type fetchedItems struct {
 	items   map[Missing]*fetched
-	order   []Missing // as they were fetched
-	held    int64     // bytes of JSON
-	due     time.Time // when one is next to be fetched anew
-	forgets int       // how often Forget was called
+	order   []Missing    // as they were fetched
+	held    int64        // bytes of JSON
+	due     time.Time    // when the next item expires
+	forgets atomic.Int64 // calls of Forget
 }
 
-// fetched is what Source said.
+// fetched is an answer of Source.
 type fetched struct {
 	resource  jsontext.Value // nil: there is none
 	url       string
@@ -24,36 +26,32 @@ type fetched struct {
 	fetched   time.Time
 }
 
-// put replaces or adds an item.
-func (t *fetchedItems) put(m Missing, item *fetched) {
+// put adds or replaces an item, and reports whether the library has the old one.
+func (t *fetchedItems) put(m Missing, item *fetched) (replaced bool) {
 	if t.items == nil {
 		t.items = make(map[Missing]*fetched)
 	}
-	t.drop(m)
+	replaced = t.drop(m)
 	t.items[m] = item
 	t.order = append(t.order, m)
 	t.held += int64(len(item.resource))
+	return replaced
 }
 
-// drop forgets an item, and reports whether the library has it.
+// drop removes an item, and reports whether the library has it.
 func (t *fetchedItems) drop(m Missing) bool {
 	item, ok := t.items[m]
 	if !ok {
 		return false
 	}
 	delete(t.items, m)
-	for i, other := range t.order {
-		if other == m {
-			t.order = append(t.order[:i:i], t.order[i+1:]...)
-			break
-		}
-	}
+	t.order = slices.DeleteFunc(t.order, func(other Missing) bool { return other == m })
 	t.held -= int64(len(item.resource))
 	return item.resource != nil
 }
 
-// makeRoom drops the oldest items until the rest is within the bounds, and reports whether the library had any of them.
-// Definitions and absences have bounds of their own, as anyone may ask for anything.
+// makeRoom drops the oldest items until the rest is within the bounds, and reports whether the library has any of them.
+// Definitions and absences have separate bounds, as anyone may ask for anything.
 func (t *fetchedItems) makeRoom(most int64) (dropped bool) {
 	for t.held > most {
 		dropped = t.drop(t.first(func(item *fetched) bool { return item.resource != nil })) || dropped
@@ -64,17 +62,12 @@ func (t *fetchedItems) makeRoom(most int64) (dropped bool) {
 	return dropped
 }
 
-// first returns what was asked for first, of those that count, or else of all.
+// first returns the oldest item that counts, or else the oldest of all.
 func (t *fetchedItems) first(counts func(*fetched) bool) Missing {
-	for _, m := range t.order {
-		if counts(t.items[m]) {
-			return m
-		}
-	}
-	return t.order[0]
+	return t.order[max(0, slices.IndexFunc(t.order, func(m Missing) bool { return counts(t.items[m]) }))]
 }
 
-// plan sets when the next item is due to be fetched again.
+// plan sets when the next item expires.
 func (t *fetchedItems) plan() {
 	t.due = time.Time{}
 	for _, item := range t.items {

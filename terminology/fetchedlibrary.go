@@ -8,7 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// over returns a library combined with what has been fetched, and starts the renewal of what is outdated.
+// over returns a library with what has been fetched, and starts the renewal of expired definitions.
 func (f *Fetched) over(base *Library) *Library {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -20,7 +20,7 @@ func (f *Fetched) over(base *Library) *Library {
 	return f.current
 }
 
-// keep stores what Source returned, and adds it to the library.
+// keep stores an answer of Source, and adds it to the library.
 func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 	now := time.Now()
 	item := &fetched{resource: resource, fetched: now, expires: now.Add(cmp.Or(f.TTL, time.Hour)), reference: m.Kind + "/" + m.ID}
@@ -30,8 +30,6 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 	if resource == nil {
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 	}
-	old := f.items[m]
-	changed := old != nil && old.resource != nil
 	if resource != nil {
 		more, err := f.current.combine([]jsontext.Value{resource})
 		if err != nil {
@@ -39,8 +37,7 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 		}
 		f.current, f.stacked = more, f.stacked+1
 	}
-	f.put(m, item)
-	if changed || f.makeRoom(cmp.Or(f.MaxBytes, defaultMaxFetched)) || f.stacked > maxStacked {
+	if f.put(m, item) || f.makeRoom(cmp.Or(f.MaxBytes, defaultMaxFetched)) || f.stacked > maxStacked {
 		f.rebuild()
 	}
 	if f.due.IsZero() || item.expires.Before(f.due) {
@@ -49,8 +46,7 @@ func (f *Fetched) keep(m Missing, resource jsontext.Value) error {
 	return nil
 }
 
-// rebuild makes the library again from all that is held. Definitions that cannot be read do not occur: they have been
-// read before.
+// rebuild makes the library again from all that is held, which has been read before without an error.
 func (f *Fetched) rebuild() {
 	f.current, f.stacked = f.base, 0
 	var resources []jsontext.Value
@@ -67,13 +63,13 @@ func (f *Fetched) rebuild() {
 	}
 }
 
-// Forget drops a definition, in all versions, as after a write; it is fetched again when it is next needed. The
-// reference is a canonical, or type and id as in ValueSet/1; empty means all definitions.
+// Forget drops all versions of a definition, as after a write; it is fetched again when it is next needed. The reference is
+// a canonical, or type and id as in ValueSet/1; empty means all definitions.
 func (f *Fetched) Forget(reference string) {
 	url, _ := splitCanonical(reference)
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.forgets++
+	f.forgets.Add(1)
 	dropped := false
 	for m, item := range f.items {
 		own, _ := splitCanonical(m.Canonical)

@@ -10,8 +10,8 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Renew starts to fetch outdated definitions again, in the background, as every use of the library does. It is for
-// callers that answer from their own cache and may not use the library for long.
+// Renew starts to fetch expired definitions again in the background, as every use of the library does. Callers that answer
+// from their own cache may not use the library for long.
 func (f *Fetched) Renew() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -26,7 +26,7 @@ func (f *Fetched) beginRenewal() {
 	}
 }
 
-// renew fetches outdated definitions again. One that cannot be fetched stays in use for a while.
+// renew fetches expired definitions again. One that cannot be fetched stays in use for a while.
 func (f *Fetched) renew() {
 	defer func() {
 		f.mu.Lock()
@@ -35,12 +35,10 @@ func (f *Fetched) renew() {
 		f.plan()
 	}()
 	for _, m := range f.overdue() {
-		f.mu.Lock()
-		forgets := f.forgets
-		f.mu.Unlock()
+		forgets := f.forgets.Load()
 		resource, err := f.ask(context.Background(), m)
 		if err != nil {
-			f.logger().Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
+			cmp.Or(f.Logger, noLog).Warn("definition not fetched anew", slog.String("definition", m.String()), slog.Any("error", err))
 		}
 		if old := f.replace(forgets, m, resource, err); old != nil && f.Changed != nil {
 			f.Changed(old.url)
@@ -48,8 +46,7 @@ func (f *Fetched) renew() {
 	}
 }
 
-// overdue returns the outdated definitions, and forgets those that were not found: they are asked for again when they
-// are needed.
+// overdue returns the expired definitions, and drops those found not to exist: Source is asked again when they are needed.
 func (f *Fetched) overdue() (list []Missing) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -66,13 +63,13 @@ func (f *Fetched) overdue() (list []Missing) {
 	return list
 }
 
-// replace takes over what Source said of a definition that is held, and returns the old one if it is another.
-func (f *Fetched) replace(forgets int, m Missing, resource jsontext.Value, err error) (old *fetched) {
+// replace updates a definition by a new answer of Source, and returns the old one if it has changed.
+func (f *Fetched) replace(forgets int64, m Missing, resource jsontext.Value, err error) (old *fetched) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	item, ok := f.items[m]
-	if !ok || f.forgets != forgets {
-		return nil // forgotten meanwhile, or what Source said may be from before a write
+	if !ok || f.forgets.Load() != forgets {
+		return nil // forgotten meanwhile, or the answer may be from before a write
 	}
 	now := time.Now()
 	switch {
@@ -86,7 +83,7 @@ func (f *Fetched) replace(forgets int, m Missing, resource jsontext.Value, err e
 	case bytes.Equal(resource, item.resource):
 		item.fetched, item.expires = now, now.Add(cmp.Or(f.TTL, time.Hour))
 		return nil
-	case f.keep(m, resource) != nil: // it cannot be read, and the old one stays
+	case f.keep(m, resource) != nil: // unreadable: the old one stays
 		item.expires = now.Add(cmp.Or(f.MissingTTL, time.Minute))
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,8 +17,8 @@ import (
 // format is how an answer is written.
 type format struct{ xml, pretty bool }
 
-// negotiate chooses the format that the parameter _format or else the header Accept asks for. What it asks
-// for in the header and is not known counts as JSON.
+// negotiate chooses the format by the parameter _format or else the header Accept. Unknown types in the header count as
+// JSON.
 func negotiate(r *http.Request, inputs []input) (f format, err error) {
 	for i := range inputs {
 		switch in := &inputs[i]; in.name {
@@ -28,14 +29,12 @@ func negotiate(r *http.Request, inputs []input) (f format, err error) {
 				continue // as if it were not there
 			case "xml", "text/xml", "application/xml", "application/fhir+xml":
 				f.xml = true
-				return f, nil
 			case "json", "application/json", "application/fhir+json", "text/json":
+				f.pretty = f.pretty || slices.ContainsFunc(inputs, func(in input) bool { return in.name == "_pretty" && in.value == "true" })
 			default:
-				return f, &Error{Status: http.StatusNotAcceptable, Code: "not-supported", Text: "_format must be json or xml"}
+				err = &Error{Status: http.StatusNotAcceptable, Code: "not-supported", Text: "_format must be json or xml"}
 			}
-			f.xml = false
-			f.pretty = f.pretty || isPretty(inputs)
-			return f, nil
+			return f, err
 		case "_pretty":
 			f.pretty = in.value == "true"
 		}
@@ -44,8 +43,8 @@ func negotiate(r *http.Request, inputs []input) (f format, err error) {
 	return f, nil
 }
 
-// prefersXML reports whether Accept asks for XML more than for JSON, or, where both have the same weight, first
-// (RFC 9110 §12.5.1). Wildcards, and the text/html of a browser, stand for JSON.
+// prefersXML reports whether Accept gives XML a higher weight than JSON, or the same and names it first (RFC 9110 §12.5.1).
+// Wildcards and a browser's text/html stand for JSON.
 func prefersXML(accept []string) bool {
 	header := strings.Join(accept, ",")
 	if !strings.Contains(strings.ToLower(header), "xml") {
@@ -71,8 +70,8 @@ func prefersXML(accept []string) bool {
 	return isXML
 }
 
-// AsksForXML reports whether a request is to be answered in XML, by _format in its query or by its header
-// Accept; what cannot be told counts as JSON.
+// AsksForXML reports whether a request asks for XML, by _format in its query or by the header Accept. An invalid request
+// counts as one for JSON.
 func AsksForXML(r *http.Request) bool {
 	inputs, err := queryInputs(r.URL.RawQuery)
 	if err != nil {
@@ -82,17 +81,7 @@ func AsksForXML(r *http.Request) bool {
 	return err == nil && f.xml
 }
 
-// isPretty reports whether the parameter _pretty asks for an answer for human eyes.
-func isPretty(inputs []input) bool {
-	for i := range inputs {
-		if inputs[i].name == "_pretty" && inputs[i].value == "true" {
-			return true
-		}
-	}
-	return false
-}
-
-// write writes a resource, which is given in JSON.
+// write answers with a resource given in JSON.
 func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error {
 	header := w.Header()
 	kind, body, err := f.encode(body)
@@ -111,7 +100,7 @@ func (f format) write(w http.ResponseWriter, r *http.Request, body []byte) error
 	return nil
 }
 
-// encode returns a resource, which is given in JSON, in the format, and its Content-Type.
+// encode converts a resource from JSON, and returns its Content-Type.
 func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 	switch {
 	case f.xml:
@@ -129,10 +118,10 @@ func (f format) encode(body []byte) (kind []string, _ []byte, err error) {
 	return fhirJSON, body, nil
 }
 
-// provisional puts an error's provisional answer, which is in JSON, into the format.
+// provisional converts an error's provisional answer from JSON.
 func (f format) provisional(err error) error {
-	var e *Error
-	if !errors.As(err, &e) || e.Provisional == nil {
+	e, ok := errors.AsType[*Error](err)
+	if !ok || e.Provisional == nil {
 		return err
 	}
 	kind, body, failed := f.encode(e.Provisional.Body)
@@ -143,8 +132,7 @@ func (f format) provisional(err error) error {
 	return err
 }
 
-// Values of headers that are the same for many answers. They are not changed by anyone: what appends to them
-// makes a copy.
+// Values of headers, shared by many answers.
 var (
 	varying  = []string{"Accept, Accept-Language"}
 	fhirJSON = []string{"application/fhir+json"}

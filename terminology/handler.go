@@ -6,73 +6,67 @@ import (
 	"time"
 )
 
-// Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4
-// ValueSet operation expand).
+// Handler answers the operations of a terminology service over HTTP from a library (interface.md §4.2; R4 ValueSet
+// operation expand).
 type Handler struct {
-	// Library is what value sets are looked up in. Required, unless Current is set.
+	// Library has the definitions. Required, unless Current is set.
 	Library *Library
 
-	// Current returns the library that a request is answered from, in place of Library: that of a [Watch].
-	// It is asked once for each request. Default: none.
+	// Current replaces Library by that of a [Watch]. It is called once for each request. Default: none.
 	Current func() *Library
 
-	// Fetched has definitions that the library has not, and fetches them. Default: nil, they are missing.
+	// Fetched fetches definitions that the library lacks. Default: none.
 	Fetched *Fetched
 
-	// Others says that others can be asked: an answer of $validate-code or $translate that says no, and rests on
-	// definitions which are not here, is then not written but returned, as [Error.Provisional] of an error that wraps
-	// [ErrIncomplete]. Default: false, it is written.
+	// Others says that other servers can be asked: if $validate-code or $translate says no for lack of definitions, the
+	// answer is not written but returned, as [Error.Provisional] of an error that wraps [ErrIncomplete]. Default: false.
 	Others bool
 
 	// Limits bounds what one request may ask for.
 	Limits Limits
 
-	// MaxBody is how large the body of a request may be, in bytes. A larger one is refused with 413.
-	// Default: 16 MiB.
+	// MaxBody bounds the body of a request, in bytes. A larger one is refused with 413. Default: 16 MiB.
 	MaxBody int64
 
-	// MaxResources is how many definitions a request may bring with it, as tx-resource. More are refused
-	// with 413. Default: 200.
+	// MaxResources bounds the definitions in one request, as tx-resource. More are refused with 413. Default: 200.
 	MaxResources int
 
-	// MaxRemembered is how much of what requests bring along under a cache-id is remembered, in bytes of
-	// JSON; the libraries made of it take some times as much. Beyond it, the one that was not asked for
-	// longest is forgotten. Default: 16 MiB; negative: nothing is remembered.
+	// MaxRemembered bounds the resources remembered by cache-id, in bytes of JSON; their libraries take several times as
+	// much. When full, the least recently used are forgotten. Default: 16 MiB; negative: nothing is remembered.
 	MaxRemembered int64
 
-	// Statement is what the CapabilityStatement says beside what can be asked.
+	// Statement completes the CapabilityStatement.
 	Statement Statement
 
-	// Turn waits until there is room for a costly request, and returns what gives the room back. It is asked for a
-	// request that takes more than a few milliseconds, with its context; one that it refuses fails with the status
-	// 503 and an error that wraps [ErrBusy]. Default: there is always room.
+	// Turn waits until there is room for a costly request, which takes more than a few milliseconds, and returns what gives
+	// the room back. If it fails, so does the request, with status 503 and an error that wraps [ErrBusy]. Default: there
+	// is always room.
 	Turn func(ctx context.Context) (leave func(), err error)
 
-	// Principal names whom a request without credentials was authorised for, where the server around has taken the
-	// credentials away: what requests bring along under a cache-id is remembered for one principal alone. Default:
-	// requests without credentials are of one principal.
+	// Principal names whom a request was authorized for, if the server around has removed its credentials: resources
+	// remembered by cache-id are for one principal alone. Default: requests without credentials are of one principal.
 	Principal func(ctx context.Context) string
 
 	remembered resourceCache
 }
 
-// Statement is what a CapabilityStatement says of the server.
+// Statement is what a CapabilityStatement says of the software and its security.
 type Statement struct {
-	// Version is what is said of the software's version. Default: nothing.
+	// Version is software.version. Default: none.
 	Version string
 
-	// Released is what is said of when that version was released. Default: nothing.
+	// Released is software.releaseDate. Default: none.
 	Released time.Time
 
-	// Security is what is said of how requests are authorized, as codes of
-	// http://terminology.hl7.org/CodeSystem/restful-security-service. Default: nothing.
+	// Security is rest.security.service, as codes of http://terminology.hl7.org/CodeSystem/restful-security-service.
+	// Default: none.
 	Security []string
 }
 
-// Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; that the request is one of these
-// is for the caller to know. It writes the answer, or else nothing and returns an [*Error]. The error wraps
-// [ErrUnknown], [ErrIncomplete] or [ErrUnsupported] where another server may be able to answer; one with the
-// status 502 or 504 says that a definition could not be fetched. An error of any other type means that the answer could not be written whole.
+// Expand answers [base]/ValueSet/$expand and [base]/ValueSet/{id}/$expand; the caller has checked that the request is one of
+// these. It writes the answer, or writes nothing and returns an [*Error], which wraps [ErrUnknown], [ErrIncomplete] or
+// [ErrUnsupported] if another server may be able to answer; status 502 or 504 means that a definition could not be fetched.
+// Any other error means that the answer was not written completely.
 //
 // The body of a POST is read and put back, so that another server can be asked the same.
 func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
@@ -99,15 +93,14 @@ func (h *Handler) Expand(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	x.library.use(func() {
-		writer := newExpansionWriter(x, p.get) // which may make a tree, and so takes the turn
+		writer := newExpansionWriter(x, p.get) // needs the turn, as it may make a tree
 		o.budget.rest()
 		err = writer.respond(w, r, f)
 	})
 	return err
 }
 
-// serve answers an operation that returns one resource. It settles the format first, and writes nothing if the operation
-// fails.
+// serve answers an operation that returns one resource.
 func (h *Handler) serve(w http.ResponseWriter, r *http.Request, answer func(o *operation, l *Library, inputs []input) ([]byte, error)) error {
 	o := h.begin(r)
 	defer o.budget.rest()

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// latestOf returns the latest of the resources with a canonical or id, or nil. Those with concepts go before those
+// latestOf returns the latest of the resources that have the canonical or id, or nil. Those with content go before those
 // without.
 func latestOf(resources []jsontext.Value, m Missing) (latest jsontext.Value, err error) {
 	var best *head
@@ -27,17 +27,15 @@ func latestOf(resources []jsontext.Value, m Missing) (latest jsontext.Value, err
 	return latest, nil
 }
 
-// head is what decides between several versions of a definition.
+// head is what latestOf compares.
 type head struct {
 	definition
 	kind    string
 	content contentMode
 }
 
-// hasContent reports whether a definition has what it is needed for.
 func (h *head) hasContent() bool { return h.kind != "CodeSystem" || h.content.hasConcepts() }
 
-// headOf reads the head of a resource.
 func headOf(resource jsontext.Value) (*head, error) {
 	h, r := new(head), fhirjson.ReaderOf(resource)
 	return h, r.Strings(

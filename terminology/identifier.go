@@ -5,8 +5,8 @@ import (
 	"encoding/hex"
 )
 
-// appendIdentifier appends the expansion's identifier: a UUID of version 5, made from the value set, its
-// content and the parameters, so that the same query has the same answer, to the byte.
+// appendIdentifier appends the expansion's identifier: a UUID of version 5 made from the value set, its content and the
+// parameters, so that the same query has the same answer to the byte.
 func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 	name := append(make([]byte, 0, 512), expansionNamespace[:]...)
 	name = append(append(append(name, x.valueSet.url...), '|'), x.valueSet.version...)
@@ -21,27 +21,19 @@ func appendIdentifier(dst []byte, x *Expansion, parameters []byte) []byte {
 // appendUUID appends the UUID of a namespace followed by a name, as a URN.
 func appendUUID(dst, namespaced []byte) []byte {
 	id := uuid5(namespaced)
-	dst = append(dst, "urn:uuid:"...)
-	for i, from := range [...]int{0, 4, 6, 8, 10} {
-		if i > 0 {
-			dst = append(dst, '-')
-		}
-		to := min(len(id), from+max(2, 4-4*i))
-		if i == 4 {
-			to = len(id)
-		}
-		dst = hex.AppendEncode(dst, id[from:to])
+	dst = hex.AppendEncode(append(dst, "urn:uuid:"...), id[:4])
+	for _, part := range [...][]byte{id[4:6], id[6:8], id[8:10], id[10:]} {
+		dst = hex.AppendEncode(append(dst, '-'), part)
 	}
 	return dst
 }
 
-// expansionNamespace is the namespace of the identifiers: the UUID of version 5 for the URL
-// https://github.com/caddy-fhir/caddy-fhir/terminology#expansion.
+// expansionNamespace is the namespace of identifiers, the UUID of version 5 for a URL.
 var expansionNamespace = uuid5([]byte("\x6b\xa7\xb8\x11\x9d\xad\x11\xd1\x80\xb4\x00\xc0\x4f\xd4\x30\xc8" + // RFC 9562 §6.6, URL
 	"https://github.com/caddy-fhir/caddy-fhir/terminology#expansion"))
 
-// uuid5 returns the UUID of version 5 (RFC 9562 §5.5) for a namespace followed by a name. It is made with
-// SHA-1, as the RFC has it; nothing depends on that being hard to invert.
+// uuid5 returns the UUID of version 5 (RFC 9562 §5.5) for a namespace followed by a name. Nothing depends on the strength
+// of SHA-1, which the RFC demands.
 func uuid5(namespaced []byte) (id [16]byte) {
 	sum := sha1.Sum(namespaced)
 	copy(id[:], sum[:])

@@ -17,24 +17,20 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
-// input is one parameter of an operation as it was sent: in the query string, or in a Parameters resource.
+// input is one parameter of an operation, from the query string or a Parameters resource.
 type input struct {
 	name     string
-	value    string         // a primitive value[x], or the query string's
+	value    string         // a primitive value[x], or from the query string
 	complex  jsontext.Value // any other value[x]
 	resource jsontext.Value
 	parts    []input
 }
 
-// maxInputs bounds how many parameters one request may have.
-const maxInputs = 1000
+// maxInputs bounds the parameters of one request, and maxPartDepth their nesting.
+const maxInputs, maxPartDepth = 1000, 4
 
-// maxPartDepth bounds how deep parameters may stand within each other.
-const maxPartDepth = 4
-
-// readInputs reads the parameters of a request: those of the query string, and in a POST those of the
-// body, which is a Parameters resource in JSON or XML, or a resource that counts as the parameter of the given
-// name.
+// readInputs reads the parameters of the query string and, in a POST, of the body: a form, a Parameters resource in JSON or
+// XML, or another resource, which is the value of the parameter called bare.
 func (o *operation) readInputs(w http.ResponseWriter, bare string) ([]input, error) {
 	r := o.Request
 	inputs, err := queryInputs(r.URL.RawQuery)
@@ -61,10 +57,10 @@ func (o *operation) readInputs(w http.ResponseWriter, bare string) ([]input, err
 	return bodyInputs(inputs, body, bare)
 }
 
-// maxTrusted bounds the room made for a body by its Content-Length alone.
+// maxTrusted bounds the memory allocated for a Content-Length before its body has come.
 const maxTrusted = 256 << 10
 
-// readBody reads the body of a POST, up to the limit.
+// readBody reads the body of a POST, and puts it back for another server that may be asked.
 func (o *operation) readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
 	limit := cmp.Or(o.handler.MaxBody, defaultMaxBody)
 	var body bytes.Buffer
@@ -81,11 +77,11 @@ func (o *operation) readBody(w http.ResponseWriter, r *http.Request) ([]byte, er
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, &Error{Status: http.StatusBadRequest, Code: "incomplete", Err: err, Text: "the body could not be read whole"}
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body.Bytes())) // for another server that may be asked
+	r.Body = io.NopCloser(bytes.NewReader(body.Bytes()))
 	return body.Bytes(), nil
 }
 
-// queryInputs reads the parameters of a query string, in the order of their occurrence.
+// queryInputs reads the parameters of a query string in order.
 func queryInputs(query string) ([]input, error) {
 	if query == "" {
 		return nil, nil
@@ -114,7 +110,6 @@ func queryInputs(query string) ([]input, error) {
 	return inputs, nil
 }
 
-// bodyInputs adds the parameters of a body.
 func bodyInputs(inputs []input, body []byte, bare string) ([]input, error) {
 	kind, err := fhirjson.ResourceType(body)
 	if err != nil {
@@ -142,7 +137,6 @@ func bodyInputs(inputs []input, body []byte, bare string) ([]input, error) {
 	return inputs, nil
 }
 
-// errTooManyInputs is the error for a Parameters resource that is too large to be meant.
 var errTooManyInputs = errors.New("too many parameters, or nested too deep")
 
 // appendInputs reads Parameters.parameter or parameter.part.
@@ -158,7 +152,6 @@ func appendInputs(list *[]input, r *fhirjson.Reader, depth int) error {
 	})
 }
 
-// member reads one member of a parameter.
 func (in *input) member(r *fhirjson.Reader, name []byte, depth int) error {
 	switch {
 	case string(name) == "name":

@@ -8,27 +8,25 @@ import (
 	"golang.org/x/sync/singleflight"
 )
 
-// none stands for "no code system" or "no concept" where an index is expected.
+// none is the index of no code system or concept.
 const none = ^uint32(0)
 
-// Library holds code systems and value sets, and expands them. Make one with [Load]. Its content never
-// changes, and it may be used by any number of goroutines.
+// Library holds definitions, which never change. Make one with [Load]. It is safe for concurrent use.
 type Library struct {
 	definitions
-	base     *Library // of an overlay: what it lies over
-	combined bool     // of an overlay: what it adds is no better than what it lies over
+	base     *Library // of an overlay: the library below
+	combined bool     // of an overlay: its definitions do not go before those of base
 	loaded   time.Time
 	bounds   bounds
 
 	expansions *codeListCache
 	inProgress singleflight.Group
-	brought    int // definitions that a request has brought along, contained ones among them
+	brought    int // definitions sent with a request, contained ones included
 }
 
-// bounds limit what one operation may make of the definitions. See [Options].
+// bounds limit the cost of one operation. See [Options].
 type bounds struct{ importDepth, gathered, regexStates int }
 
-// definitions are what a library is made of.
 type definitions struct {
 	systemTable
 	valueSetTable
@@ -36,9 +34,9 @@ type definitions struct {
 	rowTable
 }
 
-// use calls f and keeps the library reachable until f returns. Large code systems lie outside of the heap and are
-// unmapped when the collector finds their library unreachable, even if a slice of them is still used. So whatever reads
-// concepts must be called by use and return copies.
+// use calls f and keeps the library reachable meanwhile. Large code systems lie outside the heap and are unmapped when
+// their library becomes unreachable, even if slices of them are in use: what reads concepts must be called by use and
+// return copies.
 func (l *Library) use(f func()) {
 	f()
 	runtime.KeepAlive(l)
@@ -46,12 +44,9 @@ func (l *Library) use(f func()) {
 
 // Counts says how much a library holds.
 type Counts struct {
-	// CodeSystems is the number of code systems, each version counted, those without concepts
-	// (not-present) and supplements included.
-	CodeSystems int
-
-	// ValueSets is the number of value sets, each version counted.
-	ValueSets int
+	// CodeSystems and ValueSets are the numbers of definitions, each version counted: of code systems also those without
+	// concepts (not-present) and supplements.
+	CodeSystems, ValueSets int
 
 	// Concepts is the number of concepts in all code systems.
 	Concepts int
@@ -60,7 +55,7 @@ type Counts struct {
 	Replaced int
 }
 
-// Counts returns how much the library holds, for a line in the log.
+// Counts returns how much the library holds.
 func (l *Library) Counts() Counts {
 	c := Counts{ValueSets: len(l.valueSets), Replaced: l.systemTable.replaced + l.valueSetTable.replaced}
 	for index, cs := range l.codeSystems {
@@ -72,7 +67,7 @@ func (l *Library) Counts() Counts {
 	return c
 }
 
-// String says what the library holds.
+// String describes the counts, for a log.
 func (c Counts) String() string {
 	return fmt.Sprintf("%d code systems, %d concepts, %d value sets", c.CodeSystems, c.Concepts, c.ValueSets)
 }

@@ -16,70 +16,64 @@ import (
 
 // Options says what [Load] loads.
 type Options struct {
-	// Core loads the code systems and value sets of FHIR R4 (4.0.1) itself, with its v2 tables and v3
-	// code systems, which are built in, with the bindings of its elements, for the parameter context. Default:
-	// false, they are left out.
+	// Core loads the built-in definitions: the code systems and value sets of FHIR R4 (4.0.1) with its v2 tables and v3
+	// code systems, and the bindings of its elements, for the parameter context. Default: false.
 	Core bool
 
-	// Definitions are the files and folders to load, after the core and in this order. Each is a path
-	// or a pattern of [path/filepath.Glob]. A file ends in .json, and is a resource, a Bundle, or
-	// several of these one after the other; in .xml, and is a resource or a Bundle; or in .tgz, and is a
-	// FHIR package. A folder is searched, with all within it, for such files.
+	// Definitions are the files and folders to load after the core, in this order, as paths or patterns of
+	// [path/filepath.Glob]. A .json file holds one or more resources or Bundles, an .xml file one; a .tgz file is a FHIR
+	// package. Folders are searched for such files at any depth.
 	//
-	// Of two definitions with the same url, the one with the higher version counts where a reference says no
-	// version; of two with the same version, or with versions that cannot be compared, the one loaded later.
+	// A reference without a version means the highest version; of equal or incomparable versions, the one loaded later.
 	Definitions []string
 
 	// MaxImportDepth is how deep value sets may import each other. Default: 32.
 	MaxImportDepth int
 
-	// MaxGathered is how much one request may cost, in codes that are gathered or looked at; more is too costly.
-	// Whatever takes time counts, in all value sets, codings and validations of the request: the codes of
-	// includes and of imported value sets, the values that filters look at, for a regex each of its states for
-	// every two bytes, and the texts that are compared or searched. Default: 20,000,000, which takes about
-	// a second.
+	// MaxGathered bounds the cost of one request, in codes that are gathered or looked at. All value sets, codings and
+	// validations of the request count: the codes of includes and imported value sets, the values that filters look at
+	// (for a regex, each state for every two bytes), and the texts that are compared or searched. Default: 20,000,000,
+	// which takes about a second.
 	MaxGathered int
 
-	// MaxRegexStates is how large a regex in a filter may be: how many states the automaton has that looks
-	// for it, which is about a state for each character, times the repetitions ({n,m}) around it. A larger
-	// one is too costly. Default: 1000.
+	// MaxRegexStates bounds the states of the automaton for a regex in a filter: about one for each character, times the
+	// repetitions ({n,m}) around it. Default: 1000.
 	MaxRegexStates int
 
-	// MaxValue is how large a value of a definition may be that is held whole while it is read, in bytes of JSON:
-	// a string, or a member as compose. Default: 64 MiB.
+	// MaxValue bounds a value that is held whole while it is read, such as a string or compose, in bytes of JSON.
+	// Default: 64 MiB.
 	MaxValue int64
 
-	// MaxEntry is how large a file in a FHIR package may be, in bytes. Default: 2 GiB.
+	// MaxEntry bounds a file in a FHIR package, in bytes. Default: 2 GiB.
 	MaxEntry int64
 
-	// MaxPackage is how much all that is in a FHIR package may be, in bytes; beyond 16 MiB it may also be no more
-	// than fifty times as large as the package. Default: 2 GiB.
+	// MaxPackage bounds the unpacked content of a FHIR package, in bytes; beyond 16 MiB it must also be no more than fifty
+	// times as large as the package. Default: 2 GiB.
 	MaxPackage int64
 
-	// MaxCachedEntries bounds the expansions that are kept in memory, in codes; 12 bytes are needed
-	// for each, and 8 more where they can be shown as a tree. Default: 1,000,000.
+	// MaxCachedEntries bounds the cached expansions, in codes: 12 bytes each, and 8 more if they can be shown as a tree.
+	// Default: 1,000,000.
 	MaxCachedEntries int
 
 	// Now is the clock. Default: [time.Now].
 	Now func() time.Time
 
-	// Logger is told, at debug level, of each source, at info level, how far the loading of a large one is, every
-	// few seconds, and, at warning level, of a folder without definitions. Default: none.
+	// Logger logs each source at debug level, the progress of a large one every few seconds at info level, and a folder
+	// without definitions at warn level. Default: none.
 	Logger *slog.Logger
 
-	// Terminal is where a bar shows how far the loading of a large source is; [Terminal] makes sure that
-	// it is a terminal. Default: none.
+	// Terminal shows a progress bar for a large source; see the function [Terminal]. Default: none.
 	Terminal io.Writer
 }
 
-// Load reads definitions into a library. It fails on a pattern that matches nothing, and on a file that cannot be read
-// completely, with an error that names the file.
+// Load reads definitions into a library. It fails if a pattern matches nothing, or with an error that names the file if one
+// cannot be read completely.
 func Load(ctx context.Context, o Options) (*Library, error) {
 	o.setDefaults()
 	l := newLibrary(o)
 	loader := newResourceLoader(l)
 	loader.options = &o
-	defer loader.codes.concepts.Memory.Release() // of what could not be read whole
+	defer loader.codes.concepts.Memory.Release() // of an incomplete code system
 	if o.Core {
 		if err := loader.core(ctx); err != nil {
 			return nil, fmt.Errorf("built-in definitions: %w", err)
@@ -104,32 +98,24 @@ func Load(ctx context.Context, o Options) (*Library, error) {
 	return l, nil
 }
 
-// setDefaults fills in what is not set.
 func (o *Options) setDefaults() {
-	if o.MaxImportDepth == 0 {
-		o.MaxImportDepth = 32
-	}
-	if o.MaxGathered == 0 {
-		o.MaxGathered = 20_000_000
-	}
-	if o.MaxRegexStates == 0 {
-		o.MaxRegexStates = 1000
-	}
+	o.MaxImportDepth = cmp.Or(o.MaxImportDepth, 32)
+	o.MaxGathered = cmp.Or(o.MaxGathered, 20_000_000)
+	o.MaxRegexStates = cmp.Or(o.MaxRegexStates, 1000)
 	o.MaxValue = cmp.Or(o.MaxValue, 64<<20)
 	o.MaxEntry = cmp.Or(o.MaxEntry, 2<<30)
 	o.MaxPackage = cmp.Or(o.MaxPackage, 2<<30)
-	if o.MaxCachedEntries == 0 {
-		o.MaxCachedEntries = 1_000_000
-	}
+	o.MaxCachedEntries = cmp.Or(o.MaxCachedEntries, 1_000_000)
+	o.Logger = cmp.Or(o.Logger, noLog)
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
 }
 
-// newLibrary returns an empty library.
+// noLog is the default of loggers.
+var noLog = slog.New(slog.DiscardHandler)
+
+// newLibrary returns an empty library with the bounds of the options.
 func newLibrary(o Options) *Library {
 	l := emptyLibrary()
 	l.loaded = o.Now().UTC().Truncate(time.Second)
@@ -138,7 +124,7 @@ func newLibrary(o Options) *Library {
 	return l
 }
 
-// emptyLibrary returns a library that has nothing in it and remembers nothing.
+// emptyLibrary returns an empty library that caches no expansions.
 func emptyLibrary() *Library {
 	l := &Library{expansions: newCodeListCache(0)}
 	l.systemIDs, l.supplements, l.entire = make(map[string]uint32), make(map[string][]uint32), make(map[string]uint32)
@@ -149,19 +135,15 @@ func emptyLibrary() *Library {
 	return l
 }
 
-// errEmpty is the error for a file without any resource.
 var errEmpty = errors.New("empty: no resource in it")
 
-// resources reads JSON resources, one after the other, up to the end of src.
+// resources reads JSON resources one after the other, up to the end of src.
 func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *fhirjson.Shortage) error {
 	r := fhirjson.NewSourceReader(ctx, src, l.options.MaxValue).Counting(short)
-	for n := 0; ; n++ {
-		if r.AtEnd() {
-			if n == 0 {
-				return errEmpty
-			}
-			return nil
-		}
+	if r.AtEnd() {
+		return errEmpty
+	}
+	for !r.AtEnd() {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -169,4 +151,5 @@ func (l *resourceLoader) resources(ctx context.Context, src io.Reader, short *fh
 			return err
 		}
 	}
+	return nil
 }

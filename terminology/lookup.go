@@ -12,58 +12,58 @@ import (
 
 // Lookup holds the parameters of CodeSystem/$lookup, for [Library.Lookup].
 type Lookup struct {
-	// Coding is the code that is looked up. Its System is required.
+	// Coding is the code to look up. Its System is required.
 	Coding
 
-	// Date is a date of FHIR: versions of the code system of a later date do not count.
+	// Date is a FHIR date: later versions of the code system do not count.
 	Date string
 
-	// Supplements are the canonicals of the supplements that must be used.
+	// Supplements are the canonicals of the supplements to use.
 	Supplements []string
 
-	// Properties are the codes of the properties that are wanted; * is all of them.
+	// Properties are the codes of the wanted properties; * means all.
 	Properties []string
 
-	// Language says in which language the display is wanted.
+	// Language chooses the display.
 	Language Language
 }
 
-// Concept is what a code system, with the supplements to it, says of a code.
+// Concept is what a code system and its supplements say of a code.
 type Concept struct {
 	// Name is the name of the code system.
 	Name string
 
-	// Coding is the code, in the version of the code system that was looked into.
+	// Coding is the code with the version of the code system.
 	Coding
 
-	// Definition is what the concept means; empty where the code system does not say.
+	// Definition is the meaning of the concept, if the code system has it.
 	Definition string
 
-	// Abstract says that the code is not to be chosen by a user, and Inactive that it should not be used any more.
+	// Abstract says that a user must not choose the code, and Inactive that it should no longer be used.
 	Abstract, Inactive bool
 
-	// Designations are the displays and other names, in all languages.
+	// Designations are the displays and other names in all languages.
 	Designations []Designation
 
-	// Properties are those that were asked for.
+	// Properties are the wanted ones.
 	Properties []ConceptProperty
 
-	// Supplements are the canonicals of the supplements that were used.
+	// Supplements are the canonicals of the supplements used.
 	Supplements []string
 }
 
 // Designation is a name of a concept.
 type Designation struct {
-	// Language is its language; empty where that is not known.
+	// Language is empty if it is not known.
 	Language string
 
-	// Use says what it is for; without a Code where that is not known.
+	// Use has no Code if it is not known.
 	Use Coding
 
 	// Value is the name itself.
 	Value string
 
-	// Source is the canonical of the supplement that it is from; empty where it is the code system's own.
+	// Source is the canonical of the supplement with the designation; empty: it is the code system's own.
 	Source string
 }
 
@@ -72,23 +72,22 @@ type ConceptProperty struct {
 	// Code is the code of the property.
 	Code string
 
-	// Type is which value[x] it has, as valueCode, and Value that value; of valueCoding it is JSON.
+	// Type is the name of the value[x], such as valueCode, and Value the value; a valueCoding is JSON.
 	Type, Value string
 
-	// Description is the display of the concept that the property names; empty where it names none.
+	// Description is the display of the concept that the property names, if it names one.
 	Description string
 
-	// Source is the canonical of the supplement that it is from; empty where it is the code system's own.
+	// Source is the canonical of the supplement with the property; empty: it is the code system's own.
 	Source string
 }
 
-// Lookup answers CodeSystem/$lookup: what is known of a code. Failures are those of [Library.Expand].
+// Lookup answers CodeSystem/$lookup. It fails as [Library.Expand] does.
 func (l *Library) Lookup(_ context.Context, q Lookup) (c *Concept, err error) {
 	l.use(func() { c, err = l.lookup(&q) })
 	return c, err
 }
 
-// lookup is Lookup.
 func (l *Library) lookup(q *Lookup) (*Concept, error) {
 	if err := l.asOf(&q.Coding, q.Date); err != nil {
 		return nil, err
@@ -104,7 +103,8 @@ func (l *Library) lookup(q *Lookup) (*Concept, error) {
 	}
 	c := newConcept(cs, concept)
 	c.describe(l.shownTexts(nil, entry{codeSystem: index, concept: concept}, "", supplements), &q.Language)
-	c.relate(q.Properties, cs, concept)
+	c.relate(q.Properties, cs, "parent", cs.Parents(concept))
+	c.relate(q.Properties, cs, "child", cs.Children(concept))
 	c.take(q.Properties, cs, concept, "")
 	for _, s := range supplements {
 		by := l.codeSystems[s.by]
@@ -116,7 +116,7 @@ func (l *Library) lookup(q *Lookup) (*Concept, error) {
 	return c, nil
 }
 
-// newConcept returns what a code system says of a concept in a word each.
+// newConcept returns a concept without what there may be several of.
 func newConcept(cs *codeSystem, concept uint32) *Concept {
 	flags := cs.Flags(concept)
 	return &Concept{
@@ -126,7 +126,7 @@ func newConcept(cs *codeSystem, concept uint32) *Concept {
 	}
 }
 
-// describe takes over the names of the concept, and chooses the display among them.
+// describe adds the designations, and chooses the display among them.
 func (c *Concept) describe(texts []codesystem.Text, language *Language) {
 	languages := codesystem.ParseLanguages(language.preferred(&valueSet{}))
 	if i := languages.PreferredOrFirst(texts); i >= 0 {
@@ -138,24 +138,19 @@ func (c *Concept) describe(texts []codesystem.Text, language *Language) {
 	}
 }
 
-// relate takes over the concepts above and below, where they are wanted.
-func (c *Concept) relate(wanted []string, cs *codeSystem, concept uint32) {
-	for _, relation := range []struct {
-		name string
-		to   []uint32
-	}{{"parent", cs.Parents(concept)}, {"child", cs.Children(concept)}} {
-		if !wants(wanted, relation.name) {
-			continue
-		}
-		for _, other := range relation.to {
-			c.Properties = append(c.Properties, ConceptProperty{
-				Code: relation.name, Type: "valueCode", Value: string(cs.Code(other)), Description: string(cs.Display(other)),
-			})
-		}
+// relate adds a property for each related concept, if wanted.
+func (c *Concept) relate(wanted []string, cs *codeSystem, name string, related []uint32) {
+	if !wants(wanted, name) {
+		return
+	}
+	for _, other := range related {
+		c.Properties = append(c.Properties, ConceptProperty{
+			Code: name, Type: "valueCode", Value: string(cs.Code(other)), Description: string(cs.Display(other)),
+		})
 	}
 }
 
-// take takes over the properties that a code system gives the concept, where they are wanted and not known otherwise.
+// take adds the wanted properties of a code system or supplement, without those that are known otherwise.
 func (c *Concept) take(wanted []string, cs *codeSystem, concept uint32, source string) {
 	for _, v := range cs.AppendValues(nil, concept) {
 		p := v.Property
@@ -170,12 +165,11 @@ func (c *Concept) take(wanted []string, cs *codeSystem, concept uint32, source s
 	}
 }
 
-// wants reports whether a property is among those that were asked for.
 func wants(wanted []string, code string) bool {
 	return slices.Contains(wanted, "*") || slices.Contains(wanted, code)
 }
 
-// AppendJSON appends the Parameters that $lookup answers with.
+// AppendJSON appends the Parameters that answer $lookup.
 func (c *Concept) AppendJSON(dst []byte) []byte {
 	out := newParametersWriter(dst)
 	out.text("name", "valueString", c.Name)
@@ -198,7 +192,6 @@ func (c *Concept) AppendJSON(dst []byte) []byte {
 	return out.end()
 }
 
-// designation writes a designation, with the supplement that it is from.
 func (w *parametersWriter) designation(d *Designation) {
 	use := outPart{}
 	if d.Use.Code != "" {
@@ -208,7 +201,7 @@ func (w *parametersWriter) designation(d *Designation) {
 		textPart("value", "valueString", d.Value), textPart("source", "valueCanonical", d.Source))
 }
 
-// properties writes the properties that are from a supplement, or, where it is empty, from the code system.
+// properties writes the properties from one source.
 func (w *parametersWriter) properties(list []ConceptProperty, source string) {
 	for i := range list {
 		if p := &list[i]; p.Source == source {
@@ -219,11 +212,12 @@ func (w *parametersWriter) properties(list []ConceptProperty, source string) {
 
 // value returns the part with the value of a property.
 func (p *ConceptProperty) value() outPart {
-	if slices.Contains(unquoted, p.Type) {
-		return outPart{name: "value", kind: p.Type, value: []byte(p.Value)}
+	value := []byte(p.Value)
+	if !slices.Contains(unquoted, p.Type) {
+		value = fhirjson.AppendString(nil, value)
 	}
-	return outPart{name: "value", kind: p.Type, value: fhirjson.AppendString(nil, p.Value)}
+	return outPart{name: "value", kind: p.Type, value: value}
 }
 
-// unquoted are the kinds of values that are JSON as they are.
+// unquoted are the types whose values are JSON already.
 var unquoted = []string{"valueCoding", "valueInteger", "valueDecimal", "valueBoolean"}
