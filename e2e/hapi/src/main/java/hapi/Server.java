@@ -32,7 +32,9 @@ public class Server {
 		int port = Integer.parseInt(System.getenv().getOrDefault("PORT", "0"));
 		ApplicationContext beans = new AnnotationConfigApplicationContext(Storage.class);
 		ServletContextHandler servlets = new ServletContextHandler();
-		servlets.addServlet(new ServletHolder(fhir(beans)), "/fhir/*");
+		ServletHolder fhir = new ServletHolder(fhir(beans));
+		fhir.setInitOrder(0); // else the first request waits for it
+		servlets.addServlet(fhir, "/fhir/*");
 		var jetty = new org.eclipse.jetty.server.Server(new InetSocketAddress("127.0.0.1", port));
 		jetty.setHandler(servlets);
 		jetty.setStopAtShutdown(true);
