@@ -24,7 +24,7 @@ var cores = map[string][]string{
 	"terminology":              ground,
 	"caddymodule/authorize":    append(ground, "caddymodule/josetest"), // its support of tests
 	"caddymodule/guard":        ground,
-	"caddymodule/smart":        nil,
+	"caddymodule/smart":        {"caddymodule/rawjson"},
 	"caddymodule/boundedcache": nil,
 	"caddymodule/fairqueue":    nil,
 	"caddymodule/httporigin":   nil,

@@ -1,0 +1,13 @@
+// Package resource is the view of a FHIR resource by which it is judged: [Parse] reads its text once, and what then is
+// asked of it is looked up only where it stands.
+//
+//	resource.go     Resource: type, id, version, members, contained resources
+//	path.go         Path: the way from a resource to some of its elements, and Values, which goes it
+//	reference.go    Reference: what a literal reference names
+//	scan.go         Field, Elements: what lies in a part of a resource
+//
+// It knows nothing of what the elements mean.
+//
+// References: FHIR R4, JSON (https://hl7.org/fhir/R4/json.html) and literal references
+// (https://hl7.org/fhir/R4/references.html#literal).
+package resource

@@ -1,0 +1,72 @@
+package resource
+
+import "iter"
+
+// Path is the way from a resource to some of its elements.
+type Path struct {
+	// Elements are the names of the JSON members on the way: an element of a choice of types has the type in its name,
+	// such as valueQuantity.
+	Elements []string
+	// Type is the FHIR type of what the path leads to.
+	Type string
+	// Target, if set, leaves of the references at the end those to a resource of this type. (In FHIRPath:
+	// where(resolve() is Patient).)
+	Target string
+	// Filter leaves some of the elements on the way.
+	Filter Filter
+}
+
+// Filter leaves of the elements that are Depth names along the path those that have Value as the value of a member.
+// (In FHIRPath: where(system='phone').) Depth is 0 if nothing is filtered.
+type Filter struct {
+	Depth          int
+	Element, Value string
+}
+
+// Values returns the texts of the elements at the end of a path, those in arrays one by one.
+func (r Resource) Values(p Path) iter.Seq[[]byte] {
+	return func(yield func([]byte) bool) {
+		if value, ok := r.Member(p.Elements[0]); ok {
+			w := &walk{r, &p, yield}
+			w.enter(value, 1)
+		}
+	}
+}
+
+// walk goes a path through a resource.
+type walk struct {
+	resource Resource
+	path     *Path
+	yield    func([]byte) bool
+}
+
+// enter goes on in a value that is depth names along the path. It reports whether the walk may go on elsewhere.
+func (w *walk) enter(value []byte, depth int) bool {
+	if value[0] != '[' {
+		return w.element(value, depth)
+	}
+	for element := range Elements(value) {
+		if !w.element(element, depth) {
+			return false
+		}
+	}
+	return true
+}
+
+// element goes on in a value that is no array.
+func (w *walk) element(value []byte, depth int) bool {
+	switch {
+	case value[0] == 'n' || w.path.Filter.Depth == depth && !w.path.Filter.passes(value):
+		return true
+	case depth == len(w.path.Elements):
+		return !w.resource.refersTo(value, w.path.Target) || w.yield(value)
+	}
+	next, ok := Field(value, w.path.Elements[depth])
+	return !ok || w.enter(next, depth+1)
+}
+
+// passes reports whether an element has what is asked for.
+func (f Filter) passes(value []byte) bool {
+	member, ok := Field(value, f.Element)
+	return ok && says(member, f.Value)
+}

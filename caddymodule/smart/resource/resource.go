@@ -1,0 +1,121 @@
+package resource
+
+import (
+	"errors"
+	"iter"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/rawjson"
+)
+
+// ErrNoType says that a JSON object is no resource: it has no resourceType.
+var ErrNoType = errors.New("no resourceType")
+
+// Resource is a FHIR resource in JSON. The slices it gives out are parts of the text it was parsed from.
+type Resource struct {
+	// Type is the resourceType; never empty.
+	Type string
+	// ID is the logical id; empty if the resource has none.
+	ID string
+	// VersionID is meta.versionId; empty if the resource has none.
+	VersionID string
+
+	names   string // of all members, one behind the other
+	members []member
+	bases   []string
+}
+
+// member is a member of the resource: where its name is in names, and the text of its value.
+type member struct {
+	from, to int
+	value    []byte
+}
+
+// Parse reads a resource from the whole of a text, which must not be changed as long as the resource is in use. Bases
+// are the URLs of the server that the resource is on: an absolute reference below one of them is a reference to that
+// server, and any other is to another one. A name that stands twice in an object, at any level, is an error.
+func Parse(text []byte, bases ...string) (Resource, error) {
+	r := Resource{members: make([]member, 0, 24), bases: bases}
+	c := rawjson.NewCursor(text)
+	var buffer [512]byte
+	names := buffer[:0]
+	err := c.Object(func(name []byte) error {
+		from := len(names)
+		names = append(names, name...)
+		value, err := c.Raw()
+		r.members = append(r.members, member{from, len(names), value})
+		return err
+	})
+	if err == nil {
+		err = c.End()
+	}
+	if err == nil {
+		err = r.identify(names)
+	}
+	if err != nil {
+		return Resource{}, err
+	}
+	return r, nil
+}
+
+// identify reads which resource it is. What it reads goes behind the names, so that all is one string.
+func (r *Resource) identify(names []byte) error {
+	var parts [3][]byte
+	for _, m := range r.members {
+		var err error
+		switch string(names[m.from:m.to]) {
+		case "resourceType":
+			parts[0], err = text(m.value)
+		case "id":
+			parts[1], err = text(m.value)
+		case "meta":
+			parts[2], err = versionID(m.value)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(parts[0]) == 0 {
+		return ErrNoType
+	}
+	at := len(names)
+	r.names = string(append(append(append(names, parts[0]...), parts[1]...), parts[2]...))
+	for i, s := range [...]*string{&r.Type, &r.ID, &r.VersionID} {
+		*s = r.names[at : at+len(parts[i])]
+		at += len(parts[i])
+	}
+	return nil
+}
+
+// versionID returns meta.versionId, if there is one.
+func versionID(meta []byte) ([]byte, error) {
+	version, ok := Field(meta, "versionId")
+	if !ok {
+		return nil, nil
+	}
+	return text(version)
+}
+
+// Member returns the text of a member's value; ok is false if there is none.
+func (r Resource) Member(name string) (value []byte, ok bool) {
+	for _, m := range r.members {
+		if r.names[m.from:m.to] == name {
+			return m.value, true
+		}
+	}
+	return nil, false
+}
+
+// Contained returns the texts of the contained resources.
+func (r Resource) Contained() iter.Seq[[]byte] {
+	return r.Values(Path{Elements: []string{"contained"}})
+}
+
+// FindContained returns the contained resource with an id.
+func (r Resource) FindContained(id string) (Resource, bool) {
+	for value := range r.Contained() {
+		if c, err := Parse(value, r.bases...); err == nil && c.ID == id {
+			return c, true
+		}
+	}
+	return Resource{}, false
+}
