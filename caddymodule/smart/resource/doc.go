@@ -6,7 +6,7 @@
 //	reference.go    Reference: what a literal reference names
 //	scan.go         Field, Elements: what lies in a part of a resource
 //
-// It knows nothing of what the elements mean.
+// It knows nothing of what the elements mean; the packages searchparam and compartment do.
 //
 // References: FHIR R4, JSON (https://hl7.org/fhir/R4/json.html) and literal references
 // (https://hl7.org/fhir/R4/references.html#literal).

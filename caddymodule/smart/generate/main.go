@@ -1,0 +1,70 @@
+package main
+
+import (
+	"archive/zip"
+	"flag"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"strings"
+)
+
+// Where the definitions lie in the archives.
+const (
+	parametersFile = "org/hl7/fhir/r4/model/sp/search-parameters.json"
+	typesFile      = "org/hl7/fhir/r4/model/profile/profiles-types.xml"
+	resourcesFile  = "org/hl7/fhir/r4/model/profile/profiles-resources.xml"
+	modelFolder    = "org/hl7/fhir/r4/model/"
+)
+
+func main() {
+	log.SetFlags(0)
+	parameters := flag.String("parameters", "", "file to write the search parameters to")
+	compartments := flag.String("compartments", "", "file to write the compartments to")
+	flag.Parse()
+	if flag.NArg() != 1 {
+		log.Fatal("usage: generate -parameters file hapi-fhir-validation-resources-r4.jar\n" +
+			"       generate -compartments file org.hl7.fhir.r4.jar")
+	}
+	if err := run(flag.Arg(0), *parameters, *compartments); err != nil {
+		log.Fatal(err)
+	}
+}
+
+// run writes the table, or tables, that are asked for from an archive.
+func run(archive, parameters, compartments string) error {
+	jar, err := zip.OpenReader(archive)
+	if err != nil {
+		return err
+	}
+	defer jar.Close()
+	if parameters != "" {
+		if err := write(parameters, &jar.Reader, parameterTable); err != nil {
+			return err
+		}
+	}
+	if compartments != "" {
+		return write(compartments, &jar.Reader, compartmentTable)
+	}
+	return nil
+}
+
+// write makes a table and writes its lines to a file.
+func write(file string, jar *zip.Reader, table func(*zip.Reader) ([]string, error)) error {
+	lines, err := table(jar)
+	if err != nil {
+		return fmt.Errorf("%s: %w", file, err)
+	}
+	return os.WriteFile(file, []byte(strings.Join(lines, "\n")+"\n"), 0o644)
+}
+
+// read returns a file of the archive.
+func read(jar *zip.Reader, name string) ([]byte, error) {
+	file, err := jar.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
+}

@@ -1,0 +1,159 @@
+package main
+
+import (
+	"archive/zip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const (
+	types = `<Bundle xmlns="http://hl7.org/fhir">
+		<entry><resource><StructureDefinition><derivation value="specialization"/><snapshot>
+			<element><path value="Period"/></element>
+			<element><path value="Period.start"/><type><code value="dateTime"/></type></element>
+		</snapshot></StructureDefinition></resource></entry>
+		<entry><resource><StructureDefinition><derivation value="constraint"/><snapshot>
+			<element><path value="Period.start"/><type><code value="wrong"/></type></element>
+		</snapshot></StructureDefinition></resource></entry></Bundle>`
+	resources = `<Bundle xmlns="http://hl7.org/fhir"><entry><resource><StructureDefinition>
+		<derivation value="specialization"/><snapshot>
+		<element><path value="X.id"/><type><code value="http://hl7.org/fhirpath/System.String"/></type></element>
+		<element><path value="X.value[x]"/><type><code value="Quantity"/></type><type><code value="dateTime"/></type><type><code value="Period"/></type></element>
+		<element><path value="X.part"/><type><code value="BackboneElement"/></type></element>
+		<element><path value="X.part.who"/><type><code value="Reference"/></type></element>
+		<element><path value="X.part.part"/><contentReference value="#X.part"/></element>
+		<element><path value="X.telecom"/><type><code value="ContactPoint"/></type></element>
+		</snapshot></StructureDefinition></resource></entry></Bundle>`
+	parameters = `{"entry":[
+		{"resource":{"code":"id","type":"token","base":["X"],"expression":"X.id"}},
+		{"resource":{"code":"any","type":"date","base":["X"],"expression":"X.value"}},
+		{"resource":{"code":"cast","type":"quantity","base":["X"],"expression":"(X.value as Quantity) | X.value.as(Age)"}},
+		{"resource":{"code":"deep","type":"date","base":["X"],"expression":"(X.value as Period).start | X.value.ofType(dateTime)"}},
+		{"resource":{"code":"who","type":"reference","base":["X"],"expression":"X.part.part.who.where(resolve() is Patient) | Y.z","target":["Patient","Group"]}},
+		{"resource":{"code":"phone","type":"token","base":["X"],"expression":"telecom.where(system='phone')"}},
+		{"resource":{"code":"odd","type":"token","base":["X"],"expression":"X.telecom.exists() and X.id != false"}},
+		{"resource":{"code":"first","type":"token","base":["X"],"expression":"X.telecom[0]"}},
+		{"resource":{"code":"both","type":"composite","base":["X"],"expression":"X"}},
+		{"resource":{"code":"none","type":"string","base":["X"]}}]}`
+	table = `X	any	date		valueQuantity:Quantity valueDateTime:dateTime valuePeriod:Period
+X	both	composite		
+X	cast	quantity		
+X	deep	date		valuePeriod.start:dateTime valueDateTime:dateTime
+X	first	token		
+X	id	token		id:string
+X	none	string		
+X	odd	token		
+X	phone	token		telecom[system=phone]:ContactPoint
+X	who	reference	Group Patient	part.part.who[Patient]:Reference
+`
+)
+
+func TestParameters(t *testing.T) {
+	t.Parallel()
+	jar := archive(t, map[string]string{typesFile: types, resourcesFile: resources, parametersFile: parameters})
+	out := filepath.Join(t.TempDir(), "out.tsv")
+	if err := run(jar, out, ""); err != nil {
+		t.Fatal(err)
+	}
+	if got, _ := os.ReadFile(out); string(got) != table {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+// TestCompartments reads a class file that has, as HL7's have, one field with an annotation that holds others.
+func TestCompartments(t *testing.T) {
+	t.Parallel()
+	jar := archive(t, map[string]string{
+		modelFolder + "ListResource.class":   class("subject", "Patient"),
+		modelFolder + "Task.class":           class("focus", "Unknown"),
+		modelFolder + "Media.class":          class("operator", "Base FHIR compartment definition for Practitioner"),
+		modelFolder + "Media$Inner.class":    "",
+		modelFolder + "sub/Inner.class":      "",
+		modelFolder + "compartment.txt":      "",
+		modelFolder + "MedicationBase.class": class("device", "Device"),
+	})
+	out := filepath.Join(t.TempDir(), "out.tsv")
+	if err := run(jar, "", out); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{
+		"Device\tDevice\t{def}", "Device\tMedicationBase\tdevice", "Encounter\tEncounter\t{def}", "Patient\tList\tsubject",
+		"Patient\tPatient\t{def}", "Practitioner\tMedia\toperator", "Practitioner\tPractitioner\t{def}",
+		"RelatedPerson\tRelatedPerson\t{def}",
+	}
+	got, _ := os.ReadFile(out)
+	if lines := strings.Split(strings.TrimSpace(string(got)), "\n"); !slices.Equal(lines, want) {
+		t.Errorf("got\n%s", got)
+	}
+}
+
+func TestFails(t *testing.T) {
+	t.Parallel()
+	out := filepath.Join(t.TempDir(), "out.tsv")
+	whole := class("subject", "Patient")
+	tests := []struct {
+		name, jar                string
+		parameters, compartments bool // fail
+	}{
+		{"no archive", filepath.Join(t.TempDir(), "none.jar"), true, true},
+		{"nothing in it", archive(t, nil), true, false},
+		{"no XML", archive(t, map[string]string{typesFile: "<"}), true, false},
+		{"no class", archive(t, map[string]string{modelFolder + "A.class": "nothing"}), true, true},
+		{"class cut off", archive(t, map[string]string{modelFolder + "A.class": whole[:len(whole)-3]}), true, true},
+	}
+	for _, tt := range tests {
+		if err := run(tt.jar, out, ""); (err != nil) != tt.parameters {
+			t.Errorf("%s: parameters: %v", tt.name, err)
+		}
+		if err := run(tt.jar, "", out); (err != nil) != tt.compartments {
+			t.Errorf("%s: compartments: %v", tt.name, err)
+		}
+	}
+}
+
+// archive writes files to an archive, and returns its name.
+func archive(t *testing.T, files map[string]string) string {
+	t.Helper()
+	file, err := os.Create(filepath.Join(t.TempDir(), "a.jar"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	w := zip.NewWriter(file)
+	for name, text := range files {
+		entry, err := w.Create(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := entry.Write([]byte(text)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return file.Name()
+}
+
+// class returns a class file with a field that has the annotation of a search parameter in a compartment.
+func class(parameter, compartment string) string {
+	constants := []string{
+		"RuntimeVisibleAnnotations", parameterAnnotation, "name", parameter, membership, "Lcompartment;", compartment,
+	}
+	text := "\xCA\xFE\xBA\xBE\x00\x00\x00\x34\x00\x0B"
+	for _, constant := range constants {
+		text += "\x01\x00" + string(rune(len(constant))) + constant
+	}
+	text += "\x05\x00\x00\x00\x00\x00\x00\x00\x00"               // a Long, numbers 8 and 9
+	text += "\x07\x00\x01"                                       // a Class, number 10
+	text += "\x00\x21\x00\x0A\x00\x0A\x00\x01\x00\x0A"           // flags, this, super, one interface
+	text += "\x00\x01" + "\x00\x19\x00\x03\x00\x03" + "\x00\x02" // one field, with two attributes
+	text += "\x00\x03\x00\x00\x00\x02\x00\x00"                   // one that is skipped
+	annotation := "\x00\x02" + "\x00\x03s\x00\x04" +             // name = parameter
+		"\x00\x05[\x00\x01@\x00\x06\x00\x01" + "\x00\x03s\x00\x07" // membership = [compartment(name = …)]
+	body := "\x00\x01\x00\x02" + annotation
+	return text + "\x00\x01\x00\x00\x00" + string(rune(len(body))) + body
+}

@@ -1,0 +1,20 @@
+// Package searchparam holds the search parameters of FHIR R4, and decides whether a resource matches one. It is for the
+// constraints of SMART scopes, such as patient/Observation.rs?category=laboratory, so it knows no modifiers and no chains.
+//
+//	parameter.go    Parameter, Lookup
+//	table.go        the table r4.tsv, read at first use (see ../generate/SOURCE.md)
+//	match.go        Matches: alternatives, escapes, and which kind compares how
+//	token.go        token
+//	reference.go    reference
+//	text.go         string
+//	uri.go          uri
+//	date.go         date
+//	quantity.go     number and quantity
+//	decimal.go      numbers with the range that their digits imply
+//	prefix.go       eq, ne, gt, lt, ge, le, sa, eb, ap
+//
+// It rather finds too little than too much: what needs knowledge that is not here, such as the units of a quantity, does
+// not match, and what cannot be compared at all is an error.
+//
+// Reference: FHIR R4, Search (https://hl7.org/fhir/R4/search.html).
+package searchparam

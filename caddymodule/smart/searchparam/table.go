@@ -1,0 +1,62 @@
+package searchparam
+
+import (
+	_ "embed" // for the table
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+//go:generate go run ../generate -parameters r4.tsv ../generate/hapi-fhir-validation-resources-r4-8.8.0.jar
+
+// r4 has a line for each parameter of each type: type, name, kind, targets and paths.
+//
+//go:embed r4.tsv
+var r4 string
+
+// key is the type and the name of a parameter.
+type key struct{ resourceType, name string }
+
+// table returns the parameters, which are read once.
+var table = sync.OnceValue(func() map[key]Parameter {
+	parameters := make(map[key]Parameter, 2048)
+	for line := range strings.Lines(r4) {
+		columns := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		parameters[key{columns[0], columns[1]}] = readParameter(columns)
+	}
+	return parameters
+})
+
+// readParameter reads the columns of a line.
+func readParameter(columns []string) Parameter {
+	p := Parameter{Name: columns[1], Kind: Kind(slices.Index(kindNames[:], columns[2]))}
+	if columns[3] != "" && columns[3] != "*" {
+		p.Targets = strings.Fields(columns[3])
+	}
+	for path := range strings.FieldsSeq(columns[4]) {
+		p.Paths = append(p.Paths, readPath(path))
+	}
+	return p
+}
+
+// readPath reads a path, such as participant.actor[Patient]:Reference or telecom[system=phone]:ContactPoint.
+func readPath(written string) resource.Path {
+	var p resource.Path
+	written, p.Type, _ = strings.Cut(written, ":")
+	p.Elements = strings.Split(written, ".")
+	for i, element := range p.Elements {
+		name, condition, ok := strings.Cut(strings.TrimSuffix(element, "]"), "[")
+		if !ok {
+			continue
+		}
+		p.Elements[i] = name
+		if member, value, ok := strings.Cut(condition, "="); ok {
+			p.Filter = resource.Filter{Depth: i + 1, Element: member, Value: value}
+		} else {
+			p.Target = condition
+		}
+	}
+	return p
+}

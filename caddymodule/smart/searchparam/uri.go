@@ -1,0 +1,10 @@
+package searchparam
+
+import "github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+
+// uri is a URI, which is compared as it is written.
+type uri string
+
+func (u uri) matches(_ resource.Resource, fhirType string, element []byte) bool {
+	return matchesURL(string(u), fhirType, primitive(element))
+}
