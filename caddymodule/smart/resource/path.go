@@ -16,10 +16,11 @@ type Path struct {
 	Filter Filter
 }
 
-// Filter leaves of the elements that are Depth names along the path those that have Value as the value of a member.
-// (In FHIRPath: where(system='phone').) Depth is 0 if nothing is filtered.
+// Filter leaves some of the elements on a path. (In FHIRPath: where(system='phone').)
 type Filter struct {
-	Depth          int
+	// Depth is how many names along the path they are; 0 if nothing is filtered.
+	Depth int
+	// Element is the name of a member, and Value what it must say.
 	Element, Value string
 }
 

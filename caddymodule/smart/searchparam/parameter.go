@@ -29,6 +29,7 @@ func (k Kind) String() string { return kindNames[k] }
 type Parameter struct {
 	// Name is what it is called in a search, such as birthdate.
 	Name string
+	// Kind says what is compared, and how.
 	Kind Kind
 	// Paths lead to the elements that are searched. None means that the parameter cannot be judged here: it is a
 	// composite, or its FHIRPath is more than paths.
