@@ -15,9 +15,6 @@ type found struct {
 	excluded bool   // it is there, but inactive, and inactive ones are left out
 }
 
-// isLoose reports whether a code is only listed, so that it matches any version of its code system.
-func (f *found) isLoose() bool { return f.concept == none && f.listed != 0 }
-
 // membership looks for a code in value sets without expanding them.
 type membership struct {
 	composer
@@ -68,7 +65,9 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 		return nil, err
 	}
 	in = slices.DeleteFunc(in, func(f found) bool {
-		return slices.ContainsFunc(out, func(x found) bool { return !byVersion || x.index == f.index || x.isLoose() })
+		return slices.ContainsFunc(out, func(x found) bool { // a code that is only listed matches any version
+			return !byVersion || x.index == f.index || x.concept == none && x.listed != 0
+		})
 	})
 	if outermost := len(m.path) == 1; vs.activeOnly || outermost && m.rules.ActiveOnly == Yes { // the parameter is about what comes of it all
 		for i := range in {

@@ -40,7 +40,7 @@ func (p *parameters) read(inputs []input) error {
 		if err != nil {
 			return err
 		}
-		if known && find(inputs[:i], in.name) != nil && !p.isRepeatable(in.name) {
+		if known && !p.isRepeatable(in.name) && find(inputs[:i], in.name) != nil {
 			return badRequest("invalid", "the parameter %s may be given only once", in.name)
 		}
 	}

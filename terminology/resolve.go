@@ -114,13 +114,14 @@ func (t *systemTable) requiredSupplements(x *used, named []string) ([]supplement
 			addTo(&missing, reference)
 		}
 	}
-	if len(missing) == 0 {
-		return list, nil
-	}
-	return nil, missingSupplements(missing)
+	return list, missingSupplements(missing)
 }
 
+// missingSupplements is the error for supplements that are not here, or nil if there are none.
 func missingSupplements(list []string) error {
+	if len(list) == 0 {
+		return nil
+	}
 	e := issue(http.StatusUnprocessableEntity, "not-found", "not-found", "VALUESET_SUPPLEMENT_MISSING",
 		"Required supplement not found: "+strings.Join(list, ", "))
 	e.Err = ErrIncomplete

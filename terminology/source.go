@@ -135,7 +135,7 @@ func (l *resourceLoader) fhirPackage(ctx context.Context, src io.Reader) error {
 	if err != nil {
 		return fmt.Errorf("gzip: %w", err)
 	}
-	unzipped := &unpacked{packed: packed, src: gunzip, most: l.options.MaxPackage}
+	unzipped := &unpacked{counted: counted{src: gunzip}, packed: packed, most: l.options.MaxPackage}
 	archive, short := tar.NewReader(unzipped), fhirjson.NewShortage(maxShortInFile)
 	found := false
 	for {

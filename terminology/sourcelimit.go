@@ -32,9 +32,8 @@ func (c *counted) Read(b []byte) (int, error) {
 // unpacked is the content of a package. It fails if that is too large, or too large for the package: definitions shrink
 // to a tenth or a thirtieth; what shrinks to a thousandth was made to fill the memory.
 type unpacked struct {
+	counted
 	packed *counted
-	src    io.Reader
-	n      int64
 	most   int64
 }
 
@@ -46,8 +45,7 @@ const (
 
 // Read implements [io.Reader].
 func (u *unpacked) Read(b []byte) (int, error) {
-	n, err := u.src.Read(b)
-	u.n += int64(n)
+	n, err := u.counted.Read(b)
 	switch {
 	case u.n > u.most:
 		return 0, &fhirjson.TooLargeError{What: "what the package unpacks to", Most: u.most}

@@ -47,9 +47,6 @@ func (t *systemTable) checkSupplements(named []string) error {
 			missing = append(missing, reference)
 		}
 	}
-	if len(missing) == 0 {
-		return nil
-	}
 	return missingSupplements(missing)
 }
 

@@ -38,13 +38,11 @@ func (vs *valueSet) displayName() string {
 
 // conceptSet is one of ValueSet.compose.include or exclude.
 type conceptSet struct {
-	system     string
-	version    string
-	enumerated bool // has concept: the rows of rowTable.listed from first up to last
-	first      uint32
-	last       uint32
-	filters    []filter
-	valueSets  []string // canonicals
+	system, version string
+	enumerated      bool // has concept: the rows of rowTable.listed from first up to last
+	first, last     uint32
+	filters         []filter
+	valueSets       []string // canonicals
 }
 
 // filter is one of ValueSet.compose.include.filter.

@@ -9,7 +9,7 @@ import (
 
 // valueSetFor finds the value set of an operation, and the library to expand it in: an overlay if the value set came
 // with the request.
-func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (*Library, *valueSet, error) {
+func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (_ *Library, vs *valueSet, err error) {
 	if ref.ValueSet != nil {
 		if err := b.read(len(ref.ValueSet)); err != nil {
 			return nil, nil, err
@@ -19,24 +19,19 @@ func (l *Library) valueSetFor(ref *ValueSetRef, rules *Rules, b *budget) (*Libra
 	if err := checkDate(rules.Date); err != nil {
 		return nil, nil, err
 	}
-	if ref.ID == "" && ref.ValueSet != nil {
-		vs, err := l.inline(ref.ValueSet)
-		return l, vs, err
-	}
-	vs, err := l.findValueSet(ref, rules)
-	return l, vs, err
-}
-
-func (d *definitions) findValueSet(ref *ValueSetRef, rules *Rules) (*valueSet, error) {
 	switch {
 	case ref.ID != "":
-		return d.byInstance(ref)
+		vs, err = l.byInstance(ref)
+	case ref.ValueSet != nil:
+		vs, err = l.inline(ref.ValueSet)
 	case ref.URL != "":
-		return d.byURL(ref, rules)
+		vs, err = l.byURL(ref, rules)
 	case ref.Context != "":
-		return d.byContext(ref, rules)
+		vs, err = l.byContext(ref, rules)
+	default:
+		err = badRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
 	}
-	return nil, badRequest("required", "the parameter url is required: the canonical of the value set to expand (or else valueSet, or context)")
+	return l, vs, err
 }
 
 // byInstance finds a value set by its id. A url beside the id must match.

@@ -47,7 +47,8 @@ func (v *versionChooser) choose(c *Coding, declared, date string) versionChoice 
 	wanted, rule := v.rules.Versions.apply(c.System, declared)
 	choice := versionChoice{index: v.codeSystem(c.System, wanted), matches: true}
 	if wanted == "" && date != "" {
-		choice.index = v.codeSystemAt(c.System, date)
+		index, _ := v.systems.codeSystemAt(c.System, date) // none on error
+		choice.index = v.ifPresent(index)
 	}
 	own := none
 	if c.Version != "" {
@@ -77,15 +78,6 @@ func (v *versionChooser) codeSystem(url, version string) uint32 {
 	return v.ifPresent(v.systems.codeSystem(url, version))
 }
 
-// codeSystemAt finds the latest version of a code system as of a date, to look for codes in.
-func (v *versionChooser) codeSystemAt(url, date string) uint32 {
-	index, err := v.systems.codeSystemAt(url, date)
-	if err != nil {
-		return none
-	}
-	return v.ifPresent(index)
-}
-
 // ifPresent turns the index of a code system without content (R4 CodeSystem.content not-present) into none, as it would
 // have no code at all.
 func (v *versionChooser) ifPresent(index uint32) uint32 {
@@ -105,16 +97,16 @@ func (v *versionChooser) compare(c *Coding, choice *versionChoice, own uint32, d
 		choice.index = own
 		return
 	case wanted == "" && choice.index != none && v.inValueSet:
-		choice.add(mismatch("warning", "VALUESET_VALUE_MISMATCH_DEFAULT", fmt.Sprintf(
+		choice.mismatch("warning", "VALUESET_VALUE_MISMATCH_DEFAULT",
 			"The code system '%s' version '%s' for the versionless include in the ValueSet include is different to the one in the value ('%s')",
-			c.System, v.systems.codeSystems[choice.index].version, c.Version)))
+			c.System, v.systems.codeSystems[choice.index].version, c.Version)
 	case wanted != "" && changed:
-		choice.add(mismatch("error", "VALUESET_VALUE_MISMATCH_CHANGED", fmt.Sprintf(
+		choice.mismatch("error", "VALUESET_VALUE_MISMATCH_CHANGED",
 			"The code system '%s' version '%s' resulting from the version '%s' in the ValueSet include is different to the one in the value ('%s')",
-			c.System, wanted, declared, c.Version)))
+			c.System, wanted, declared, c.Version)
 	case wanted != "":
-		choice.add(mismatch("error", "VALUESET_VALUE_MISMATCH", fmt.Sprintf(
-			"The code system '%s' version '%s' in the ValueSet include is different to the one in the value ('%s')", c.System, wanted, c.Version)))
+		choice.mismatch("error", "VALUESET_VALUE_MISMATCH",
+			"The code system '%s' version '%s' in the ValueSet include is different to the one in the value ('%s')", c.System, wanted, c.Version)
 	}
 	choice.matches = false
 	if own == none && len(v.systems.versionsOf(c.System)) > 0 {
@@ -127,9 +119,11 @@ func (c *versionChoice) add(n note) { c.notes = append(c.notes, n) }
 
 func (c *versionChoice) failed() bool { return slices.ContainsFunc(c.notes, note.isError) }
 
-// mismatch is the note for a version other than the value set's.
-func mismatch(severity, id, text string) note {
-	return note{Issue: Issue{Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: text}, part: "version", told: severity == "error"}
+// mismatch adds a note about a version other than the value set's.
+func (c *versionChoice) mismatch(severity, id, format string, args ...any) {
+	c.add(note{part: "version", told: severity == "error", Issue: Issue{
+		Severity: severity, Code: "invalid", TxCode: "vs-invalid", MessageID: id, Text: fmt.Sprintf(format, args...),
+	}})
 }
 
 // unknownVersion is the note for a code system version that is not here.

@@ -1,6 +1,7 @@
 package terminology
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -60,10 +61,7 @@ type fingerprint [sha256.Size]byte
 // within the interval after the last write; 0 means [DefaultWatchInterval].
 func NewWatch(ctx context.Context, o Options, interval time.Duration) (*Watch, error) {
 	o.setDefaults()
-	if interval <= 0 {
-		interval = DefaultWatchInterval
-	}
-	w := &Watch{options: o, interval: interval}
+	w := &Watch{options: o, interval: cmp.Or(max(0, interval), DefaultWatchInterval)}
 	files := w.look()
 	if err := w.load(ctx); err != nil {
 		return nil, err

@@ -123,10 +123,8 @@ func (w *Whole) appendIdentifier(dst []byte, p Page) []byte {
 type wholeCorpus Whole
 
 // Len implements [textindex.Corpus], as do the methods below.
-func (c *wholeCorpus) Len() int { return len(c.entries) }
-
-func (c *wholeCorpus) Code(doc uint32) []byte { return c.entries[doc].code }
-
+func (c *wholeCorpus) Len() int                 { return len(c.entries) }
+func (c *wholeCorpus) Code(doc uint32) []byte   { return c.entries[doc].code }
 func (c *wholeCorpus) Inactive(doc uint32) bool { return c.entries[doc].inactive }
 
 func (c *wholeCorpus) Display(doc uint32) []byte {

@@ -55,8 +55,7 @@ func (x *wholePage) number(r *fhirjson.Reader, n *int) error {
 	if err != nil {
 		return err
 	}
-	in := input{name: "number", value: string(text)}
-	value, err := number(&in)
+	value, err := number(&input{name: "number", value: string(text)})
 	if err == nil {
 		*n = *value
 	}

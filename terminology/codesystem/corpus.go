@@ -7,9 +7,9 @@ type conceptCorpus struct {
 }
 
 // Len implements [textindex.Corpus], as do the methods below.
-func (c *conceptCorpus) Len() int { return c.table.Len() }
-
-func (c *conceptCorpus) Code(doc uint32) []byte { return c.table.Code(doc) }
+func (c *conceptCorpus) Len() int                 { return c.table.Len() }
+func (c *conceptCorpus) Code(doc uint32) []byte   { return c.table.Code(doc) }
+func (c *conceptCorpus) Inactive(doc uint32) bool { return c.table.flags[doc]&FlagInactive != 0 }
 
 func (c *conceptCorpus) Display(doc uint32) []byte {
 	display := c.table.Display(doc)
@@ -30,8 +30,4 @@ func (c *conceptCorpus) AppendOthers(dst [][]byte, doc uint32) [][]byte {
 		dst = append(dst, c.table.texts.At(c.table.designations.value[row]))
 	}
 	return dst
-}
-
-func (c *conceptCorpus) Inactive(doc uint32) bool {
-	return c.table.flags[doc]&FlagInactive != 0
 }
