@@ -29,10 +29,6 @@ func (n *notes) place(c *Coding, one note) {
 	if c != nil {
 		one.Expression = []string{c.place(one.part)}
 	}
-	n.add(one)
-}
-
-func (n *notes) add(one note) {
 	n.list = append(n.list, one)
 	n.size += len(one.Text)
 }

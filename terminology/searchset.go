@@ -24,7 +24,7 @@ func (h *Handler) Search(w http.ResponseWriter, r *http.Request) error {
 	}
 	o := h.begin(r)
 	defer o.budget.rest()
-	s := search{limit: h.Limits.entries(), count: 20, budget: &o.budget}
+	s := search{limit: h.Limits.entries(), count: 20, budget: &o.budget, used: url.Values{}}
 	for i := range inputs {
 		if err := s.set(&inputs[i]); err != nil {
 			return err
@@ -138,9 +138,6 @@ func (s *search) set(in *input) error {
 		})
 	case !slices.Contains([]string{"_summary", "_elements", "_format", "_pretty"}, name):
 		return nil
-	}
-	if s.used == nil {
-		s.used = url.Values{}
 	}
 	s.used.Add(in.name, in.value)
 	return nil

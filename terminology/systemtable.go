@@ -49,15 +49,13 @@ func (t *systemTable) addCodeSystem(cs *codeSystem) {
 	cs.system = t.internSystem(cs.url)
 	s := &t.systems[cs.system]
 	index := uint32(len(t.codeSystems))
-	same := slices.IndexFunc(s.versions, func(id uint32) bool { return t.codeSystems[id].version == cs.version })
-	versions := make([]uint32, 0, len(s.versions)+1) // not in place: an overlay shares them with its base
-	if same >= 0 {
-		index = s.versions[same]
-		versions = append(append(versions, s.versions[:same]...), s.versions[same+1:]...)
+	versions := slices.Clone(s.versions) // an overlay shares them with its base
+	if same := slices.IndexFunc(versions, func(id uint32) bool { return t.codeSystems[id].version == cs.version }); same >= 0 {
+		index = versions[same]
+		versions = slices.Delete(versions, same, same+1)
 		t.codeSystems[index] = cs
 		t.replaced++
 	} else {
-		versions = append(versions, s.versions...)
 		t.codeSystems = append(t.codeSystems, cs)
 	}
 	s.versions = append(versions, index)

@@ -143,7 +143,8 @@ func (x *translator) add(chain []*conceptMap, g *mapGroup, e *mapElement, target
 		return unprocessable("too-costly", "there are more than %d matches; name the concept map or the target, and translate fewer codings at once", limit)
 	}
 	m := Match{
-		Equivalence: cmp.Or(equivalences[target.equivalence], target.equivalence), Products: dependenciesOf(target.products), DependsOn: dependenciesOf(target.dependsOn),
+		Equivalence: cmp.Or(equivalences[target.equivalence], target.equivalence),
+		Products:    dependenciesOf(target.products), DependsOn: dependenciesOf(target.dependsOn),
 		SourceComment: e.comment, TargetComment: target.comment,
 	}
 	from, to := &Coding{System: g.source, Code: e.code, Display: e.display}, &Coding{System: g.target, Code: target.code, Display: target.display}

@@ -1,5 +1,7 @@
 package terminology
 
+import "slices"
+
 // tree is the shape of a nested expansion. Entries are numbered as in the expansion; lists end with none.
 type tree struct {
 	root  uint32   // the first entry that stands in no other
@@ -13,9 +15,6 @@ const maxTreeDepth = 200
 // shape returns the tree of an expansion, or nil if it must be a list: if no entry is above another, or one has several
 // parents. With direct, an entry is nested only in its direct parent.
 func (d *definitions) shape(entries []entry, direct bool) *tree {
-	if len(entries) == 0 {
-		return nil
-	}
 	places := make(map[uint32][]uint32) // by code system: place in the expansion by concept, plus one
 	for i, e := range entries {
 		if e.concept == none {
@@ -26,17 +25,13 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 		}
 		places[e.codeSystem][e.concept] = uint32(i) + 1
 	}
-	parents := make([]uint32, len(entries))
-	nested := false
+	parents, ok := make([]uint32, len(entries)), true
 	for i, e := range entries {
-		parent, ok := d.codeSystems[e.codeSystem].above(e.concept, places[e.codeSystem], direct)
-		if !ok {
+		if parents[i], ok = d.codeSystems[e.codeSystem].above(e.concept, places[e.codeSystem], direct); !ok {
 			return nil
 		}
-		parents[i] = parent
-		nested = nested || parent != none
 	}
-	if !nested {
+	if !slices.ContainsFunc(parents, func(parent uint32) bool { return parent != none }) {
 		return nil
 	}
 	return newTree(parents)

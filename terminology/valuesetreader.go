@@ -212,13 +212,9 @@ func (b *valueSetBuilder) concept(r *fhirjson.Reader) error {
 	err := r.Object(func(name []byte) error {
 		switch string(name) {
 		case "code":
-			s, err := r.Text()
-			code = rows.texts.Append(s)
-			return err
+			return rows.texts.Read(r, &code)
 		case "display":
-			s, err := r.Text()
-			display = rows.texts.Append(s)
-			return err
+			return rows.texts.Read(r, &display)
 		case "designation":
 			return r.Array(func() error { return rows.Designation(r, &rows.texts, row) })
 		case "extension":

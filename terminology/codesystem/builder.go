@@ -107,11 +107,11 @@ func (b *Builder) Concept(r *fhirjson.Reader) error {
 func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string) error {
 	switch name {
 	case "code":
-		return b.text(r, &b.code[concept])
+		return b.texts.Read(r, &b.code[concept])
 	case "display":
-		return b.text(r, &b.display[concept])
+		return b.texts.Read(r, &b.display[concept])
 	case "definition":
-		return b.text(r, &b.meaning[concept])
+		return b.texts.Read(r, &b.meaning[concept])
 	case "designation":
 		return r.Array(func() error { return b.ConceptReader.Designation(r, &b.texts, concept) })
 	case "extension":
@@ -125,17 +125,6 @@ func (b *Builder) conceptMember(r *fhirjson.Reader, concept uint32, name string)
 	default:
 		return r.Skip()
 	}
-}
-
-// text reads a string into the arena. Nothing else is read meanwhile, so ref may point into an array that grows with
-// what is read.
-func (b *Builder) text(r *fhirjson.Reader, ref *TextRef) error {
-	s, err := r.Text()
-	if err != nil {
-		return err
-	}
-	*ref = b.texts.Append(s)
-	return nil
 }
 
 // Build returns the concepts of a code system whose displays are in the given language.

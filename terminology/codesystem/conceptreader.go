@@ -46,9 +46,7 @@ func (c *ConceptReader) Designation(r *fhirjson.Reader, t *Texts, owner uint32) 
 		case "use":
 			return c.use(r, &row.Use)
 		case "value":
-			s, err := r.Text()
-			row.Value = t.Append(s)
-			return err
+			return t.Read(r, &row.Value)
 		case "extension":
 			return c.designationExtensions(r, t, &row.Extension)
 		default:

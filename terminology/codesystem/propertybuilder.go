@@ -106,7 +106,7 @@ func (b *Builder) coding(r *fhirjson.Reader, row *propertyRow) error {
 	inner := fhirjson.ReaderOf(whole)
 	return inner.Object(func(name []byte) error {
 		if string(name) == "code" {
-			return b.text(inner, &row.value)
+			return b.texts.Read(inner, &row.value)
 		}
 		return inner.Skip()
 	})

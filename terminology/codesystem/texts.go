@@ -1,6 +1,10 @@
 package codesystem
 
-import "encoding/binary"
+import (
+	"encoding/binary"
+
+	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
+)
 
 // TextRef is the offset of a string in a [Texts], or 0 for none.
 type TextRef uint32
@@ -18,6 +22,16 @@ func (t *Texts) Append(s []byte) TextRef {
 	*t = binary.AppendUvarint(*t, uint64(len(s)))
 	*t = append(*t, s...)
 	return ref
+}
+
+// Read appends the next value of r, which must be a string. Nothing else is read meanwhile, so ref may point into an
+// array that grows with what is read.
+func (t *Texts) Read(r *fhirjson.Reader, ref *TextRef) error {
+	s, err := r.Text()
+	if err == nil {
+		*ref = t.Append(s)
+	}
+	return err
 }
 
 // At returns the string at ref, or nil. The bytes are the arena's own and must not be changed.

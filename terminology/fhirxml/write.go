@@ -2,6 +2,7 @@ package fhirxml
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"strings"
 )
@@ -18,6 +19,9 @@ func Append(dst, resource []byte) ([]byte, error) {
 	w.resource(n, ` xmlns="http://hl7.org/fhir"`)
 	return w.Bytes(), nil
 }
+
+// noNode stands for a value that is not there.
+var noNode = new(node)
 
 type writer struct{ *bytes.Buffer }
 
@@ -37,7 +41,7 @@ func (w writer) members(t *elementType, list []member, of *node) {
 		switch {
 		case m.name == "resourceType", isSibling && of.member(base) != nil:
 		case isSibling:
-			w.element(t.within(base), base, &node{}, m.value)
+			w.element(t.within(base), base, noNode, m.value)
 		default:
 			w.element(t.within(m.name), m.name, m.value, of.member("_"+m.name))
 		}
@@ -46,27 +50,21 @@ func (w writer) members(t *elementType, list []member, of *node) {
 
 // element writes an element, or one for each item of an array.
 func (w writer) element(t *elementType, called string, n, sibling *node) {
-	if n.kind != '[' && (sibling == nil || sibling.kind != '[') {
+	sibling = cmp.Or(sibling, noNode)
+	if n.kind != '[' && sibling.kind != '[' {
 		w.single(t, name(called), n, sibling)
 		return
 	}
-	for i := range max(len(n.items), items(sibling)) {
-		item, extra := &node{}, (*node)(nil)
+	for i := range max(len(n.items), len(sibling.items)) {
+		item, extra := noNode, noNode
 		if i < len(n.items) {
 			item = n.items[i]
 		}
-		if i < items(sibling) {
+		if i < len(sibling.items) {
 			extra = sibling.items[i]
 		}
 		w.single(t, name(called), item, extra)
 	}
-}
-
-func items(n *node) int {
-	if n == nil {
-		return 0
-	}
-	return len(n.items)
 }
 
 func (w writer) single(t *elementType, called string, n, sibling *node) {

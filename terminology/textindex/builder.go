@@ -34,7 +34,9 @@ func New(c Corpus) *Index {
 	b := &builder{Index: Index{corpus: c, order: staticOrder(c)}, vocabulary: newVocabulary()}
 	byDisplay := b.sorted(func(dst []byte, doc uint32) []byte { return append(dst, b.folder.words(c.Display(doc))...) })
 	byCode := b.sorted(func(dst []byte, doc uint32) []byte { return appendJoined(dst, b.folder.words(c.Code(doc))) })
-	b.lowest = lowestOf(byDisplay)
+	for ranks := range slices.Chunk(byDisplay, block) {
+		b.lowest = append(b.lowest, slices.Min(ranks))
+	}
 	displays, codes := make([]uint64, c.Len()), make([]uint64, c.Len())
 	for i := range c.Len() {
 		displays[i] = prefixKey(b.folder.words(c.Display(b.order[byDisplay[i]])))
@@ -194,7 +196,7 @@ func (b *builder) signs(rank uint32, text []byte) {
 // post turns the stream into postings, sorted by word. It goes through it twice: to measure each word's bytes, and to
 // write them.
 func (b *builder) post() {
-	sorted := b.vocabulary.sorted()
+	sorted := sortByText(len(b.vocabulary.hash), b.vocabulary.text, b.vocabulary.from)
 	last, next := b.lastSeen, make([]uint32, len(sorted)) // by word: its last rank, and where the next goes
 	clear(last)
 	b.stream.each(func(rank, word uint32) {

@@ -127,12 +127,7 @@ func (t *term) in(words []byte) bool {
 	if t.joined != nil && bytes.Contains(words, t.joined) {
 		return true
 	}
-	for _, word := range t.words {
-		if !bytes.Contains(words, word) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(t.words, func(word []byte) bool { return !bytes.Contains(words, word) })
 }
 
 // inOrder reports whether all words of the filter begin words of a line, one after the other.

@@ -188,13 +188,6 @@ func (x *Index) addLowest(dst *rankSet, from, to, n int) {
 	x.addDisplayed(dst, last*block, to)
 }
 
-func lowestOf(ranks []uint32) (lowest []uint32) {
-	for ranks := range slices.Chunk(ranks, block) {
-		lowest = append(lowest, slices.Min(ranks))
-	}
-	return lowest
-}
-
 // RanksOf returns a set of documents as the set of their ranks, for [Part.Within].
 func (x *Index) RanksOf(docs bitset.Set) bitset.Set {
 	ranks := bitset.New(len(x.order))
@@ -212,7 +205,9 @@ func (x *Index) Words() int { return x.words.len() }
 // Bytes returns the memory use in bytes.
 func (x *Index) Bytes() int {
 	words := 4 * (len(x.order) + len(x.words.from) + len(x.from) + len(x.displays.ranks) + len(x.lowest) + len(x.codes.ranks))
-	return words + 8*(len(x.displays.keys)+len(x.codes.keys)+(len(x.order)+x.words.len())/stride) + len(x.postings) + len(x.words.text) + x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+	keys := 8 * (len(x.displays.keys) + len(x.codes.keys) + (len(x.order)+x.words.len())/stride)
+	sets := x.common.bytes() + x.letters.bytes() + x.initials.bytes() + x.symbols.bytes()
+	return words + keys + sets + len(x.postings) + len(x.words.text)
 }
 
 func (s *runeSets) bytes() int {

@@ -1,6 +1,9 @@
 package textindex
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 // tier is how well a document matches a filter, lower being better. [Rule] describes the tiers.
 type tier uint8
@@ -145,10 +148,5 @@ func (j *judge) isOrdered(doc uint32) bool {
 
 // orderedInOthers reports whether one of the other texts has all words in order.
 func (j *judge) orderedInOthers() bool {
-	for _, other := range j.others {
-		if j.filter.inOrderIn(other, &j.folder) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(j.others, func(other []byte) bool { return j.filter.inOrderIn(other, &j.folder) })
 }

@@ -36,7 +36,8 @@ func (q *query) rank() {
 	from, exact, to := x.displayed(folder, f.line)
 	q.emitRanks(x.displays.ranks[from:exact], tierDisplay)
 	if q.first != nil {
-		q.emitFirst()
+		q.emitRanks(q.first[:q.leading], tierBeginning)
+		q.emitRanks(q.first[q.leading:], tierOrdered)
 		return
 	}
 	q.emitBeginning(exact, to)
@@ -89,19 +90,6 @@ func (q *query) emitBeginning(from, to int) {
 		q.taken.union(&beginning)
 	}
 	q.release(beginning)
-}
-
-func (q *query) emitFirst() {
-	for i, rank := range q.first {
-		switch {
-		case q.done():
-			return
-		case i < q.leading:
-			q.emitRank(rank, tierBeginning)
-		default:
-			q.emitRank(rank, tierOrdered)
-		}
-	}
 }
 
 // emitInitials emits what has the filter's letter at the beginning of a word, then the rest.

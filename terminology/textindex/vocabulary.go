@@ -58,11 +58,6 @@ func (v *vocabulary) grow() {
 	}
 }
 
-// sorted returns the numbers in the order of their words.
-func (v *vocabulary) sorted() []uint32 {
-	return sortByText(len(v.hash), v.text, v.from)
-}
-
 // sortByText sorts the numbers below n by their texts, text[from[i]:from[i+1]], and then by themselves. It keeps the
 // first bytes of each beside it, since most comparisons need no more.
 func sortByText(n int, text []byte, from []uint32) []uint32 {
