@@ -25,8 +25,9 @@ func (d *definitions) shape(entries []entry, direct bool) *tree {
 		}
 		places[e.codeSystem][e.concept] = uint32(i) + 1
 	}
-	parents, ok := make([]uint32, len(entries)), true
+	parents := make([]uint32, len(entries))
 	for i, e := range entries {
+		var ok bool
 		if parents[i], ok = d.codeSystems[e.codeSystem].above(e.concept, places[e.codeSystem], direct); !ok {
 			return nil
 		}

@@ -215,7 +215,9 @@ func (b *builder) post() {
 		b.words.text = append(b.words.text, b.vocabulary.at(word)...)
 		b.words.from = append(b.words.from, uint32(len(b.words.text)))
 	}
-	b.words.sample()
+	for i := 0; i < b.words.len(); i += stride {
+		b.words.every = append(b.words.every, prefixKey(b.words.at(i)))
+	}
 	b.vocabulary = vocabulary{}
 	b.postings = make([]byte, b.from[len(sorted)])
 	clear(last)

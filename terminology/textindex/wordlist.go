@@ -9,12 +9,6 @@ type wordList struct {
 	every []uint64 // the key of every word that is a multiple of stride, as in textOrder
 }
 
-func (w *wordList) sample() {
-	for i := 0; i < w.len(); i += stride {
-		w.every = append(w.every, prefixKey(w.at(i)))
-	}
-}
-
 func (w *wordList) len() int { return len(w.from) - 1 }
 
 func (w *wordList) at(i int) []byte { return w.text[w.from[i]:w.from[i+1]] }
