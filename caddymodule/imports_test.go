@@ -33,7 +33,11 @@ var cores = map[string][]string{
 }
 
 // ground is what all cores may import.
-var ground = []string{"caddymodule/smart", "caddymodule/boundedcache", "caddymodule/fairqueue", "caddymodule/httporigin", "caddymodule/strictjson", "caddymodule/rawjson"}
+var ground = []string{
+	"caddymodule/smart", "caddymodule/smart/compartment", "caddymodule/smart/interaction", "caddymodule/smart/resource",
+	"caddymodule/smart/searchparam", "caddymodule/boundedcache", "caddymodule/fairqueue", "caddymodule/httporigin",
+	"caddymodule/strictjson", "caddymodule/rawjson",
+}
 
 // A goPackage is what go list says of a package.
 type goPackage struct {

@@ -62,12 +62,14 @@ var (
 const (
 	codeInvalidRequest = "invalid_request"
 	codeInvalidToken   = "invalid_token"
+
+	codeInsufficientScope = "insufficient_scope"
 )
 
 // Error is a refusal. Its Error method is for logs. Its fields and [Error.Challenge] are fixed texts without any
 // input, and meant for the client.
 type Error struct {
-	// Status is the HTTP status: 400, 401, 405 or 503.
+	// Status is the HTTP status: 400, 401, 403, 404, 405, 413, 415, 502 or 503.
 	Status int
 	// Code is the error code of RFC 6750 §3.1. Empty if no token was sent, and with 503.
 	Code string
@@ -101,6 +103,14 @@ func (e *Error) IssueType() string {
 		return "login"
 	case e.Status == http.StatusMethodNotAllowed:
 		return "not-supported"
+	case e.Status == http.StatusForbidden:
+		return "forbidden"
+	case e.Status == http.StatusNotFound:
+		return "not-found"
+	case e.Status == http.StatusRequestEntityTooLarge:
+		return "too-long"
+	case e.Status >= http.StatusInternalServerError:
+		return "exception"
 	default:
 		return "security"
 	}
@@ -109,10 +119,10 @@ func (e *Error) IssueType() string {
 // Diagnostics is the text for OperationOutcome.issue.diagnostics.
 func (e *Error) Diagnostics() string { return e.Description }
 
-// Challenge is the value for WWW-Authenticate (RFC 6750 §3). It is empty with 405 and 503, where another token would
-// not help, and has no error code if the request had no token (§3.1).
+// Challenge is the value for WWW-Authenticate (RFC 6750 §3). It is empty where another token would not help: with any
+// status but 400, 401 and 403. It has no error code if the request had no token (§3.1).
 func (e *Error) Challenge(realm string) string {
-	if e.Status == http.StatusServiceUnavailable || e.Status == http.StatusMethodNotAllowed {
+	if e.Status != http.StatusBadRequest && e.Status != http.StatusUnauthorized && e.Status != http.StatusForbidden {
 		return ""
 	}
 	challenge := "Bearer realm=" + quoted(realm)
@@ -169,6 +179,11 @@ func invalidToken(err error) *Error {
 		description = "The access token has expired."
 	}
 	return &Error{Status: http.StatusUnauthorized, Code: codeInvalidToken, Description: description, Err: err}
+}
+
+// InsufficientScope refuses a request that a valid token's scopes do not allow, with 403 (RFC 6750 §3.1).
+func InsufficientScope(description string, err error) *Error {
+	return &Error{Status: http.StatusForbidden, Code: codeInsufficientScope, Description: description, Err: err}
 }
 
 // Withdrawn refuses a valid token whose user or client is no longer known.

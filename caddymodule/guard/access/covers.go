@@ -1,0 +1,179 @@
+package access
+
+import (
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/searchparam"
+)
+
+// Verdict says whether a grant covers a resource.
+type Verdict struct {
+	// Covered says that it does, if all of Needed are covered too.
+	Covered bool
+	// Needed are other resources on which it depends. Empty if the resource says all by itself.
+	Needed []interaction.Reference
+}
+
+var (
+	covered  = Verdict{Covered: true}
+	outside  = Verdict{}
+	byItself = func(ok bool) Verdict { return Verdict{Covered: ok} }
+)
+
+// Covers reports whether a grant is about a resource as it stands: in its context, matching its constraint, and with
+// nothing contained that names another patient.
+func (r *Rights) Covers(g Grant, res resource.Resource) Verdict {
+	switch {
+	case g.Type != smart.AnyType && g.Type != res.Type:
+		return outside
+	case g.Only != (interaction.Reference{}):
+		return byItself(g.Only == interaction.Reference{Type: res.Type, ID: res.ID})
+	case !matches(g.Constraint, res):
+		return outside
+	case g.Patient == "":
+		return covered
+	case !containsOnly(res, g.Patient):
+		return outside
+	}
+	return r.Shared.inside(res, g.Patient)
+}
+
+// CoversNew is Covers for a resource that a client writes. It must name the grant's patient, and no other one where
+// membership is named: else a record of one patient could be written into another's.
+func (r *Rights) CoversNew(g Grant, res resource.Resource) Verdict {
+	if g.Patient == "" {
+		return r.Covers(g, res)
+	}
+	if r.Shared[res.Type] == Unassigned && !OfPatients(res) {
+		return outside
+	}
+	if _, member := compartment.Patient(res.Type); member && res.Type != "Patient" && !namesOnly(res, g.Patient) {
+		return outside
+	}
+	return r.Covers(g, res)
+}
+
+// namesOnly reports whether a resource's membership parameters name the patient and no other.
+func namesOnly(res resource.Resource, patient string) bool {
+	named := 0
+	for id := range compartment.Patients(res) {
+		if id != patient {
+			return false
+		}
+		named++
+	}
+	return named > 0
+}
+
+// inside reports whether a resource is the patient's, or one that every patient's records need.
+func (s Shared) inside(res resource.Resource, patient string) Verdict {
+	switch s[res.Type] {
+	case Closed:
+		return outside
+	case Everyone:
+		return covered
+	case Unassigned:
+		return byItself(Matches(smart.Parameter{Name: "patient", Value: "Patient/" + patient}, res) || !OfPatients(res))
+	case SecurityContext:
+		return dependent(res, patient, "securityContext")
+	case About:
+		if compartment.InPatient(res, patient) {
+			return covered
+		}
+		return about(res, patient)
+	case Alone:
+		return byItself(compartment.InPatient(res, patient) && namesOnly(res, patient))
+	}
+	return byItself(compartment.InPatient(res, patient))
+}
+
+// OfPatients reports whether a resource outside of compartments says whose it is.
+func OfPatients(res resource.Resource) bool {
+	parameter, _ := searchparam.Lookup(res.Type, "patient")
+	for _, path := range parameter.Paths {
+		path.Target = ""
+		for range res.Values(path) {
+			return true
+		}
+	}
+	return len(parameter.Paths) == 0
+}
+
+// maxNeeded bounds what one resource may depend on.
+const maxNeeded = 20
+
+// about judges a resource by what it is about. A Bundle on the server says it by its entries, which the caller judges.
+func about(res resource.Resource, patient string) Verdict {
+	if res.Type != "Provenance" {
+		return outside
+	}
+	return dependent(res, patient, "target")
+}
+
+// dependent judges a resource by the references in one element: each must be the patient, or be covered too.
+func dependent(res resource.Resource, patient, element string) Verdict {
+	v := covered
+	n := 0
+	for value := range res.Values(resource.Path{Elements: []string{element}}) {
+		to, _, ok := res.Refers(value)
+		if n++; n > maxNeeded || !ok || to.Type == "" || to.Base != "" {
+			return outside
+		}
+		if to.Type != "Patient" || to.ID != patient {
+			v.Needed = append(v.Needed, interaction.Reference{Type: to.Type, ID: to.ID})
+		}
+	}
+	if n == 0 {
+		return outside
+	}
+	return v
+}
+
+// containsOnly reports whether nothing contained in the resource names another patient. What names none belongs to
+// what contains it.
+func containsOnly(res resource.Resource, patient string) bool {
+	for text := range res.Contained() {
+		contained, err := resource.Parse(text)
+		if err != nil {
+			return false
+		}
+		for id := range compartment.Patients(contained) {
+			if id != patient && contained.Type != "Patient" {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// matches reports whether the resource matches all of a constraint.
+func matches(constraint []smart.Parameter, res resource.Resource) bool {
+	return !slices.ContainsFunc(constraint, func(p smart.Parameter) bool { return !Matches(p, res) })
+}
+
+// Matches reports whether the resource is one that a search with the parameter would find. What cannot be evaluated
+// matches nothing.
+func Matches(p smart.Parameter, res resource.Resource) bool {
+	parameter, ok := searchparam.Lookup(res.Type, p.Name)
+	if !ok {
+		return false
+	}
+	ok, err := parameter.Matches(res, p.Value)
+	return ok && err == nil
+}
+
+// evaluable reports whether a grant's constraint can be checked on a resource. For a grant over all types that is told
+// of each resource.
+func evaluable(g Grant) bool {
+	if g.Type == smart.AnyType {
+		return true
+	}
+	return !slices.ContainsFunc(g.Constraint, func(p smart.Parameter) bool {
+		parameter, ok := searchparam.Lookup(g.Type, p.Name)
+		return !ok || len(parameter.Paths) == 0
+	})
+}

@@ -1,0 +1,84 @@
+package access
+
+import (
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+)
+
+// Rights are what a token may do.
+type Rights struct {
+	// Grants are those of the scopes, in their order.
+	Grants []Grant
+	// Shared are the types that belong to no patient.
+	Shared Shared
+	// Missing says why some scopes grant nothing, for errors: see [Holder.Missing]. Empty if none does.
+	Missing string
+
+	all smart.Permission // on all types, in whole
+}
+
+// New returns the rights of a token's holder. Scopes that are malformed, that lack their context or whose constraint
+// cannot be checked grant nothing.
+func New(h Holder, shared Shared) *Rights {
+	r := &Rights{Shared: shared, Missing: h.Missing()}
+	for scope := range strings.FieldsSeq(h.Scope) {
+		r.Add(h.grants(scope)...)
+	}
+	return r
+}
+
+// Add adds grants.
+func (r *Rights) Add(grants ...Grant) {
+	for _, g := range grants {
+		r.Grants = append(r.Grants, g)
+		if g.Type == smart.AnyType && g.Whole() {
+			r.all |= g.Permission
+		}
+	}
+}
+
+// All are the permissions that some grant gives on all resources of all types.
+func (r *Rights) All() smart.Permission { return r.all }
+
+// Whole reports whether one grant covers all resources of a type.
+func (r *Rights) Whole(resourceType string, p smart.Permission) bool {
+	if r.all&p == p {
+		return true
+	}
+	for _, g := range r.Grants {
+		if g.Whole() && g.allows(resourceType, p) {
+			return true
+		}
+	}
+	return false
+}
+
+// For returns the grants that give all the permissions on a type, each alone. Types that are shared between patients
+// may be read and searched, and are not changed, under a grant that is bound to a patient.
+func (r *Rights) For(resourceType string, p smart.Permission) []Grant {
+	var found []Grant
+	for _, g := range r.Grants {
+		if g.allows(resourceType, p) && (g.Patient == "" || r.Shared.bound(resourceType, p)) {
+			found = append(found, g)
+		}
+	}
+	return found
+}
+
+// Types are the types that some grant names with the permissions; any reports whether one is over all types.
+func (r *Rights) Types(p smart.Permission) (types []string, anyType bool) {
+	seen := map[string]bool{}
+	for _, g := range r.Grants {
+		if g.Permission&p != p {
+			continue
+		}
+		if g.Type == smart.AnyType {
+			anyType = true
+		} else if !seen[g.Type] {
+			seen[g.Type] = true
+			types = append(types, g.Type)
+		}
+	}
+	return types, anyType
+}

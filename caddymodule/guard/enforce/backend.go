@@ -1,0 +1,107 @@
+package enforce
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+)
+
+// ownHeaders are not passed on from the client's request, because they speak of the request as the client made it: its
+// conditions, its body, and how it wants the answer. What of them is to hold, a call says itself.
+var ownHeaders = []string{
+	"Accept", "Accept-Encoding", "Connection", "Content-Encoding", "Content-Length", "Content-Type", "Expect",
+	"If-Match", "If-Modified-Since", "If-None-Exist", "If-None-Match", "If-Range", "If-Unmodified-Since", "Prefer",
+	"Range", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
+
+// ask has the next handler answer a call, in JSON without compression, so that the answer can be judged.
+func (x *exchange) ask(ctx context.Context, c call) (*answer, error) {
+	if x.asked++; x.asked > x.limits.Requests {
+		return nil, tooCostly("The request needs more than %d requests to the FHIR server: ask for less at once.", x.limits.Requests)
+	}
+	held := &heldResponse{header: http.Header{}, limit: x.limits.Answer}
+	err := held.record(x.next, x.request(ctx, c))
+	switch {
+	case held.tooLong:
+		return nil, withheld(fmt.Errorf("%w: more than %d bytes", errTooLong, x.limits.Answer))
+	case err != nil:
+		return nil, err
+	case held.status == 0:
+		return nil, withheld(errNoAnswer)
+	}
+	return &answer{status: held.status, header: held.header, body: held.body.Bytes()}, nil
+}
+
+// request makes a call of the client's request.
+func (x *exchange) request(ctx context.Context, c call) *http.Request {
+	r := x.r.Clone(ctx)
+	r.Method = c.method
+	r.URL = &url.URL{Path: x.Base, RawQuery: c.query}
+	if c.path != "" {
+		r.URL.Path += "/" + c.path
+	}
+	r.RequestURI = r.URL.RequestURI()
+	for _, name := range ownHeaders {
+		r.Header.Del(name)
+	}
+	for name, values := range c.header {
+		r.Header[name] = values
+	}
+	r.Header.Set("Accept", typeJSON)
+	r.Header.Set("Accept-Encoding", "identity")
+	r.TransferEncoding, r.Trailer, r.Form, r.PostForm, r.MultipartForm = nil, nil, nil, nil, nil
+	r.Body, r.ContentLength = http.NoBody, 0
+	if len(c.body) > 0 {
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(c.body)), int64(len(c.body))
+	}
+	return r
+}
+
+// heldResponse is a ResponseWriter that holds an answer up to a size.
+type heldResponse struct {
+	header  http.Header
+	status  int
+	body    bytes.Buffer
+	limit   int64
+	tooLong bool
+}
+
+// Header implements http.ResponseWriter.
+func (h *heldResponse) Header() http.Header { return h.header }
+
+// WriteHeader implements http.ResponseWriter. Informational responses are dropped.
+func (h *heldResponse) WriteHeader(status int) {
+	if h.status == 0 && status >= http.StatusOK {
+		h.status, h.header = status, h.header.Clone()
+	}
+}
+
+// Write implements http.ResponseWriter. Its error makes the next handler stop reading from the server.
+func (h *heldResponse) Write(p []byte) (int, error) {
+	h.WriteHeader(http.StatusOK)
+	if int64(h.body.Len()+len(p)) > h.limit {
+		h.tooLong = true
+		return 0, errTooLong
+	}
+	return h.body.Write(p)
+}
+
+var (
+	errTooLong  = errors.New("answer of the FHIR server is too long to judge")
+	errNoAnswer = errors.New("the next handler gave no answer")
+)
+
+// record has the next handler answer. A proxy that aborts because writing failed has not failed itself.
+func (h *heldResponse) record(next NextHandler, r *http.Request) error {
+	defer func() {
+		cause := recover()
+		if aborted, _ := cause.(error); cause != nil && (!h.tooLong || !errors.Is(aborted, http.ErrAbortHandler)) {
+			panic(cause)
+		}
+	}()
+	return next.ServeHTTP(h, r)
+}

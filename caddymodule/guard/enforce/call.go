@@ -1,0 +1,132 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// call is a request in parts: the client's, an entry of a batch, or one of our own.
+type call struct {
+	method string
+	path   string // below the FHIR base, without a leading slash
+	query  string
+	header http.Header // those that speak of the call: If-Match, If-None-Exist, Prefer, Content-Type …
+	body   []byte
+}
+
+// get is a call that only asks.
+func get(path, query string) call { return call{method: http.MethodGet, path: path, query: query} }
+
+// clientCall is the client's request without its body.
+func (x *exchange) clientCall() (call, error) {
+	path, ok := strings.CutPrefix(x.r.URL.Path, x.Base)
+	if !ok || path != "" && path[0] != '/' {
+		return call{}, notFound()
+	}
+	if path == "/" {
+		path = ""
+	}
+	return call{method: x.r.Method, path: strings.TrimPrefix(path, "/"), query: x.r.URL.RawQuery, header: x.r.Header}, nil
+}
+
+// interaction tells what a call does. A search by POST has its form among its parameters.
+func (c call) interaction() (interaction.Interaction, error) {
+	i, err := interaction.Parse(c.method, c.path, c.query, c.header)
+	if err == nil && strings.HasSuffix(c.path, "_search") && c.body != nil {
+		i, err = i.WithForm(string(c.body))
+	}
+	if err != nil {
+		status := interaction.Status(err)
+		return i, &guard.Error{Status: status, Description: sentence(err), Err: err}
+	}
+	return i, nil
+}
+
+// sentence is an error as clients read it. The errors of package interaction hold no part of the request.
+func sentence(err error) string {
+	text := err.Error()
+	return strings.ToUpper(text[:1]) + text[1:] + "."
+}
+
+var errBody = errors.New("body cannot be judged")
+
+// readBody reads the client's body, in JSON or as a form, up to the limit.
+func (x *exchange) readBody(c call) ([]byte, error) {
+	if c.method == http.MethodGet || c.method == http.MethodHead || x.r.Body == nil || x.r.Body == http.NoBody {
+		return nil, nil
+	}
+	if e := x.r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body without compression.", Err: errBody}
+	}
+	body, err := io.ReadAll(io.LimitReader(x.r.Body, x.limits.Body+1))
+	switch {
+	case err != nil:
+		return nil, invalid(err, "The body could not be read.")
+	case int64(len(body)) > x.limits.Body:
+		return nil, &guard.Error{Status: http.StatusRequestEntityTooLarge, Description: fmt.Sprintf("The body is longer than %d bytes.", x.limits.Body), Err: errBody}
+	case len(body) > 0 && !x.readable(c):
+		return nil, &guard.Error{Status: http.StatusUnsupportedMediaType, Description: "Send the body as application/fhir+json.", Err: errBody}
+	}
+	return body, nil
+}
+
+// readable reports whether we can read a body of its media type.
+func (x *exchange) readable(c call) bool {
+	media, parameters, err := mime.ParseMediaType(x.r.Header.Get("Content-Type"))
+	if charset := parameters["charset"]; err != nil || charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return false
+	}
+	if strings.HasSuffix(c.path, "_search") {
+		return media == "application/x-www-form-urlencoded"
+	}
+	return media == "application/json" || strings.HasSuffix(media, "+json")
+}
+
+// passing is the client's writer for what passes as it is: addresses of resources become ours.
+func (x *exchange) passing(w http.ResponseWriter) http.ResponseWriter {
+	return &passingWriter{ResponseWriter: w, x: x}
+}
+
+// passingWriter has the headers of an answer name resources as clients know them.
+type passingWriter struct {
+	http.ResponseWriter
+	x     *exchange
+	began bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *passingWriter) WriteHeader(status int) {
+	if !p.began && status >= http.StatusOK {
+		p.began = true
+		p.x.localize(&answer{header: p.Header()})
+	}
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (p *passingWriter) Write(b []byte) (int, error) {
+	if !p.began {
+		p.WriteHeader(http.StatusOK)
+	}
+	return p.ResponseWriter.Write(b)
+}
+
+// Unwrap lets http.ResponseController find what else the writer can do.
+func (p *passingWriter) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+// withoutQuery is a URL's path and query apart.
+func splitQuery(u string) (path, query string, err error) {
+	parsed, err := url.Parse(u)
+	if err != nil {
+		return "", "", err
+	}
+	return parsed.Path, parsed.RawQuery, nil
+}

@@ -1,0 +1,28 @@
+// Package enforce lets a token's requests reach a FHIR server as far as its scopes allow, and its answers come back as
+// far as they do. The server enforces nothing, and is not trusted to find the right resources.
+//
+// A request's way through:
+//
+//	exchange.go      the client's request: passed on as it is, or answered in parts
+//	   ▼
+//	call.go          a request in parts: the client's, an entry of a bundle, or one of ours
+//	   ▼
+//	read.go          read, vread: asked of the server, judged, else answered as what is not there
+//	newsearch.go     a search is planned:
+//	plan.go            as branches, each of which the server confines to what some scopes cover
+//	rules.go           without parameters that would tell more
+//	search.go          and answered page by page
+//	include.go         with what comes along only as far as the client could have come to it
+//	page.go            and links that are sealed for this token
+//	write.go         create, update, patch and delete
+//	   ▼
+//	backend.go       the server is asked, in JSON without compression
+//	   ▼
+//	judge.go         each resource of an answer is judged by the grants of package access
+//	bundle.go        and Bundles are written anew of what may be seen
+//	   ▼
+//	answer.go        the answer, held until it is judged
+//	refusal.go       or the error in its place
+//
+// References: FHIR R4, RESTful API and Search; SMART App Launch 2.2.0, "Scopes for requesting FHIR Resources".
+package enforce

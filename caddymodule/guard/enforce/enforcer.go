@@ -1,0 +1,75 @@
+package enforce
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+)
+
+// NextHandler leads to the FHIR server. It is caddyhttp.Handler without Caddy.
+type NextHandler interface {
+	// ServeHTTP answers a request. An error says that it did not.
+	ServeHTTP(w http.ResponseWriter, r *http.Request) error
+}
+
+// Sealing seals texts so that nobody but us can make or read them.
+type Sealing interface {
+	// Seal returns the text sealed; it opens with the same binding only. Letters, digits, - _ and dots.
+	Seal(ctx context.Context, text, binding string) (string, error)
+	// Unseal opens what [Sealing.Seal] has sealed with the binding, maxAge ago at most.
+	Unseal(ctx context.Context, sealed, binding string, maxAge time.Duration) (string, error)
+}
+
+// Enforcer lets a token's requests reach a FHIR server as far as its scopes allow. It is safe for concurrent use, and
+// must not be changed once in use.
+type Enforcer struct {
+	// Base is the path of the FHIR API, such as /fhir/R4. Required.
+	Base string
+	// BaseURL is the URL that clients know the API by. It stands before relative links. Empty: links are relative.
+	BaseURL string
+	// Shared are the rules for types outside of compartments.
+	Shared access.Shared
+	// Sealing seals links to pages and jobs. Required.
+	Sealing Sealing
+	// CompartmentSearch says that the server finds a patient's resources by Patient/id/Type (FHIR R4 §3.1.1.4). Default:
+	// they are found by one search for each membership parameter, whose results are joined.
+	CompartmentSearch bool
+	// Limits bound what one request may cost.
+	Limits Limits
+}
+
+// Limits bound what one request may cost. The zero value means the defaults.
+type Limits struct {
+	// Answer is the size up to which an answer is judged, in bytes. A longer one is withheld. Default: 16 MiB.
+	Answer int64
+	// Body is the size up to which a body is judged, in bytes. A longer one is refused. Default: 16 MiB.
+	Body int64
+	// Requests is how many requests to the FHIR server one request may cause, each entry of a bundle apart. Default:
+	// 64.
+	Requests int
+	// Entries is how many entries a batch or transaction may have. Default: 500.
+	Entries int
+}
+
+const (
+	defaultSize     = 16 << 20
+	defaultRequests = 64
+	defaultEntries  = 500
+)
+
+// orDefaults are the limits in effect.
+func (l Limits) orDefaults() Limits {
+	return Limits{
+		Answer: orDefault(l.Answer, defaultSize), Body: orDefault(l.Body, defaultSize),
+		Requests: orDefault(l.Requests, defaultRequests), Entries: orDefault(l.Entries, defaultEntries),
+	}
+}
+
+func orDefault[N int | int64](n, otherwise N) N {
+	if n <= 0 {
+		return otherwise
+	}
+	return n
+}

@@ -1,0 +1,106 @@
+package enforce
+
+import (
+	"context"
+	"net/http"
+	"strings"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// exchange is a client's request on its way, with all requests to the FHIR server that it causes.
+type exchange struct {
+	*Enforcer
+	limits  Limits
+	next    NextHandler
+	r       *http.Request
+	rights  *access.Rights
+	binding string         // of links: whose they are
+	asked   int            // requests to the FHIR server so far
+	known   map[known]bool // resources that were looked up for others: are they covered?
+}
+
+// Serve answers a request as far as the rights go. The binding names all that a page link is bound to: subject,
+// client, patient and scopes. Any error is a *guard.Error or the next handler's.
+func (e *Enforcer) Serve(w http.ResponseWriter, r *http.Request, next NextHandler, rights *access.Rights, binding string) error {
+	x := &exchange{Enforcer: e, limits: e.Limits.orDefaults(), next: next, r: r, rights: rights, binding: binding}
+	c, err := x.clientCall()
+	if err != nil {
+		return err
+	}
+	if page, ok := strings.CutPrefix(c.path, pagePath); ok {
+		return x.finish(w)(x.followPage(r.Context(), page))
+	}
+	i, err := c.interaction()
+	if err != nil {
+		return err
+	}
+	if x.passes(i) {
+		return next.ServeHTTP(x.passing(w), r)
+	}
+	if c.body, err = x.readBody(c); err != nil {
+		return err
+	}
+	if i, err = c.interaction(); err != nil {
+		return err
+	}
+	return x.finish(w)(x.answer(r.Context(), c, i))
+}
+
+// finish writes an answer, or returns the error that took its place.
+func (x *exchange) finish(w http.ResponseWriter) func(*answer, error) error {
+	return func(a *answer, err error) error {
+		if err != nil {
+			return err
+		}
+		return a.write(w, x.r)
+	}
+}
+
+// passes reports whether a request goes to the next handler as it is, and its answer to the client: some scope is about
+// every resource that they can hold.
+func (x *exchange) passes(i interaction.Interaction) bool {
+	switch i.Kind {
+	case interaction.Read, interaction.VRead:
+		return x.rights.Whole(i.Type, smart.Read)
+	case interaction.Delete:
+		return x.rights.Whole(i.Type, smart.Delete|smart.Read)
+	case interaction.Create, interaction.Update, interaction.Patch:
+		// The body may hold conditional references, which are searches of any type.
+		return x.rights.Whole(i.Type, i.Permission()|smart.Read) && x.rights.All()&smart.Search != 0
+	case interaction.Capabilities:
+		return true
+	}
+	return false
+}
+
+// answer answers a call: the client's, or an entry of its batch.
+func (x *exchange) answer(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+	switch i.Kind {
+	case interaction.Read, interaction.VRead:
+		return x.read(ctx, c, i)
+	case interaction.InstanceHistory:
+		return x.instanceHistory(ctx, c, i)
+	case interaction.TypeHistory, interaction.SystemHistory:
+		return x.history(ctx, c, i)
+	case interaction.TypeSearch, interaction.SystemSearch, interaction.CompartmentSearch:
+		return x.search(ctx, c, i)
+	case interaction.Create, interaction.ConditionalCreate:
+		return x.create(ctx, c, i)
+	case interaction.Update, interaction.ConditionalUpdate:
+		return x.update(ctx, c, i)
+	case interaction.Patch, interaction.ConditionalPatch:
+		return x.patch(ctx, c, i)
+	case interaction.Delete, interaction.ConditionalDelete:
+		return x.delete(ctx, c, i)
+	case interaction.Bundle:
+		return x.bundle(ctx, c)
+	case interaction.Operation:
+		return x.operation(ctx, c, i)
+	case interaction.Capabilities:
+		return x.ask(ctx, get(c.path, c.query))
+	}
+	return nil, notFound()
+}

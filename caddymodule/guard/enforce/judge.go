@@ -1,0 +1,85 @@
+package enforce
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// parse reads a resource of an answer.
+func (x *exchange) parse(text []byte) (resource.Resource, error) {
+	res, err := resource.Parse(text, x.BaseURL)
+	if err != nil {
+		return res, withheld(err)
+	}
+	return res, nil
+}
+
+// covered reports whether one of the grants covers the resource.
+func (x *exchange) covered(ctx context.Context, res resource.Resource, grants []access.Grant) (bool, error) {
+	for _, g := range grants {
+		ok, err := x.holds(ctx, g, x.rights.Covers(g, res))
+		if ok || err != nil {
+			return ok, err
+		}
+	}
+	return false, nil
+}
+
+// holds reports whether a verdict holds, after looking up what it needs.
+func (x *exchange) holds(ctx context.Context, g access.Grant, v access.Verdict) (bool, error) {
+	if !v.Covered {
+		return false, nil
+	}
+	for _, needed := range v.Needed {
+		ok, err := x.isKnown(ctx, g, needed)
+		if !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// isKnown reports whether a grant's context covers a resource on which another depends. It is not asked what that one
+// depends on in turn.
+func (x *exchange) isKnown(ctx context.Context, g access.Grant, of interaction.Reference) (bool, error) {
+	key := known{of, g.Patient}
+	if ok, found := x.known[key]; found {
+		return ok, nil
+	}
+	a, err := x.ask(ctx, get(of.String(), ""))
+	if err != nil {
+		return false, err
+	}
+	ok := false
+	if a.status == http.StatusOK && a.isJSON() {
+		res, err := x.parse(a.body)
+		context := access.Grant{Type: smart.AnyType, Patient: g.Patient}
+		v := x.rights.Covers(context, res)
+		ok = err == nil && res.Type == of.Type && res.ID == of.ID && v.Covered && len(v.Needed) == 0
+	}
+	if x.known == nil {
+		x.known = map[known]bool{}
+	}
+	x.known[key] = ok
+	return ok, nil
+}
+
+// known is a resource that was looked up in a patient's compartment.
+type known struct {
+	of      interaction.Reference
+	patient string
+}
+
+// requireJSON withholds an answer that cannot be read.
+func requireJSON(a *answer) error {
+	if !a.isJSON() {
+		return withheld(fmt.Errorf("the answer is %q, no JSON", a.header.Get("Content-Type")))
+	}
+	return nil
+}

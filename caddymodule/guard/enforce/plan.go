@@ -1,0 +1,134 @@
+package enforce
+
+import (
+	"slices"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard/access"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/compartment"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/resource"
+)
+
+// branch is a search that the FHIR server confines to what some grants cover. A search that no single one can confine
+// becomes several, whose results are joined.
+type branch struct {
+	resourceType string
+	patient      string                // the compartment to which the path confines; empty for none
+	within       interaction.Reference // the compartment that the client asked for
+	confining    []smart.Parameter     // come on top of the client's
+	grants       []access.Grant        // that cover what is found
+}
+
+// path is where the branch searches.
+func (b branch) path() string {
+	if b.within != (interaction.Reference{}) {
+		return b.within.String() + "/" + b.resourceType
+	}
+	if b.patient != "" {
+		return "Patient/" + b.patient + "/" + b.resourceType
+	}
+	return b.resourceType
+}
+
+// branches are the searches for a type that together find what the rights cover, and nothing else.
+func (x *exchange) branches(resourceType string) []branch {
+	if x.rights.Whole(resourceType, smart.Search) {
+		return []branch{{resourceType: resourceType, grants: x.rights.For(resourceType, smart.Search)}}
+	}
+	var all []branch
+	for _, g := range x.rights.For(resourceType, smart.Search) {
+		for _, b := range x.confined(resourceType, g) {
+			b.confining = append(b.confining, g.Constraint...)
+			all = addBranch(all, b)
+		}
+	}
+	return all
+}
+
+// confined are the searches that confine a type to a grant's context.
+func (x *exchange) confined(resourceType string, g access.Grant) []branch {
+	plain := branch{resourceType: resourceType, grants: []access.Grant{g}}
+	if g.Patient == "" {
+		return []branch{plain}
+	}
+	own := smart.Parameter{Name: "patient", Value: "Patient/" + g.Patient}
+	switch x.Shared[resourceType] {
+	case access.Everyone:
+		return []branch{plain}
+	case access.Unassigned:
+		return []branch{plain.with(own), plain.with(smart.Parameter{Name: missingPatient, Value: "true"})}
+	}
+	if resourceType == "Patient" {
+		return []branch{plain.with(smart.Parameter{Name: "_id", Value: g.Patient})}
+	}
+	names, ok := compartment.Patient(resourceType)
+	switch {
+	case !ok:
+		return nil
+	case x.CompartmentSearch:
+		plain.patient = g.Patient
+		return []branch{plain}
+	}
+	var all []branch
+	for _, name := range names {
+		all = append(all, plain.with(smart.Parameter{Name: name, Value: own.Value}))
+	}
+	return all
+}
+
+// missingPatient finds what is of no patient.
+const missingPatient = "patient:missing"
+
+// with is the branch with another parameter.
+func (b branch) with(p smart.Parameter) branch {
+	b.confining = append(slices.Clip(b.confining), p)
+	return b
+}
+
+// addBranch adds a branch, or joins it with one that differs in the value of one parameter alone: a comma says or.
+func addBranch(all []branch, b branch) []branch {
+	for i, other := range all {
+		if joined, ok := other.join(b); ok {
+			all[i] = joined
+			return all
+		}
+	}
+	return append(all, b)
+}
+
+// join is the branch that finds what either of two finds.
+func (b branch) join(o branch) (branch, bool) {
+	if b.patient != o.patient || len(b.confining) != len(o.confining) {
+		return b, false
+	}
+	differing := -1
+	for i := range b.confining {
+		if b.confining[i] == o.confining[i] {
+			continue
+		}
+		if b.confining[i].Name != o.confining[i].Name || differing >= 0 || b.confining[i].Name == "_id" {
+			return b, false
+		}
+		differing = i
+	}
+	b.grants = append(slices.Clip(b.grants), o.grants...)
+	if differing >= 0 {
+		b.confining = slices.Clone(b.confining)
+		b.confining[differing].Value += "," + o.confining[differing].Value
+	}
+	return b, true
+}
+
+// finds reports whether the branch would find a resource that the rights cover, apart from what the client asked for.
+func (b branch) finds(res resource.Resource) bool {
+	if b.resourceType != res.Type || b.patient != "" && !compartment.InPatient(res, b.patient) {
+		return false
+	}
+	return !slices.ContainsFunc(b.confining, func(p smart.Parameter) bool {
+		if p.Name == missingPatient {
+			return access.OfPatients(res)
+		}
+		return !access.Matches(p, res)
+	})
+}

@@ -1,0 +1,64 @@
+package enforce
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart"
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/smart/interaction"
+)
+
+// read answers a read or vread. The server is asked whether or not the resource is covered, and what is not there gets
+// the same answer as what is not covered, so that nobody learns which it is.
+func (x *exchange) read(ctx context.Context, c call, i interaction.Interaction) (*answer, error) {
+	grants := x.rights.For(i.Type, smart.Read)
+	if len(grants) == 0 {
+		return nil, x.refused(i)
+	}
+	a, err := x.ask(ctx, get(c.path, ""))
+	if err != nil {
+		return nil, err
+	}
+	if a.status != http.StatusOK {
+		return nil, notRead(a)
+	}
+	if err := requireJSON(a); err != nil {
+		return nil, err
+	}
+	res, err := x.parse(a.body)
+	if err != nil {
+		return nil, err
+	}
+	if res.Type != i.Type || res.ID != i.ID {
+		return nil, notFound()
+	}
+	ok, err := x.covered(ctx, res, grants)
+	switch {
+	case err != nil:
+		return nil, err
+	case !ok:
+		return nil, notFound()
+	}
+	return x.localize(a), nil
+}
+
+// notRead is what a failed read is answered with. A status that depends on the resource would tell that it is there,
+// or was: 410 does.
+func notRead(a *answer) error {
+	if a.status/100 == 5 || a.status == http.StatusTooManyRequests {
+		return failed(a)
+	}
+	return notFound()
+}
+
+// refused says that no scope allows the interaction.
+func (x *exchange) refused(i interaction.Interaction) error {
+	of := i.Type
+	if of == "" || of == smart.AnyType {
+		of = "all types"
+	}
+	if missing := x.rights.Missing; missing != "" {
+		return forbidden(ErrScope, "%s", missing)
+	}
+	return forbidden(ErrScope, "No scope allows %s of %s: it needs the permission %s.", i.Kind, of, i.Permission())
+}

@@ -1,0 +1,64 @@
+package enforce
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/caddy-fhir/caddy-fhir/caddymodule/guard"
+)
+
+// The causes of a refusal, for logs and tests.
+var (
+	// ErrScope: no scope allows the interaction.
+	ErrScope = errors.New("no scope allows this")
+	// ErrOracle: the request could tell more than its scopes allow.
+	ErrOracle = errors.New("could tell more than the scopes allow")
+	// ErrOutside: the resource is not one that the scopes are about, or is not there.
+	ErrOutside = errors.New("not there, or not covered by the scopes")
+	// ErrWithheld: the answer cannot be judged.
+	ErrWithheld = errors.New("answer cannot be judged")
+	// ErrCostly: the request would cost too much.
+	ErrCostly = errors.New("too costly")
+)
+
+// forbidden refuses what no scope allows (RFC 6750 §3.1), or what could tell more than they do.
+func forbidden(cause error, format string, args ...any) *guard.Error {
+	return guard.InsufficientScope(fmt.Sprintf(format, args...), cause)
+}
+
+// notFound is the answer for what is not there, and for what is there and not covered: the same in all that shows.
+func notFound() *guard.Error {
+	return &guard.Error{Status: http.StatusNotFound, Description: "There is no such resource, or the access token does not cover it.", Err: ErrOutside}
+}
+
+// invalid refuses a request that is malformed, whatever the token.
+func invalid(err error, format string, args ...any) *guard.Error {
+	return &guard.Error{Status: http.StatusBadRequest, Description: fmt.Sprintf(format, args...), Err: err}
+}
+
+// tooCostly refuses what would take too many requests, or too much memory.
+func tooCostly(format string, args ...any) *guard.Error {
+	return &guard.Error{Status: http.StatusForbidden, Description: fmt.Sprintf(format, args...), Err: ErrCostly}
+}
+
+// withheld keeps back an answer of the FHIR server's.
+func withheld(err error) *guard.Error {
+	return &guard.Error{
+		Status: http.StatusBadGateway, Description: "The FHIR server's answer cannot be checked against the access token.",
+		Err: fmt.Errorf("%w: %w", ErrWithheld, err),
+	}
+}
+
+// failed passes on that the FHIR server failed. Its words are left out: they may be about any resource.
+func failed(a *answer) *guard.Error {
+	refusal := &guard.Error{Status: a.status, Description: "The FHIR server could not answer.", Err: fmt.Errorf("the FHIR server answered %d", a.status)}
+	if seconds, err := strconv.Atoi(a.header.Get("Retry-After")); err == nil {
+		refusal.Wait = time.Duration(seconds) * time.Second
+	}
+	return refusal
+}
+
+var errSearch = errors.New("invalid search")
