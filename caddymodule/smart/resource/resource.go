@@ -19,30 +19,30 @@ type Resource struct {
 	// VersionID is meta.versionId; empty if the resource has none.
 	VersionID string
 
+	text    []byte
 	names   string // of all members, one behind the other
 	members []member
 	bases   []string
 }
 
-// member is a member of the resource: where its name is in names, and the text of its value.
-type member struct {
-	from, to int
-	value    []byte
-}
+// member is a member of the resource: where its name is in names, and its value in text. It has no pointers, so that
+// members cost the garbage collector nothing.
+type member struct{ name, nameEnd, value, end int }
 
 // Parse reads a resource from the whole of a text, which must not be changed as long as the resource is in use. Bases
 // are the URLs of the server that the resource is on: an absolute reference below one of them is a reference to that
 // server, and any other is to another one. A name that stands twice in an object, at any level, is an error.
 func Parse(text []byte, bases ...string) (Resource, error) {
-	r := Resource{members: make([]member, 0, 24), bases: bases}
+	r := Resource{text: text, members: make([]member, 0, 24), bases: bases}
 	c := rawjson.NewCursor(text)
 	var buffer [512]byte
 	names := buffer[:0]
 	err := c.Object(func(name []byte) error {
-		from := len(names)
+		m := member{name: len(names), value: c.Offset()}
 		names = append(names, name...)
-		value, err := c.Raw()
-		r.members = append(r.members, member{from, len(names), value})
+		err := c.Skip()
+		m.nameEnd, m.end = len(names), c.Offset()
+		r.members = append(r.members, m)
 		return err
 	})
 	if err == nil {
@@ -62,13 +62,13 @@ func (r *Resource) identify(names []byte) error {
 	var parts [3][]byte
 	for _, m := range r.members {
 		var err error
-		switch string(names[m.from:m.to]) {
+		switch value := r.text[m.value:m.end]; string(names[m.name:m.nameEnd]) {
 		case "resourceType":
-			parts[0], err = text(m.value)
+			parts[0], err = text(value)
 		case "id":
-			parts[1], err = text(m.value)
+			parts[1], err = text(value)
 		case "meta":
-			parts[2], err = versionID(m.value)
+			parts[2], err = versionID(value)
 		}
 		if err != nil {
 			return err
@@ -98,8 +98,8 @@ func versionID(meta []byte) ([]byte, error) {
 // Member returns the text of a member's value; ok is false if there is none.
 func (r Resource) Member(name string) (value []byte, ok bool) {
 	for _, m := range r.members {
-		if r.names[m.from:m.to] == name {
-			return m.value, true
+		if r.names[m.name:m.nameEnd] == name {
+			return r.text[m.value:m.end:m.end], true
 		}
 	}
 	return nil, false
