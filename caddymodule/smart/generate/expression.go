@@ -30,7 +30,7 @@ func branches(expression string) []string {
 
 // branch is a part of a union while its steps are taken: all paths that it has come to.
 type branch struct {
-	structures structures
+	structures *structures
 	paths      []path
 }
 
@@ -39,7 +39,7 @@ type branch struct {
 type path struct{ written, code, below string }
 
 // paths returns the paths of one branch of an expression over a type, as the table has them.
-func (s structures) paths(expression string) ([]string, error) {
+func (s *structures) paths(expression string) ([]string, error) {
 	parts := splitSteps(expression)
 	b := &branch{structures: s, paths: []path{{below: parts[0]}}}
 	for i := 1; i < len(parts); i++ {

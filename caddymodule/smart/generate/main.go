@@ -15,6 +15,7 @@ const (
 	parametersFile = "org/hl7/fhir/r4/model/sp/search-parameters.json"
 	typesFile      = "org/hl7/fhir/r4/model/profile/profiles-types.xml"
 	resourcesFile  = "org/hl7/fhir/r4/model/profile/profiles-resources.xml"
+	valueSetsFile  = "org/hl7/fhir/r4/model/valueset/valuesets.xml"
 	modelFolder    = "org/hl7/fhir/r4/model/"
 )
 

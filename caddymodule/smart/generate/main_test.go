@@ -25,9 +25,16 @@ const (
 		<element><path value="X.part"/><type><code value="BackboneElement"/></type></element>
 		<element><path value="X.part.who"/><type><code value="Reference"/></type></element>
 		<element><path value="X.part.part"/><contentReference value="#X.part"/></element>
+		<element><path value="X.status"/><type><code value="code"/></type><binding><valueSet value="http://x/vs|4.0.1"/></binding></element>
+		<element><path value="X.mixed"/><type><code value="code"/></type><binding><valueSet value="http://x/mixed"/></binding></element>
 		<element><path value="X.telecom"/><type><code value="ContactPoint"/></type></element>
 		</snapshot></StructureDefinition></resource></entry></Bundle>`
+	valueSets = `<Bundle xmlns="http://hl7.org/fhir">
+		<entry><resource><ValueSet><url value="http://x/vs"/><compose><include><system value="http://x/cs"/></include></compose></ValueSet></resource></entry>
+		<entry><resource><ValueSet><url value="http://x/mixed"/><compose><include><system value="http://x/cs"/></include>
+			<include><valueSet value="http://x/vs"/></include></compose></ValueSet></resource></entry></Bundle>`
 	parameters = `{"entry":[
+		{"resource":{"code":"status","type":"token","base":["X"],"expression":"X.status | X.mixed"}},
 		{"resource":{"code":"id","type":"token","base":["X"],"expression":"X.id"}},
 		{"resource":{"code":"any","type":"date","base":["X"],"expression":"X.value"}},
 		{"resource":{"code":"cast","type":"quantity","base":["X"],"expression":"(X.value as Quantity) | X.value.as(Age)"}},
@@ -47,13 +54,14 @@ X	id	token		id:string
 X	none	string		
 X	odd	token		
 X	phone	token		telecom[system=phone]:ContactPoint
+X	status	token		status:code@http://x/cs mixed:code
 X	who	reference	Group Patient	part.part.who[Patient]:Reference
 `
 )
 
 func TestParameters(t *testing.T) {
 	t.Parallel()
-	jar := archive(t, map[string]string{typesFile: types, resourcesFile: resources, parametersFile: parameters})
+	jar := archive(t, map[string]string{typesFile: types, resourcesFile: resources, valueSetsFile: valueSets, parametersFile: parameters})
 	out := filepath.Join(t.TempDir(), "out.tsv")
 	if err := run(jar, out, ""); err != nil {
 		t.Fatal(err)

@@ -42,7 +42,7 @@ func parameterTable(jar *zip.Reader) ([]string, error) {
 }
 
 // lines returns a line for each type that the parameter is for.
-func (p parameter) lines(s structures) []string {
+func (p parameter) lines(s *structures) []string {
 	var lines []string
 	for _, base := range p.Base {
 		columns := []string{base, p.Code, p.Type, p.targets(), strings.Join(p.paths(s, base), " ")}
@@ -62,7 +62,7 @@ func (p parameter) targets() string {
 
 // paths returns the parameter's paths in a type; none if any part of its expression is more than a path, since a part
 // alone would find too little.
-func (p parameter) paths(s structures, base string) []string {
+func (p parameter) paths(s *structures, base string) []string {
 	if p.Type == "composite" || p.Expression == "" {
 		return nil
 	}

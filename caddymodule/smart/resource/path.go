@@ -9,6 +9,8 @@ type Path struct {
 	Elements []string
 	// Type is the FHIR type of what the path leads to.
 	Type string
+	// System is the code system that the codes at the end are of, if they are of type code and all of one.
+	System string
 	// Target, if set, leaves of the references at the end those to a resource of this type. (In FHIRPath:
 	// where(resolve() is Patient).)
 	Target string

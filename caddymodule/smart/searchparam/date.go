@@ -62,8 +62,8 @@ func parseDate(s string) (span, bool) {
 }
 
 // matches compares with a date, a period, or the times of a timing.
-func (d date) matches(_ resource.Resource, fhirType string, element []byte) bool {
-	switch fhirType {
+func (d date) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	switch path.Type {
 	case "Period":
 		found, ok := period(element)
 		return ok && d.compare(found)

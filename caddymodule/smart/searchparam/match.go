@@ -19,8 +19,8 @@ var (
 
 // criterion is one of the alternatives that a value has, ready to be compared with elements of a resource.
 type criterion interface {
-	// matches reports whether an element of a FHIR type is what is searched for.
-	matches(r resource.Resource, fhirType string, element []byte) bool
+	// matches reports whether an element at the end of a path is what is searched for.
+	matches(r resource.Resource, path resource.Path, element []byte) bool
 }
 
 // Matches reports whether a resource of the parameter's type matches name=value. The value is that of the query,
@@ -35,7 +35,7 @@ func (p Parameter) Matches(r resource.Resource, value string) (bool, error) {
 	}
 	for _, path := range p.Paths {
 		for element := range r.Values(path) {
-			if slices.ContainsFunc(criteria, func(c criterion) bool { return c.matches(r, path.Type, element) }) {
+			if slices.ContainsFunc(criteria, func(c criterion) bool { return c.matches(r, path, element) }) {
 				return true, nil
 			}
 		}

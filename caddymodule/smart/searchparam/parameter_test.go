@@ -29,6 +29,9 @@ func TestLookup(t *testing.T) {
 		{"Library", "depends-on", Parameter{Kind: Reference, Paths: []resource.Path{
 			{Elements: []string{"relatedArtifact", "resource"}, Type: "canonical", Filter: resource.Filter{Depth: 1, Element: "type", Value: "depends-on"}},
 		}}},
+		{"Observation", "status", Parameter{Kind: Token, Paths: []resource.Path{
+			{Elements: []string{"status"}, Type: "code", System: "http://hl7.org/fhir/observation-status"},
+		}}},
 		{"Goal", "target-date", Parameter{Kind: Date, Paths: []resource.Path{{Elements: []string{"target", "dueDate"}, Type: "date"}}}},
 		{"InsurancePlan", "name", Parameter{Kind: String, Paths: []resource.Path{
 			{Elements: []string{"name"}, Type: "string"}, {Elements: []string{"alias"}, Type: "string"},
@@ -85,7 +88,7 @@ func TestTable(t *testing.T) {
 // checkPath checks that no FHIRPath is left in a path.
 func checkPath(t *testing.T, k key, path resource.Path) {
 	t.Helper()
-	if path.Type == "" || strings.ContainsAny(strings.Join(path.Elements, "")+path.Type, "[]().:= ") {
+	if path.Type == "" || strings.ContainsAny(strings.Join(path.Elements, "")+path.Type, "[]().:=@ ") {
 		t.Errorf("%v: %+v", k, path)
 	}
 	if path.Filter.Depth > len(path.Elements) {

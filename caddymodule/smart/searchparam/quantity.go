@@ -34,8 +34,8 @@ func readQuantity(s string) (criterion, error) {
 
 // matches compares with a number or a quantity. Units are not converted. A quantity of which only a bound is known, a
 // range and sampled data do not match.
-func (q quantity) matches(_ resource.Resource, fhirType string, element []byte) bool {
-	switch fhirType {
+func (q quantity) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	switch path.Type {
 	case "decimal", "integer", "positiveInt", "unsignedInt":
 		return !q.hasUnit && q.compare(string(element))
 	case "Quantity", "Age", "Count", "Distance", "Duration":

@@ -17,9 +17,9 @@ type reference struct {
 func (p Parameter) readReference(s string) criterion { return reference{p.Targets, s} }
 
 // matches compares what is referred to, and of canonical URLs and URIs how they are written.
-func (s reference) matches(r resource.Resource, fhirType string, element []byte) bool {
-	if fhirType != "Reference" {
-		return matchesURL(s.written, fhirType, primitive(element))
+func (s reference) matches(r resource.Resource, path resource.Path, element []byte) bool {
+	if path.Type != "Reference" {
+		return matchesURL(s.written, path.Type, primitive(element))
 	}
 	to, literal, ok := r.Refers(element)
 	if !ok {

@@ -41,10 +41,12 @@ func readParameter(columns []string) Parameter {
 	return p
 }
 
-// readPath reads a path, such as participant.actor[Patient]:Reference or telecom[system=phone]:ContactPoint.
+// readPath reads a path, such as participant.actor[Patient]:Reference, telecom[system=phone]:ContactPoint or
+// status:code@http://hl7.org/fhir/observation-status.
 func readPath(written string) resource.Path {
 	var p resource.Path
 	written, p.Type, _ = strings.Cut(written, ":")
+	p.Type, p.System, _ = strings.Cut(p.Type, "@")
 	p.Elements = strings.Split(written, ".")
 	for i, element := range p.Elements {
 		name, condition, ok := strings.Cut(strings.TrimSuffix(element, "]"), "[")

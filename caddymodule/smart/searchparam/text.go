@@ -28,8 +28,8 @@ var textMembers = map[string][]string{
 }
 
 // matches compares with a string, or the parts of a name or an address.
-func (t text) matches(_ resource.Resource, fhirType string, element []byte) bool {
-	members, ok := textMembers[fhirType]
+func (t text) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	members, ok := textMembers[path.Type]
 	if !ok {
 		return t.starts(element)
 	}

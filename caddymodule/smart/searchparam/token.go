@@ -29,16 +29,24 @@ var codingMembers = map[string][2]string{
 	"ContactPoint": {"", "value"},
 }
 
-// matches compares with codes of all sorts. That of a code or a boolean has a system which is not written in the
-// resource and not known here, so a search with a system does not match them.
-func (t token) matches(r resource.Resource, fhirType string, element []byte) bool {
-	if fhirType == "CodeableConcept" {
+// matches compares with codes of all sorts.
+func (t token) matches(_ resource.Resource, path resource.Path, element []byte) bool {
+	if path.Type == "CodeableConcept" {
 		return t.matchesAny(element)
 	}
-	if members, ok := codingMembers[fhirType]; ok {
+	if members, ok := codingMembers[path.Type]; ok {
 		return t.matchesCoding(element, members[0], members[1])
 	}
-	return !t.hasSystem && primitive(element) == t.code
+	return t.matchesPrimitive(primitive(element), path.System)
+}
+
+// matchesPrimitive compares with a code whose system is not written in the resource: R4 says which it is. Other
+// primitive values have none that could be asked for.
+func (t token) matchesPrimitive(found, system string) bool {
+	if t.hasSystem && (system == "" || t.system != system) {
+		return false
+	}
+	return found != "" && (found == t.code || t.code == "")
 }
 
 // matchesAny compares with the codings of a concept.
