@@ -8,14 +8,11 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirjson"
 )
 
-// maxValidations bounds the validations in one request.
-const maxValidations = 1000
-
-// maxReread bounds the bytes of common resources times the number of validations: each validation reads them again.
-const maxReread = 256 << 20
-
-// validationSteps is the cost of one validation without its parameters.
-const validationSteps = 100
+const (
+	maxValidations  = 1000      // in one request
+	maxReread       = 256 << 20 // bytes of common resources times validations, each of which reads them again
+	validationSteps = 100       // the cost of one validation without its parameters
+)
 
 // BatchValidateCode answers [base]/ValueSet/$batch-validate-code: each parameter validation holds the Parameters of one
 // $validate-code; the other parameters are common to all. A failure is answered by an OperationOutcome in its place. See

@@ -58,13 +58,10 @@ func (v *codingValidator) validate(c *Coding) (codingResult, error) {
 	if member != nil {
 		d.member, d.entry = !choice.unsure, member.entry
 	}
-	if err := v.judge(c, &d, choice, member); err != nil {
-		return d, err
+	if err = v.judge(c, &d, choice, member); err == nil && v.size > maxNoted {
+		err = tooLong()
 	}
-	if v.size > maxNoted {
-		return d, tooLong()
-	}
-	return d, nil
+	return d, err
 }
 
 // codingSteps is the cost of validating a coding without searching for it.

@@ -10,10 +10,10 @@ import (
 
 // filtered evaluates compose.include.filter: the concepts that meet all filters, in the order of the code system.
 func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
-	cs, evaluator := c.library.codeSystems[index], c.filters()
+	cs := c.library.codeSystems[index]
 	var selected bitset.Set
 	for i, f := range set.filters {
-		matching, err := evaluator.filter(cs, f)
+		matching, err := c.matching(cs, f)
 		if err != nil {
 			return nil, inFilter(err, i)
 		}
@@ -32,26 +32,16 @@ func (c *composer) filtered(set *conceptSet, index uint32) ([]entry, error) {
 	return entries, nil
 }
 
-// filterEvaluator finds the concepts that meet a filter, or tests one.
-type filterEvaluator struct {
-	regexStates int // the limit
-	spend       func(n int) error
-}
-
-func (c *composer) filters() *filterEvaluator {
-	return &filterEvaluator{regexStates: c.library.bounds.regexStates, spend: c.spend}
-}
-
-// filter returns the concepts that meet a filter.
-func (e *filterEvaluator) filter(cs *codeSystem, f filter) (bitset.Set, error) {
+// matching returns the concepts that meet a filter.
+func (c *composer) matching(cs *codeSystem, f filter) (bitset.Set, error) {
 	if f.isHierarchical() {
 		other, err := cs.related(f)
 		if err != nil {
 			return nil, err
 		}
-		return e.byHierarchy(cs, f.op, other)
+		return c.byHierarchy(cs, f.op, other)
 	}
-	test, err := e.test(cs, f)
+	test, err := c.condition(cs, f)
 	if err != nil {
 		return nil, err
 	}
@@ -109,18 +99,18 @@ func (cs *codeSystem) related(f filter) (uint32, error) {
 }
 
 // byHierarchy returns the concepts that are related to one in the hierarchy as an operator says.
-func (e *filterEvaluator) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset.Set, err error) {
+func (c *composer) byHierarchy(cs *codeSystem, op string, concept uint32) (matching bitset.Set, err error) {
 	switch op {
 	case "child-of":
 		matching = bitset.New(cs.Len())
 		for _, child := range cs.Children(concept) {
 			matching.Add(child)
 		}
-		return matching, e.spend(cs.Len()/64 + len(cs.Children(concept)))
+		return matching, c.spend(cs.Len()/64 + len(cs.Children(concept)))
 	case "generalizes":
-		matching, err = cs.Above(concept, e.spend)
+		matching, err = cs.Above(concept, c.spend)
 	default:
-		matching, err = cs.Below(concept, e.spend)
+		matching, err = cs.Below(concept, c.spend)
 	}
 	if err != nil {
 		return nil, err
@@ -146,5 +136,5 @@ func (e *filterEvaluator) byHierarchy(cs *codeSystem, op string, concept uint32)
 			rest.Add(concept)
 		}
 	}
-	return rest, e.spend(cs.Len())
+	return rest, c.spend(cs.Len())
 }

@@ -24,10 +24,10 @@ type condition struct {
 	err     error
 }
 
-// Bytes looked at in one step: by one state of a regex, and otherwise.
 const (
-	regexBytes = 2
-	plainBytes = 32
+	regexBytes = 2    // looked at in one step by one state of a regex
+	plainBytes = 32   // looked at in one step otherwise
+	classSteps = 2000 // the cost of a Unicode class such as \pL, which has hundreds of ranges to compile
 )
 
 func (t *condition) holds(concept uint32) (bool, error) {
@@ -52,12 +52,12 @@ func (t *condition) look(value []byte) bool {
 	return !t.matches
 }
 
-// test returns the condition of a filter that is not hierarchical.
-func (e *filterEvaluator) test(cs *codeSystem, f filter) (*condition, error) {
+// condition returns the condition of a filter that is not hierarchical.
+func (c *composer) condition(cs *codeSystem, f filter) (*condition, error) {
 	if f.value == "" {
 		return nil, cs.noValue(f)
 	}
-	t := &condition{spend: e.spend}
+	t := &condition{spend: c.spend}
 	t.visit = t.look
 	var err error
 	switch f.op {
@@ -65,11 +65,11 @@ func (e *filterEvaluator) test(cs *codeSystem, f filter) (*condition, error) {
 		t.match = func(value []byte) bool { return string(value) == f.value }
 	case "in", "not-in":
 		t.not = f.op == "not-in"
-		if err = e.spend(len(f.value) / 4); err == nil {
+		if err = c.spend(len(f.value) / 4); err == nil {
 			t.match = memberOf(f.value)
 		}
 	case "regex":
-		t.match, t.states, err = e.regex(cs, f)
+		t.match, t.states, err = c.regex(cs, f)
 	case "exists":
 		t.match = func([]byte) bool { return true }
 		t.not = f.value == "false"
@@ -97,23 +97,24 @@ func memberOf(list string) func(value []byte) bool {
 
 // regex returns what tests whether a regex matches a whole value (R4 §4.9.5.3), and the number of its states. It fails if
 // the regex is too large.
-func (e *filterEvaluator) regex(cs *codeSystem, f filter) (match func(value []byte) bool, states int, err error) {
+func (c *composer) regex(cs *codeSystem, f filter) (match func(value []byte) bool, states int, err error) {
+	most := c.library.bounds.regexStates
 	// Only a regex with long lists of characters has so many bytes for each state, and reading it takes time too.
-	if longest := 8 * max(e.regexStates, 1000); len(f.value) > longest {
+	if longest := 8 * max(most, 1000); len(f.value) > longest {
 		return nil, 0, unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is longer than %d bytes", f.property, cs.canonical(), longest)
 	}
 	classes := strings.Count(f.value, `\p`) + strings.Count(f.value, `\P`)
-	if err := e.spend(len(f.value) + classes*classSteps); err != nil {
+	if err := c.spend(len(f.value) + classes*classSteps); err != nil {
 		return nil, 0, err
 	}
 	states, err = regexStates(f.value)
-	if states > e.regexStates {
+	if states > most {
 		return nil, 0, unprocessable("too-costly",
 			"the regex in a filter on %s of code system %s is too large: it takes some %d states, more than %d; shorten it, or lower its repetitions",
-			f.property, cs.canonical(), states, e.regexStates)
+			f.property, cs.canonical(), states, most)
 	}
-	if err := e.spend(4 * states); err != nil {
+	if err := c.spend(4 * states); err != nil {
 		return nil, 0, err
 	}
 	var expression *regexp.Regexp
@@ -128,9 +129,6 @@ func (e *filterEvaluator) regex(cs *codeSystem, f filter) (match func(value []by
 	}
 	return expression.Match, max(1, states), nil
 }
-
-// classSteps is the cost of a Unicode class such as \pL, which has hundreds of ranges to compile.
-const classSteps = 2000
 
 // regexStates estimates how many states the automaton of a regex has, without making it: that might take a hundred
 // megabytes.

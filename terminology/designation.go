@@ -16,21 +16,26 @@ func (d *definitions) shownTexts(dst []codesystem.Text, e entry, language string
 	if e.concept == none {
 		return d.ownDesignations(d.ownDisplayText(dst, e, language), e)
 	}
-	cs := d.codeSystems[e.codeSystem]
-	dst = cs.AppendTexts(d.ownDisplayText(dst, e, cmp.Or(language, cs.language)), e.concept)
-	for by, concept := range d.supplemented(e, supplements) {
+	own := d.codeSystems[e.codeSystem]
+	dst = d.ownDisplayText(dst, e, cmp.Or(language, own.language))
+	for cs, concept := range d.described(e, supplements) {
 		from := len(dst)
-		dst = by.AppendTexts(dst, concept)
+		dst = cs.AppendTexts(dst, concept)
 		for i := range dst[from:] {
-			dst[from+i].Source = by.canonical()
+			if cs != own {
+				dst[from+i].Source = cs.canonical()
+			}
 		}
 	}
 	return d.ownDesignations(dst, e)
 }
 
-// supplemented yields the supplements that have the concept of an entry, and their index of it.
-func (d *definitions) supplemented(e entry, supplements []supplement) iter.Seq2[*codeSystem, uint32] {
+// described yields the code system of an entry and the supplements that have its concept, with the concept in each.
+func (d *definitions) described(e entry, supplements []supplement) iter.Seq2[*codeSystem, uint32] {
 	return func(yield func(*codeSystem, uint32) bool) {
+		if e.concept == none || !yield(d.codeSystems[e.codeSystem], e.concept) {
+			return
+		}
 		for _, s := range supplements {
 			if s.of != e.codeSystem {
 				continue

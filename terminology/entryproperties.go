@@ -37,9 +37,8 @@ func (w *extensionWriter) appendProperties(dst []byte, list *fhirjson.Array, e e
 	}
 	dst = w.appendRelated(dst, list, "parent", cs, cs.Parents(e.concept))
 	dst = w.appendRelated(dst, list, "child", cs, cs.Children(e.concept))
-	dst = w.appendAsked(dst, list, cs, e.concept)
-	for by, concept := range w.library.supplemented(e, w.list.supplements) {
-		dst = w.appendAsked(dst, list, by, concept)
+	for cs, concept := range w.library.described(e, w.list.supplements) {
+		dst = w.appendAsked(dst, list, cs, concept)
 	}
 	return dst
 }

@@ -10,9 +10,10 @@ import (
 // extensionWriter writes the extensions of entries, those for R5's properties among them.
 type extensionWriter struct {
 	*Expansion
-	declared []codesystem.Property // of entries on the page
-	extended []codesystem.Extension
-	values   []codesystem.Value
+	declared   []codesystem.Property // of entries on the page
+	extended   []codesystem.Extension
+	alternates [][]byte // other codes of the entry
+	values     []codesystem.Value
 }
 
 // extensionValues are the extensions of a concept by kind, as JSON members.
@@ -31,33 +32,15 @@ func (w *extensionWriter) append(dst []byte, e entry, flags codesystem.Flags) []
 	for _, kind := range shownFromValueSet {
 		dst = appendShown(dst, &list, kind, own[kind])
 	}
-	dst = w.appendAlternates(dst, &list, e)
+	for _, value := range w.alternates {
+		dst = appendShown(dst, &list, codesystem.ExtensionAlternate, value)
+	}
 	dst = w.appendProperties(dst, &list, e, flags, system, own)
 	if list.IsEmpty() {
 		return dst
 	}
 	dst = append(list.End(dst), ',')
 	return slices.Delete(dst, start, start+1) // the comma before
-}
-
-// appendAlternates appends the alternate codes of the code system and its supplements.
-func (w *extensionWriter) appendAlternates(dst []byte, list *fhirjson.Array, e entry) []byte {
-	if e.concept == none {
-		return dst
-	}
-	add := func(cs *codeSystem, concept uint32) {
-		w.extended = cs.AppendExtensions(w.extended[:0], concept)
-		for _, x := range w.extended {
-			if x.Kind == codesystem.ExtensionAlternate {
-				dst = appendShown(dst, list, x.Kind, x.Value)
-			}
-		}
-	}
-	add(w.library.codeSystems[e.codeSystem], e.concept)
-	for by, concept := range w.library.supplemented(e, w.list.supplements) {
-		add(by, concept)
-	}
-	return dst
 }
 
 // Extensions that are copied from a code system or value set.
@@ -88,10 +71,14 @@ var shownNames = map[codesystem.ExtensionKind]string{
 // extensionsOf returns the extensions of the code system with its supplements, and those of the value set that lists the
 // entry.
 func (w *extensionWriter) extensionsOf(e entry) (system, own extensionValues) {
-	if e.concept != none {
-		w.collect(&system, w.library.codeSystems[e.codeSystem], e.concept)
-		for by, concept := range w.library.supplemented(e, w.list.supplements) {
-			w.collect(&system, by, concept)
+	w.alternates = w.alternates[:0]
+	for cs, concept := range w.library.described(e, w.list.supplements) {
+		w.extended = cs.AppendExtensions(w.extended[:0], concept)
+		for _, x := range w.extended {
+			system[x.Kind] = x.Value
+			if x.Kind == codesystem.ExtensionAlternate {
+				w.alternates = append(w.alternates, x.Value)
+			}
 		}
 	}
 	if e.listed != 0 {
@@ -101,11 +88,4 @@ func (w *extensionWriter) extensionsOf(e entry) (system, own extensionValues) {
 		}
 	}
 	return system, own
-}
-
-func (w *extensionWriter) collect(v *extensionValues, cs *codeSystem, concept uint32) {
-	w.extended = cs.AppendExtensions(w.extended[:0], concept)
-	for _, x := range w.extended {
-		v[x.Kind] = x.Value
-	}
 }

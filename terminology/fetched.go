@@ -66,14 +66,11 @@ type fetchedLayers struct {
 	stacked int // overlays between base and current
 }
 
-// maxFetches bounds the definitions fetched for one request.
-const maxFetches = 100
-
-// maxHeld bounds the definitions held, with those that do not exist.
-const maxHeld = 10_000
-
-// maxStacked bounds the overlays before they are made into one.
-const maxStacked = 16
+const (
+	maxFetches = 100    // for one request
+	maxHeld    = 10_000 // definitions, with those that do not exist
+	maxStacked = 16     // overlays before they are made into one
+)
 
 // current returns the library to answer a request from.
 func (h *Handler) current() *Library {

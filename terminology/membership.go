@@ -189,7 +189,7 @@ func (m *membership) inSystem(set *conceptSet) (f found, ok bool, err error) {
 // holds reports whether a filter holds for the code's concept, without computing all concepts for which it does.
 func (m *membership) holds(cs *codeSystem, concept uint32, f filter) (bool, error) {
 	if !f.isHierarchical() {
-		test, err := m.filters().test(cs, f)
+		test, err := m.condition(cs, f)
 		if err != nil {
 			return false, err
 		}
