@@ -11,8 +11,8 @@ import (
 // found is where a value set has a code: the entry that an expansion would have for it.
 type found struct {
 	entry
-	index    uint32 // the code system that was looked into, or none
-	excluded bool   // it is there, but inactive, and inactive ones are left out
+	index    uint32 // the code system searched, or none
+	excluded bool   // inactive, while inactive codes are left out
 }
 
 // membership looks for a code in value sets without expanding them.
@@ -20,7 +20,7 @@ type membership struct {
 	composer
 	code     []byte
 	choose   func(set *conceptSet) (index uint32, use bool) // the version of the code system that an include means
-	imported []*valueSet                                    // the value sets that were looked into
+	imported []*valueSet                                    // the value sets searched
 	places   map[*valueSet][]found                          // where they have the code
 	seen     map[*valueSet]bool                             // by checkImports
 
@@ -69,7 +69,7 @@ func (m *membership) search(vs *valueSet) ([]found, error) {
 			return !byVersion || x.index == f.index || x.concept == none && x.listed != 0
 		})
 	})
-	if outermost := len(m.path) == 1; vs.activeOnly || outermost && m.rules.ActiveOnly == Yes { // the parameter is about what comes of it all
+	if outermost := len(m.path) == 1; vs.activeOnly || outermost && m.rules.ActiveOnly == Yes { // the parameter concerns the result as a whole
 		for i := range in {
 			in[i].excluded = m.library.flags(in[i].entry)&codesystem.FlagInactive != 0
 		}
@@ -89,7 +89,7 @@ func (m *membership) checkImports(vs *valueSet) error {
 			for _, reference := range sets[i].valueSets {
 				imported, err := m.importedValueSet(reference)
 				if err != nil || m.seen[imported] && !slices.Contains(m.path, imported) {
-					continue // what is not here is only missed where it is needed
+					continue // a value set that is missing matters only where it is needed
 				}
 				if err := m.checkImports(imported); err != nil {
 					return err

@@ -5,8 +5,8 @@ import "slices"
 // note is an issue found by validation.
 type note struct {
 	Issue
-	part string // of the coding; placed tells where that is
-	told bool   // in the message as well
+	part string // of the coding; Coding.place says where that is
+	told bool   // also part of the message
 }
 
 // notes are the issues of all codings of one validation.
@@ -40,9 +40,9 @@ func (n note) isError() bool { return n.Severity == "error" }
 // absent lists what the codings need and the library lacks.
 type absent struct {
 	versions  []string  // canonicals of versions of code systems
-	systems   []string  // urls of code systems of which nothing is here
+	systems   []string  // urls of code systems that are not here at all
 	unchecked []string  // canonicals of code systems of which the value set lists a code
-	valueSets []Missing // that are imported
+	valueSets []Missing // imported
 }
 
 // addTo adds values to a list, each once.

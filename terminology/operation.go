@@ -12,7 +12,7 @@ import (
 type operation struct {
 	*http.Request
 	handler *Handler
-	library *Library // that it is answered from
+	library *Library // to answer from
 	budget  budget   // what it may cost
 }
 

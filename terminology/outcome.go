@@ -28,7 +28,7 @@ func (i *Issue) append(dst []byte) []byte {
 	dst = append(fhirjson.AppendString(dst, i.Text), '}')
 	dst = fhirjson.AppendMember(dst, "diagnostics", i.Text)
 	dst = append(appendStrings(dst, "expression", i.Expression), '}')
-	dst[start] = '{' // in place of the comma
+	dst[start] = '{' // replaces the comma
 	return dst
 }
 

@@ -22,7 +22,7 @@ type parameters struct {
 	cacheID   string
 	cacheKey  [sha256.Size]byte
 	cached    bool // there is a cacheKey
-	get       bool // a GET: a list, unless a tree is asked for, and always an offset, as interface.md has it
+	get       bool // by GET, the answer is a list unless a tree is asked for, and always has an offset (interface.md)
 }
 
 // read reads the parameters. Unknown ones are ignored, as R4 says for operations.
@@ -80,7 +80,7 @@ func (p *parameters) set(in *input) (known bool, err error) {
 			return true, badRequest("invalid", "the parameter contextDirection must be incoming or outgoing")
 		}
 	case "filter":
-		if strings.TrimSpace(in.value) != "" { // as no filter; and FHIR has no empty strings to echo it in
+		if strings.TrimSpace(in.value) != "" { // a blank one is none, and could not be echoed: FHIR has no empty strings
 			p.Filter = in.value
 		}
 	case "date":

@@ -20,9 +20,9 @@ func Terminal(f *os.File) io.Writer {
 }
 
 const (
-	logEvery  = 5 * time.Second        // between two lines in the log
-	drawEvery = 100 * time.Millisecond // between two bars
-	lookEvery = 1 << 20                // bytes between two looks at the clock
+	logEvery  = 5 * time.Second        // between lines in the log
+	drawEvery = 100 * time.Millisecond // between bars
+	lookEvery = 1 << 20                // bytes between looks at the clock
 )
 
 // progress reports how far one file is loaded, in the log and by a bar on a terminal. A file that loads at once gets
@@ -34,7 +34,7 @@ type progress struct {
 	size     int64
 	options  *Options
 	read     int64
-	looked   int64 // how much had been read when the clock was looked at
+	looked   int64 // how much had been read at the last look at the clock
 	logged   time.Time
 	drawn    time.Time
 	barDrawn bool

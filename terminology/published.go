@@ -15,7 +15,7 @@ type published struct {
 	kind string
 	*definition
 	rest     []fhirjson.Member
-	concepts codesystem.System // whose concepts are shown, or nil
+	concepts codesystem.System // with the concepts to show, or nil
 }
 
 // Read answers [base]/CodeSystem/{id} and [base]/ValueSet/{id} with a definition of the library (R4 RESTful API, read).
@@ -57,7 +57,7 @@ func (d *definitions) published(kind string) []published {
 // append appends the resource, or a subset of it.
 func (p *published) append(dst []byte, part *subset) []byte {
 	dst = append(append(append(dst, `{"resourceType":"`...), p.kind...), '"')
-	dst = appendSubsetted(dst) // always: something may be missing that was there when it was loaded
+	dst = appendSubsetted(dst) // always, since something may not have been kept
 	dst = p.definition.append(dst, part)
 	for _, m := range p.rest {
 		if part.has(m.Name) {

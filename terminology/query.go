@@ -35,7 +35,7 @@ type Query struct {
 	// Limits bounds what may be asked for.
 	Limits Limits
 
-	subset subset // what of the answer is written
+	subset subset // the part of the answer to write
 }
 
 // ValueSetRef names a value set by id, as a resource, by url or by context. The first that is not empty counts.
@@ -141,7 +141,7 @@ func (q *Query) adopt(own []input) error {
 	}
 	p := parameters{Query: *q}
 	for i := range own {
-		if in := &own[i]; in.name != "displayLanguage" && !q.gives(in.name) { // displayLanguage: see Language.of
+		if in := &own[i]; in.name != "displayLanguage" && !q.gives(in.name) { // displayLanguage: see Language.preferred
 			if _, err := p.set(in); err != nil {
 				return err
 			}

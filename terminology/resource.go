@@ -23,8 +23,8 @@ type resourceLoader struct {
 	profile   profile
 	maps      conceptMap
 	depth     int
-	anonymous bool      // a value set without a url is wanted as well
-	last      *valueSet // the value set that was read last
+	anonymous bool      // keep a value set without a url too
+	last      *valueSet // the last value set read
 	options   *Options  // to show progress; nil for none
 }
 

@@ -19,7 +19,7 @@ type resourceCache struct {
 // remembered is what was sent under one cache-id.
 type remembered struct {
 	resources []jsontext.Value
-	known     map[[sha256.Size]byte]bool // of each resource
+	known     map[[sha256.Size]byte]bool // hashes of the resources
 	library   *Library
 	size      int64
 }
@@ -57,7 +57,7 @@ func (c *resourceCache) library(base *Library, key [sha256.Size]byte, sent []jso
 		if err := b.read(sizeOf(resources)); err != nil {
 			return nil, err
 		}
-		library, err := base.With(resources...) // while others go on
+		library, err := base.With(resources...) // without the lock
 		if err != nil || c.add(key, item, known, library, fresh, limit) {
 			return library, err
 		}

@@ -46,7 +46,7 @@ type Rules struct {
 	// ActiveOnly says whether to leave out inactive codes, ExcludeNotForUI whether to leave out abstract ones.
 	ActiveOnly, ExcludeNotForUI Choice
 
-	given []input // the parameters of the request, as they were sent
+	given []input // the parameters as sent
 }
 
 // sent reports whether the request had a parameter.

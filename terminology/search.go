@@ -29,7 +29,7 @@ type searcher struct {
 // system's index finds, and the rest.
 type division struct {
 	searched []textindex.Part
-	entries  []func(doc uint32) entry // by part: the entry that a document stands for
+	entries  []func(doc uint32) entry // by part: the entry of a document
 }
 
 // search returns the entries from position from up to to that match a filter by [textindex.Rule], and how many match in
@@ -167,7 +167,7 @@ func (d *divider) addRest(rows []uint32) {
 		library: d.library, entries: d.codes.entries, rows: rows, languages: codesystem.ParseLanguages(d.languages), supplements: d.codes.supplements,
 	}
 	p := textindex.Part{Corpus: c, Place: func(doc uint32) uint32 { return rows[doc] }}
-	if len(rows) > scanned && (d.library.base == nil || d.library.combined) { // what a request brings along is asked for once
+	if len(rows) > scanned && (d.library.base == nil || d.library.combined) { // a request's own definitions are searched once
 		p.Index = textindex.New(c)
 	}
 	d.searched, d.entries = append(d.searched, p), append(d.entries, c.entry)

@@ -28,7 +28,7 @@ func sources(pattern string) ([]string, error) {
 		return nil, fmt.Errorf("definitions %s: %w", pattern, err)
 	}
 	if _, err := os.Stat(pattern); err == nil {
-		matches = []string{pattern} // a name that only looks like a pattern
+		matches = []string{pattern} // a name that merely looks like a pattern
 	}
 	if len(matches) == 0 {
 		return nil, fmt.Errorf("definitions %s: %w", pattern, fs.ErrNotExist)

@@ -4,22 +4,22 @@ import "slices"
 
 // systemTable holds code systems by url and version. An overlay's includes those of its base.
 type systemTable struct {
-	base     *systemTable // of an overlay: what it lies over
-	combined bool         // of an overlay: what it adds is no better than what it lies over
+	base     *systemTable // of an overlay: the table below
+	combined bool         // of an overlay: what it adds takes no precedence over base
 
 	codeSystems []*codeSystem
 	systems     []system
 	systemIDs   map[string]uint32
-	supplements map[string][]uint32 // url of a code system to the supplements to it
-	entire      map[string]uint32   // CodeSystem.valueSet to the code system
-	replaced    int                 // by ones that were loaded later
+	supplements map[string][]uint32 // by url of the code system
+	entire      map[string]uint32   // by CodeSystem.valueSet
+	replaced    int                 // how many were, by later ones
 }
 
 // system is a code system's url with its versions.
 type system struct {
 	url      string
 	versions []uint32 // indexes in systemTable.codeSystems, in the order of loading
-	current  uint32   // the one that a reference without a version means, or none
+	current  uint32   // what a reference without a version means, or none
 }
 
 // internSystem returns the index of a url, which it adds if need be.

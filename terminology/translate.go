@@ -30,8 +30,8 @@ type Translation struct {
 	// Limits bounds how many matches there may be.
 	Limits Limits
 
-	inTermsOfR5 bool // in reverse, Match.Concept is what was asked about, and Match.Source the outcome
-	eitherWay   bool // which of the two systems is the codings' is not plain
+	inTermsOfR5 bool // in reverse, Match.Concept is what was asked for, and Match.Source the outcome
+	eitherWay   bool // it is unclear which of the two systems is the codings'
 }
 
 // ConceptMapRef names a concept map: by id, as a resource, or by url. If all are empty, any concept map will do.
@@ -187,7 +187,7 @@ func (m *Match) parts() []outPart {
 	parts = append(parts, dependencyParts("dependsOn", m.DependsOn)...)
 	for i, canonical := range m.Maps {
 		name := "used-conceptmap"
-		if i == 0 { // R4 calls the map source, which in reverse is the source code to others: R5's name for it leaves no doubt
+		if i == 0 { // R4's name, source, means the source code in reverse to some; R5's is unambiguous
 			name = "originMap"
 		}
 		parts = append(parts, textPart(name, "valueCanonical", canonical))

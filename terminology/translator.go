@@ -16,9 +16,9 @@ type translator struct {
 	budget   *budget
 	told     dependencies
 	result   *TranslationResult
-	written  parametersWriter // the match that was found last
+	written  parametersWriter // the last match
 	size     int              // of the matches, in bytes of JSON
-	handed   int              // how often a concept map handed on to another
+	handed   int              // how often a concept map referred to another
 	messages []string
 }
 
@@ -32,7 +32,7 @@ func (x *translator) end() *TranslationResult {
 	case r.Found:
 		r.Missing = nil
 	case r.Missing == nil && len(r.Matches) == 0 && x.ConceptMap == nil && !x.isNamed():
-		r.Missing = []Missing{{Kind: "ConceptMap"}} // any may have what was not found
+		r.Missing = []Missing{{Kind: "ConceptMap"}} // any concept map could have it
 	}
 	return r
 }
@@ -43,7 +43,7 @@ func (x *translator) inMap(c *Coding, chain []*conceptMap) error {
 	if err := x.spend(len(m.groups)); err != nil {
 		return err
 	}
-	mapped := map[string]bool{} // the systems for which it says something
+	mapped := map[string]bool{} // the target systems that have a translation
 	for i := range m.groups {
 		g := &m.groups[i]
 		if !x.isAbout(g, c) {

@@ -4,9 +4,9 @@ import "slices"
 
 // tree is the shape of a nested expansion. Entries are numbered as in the expansion; lists end with none.
 type tree struct {
-	root  uint32   // the first entry that stands in no other
-	child []uint32 // the first entry that stands within each
-	next  []uint32 // the entry that follows each, within the same one
+	root  uint32   // the first entry not nested in another
+	child []uint32 // the first entry nested in each
+	next  []uint32 // the next entry nested in the same one
 }
 
 // maxTreeDepth bounds the nesting of entries; JSON readers have such limits as well.

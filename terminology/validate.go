@@ -109,7 +109,7 @@ type ValidationResult struct {
 	// Missing are the definitions that could change the result.
 	Missing []Missing
 
-	concept jsontext.Value // the CodeableConcept, if that is what was validated
+	concept jsontext.Value // the CodeableConcept that was validated, or nil
 }
 
 // FoundCoding is what was found for a coding.
@@ -126,7 +126,7 @@ type FoundCoding struct {
 	// Status is the code system's word for why a code should no longer be used; empty if it may be used.
 	Status string
 
-	invalid bool // it is not in the value set, so that of a CodeableConcept nothing but the version is told
+	invalid bool // not in the value set: for a CodeableConcept, only the version is returned
 }
 
 // AppendJSON appends the Parameters that $validate-code answers with.

@@ -11,7 +11,7 @@ import (
 type validationReader struct {
 	parameters
 	validation  Validation
-	code        *Coding // code, system and display as parameters of their own
+	code        *Coding // the parameters code, system and display
 	infer       bool    // inferSystem
 	codeSystem  jsontext.Value
 	codeVersion string // version
@@ -53,7 +53,7 @@ func (v *validationReader) choose(inValueSet bool) error {
 		return badRequest("invalid", "there must be exactly one of the parameters code, coding and codeableConcept")
 	}
 	if !v.sent("code") {
-		v.code = nil // system, display and the like say something of a code alone
+		v.code = nil // system, display and the like belong to the parameter code
 	} else if v.code.Code == "" {
 		return badRequest("required", "the parameter code is empty")
 	}

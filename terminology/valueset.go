@@ -12,21 +12,21 @@ import (
 type valueSet struct {
 	definition
 	compose
-	key         string    // url|version, by which its expansions are remembered
+	key         string    // url|version, for the cache
 	transient   bool      // made for one request
-	container   *valueSet // the one that this one is contained in, or nil
+	container   *valueSet // the value set that contains this one, or nil
 	supplements []string  // canonicals of code systems, by the extension valueset-supplement
 	defaults    []input   // parameters of $expand, by the extension valueset-expansion-parameter
 	contained   []*valueSet
-	codeSystems []uint32          // contained ones, as indexes in systemTable.codeSystems
-	rest        []fhirjson.Member // all other members, and compose, as they are
+	codeSystems []uint32          // contained, as indexes in systemTable.codeSystems
+	rest        []fhirjson.Member // compose and all other members, as they are
 }
 
 // compose is ValueSet.compose.
 type compose struct {
-	composed         bool   // there is one
+	composed         bool   // whether there is one
 	activeOnly       bool   // inactive is false: inactive codes are left out
-	lockedDate       string // code systems count as they were on this date
+	lockedDate       string // use the code systems as of this date
 	include, exclude []conceptSet
 }
 
@@ -62,7 +62,7 @@ type listed struct {
 	first   uint32 // of an overlay: the number of its first row
 	texts   codesystem.Texts
 	code    []codesystem.TextRef
-	display []codesystem.TextRef // 0 where the value set gives none
+	display []codesystem.TextRef // 0 if the value set gives none
 	system  []uint32             // index in systemTable.systems
 	codesystem.ConceptReader
 }
@@ -71,7 +71,7 @@ type listed struct {
 func (t *listed) end() uint32 { return t.first + uint32(len(t.code)) }
 
 type rowTable struct {
-	base   *rowTable // of an overlay: what it lies over
+	base   *rowTable // of an overlay: the table below
 	listed listed
 }
 

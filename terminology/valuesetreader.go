@@ -10,8 +10,8 @@ import (
 type valueSetBuilder struct {
 	library *Library
 	vs      valueSet
-	systems []*codeSystem // contained ones
-	depth   int           // within contained resources
+	systems []*codeSystem // contained
+	depth   int           // of contained resources
 }
 
 // member reads one member of a ValueSet. Most are also kept as they are, for includeDefinition.

@@ -2,16 +2,16 @@ package terminology
 
 // valueSetTable holds value sets by url and version, and what else names them.
 type valueSetTable struct {
-	base     *valueSetTable // of an overlay: what it lies over
-	combined bool           // of an overlay: what it adds is no better than what it lies over
+	base     *valueSetTable // of an overlay: the table below
+	combined bool           // of an overlay: what it adds takes no precedence over base
 
 	valueSets   []*valueSet
-	byCanonical map[string]*valueSet // url|version
-	latest      map[string]*valueSet // url
+	byCanonical map[string]*valueSet // by url|version
+	latest      map[string]*valueSet // by url
 	byID        map[string]*valueSet
 	bindings    map[string]string    // StructureDefinition url#path to the canonical of a value set
 	fragments   map[string]*valueSet // StructureDefinition url#id to a value set that it contains
-	replaced    int                  // by ones that were loaded later
+	replaced    int                  // how many were, by later ones
 }
 
 // addValueSet adds a value set, or replaces the one with the same url and version.

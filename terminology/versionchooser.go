@@ -7,11 +7,11 @@ import (
 
 // versionChoice is the code system version that an include means for a coding, and what to note about it.
 type versionChoice struct {
-	index   uint32 // none where it is not here
+	index   uint32 // none if not here
 	matches bool   // the coding has no version, or one that the include allows
 	notes   []note
 	unknown string // canonical of the version that is not here
-	open    bool   // the code system is not here at all, and the include would have all of it, or what filters find
+	open    bool   // the code system is not here at all, and the include does not list codes
 	unsure  bool   // the version that the include means is not here; index is another one
 
 	unchecked string // the version that is not here, of a code that the include lists
@@ -38,7 +38,7 @@ const (
 type versionChooser struct {
 	systems    *systemTable
 	rules      *Rules
-	inValueSet bool // and not in the code system alone
+	inValueSet bool // rather than in the code system alone
 }
 
 // choose returns the version of a code system in which to look for a coding: that of the include and the parameters, or

@@ -23,11 +23,11 @@ type Watch struct {
 	library  atomic.Pointer[Library]
 
 	loading sync.Mutex
-	files   fingerprint // that library was loaded from, or that could not be loaded
+	files   fingerprint // as last loaded, or as they failed to load
 
 	mu    sync.Mutex
 	state State
-	had   map[string]bool // the patterns that there were files for
+	had   map[string]bool // the patterns that matched files
 }
 
 // DefaultWatchInterval is the time within which a [Watch] notices changed files.
@@ -66,7 +66,7 @@ func NewWatch(ctx context.Context, o Options, interval time.Duration) (*Watch, e
 	if err := w.load(ctx); err != nil {
 		return nil, err
 	}
-	w.files = files // as they were before, so that a change meanwhile is noticed
+	w.files = files // from before loading, to notice a change meanwhile
 	return w, nil
 }
 

@@ -13,12 +13,12 @@ import (
 // Whole is a complete expansion from another server, to be searched by [textindex.Rule] and paged here. Entries are
 // returned as that server wrote them. Use a [WholeBuilder] to make one. It is safe for concurrent use.
 type Whole struct {
-	head       []fhirjson.Member // of the ValueSet, but expansion
-	expansion  []fhirjson.Member // but contains, total, offset and parameter
-	parameters [][]byte          // of expansion.parameter, but those of a page
+	head       []fhirjson.Member // members of the ValueSet except expansion
+	expansion  []fhirjson.Member // its members except contains, total, offset and parameter
+	parameters [][]byte          // expansion.parameter, except those of a page
 	entries    []wholeEntry
 	languages  codesystem.Languages
-	index      *textindex.Index // nil where there are few entries
+	index      *textindex.Index // nil if there are few entries
 	digest     [sha256.Size]byte
 	size       int
 }
@@ -74,7 +74,7 @@ func (w *Whole) page(p Page) (page []uint32, total int) {
 		return page, len(w.entries)
 	}
 	from, to := p.window(maxInt32)
-	hits, total, _ := textindex.Search([]textindex.Part{{Corpus: (*wholeCorpus)(w), Index: w.index}}, filter, from, to, nil) // fails only in spend
+	hits, total, _ := textindex.Search([]textindex.Part{{Corpus: (*wholeCorpus)(w), Index: w.index}}, filter, from, to, nil) // only spend can fail
 	for _, h := range hits {
 		page = append(page, h.Doc)
 	}

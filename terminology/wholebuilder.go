@@ -21,7 +21,7 @@ type WholeBuilder struct {
 	Terse bool
 
 	whole        Whole
-	total        int // that the pages tell; -1: they do not
+	total        int // by the pages; -1 if unknown
 	pages        int
 	seen         map[string]bool
 	designations bool

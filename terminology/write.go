@@ -52,7 +52,7 @@ const streamed = 4096
 const chunk = 64 << 10
 
 type stream struct {
-	out    io.Writer // nil: it is made whole
+	out    io.Writer // nil: the answer is made whole
 	failed error     // of writing
 }
 

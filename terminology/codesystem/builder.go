@@ -18,7 +18,7 @@ type Builder struct {
 	ConceptReader
 	pairs  []pair // parent, child
 	rows   []propertyRow
-	nested uint32 // the concept within which the next one stands
+	nested uint32 // the concept that the next one is nested in
 
 	// Size is the size of the source in bytes; 0 if the concepts will soon be gone again.
 	Size int64
@@ -146,7 +146,7 @@ func (b *Builder) Build(language string, caseSensitive bool) (*Table, error) {
 	t.values = b.sortedValues()
 	t.indexes = new(searchIndexes)
 	t.code, t.display = slices.Clone(b.code), slices.Clone(b.display)
-	if len(b.texts) >= largeText && b.Size > 0 { // what a request brings along is soon gone again
+	if len(b.texts) >= largeText && b.Size > 0 { // a request's own is soon gone again
 		b.settle(&t)
 	} else {
 		t.texts = slices.Clone(b.texts)

@@ -67,7 +67,7 @@ func (c *ConceptReader) language(tag []byte) uint16 {
 		}
 	}
 	if len(c.Languages) > 1<<15 {
-		return 0 // no such resource exists; without a language it is at least still shown
+		return 0 // no such resource exists; without a language, the designation is at least shown
 	}
 	c.Languages = append(c.Languages, string(tag))
 	return uint16(len(c.Languages) - 1)

@@ -11,11 +11,11 @@ type concepts struct {
 
 	texts    Texts
 	code     []TextRef
-	display  []TextRef // 0 where a concept has none
-	meaning  []TextRef // concept.definition, 0 where a concept has none; nil where none has one
+	display  []TextRef // 0 if a concept has none
+	meaning  []TextRef // concept.definition, 0 if a concept has none; nil if none has one
 	flags    []Flags
 	index    codeIndex
-	nestedIn []uint32 // the concept within which each stands in the definition, or noParent; nil where all are at the top
+	nestedIn []uint32 // the concept that each is nested in, or noParent; nil if none is nested
 }
 
 // Len returns the number of concepts.

@@ -10,7 +10,7 @@ import (
 // repetitions are dropped, and what they say counts for the first occurrence.
 func (b *Builder) indexCodes() {
 	b.index = newCodeIndex(b.Len())
-	first := []uint32(nil) // what each concept became, once one was dropped
+	first := []uint32(nil) // the first occurrence of each concept, once one was dropped
 	kept := uint32(0)
 	for concept := range uint32(b.Len()) {
 		code := b.Code(concept)

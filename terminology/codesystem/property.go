@@ -70,5 +70,5 @@ type propertyValues struct {
 	property []uint16 // index in Table.properties
 	kind     []valueKind
 	value    []TextRef // as text; of a Coding, its code
-	coding   []TextRef // of a Coding, all of it as JSON, else 0; nil where there are none
+	coding   []TextRef // the JSON of a Coding, else 0; nil if there are none
 }

@@ -9,7 +9,7 @@ type designations struct {
 	language  []uint16 // index in languages
 	use       []uint16 // index in uses
 	value     []TextRef
-	extension []TextRef // JSON array of extensions; nil where no designation has one
+	extension []TextRef // JSON arrays of extensions; nil if there are none
 
 	languages []string // 0 is none
 	uses      []Use    // 0 is none

@@ -17,7 +17,7 @@ type Table struct {
 	properties        []Property
 	values            propertyValues
 
-	indexes *searchIndexes // filled when they are needed
+	indexes *searchIndexes // filled on demand
 }
 
 // AppendTexts appends the display and the designations of a concept.

@@ -64,6 +64,6 @@ func (t *Text) appendWhole(dst []byte) []byte {
 		dst = t.Use.append(append(dst, `,"use":`...))
 	}
 	dst = fhirjson.AppendString(append(dst, `,"value":`...), t.Value)
-	dst[start] = '{' // in place of the comma
+	dst[start] = '{' // replaces the comma
 	return append(dst, '}')
 }

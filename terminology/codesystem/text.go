@@ -103,7 +103,7 @@ func (t *Text) Append(dst []byte) []byte {
 		dst = t.Use.append(append(dst, `,"use":`...))
 	}
 	dst = append(fhirjson.AppendMember(dst, "value", t.Value), '}')
-	dst[start] = '{' // in place of the comma
+	dst[start] = '{' // replaces the comma
 	return dst
 }
 

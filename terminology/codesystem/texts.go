@@ -39,7 +39,7 @@ func (t Texts) At(ref TextRef) []byte {
 	if ref == 0 {
 		return nil
 	}
-	if length := int(t[ref]); length < 0x80 { // as it is for nearly all
+	if length := int(t[ref]); length < 0x80 { // nearly always
 		start := int(ref) + 1
 		return t[start : start+length : start+length]
 	}

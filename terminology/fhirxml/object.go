@@ -15,12 +15,12 @@ type object struct {
 	*reader
 	begun   bool
 	seen    []string
-	current element // whose elements come one after the other
+	current element // repetitions follow each other
 	count   int
 	values  []byte // of a primitive, with a comma after each
-	valued  bool   // one of them is not null
+	valued  bool   // whether one of them is not null
 	others  []byte // ids and extensions of a primitive, with a comma after each
-	other   bool   // one of them is not null
+	other   bool   // whether one of them is not null
 }
 
 // begin starts an element, and ends the previous one if it has another name.

@@ -44,10 +44,10 @@ type reader struct {
 	dec      *xml.Decoder
 	src      *source
 	document []byte
-	at       int64 // where in the document the last token begins
+	at       int64 // where the last token begins
 	dst      []byte
 	depth    int
-	beside   int // of primitives, in the extensions of others
+	beside   int // nesting of primitives in extensions of primitives
 }
 
 func (r *reader) documentElement() error {
@@ -156,7 +156,7 @@ func (r *reader) complex(t *elementType, start *xml.StartElement) error {
 		if a.Name.Space != "" || a.Name.Local != "id" && (a.Name.Local != "url" || t.name != "Extension") {
 			continue
 		}
-		if slices.Contains(seen, a.Name.Local) { // encoding/xml takes attributes twice
+		if slices.Contains(seen, a.Name.Local) { // encoding/xml accepts repeated attributes
 			return fmt.Errorf("the attribute %s is there twice", a.Name.Local)
 		}
 		r.member(a.Name.Local, "", len(seen) > 0)

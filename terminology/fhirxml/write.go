@@ -123,7 +123,7 @@ func (w writer) primitive(called string, n, sibling *node) {
 // attribute writes an attribute. Control characters, which XML cannot hold, become U+FFFD.
 func (w writer) attribute(called, value string) {
 	w.WriteString(" " + called + `="`)
-	_ = xml.EscapeText(w, []byte(value)) // a buffer takes everything
+	_ = xml.EscapeText(w, []byte(value)) // a buffer does not fail
 	w.WriteByte('"')
 }
 

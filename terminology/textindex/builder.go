@@ -17,7 +17,7 @@ type builder struct {
 	folder folder
 
 	vocabulary vocabulary
-	lastSeen   []uint32 // by word: the document, plus one, in which it was seen last
+	lastSeen   []uint32 // by word: the last document it was seen in, plus one
 	stream     wordStream
 
 	letters, initials, symbols runeSetsBuilder
@@ -80,7 +80,7 @@ func (b *builder) sorted(appendText func(dst []byte, doc uint32) []byte) []uint3
 	var text []byte
 	from := make([]uint32, 1, len(b.order)+1)
 	for i, doc := range b.order {
-		if i == 1000 { // it will be as with these
+		if i == 1000 { // estimated from these
 			text = slices.Grow(text, len(text)*len(b.order)/i)
 		}
 		text = appendText(text, doc)
@@ -197,7 +197,7 @@ func (b *builder) signs(rank uint32, text []byte) {
 // write them.
 func (b *builder) post() {
 	sorted := sortByText(len(b.vocabulary.hash), b.vocabulary.text, b.vocabulary.from)
-	last, next := b.lastSeen, make([]uint32, len(sorted)) // by word: its last rank, and where the next goes
+	last, next := b.lastSeen, make([]uint32, len(sorted)) // by word: its last rank, and where its next one goes
 	clear(last)
 	b.stream.each(func(rank, word uint32) {
 		next[word] += varintLength(rank - last[word])

@@ -12,10 +12,10 @@ import (
 // common words. Which documents match depends only on the range of words.
 type commonPrefixes struct {
 	from, to []uint32 // words; sorted by from, then the longer range first
-	count    []uint32 // how many documents
-	first    []uint32 // the first of each, firsts for each: those whose display begins so, then others
-	leading  []uint32 // how many of these have such a display
-	dense    []uint32 // which of sets, plus one; 0 where there is none
+	count    []uint32 // number of documents
+	first    []uint32 // the first documents, firsts for each range: those whose display begins so, then others
+	leading  []uint32 // number of those whose display begins so
+	dense    []uint32 // index in sets plus one; 0 if none
 	sets     []uint64 // one bitset after the other
 }
 
@@ -77,7 +77,7 @@ const noRank = ^uint32(0)
 type commonBuilder struct {
 	commonPrefixes
 	index *Index
-	most  uint32 // how many bytes of postings are gone through on the spot
+	most  uint32 // up to how many bytes postings are united when searched
 
 	set, leads rankSet
 	folder     folder

@@ -25,7 +25,7 @@ const Rule = "Words are runs of letters and digits; case and accents do not coun
 
 // Filter is what a person typed, prepared for matching. Exactly one of symbols, letter and terms is set.
 type Filter struct {
-	symbols []byte // the filter as it is, when it holds neither letter nor digit
+	symbols []byte // the filter as it is, if it has neither letter nor digit
 	letter  []byte // the one letter or digit that it consists of
 	terms   []term
 
@@ -33,7 +33,7 @@ type Filter struct {
 	words  [][]byte // the same, each with the space before it
 	joined []byte   // the same, without spaces
 
-	room struct { // for all of these, as they mostly are
+	room struct { // holds all of these if they are short, as most are
 		text  [96]byte
 		words [3][]byte
 		terms [1]term
@@ -43,7 +43,7 @@ type Filter struct {
 // term is a part of a filter between spaces: "e11.9" is one of two words.
 type term struct {
 	words  [][]byte // each with a space before it
-	joined []byte   // all of them after one space; nil where there is but one
+	joined []byte   // all of them after one space; nil if there is only one
 }
 
 // leniency is how to look for a filter: strictly first, then, while nothing is found, in ways that find more.
@@ -52,7 +52,7 @@ type leniency int
 const (
 	strictly    leniency = iota // each word begins another
 	withinWords                 // or is in the middle of one
-	withTypos                   // or begins one, but for typos
+	withTypos                   // or begins one, except for typos
 )
 
 // allows reports whether to look for a filter in a way. A letter is found anywhere as it is.

@@ -13,7 +13,7 @@ import (
 type folder struct {
 	decomposed, folded, all []byte
 
-	inner []int // where in folded a word begins inside another
+	inner []int // positions in folded where a word begins inside another
 }
 
 // words returns the words of s, each after a space: " acute appendicitis". So it contains " "+p exactly if a word
@@ -61,7 +61,7 @@ func (f *folder) withInner(line []byte) []byte {
 
 func (f *folder) decompose(s []byte) {
 	f.decomposed = norm.NFKD.Append(f.decomposed[:0], s...)
-	within, small := false, false // small: what comes before is a lower-case letter or a digit
+	within, small := false, false // small: the previous rune is a lower-case letter or a digit
 	for i := 0; i < len(f.decomposed); {
 		r, width := utf8.DecodeRune(f.decomposed[i:])
 		i += width

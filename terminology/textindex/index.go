@@ -19,7 +19,7 @@ type Index struct {
 
 	words    wordList
 	from     []uint32 // the ranks of word i are in postings[from[i]:from[i+1]]
-	postings []byte   // ascending, as varints: the first, then how much each is more than the one before
+	postings []byte   // ascending, as varints: the first, then the differences
 	common   commonPrefixes
 
 	displays textOrder // by the words of the display
@@ -27,7 +27,7 @@ type Index struct {
 	codes    textOrder // by the words of the code written together
 
 	letters  runeSets // letters and digits anywhere in the display
-	initials runeSets // those with which a word of the display begins
+	initials runeSets // those that begin a word of the display
 	symbols  runeSets // all others, in the display or the code
 }
 
@@ -84,7 +84,7 @@ func (x *Index) addContaining(dst *rankSet, part []byte) {
 			x.addWords(dst, word-1, word)
 			at = end
 		} else {
-			at++ // half in one word, half in the next
+			at++ // the match spans two words
 		}
 	}
 }

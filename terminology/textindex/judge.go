@@ -12,8 +12,8 @@ const (
 	tierCode      tier = iota // the code is the filter
 	tierDisplay               // the display is the filter
 	tierBeginning             // the display begins with the filter
-	tierOrdered               // all words are in one text, in their order
-	tierAnywhere              // all words are there; a letter is in the middle of a word
+	tierOrdered               // one text has all words in order
+	tierAnywhere              // all words are there, or a letter in the middle of a word
 	tierLenient               // only in the middle of words, or with typos
 	tierNone                  // no match
 )
@@ -26,7 +26,7 @@ type judge struct {
 	err    error // of spend
 
 	folder folder
-	line   []byte // words of the display, but those that begin inside others
+	line   []byte // words of the display, except those inside others
 	all    []byte // words of all texts; those of the display first, then those of the code
 	shown  int    // where in all the words of the display end
 	coded  int    // where in all the words of the code end

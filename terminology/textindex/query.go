@@ -9,13 +9,13 @@ import (
 // query is the search for one filter in an index. Queries are pooled, for the memory of their sets.
 type query struct {
 	index  *Index
-	within bitset.Set // the ranks to look among; nil for all
+	within bitset.Set // the ranks to search; nil for all
 	judge  judge
 
-	first   []uint32 // the first that match, where these are enough; match is not known then
-	leading int      // how many of them have a display that begins with the filter
+	first   []uint32 // the first that match, if these are enough; match is then unknown
+	leading int      // number of those whose display begins with the filter
 	match   rankSet
-	taken   rankSet // what has been ranked already
+	taken   rankSet // what has been emitted
 	spare   []rankSet
 
 	hits     []Hit
@@ -32,7 +32,7 @@ func searchIndex(x *Index, within bitset.Set, f *Filter, how leniency, from, to 
 	q.judge.corpus, q.judge.filter = x.corpus, f
 	q.taken.empty(len(x.order))
 	total := q.search(how)
-	hits := q.hits // no part of the index: from here on its memory may be given back
+	hits := q.hits // not the index's memory, which may be unmapped from here on
 	q.release(q.match)
 	q.index, q.within, q.hits, q.first, q.match = nil, nil, nil, nil, rankSet{}
 	q.judge.corpus, q.judge.filter = nil, nil
@@ -133,7 +133,7 @@ func (q *query) findTerm(t *term, how leniency) (found rankSet) {
 	for _, word := range t.words {
 		found = q.both(found, q.findWord(word[1:], how))
 	}
-	if t.joined != nil { // a term of several words, so that found is not a set of the index
+	if t.joined != nil { // a term of several words: found is not a set of the index
 		from, to := q.index.words.prefixed(t.joined[1:])
 		q.index.addWords(&found, from, to)
 	}

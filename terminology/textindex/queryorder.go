@@ -58,7 +58,7 @@ func (q *query) emitRanks(ranks []uint32, t tier) {
 		if q.done() {
 			return
 		}
-		if q.first != nil || q.match.has(rank) { // a word alone is found wherever it is the code or the display
+		if q.first != nil || q.match.has(rank) { // if first is set, whatever has the word as code or display matches
 			q.emitRank(rank, t)
 		}
 	}

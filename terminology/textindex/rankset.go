@@ -11,7 +11,7 @@ import (
 type rankSet struct {
 	bits bitset.Set
 	used bitset.Set // which words of bits are not zero; nil for a set of the index, which must not be changed
-	size int        // of a set of the index, how many there are
+	size int        // number of ranks, in a set of the index
 }
 
 // isOwn reports whether a set may be changed.

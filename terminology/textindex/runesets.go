@@ -11,8 +11,8 @@ import (
 type runeSets struct {
 	runes   []rune   // ascending
 	isDense []bool   // whether the set is a bitset
-	start   []uint32 // where the set begins: in lists, or in bits
-	length  []uint32 // how many documents are in the set
+	start   []uint32 // of the set in lists or bits
+	length  []uint32 // number of documents in the set
 	lists   []uint32
 	bits    []uint64
 }

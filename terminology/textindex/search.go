@@ -86,7 +86,7 @@ func (p *Part) search(f *Filter, how leniency, from, to int, spend func(steps in
 	if p.Index == nil {
 		return searchScan(p.Corpus, f, how, from, to, spend)
 	}
-	if how != strictly { // goes through all words
+	if how != strictly { // it goes through all words
 		if err := spend(p.Index.words.len() / bytesPerStep); err != nil {
 			return nil, 0, err
 		}

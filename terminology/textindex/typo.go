@@ -35,7 +35,7 @@ func maxTypos(word []byte) int {
 type typist struct {
 	word []rune
 	most int
-	seen []rune  // the letters that rows are of
+	seen []rune  // the letters of the rows
 	rows [][]int // rows[k][j] is the distance of seen[:k] and word[:j]
 }
 

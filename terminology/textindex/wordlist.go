@@ -6,7 +6,7 @@ import "bytes"
 type wordList struct {
 	text  []byte
 	from  []uint32
-	every []uint64 // the key of every word that is a multiple of stride, as in textOrder
+	every []uint64 // the key of every strideth word, as in textOrder
 }
 
 func (w *wordList) len() int { return len(w.from) - 1 }
