@@ -7,10 +7,10 @@ import (
 
 // Answer is a checked answer of a server. It may be shared and does not change.
 type Answer struct {
-	// Status is 200, one of those for which Negative is true, or 304 where NotModified is.
+	// Status is 200, one of those that Negative names, or 304.
 	Status int
 
-	// Header holds the headers about the answer itself and its lifetime. Others are left out, among them cookies.
+	// Header holds the headers about the answer itself and its lifetime, and no others, such as cookies.
 	Header http.Header
 
 	// Resource is the type of the resource in the body.
@@ -19,7 +19,7 @@ type Answer struct {
 	// URL is the canonical of the resource, if it has one.
 	URL string
 
-	// Body is the resource; nil where NotModified is true.
+	// Body is the resource; nil if NotModified is true.
 	Body []byte
 
 	// NotModified says that the client's answer is still good.
@@ -28,11 +28,10 @@ type Answer struct {
 
 var negative = []int{http.StatusBadRequest, http.StatusNotFound, http.StatusGone, http.StatusUnprocessableEntity}
 
-// Negative reports whether the answer is an OperationOutcome with status 400, 404, 410 or 422. It may be stored, but
-// briefly: what is missing now may come.
+// Negative reports whether the answer is an OperationOutcome with status 400, 404, 410 or 422. It may be stored, but only
+// briefly.
 func (a *Answer) Negative() bool { return slices.Contains(negative, a.Status) }
 
-// answerHeaders are the headers that an Answer has.
 var answerHeaders = []string{
 	"Age", "Cache-Control", "Content-Language", "Content-Location", "Content-Type", "Date", "Etag", "Expires", "Last-Modified", "Vary",
 }

@@ -33,7 +33,7 @@ func expected(operation string) []string {
 	return nil
 }
 
-// check makes an answer of a whole response, if it answers the operation with the path.
+// check makes an answer of a response, if that answers the operation with the path.
 func check(operation string, status int, header http.Header, body []byte) (*Answer, error) {
 	a := &Answer{Status: status, Header: answerHeader(header), Body: body}
 	if err := checkStatus(a); err != nil {
@@ -83,7 +83,6 @@ func (a *Answer) checkResource(operation string, found content) error {
 	return nil
 }
 
-// content is what is known of a resource.
 type content struct {
 	resource string
 	url      string // its canonical
@@ -166,9 +165,9 @@ func attribute(of xml.StartElement, name string) string {
 	return ""
 }
 
-// Begins reports whether a response, of which part is the beginning, may answer the operation with the path.
+// Begins reports whether a response that begins with part may answer the operation with the path.
 func Begins(operation string, header http.Header, part []byte) bool {
-	found, _ := outline(header.Get("Content-Type"), part) // it ends too early in any case
+	found, _ := outline(header.Get("Content-Type"), part) // its error is that part ends too early
 	return slices.Contains(expected(operation), found.resource)
 }
 

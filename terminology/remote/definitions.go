@@ -21,8 +21,6 @@ type Definitions struct {
 	Client Client
 }
 
-const searched = "50"
-
 // Definitions implements [terminology.Source].
 func (d *Definitions) Definitions(ctx context.Context, m terminology.Missing) ([]jsontext.Value, error) {
 	q := Request{Path: m.Kind, Query: searchFor(m.Canonical)}
@@ -48,8 +46,8 @@ func (d *Definitions) Definitions(ctx context.Context, m terminology.Missing) ([
 func searchFor(canonical string) string {
 	canonical, _, _ = strings.Cut(canonical, "#")
 	location, version, _ := strings.Cut(canonical, "|")
-	values := url.Values{"url": {escape(location)}, "_count": {searched}}
-	if version != "" && !strings.ContainsAny(version, "x*?") { // one with wildcards means several
+	values := url.Values{"url": {escape(location)}, "_count": {"50"}}
+	if version != "" && !strings.ContainsAny(version, "x*?") { // a wildcard stands for several
 		values.Set("version", escape(version))
 	}
 	return values.Encode()
@@ -60,7 +58,7 @@ func escape(value string) string {
 	return strings.NewReplacer(`\`, `\\`, `,`, `\,`, `$`, `\$`, `|`, `\|`).Replace(value)
 }
 
-// resources returns the matches in a Bundle, or the resource that was read. It fails on summaries.
+// resources returns the matches in a Bundle, or the resource that was read. A summary is an error.
 func resources(a *Answer) (list []jsontext.Value, err error) {
 	if a.Resource != "Bundle" {
 		return []jsontext.Value{a.Body}, checkWhole(a.Body)

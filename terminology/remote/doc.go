@@ -1,5 +1,5 @@
 // Package remote asks other servers for what is missing here: FHIR terminology servers over HTTP ([Server]), and the next
-// handler ([Recorder], [Handler]). It stores no answers, but for value sets that it fetches whole.
+// handler ([Recorder], [Handler]). Apart from value sets that it fetches whole, it stores nothing.
 //
 //	operation ──► Subject ──► Routes ──► Wholes ► Server.Ask ─┐    subject.go, routes.go, wholes.go, search.go, server.go
 //	                             └────► next ► Recorder ──────┤    recorder.go; as a source of definitions:
@@ -15,6 +15,6 @@
 //
 // # Credentials
 //
-// A server gets its own credentials and never a user's. A redirect to another origin is not followed. Texts for clients
-// ([Error.Diagnostics]) hold neither addresses nor what a server wrote; [Error.Error], for the log, has the cause.
+// A server gets its own credentials, never a user's. A redirect to another origin is not followed. Texts for clients
+// ([Error.Diagnostics]) contain neither addresses nor what a server wrote; [Error.Error], for the log, has the cause.
 package remote

@@ -16,29 +16,14 @@ import (
 
 // What an [Error] wraps, by what failed.
 var (
-	// ErrUnreachable: no connection to the server, or it broke before the answer began.
-	ErrUnreachable = errors.New("server not reachable")
-
-	// ErrTimeout: the whole answer was not there in time.
-	ErrTimeout = errors.New("no answer in time")
-
-	// ErrCutShort: the answer ended before its end.
-	ErrCutShort = errors.New("answer cut short")
-
-	// ErrTooLarge: the answer is larger than it may be.
-	ErrTooLarge = errors.New("answer too large")
-
-	// ErrMalformed: the answer is not the FHIR resource asked for.
-	ErrMalformed = errors.New("not a FHIR answer")
-
-	// ErrRefused: the server does not accept our credentials.
-	ErrRefused = errors.New("credentials refused")
-
-	// ErrFailed: the server says that it failed, or is too busy.
-	ErrFailed = errors.New("server failed")
-
-	// ErrRequest: the request cannot be sent.
-	ErrRequest = errors.New("malformed question")
+	ErrUnreachable = errors.New("server not reachable") // or the connection broke before the answer began
+	ErrTimeout     = errors.New("no answer in time")
+	ErrCutShort    = errors.New("answer cut short")
+	ErrTooLarge    = errors.New("answer too large")
+	ErrMalformed   = errors.New("not a FHIR answer")
+	ErrRefused     = errors.New("credentials refused")
+	ErrFailed      = errors.New("server failed") // by its own account, or too busy
+	ErrRequest     = errors.New("malformed question")
 )
 
 // Error says why there is no answer. It must not be stored.
@@ -50,7 +35,7 @@ type Error struct {
 	// Code is the issue type, from http://hl7.org/fhir/issue-type.
 	Code string
 
-	// Text says to the client what failed and what to do, without addresses and without what the server sent.
+	// Text tells the client what failed and what to do, without addresses or anything that the server sent.
 	Text string
 
 	// RetryAfter is how long the server asked not to be asked (RFC 9110 §10.2.3), at most [cache.MaxRetryAfter].
@@ -95,7 +80,7 @@ var failures = []failure{
 	{ErrUnreachable, http.StatusBadGateway, "transient", "cannot be reached; try again later"},
 }
 
-// fail makes an error of a cause. One that wraps no error of this package is ErrUnreachable.
+// fail makes an error of a cause, which counts as ErrUnreachable if it wraps no error of this package.
 func fail(name string, cause error) *Error {
 	for _, f := range failures {
 		if errors.Is(cause, f.is) {
@@ -105,8 +90,8 @@ func fail(name string, cause error) *Error {
 	return fail(name, fmt.Errorf("%w: %w", ErrUnreachable, cause))
 }
 
-// networkError wraps an error of the network: a timeout, or else what kind says. It leaves out the address, whose query
-// holds what somebody typed, since errors are logged.
+// networkError wraps an error of the network: a timeout, or else what kind says. It leaves out the address, since errors
+// are logged and the query holds what somebody typed.
 func networkError(kind, cause error) error {
 	if asked, ok := errors.AsType[*url.Error](cause); ok {
 		cause = asked.Err
@@ -118,12 +103,11 @@ func networkError(kind, cause error) error {
 	return fmt.Errorf("%w: %w", kind, cause)
 }
 
-// Backoff keeps to the Retry-After of a server (RFC 9110 §10.2.3). It is safe for concurrent use. A nil Backoff keeps
-// to nothing.
+// Backoff obeys the Retry-After of a server (RFC 9110 §10.2.3). It is safe for concurrent use. A nil one does nothing.
 type Backoff struct{ until atomic.Int64 }
 
-// Note notes and returns the Retry-After of a response with 503; with 429 only where all requests are sent in one name,
-// since that limit is a client's own (RFC 6585 §4).
+// Note notes and returns the Retry-After of a response with 503; with 429 only if all requests are sent in one name,
+// since that limit may be a single client's (RFC 6585 §4).
 func (b *Backoff) Note(status int, header http.Header, inOneName bool) time.Duration {
 	if b == nil || status != http.StatusServiceUnavailable && (status != http.StatusTooManyRequests || !inOneName) {
 		return 0
@@ -136,8 +120,8 @@ func (b *Backoff) Note(status int, header http.Header, inOneName bool) time.Dura
 	return wait
 }
 
-// Err returns an [*Error] while the server must not be asked. name stands for it in texts for clients; default: the
-// FHIR server.
+// Err returns an [*Error] while the server must not be asked. name stands for it in texts for clients; default: the FHIR
+// server.
 func (b *Backoff) Err(name string) error {
 	if b == nil {
 		return nil

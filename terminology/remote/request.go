@@ -24,7 +24,7 @@ type Request struct {
 	// ContentType is the media type of Body. Default: application/fhir+json.
 	ContentType string
 
-	// Accept is the header of that name; one that is not for FHIR, such as a browser's, counts as the default. Default:
+	// Accept is the header of that name. Default, also for one that is not for FHIR, such as a browser's:
 	// application/fhir+json.
 	Accept string
 
@@ -42,7 +42,7 @@ func (q *Request) method() string {
 	return cmp.Or(q.Method, http.MethodGet)
 }
 
-// accept returns the media type to ask for. For browsers, some servers have pages.
+// accept returns the media type to ask for. Some servers answer browsers with pages.
 func (q *Request) accept() string {
 	if fhir := strings.Contains(q.Accept, "json") || strings.Contains(q.Accept, "xml"); !fhir || strings.Contains(q.Accept, "html") {
 		return "application/fhir+json"
@@ -54,7 +54,7 @@ func setHeader(r *http.Request, q Request) {
 	r.Header.Set("Accept", q.accept())
 	if r.Method == http.MethodPost {
 		r.Header.Set("Content-Type", cmp.Or(q.ContentType, "application/fhir+json"))
-		r.Header["Idempotency-Key"] = []string{} // not sent; tells Go that an operation may be sent again when a connection is lost
+		r.Header["Idempotency-Key"] = []string{} // not sent, but lets Go repeat the request when a connection is lost
 	}
 	for name, value := range map[string]string{"Accept-Language": q.AcceptLanguage, "If-None-Match": q.IfNoneMatch} {
 		if value != "" {
@@ -63,7 +63,7 @@ func setHeader(r *http.Request, q Request) {
 	}
 }
 
-// checkPath refuses a path that could leave the base URL. It allows what ids and names of operations have.
+// checkPath refuses a path that could leave the base URL: it allows the characters of ids and operation names.
 func checkPath(path string) error {
 	for part := range strings.SplitSeq(path, "/") {
 		if part == "" || strings.Trim(part, ".") == "" || strings.ContainsFunc(part, isNoPath) {

@@ -21,8 +21,8 @@ type Routes struct {
 	fallback *Server
 }
 
-// NewRoutes returns routes. Without a route, fallback is asked, or the next handler where it is nil. It fails on a
-// route without prefix or server, and on two with one prefix.
+// NewRoutes returns routes. Where none fits, fallback is asked, or the next handler if it is nil. It fails on a route
+// without prefix or server, and on two with the same prefix.
 func NewRoutes(fallback *Server, routes ...Route) (*Routes, error) {
 	seen := make(map[string]bool)
 	for _, r := range routes {
@@ -59,7 +59,6 @@ func (r *Routes) find(canonical string) (server *Server) {
 	return server
 }
 
-// begins reports whether a prefix covers a canonical.
 func begins(canonical, prefix string) bool {
 	rest, ok := strings.CutPrefix(canonical, prefix)
 	return ok && (rest == "" || strings.ContainsRune("/?|#", rune(rest[0])))

@@ -13,7 +13,7 @@ import (
 // named returns a server that is never asked.
 func named(t *testing.T, name string) *Server {
 	t.Helper()
-	s, err := NewServer(Options{Base: "https://tx.example", Name: name})
+	s, err := NewServer(Options{Base: "https://" + name})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +48,8 @@ func TestRoutes(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			if got := all.Server(test.s); got.options.Name != test.want {
-				t.Errorf("got %s, want %s", got.options.Name, test.want)
+			if got := all.Server(test.s); got.Base() != "https://"+test.want {
+				t.Errorf("got %s, want %s", got.Base(), test.want)
 			}
 		})
 	}
@@ -81,9 +81,9 @@ func TestRouteOfIncomplete(t *testing.T) {
 		}
 		subject := SubjectOf(r.URL.RawQuery, "", nil)
 		if got := routes.Server(subject); got != nil {
-			t.Errorf("%s: routed to %s by its url", valueSet, got.options.Name)
+			t.Errorf("%s: routed to %s by its url", valueSet, got.Base())
 		}
-		if got := routes.Server(subject.Lacking(err)); got == nil || got.options.Name != want {
+		if got := routes.Server(subject.Lacking(err)); got == nil || got.Base() != "https://"+want {
 			t.Errorf("%s: got %v, want %s", valueSet, got, want)
 		}
 	}

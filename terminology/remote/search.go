@@ -23,10 +23,10 @@ type search struct {
 	page terminology.Page
 	rest url.Values // the other parameters
 	q    Request
-	xml  bool // is how the answer is wanted, and not in JSON
+	xml  bool // the answer is wanted in XML
 }
 
-// searchOf reads a request. It returns false for one that is better left to the server.
+// searchOf reads a request. It returns false for one that only the server can answer.
 func searchOf(s *Server, q Request) (search, bool) {
 	if !strings.HasSuffix(q.Path, "$expand") {
 		return search{}, false
@@ -63,10 +63,9 @@ func isPart(p terminology.Page, n int) bool {
 	return p.Offset != nil && *p.Offset > 0 || p.Count != nil && *p.Count < n
 }
 
-// errNotSimple is returned for Parameters that no query string can hold.
 var errNotSimple = errors.New("a parameter is not of a primitive type")
 
-// parameters returns the parameters of a request. It fails on those that only a body can hold.
+// parameters returns the parameters of a request. It fails on those that no query string can hold.
 func (q *Request) parameters() (url.Values, error) {
 	values, err := url.ParseQuery(q.Query)
 	if err != nil || q.method() != http.MethodPost {

@@ -18,13 +18,10 @@ import (
 
 // Options are those of a [Server].
 type Options struct {
-	// Name stands for the server in texts for clients. It should not be its address. Default: the terminology server.
-	Name string
-
 	// Base is the server's FHIR base URL, as https://tx.example/r4. Required. http is accepted on loopback.
 	Base string
 
-	// AllowHTTP accepts http everywhere, where requests, answers and credentials can be read and changed on the way.
+	// AllowHTTP accepts http everywhere: requests, answers and credentials can then be read and changed on the way.
 	// Default: false.
 	AllowHTTP bool
 
@@ -49,10 +46,12 @@ type Options struct {
 
 // Defaults of [Options].
 const (
-	DefaultName      = "the terminology server"
 	DefaultTimeout   = 10 * time.Second
 	DefaultMaxAnswer = 16 << 20
 )
+
+// serverName stands for any server in texts for clients, which hold no addresses.
+const serverName = "the terminology server"
 
 // Server is a FHIR server. Make one with [NewServer]. It is safe for concurrent use.
 type Server struct {
@@ -76,14 +75,14 @@ func NewServer(o Options) (*Server, error) {
 	case o.Timeout < 0 || o.MaxAnswer < 0:
 		return nil, errors.New("timeout and size of an answer must not be negative")
 	}
-	o.Name, o.Timeout, o.MaxAnswer = cmp.Or(o.Name, DefaultName), cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.MaxAnswer, DefaultMaxAnswer)
+	o.Timeout, o.MaxAnswer = cmp.Or(o.Timeout, DefaultTimeout), cmp.Or(o.MaxAnswer, DefaultMaxAnswer)
 	if o.Transport == nil {
 		o.Transport = newTransport(o.TLS)
 	}
 	return &Server{options: o, base: base, client: &http.Client{Transport: o.Transport, CheckRedirect: sameServer}}, nil
 }
 
-// newTransport returns Go's transport with more connections kept to the one server.
+// newTransport returns Go's transport, keeping more connections to one host.
 func newTransport(config *tls.Config) http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.TLSClientConfig = config
@@ -92,7 +91,7 @@ func newTransport(config *tls.Config) http.RoundTripper {
 	return t
 }
 
-// parseBase checks a FHIR base URL. Errors leave its text out where that may hold a password.
+// parseBase checks a FHIR base URL. Errors do not repeat one that may hold a password.
 func parseBase(base string, allowHTTP bool) (*url.URL, error) {
 	u, err := url.Parse(base)
 	switch {
@@ -128,20 +127,20 @@ func (s *Server) Ask(ctx context.Context, q Request) (*Answer, error) {
 	defer cancel()
 	request, err := s.request(ctx, q)
 	if err != nil {
-		return nil, fail(s.options.Name, err)
+		return nil, fail(serverName, err)
 	}
-	if err := s.backoff.Err(s.options.Name); err != nil {
+	if err := s.backoff.Err(serverName); err != nil {
 		return nil, err
 	}
 	response, err := s.client.Do(request)
 	if err != nil {
-		return nil, fail(s.options.Name, networkError(ErrUnreachable, err))
+		return nil, fail(serverName, networkError(ErrUnreachable, err))
 	}
-	defer func() { _ = response.Body.Close() }() // there is nothing more to be learnt from it
+	defer func() { _ = response.Body.Close() }()
 	wait := s.backoff.Note(response.StatusCode, response.Header, true)
 	answer, err := s.read(q, response)
 	if err != nil {
-		e := fail(s.options.Name, err)
+		e := fail(serverName, err)
 		e.RetryAfter = wait
 		return nil, e
 	}
@@ -178,7 +177,7 @@ func (s *Server) setCredentials(r *http.Request) {
 }
 
 func (s *Server) read(q Request, response *http.Response) (*Answer, error) {
-	response.Header.Del("Content-Location") // is an address of the server's own
+	response.Header.Del("Content-Location") // is an address at that server
 	if response.StatusCode == http.StatusNotModified && q.IfNoneMatch != "" {
 		return &Answer{Status: http.StatusNotModified, Header: answerHeader(response.Header), NotModified: true}, nil
 	}

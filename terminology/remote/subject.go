@@ -14,10 +14,10 @@ import (
 
 // Subject is what an operation is about, as far as it decides who is asked.
 type Subject struct {
-	// ValueSet is the canonical of the value set; empty if there is none, or it is not known.
+	// ValueSet is the canonical of the value set; empty if unknown.
 	ValueSet string
 
-	// Systems are the urls of code systems, those that decide first.
+	// Systems are the urls of code systems; the first counts most.
 	Systems []string
 }
 
@@ -32,8 +32,8 @@ func (s Subject) Lacking(err error) Subject {
 }
 
 // SubjectOf reads the query string of an operation and, for a POST, its body: the url of the value set or code system,
-// the systems of codings, and those that a value set in the body includes. It passes over what it cannot understand:
-// others refuse that.
+// the systems of codings, and those that a value set in the body includes. It skips what it cannot understand, which
+// whoever is asked will refuse.
 func SubjectOf(query, contentType string, body []byte) Subject {
 	var s Subject
 	s.addForm(query)
@@ -48,7 +48,7 @@ func SubjectOf(query, contentType string, body []byte) Subject {
 }
 
 func (s *Subject) addForm(query string) {
-	values, _ := url.ParseQuery(query) // which returns what it understands beside an error
+	values, _ := url.ParseQuery(query) // beside an error, it returns what it understands
 	for _, name := range []string{"url", "system"} {
 		if value := values.Get(name); value != "" {
 			s.addCanonical(name, value)
@@ -56,7 +56,7 @@ func (s *Subject) addForm(query string) {
 	}
 }
 
-// addCanonical adds a parameter. The url of a value set that a code system implies begins with the system's.
+// addCanonical adds the value of a parameter.
 func (s *Subject) addCanonical(name, value string) {
 	if name == "url" && s.ValueSet == "" {
 		s.ValueSet = value
@@ -66,7 +66,7 @@ func (s *Subject) addCanonical(name, value string) {
 	}
 }
 
-// message is a resource as far as it names value sets and code systems.
+// message is a resource, reduced to what names value sets and code systems.
 type message struct {
 	ResourceType string `json:"resourceType"`
 	URL          string `json:"url"`
@@ -96,12 +96,12 @@ type codings struct {
 	Coding []coding `json:"coding"`
 }
 
-// addResource adds what Parameters, or a value set, name.
+// addResource adds what Parameters or a value set name.
 func (s *Subject) addResource(body []byte) {
 	m := parse(body)
 	s.addValueSet(m)
 	for _, p := range m.Parameter {
-		if value := p.URI + p.URL + p.Whole + p.Text; value != "" { // there is but one of them
+		if value := p.URI + p.URL + p.Whole + p.Text; value != "" { // at most one is set
 			s.addCanonical(p.Name, value)
 		}
 		for _, c := range append(p.Concept.Coding, p.Coding) {
@@ -122,8 +122,7 @@ func parse(resource []byte) (m message) {
 	return m
 }
 
-// addValueSet adds what a value set in the request includes. Its own url does not say who knows its codes, unless a
-// code system implies it.
+// addValueSet adds what a value set in the request includes. Its own url counts only if a code system implies it.
 func (s *Subject) addValueSet(m message) {
 	if m.ResourceType != "ValueSet" {
 		return

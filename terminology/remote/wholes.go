@@ -19,12 +19,12 @@ import (
 	"github.com/caddy-fhir/caddy-fhir/terminology/fhirxml"
 )
 
-// Wholes fetches whole the expansions that are searched often, and searches them here from then on. An
-// expansion is fetched after some different filters on the same value set with the same other parameters.
-// The fields are set before the first use. It is safe for concurrent use. A nil Wholes fetches nothing.
+// Wholes fetches expansions that are searched often as a whole, after some different filters on the same value set with
+// the same other parameters, and searches them here from then on. Its fields are set before the first use. It is safe for
+// concurrent use. A nil Wholes fetches nothing.
 //
-// Call [Wholes.Answer] before each request to a server, and [Wholes.Asked] after it. An expansion that is too
-// large, or whose pages contradict each other, is not tried again for a while.
+// Call [Wholes.Answer] before each request to a server, and [Wholes.Asked] after it. An expansion that is too large, or
+// whose pages contradict each other, is not tried again for an hour.
 type Wholes struct {
 	// After is after how many different filters an expansion is fetched. Default: 5.
 	After int
@@ -32,7 +32,7 @@ type Wholes struct {
 	// MaxEntries bounds the entries of an expansion. Default: 50,000.
 	MaxEntries int
 
-	// MaxBytes is about how much memory all of them may use. The least recently used makes room. Default: 128 MiB.
+	// MaxBytes is about how much memory all of them may use. The least recently used make room. Default: 128 MiB.
 	MaxBytes int
 
 	// PageSize is how many entries a request asks for. Default: 1000.
@@ -41,24 +41,13 @@ type Wholes struct {
 	// MaxAnswer bounds the entries of an answer; more are too costly. Default: 10,000.
 	MaxAnswer int
 
-	// TTL is for how long an expansion is fresh, unless the server says less. Then it is fetched anew. Default: 1 hour.
+	// TTL is how long an expansion is used before it is fetched again, unless the server says less. Default: 1 hour.
 	TTL time.Duration
-
-	// Pause is how long an expansion is not tried again after a failure. Default: 1 hour.
-	Pause time.Duration
-
-	// Timeout bounds the fetching of an expansion, all pages together. Default: 2 minutes.
-	Timeout time.Duration
 
 	// Logger is told what was fetched (info), and what was given up and why (warn). Default: none.
 	Logger *slog.Logger
 
-	pulls
-}
-
-// pulls are the expansions that were fetched, or may be soon. mu guards what is watched.
-type pulls struct {
-	mu      sync.Mutex
+	mu      sync.Mutex // guards what is watched
 	watched boundedcache.Cache[string, *watched]
 	wholes  boundedcache.Cache[string, whole]
 	running int
@@ -79,10 +68,11 @@ type whole struct {
 	until time.Time
 }
 
-// Bounds of what is watched, and fetched at once.
 const (
-	maxWatched = 1000
-	maxPulls   = 2
+	maxWatched  = 1000
+	maxPulls    = 2               // that run at once
+	pullTimeout = 2 * time.Minute // of an expansion, all pages together
+	pullPause   = time.Hour       // after a failure
 )
 
 var (
@@ -90,8 +80,8 @@ var (
 	errNotShared = errors.New("the server says that its answer is not to be stored")
 )
 
-// Answer answers a request from a whole expansion. It returns nil where the server is to be asked, and an error if the
-// answer would be too large.
+// Answer answers a request from a whole expansion. It returns nil if the server is to be asked, and an error if the answer
+// would be too large.
 func (w *Wholes) Answer(s *Server, q Request) (*Answer, error) {
 	if w == nil {
 		return nil, nil
@@ -102,7 +92,7 @@ func (w *Wholes) Answer(s *Server, q Request) (*Answer, error) {
 	}
 	found, ok := w.fresh(s, x)
 	if !ok || x.page.Filter == "" && !isPart(x.page, found.Len()) {
-		return nil, nil // the server may give all of it as a tree
+		return nil, nil // the server may answer with a tree
 	}
 	body, err := found.Expand(x.page, cmp.Or(w.MaxAnswer, 10_000))
 	if err != nil {
@@ -120,7 +110,7 @@ func (w *Wholes) Answer(s *Server, q Request) (*Answer, error) {
 	return &Answer{Status: http.StatusOK, Header: header, Resource: "ValueSet", Body: body}, nil
 }
 
-// fresh returns the expansion that is asked for, if it is here. A stale one is removed and fetched anew.
+// fresh returns the expansion that is asked for, if it is here. A stale one is removed and fetched again.
 func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	found, ok := w.wholes.Get(x.key)
 	if !ok || time.Now().Before(found.until) {
@@ -128,7 +118,7 @@ func (w *Wholes) fresh(s *Server, x search) (whole, bool) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if found, ok = w.wholes.Get(x.key); ok && time.Now().Before(found.until) { // by another meanwhile
+	if found, ok = w.wholes.Get(x.key); ok && time.Now().Before(found.until) { // another request has replaced it
 		return found, true
 	}
 	w.wholes.Delete(x.key)
@@ -168,7 +158,7 @@ func (w *Wholes) watch(x search) *watched {
 	return item
 }
 
-// begin begins to fetch an expansion, unless enough are being fetched. mu is held.
+// begin begins to fetch an expansion, unless maxPulls are being fetched. mu is held.
 func (w *Wholes) begin(s *Server, x search, item *watched) {
 	if w.running < maxPulls && !item.running {
 		w.running++
@@ -178,7 +168,7 @@ func (w *Wholes) begin(s *Server, x search, item *watched) {
 }
 
 func (w *Wholes) pull(s *Server, x search, item *watched) {
-	ctx, cancel := context.WithTimeout(context.Background(), cmp.Or(w.Timeout, 2*time.Minute))
+	ctx, cancel := context.WithTimeout(context.Background(), pullTimeout)
 	defer cancel()
 	logger := cmp.Or(w.Logger, slog.New(slog.DiscardHandler))
 	start := time.Now()
@@ -192,11 +182,11 @@ func (w *Wholes) pull(s *Server, x search, item *watched) {
 		return // forgotten meanwhile
 	}
 	if err != nil {
-		item.paused = now.Add(cmp.Or(w.Pause, time.Hour))
+		item.paused = now.Add(pullPause)
 		logger.Warn("expansion not fetched whole", slog.String("url", item.url), slog.Any("error", err))
 		return
 	}
-	item.paused = now.Add(ttl) // for one that has to make room, so that popular ones are not fetched in turns
+	item.paused = now.Add(ttl) // so that popular expansions that evict each other are not fetched in turns
 	w.wholes.MaxEntries, w.wholes.MaxCost = maxWatched, int64(cmp.Or(w.MaxBytes, 128<<20))
 	w.wholes.Put(x.key, whole{found, item.url, now.Add(ttl)}, int64(found.Size()))
 	logger.Info("expansion fetched whole", slog.String("url", item.url), slog.Int("entries", found.Len()),
@@ -227,8 +217,8 @@ func (w *Wholes) Held() (expansions int, bytes int64) {
 	return w.wholes.Held()
 }
 
-// gather fetches an expansion page by page, and returns for how long it is fresh. Designations, which are searched, it
-// asks for even if the client does not; answers leave them out then, as the server's do.
+// gather fetches an expansion page by page, and returns for how long it is fresh. It asks for designations, which are
+// searched, even if the client does not; answers then leave them out, as the server's do.
 func (w *Wholes) gather(ctx context.Context, s *Server, x search) (*terminology.Whole, time.Duration, error) {
 	language := cmp.Or(x.rest.Get("displayLanguage"), x.q.AcceptLanguage)
 	b := &terminology.WholeBuilder{Languages: language}
@@ -282,7 +272,7 @@ func (w *Wholes) checkSize(b *terminology.WholeBuilder) error {
 	return nil
 }
 
-// ttl returns for how long an answer is fresh: what it says (RFC 9111 §5.2.2), but not longer than is set.
+// ttl returns for how long an answer is fresh: what it says (RFC 9111 §5.2.2), and at most [Wholes.TTL].
 func (w *Wholes) ttl(header http.Header) (time.Duration, error) {
 	ttl := cmp.Or(w.TTL, time.Hour)
 	for directive := range strings.SplitSeq(strings.Join(header["Cache-Control"], ","), ",") {
